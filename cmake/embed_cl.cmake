@@ -1,0 +1,18 @@
+# Turns the kernel sources into one C table of {name, text}. Run as: cmake -DROOT=.. -DOUT=.. -P embed_cl.cmake
+# String literals are split per line: C99 only promises 4095 characters per literal, but adjacent ones concatenate.
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/*.cl)
+list(SORT files)
+set(text "/* Generated from cl/ by cmake/embed_cl.cmake. */\n#include \"device/sources.h\"\n\n")
+set(table "const ist_source ist_sources[] = {\n")
+set(i 0)
+foreach(f ${files})
+  file(READ ${ROOT}/${f} body HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," body "${body}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" body "${body}")
+  string(APPEND text "static const char source_${i}[] = {\n${body}0x00};\n")
+  string(REGEX REPLACE "\\.cl$" "" name "${f}")
+  string(APPEND table "    {\"${name}\", source_${i}},\n")
+  math(EXPR i "${i}+1")
+endforeach()
+string(APPEND table "    {0, 0},\n};\n")
+file(WRITE ${OUT} "${text}\n${table}")

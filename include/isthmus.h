@@ -1,0 +1,278 @@
+/* isthmus: find objects in a frame, match them, cut out their masks, on any OpenCL device.
+ *
+ * This header is the whole public API and its manual. It needs no OpenCL header and compiles as C11 and C++.
+ *
+ * Life of an engine
+ *     ist_config cfg = ist_config_default();
+ *     cfg.detector = "dfine_n.safetensors"; cfg.segmenter = "mobile_sam.pt";
+ *     ist_engine *e = NULL; ist_error err;
+ *     if (ist_open(&cfg, &e, &err)) { fprintf(stderr, "%s\n", err.text); return 1; }
+ *     ist_submit(e, &image, 1, &err);            enqueues everything; returns without waiting
+ *     const ist_result *r;
+ *     ist_receive(e, &r, &err);                  waits once, for the oldest submitted batch
+ *     ... r->frames[0].objects[i] ...            valid until released
+ *     ist_release(e, &r);
+ *     ist_close(&e);
+ *
+ * Per submitted batch the engine makes one host-to-device write, one device-to-host read and at most one wait; nothing
+ * is computed on the host in between. `ist_result.transfers` shows what happened.
+ *
+ * Errors: every function that can fail returns an ist_status and fills the caller's ist_error (may be NULL) with one
+ * sentence. No function prints, exits or touches a global. Destructors take the address of the handle, accept NULL and
+ * set it to NULL.
+ *
+ * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
+ * on another may run side by side. Two engines never share state.
+ *
+ * Memory: pixels passed to ist_submit are copied before it returns. Results belong to the engine and stay valid until
+ * ist_release; at most `frames_in_flight` batches can be submitted and not yet released. */
+#ifndef ISTHMUS_H
+#define ISTHMUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define IST_VERSION_MAJOR 0
+#define IST_VERSION_MINOR 1
+#define IST_VERSION_PATCH 0
+
+/* Every status code, its value and what it means. */
+#define IST_STATUS_LIST(X)                                                                                             \
+    X(IST_OK, 0, "success")                                                                                            \
+    X(IST_E_ARGUMENT, 1, "an argument is out of range")                                                                \
+    X(IST_E_MEMORY, 2, "out of host memory")                                                                           \
+    X(IST_E_IO, 3, "a file could not be read or written")                                                              \
+    X(IST_E_INPUT, 4, "the input is not a valid image or document")                                                    \
+    X(IST_E_WEIGHTS, 5, "the checkpoint is damaged or does not fit")                                                   \
+    X(IST_E_NO_DEVICE, 6, "no usable OpenCL device")                                                                   \
+    X(IST_E_DEVICE, 7, "an OpenCL call failed")                                                                        \
+    X(IST_E_DEVICE_MEMORY, 8, "out of device memory")                                                                  \
+    X(IST_E_BUILD, 9, "a kernel did not build")                                                                        \
+    X(IST_E_LIMIT, 10, "a size exceeds a limit")                                                                       \
+    X(IST_E_STATE, 11, "the call is out of order")                                                                     \
+    X(IST_E_UNSUPPORTED, 12, "not supported on this device or by this model")
+
+typedef enum ist_status {
+#define X(name, value, text) name = value,
+    IST_STATUS_LIST(X)
+#undef X
+} ist_status;
+
+/* What went wrong: the code and one sentence. Filled on failure only. */
+typedef struct ist_error {
+    ist_status code;
+    char text[500];
+} ist_error;
+
+/* The general meaning of a code, a static string. */
+const char *ist_status_text(ist_status code);
+
+/* "0.1.0", a static string. */
+const char *ist_version(void);
+
+/* ---- devices ------------------------------------------------------------------------------------------------- */
+
+typedef enum ist_device_type { IST_DEVICE_CPU, IST_DEVICE_GPU, IST_DEVICE_OTHER } ist_device_type;
+
+/* One OpenCL device of this machine. `index` is its place in the flat list over all platforms. */
+typedef struct ist_device_info {
+    int index;              /* position in the flat list */
+    int platform;           /* platform number */
+    int device;             /* number within its platform */
+    ist_device_type type;
+    int is_default;         /* 1 for the device that an empty SPEC selects */
+    char name[128];
+    char vendor[128];
+    char platform_name[128];
+    char driver[128];       /* driver version */
+    char version[128];      /* OpenCL version string */
+    char uuid[40];          /* hexadecimal, empty when the device does not tell */
+    int compute_units;
+    uint64_t global_bytes;  /* device memory */
+    uint64_t max_alloc_bytes;
+} ist_device_info;
+
+/* Lists at most `capacity` devices into `list` (may be NULL when capacity is 0) and stores the number that exist in
+ * *count. No platform at all is success with *count = 0. */
+ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err);
+
+/* ---- engine -------------------------------------------------------------------------------------------------- */
+
+typedef struct ist_engine ist_engine;
+
+typedef enum ist_precision { IST_PRECISION_AUTO, IST_PRECISION_FP32, IST_PRECISION_FP16 } ist_precision;
+
+/* What the matcher compares detections with. */
+typedef enum ist_match_mode {
+    IST_MATCH_NONE,
+    IST_MATCH_TRACKS,      /* IoU to the tracks of earlier frames; ids are stable over the submitted sequence */
+    IST_MATCH_TARGETS,     /* IoU to ist_image.targets */
+    IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets */
+} ist_match_mode;
+
+/* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
+ * are copied. */
+typedef struct ist_config {
+    size_t struct_size;
+    const char *detector;     /* D-FINE checkpoint (.pth, .pt, .safetensors), or NULL: an engine for ist_assign only */
+    const char *segmenter;    /* MobileSAM checkpoint, or NULL: no masks */
+    const char *device;       /* SPEC: "0", "1:0", "gpu", "cpu", part of a name, "uuid:..."; NULL or "": the default */
+    void *cl_context;         /* adopt a cl_context, cl_device_id and in-order cl_command_queue of the caller: give all */
+    void *cl_device;          /*   three or none. The engine retains them and the caller may release its references. */
+    void *cl_queue;
+    ist_precision precision;
+    ist_match_mode match;
+    int input_size;           /* detector input, a multiple of 32 in [64, 2048]; default 640 */
+    int batch;                /* images per submission, 1..64; default 1 */
+    int max_objects;          /* objects per image, 1..300; default 16 */
+    float conf;               /* detections with a score above this are kept; default 0.4 */
+    const int *classes;       /* labels to keep, or NULL: all */
+    int class_count;
+    int frames_in_flight;     /* batches submitted and not yet released, 1..8; default 2 */
+    int max_targets;          /* targets per image, 0..300; default 100 */
+    int max_pixels;           /* largest width * height; default 67108864 */
+    const char *cache_dir;    /* kernel binaries; NULL: ISTHMUS_CACHE_DIR or the user's cache; "off": none */
+    float track_iou;          /* least IoU that continues a track; default 0.3 */
+    int track_age;            /* frames a track survives unseen; default 30 */
+} ist_config;
+
+ist_config ist_config_default(void);
+
+/* Selects the device, reads the checkpoints, records, places and builds the whole frame. Takes from a fraction of a
+ * second (kernels cached) to many seconds. On success *engine is the caller's to close. */
+ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err);
+
+/* Waits for what is in flight, then frees everything. Results not yet released become invalid. */
+void ist_close(ist_engine **engine);
+
+/* ---- frames in ----------------------------------------------------------------------------------------------- */
+
+/* Samples are interleaved; 16-bit samples are in host byte order. Gray is replicated, alpha is dropped, 16-bit values
+ * are scaled to 8 bit (round(v / 257)), all on the device. */
+typedef enum ist_pixel_format {
+    IST_GRAY8 = 0x11, IST_GRAYA8 = 0x12, IST_RGB8 = 0x13, IST_RGBA8 = 0x14,
+    IST_GRAY16 = 0x21, IST_GRAYA16 = 0x22, IST_RGB16 = 0x23, IST_RGBA16 = 0x24
+} ist_pixel_format;
+
+/* A given box to match detections with: corners in pixels of the image. */
+typedef struct ist_target {
+    float box[4];  /* x0 y0 x1 y1 */
+    int label;     /* class, or -1: matches any class */
+} ist_target;
+
+typedef struct ist_image {
+    int width, height;            /* pixels, at least 1 */
+    ist_pixel_format format;
+    size_t stride;                /* bytes from row to row; 0: rows are packed */
+    const void *pixels;           /* host memory, or NULL when `cl_buffer` is given */
+    void *cl_buffer;              /* a cl_mem buffer of the adopted context: the pixels never cross */
+    size_t cl_offset;             /* first byte of the image in cl_buffer */
+    const ist_target *targets;    /* for IST_MATCH_TARGETS*, copied */
+    int target_count;
+    uint64_t tag;                 /* the caller's; comes back in ist_frame */
+} ist_image;
+
+/* Enqueues one batch of 1..config.batch images. IST_E_STATE when frames_in_flight batches are already out: receive and
+ * release one first. IST_E_LIMIT when an image exceeds max_pixels. A failed submit leaves the engine as it was, unless
+ * the device itself was lost (then every later call fails). */
+ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
+
+/* ---- results out --------------------------------------------------------------------------------------------- */
+
+/* A binary mask, bit-packed down columns, cut to its tight box (rounded outwards to whole 32-row words).
+ * Pixel (x, y) of the image is set iff x in [x0, x0 + columns), y in [y0, y0 + 32 * words) and bit (y - y0) % 32 of
+ * bits[(x - x0) * words + (y - y0) / 32] is set. columns = 0: the mask is empty. */
+typedef struct ist_mask {
+    int x0, y0;       /* y0 is a multiple of 32 */
+    int columns;
+    int words;        /* 32-bit words per column */
+    const uint32_t *bits;
+} ist_mask;
+
+typedef struct ist_object {
+    int label;           /* class index of the detector */
+    float score;         /* sigmoid, 0..1 */
+    float box[4];        /* x0 y0 x1 y1 in pixels of the image; not clipped */
+    int query;           /* D-FINE query this came from, 0..299 */
+    int match;           /* track id (1..), or index of the matched target (0..); -1: none */
+    float match_iou;     /* IoU with the matched track or target; 0 when unmatched */
+    float mask_score;    /* the segmenter's own IoU estimate; 0 without masks */
+    float stability;     /* area at logit > 1 over area at logit > -1; 0 when the latter is 0 */
+    int area;            /* set pixels of the mask */
+    int mask_box[4];     /* inclusive x0 y0 x1 y1 of set pixels; zeros when empty */
+    ist_mask mask;
+} ist_object;
+
+/* Objects of one image by falling score. */
+typedef struct ist_frame {
+    uint64_t tag;
+    int width, height;
+    int object_count;
+    int dropped;         /* detections above the threshold that did not fit max_objects */
+    const ist_object *objects;
+} ist_frame;
+
+/* What crossed between host and device for one batch. */
+typedef struct ist_transfers {
+    int writes, reads, waits;
+    uint64_t h2d_bytes, d2h_bytes;
+} ist_transfers;
+
+typedef struct ist_result {
+    int frame_count;
+    const ist_frame *frames;
+    ist_transfers transfers;
+    double submit_ms;    /* host time spent in ist_submit */
+    double wait_ms;      /* host time spent waiting in ist_receive */
+    double total_ms;     /* from the start of ist_submit to the end of ist_receive */
+} ist_result;
+
+/* Waits for the oldest submitted batch and gives its results. IST_E_STATE when nothing is in flight. */
+ist_status ist_receive(ist_engine *engine, const ist_result **result, ist_error *err);
+
+/* Gives the result's slot back for the next submit. Accepts NULL and a pointer to NULL; nulls *result. */
+void ist_release(ist_engine *engine, const ist_result **result);
+
+/* ---- facts about an engine ----------------------------------------------------------------------------------- */
+
+typedef struct ist_engine_info {
+    ist_device_info device;
+    ist_precision precision;      /* what AUTO became */
+    char detector[32];            /* "dfine-n" .. "dfine-x", or "" */
+    char segmenter[32];           /* "mobilesam", or "" */
+    int classes;
+    int input_size, batch, max_objects;
+    uint64_t arena_bytes;         /* intermediates, placed */
+    uint64_t arena_lower_bound;   /* most bytes alive at once: no placement can need less */
+    uint64_t weight_bytes;
+    uint64_t device_bytes;        /* everything the engine holds on the device now */
+    uint64_t device_peak_bytes;
+    int kernels;                  /* launches per frame */
+} ist_engine_info;
+
+ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err);
+
+/* Class name from the checkpoint's metadata, or NULL when it has none or `label` is out of range. */
+const char *ist_class_name(const ist_engine *engine, int label);
+
+/* Forgets all tracks: the next frame starts a new sequence. Takes effect in queue order. */
+ist_status ist_reset_tracks(ist_engine *engine, ist_error *err);
+
+/* ---- assignment ---------------------------------------------------------------------------------------------- */
+
+/* Exact minimum-cost assignment of min(rows, cols) pairs, solved on the engine's device.
+ * cost: row-major rows x cols, `ld` floats from row to row; +inf forbids a pair; NaN and -inf are IST_E_ARGUMENT, as is
+ * a matrix with no complete assignment. row_to_col: `rows` ints, -1 where a row stays free. *total (may be NULL): the
+ * sum of the chosen costs in double precision. Costs are rounded to multiples of 2^-50 of the largest magnitude.
+ * Waits for the result; must not be called while batches are in flight (IST_E_STATE). */
+ist_status ist_assign(ist_engine *engine, const float *cost, int rows, int cols, int ld, int *row_to_col, double *total,
+                      ist_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

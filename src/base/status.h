@@ -1,0 +1,33 @@
+/* Status codes and the error value: how every failure in the library travels.
+ *
+ * A function that can fail returns `ist_status` and, on failure, fills an `ist_error` the caller owns with one
+ * sentence that has the numbers in it. Nothing here allocates, prints or exits. The codes are the public ones of
+ * include/isthmus.h. */
+#ifndef IST_BASE_STATUS_H
+#define IST_BASE_STATUS_H
+
+#include "isthmus.h"
+
+#include <stdarg.h>
+
+#if defined(__GNUC__)
+#define IST_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define IST_PRINTF(f, a)
+#endif
+
+/* Fills `err` (may be NULL) and returns `code`, so that a failure is one statement:
+ *     return ist_fail(err, IST_E_WEIGHTS, "%s: want [%d], file has [%d]", name, want, have); */
+ist_status ist_fail(ist_error *err, ist_status code, const char *fmt, ...) IST_PRINTF(3, 4);
+
+/* Puts "context: " in front of the sentence already in `err`; returns err->code (IST_OK when err is NULL). */
+ist_status ist_fail_context(ist_error *err, const char *fmt, ...) IST_PRINTF(2, 3);
+
+/* Forwards a failure to the caller; `expr` is evaluated once. */
+#define IST_TRY(expr)                                                                                                  \
+    do {                                                                                                               \
+        ist_status ist_try_status_ = (expr);                                                                           \
+        if (ist_try_status_ != IST_OK) return ist_try_status_;                                                         \
+    } while (0)
+
+#endif
