@@ -1,0 +1,159 @@
+/* The device layer: the only place that talks to OpenCL about devices, memory, crossings, waits and builds.
+ *
+ * Owns: the device list and SPEC selection, the context and the one in-order queue (own or adopted), capability probes,
+ * programs and their binary cache, buffers, and the transfer ledger that every crossing and every wait goes through.
+ * Everything above enqueues kernels through ist_enqueue and never waits by itself.
+ *
+ * Threads: one thread may enqueue (ist_enqueue, ist_write, ist_read) while another waits (ist_wait). The ledger locks. */
+#ifndef IST_DEVICE_DEVICE_H
+#define IST_DEVICE_DEVICE_H
+
+#include "base/status.h"
+
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ist_device ist_device;
+
+/* A capability is true when a small kernel of cl/probe/ builds *and* returns the right numbers on this device, or when
+ * it is a plain property (CPU). X(name, probe source or NULL, meaning) */
+#define IST_CAP_LIST(X)                                                                                                \
+    X(CPU, NULL, "a CPU device: one work-item per group, vector registers, no local memory")                           \
+    X(VEC16, "vec16", "float16 arithmetic, vload16/vstore16 at odd addresses")                                         \
+    X(LOCAL, "local", "barriers and 8 KiB of local memory in groups of 64 work-items")                                 \
+    X(GROUP256, "group256", "groups of 256 work-items with 16 KiB of local memory")                                    \
+    X(HALF_STORAGE, "half_storage", "vload_half / vstore_half round correctly")                                        \
+    X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
+    X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
+    X(FP64, "fp64", "double arithmetic")
+
+typedef enum ist_cap_bit {
+#define X(name, probe, text) IST_CAP_BIT_##name,
+    IST_CAP_LIST(X)
+#undef X
+    IST_CAP_COUNT
+} ist_cap_bit;
+
+#define X(name, probe, text) IST_CAP_##name = 1u << IST_CAP_BIT_##name,
+typedef enum ist_cap { IST_CAP_LIST(X) } ist_cap;
+#undef X
+
+const char *ist_cap_name(int bit);
+
+/* ---- list, open ---- */
+
+/* Fills the flat list (all platforms, all devices); the caller frees *list with free(). *count = 0 is success. */
+ist_status ist_device_list(ist_device_info **list, int *count, ist_error *err);
+
+/* Position in `list` that SPEC selects: "" or NULL: first GPU, else first CPU, else the first; "0": flat index; "1:0":
+ * platform:device; "gpu", "cpu"; "uuid:HEX"; else part of a device or platform name, case-insensitive. IST_E_NO_DEVICE
+ * with a sentence that lists what there is. */
+ist_status ist_device_select(const ist_device_info *list, int count, const char *spec, int *index, ist_error *err);
+
+typedef struct ist_device_options {
+    const char *spec;                     /* NULL: ISTHMUS_DEVICE, else the default */
+    void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
+    const char *cache_dir;                /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
+} ist_device_options;
+
+/* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. */
+ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
+void ist_device_close(ist_device **device);
+
+const ist_device_info *ist_device_facts(const ist_device *device);
+unsigned ist_device_caps(const ist_device *device);              /* ist_cap bits */
+size_t ist_device_alignment(const ist_device *device);           /* bytes; sub-buffer origins are multiples of this */
+size_t ist_device_local_bytes(const ist_device *device);
+cl_context ist_device_context(const ist_device *device);
+cl_command_queue ist_device_queue(const ist_device *device);
+
+/* ---- programs ---- */
+
+/* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("op/conv", "isa/cpu"; isa may be
+ * NULL), `defines` a string of -D options (may be ""). Programs are built once per (op, isa, defines) and shared; each
+ * call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build puts the first line of
+ * the log in `err`. Where the platform keeps no cache of its own, binaries are kept in cache_dir. */
+ist_status ist_kernel_create(ist_device *device, const char *op, const char *isa, const char *defines,
+                             const char *kernel, cl_kernel *out, ist_error *err);
+void ist_kernel_release(cl_kernel *kernel);
+
+typedef struct ist_build_stats {
+    int built, from_cache, rejected; /* programs compiled from source, loaded, and cache entries found unusable */
+} ist_build_stats;
+ist_build_stats ist_device_builds(const ist_device *device);
+
+/* ---- memory ---- */
+
+/* Device memory; contents undefined. `what` names it in errors: "arena", "weights". Counted in ist_device_memory. */
+ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what, cl_mem *out, ist_error *err);
+/* A window of `parent`; offset must be a multiple of ist_device_alignment. Not counted. */
+ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size_t bytes, const char *what, cl_mem *out,
+                          ist_error *err);
+void ist_buffer_release(ist_device *device, cl_mem *buffer);
+void ist_device_memory(const ist_device *device, uint64_t *now, uint64_t *peak);
+
+/* Host memory the device can move quickly (pinned where the platform pins), mapped for the device's life time. Part of
+ * set-up: its one map is recorded in the ledger, outside every frame. */
+typedef struct ist_pinned {
+    cl_mem mem;
+    void *data;
+    size_t bytes;
+} ist_pinned;
+ist_status ist_pinned_create(ist_device *device, size_t bytes, const char *what, ist_pinned *out, ist_error *err);
+void ist_pinned_release(ist_device *device, ist_pinned *pinned);
+
+/* ---- crossings and waits: the ledger ---- */
+
+typedef enum ist_crossing { IST_CROSS_WRITE, IST_CROSS_READ, IST_CROSS_MAP, IST_CROSS_WAIT, IST_CROSS_KINDS } ist_crossing;
+
+/* One record; `what` is a static string or lives as long as the device. */
+typedef struct ist_ledger_entry {
+    ist_crossing kind;
+    uint64_t frame;      /* 0: set-up */
+    size_t bytes;
+    const char *what;
+    double at_ms;        /* since the device was opened */
+    double host_ms;      /* time the host spent in the call */
+} ist_ledger_entry;
+
+/* The frame a crossing belongs to: its number (0: set-up) and the counters it adds to (may be NULL). */
+typedef struct ist_frame_scope {
+    uint64_t frame;
+    ist_transfers *counts;
+} ist_frame_scope;
+
+/* Enqueues a host-to-device write; `src` must stay valid until a later wait unless `blocking`. A blocking write counts
+ * as a wait too. */
+ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes, const void *src,
+                     bool blocking, const char *what, ist_error *err);
+/* Enqueues a device-to-host read. With `done` NULL it blocks (and counts as a wait); else *done is an event to wait for
+ * with ist_wait, which releases it. */
+ist_status ist_read(ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset, size_t bytes, void *dst,
+                    cl_event *done, const char *what, ist_error *err);
+/* Waits for *event and releases it (also on failure); the error of the command it stands for is reported. */
+ist_status ist_wait(ist_device *device, ist_frame_scope scope, cl_event *event, const char *what, ist_error *err);
+/* clFinish; counts as a wait. */
+ist_status ist_finish(ist_device *device, ist_frame_scope scope, const char *what, ist_error *err);
+/* clFlush: not a crossing and not a wait. */
+ist_status ist_flush(ist_device *device, ist_error *err);
+/* Device-side copy; not a crossing. */
+ist_status ist_copy(ist_device *device, cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes,
+                    const char *what, ist_error *err);
+
+/* Enqueues one kernel on the in-order queue. `label` names it in errors ("conv 3x3 backbone.stem.stem3"). */
+ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const size_t *global, const size_t *local,
+                       const char *label, ist_error *err);
+
+/* Totals since the device was opened, and the most recent entries (oldest first, at most `capacity`; the ledger keeps a
+ * fixed number). Returns how many were stored. */
+void ist_ledger_totals(ist_device *device, ist_transfers *totals);
+int ist_ledger_recent(ist_device *device, ist_ledger_entry *entries, int capacity);
+
+/* ---- errors ---- */
+
+/* "clEnqueueReadBuffer failed: CL_OUT_OF_RESOURCES (-5): packet, 4096 bytes": fails with IST_E_DEVICE_MEMORY for
+ * allocation failures, else IST_E_DEVICE. */
+ist_status ist_fail_cl(ist_error *err, cl_int code, const char *call, const char *fmt, ...) IST_PRINTF(4, 5);
+
+#endif
