@@ -1,0 +1,84 @@
+# Every tests/LAYER_IDEA.c becomes an executable of that name, linked to the library of its layer and registered with
+# ctest under the label LAYER. A new file is picked up by itself; one that does not compile stops only its own target.
+#
+# A test that defines __wrap_NAME gets the linker option --wrap=NAME: calls of NAME from the library go to the test's
+# function, which reaches the real one as __real_NAME. That is how failures are injected.
+#
+# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR and, for cli_ tests, IST_CLI (path
+# of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
+# cores by itself. Kernels that PoCL compiled are kept in one folder of the build for all tests.
+pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
+
+set(IST_TEST_DEVICE_LAYERS device core op model pipeline cli api)
+set(IST_TEST_LIB_base ist_base)
+set(IST_TEST_LIB_device ist_device)
+set(IST_TEST_LIB_core ist_core)
+set(IST_TEST_LIB_weights ist_weights)
+set(IST_TEST_LIB_op ist_ops)
+set(IST_TEST_LIB_model ist_models)
+set(IST_TEST_LIB_pipeline ist_pipeline)
+set(IST_TEST_LIB_io ist_io)
+set(IST_TEST_LIB_api isthmus_static)
+set(IST_TEST_LIB_cli ist_base)
+
+function(ist_test_common target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE IST_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
+    IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}")
+endfunction()
+
+# What tests share: the scalar references, synthetic checkpoints, checkers.
+file(GLOB IST_SUPPORT CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c ${PROJECT_SOURCE_DIR}/tests/ref.c
+  ${PROJECT_SOURCE_DIR}/tests/synth.c)
+if(IST_SUPPORT)
+  add_library(ist_test_support STATIC ${IST_SUPPORT})
+  ist_test_common(ist_test_support)
+  target_link_libraries(ist_test_support PRIVATE PkgConfig::CRITERION OpenCL::OpenCL PkgConfig::JANSSON)
+endif()
+
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pocl-cache)
+file(GLOB IST_TESTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_*.c)
+foreach(file ${IST_TESTS})
+  get_filename_component(name ${file} NAME_WE)
+  string(REGEX REPLACE "_.*" "" layer ${name})
+  if(NOT DEFINED IST_TEST_LIB_${layer} OR NOT TARGET ${IST_TEST_LIB_${layer}})
+    continue()
+  endif()
+  add_executable(${name} ${file})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  ist_test_common(${name})
+  if(TARGET ist_test_support AND layer MATCHES "^(op|model|pipeline|api)$")
+    target_link_libraries(${name} PRIVATE ist_test_support)
+  endif()
+  target_link_libraries(${name} PRIVATE ${IST_TEST_LIB_${layer}})
+  if(layer STREQUAL "op")
+    target_link_libraries(${name} PRIVATE ist_weights)
+  elseif(layer STREQUAL "cli" AND TARGET isthmus_cli)
+    add_dependencies(${name} isthmus_cli)
+    target_compile_definitions(${name} PRIVATE IST_CLI="$<TARGET_FILE:isthmus_cli>")
+  endif()
+  target_link_libraries(${name} PRIVATE PkgConfig::CRITERION PkgConfig::JANSSON Threads::Threads m)
+
+  file(STRINGS ${file} wraps REGEX "__wrap_[A-Za-z0-9_]+\\(")
+  if(wraps)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    string(REGEX MATCHALL "__wrap_[A-Za-z0-9_]+" wraps "${wraps}")
+    list(REMOVE_DUPLICATES wraps)
+    foreach(w ${wraps})
+      string(REPLACE "__wrap_" "-Wl,--wrap=" w ${w})
+      target_link_options(${name} PRIVATE ${w})
+    endforeach()
+  endif()
+
+  set(jobs)
+  if(layer IN_LIST IST_TEST_DEVICE_LAYERS)
+    set(jobs --jobs 1)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} ${jobs})
+  set_tests_properties(${name} PROPERTIES LABELS ${layer} TIMEOUT 900
+    ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")
+  if(layer IN_LIST IST_TEST_DEVICE_LAYERS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endforeach()
