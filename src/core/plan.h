@@ -1,0 +1,132 @@
+/* The plan: a frame recorded once as a list of kernel launches, placed in one arena, then replayed.
+ *
+ * Recording: model code calls ops; an op asks for tensors and constants and appends launches. Failure is sticky: after
+ * the first one every call is a no-op that returns an empty tensor, and ist_plan_finish reports it, so model code carries
+ * no error handling. Finishing: lifetimes become arena offsets, constants are uploaded, programs are built, arguments are
+ * set. Replay: ist_enqueue in a loop; no argument is set except for external buffers that were rebound.
+ *
+ * A plan belongs to one thread. It borrows the device. */
+#ifndef IST_CORE_PLAN_H
+#define IST_CORE_PLAN_H
+
+#include "core/arena.h"
+#include "core/tensor.h"
+#include "device/device.h"
+
+typedef struct ist_plan ist_plan;
+
+typedef struct ist_plan_options {
+    int guard_bytes; /* tests: keep this many bytes of pattern on both sides of every tensor, none shared */
+    bool taps;       /* tests: keep tapped tensors to the end of the frame */
+    bool half;       /* storage type of IST_ELEM_T */
+} ist_plan_options;
+
+ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
+void ist_plan_close(ist_plan **plan);
+
+/* ---- recording ---- */
+
+/* Makes the plan fail (first failure wins); returns the code. */
+ist_status ist_plan_fail(ist_plan *plan, ist_status code, const char *fmt, ...) IST_PRINTF(3, 4);
+/* IST_OK, or the sticky failure. */
+ist_status ist_plan_status(const ist_plan *plan);
+/* The sticky error, for code that calls functions taking an ist_error while recording. */
+ist_error *ist_plan_error(ist_plan *plan);
+unsigned ist_plan_caps(const ist_plan *plan);
+ist_device *ist_plan_device(const ist_plan *plan);
+bool ist_plan_half(const ist_plan *plan);
+
+/* A new dense tensor in the arena; contents undefined until a launch writes it. */
+ist_tensor ist_plan_tensor(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
+/* `into` when it is a tensor (its extents are checked against the arguments), else a new one. */
+ist_tensor ist_plan_into(ist_plan *plan, ist_tensor into, int n, int h, int w, int c, ist_elem elem, const char *label);
+/* Like ist_plan_tensor, but it keeps its contents from frame to frame and starts as zeros: track state. */
+ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
+/* A buffer the pipeline binds before replay (ist_plan_bind): the upload, the packet, mask storage. `ext` is a small
+ * number of the caller's choosing (0..15). The view is of bytes. */
+ist_tensor ist_plan_external(ist_plan *plan, int ext, ist_elem elem);
+/* A read-only tensor with known contents (weights, tables), copied now. Equal contents are not merged. */
+ist_tensor ist_plan_const(ist_plan *plan, const void *data, int n, int h, int w, int c, ist_elem elem, const char *what);
+/* A constant of raw bytes for packed weights; passed to kernels as an opaque pointer. */
+ist_tensor ist_plan_const_bytes(ist_plan *plan, const void *data, size_t bytes, const char *what);
+
+/* Counts on the device: between ist_plan_limit(plan, count) and ist_plan_limit(plan, (ist_tensor){0}), items n >= *count
+ * of every op need no work. Kernels take the count as `__global const int *limit` and leave early. */
+void ist_plan_limit(ist_plan *plan, ist_tensor count);
+/* What an op passes as its `limit` argument: the tensor set by ist_plan_limit, else a constant that never limits. */
+ist_tensor ist_plan_current_limit(ist_plan *plan);
+
+/* Names a tensor for tests; a no-op unless options.taps. Never tap a tensor that a later op modifies in place. */
+void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
+
+typedef enum ist_arg_kind {
+    IST_ARG_IN, IST_ARG_OUT, IST_ARG_INOUT, /* tensors: the buffer's pointer (not offset by c0; pass c0 and ld as sizes) */
+    IST_ARG_INT, IST_ARG_FLOAT, IST_ARG_INT4, IST_ARG_INT8, IST_ARG_FLOAT4
+} ist_arg_kind;
+
+typedef struct ist_arg {
+    ist_arg_kind kind;
+    ist_tensor tensor;
+    union {
+        int i[8];
+        float f[4];
+    } v;
+} ist_arg;
+
+#define IST_IN(t)    {.kind = IST_ARG_IN, .tensor = (t)}
+#define IST_OUT(t)   {.kind = IST_ARG_OUT, .tensor = (t)}
+#define IST_INOUT(t) {.kind = IST_ARG_INOUT, .tensor = (t)}
+#define IST_INT(x)   {.kind = IST_ARG_INT, .v.i = {(x)}}
+#define IST_FLOAT(x) {.kind = IST_ARG_FLOAT, .v.f = {(x)}}
+#define IST_INT4(...) {.kind = IST_ARG_INT4, .v.i = {__VA_ARGS__}}
+#define IST_INT8(...) {.kind = IST_ARG_INT8, .v.i = {__VA_ARGS__}}
+#define IST_FLOAT4(...) {.kind = IST_ARG_FLOAT4, .v.f = {__VA_ARGS__}}
+
+#define IST_MAX_ARGS 16
+
+/* One kernel launch. An absent optional tensor argument ({0}) passes some valid buffer: kernels must decide by their size
+ * arguments whether to touch it. */
+typedef struct ist_launch {
+    const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
+    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/cpu" or NULL; copied */
+    int dims;
+    size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
+    ist_arg args[IST_MAX_ARGS];
+    int arg_count;
+    double flops, bytes;                    /* of one replay, for profiles; 0 when not counted */
+} ist_launch;
+
+void ist_plan_launch(ist_plan *plan, const ist_launch *launch);
+
+/* ---- finishing and running ---- */
+
+typedef struct ist_plan_facts {
+    int launches;
+    size_t arena_bytes, arena_lower_bound, const_bytes;
+} ist_plan_facts;
+
+/* Places, uploads, builds and sets arguments. After success the plan can be replayed. */
+ist_status ist_plan_finish(ist_plan *plan, ist_error *err);
+ist_plan_facts ist_plan_describe(const ist_plan *plan);
+
+/* Binds an external buffer; sets arguments of the kernels that use it only when it differs from what is bound. */
+ist_status ist_plan_bind(ist_plan *plan, int ext, cl_mem buffer, ist_error *err);
+/* Enqueues the whole frame. */
+ist_status ist_plan_replay(ist_plan *plan, ist_error *err);
+
+/* ---- tests and profiles (each call waits; recorded in the ledger as set-up) ---- */
+
+/* Dense NHWC float <-> tensor (any view, elem T or F32); int variants for I32. */
+ist_status ist_plan_write_f32(ist_plan *plan, ist_tensor t, const float *values, ist_error *err);
+ist_status ist_plan_read_f32(ist_plan *plan, ist_tensor t, float *values, ist_error *err);
+ist_status ist_plan_write_i32(ist_plan *plan, ist_tensor t, const int *values, ist_error *err);
+ist_status ist_plan_read_i32(ist_plan *plan, ist_tensor t, int *values, ist_error *err);
+/* The tensor tapped as `name`; empty when there is none. */
+ist_tensor ist_plan_tapped(const ist_plan *plan, const char *name);
+/* With guard_bytes: IST_E_STATE naming the first tensor whose surroundings were overwritten. */
+ist_status ist_plan_check_guards(ist_plan *plan, ist_error *err);
+/* Replays once, waiting after each launch; ms[i] for launch i of ist_plan_describe().launches. */
+ist_status ist_plan_profile(ist_plan *plan, double *ms, ist_error *err);
+const ist_launch *ist_plan_launch_at(const ist_plan *plan, int i);
+
+#endif
