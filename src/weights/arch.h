@@ -60,7 +60,7 @@ enum { IST_DFINE_QUERIES = 300, IST_DFINE_REG_MAX = 32, IST_DFINE_HEADS = 8, IST
 /* The table row, NULL unless kind is a D-FINE size. */
 const ist_dfine_arch *ist_dfine_arch_of(ist_model_kind kind);
 
-/* One entry of a state dict in its training form. */
+/* One entry of a state dict. */
 typedef struct ist_arch_entry {
     const char *name;     /* valid during the visit only */
     ist_weight_type type; /* as an official checkpoint stores it */
@@ -69,10 +69,16 @@ typedef struct ist_arch_entry {
     bool needed; /* read at inference */
 } ist_arch_entry;
 
-/* Calls `visit` once per state_dict entry, in the official order, and stops with the first failure it returns.
- * `classes` is ignored for MobileSAM; `size` is the side of the (square) evaluation image that anchors are stored for.
- */
+/* Which state dict of a model. */
+typedef struct ist_arch_form {
+    ist_model_kind kind;
+    int classes;   /* D-FINE only */
+    int size;      /* D-FINE only: side of the square evaluation image that the stored anchors are for */
+    bool deployed; /* D-FINE only: after the official deploy() */
+} ist_arch_form;
+
+/* Calls `visit` once per state_dict entry, in the official order, and stops with the first failure it returns. */
 typedef ist_status (*ist_arch_visit)(void *user, const ist_arch_entry *entry);
-ist_status ist_arch_walk(ist_model_kind kind, int classes, int size, ist_arch_visit visit, void *user);
+ist_status ist_arch_walk(const ist_arch_form *form, ist_arch_visit visit, void *user);
 
 #endif
