@@ -29,7 +29,7 @@ function(ist_test_common target)
 endfunction()
 
 # What tests share: the scalar references, synthetic checkpoints, checkers.
-file(GLOB IST_SUPPORT CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c ${PROJECT_SOURCE_DIR}/tests/ref.c
+file(GLOB IST_SUPPORT CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c ${PROJECT_SOURCE_DIR}/tests/ref*.c
   ${PROJECT_SOURCE_DIR}/tests/synth.c)
 if(IST_SUPPORT)
   add_library(ist_test_support STATIC ${IST_SUPPORT})
