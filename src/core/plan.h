@@ -40,6 +40,8 @@ bool ist_plan_half(const ist_plan *plan);
 ist_tensor ist_plan_tensor(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
 /* `into` when it is a tensor (its extents are checked against the arguments), else a new one. */
 ist_tensor ist_plan_into(ist_plan *plan, ist_tensor into, int n, int h, int w, int c, ist_elem elem, const char *label);
+/* A tensor the host fills before replay (tests and tools; ist_plan_write_*): alive for the whole frame. */
+ist_tensor ist_plan_input(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
 /* Like ist_plan_tensor, but it keeps its contents from frame to frame and starts as zeros: track state. */
 ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
 /* A buffer the pipeline binds before replay (ist_plan_bind): the upload, the packet, mask storage. `ext` is a small

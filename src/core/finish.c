@@ -1,0 +1,182 @@
+/* Finishing: lifetimes become offsets, constants are uploaded, kernels are created and their arguments set. */
+#include "core/plan_internal.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_PATTERN = 0xff }; /* NaN as a float, -1 as an int: stray reads show as well as stray writes */
+
+static size_t guard_of(const ist_plan *p) {
+    if (p->options.guard_bytes <= 0) return 0;
+    return ist_align_up((size_t)p->options.guard_bytes, ist_device_alignment(p->device));
+}
+
+/* Collects the arena's spans; index[i] is the buffer of span i. */
+static int collect_spans(const ist_plan *p, ist_span *spans, size_t *index) {
+    int end = p->node_count ? (int)p->node_count - 1 : 0, count = 0;
+    size_t guard = guard_of(p);
+    for (size_t i = 0; i < p->buffer_count; i++) {
+        const ist_plan_buffer *b = &p->buffers[i];
+        if (b->home != IST_HOME_ARENA || b->first < 0) continue;
+        spans[count] = (ist_span){.bytes = b->bytes + 2 * guard, .first = b->first, .last = b->keep ? end : b->last};
+        if (guard) spans[count].first = 0, spans[count].last = end;
+        index[count++] = i;
+    }
+    return count;
+}
+
+static ist_status create_arena(ist_plan *p, const ist_span *spans, const size_t *index, int count, ist_error *err) {
+    if (!count) return IST_OK;
+    size_t guard = guard_of(p);
+    IST_TRY(ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
+    for (int i = 0; i < count; i++) {
+        ist_plan_buffer *b = &p->buffers[index[i]];
+        b->offset = spans[i].offset + guard;
+        IST_TRY(ist_buffer_sub(p->device, p->arena, b->offset, b->bytes, "arena", &b->mem, err));
+    }
+    if (!guard) return IST_OK;
+    void *pattern = malloc(p->arena_size.peak);
+    if (!pattern) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
+    memset(pattern, GUARD_PATTERN, p->arena_size.peak);
+    ist_status st = ist_write(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, pattern, true,
+                              "guard pattern", err);
+    free(pattern);
+    return st;
+}
+
+static ist_status place(ist_plan *p, ist_error *err) {
+    size_t n = p->buffer_count ? p->buffer_count : 1;
+    ist_span *spans = calloc(n, sizeof *spans);
+    size_t *index = calloc(n, sizeof *index);
+    ist_status st = IST_OK;
+    if (!spans || !index) {
+        st = ist_fail(err, IST_E_MEMORY, "plan: out of host memory to place %zu tensors", p->buffer_count);
+    } else {
+        int count = collect_spans(p, spans, index);
+        st = ist_arena_place(spans, count, ist_device_alignment(p->device), &p->arena_size, err);
+        if (!st) st = create_arena(p, spans, index, count, err);
+    }
+    free(spans);
+    free(index);
+    return st;
+}
+
+static ist_status upload_pages(ist_plan *p, ist_error *err) {
+    for (size_t i = 0; i < p->page_count; i++) {
+        ist_plan_page *page = &p->pages[i];
+        IST_TRY(ist_buffer_create(p->device, page->used, "weights", &page->mem, err));
+        IST_TRY(ist_write(p->device, (ist_frame_scope){0}, page->mem, 0, page->used, page->host, true, "weights", err));
+        free(page->host);
+        page->host = NULL;
+    }
+    for (size_t i = 0; i < p->buffer_count; i++) {
+        ist_plan_buffer *b = &p->buffers[i];
+        if (b->home == IST_HOME_CONST && b->first >= 0)
+            IST_TRY(ist_buffer_sub(p->device, p->pages[b->page].mem, b->offset, b->bytes, "weights", &b->mem, err));
+    }
+    return IST_OK;
+}
+
+static ist_status zero_persistent(ist_plan *p, ist_error *err) {
+    for (size_t i = 0; i < p->buffer_count; i++) {
+        ist_plan_buffer *b = &p->buffers[i];
+        if (b->home != IST_HOME_PERSISTENT) continue;
+        IST_TRY(ist_buffer_create(p->device, b->bytes, "persistent state", &b->mem, err));
+        void *zeros = calloc(1, b->bytes);
+        if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes of state", b->bytes);
+        ist_status st = ist_write(p->device, (ist_frame_scope){0}, b->mem, 0, b->bytes, zeros, true, "zeroed state", err);
+        free(zeros);
+        IST_TRY(st);
+    }
+    return IST_OK;
+}
+
+static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
+    const ist_launch *l = &p->nodes[node].launch;
+    const ist_arg *a = &l->args[i];
+    const void *value = a->v.i;
+    size_t size = 0;
+    switch (a->kind) {
+    case IST_ARG_INT: size = sizeof(cl_int); break;
+    case IST_ARG_FLOAT: size = sizeof(cl_float); break;
+    case IST_ARG_INT4: size = 4 * sizeof(cl_int); break;
+    case IST_ARG_INT8: size = 8 * sizeof(cl_int); break;
+    case IST_ARG_FLOAT4: size = 4 * sizeof(cl_float); break;
+    default: {
+        ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
+        if (b->home == IST_HOME_EXTERNAL) { /* set when it is bound */
+            if (!ist_grow((void **)&p->slots, &p->slot_capacity, p->slot_count + 1, sizeof *p->slots))
+                return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
+            p->slots[p->slot_count++] = (ist_plan_slot){b->ext, (int)node, i};
+            return IST_OK;
+        }
+        value = &b->mem;
+        size = sizeof(cl_mem);
+    }
+    }
+    cl_int code = clSetKernelArg(p->nodes[node].kernel, (cl_uint)i, size, value);
+    if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), argument %d", l->label, l->kernel, i);
+    return IST_OK;
+}
+
+static ist_status create_kernels(ist_plan *p, ist_error *err) {
+    for (size_t n = 0; n < p->node_count; n++) {
+        ist_launch *l = &p->nodes[n].launch;
+        ist_status st =
+            ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
+        if (st) {
+            ist_fail_context(err, "%s", l->label);
+            return st;
+        }
+        for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
+    }
+    return IST_OK;
+}
+
+ist_status ist_plan_finish(ist_plan *p, ist_error *err) {
+    if (p->error.code) {
+        if (err) *err = p->error;
+        return p->error.code;
+    }
+    if (p->finished) return ist_fail(err, IST_E_STATE, "plan: finished twice");
+    ist_error own = {0}; /* a failed finish leaves the plan failed, whether or not the caller listens */
+    ist_status st = place(p, &own);
+    if (!st) st = upload_pages(p, &own);
+    if (!st) st = zero_persistent(p, &own);
+    if (!st) st = create_kernels(p, &own);
+    if (st) {
+        p->error = own;
+        if (err) *err = own;
+        return st;
+    }
+    p->finished = true;
+    return IST_OK;
+}
+
+ist_plan_facts ist_plan_describe(const ist_plan *p) {
+    ist_plan_facts f = {.launches = (int)p->node_count,
+                        .arena_bytes = p->arena_size.peak,
+                        .arena_lower_bound = p->arena_size.lower_bound};
+    for (size_t i = 0; i < p->page_count; i++) f.const_bytes += p->pages[i].used;
+    return f;
+}
+
+ist_status ist_plan_check_guards(ist_plan *p, ist_error *err) {
+    size_t guard = guard_of(p);
+    if (!guard || !p->arena) return IST_OK;
+    unsigned char *bytes = malloc(p->arena_size.peak);
+    if (!bytes) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
+    ist_status st = ist_read(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, bytes, NULL, "guards", err);
+    for (size_t i = 0; !st && i < p->buffer_count; i++) {
+        const ist_plan_buffer *b = &p->buffers[i];
+        if (b->home != IST_HOME_ARENA || b->first < 0) continue;
+        for (size_t k = 0; !st && k < guard; k++)
+            if (bytes[b->offset - 1 - k] != GUARD_PATTERN || bytes[b->offset + b->bytes + k] != GUARD_PATTERN)
+                st = ist_fail(err, IST_E_STATE, "tensor %zu (%zu bytes, first written by %s): %zu bytes outside it changed",
+                              i + 1, b->bytes, p->nodes[b->first].launch.label, k + 1);
+    }
+    free(bytes);
+    return st;
+}

@@ -1,0 +1,73 @@
+/* What record.c, finish.c and run.c share: the plan's own structures. Nobody else includes this. */
+#ifndef IST_CORE_PLAN_INTERNAL_H
+#define IST_CORE_PLAN_INTERNAL_H
+
+#include "core/plan.h"
+
+typedef enum ist_home { IST_HOME_ARENA, IST_HOME_PERSISTENT, IST_HOME_CONST, IST_HOME_EXTERNAL } ist_home;
+
+/* One buffer; tensors refer to it by its position + 1. */
+typedef struct ist_plan_buffer {
+    ist_home home;
+    size_t bytes;
+    int first, last;      /* launches that touch it; first = -1: none */
+    bool keep;            /* tapped: alive to the end */
+    int ext;              /* IST_HOME_EXTERNAL */
+    int page;             /* IST_HOME_CONST */
+    size_t offset;        /* in the arena or the page */
+    cl_mem mem;           /* sub-buffer after finish, or the bound external */
+} ist_plan_buffer;
+
+/* Constants are gathered in pages on the host and uploaded once each. */
+typedef struct ist_plan_page {
+    unsigned char *host;
+    size_t used, capacity;
+    cl_mem mem;
+} ist_plan_page;
+
+typedef struct ist_plan_node {
+    ist_launch launch;    /* label, op, isa, defines and kernel are owned copies */
+    cl_kernel kernel;
+} ist_plan_node;
+
+typedef struct ist_plan_tap_entry {
+    char *name;
+    ist_tensor tensor;
+} ist_plan_tap_entry;
+
+/* An argument that takes an external buffer. */
+typedef struct ist_plan_slot {
+    int ext, node, arg;
+} ist_plan_slot;
+
+#define IST_MAX_EXTERNALS 16
+
+struct ist_plan {
+    ist_device *device;
+    ist_plan_options options;
+    ist_error error;
+    bool finished;
+    ist_plan_buffer *buffers;
+    size_t buffer_count, buffer_capacity;
+    ist_plan_page *pages;
+    size_t page_count, page_capacity;
+    ist_plan_node *nodes;
+    size_t node_count, node_capacity;
+    ist_plan_tap_entry *taps;
+    size_t tap_count, tap_capacity;
+    ist_plan_slot *slots;
+    size_t slot_count, slot_capacity;
+    ist_tensor limit, no_limit;
+    int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
+    cl_mem bound[IST_MAX_EXTERNALS];
+    cl_mem arena;
+    ist_arena_size arena_size;
+};
+
+/* Bytes of one element of `elem` in this plan. */
+size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem);
+static inline ist_plan_buffer *ist_plan_buffer_of(const ist_plan *plan, ist_tensor t) {
+    return &plan->buffers[t.buffer - 1];
+}
+
+#endif

@@ -1,0 +1,349 @@
+/* Recording: tensors, constants, taps and launches are appended; the first failure sticks. */
+#include "core/plan_internal.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_BYTES = 64 << 20 };
+
+ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err) {
+    *plan = NULL;
+    ist_plan *p = calloc(1, sizeof *p);
+    if (!p) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
+    p->device = device;
+    if (options) p->options = *options;
+    int never = INT_MAX;
+    p->no_limit = ist_plan_const(p, &never, 1, 1, 1, 1, IST_ELEM_I32, "no limit");
+    if (p->error.code) {
+        if (err) *err = p->error;
+        ist_status st = p->error.code;
+        ist_plan_close(&p);
+        return st;
+    }
+    *plan = p;
+    return IST_OK;
+}
+
+static void free_launch(ist_launch *l) {
+    free((char *)l->label);
+    free((char *)l->op);
+    free((char *)l->isa);
+    free((char *)l->defines);
+    free((char *)l->kernel);
+}
+
+void ist_plan_close(ist_plan **plan) {
+    if (!plan || !*plan) return;
+    ist_plan *p = *plan;
+    for (size_t i = 0; i < p->node_count; i++) {
+        ist_kernel_release(&p->nodes[i].kernel);
+        free_launch(&p->nodes[i].launch);
+    }
+    for (size_t i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].home != IST_HOME_EXTERNAL) ist_buffer_release(p->device, &p->buffers[i].mem);
+    ist_buffer_release(p->device, &p->arena);
+    for (size_t i = 0; i < p->page_count; i++) {
+        ist_buffer_release(p->device, &p->pages[i].mem);
+        free(p->pages[i].host);
+    }
+    for (size_t i = 0; i < p->tap_count; i++) free(p->taps[i].name);
+    free(p->nodes);
+    free(p->buffers);
+    free(p->pages);
+    free(p->taps);
+    free(p->slots);
+    free(p);
+    *plan = NULL;
+}
+
+ist_status ist_plan_fail(ist_plan *plan, ist_status code, const char *fmt, ...) {
+    if (plan->error.code) return plan->error.code;
+    va_list ap;
+    va_start(ap, fmt);
+    plan->error.code = code;
+    vsnprintf(plan->error.text, sizeof plan->error.text, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+ist_status ist_plan_status(const ist_plan *plan) {
+    return plan->error.code;
+}
+
+ist_error *ist_plan_error(ist_plan *plan) {
+    return &plan->error;
+}
+
+unsigned ist_plan_caps(const ist_plan *plan) {
+    return ist_device_caps(plan->device);
+}
+
+ist_device *ist_plan_device(const ist_plan *plan) {
+    return plan->device;
+}
+
+bool ist_plan_half(const ist_plan *plan) {
+    return plan->options.half;
+}
+
+size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem) {
+    switch (elem) {
+    case IST_ELEM_T: return plan->options.half ? 2 : 4;
+    case IST_ELEM_U8: return 1;
+    default: return 4;
+    }
+}
+
+/* ---- tensors ---- */
+
+/* Appends a buffer; returns its number, 0 on failure. */
+static int new_buffer(ist_plan *p, ist_home home, size_t bytes) {
+    if (p->error.code) return 0;
+    if (p->finished) {
+        ist_plan_fail(p, IST_E_STATE, "plan: recording after finish");
+        return 0;
+    }
+    if (p->buffer_count >= INT_MAX - 1 ||
+        !ist_grow((void **)&p->buffers, &p->buffer_capacity, p->buffer_count + 1, sizeof *p->buffers)) {
+        ist_plan_fail(p, IST_E_MEMORY, "plan: out of host memory for %zu buffers", p->buffer_count + 1);
+        return 0;
+    }
+    p->buffers[p->buffer_count] = (ist_plan_buffer){.home = home, .bytes = bytes, .first = -1, .last = -1};
+    return (int)++p->buffer_count;
+}
+
+/* Bytes of a dense tensor; false when the extents are not positive or overflow. */
+static bool dense_bytes(const ist_plan *p, int n, int h, int w, int c, ist_elem elem, size_t *bytes) {
+    if (n < 1 || h < 1 || w < 1 || c < 1) return false;
+    size_t size = (size_t)n;
+    return ist_mul_size(size, (size_t)h, &size) && ist_mul_size(size, (size_t)w, &size) && size <= INT_MAX &&
+           ist_mul_size(size, (size_t)c, &size) && size <= INT_MAX &&
+           ist_mul_size(size, ist_plan_elem_bytes(p, elem), bytes);
+}
+
+static ist_tensor tensor_of(ist_plan *p, ist_home home, int n, int h, int w, int c, ist_elem elem, const char *what) {
+    ist_tensor none = {0};
+    size_t bytes = 0;
+    if (p->error.code) return none;
+    if (!dense_bytes(p, n, h, w, c, elem, &bytes)) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: [%d,%d,%d,%d] is not a tensor this engine can hold", what, n, h, w, c);
+        return none;
+    }
+    int buffer = new_buffer(p, home, bytes);
+    if (!buffer) return none;
+    return (ist_tensor){.buffer = buffer, .n = n, .h = h, .w = w, .c = c, .ld = c, .elem = elem};
+}
+
+ist_tensor ist_plan_tensor(ist_plan *p, int n, int h, int w, int c, ist_elem elem) {
+    return tensor_of(p, IST_HOME_ARENA, n, h, w, c, elem, "tensor");
+}
+
+ist_tensor ist_plan_input(ist_plan *p, int n, int h, int w, int c, ist_elem elem) {
+    ist_tensor t = tensor_of(p, IST_HOME_ARENA, n, h, w, c, elem, "input tensor");
+    if (ist_has(t)) {
+        ist_plan_buffer *b = ist_plan_buffer_of(p, t);
+        b->first = b->last = 0;
+        b->keep = true;
+    }
+    return t;
+}
+
+ist_tensor ist_plan_persistent(ist_plan *p, int n, int h, int w, int c, ist_elem elem) {
+    return tensor_of(p, IST_HOME_PERSISTENT, n, h, w, c, elem, "persistent tensor");
+}
+
+ist_tensor ist_plan_into(ist_plan *p, ist_tensor into, int n, int h, int w, int c, ist_elem elem, const char *label) {
+    if (!ist_has(into)) return tensor_of(p, IST_HOME_ARENA, n, h, w, c, elem, label);
+    if (into.n != n || into.h != h || into.w != w || into.c != c || into.elem != elem)
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: makes [%d,%d,%d,%d], the place for it is [%d,%d,%d,%d]", label, n, h, w,
+                      c, into.n, into.h, into.w, into.c);
+    return into;
+}
+
+ist_tensor ist_plan_external(ist_plan *p, int ext, ist_elem elem) {
+    ist_tensor none = {0};
+    if (p->error.code) return none;
+    if (ext < 0 || ext >= IST_MAX_EXTERNALS) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "external buffer %d: the plan has 0..%d", ext, IST_MAX_EXTERNALS - 1);
+        return none;
+    }
+    if (!p->external[ext]) {
+        int buffer = new_buffer(p, IST_HOME_EXTERNAL, 0);
+        if (!buffer) return none;
+        p->buffers[buffer - 1].ext = ext;
+        p->external[ext] = buffer;
+    }
+    return (ist_tensor){.buffer = p->external[ext], .n = 1, .h = 1, .w = 1, .c = 1, .ld = 1, .elem = elem};
+}
+
+/* Room for `bytes` in the last page, or in a new one. */
+static unsigned char *page_room(ist_plan *p, size_t bytes, int *page, size_t *offset) {
+    size_t align = ist_device_alignment(p->device);
+    if (p->page_count) {
+        ist_plan_page *last = &p->pages[p->page_count - 1];
+        size_t at = ist_align_up(last->used, align);
+        if (at <= last->capacity && last->capacity - at >= bytes) {
+            last->used = at + bytes;
+            *page = (int)p->page_count - 1;
+            *offset = at;
+            return last->host + at;
+        }
+    }
+    if (!ist_grow((void **)&p->pages, &p->page_capacity, p->page_count + 1, sizeof *p->pages)) return NULL;
+    size_t capacity = bytes > PAGE_BYTES ? bytes : PAGE_BYTES;
+    unsigned char *host = malloc(capacity);
+    if (!host) return NULL;
+    p->pages[p->page_count] = (ist_plan_page){.host = host, .used = bytes, .capacity = capacity};
+    *page = (int)p->page_count++;
+    *offset = 0;
+    return host;
+}
+
+static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t bytes, const char *what) {
+    ist_plan_buffer *b = ist_plan_buffer_of(p, *t);
+    unsigned char *host = page_room(p, bytes, &b->page, &b->offset);
+    if (!host) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu bytes of constants", what, bytes);
+        *t = (ist_tensor){0};
+        return;
+    }
+    memcpy(host, data, bytes);
+}
+
+/* Round to nearest even, as vstore_half does; finite overflow becomes infinity. */
+static unsigned short half_of(float f) {
+    unsigned int x;
+    memcpy(&x, &f, sizeof x);
+    unsigned int sign = x >> 16 & 0x8000u, mag = x & 0x7fffffffu;
+    if (mag > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+    if (mag >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
+    if (mag < 0x38800000u) { /* subnormal half: count units of 2^-24 */
+        float a;
+        memcpy(&a, &mag, sizeof a);
+        a += 0.5f; /* 2^-1 has a unit of 2^-24 in float: the addition rounds to nearest even for us */
+        unsigned int bits;
+        memcpy(&bits, &a, sizeof bits);
+        return (unsigned short)(sign | (bits - 0x3f000000u));
+    }
+    unsigned int rounded = mag + 0xfffu + (mag >> 13 & 1u);
+    return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, int c, ist_elem elem, const char *what) {
+    ist_tensor t = tensor_of(p, IST_HOME_CONST, n, h, w, c, elem, what);
+    if (!ist_has(t)) return t;
+    size_t bytes = ist_plan_buffer_of(p, t)->bytes;
+    if (elem != IST_ELEM_T || !p->options.half) {
+        fill_const(p, &t, data, bytes, what);
+        return t;
+    }
+    unsigned short *half = malloc(bytes);
+    if (!half) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);
+        return (ist_tensor){0};
+    }
+    for (size_t i = 0; i < bytes / 2; i++) half[i] = half_of(((const float *)data)[i]);
+    fill_const(p, &t, half, bytes, what);
+    free(half);
+    return t;
+}
+
+ist_tensor ist_plan_const_bytes(ist_plan *p, const void *data, size_t bytes, const char *what) {
+    ist_tensor t = {0};
+    if (p->error.code) return t;
+    if (!bytes || bytes > INT_MAX) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: %zu bytes of constants", what, bytes);
+        return t;
+    }
+    int buffer = new_buffer(p, IST_HOME_CONST, bytes);
+    if (!buffer) return t;
+    t = (ist_tensor){.buffer = buffer, .n = 1, .h = 1, .w = 1, .c = (int)bytes, .ld = (int)bytes, .elem = IST_ELEM_U8};
+    fill_const(p, &t, data, bytes, what);
+    return t;
+}
+
+void ist_plan_limit(ist_plan *p, ist_tensor count) {
+    p->limit = count;
+}
+
+ist_tensor ist_plan_current_limit(ist_plan *p) {
+    return ist_has(p->limit) ? p->limit : p->no_limit;
+}
+
+void ist_plan_tap(ist_plan *p, const char *name, ist_tensor t) {
+    if (!p->options.taps || p->error.code || !ist_has(t)) return;
+    char *copy = ist_strdup(name);
+    if (!copy || !ist_grow((void **)&p->taps, &p->tap_capacity, p->tap_count + 1, sizeof *p->taps)) {
+        free(copy);
+        ist_plan_fail(p, IST_E_MEMORY, "tap %s: out of host memory", name);
+        return;
+    }
+    ist_plan_buffer_of(p, t)->keep = true;
+    p->taps[p->tap_count++] = (ist_plan_tap_entry){copy, t};
+}
+
+ist_tensor ist_plan_tapped(const ist_plan *p, const char *name) {
+    for (size_t i = 0; i < p->tap_count; i++)
+        if (!strcmp(p->taps[i].name, name)) return p->taps[i].tensor;
+    return (ist_tensor){0};
+}
+
+/* ---- launches ---- */
+
+static bool is_tensor_arg(const ist_arg *a) {
+    return a->kind <= IST_ARG_INOUT;
+}
+
+/* A launch at position `step` touches the argument's buffer: its life reaches from the first to the last such step. */
+static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
+    if (!ist_has(a->tensor)) a->tensor = p->no_limit; /* absent: any valid buffer */
+    ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
+    if (b->home == IST_HOME_ARENA && b->first < 0 && a->kind == IST_ARG_IN)
+        return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
+    if (b->home == IST_HOME_CONST && a->kind != IST_ARG_IN)
+        return ist_plan_fail(p, IST_E_STATE, "%s: writes a constant", label);
+    if (b->first < 0) b->first = step;
+    b->last = step;
+    return IST_OK;
+}
+
+static ist_status check_grid(ist_plan *p, const ist_launch *l) {
+    if (l->dims < 1 || l->dims > 3 || l->arg_count < 0 || l->arg_count > IST_MAX_ARGS)
+        return ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d dimensions, %d arguments", l->label, l->dims, l->arg_count);
+    for (int i = 0; i < l->dims; i++)
+        if (!l->global[i] || !l->local[i] || l->global[i] % l->local[i])
+            return ist_plan_fail(p, IST_E_ARGUMENT, "%s: grid %zu in groups of %zu", l->label, l->global[i],
+                                 l->local[i]);
+    return IST_OK;
+}
+
+void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
+    if (p->error.code || check_grid(p, launch)) return;
+    if (p->finished) {
+        ist_plan_fail(p, IST_E_STATE, "%s: recording after finish", launch->label);
+        return;
+    }
+    if (!ist_grow((void **)&p->nodes, &p->node_capacity, p->node_count + 1, sizeof *p->nodes)) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", launch->label);
+        return;
+    }
+    ist_plan_node *node = &p->nodes[p->node_count];
+    *node = (ist_plan_node){.launch = *launch};
+    ist_launch *l = &node->launch;
+    l->label = ist_strdup(launch->label);
+    l->op = ist_strdup(launch->op);
+    l->isa = ist_strdup(launch->isa);
+    l->defines = ist_strdup(launch->defines ? launch->defines : "");
+    l->kernel = ist_strdup(launch->kernel);
+    p->node_count++;
+    if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa)) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", launch->label);
+        return;
+    }
+    for (int i = 0; i < l->arg_count; i++)
+        if (is_tensor_arg(&l->args[i]) && touch(p, &l->args[i], (int)p->node_count - 1, l->label)) return;
+}
