@@ -37,6 +37,13 @@ static inline ist_tensor ist_view(ist_tensor t, int n, int h, int w) {
     return t;
 }
 
+/* Pixels [first, first + count) in storage order as a row of tokens [1, 1, count, c]: a level of a token sequence, an
+ * item of a batch. */
+static inline ist_tensor ist_rows(ist_tensor t, int first, int count) {
+    t.c0 += first * t.ld;
+    return ist_view(t, 1, 1, count);
+}
+
 /* n * h * w. */
 static inline int ist_pixels(ist_tensor t) {
     return t.n * t.h * t.w;

@@ -72,6 +72,8 @@ ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *l
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label);
 /* Clamps to [lo, hi]. */
 ist_tensor ist_op_clamp(ist_plan *p, ist_tensor x, float lo, float hi, const char *label);
+/* In place: pixel rows[i] (counted within each item, I32 [1,1,count,1]) of every item of x becomes value[c]. */
+void ist_op_fill_rows(ist_plan *p, ist_tensor x, ist_tensor rows, const float *value, const char *label);
 /* D-FINE's gateway: LN(sigmoid(g[0:D]) * x + sigmoid(g[D:2D]) * y), eps 1e-5 (dfine.md 5.4 step 4); g [.., 2D]. */
 ist_tensor ist_op_gate(ist_plan *p, ist_tensor g, ist_tensor x, ist_tensor y, const float *gamma, const float *beta,
                        const char *label);
@@ -101,10 +103,11 @@ typedef struct ist_level {
     int h, w, start, points;
 } ist_level;
 /* D-FINE's deformable attention (dfine.md 5.5). offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P] are the raw linear
- * outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D]; result [n,1,q,D]. */
+ * outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D]; result [n,1,q,D],
+ * written into `into` when that is a tensor. */
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
                                    ist_tensor memory, const ist_level *levels, int level_count, int heads,
-                                   const char *label);
+                                   ist_tensor into, const char *label);
 
 /* ---- selection and boxes: src/ops/topk.c, src/ops/box.c (coordinates are F32 tensors) ---- */
 
