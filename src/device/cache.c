@@ -1,0 +1,203 @@
+/* Kernel binaries on disk, one file per program.
+ *
+ * File: an 48-byte header {magic, key, length, checksum} and the binary; written under a temporary name and renamed, so
+ * that a reader sees a whole file or none. Nothing here can fail an engine: what cannot be read, does not fit its key
+ * or is refused by the driver is compiled again and replaced. */
+#include "device/state.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CACHE_FORMAT "isthmus kernel 1"          /* 16 bytes; changes with the layout below */
+#define BINARY_LIMIT ((size_t)256 * 1024 * 1024) /* no kernel comes near; a damaged length might */
+
+typedef struct cache_header {
+    char magic[16];
+    uint64_t key[2];
+    uint64_t bytes;
+    uint64_t checksum;
+} cache_header;
+
+/* FNV-1a, 64 bit (Fowler, Noll, Vo). */
+static uint64_t fnv(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+#define FNV_OFFSET 0xcbf29ce484222325u
+
+/* ---- folder ---- */
+
+/* Platforms that keep compiled kernels on disk themselves, where ours would be a second copy of the same bytes. */
+static const struct {
+    const char *platform, *why;
+} self_caching[] = {
+    {"Portable Computing Language", "PoCL stores the code of each kernel and work-group size below POCL_CACHE_DIR"},
+};
+
+static bool caches_itself(const ist_device *d) {
+    for (size_t i = 0; i < sizeof self_caching / sizeof *self_caching; i++)
+        if (!strcmp(d->facts.platform_name, self_caching[i].platform)) return true;
+    return false;
+}
+
+/* mkdir -p; what fails here shows when a file is written. */
+static void make_folders(char *path) {
+    for (char *p = path + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            mkdir(path, 0755);
+            *p = '/';
+        }
+    mkdir(path, 0755);
+}
+
+ist_status ist_cache_use(ist_device *device, const char *dir, ist_error *err) {
+    free(device->cache_dir);
+    device->cache_dir = NULL;
+    if (!dir) return IST_OK;
+    device->cache_dir = ist_strdup(dir);
+    if (!device->cache_dir) return ist_fail(err, IST_E_MEMORY, "no memory for the cache folder's name");
+    make_folders(device->cache_dir);
+    return IST_OK;
+}
+
+ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *err) {
+    char path[1024];
+    if (!cache_dir || !*cache_dir) cache_dir = getenv("ISTHMUS_CACHE_DIR");
+    if (cache_dir && !strcmp(cache_dir, "off")) return IST_OK;
+    if (caches_itself(device)) return IST_OK;
+    if (!cache_dir || !*cache_dir) {
+        const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+        int n = xdg && *xdg     ? snprintf(path, sizeof path, "%s/isthmus", xdg)
+                : home && *home ? snprintf(path, sizeof path, "%s/.cache/isthmus", home)
+                                : -1;
+        if (n < 0 || (size_t)n >= sizeof path) return IST_OK;
+        cache_dir = path;
+    }
+    return ist_cache_use(device, cache_dir, err);
+}
+
+/* ---- key ---- */
+
+ist_cache_key ist_cache_make_key(const ist_device *device, const char *options, const char *const *texts, int count) {
+    const ist_device_info *f = &device->facts;
+    const char *facts[] = {CACHE_FORMAT, f->name, f->vendor, f->platform_name, f->driver, f->version, options};
+    /* Two lanes make 128 bits; each text enters with its final 0, so that moving a border changes the key. */
+    ist_cache_key key = {{FNV_OFFSET, ~FNV_OFFSET}};
+    for (int lane = 0; lane < 2; lane++) {
+        uint64_t h = key.hash[lane];
+        for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) h = fnv(h, facts[i], strlen(facts[i]) + 1);
+        for (int i = 0; i < count; i++) h = fnv(h, texts[i], strlen(texts[i]) + 1);
+        key.hash[lane] = h;
+    }
+    return key;
+}
+
+static bool entry_path(const ist_device *d, ist_cache_key key, const char *suffix, char *out, size_t size) {
+    int n = snprintf(out, size, "%s/%016llx%016llx%s", d->cache_dir, (unsigned long long)key.hash[0],
+                     (unsigned long long)key.hash[1], suffix);
+    return n > 0 && (size_t)n < size;
+}
+
+/* ---- load ---- */
+
+/* The binary of a file whose header, length and checksum are right (malloc'd), or NULL. */
+static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
+    cache_header h;
+    if (fread(&h, sizeof h, 1, file) != 1 || memcmp(h.magic, CACHE_FORMAT, sizeof h.magic)) return NULL;
+    if (h.key[0] != key.hash[0] || h.key[1] != key.hash[1] || h.bytes == 0 || h.bytes > BINARY_LIMIT) return NULL;
+    unsigned char *data = malloc((size_t)h.bytes);
+    if (!data) return NULL;
+    if (fread(data, 1, (size_t)h.bytes, file) != h.bytes || fgetc(file) != EOF ||
+        fnv(FNV_OFFSET, data, (size_t)h.bytes) != h.checksum) {
+        free(data);
+        return NULL;
+    }
+    *bytes = (size_t)h.bytes;
+    return data;
+}
+
+static cl_program build_binary(ist_device *d, const unsigned char *data, size_t bytes, const char *options) {
+    cl_int rc, status = CL_SUCCESS;
+    cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &bytes, &data, &status, &rc);
+    if (rc != CL_SUCCESS) return NULL;
+    if (status == CL_SUCCESS && clBuildProgram(program, 1, &d->id, options, NULL, NULL) == CL_SUCCESS) return program;
+    clReleaseProgram(program);
+    return NULL;
+}
+
+cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *options) {
+    char path[1200];
+    if (!device->cache_dir || !entry_path(device, key, ".bin", path, sizeof path)) return NULL;
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    size_t bytes = 0;
+    unsigned char *data = read_entry(file, key, &bytes);
+    fclose(file);
+    cl_program program = data ? build_binary(device, data, bytes, options) : NULL;
+    free(data);
+    if (program)
+        device->builds.from_cache++;
+    else
+        device->builds.rejected++;
+    return program;
+}
+
+/* ---- store ---- */
+
+static bool write_entry(int fd, ist_cache_key key, const unsigned char *data, size_t bytes) {
+    FILE *file = fdopen(fd, "wb");
+    if (!file) {
+        close(fd);
+        return false;
+    }
+    cache_header h = {.key = {key.hash[0], key.hash[1]}, .bytes = bytes, .checksum = fnv(FNV_OFFSET, data, bytes)};
+    memcpy(h.magic, CACHE_FORMAT, sizeof h.magic);
+    bool good = fwrite(&h, sizeof h, 1, file) == 1 && fwrite(data, 1, bytes, file) == bytes;
+    return !fclose(file) && good;
+}
+
+/* The program's binary for our device (malloc'd), or NULL. An adopted context may hold several devices; the query then
+ * gives one binary for each. */
+static unsigned char *program_binary(const ist_device *d, cl_program program, size_t *bytes) {
+    enum { MOST = 16 };
+    cl_uint n = 0;
+    cl_device_id ids[MOST];
+    size_t sizes[MOST] = {0};
+    unsigned char *data[MOST] = {0}, *ours = NULL;
+    if (clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n, NULL) != CL_SUCCESS || n == 0 || n > MOST ||
+        clGetProgramInfo(program, CL_PROGRAM_DEVICES, n * sizeof *ids, ids, NULL) != CL_SUCCESS ||
+        clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, n * sizeof *sizes, sizes, NULL) != CL_SUCCESS)
+        return NULL;
+    for (cl_uint i = 0; i < n; i++)
+        if (ids[i] == d->id && sizes[i] > 0 && sizes[i] <= BINARY_LIMIT) {
+            data[i] = ours = malloc(sizes[i]);
+            *bytes = sizes[i];
+        }
+    if (ours && clGetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof *data, data, NULL) != CL_SUCCESS) {
+        free(ours);
+        return NULL;
+    }
+    return ours;
+}
+
+void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program) {
+    char path[1200], temporary[1200];
+    if (!device->cache_dir || !entry_path(device, key, ".bin", path, sizeof path) ||
+        !entry_path(device, key, ".XXXXXX", temporary, sizeof temporary))
+        return;
+    size_t bytes = 0;
+    unsigned char *data = program_binary(device, program, &bytes);
+    if (!data) return;
+    int fd = mkstemp(temporary);
+    if (fd >= 0 && (!write_entry(fd, key, data, bytes) || rename(temporary, path))) unlink(temporary);
+    free(data);
+}

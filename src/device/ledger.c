@@ -1,0 +1,134 @@
+/* The transfer ledger: every crossing between host and device and every wait of the host passes through this file.
+ *
+ * What must hold: totals are exact; the ring keeps the latest entries; both are right when one thread enqueues while
+ * another waits. A blocking transfer is two entries, the crossing and the wait. */
+#include "device/state.h"
+
+#include <string.h>
+#include <time.h>
+
+double ist_clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+ist_status ist_ledger_init(ist_ledger *ledger, ist_error *err) {
+    if (pthread_mutex_init(&ledger->lock, NULL)) return ist_fail(err, IST_E_MEMORY, "no mutex for the transfer ledger");
+    ledger->opened_ms = ist_clock_ms();
+    return IST_OK;
+}
+
+static void count(ist_transfers *t, ist_crossing kind, size_t bytes) {
+    switch (kind) {
+    case IST_CROSS_WRITE:
+        t->writes++;
+        t->h2d_bytes += bytes;
+        break;
+    case IST_CROSS_READ:
+        t->reads++;
+        t->d2h_bytes += bytes;
+        break;
+    case IST_CROSS_WAIT:
+        t->waits++;
+        break;
+    case IST_CROSS_MAP:
+    case IST_CROSS_KINDS:
+        break;
+    }
+}
+
+void ist_ledger_record(ist_device *device, ist_frame_scope scope, ist_crossing kind, size_t bytes, const char *what,
+                       double start_ms) {
+    ist_ledger *l = &device->ledger;
+    ist_ledger_entry entry = {.kind = kind,
+                              .frame = scope.frame,
+                              .bytes = bytes,
+                              .what = what,
+                              .at_ms = start_ms - l->opened_ms,
+                              .host_ms = ist_clock_ms() - start_ms};
+    pthread_mutex_lock(&l->lock);
+    l->ring[l->recorded++ % IST_LEDGER_RING] = entry;
+    count(&l->totals, kind, bytes);
+    if (scope.counts) count(scope.counts, kind, bytes);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void ist_ledger_totals(ist_device *device, ist_transfers *totals) {
+    pthread_mutex_lock(&device->ledger.lock);
+    *totals = device->ledger.totals;
+    pthread_mutex_unlock(&device->ledger.lock);
+}
+
+int ist_ledger_recent(ist_device *device, ist_ledger_entry *entries, int capacity) {
+    ist_ledger *l = &device->ledger;
+    pthread_mutex_lock(&l->lock);
+    uint64_t stored = l->recorded < IST_LEDGER_RING ? l->recorded : IST_LEDGER_RING;
+    if (capacity < 0) capacity = 0;
+    if (stored > (uint64_t)capacity) stored = (uint64_t)capacity;
+    for (uint64_t i = 0; i < stored; i++) entries[i] = l->ring[(l->recorded - stored + i) % IST_LEDGER_RING];
+    pthread_mutex_unlock(&l->lock);
+    return (int)stored;
+}
+
+/* ---- crossings ---- */
+
+ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes,
+                     const void *src, bool blocking, const char *what, ist_error *err) {
+    double start = ist_clock_ms();
+    cl_int rc =
+        clEnqueueWriteBuffer(device->queue, dst, blocking ? CL_TRUE : CL_FALSE, offset, bytes, src, 0, NULL, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueWriteBuffer", "%s, %zu bytes", what, bytes);
+    ist_ledger_record(device, scope, IST_CROSS_WRITE, bytes, what, start);
+    if (blocking) ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    return IST_OK;
+}
+
+ist_status ist_read(ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset, size_t bytes, void *dst,
+                    cl_event *done, const char *what, ist_error *err) {
+    double start = ist_clock_ms();
+    if (done) *done = NULL;
+    cl_int rc = clEnqueueReadBuffer(device->queue, src, done ? CL_FALSE : CL_TRUE, offset, bytes, dst, 0, NULL, done);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueReadBuffer", "%s, %zu bytes", what, bytes);
+    ist_ledger_record(device, scope, IST_CROSS_READ, bytes, what, start);
+    if (!done) ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    return IST_OK;
+}
+
+ist_status ist_wait(ist_device *device, ist_frame_scope scope, cl_event *event, const char *what, ist_error *err) {
+    double start = ist_clock_ms();
+    cl_int rc = clWaitForEvents(1, event);
+    if (rc == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) {
+        cl_int of_command = 0;
+        if (clGetEventInfo(*event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof of_command, &of_command, NULL) ==
+                CL_SUCCESS &&
+            of_command < 0)
+            rc = of_command;
+    }
+    clReleaseEvent(*event);
+    *event = NULL;
+    ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clWaitForEvents", "%s", what);
+    return IST_OK;
+}
+
+ist_status ist_finish(ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
+    double start = ist_clock_ms();
+    cl_int rc = clFinish(device->queue);
+    ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFinish", "%s", what);
+    return IST_OK;
+}
+
+ist_status ist_flush(ist_device *device, ist_error *err) {
+    cl_int rc = clFlush(device->queue);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFlush", "device %s", device->facts.name);
+    return IST_OK;
+}
+
+ist_status ist_copy(ist_device *device, cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes,
+                    const char *what, ist_error *err) {
+    cl_int rc = clEnqueueCopyBuffer(device->queue, src, dst, src_offset, dst_offset, bytes, 0, NULL, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueCopyBuffer", "%s, %zu bytes", what, bytes);
+    return IST_OK;
+}

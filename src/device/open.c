@@ -1,0 +1,155 @@
+/* Opens a device of the list, or adopts a caller's context and queue, and runs the capability probes. */
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue: every platform has it, 1.2 has no other */
+#include "device/state.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ist_status open_own(ist_device *d, const char *spec, ist_error *err) {
+    ist_device_info *list = NULL;
+    cl_device_id *ids = NULL;
+    int count = 0, chosen = 0;
+    if (!spec || !*spec) spec = getenv("ISTHMUS_DEVICE");
+    IST_TRY(ist_device_enumerate(&list, &ids, &count, err));
+    ist_status status = ist_device_select(list, count, spec, &chosen, err);
+    if (status == IST_OK) {
+        d->facts = list[chosen];
+        d->id = ids[chosen];
+    }
+    free(list);
+    free(ids);
+    if (status != IST_OK) return status;
+
+    cl_int rc = clGetDeviceInfo(d->id, CL_DEVICE_PLATFORM, sizeof d->platform, &d->platform, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "platform of %s", d->facts.name);
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
+    d->context = clCreateContext(properties, 1, &d->id, NULL, NULL, &rc);
+    if (rc != CL_SUCCESS) {
+        d->context = NULL;
+        return ist_fail_cl(err, rc, "clCreateContext", "device %s", d->facts.name);
+    }
+    d->queue = clCreateCommandQueue(d->context, d->id, 0, &rc);
+    if (rc != CL_SUCCESS) {
+        d->queue = NULL;
+        return ist_fail_cl(err, rc, "clCreateCommandQueue", "device %s", d->facts.name);
+    }
+    return IST_OK;
+}
+
+/* The engine relies on queue order, and on the three handles belonging together. */
+static ist_status check_adopted(cl_context context, cl_device_id id, cl_command_queue queue, ist_error *err) {
+    cl_context queue_context = NULL;
+    cl_device_id queue_device = NULL;
+    cl_command_queue_properties properties = 0;
+    cl_int rc = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
+    if (rc == CL_SUCCESS) rc = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL);
+    if (rc == CL_SUCCESS) rc = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetCommandQueueInfo", "adopted queue");
+    if (queue_context != context) return ist_fail(err, IST_E_ARGUMENT, "the adopted queue belongs to another context");
+    if (queue_device != id) return ist_fail(err, IST_E_ARGUMENT, "the adopted queue belongs to another device");
+    if (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        return ist_fail(err, IST_E_ARGUMENT, "the adopted queue is out of order; an in-order queue is needed");
+    return IST_OK;
+}
+
+static ist_status adopt(ist_device *d, const ist_device_options *o, ist_error *err) {
+    if (!o->cl_context || !o->cl_device || !o->cl_queue)
+        return ist_fail(err, IST_E_ARGUMENT, "to adopt, give context, device and queue: %s missing",
+                        !o->cl_context  ? "the context is"
+                        : !o->cl_device ? "the device is"
+                                        : "the queue is");
+    IST_TRY(check_adopted(o->cl_context, o->cl_device, o->cl_queue, err));
+    d->id = o->cl_device;
+    IST_TRY(ist_device_query(d->id, &d->facts, err));
+    d->facts.index = d->facts.platform = d->facts.device = -1; /* a sub-device is not in the list */
+    ist_device_info *list = NULL;
+    cl_device_id *ids = NULL;
+    int count = 0;
+    IST_TRY(ist_device_enumerate(&list, &ids, &count, err));
+    for (int i = 0; i < count; i++)
+        if (ids[i] == d->id) d->facts = list[i];
+    free(list);
+    free(ids);
+    cl_int rc = clGetDeviceInfo(d->id, CL_DEVICE_PLATFORM, sizeof d->platform, &d->platform, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "platform of %s", d->facts.name);
+    rc = clRetainContext(o->cl_context);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clRetainContext", "adopted context");
+    d->context = o->cl_context;
+    rc = clRetainCommandQueue(o->cl_queue);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clRetainCommandQueue", "adopted queue");
+    d->queue = o->cl_queue;
+    return IST_OK;
+}
+
+static ist_status read_limits(ist_device *d, ist_error *err) {
+    cl_uint align_bits = 0;
+    cl_ulong local = 0;
+    cl_int rc = clGetDeviceInfo(d->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align_bits, &align_bits, NULL);
+    if (rc == CL_SUCCESS) rc = clGetDeviceInfo(d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "limits of %s", d->facts.name);
+    d->alignment = 64; /* a cache line and a float16, also where the device would take less */
+    while (d->alignment < align_bits / 8) d->alignment *= 2;
+    d->local_bytes = (size_t)local;
+    return IST_OK;
+}
+
+ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err) {
+    static const ist_device_options none = {0};
+    if (!options) options = &none;
+    *device = NULL;
+    ist_device *d = calloc(1, sizeof *d);
+    if (!d) return ist_fail(err, IST_E_MEMORY, "no memory for a device (%zu bytes)", sizeof *d);
+    ist_status status = ist_ledger_init(&d->ledger, err);
+    if (status != IST_OK) {
+        free(d);
+        return status;
+    }
+    bool adopted = options->cl_context || options->cl_device || options->cl_queue;
+    status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
+    if (status == IST_OK) status = read_limits(d, err);
+    if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
+    if (status == IST_OK) status = ist_device_probe(d, err);
+    if (status != IST_OK) {
+        ist_device_close(&d);
+        return status;
+    }
+    *device = d;
+    return IST_OK;
+}
+
+void ist_device_close(ist_device **device) {
+    if (!device || !*device) return;
+    ist_device *d = *device;
+    if (d->queue) clFinish(d->queue);
+    ist_programs_release(d);
+    if (d->queue) clReleaseCommandQueue(d->queue);
+    if (d->context) clReleaseContext(d->context);
+    pthread_mutex_destroy(&d->ledger.lock);
+    free(d->cache_dir);
+    free(d);
+    *device = NULL;
+}
+
+const ist_device_info *ist_device_facts(const ist_device *device) {
+    return &device->facts;
+}
+unsigned ist_device_caps(const ist_device *device) {
+    return device->caps;
+}
+size_t ist_device_alignment(const ist_device *device) {
+    return device->alignment;
+}
+size_t ist_device_local_bytes(const ist_device *device) {
+    return device->local_bytes;
+}
+cl_context ist_device_context(const ist_device *device) {
+    return device->context;
+}
+cl_command_queue ist_device_queue(const ist_device *device) {
+    return device->queue;
+}
+ist_build_stats ist_device_builds(const ist_device *device) {
+    return device->builds;
+}

@@ -1,0 +1,185 @@
+/* Capability probes: a capability is true when its kernel builds and returns the numbers computed here.
+ *
+ * Every kernel of cl/probe/ is `probe(out, in)` over the same 256 input words. A probe that does not build, launch or
+ * compute is false and no error; only losing the device is. */
+#include "device/state.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define WORDS 256
+
+const char *ist_cap_name(int bit) {
+    static const char *const names[] = {
+#define X(name, probe, text) #name,
+        IST_CAP_LIST(X)
+#undef X
+    };
+    return bit >= 0 && bit < IST_CAP_COUNT ? names[bit] : "?";
+}
+
+static float as_float(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t as_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* Input word i as the kernels' `float x(i)`: a small integer, so that sums and products are exact. */
+static float small(const uint32_t *in, int i) {
+    return (float)(in[i % WORDS] % 1024u);
+}
+
+/* ---- what each probe must return ---- */
+
+/* out[i] = x(i + 1) * 3 + x(i + 3), from vectors at odd addresses. */
+static void expect_vec16(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 128; i++) out[i] = as_bits(small(in, i + 1) * 3.0f + small(in, i + 3));
+}
+
+/* Two groups of 64: reversed within the group, and the group's sum, through 8 KiB of local memory. */
+static void expect_local(const uint32_t *in, uint32_t *out) {
+    for (int g = 0; g < 2; g++) {
+        uint32_t sum = 0;
+        for (int i = 0; i < 64; i++) sum += in[g * 64 + i];
+        for (int i = 0; i < 64; i++) out[g * 64 + i] = in[g * 64 + 63 - i] + sum;
+    }
+}
+
+/* One group of 256: reversed, and the sum of all, through 16 KiB of local memory. */
+static void expect_group256(const uint32_t *in, uint32_t *out) {
+    uint32_t sum = 0;
+    for (int i = 0; i < WORDS; i++) sum += in[i];
+    for (int i = 0; i < WORDS; i++) out[i] = in[WORDS - 1 - i] + sum;
+}
+
+/* Half bit patterns of values that need rounding to even, overflow, and a denormal; then the way back. */
+static void expect_half_storage(const uint32_t *in, uint32_t *out) {
+    (void)in;
+    static const uint32_t bits[8] = {0x3c00, 0x3c00, 0x3c02, 0xc500, 0x7bff, 0x7c00, 0x0001, 0x3555};
+    static const float back[8] = {1.0f,           1.0f, 1.001953125f, -5.0f, 65504.0f, 0.0f, 5.9604644775390625e-08f,
+                                  0.333251953125f};
+    for (int i = 0; i < 8; i++) {
+        out[i] = bits[i];
+        out[8 + i] = i == 5 ? 0x7f800000u : as_bits(back[i]);
+    }
+}
+
+static void expect_atomics(const uint32_t *in, uint32_t *out) {
+    uint32_t sum = 0, least = UINT32_MAX, most = 0, any = 0;
+    for (int i = 0; i < WORDS; i++) {
+        uint32_t v = in[i];
+        sum += v;
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+        any |= v & 0x0f0f0f0fu;
+    }
+    out[0] = sum;
+    out[1] = least;
+    out[2] = most;
+    out[3] = any;
+}
+
+static void expect_int64(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 64; i++) {
+        int64_t a = (int64_t)(((uint64_t)in[i] << 29) ^ in[i + 64]), b = -(int64_t)((uint64_t)in[i + 128] << 17);
+        int64_t r = (a < b ? a : b) + (a >> 7) * 5 - b / 3;
+        out[2 * i] = (uint32_t)(uint64_t)r;
+        out[2 * i + 1] = (uint32_t)((uint64_t)r >> 32);
+    }
+}
+
+static void expect_fp64(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 64; i++) {
+        double d = (double)(in[i] & 0xfffffu) * (double)(in[i + 64] & 0xfffffu) + (double)as_float(0x3e800000u) / 3.0;
+        uint64_t bits;
+        memcpy(&bits, &d, sizeof bits);
+        out[2 * i] = (uint32_t)bits;
+        out[2 * i + 1] = (uint32_t)(bits >> 32);
+    }
+}
+
+static const struct probe {
+    const char *name; /* of cl/probe/ */
+    size_t global, local;
+    int words;   /* how many outputs count */
+    bool zeroed; /* outputs start at 0 and UINT32_MAX, for atomics */
+    void (*expect)(const uint32_t *in, uint32_t *out);
+} probes[] = {
+    {"vec16", 1, 1, 128, false, expect_vec16},           {"local", 128, 64, 128, false, expect_local},
+    {"group256", 256, 256, 256, false, expect_group256}, {"half_storage", 1, 1, 16, false, expect_half_storage},
+    {"atomics", 256, 64, 4, true, expect_atomics},       {"int64", 64, 64, 128, false, expect_int64},
+    {"fp64", 64, 64, 128, false, expect_fp64},
+};
+
+/* ---- running them ---- */
+
+typedef struct bench {
+    cl_mem in, out;
+    uint32_t words[WORDS];
+} bench;
+
+/* Whether the kernel launches and returns what it must; *status is set when a crossing fails, the device's own fault.
+ */
+static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel kernel, ist_status *status,
+                     ist_error *err) {
+    static const ist_frame_scope setup = {0};
+    uint32_t got[WORDS], want[WORDS];
+    memset(got, 0xa5, sizeof got);
+    if (p->zeroed) {
+        memset(got, 0, sizeof got);
+        got[1] = UINT32_MAX;
+    }
+    if (clSetKernelArg(kernel, 0, sizeof b->out, &b->out) || clSetKernelArg(kernel, 1, sizeof b->in, &b->in))
+        return false;
+    *status = ist_write(d, setup, b->out, 0, sizeof got, got, true, "probe", err);
+    if (*status != IST_OK || ist_enqueue(d, kernel, 1, &p->global, &p->local, p->name, NULL) != IST_OK) return false;
+    *status = ist_read(d, setup, b->out, 0, sizeof got, got, NULL, "probe", err);
+    if (*status != IST_OK) return false;
+    p->expect(b->words, want);
+    return !memcmp(got, want, (size_t)p->words * sizeof *got);
+}
+
+static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *err) {
+    ist_status status = IST_OK;
+    *holds = false;
+    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
+        if (strcmp(probes[i].name, name)) continue;
+        char source[64] = "probe/";
+        strncat(source, name, sizeof source - sizeof "probe/");
+        cl_kernel kernel;
+        if (ist_kernel_create(d, source, NULL, "", "probe", &kernel, NULL) != IST_OK) return IST_OK;
+        *holds = computes(d, b, &probes[i], kernel, &status, err);
+        ist_kernel_release(&kernel);
+    }
+    return status;
+}
+
+ist_status ist_device_probe(ist_device *device, ist_error *err) {
+    static const char *const names[] = {
+#define X(name, probe, text) probe,
+        IST_CAP_LIST(X)
+#undef X
+    };
+    bench b = {0};
+    for (uint32_t i = 0; i < WORDS; i++) b.words[i] = (i + 1) * 2654435761u; /* Knuth's multiplicative hash */
+    ist_status status = ist_buffer_create(device, sizeof b.words, "probe input", &b.in, err);
+    if (status == IST_OK) status = ist_buffer_create(device, sizeof b.words, "probe output", &b.out, err);
+    if (status == IST_OK)
+        status = ist_write(device, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
+    if (device->facts.type == IST_DEVICE_CPU) device->caps |= IST_CAP_CPU;
+    for (int bit = 0; bit < IST_CAP_COUNT && status == IST_OK; bit++) {
+        bool holds = false;
+        if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
+        if (holds) device->caps |= 1u << bit;
+    }
+    ist_buffer_release(device, &b.in);
+    ist_buffer_release(device, &b.out);
+    return status;
+}

@@ -1,0 +1,177 @@
+/* Programs: {defines, prelude, isa, op} joined, built once per combination and shared by kernels; and the launch.
+ *
+ * Build options keep IEEE behaviour: no relaxed-math option, so that every device agrees with the scalar reference. */
+#include "device/state.h"
+
+#include "base/mem.h"
+#include "device/sources.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXTS 6 /* prelude, isa and op, each behind a #line that names it in build logs */
+
+static const char *find_source(const char *name) {
+    for (const ist_source *s = ist_sources; s->name; s++)
+        if (!strcmp(s->name, name)) return s->text;
+    return NULL;
+}
+
+/* The line of a build log that says most: the first with "error", else the first that is not blank. */
+static void first_line(const char *log, char *out, size_t size) {
+    const char *best = NULL;
+    for (const char *line = log; *line;) {
+        size_t n = strcspn(line, "\n");
+        bool blank = strspn(line, " \t\r") >= n;
+        const char *error = strstr(line, "error");
+        if (!blank && !best) best = line;
+        if (error && error < line + n) {
+            best = line;
+            break;
+        }
+        line += n + (line[n] == '\n');
+    }
+    if (!best) best = "the build log is empty";
+    snprintf(out, size, "%.*s", (int)strcspn(best, "\r\n"), best);
+}
+
+static ist_status fail_build(const ist_device *d, cl_program program, cl_int rc, const char *op, const char *options,
+                             ist_error *err) {
+    char line[240] = "";
+    size_t n = 0;
+    char *log = NULL;
+    if (clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &n) == CL_SUCCESS && n > 0)
+        log = calloc(n + 1, 1);
+    if (log && clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, n, log, NULL) == CL_SUCCESS)
+        first_line(log, line, sizeof line);
+    free(log);
+    return ist_fail(err, IST_E_BUILD, "%s does not build on %.60s: %s (%d): %s [%.80s]", op, d->facts.name,
+                    ist_cl_name(rc), (int)rc, line, options);
+}
+
+/* Compiles the texts; *out is NULL on failure. */
+static ist_status compile(ist_device *d, const char **texts, cl_uint count, const char *op, const char *options,
+                          cl_program *out, ist_error *err) {
+    cl_int rc;
+    *out = NULL;
+    cl_program program = clCreateProgramWithSource(d->context, count, texts, NULL, &rc);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateProgramWithSource", "%s", op);
+    rc = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
+    if (rc != CL_SUCCESS) {
+        ist_status status = fail_build(d, program, rc, op, options, err);
+        clReleaseProgram(program);
+        return status;
+    }
+    d->builds.built++;
+    *out = program;
+    return IST_OK;
+}
+
+/* Loads the program from the cache or compiles and caches it. */
+static ist_status load_or_compile(ist_device *d, const char *op, const char *isa, const char *defines, cl_program *out,
+                                  ist_error *err) {
+    const char *names[] = {"prelude", isa, op};
+    const char *texts[MAX_TEXTS];
+    char lines[3][128];
+    cl_uint count = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!names[i]) continue;
+        const char *text = find_source(names[i]);
+        if (!text) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
+        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s.cl\"\n", names[i]);
+        texts[count++] = lines[i];
+        texts[count++] = text;
+    }
+    static const char standard[] = "-cl-std=CL1.2 ";
+    size_t size = sizeof standard + strlen(defines);
+    char *options = malloc(size);
+    if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", op);
+    snprintf(options, size, "%s%s", standard, defines);
+
+    ist_cache_key key = ist_cache_make_key(d, options, texts, (int)count);
+    ist_status status = IST_OK;
+    *out = ist_cache_load(d, key, options);
+    if (!*out) {
+        status = compile(d, texts, count, op, options, out, err);
+        if (status == IST_OK) ist_cache_store(d, key, *out);
+    }
+    free(options);
+    return status;
+}
+
+static ist_status shared_program(ist_device *d, const char *op, const char *isa, const char *defines, cl_program *out,
+                                 ist_error *err) {
+    size_t size = strlen(op) + (isa ? strlen(isa) : 0) + strlen(defines) + 3;
+    char *key = malloc(size);
+    if (!key) return ist_fail(err, IST_E_MEMORY, "%s: no memory for a program key", op);
+    snprintf(key, size, "%s\n%s\n%s", op, isa ? isa : "", defines);
+    for (size_t i = 0; i < d->program_count; i++)
+        if (!strcmp(d->programs[i].key, key)) {
+            free(key);
+            *out = d->programs[i].program;
+            return IST_OK;
+        }
+    if (!ist_grow((void **)&d->programs, &d->program_cap, d->program_count + 1, sizeof *d->programs)) {
+        free(key);
+        return ist_fail(err, IST_E_MEMORY, "%s: no memory for %zu programs", op, d->program_count + 1);
+    }
+    ist_status status = load_or_compile(d, op, isa, defines, out, err);
+    if (status != IST_OK) {
+        free(key);
+        return status;
+    }
+    d->programs[d->program_count++] = (ist_program){.key = key, .program = *out};
+    return IST_OK;
+}
+
+ist_status ist_kernel_create(ist_device *device, const char *op, const char *isa, const char *defines,
+                             const char *kernel, cl_kernel *out, ist_error *err) {
+    *out = NULL;
+    cl_program program;
+    IST_TRY(shared_program(device, op, isa, defines ? defines : "", &program, err));
+    cl_int rc;
+    cl_kernel k = clCreateKernel(program, kernel, &rc);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateKernel", "kernel %s of %s", kernel, op);
+    *out = k;
+    return IST_OK;
+}
+
+void ist_kernel_release(cl_kernel *kernel) {
+    if (!kernel || !*kernel) return;
+    clReleaseKernel(*kernel);
+    *kernel = NULL;
+}
+
+void ist_programs_release(ist_device *device) {
+    for (size_t i = 0; i < device->program_count; i++) {
+        clReleaseProgram(device->programs[i].program);
+        free(device->programs[i].key);
+    }
+    free(device->programs);
+    device->programs = NULL;
+    device->program_count = device->program_cap = 0;
+}
+
+/* "64x8x1" into out. */
+static void shape_text(char *out, size_t size, int dims, const size_t *shape) {
+    if (!shape) {
+        snprintf(out, size, "any");
+        return;
+    }
+    size_t at = 0;
+    for (int i = 0; i < dims && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%zu", i ? "x" : "", shape[i]);
+}
+
+ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const size_t *global, const size_t *local,
+                       const char *label, ist_error *err) {
+    cl_int rc = clEnqueueNDRangeKernel(device->queue, kernel, (cl_uint)dims, NULL, global, local, 0, NULL, NULL);
+    if (rc == CL_SUCCESS) return IST_OK;
+    char name[64] = "?", g[64], l[64];
+    if (clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL) != CL_SUCCESS)
+        name[0] = '?', name[1] = 0;
+    shape_text(g, sizeof g, dims, global);
+    shape_text(l, sizeof l, dims, local);
+    return ist_fail_cl(err, rc, "clEnqueueNDRangeKernel", "kernel %s, %s, global %s, local %s", name, label, g, l);
+}

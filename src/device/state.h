@@ -1,0 +1,85 @@
+/* What a device is inside this layer. Only files of src/device include this; everyone above uses device.h. */
+#ifndef IST_DEVICE_STATE_H
+#define IST_DEVICE_STATE_H
+
+#include "device/device.h"
+
+#include <pthread.h>
+
+#define IST_LEDGER_RING 4096 /* entries kept; totals are exact beyond that */
+
+typedef struct ist_ledger {
+    pthread_mutex_t lock; /* guards the ledger and the memory counters */
+    ist_ledger_entry ring[IST_LEDGER_RING];
+    uint64_t recorded; /* entries since the device was opened */
+    ist_transfers totals;
+    double opened_ms;
+} ist_ledger;
+
+/* One built program; `key` is "op\nisa\ndefines". */
+typedef struct ist_program {
+    char *key;
+    cl_program program;
+} ist_program;
+
+struct ist_device {
+    ist_device_info facts;
+    cl_platform_id platform;
+    cl_device_id id;
+    cl_context context;
+    cl_command_queue queue;
+    unsigned caps;
+    size_t alignment, local_bytes;
+    ist_program *programs;
+    size_t program_count, program_cap;
+    char *cache_dir; /* NULL: no cache */
+    ist_build_stats builds;
+    uint64_t memory_now, memory_peak;
+    ist_ledger ledger;
+};
+
+/* ---- list.c ---- */
+
+/* Fills `info` but for index, platform and device numbers. IST_E_UNSUPPORTED when it cannot run kernels now. */
+ist_status ist_device_query(cl_device_id id, ist_device_info *info, ist_error *err);
+/* As ist_device_list, with the handles (either pointer may be NULL); free both with free(). */
+ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int *count, ist_error *err);
+
+/* ---- probe.c ---- */
+
+/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false). */
+ist_status ist_device_probe(ist_device *device, ist_error *err);
+
+/* ---- cache.c ---- */
+
+typedef struct ist_cache_key {
+    uint64_t hash[2];
+} ist_cache_key;
+
+/* Decides on the folder: see ist_device_options.cache_dir. No folder where the platform keeps binaries itself. */
+ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *err);
+/* Caches in `dir` whatever the platform does by itself; NULL: no cache. */
+ist_status ist_cache_use(ist_device *device, const char *dir, ist_error *err);
+/* Everything the binary depends on. */
+ist_cache_key ist_cache_make_key(const ist_device *device, const char *options, const char *const *texts, int count);
+/* A built program from the cache, or NULL. Entries that are damaged, foreign or refused count in builds.rejected. */
+cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *options);
+/* Best effort: a cache that cannot be written costs time, never correctness. */
+void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
+
+/* ---- program.c ---- */
+
+void ist_programs_release(ist_device *device);
+
+/* ---- ledger.c ---- */
+
+ist_status ist_ledger_init(ist_ledger *ledger, ist_error *err);
+void ist_ledger_record(ist_device *device, ist_frame_scope scope, ist_crossing kind, size_t bytes, const char *what,
+                       double start_ms);
+double ist_clock_ms(void); /* monotonic */
+
+/* ---- errors.c ---- */
+
+const char *ist_cl_name(cl_int code);
+
+#endif
