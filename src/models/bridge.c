@@ -1,0 +1,207 @@
+/* Loading and folding by name, and the choice of the operator that a filter's shape asks for. */
+#include "models/bridge.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ist_name vname(const char *fmt, va_list ap) {
+    ist_name name;
+    vsnprintf(name.text, sizeof name.text, fmt, ap);
+    return name;
+}
+
+/* Formats the variable arguments behind `fmt` into an ist_name called `name`. */
+#define FORMAT_NAME(name, fmt)                                                                                         \
+    ist_name name;                                                                                                     \
+    do {                                                                                                               \
+        va_list ap_;                                                                                                   \
+        va_start(ap_, fmt);                                                                                            \
+        name = vname(fmt, ap_);                                                                                        \
+        va_end(ap_);                                                                                                   \
+    } while (0)
+
+ist_name ist_name_of(const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return name;
+}
+
+static bool failed(const ist_net *net) {
+    return ist_plan_status(net->plan) != IST_OK;
+}
+
+/* Makes the failure that a loader left in `err` the plan's. */
+static void check(const ist_net *net, ist_status status, const ist_error *err) {
+    if (status != IST_OK) ist_plan_fail(net->plan, status, "%s", err->text);
+}
+
+/* ---- loading ---- */
+
+ist_conv_weights ist_take_conv(const ist_net *net, const char *conv, const char *bn, const char *lab) {
+    ist_conv_weights w = {0};
+    ist_error err = {0};
+    if (!failed(net)) check(net, ist_fold_conv(net->weights, conv, bn, lab, &w, &err), &err);
+    return w;
+}
+
+static ist_conv_weights take_bn(const ist_net *net, const char *name, const char *norm, bool lab) {
+    ist_name conv = ist_name_of("%s.conv.weight", name), bn = ist_name_of("%s.%s", name, norm);
+    ist_name scale = ist_name_of("%s.lab.scale", name), affine = ist_name_of("%s.lab", name);
+    bool has_lab = lab && ist_weights_find(net->weights, scale.text);
+    return ist_take_conv(net, conv.text, bn.text, has_lab ? affine.text : NULL);
+}
+
+ist_conv_weights ist_take_conv_norm(const ist_net *net, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return take_bn(net, name.text, "norm", false);
+}
+
+ist_conv_weights ist_take_repvgg(const ist_net *net, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    ist_conv_weights w = {0};
+    ist_error err = {0};
+    if (!failed(net)) check(net, ist_fold_repvgg(net->weights, name.text, &w, &err), &err);
+    return w;
+}
+
+ist_conv_weights ist_take_linear(const ist_net *net, const char *weight, const char *bias) {
+    ist_conv_weights w = {0};
+    ist_error err = {0};
+    if (!failed(net)) check(net, ist_load_linear(net->weights, weight, bias, &w, &err), &err);
+    return w;
+}
+
+ist_conv_weights ist_take_dense(const ist_net *net, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    ist_name weight = ist_name_of("%s.weight", name.text), bias = ist_name_of("%s.bias", name.text);
+    const ist_weight *found = ist_weights_find(net->weights, weight.text);
+    if (found && found->rank == 4) return ist_take_conv(net, weight.text, NULL, NULL);
+    return ist_take_linear(net, weight.text, ist_weights_find(net->weights, bias.text) ? bias.text : NULL);
+}
+
+ist_norm_weights ist_take_norm(const ist_net *net, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    ist_norm_weights w = {0};
+    ist_error err = {0};
+    if (!failed(net)) check(net, ist_load_norm(net->weights, name.text, &w, &err), &err);
+    return w;
+}
+
+float ist_take_scalar(const ist_net *net, const char *name) {
+    float value = 0;
+    ist_error err = {0};
+    if (!failed(net)) check(net, ist_weights_scalar(net->weights, name, &value, &err), &err);
+    return value;
+}
+
+/* ---- merging and splitting 1x1 layers ---- */
+
+/* A 1x1 layer of zeros; empty when the plan has failed or memory is out. */
+static ist_conv_weights blank(const ist_net *net, int out, int in) {
+    ist_conv_weights w = {.out = out, .in = in, .kh = 1, .kw = 1, .lab_scale = 1};
+    if (failed(net)) return (ist_conv_weights){0};
+    w.w = calloc((size_t)out * (size_t)in, sizeof(float));
+    w.b = calloc((size_t)out, sizeof(float));
+    if (w.w && w.b) return w;
+    ist_conv_weights_free(&w);
+    ist_plan_fail(net->plan, IST_E_MEMORY, "out of host memory for a matrix of %d x %d weights", out, in);
+    return w;
+}
+
+static bool is_matrix(const ist_net *net, const ist_conv_weights *w) {
+    if (failed(net)) return false;
+    if (w->kh == 1 && w->kw == 1 && !w->has_lab) return true;
+    ist_plan_fail(net->plan, IST_E_WEIGHTS, "a %dx%d filter stands where a 1x1 filter belongs", w->kh, w->kw);
+    return false;
+}
+
+ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights first, ist_conv_weights second) {
+    ist_conv_weights sum = {0};
+    if (is_matrix(net, &first) && is_matrix(net, &second)) {
+        if (first.in != second.in)
+            ist_plan_fail(net->plan, IST_E_WEIGHTS, "layers with %d and %d inputs share one input", first.in,
+                          second.in);
+        sum = blank(net, first.out + second.out, first.in);
+    }
+    if (sum.w) {
+        size_t in = (size_t)first.in, a = (size_t)first.out, b = (size_t)second.out;
+        memcpy(sum.w, first.w, a * in * sizeof(float));
+        memcpy(sum.w + a * in, second.w, b * in * sizeof(float));
+        memcpy(sum.b, first.b, a * sizeof(float));
+        memcpy(sum.b + a, second.b, b * sizeof(float));
+    }
+    ist_conv_weights_free(&first);
+    ist_conv_weights_free(&second);
+    return sum;
+}
+
+ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out0, int outs, int in0, int ins,
+                          bool bias) {
+    if (!is_matrix(net, w)) return (ist_conv_weights){0};
+    if (out0 + outs > w->out || in0 + ins > w->in) {
+        ist_plan_fail(net->plan, IST_E_WEIGHTS, "a %d x %d matrix has no part [%d,%d) x [%d,%d)", w->out, w->in, out0,
+                      out0 + outs, in0, in0 + ins);
+        return (ist_conv_weights){0};
+    }
+    ist_conv_weights part = blank(net, outs, ins);
+    if (!part.w) return part;
+    for (int o = 0; o < outs; o++)
+        memcpy(part.w + (size_t)o * ins, w->w + (size_t)(out0 + o) * w->in + in0, (size_t)ins * sizeof(float));
+    if (bias) memcpy(part.b, w->b + out0, (size_t)outs * sizeof(float));
+    return part;
+}
+
+/* ---- recording ---- */
+
+static ist_tensor record(const ist_net *net, ist_tensor x, const ist_conv_weights *w, const ist_conv_opts *o,
+                         const char *label) {
+    ist_filter f = {.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
+    if (w->in == 1 && w->out == x.c && x.c > 1) return ist_op_dwconv(net->plan, x, f, o, label);
+    if (w->kh == 1 && w->kw == 1 && o->stride <= 1) return ist_op_linear(net->plan, x, f, o, label);
+    return ist_op_conv(net->plan, x, f, o, label);
+}
+
+ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights w, const ist_conv_opts *opts,
+                     const char *label) {
+    ist_conv_opts o = opts ? *opts : (ist_conv_opts){0};
+    ist_tensor y = {0};
+    if (w.has_lab) {
+        o.epi.has_lab = true;
+        o.epi.lab_scale = w.lab_scale;
+        o.epi.lab_bias = w.lab_bias;
+    }
+    if (!failed(net)) y = record(net, x, &w, &o, label);
+    ist_conv_weights_free(&w);
+    return y;
+}
+
+ist_tensor ist_conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return ist_apply(net, x, take_bn(net, name.text, "bn", true), opts, name.text);
+}
+
+ist_tensor ist_conv_norm(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return ist_apply(net, x, take_bn(net, name.text, "norm", false), opts, name.text);
+}
+
+ist_tensor ist_dense(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return ist_apply(net, x, ist_take_dense(net, "%s", name.text), opts, name.text);
+}
+
+ist_tensor ist_layer_norm(const ist_net *net, ist_tensor x, float eps, const ist_norm_opts *opts, const char *fmt,
+                          ...) {
+    FORMAT_NAME(name, fmt);
+    ist_norm_opts o = opts ? *opts : (ist_norm_opts){0};
+    ist_norm_weights w = ist_take_norm(net, "%s", name.text);
+    ist_tensor y = {0};
+    if (!failed(net) && w.n != x.c)
+        ist_plan_fail(net->plan, IST_E_WEIGHTS, "%s: norm of %d channels, the tensor has %d", name.text, w.n, x.c);
+    if (!failed(net)) y = ist_op_layernorm(net->plan, x, w.w, w.b, eps, &o, name.text);
+    ist_norm_weights_free(&w);
+    return y;
+}

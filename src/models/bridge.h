@@ -1,0 +1,68 @@
+/* From a checkpoint to operators: loads and folds weights by name, hands them to an operator, frees the host arrays.
+ *
+ * A model function takes an `ist_net` and reads like its paper: one layer per line. Failures are sticky in the plan:
+ * once it has failed, everything here is a no-op that returns something empty. Names are printf formats, so that the
+ * numbers of a layer stand where the checkpoint has them. `ist_conv_weights` arguments named `taken` are freed by the
+ * callee. Knows no model. */
+#ifndef IST_MODELS_BRIDGE_H
+#define IST_MODELS_BRIDGE_H
+
+#include "ops/ops.h"
+#include "weights/fold.h"
+
+/* A model being recorded; both are borrowed. */
+typedef struct ist_net {
+    ist_plan *plan;
+    const ist_weights *weights;
+} ist_net;
+
+/* The full official name of a tensor or layer (the longest has 78 characters), for lines that need one twice. */
+typedef struct ist_name {
+    char text[128];
+} ist_name;
+ist_name ist_name_of(const char *fmt, ...) IST_PRINTF(1, 2);
+
+/* Zero padding of k on all sides; of one row and column at the far sides. For ist_conv_opts initialisers. */
+#define IST_PAD(k)  .top = (k), .left = (k), .bottom = (k), .right = (k)
+#define IST_PAD_FAR .bottom = 1, .right = 1
+
+/* ---- layers by name ----
+ * The kind of convolution follows from the shapes: 1x1 with stride 1 is a linear layer, one channel per group with as
+ * many outputs as x has channels is depthwise. `opts` may be NULL. */
+
+/* NAME.conv.weight, batch norm NAME.bn, and NAME.lab where the checkpoint has it. */
+ist_tensor ist_conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
+    IST_PRINTF(4, 5);
+/* NAME.conv.weight, batch norm NAME.norm. */
+ist_tensor ist_conv_norm(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
+    IST_PRINTF(4, 5);
+/* NAME.weight, NAME.bias where the checkpoint has it: a convolution of any kind or a matrix [out,in]. */
+ist_tensor ist_dense(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
+    IST_PRINTF(4, 5);
+/* Layer norm with NAME.weight, NAME.bias. */
+ist_tensor ist_layer_norm(const ist_net *net, ist_tensor x, float eps, const ist_norm_opts *opts, const char *fmt, ...)
+    IST_PRINTF(5, 6);
+
+/* ---- the same in two steps, for layers that are merged or split ---- */
+
+/* See weights/fold.h; empty and the plan failed when a tensor is missing or misshapen. */
+ist_conv_weights ist_take_conv(const ist_net *net, const char *conv, const char *bn, const char *lab);
+ist_conv_weights ist_take_conv_norm(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+ist_conv_weights ist_take_repvgg(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+ist_conv_weights ist_take_linear(const ist_net *net, const char *weight, const char *bias);
+ist_conv_weights ist_take_dense(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+ist_norm_weights ist_take_norm(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+/* One scalar of the checkpoint. */
+float ist_take_scalar(const ist_net *net, const char *name);
+
+/* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
+ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights taken_first, ist_conv_weights taken_second);
+/* Outputs [out0, out0 + outs) and inputs [in0, in0 + ins) of a 1x1 layer; the bias is zero unless `bias`. */
+ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out0, int outs, int in0, int ins,
+                          bool bias);
+
+/* Records the layer and frees the weights. */
+ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights taken, const ist_conv_opts *opts,
+                     const char *label);
+
+#endif
