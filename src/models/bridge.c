@@ -156,6 +156,11 @@ ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out
 
 /* ---- recording ---- */
 
+void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    ist_plan_tap(net->plan, name.text, t);
+}
+
 static ist_tensor record(const ist_net *net, ist_tensor x, const ist_conv_weights *w, const ist_conv_opts *o,
                          const char *label) {
     ist_filter f = {.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};

@@ -26,6 +26,9 @@ ist_name ist_name_of(const char *fmt, ...) IST_PRINTF(1, 2);
 #define IST_PAD(k)  .top = (k), .left = (k), .bottom = (k), .right = (k)
 #define IST_PAD_FAR .bottom = 1, .right = 1
 
+/* ist_plan_tap with a formatted name. */
+void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) IST_PRINTF(3, 4);
+
 /* ---- layers by name ----
  * The kind of convolution follows from the shapes: 1x1 with stride 1 is a linear layer, one channel per group with as
  * many outputs as x has channels is depthwise. `opts` may be NULL. */

@@ -1,0 +1,78 @@
+/* HGNetv2, the backbone of D-FINE (Peterande/D-FINE, src/nn/backbone/hgnetv2.py).
+ *
+ * A unit is convolution, batch norm, ReLU and, in the small sizes, a learnable affine of two scalars; all of it is one
+ * launch. Every block owns one wide map: its input and the results of its layers lie side by side in it, and whoever
+ * makes a block's input writes it there. */
+#include "models/dfine.h"
+
+#define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
+#define RELU      .epi.act = IST_ACT_RELU
+
+/* image [n,2h,2w,3] -> x; sizes below are for the larger of the two strides. */
+static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
+    int h = image.h / 2, w = image.w / 2;
+    ist_tensor cat = ist_plan_tensor(net->plan, image.n, h, w, 2 * mid, IST_ELEM_T); /* [n,h,w,2m] */
+    ist_tensor pool = ist_slice(cat, 0, mid), conv = ist_slice(cat, mid, mid);
+    ist_tensor y = ist_conv_bn(net, image, OPTS(.stride = 2, IST_PAD(1), RELU), "backbone.stem.stem1"); /* [n,h,w,m] */
+    ist_tensor z = ist_conv_bn(net, y, OPTS(IST_PAD_FAR, RELU), "backbone.stem.stem2a");   /* [n,h,w,m/2] */
+    ist_conv_bn(net, z, OPTS(IST_PAD_FAR, RELU, .into = conv), "backbone.stem.stem2b");    /* [n,h,w,m] */
+    ist_op_maxpool2x2(net->plan, y, pool, "backbone.stem.pool");                           /* [n,h,w,m] */
+    z = ist_conv_bn(net, cat, OPTS(.stride = 2, IST_PAD(1), RELU), "backbone.stem.stem3"); /* [n,h/2,w/2,m] */
+    ist_conv_bn(net, z, OPTS(RELU, .into = x), "backbone.stem.stem4");                     /* [n,h/2,w/2,o] */
+    ist_tap(net, x, "stem");
+}
+
+static int block_input(const ist_hgnet_stage *stage, int b) {
+    return b ? stage->out : stage->in;
+}
+
+/* The map of block b: its input and its layers' results. */
+static ist_tensor block_map(const ist_net *net, const ist_hgnet_stage *stage, int b, int n, int h, int w) {
+    return ist_plan_tensor(net->plan, n, h, w, block_input(stage, b) + stage->layers * stage->mid, IST_ELEM_T);
+}
+
+/* Block b of stage s; its input is already in `cat`. */
+static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s, int b, ist_tensor cat,
+                        ist_tensor into) {
+    int in = block_input(stage, b), mid = stage->mid;
+    ist_tensor x = ist_slice(cat, 0, in), y = x;
+    for (int i = 0; i < stage->layers; i++) {
+        ist_name layer = ist_name_of("backbone.stages.%d.blocks.%d.layers.%d", s, b, i);
+        ist_tensor place = ist_slice(cat, in + i * mid, mid);
+        if (stage->light) {
+            y = ist_conv_bn(net, y, NULL, "%s.conv1", layer.text);                                  /* [n,h,w,mid] */
+            y = ist_conv_bn(net, y, OPTS(IST_PAD(2), RELU, .into = place), "%s.conv2", layer.text); /* [n,h,w,mid] */
+        } else {
+            y = ist_conv_bn(net, y, OPTS(IST_PAD(1), RELU, .into = place), "%s", layer.text); /* [n,h,w,mid] */
+        }
+    }
+    ist_name mix = ist_name_of("backbone.stages.%d.blocks.%d.aggregation", s, b);
+    ist_conv_opts last = {RELU, .epi.add_after = b ? x : (ist_tensor){0}, .into = into};
+    y = ist_conv_bn(net, cat, OPTS(RELU), "%s.0", mix.text); /* [n,h,w,out/2] */
+    return ist_conv_bn(net, y, &last, "%s.1", mix.text);     /* [n,h,w,out] */
+}
+
+ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
+    ist_pyramid features = {.levels = arch->levels};
+    ist_tensor x = {0};
+    for (int s = 0; s < 4; s++) {
+        const ist_hgnet_stage *stage = &arch->stages[s];
+        int h = image.h >> (s + 2), w = image.w >> (s + 2);
+        ist_tensor cat = block_map(net, stage, 0, image.n, h, w);
+        ist_tensor in = ist_slice(cat, 0, stage->in);
+        if (s == 0)
+            stem(net, arch->stem_mid, image, in); /* [n,h,w,in] */
+        else
+            ist_conv_bn(net, x, OPTS(.stride = 2, IST_PAD(1), .into = in), "backbone.stages.%d.downsample", s);
+        for (int b = 0; b < stage->blocks; b++) {
+            bool last = b + 1 == stage->blocks;
+            ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, image.n, h, w);
+            x = block(net, stage, s, b, cat, ist_slice(next, 0, last ? 0 : stage->out)); /* [n,h,w,out] */
+            cat = next;
+        }
+        ist_tap(net, x, "stage%d", s);
+        int level = s - (4 - arch->levels);
+        if (level >= 0) features.maps[level] = x;
+    }
+    return features;
+}

@@ -1,0 +1,178 @@
+/* D-FINE's hybrid encoder (Peterande/D-FINE, src/zoo/dfine/hybrid_encoder.py).
+ *
+ * Exact rewrites: nearest upsampling commutes with 1x1 convolutions, so the half of a top-down cv1 that reads the
+ * upsampled map runs at the low resolution; the two 1x1 convolutions of a CSP block are one; q, k and v of the
+ * transformer layer are one product, to which the position term, a constant, is added. */
+#include "models/dfine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
+#define SILU      .epi.act = IST_ACT_SILU
+
+/* ---- transformer layer (AIFI) ---- */
+
+/* A quarter-block pair of the position table for coordinate v: sin(v w_j), cos(v w_j), w_j = 10000^(-j/q). */
+static void sine_row(double v, int q, double *row) {
+    for (int j = 0; j < q; j++) {
+        double angle = v * pow(10000.0, -(double)j / q);
+        row[j] = sin(angle);
+        row[q + j] = cos(angle);
+    }
+}
+
+/* Adds W[:, half * C/2 ..] row to sum[2C]: the part of one coordinate in the projections to q and k. */
+static void project_row(const ist_conv_weights *in_proj, int half, const double *row, double *sum) {
+    int width = in_proj->in, count = width / 2;
+    for (int o = 0; o < 2 * width; o++) {
+        const float *w = in_proj->w + (size_t)o * width + (size_t)half * count;
+        double acc = 0;
+        for (int i = 0; i < count; i++) acc += row[i] * w[i];
+        sum[o] = acc;
+    }
+}
+
+/* [1,1,h*w,3C]: what the position table adds to q and k of each token, and zeros for v. Token r has coordinates
+ * r / h and r mod h (the official code calls the first one w; equal to y, x on square maps). The table is a sum of a
+ * term of each coordinate, which is all that is projected. */
+static ist_tensor position_term(const ist_net *net, const ist_conv_weights *in_proj, int h, int w) {
+    int width = in_proj->in, tokens = h * w, firsts = (tokens - 1) / h + 1;
+    size_t wide = 2 * (size_t)width;
+    ist_tensor term = {0};
+    if (!in_proj->w) return term;
+    double *row = malloc((size_t)width * sizeof *row), *sums = malloc((size_t)(firsts + h) * wide * sizeof *sums);
+    float *table = calloc((size_t)tokens * 3 * (size_t)width, sizeof *table);
+    if (row && sums && table) {
+        for (int i = 0; i < firsts + h; i++) {
+            sine_row(i < firsts ? i : i - firsts, width / 4, row);
+            project_row(in_proj, i >= firsts, row, sums + (size_t)i * wide);
+        }
+        for (int r = 0; r < tokens; r++) {
+            const double *a = sums + (size_t)(r / h) * wide, *b = sums + (size_t)(firsts + r % h) * wide;
+            for (size_t o = 0; o < wide; o++) table[(size_t)r * 3 * (size_t)width + o] = (float)(a[o] + b[o]);
+        }
+        term = ist_plan_const(net->plan, table, 1, 1, tokens, 3 * width, IST_ELEM_T, "position term");
+    } else {
+        ist_plan_fail(net->plan, IST_E_MEMORY, "out of host memory for %d positions", tokens);
+    }
+    free(row);
+    free(sums);
+    free(table);
+    return term;
+}
+
+static ist_tensor transformer_layer(const ist_net *net, const char *name, ist_tensor map) {
+    int width = map.c;
+    ist_name weight = ist_name_of("%s.self_attn.in_proj_weight", name);
+    ist_name bias = ist_name_of("%s.self_attn.in_proj_bias", name), attn = ist_name_of("%s.self_attn", name);
+    ist_attention_opts heads = {.heads = IST_DFINE_HEADS, .scale = (float)(1 / sqrt(width / IST_DFINE_HEADS))};
+    ist_conv_weights in_proj = ist_take_linear(net, weight.text, bias.text);
+    ist_tensor pos = position_term(net, &in_proj, map.h, map.w); /* [1,1,T,3C] */
+
+    ist_tensor t = ist_view(map, map.n, 1, map.h * map.w);                               /* [n,1,T,C] */
+    ist_tensor qkv = ist_apply(net, t, in_proj, OPTS(.epi.add_before = pos), attn.text); /* [n,1,T,3C] */
+    ist_tensor q = ist_slice(qkv, 0, width), k = ist_slice(qkv, width, width), v = ist_slice(qkv, 2 * width, width);
+    ist_tensor a = ist_op_attention(net->plan, q, k, v, &heads, attn.text);              /* [n,1,T,C] */
+    a = ist_dense(net, a, NULL, "%s.self_attn.out_proj", name);                          /* [n,1,T,C] */
+    t = ist_layer_norm(net, a, 1e-5f, &(ist_norm_opts){.add = t}, "%s.norm1", name);     /* [n,1,T,C] */
+    ist_tensor f = ist_dense(net, t, OPTS(.epi.act = IST_ACT_GELU), "%s.linear1", name); /* [n,1,T,ff] */
+    f = ist_dense(net, f, NULL, "%s.linear2", name);                                     /* [n,1,T,C] */
+    t = ist_layer_norm(net, f, 1e-5f, &(ist_norm_opts){.add = t}, "%s.norm2", name);     /* [n,1,T,C] */
+    return ist_view(t, map.n, map.h, map.w);
+}
+
+/* ---- fusion blocks ---- */
+
+/* CSP block of RepVGG bottlenecks and the 3x3 convolution behind it: x -> [n,h,w,c4]. */
+static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor x, ist_tensor into) {
+    int c4 = arch->elan;
+    ist_name block = ist_name_of("%s.0", name);
+    ist_conv_weights left = ist_take_conv_norm(net, "%s.conv1", block.text);
+    ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text);
+    ist_tensor both = ist_apply(net, x, ist_stack(net, left, right), OPTS(SILU), block.text); /* [n,h,w,2c4] */
+    ist_tensor y = ist_slice(both, 0, c4);
+    for (int b = 0; b < arch->bottlenecks; b++) {
+        ist_name neck = ist_name_of("%s.bottlenecks.%d", block.text, b);
+        ist_conv_opts opts = {IST_PAD(1), SILU};
+        if (b + 1 == arch->bottlenecks) opts.epi.add_after = ist_slice(both, c4, c4);
+        y = ist_apply(net, y, ist_take_repvgg(net, "%s", neck.text), &opts, neck.text); /* [n,h,w,c4] */
+    }
+    return ist_conv_norm(net, y, OPTS(IST_PAD(1), SILU, .into = into), "%s.1", name); /* [n,h,w,c4] */
+}
+
+/* RepNCSPELAN4 behind its cv1, whose result is already in the first 2C channels of `cat`. */
+static ist_tensor elan(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor cat,
+                       ist_tensor into) {
+    int width = arch->hidden, c4 = arch->elan;
+    ist_name cv2 = ist_name_of("%s.cv2", name), cv3 = ist_name_of("%s.cv3", name);
+    ist_tensor y = ist_slice(cat, width, width);
+    y = csp(net, arch, cv2.text, y, ist_slice(cat, 2 * width, c4));           /* [n,h,w,c4] */
+    csp(net, arch, cv3.text, y, ist_slice(cat, 2 * width + c4, c4));          /* [n,h,w,c4] */
+    return ist_conv_norm(net, cat, OPTS(SILU, .into = into), "%s.cv4", name); /* [n,h,w,C] */
+}
+
+/* Room for what cv4 reads. */
+static ist_tensor elan_map(const ist_net *net, const ist_dfine_arch *arch, ist_tensor like) {
+    return ist_plan_tensor(net->plan, like.n, like.h, like.w, 2 * arch->hidden + 2 * arch->elan, IST_ELEM_T);
+}
+
+/* top [n,h/2,w/2,C], upsampled, and side [n,h,w,C] -> [n,h,w,C] */
+static ist_tensor top_down(const ist_net *net, const ist_dfine_arch *arch, int j, ist_tensor top, ist_tensor side,
+                           ist_tensor into) {
+    int width = arch->hidden;
+    ist_name name = ist_name_of("encoder.fpn_blocks.%d", j);
+    ist_name label = ist_name_of("%s.cv1", name.text), label_top = ist_name_of("%s.cv1 (low)", name.text);
+    ist_conv_weights cv1 = ist_take_conv_norm(net, "%s", label.text);
+    ist_conv_weights up = ist_part(net, &cv1, 0, 2 * width, 0, width, false);
+    ist_conv_weights low = ist_part(net, &cv1, 0, 2 * width, width, width, true);
+    ist_conv_weights_free(&cv1);
+
+    ist_tensor cat = elan_map(net, arch, side);                   /* [n,h,w,2C+2c4] */
+    ist_tensor u = ist_apply(net, top, up, NULL, label_top.text); /* [n,h/2,w/2,2C] */
+    ist_conv_opts opts = {SILU, .epi.add_before = u, .epi.up2 = true, .into = ist_slice(cat, 0, 2 * width)};
+    ist_apply(net, side, low, &opts, label.text); /* [n,h,w,2C] */
+    return elan(net, arch, name.text, cat, into); /* [n,h,w,C] */
+}
+
+/* fine [n,2h,2w,C]; `pair` [n,h,w,2C] holds the stored map of this level in its upper half -> [n,h,w,C] */
+static ist_tensor bottom_up(const ist_net *net, const ist_dfine_arch *arch, int j, ist_tensor fine, ist_tensor pair,
+                            ist_tensor into) {
+    int width = arch->hidden;
+    ist_name name = ist_name_of("encoder.pan_blocks.%d", j), down = ist_name_of("encoder.downsample_convs.%d.0", j);
+    ist_tensor half = ist_slice(pair, 0, width);
+    ist_tensor d = ist_conv_norm(net, fine, NULL, "%s.cv1", down.text);                          /* [n,2h,2w,C] */
+    d = ist_conv_norm(net, d, OPTS(.stride = 2, IST_PAD(1), .into = half), "%s.cv2", down.text); /* [n,h,w,C] */
+    ist_tap(net, d, "enc.down%d", j);
+    ist_tensor cat = elan_map(net, arch, pair); /* [n,h,w,2C+2c4] */
+    ist_conv_norm(net, pair, OPTS(SILU, .into = ist_slice(cat, 0, 2 * width)), "%s.cv1", name.text); /* [n,h,w,2C] */
+    return elan(net, arch, name.text, cat, into);                                                    /* [n,h,w,C] */
+}
+
+ist_pyramid ist_hybrid_encoder(const ist_net *net, const ist_dfine_arch *arch, ist_pyramid features,
+                               ist_pyramid places) {
+    int levels = arch->levels, width = arch->hidden;
+    ist_tensor side[3] = {{0}}, pair[3] = {{0}};
+    ist_pyramid out = {.levels = levels};
+    for (int l = 0; l < levels; l++) {
+        side[l] = ist_conv_norm(net, features.maps[l], NULL, "encoder.input_proj.%d", l); /* [n,h,w,C] */
+        ist_tap(net, side[l], "enc.proj%d", l);
+    }
+    ist_tensor top = transformer_layer(net, "encoder.encoder.0.layers.0", side[levels - 1]); /* [n,h,w,C] */
+    ist_tap(net, top, "enc.aifi0");
+
+    for (int j = 0, l = levels - 1; l > 0; j++, l--) {
+        pair[l] = ist_plan_tensor(net->plan, top.n, top.h, top.w, 2 * width, IST_ELEM_T); /* [n,h,w,2C] */
+        ist_tensor stored = ist_slice(pair[l], width, width);
+        top = ist_conv_norm(net, top, OPTS(.into = stored), "encoder.lateral_convs.%d", j); /* [n,h,w,C] */
+        ist_tap(net, top, "enc.lateral%d", j);
+        top = top_down(net, arch, j, top, side[l - 1], l == 1 ? places.maps[0] : (ist_tensor){0}); /* [n,2h,2w,C] */
+        ist_tap(net, top, "enc.fpn%d", j);
+    }
+    out.maps[0] = top;
+    for (int l = 1; l < levels; l++) {
+        out.maps[l] = bottom_up(net, arch, l - 1, out.maps[l - 1], pair[l], places.maps[l]); /* [n,h,w,C] */
+        ist_tap(net, out.maps[l], "enc.pan%d", l - 1);
+    }
+    return out;
+}
