@@ -1,0 +1,33 @@
+/* Writes a synthetic checkpoint: make_checkpoint MODEL SEED CLASSES OUT.safetensors
+ *
+ * MODEL is n, s, m, l, x or sam. SEED g:N stands for golden seed N of that model. CLASSES is ignored for sam. */
+#include "synth.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+    if (argc != 5) {
+        fprintf(stderr, "usage: %s n|s|m|l|x|sam SEED|g:SEED CLASSES OUT.safetensors\n", argv[0]);
+        return 2;
+    }
+    ist_model_kind kind = synth_kind(argv[1]);
+    bool golden = !strncmp(argv[2], "g:", 2);
+    char *end_seed, *end_classes;
+    errno = 0;
+    unsigned long long seed = strtoull(argv[2] + (golden ? 2 : 0), &end_seed, 10);
+    long classes = strtol(argv[3], &end_classes, 10);
+    if (kind == IST_MODEL_UNKNOWN || errno || *end_seed || *end_classes || classes < 1 || classes > 10000) {
+        fprintf(stderr, "%s: unknown model \"%s\", seed \"%s\" or classes \"%s\"\n", argv[0], argv[1], argv[2],
+                argv[3]);
+        return 2;
+    }
+    ist_error err;
+    if (synth_checkpoint(kind, (int)classes, golden ? synth_golden_seed(kind, seed) : seed, argv[4], &err)) {
+        fprintf(stderr, "%s: %s\n", argv[0], err.text);
+        return 1;
+    }
+    return 0;
+}
