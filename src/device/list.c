@@ -185,7 +185,8 @@ static bool uuid_matches(const char *uuid, const char *spec) {
     return true;
 }
 
-/* Position that `spec` selects, or -1. A number that is no index may still be part of a name ("5090"). */
+/* Position that `spec` selects, or -1. A number of three or more digits that is no index may be part of a name
+ * ("5090"); a shorter one is an index and nothing else. */
 static int find(const ist_device_info *list, int count, const char *spec) {
     if (!spec || !*spec) {
         int i = first_of_type(list, count, IST_DEVICE_GPU);
@@ -203,9 +204,13 @@ static int find(const ist_device_info *list, int count, const char *spec) {
     if (isdigit((unsigned char)*spec) && sscanf(spec, "%9d:%9d%n", &a, &b, &end) == 2 && !spec[end]) {
         for (int i = 0; i < count; i++)
             if (list[i].platform == a && list[i].device == b) return i;
-    } else if (strlen(spec) < 10 && strspn(spec, "0123456789") == strlen(spec)) {
+        return -1;
+    }
+    size_t digits = strspn(spec, "0123456789");
+    if (!spec[digits] && digits < 10) {
         for (int i = 0; i < count; i++)
             if (list[i].index == atoi(spec)) return i;
+        if (digits < 3) return -1;
     }
     for (int i = 0; i < count; i++)
         if (contains(list[i].name, spec)) return i;

@@ -18,7 +18,8 @@ static const char *find_source(const char *name) {
     return NULL;
 }
 
-/* The line of a build log that says most: the first with "error", else the first that is not blank. */
+/* The line of a build log that says most: the first with "error", else the first that is not blank. A heading that ends
+ * in a colon takes the line below with it. */
 static void first_line(const char *log, char *out, size_t size) {
     const char *best = NULL;
     for (const char *line = log; *line;) {
@@ -33,7 +34,13 @@ static void first_line(const char *log, char *out, size_t size) {
         line += n + (line[n] == '\n');
     }
     if (!best) best = "the build log is empty";
-    snprintf(out, size, "%.*s", (int)strcspn(best, "\r\n"), best);
+    int n = (int)strcspn(best, "\r\n");
+    const char *below = best + n + strspn(best + n, "\r\n\t ");
+    while (n > 0 && best[n - 1] == ' ') n--;
+    if (n > 0 && best[n - 1] == ':')
+        snprintf(out, size, "%.*s %.*s", n, best, (int)strcspn(below, "\r\n"), below);
+    else
+        snprintf(out, size, "%.*s", n, best);
 }
 
 static ist_status fail_build(const ist_device *d, cl_program program, cl_int rc, const char *op, const char *options,

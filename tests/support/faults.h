@@ -1,0 +1,171 @@
+/* Fault injection for one test executable: the n-th OpenCL or allocation call of the library fails, and objects that
+ * are created but never released are counted.
+ *
+ * Included by exactly one source of a test: it defines __wrap_NAME functions, for which the build passes --wrap=NAME.
+ * Only calls made from the project's own objects are seen, not those inside a driver. Single-threaded use. */
+#ifndef IST_SUPPORT_FAULTS_H
+#define IST_SUPPORT_FAULTS_H
+
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+#include <stdlib.h>
+
+typedef struct faults {
+    long at;         /* the call that fails, counted from 1; 0: none */
+    long calls;      /* calls seen since faults_arm */
+    const char *hit; /* the call that failed, or NULL */
+    cl_int code;     /* the OpenCL code it failed with */
+    long objects;    /* contexts, queues, buffers, programs, kernels, events created less released */
+    long blocks;     /* malloc'd less freed */
+} faults;
+
+static faults fault;
+
+static inline void faults_arm(long at, cl_int code) {
+    fault.at = at;
+    fault.calls = 0;
+    fault.hit = NULL;
+    fault.code = code;
+}
+
+static inline int fault_due(const char *call) {
+    if (++fault.calls != fault.at) return 0;
+    fault.hit = call;
+    return 1;
+}
+
+/* A call that returns its code. */
+#define FAULT_CODE(name, args, values, released)                                                                       \
+    cl_int __real_##name args;                                                                                         \
+    cl_int __wrap_##name args;                                                                                         \
+    cl_int __wrap_##name args {                                                                                        \
+        if (!(released) && fault_due(#name)) return fault.code;                                                        \
+        cl_int rc = __real_##name values;                                                                              \
+        if (rc == CL_SUCCESS) fault.objects -= (released);                                                             \
+        return rc;                                                                                                     \
+    }
+
+/* A call that returns a new object, with its code in the last argument. */
+#define FAULT_OBJECT(type, name, args, values)                                                                         \
+    type __real_##name args;                                                                                           \
+    type __wrap_##name args;                                                                                           \
+    type __wrap_##name args {                                                                                          \
+        if (fault_due(#name)) {                                                                                        \
+            if (rc) *rc = fault.code;                                                                                  \
+            return NULL;                                                                                               \
+        }                                                                                                              \
+        type object = __real_##name values;                                                                            \
+        if (object) fault.objects++;                                                                                   \
+        return object;                                                                                                 \
+    }
+
+/* A call that may return an event in its last argument. */
+#define FAULT_EVENT(name, args, values)                                                                                \
+    cl_int __real_##name args;                                                                                         \
+    cl_int __wrap_##name args;                                                                                         \
+    cl_int __wrap_##name args {                                                                                        \
+        if (fault_due(#name)) return fault.code;                                                                       \
+        cl_int rc = __real_##name values;                                                                              \
+        if (rc == CL_SUCCESS && event) fault.objects++;                                                                \
+        return rc;                                                                                                     \
+    }
+
+FAULT_OBJECT(cl_context, clCreateContext,
+             (const cl_context_properties *p, cl_uint n, const cl_device_id *d,
+              void(CL_CALLBACK *f)(const char *, const void *, size_t, void *), void *u, cl_int *rc),
+             (p, n, d, f, u, rc))
+FAULT_OBJECT(cl_command_queue, clCreateCommandQueue,
+             (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *rc), (c, d, p, rc))
+FAULT_OBJECT(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags f, size_t n, void *h, cl_int *rc), (c, f, n, h, rc))
+FAULT_OBJECT(cl_mem, clCreateSubBuffer, (cl_mem m, cl_mem_flags f, cl_buffer_create_type t, const void *r, cl_int *rc),
+             (m, f, t, r, rc))
+FAULT_OBJECT(cl_program, clCreateProgramWithSource,
+             (cl_context c, cl_uint n, const char **s, const size_t *l, cl_int *rc), (c, n, s, l, rc))
+FAULT_OBJECT(cl_program, clCreateProgramWithBinary,
+             (cl_context c, cl_uint n, const cl_device_id *d, const size_t *l, const unsigned char **b, cl_int *s,
+              cl_int *rc),
+             (c, n, d, l, b, s, rc))
+FAULT_OBJECT(cl_kernel, clCreateKernel, (cl_program p, const char *name, cl_int *rc), (p, name, rc))
+
+FAULT_CODE(clGetPlatformIDs, (cl_uint n, cl_platform_id *p, cl_uint *count), (n, p, count), 0)
+FAULT_CODE(clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id *d, cl_uint *count),
+           (p, t, n, d, count), 0)
+FAULT_CODE(clGetDeviceInfo, (cl_device_id d, cl_device_info w, size_t n, void *v, size_t *r), (d, w, n, v, r), 0)
+FAULT_CODE(clBuildProgram,
+           (cl_program p, cl_uint n, const cl_device_id *d, const char *o, void(CL_CALLBACK *f)(cl_program, void *),
+            void *u),
+           (p, n, d, o, f, u), 0)
+FAULT_CODE(clSetKernelArg, (cl_kernel k, cl_uint i, size_t n, const void *v), (k, i, n, v), 0)
+FAULT_CODE(clFlush, (cl_command_queue q), (q), 0)
+FAULT_CODE(clFinish, (cl_command_queue q), (q), 0)
+FAULT_CODE(clWaitForEvents, (cl_uint n, const cl_event *e), (n, e), 0)
+FAULT_CODE(clRetainContext, (cl_context c), (c), 0)
+FAULT_CODE(clRetainCommandQueue, (cl_command_queue q), (q), 0)
+
+FAULT_CODE(clReleaseContext, (cl_context c), (c), 1)
+FAULT_CODE(clReleaseCommandQueue, (cl_command_queue q), (q), 1)
+FAULT_CODE(clReleaseMemObject, (cl_mem m), (m), 1)
+FAULT_CODE(clReleaseProgram, (cl_program p), (p), 1)
+FAULT_CODE(clReleaseKernel, (cl_kernel k), (k), 1)
+FAULT_CODE(clReleaseEvent, (cl_event e), (e), 1)
+
+FAULT_EVENT(clEnqueueNDRangeKernel,
+            (cl_command_queue q, cl_kernel k, cl_uint n, const size_t *o, const size_t *g, const size_t *l, cl_uint w,
+             const cl_event *list, cl_event *event),
+            (q, k, n, o, g, l, w, list, event))
+FAULT_EVENT(clEnqueueWriteBuffer,
+            (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, const void *p, cl_uint w,
+             const cl_event *list, cl_event *event),
+            (q, m, b, o, n, p, w, list, event))
+FAULT_EVENT(clEnqueueReadBuffer,
+            (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, void *p, cl_uint w, const cl_event *list,
+             cl_event *event),
+            (q, m, b, o, n, p, w, list, event))
+FAULT_EVENT(clEnqueueCopyBuffer,
+            (cl_command_queue q, cl_mem s, cl_mem d, size_t so, size_t o, size_t n, cl_uint w, const cl_event *list,
+             cl_event *event),
+            (q, s, d, so, o, n, w, list, event))
+
+void *__real_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t n, cl_uint w,
+                                const cl_event *list, cl_event *event, cl_int *rc);
+void *__wrap_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t n, cl_uint w,
+                                const cl_event *list, cl_event *event, cl_int *rc);
+void *__wrap_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t n, cl_uint w,
+                                const cl_event *list, cl_event *event, cl_int *rc) {
+    if (!fault_due("clEnqueueMapBuffer")) return __real_clEnqueueMapBuffer(q, m, b, f, o, n, w, list, event, rc);
+    *rc = fault.code;
+    return NULL;
+}
+
+/* ---- host memory ---- */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
+
+void *__wrap_malloc(size_t n) {
+    void *p = fault_due("malloc") ? NULL : __real_malloc(n);
+    fault.blocks += p != NULL;
+    return p;
+}
+void *__wrap_calloc(size_t n, size_t size) {
+    void *p = fault_due("calloc") ? NULL : __real_calloc(n, size);
+    fault.blocks += p != NULL;
+    return p;
+}
+void *__wrap_realloc(void *p, size_t n) {
+    void *grown = fault_due("realloc") ? NULL : __real_realloc(p, n);
+    fault.blocks += !p && grown;
+    return grown;
+}
+void __wrap_free(void *p) {
+    fault.blocks -= p != NULL;
+    __real_free(p);
+}
+
+#endif
