@@ -1,6 +1,6 @@
 /* fill_rows: chosen pixels of every item become one vector, all others keep their values. */
 #include "ops/ops.h"
-#include "optest.h"
+#include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
