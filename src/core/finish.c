@@ -86,7 +86,8 @@ static ist_status zero_persistent(ist_plan *p, ist_error *err) {
         IST_TRY(ist_buffer_create(p->device, b->bytes, "persistent state", &b->mem, err));
         void *zeros = calloc(1, b->bytes);
         if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes of state", b->bytes);
-        ist_status st = ist_write(p->device, (ist_frame_scope){0}, b->mem, 0, b->bytes, zeros, true, "zeroed state", err);
+        ist_status st =
+            ist_write(p->device, (ist_frame_scope){0}, b->mem, 0, b->bytes, zeros, true, "zeroed state", err);
         free(zeros);
         IST_TRY(st);
     }
@@ -99,11 +100,21 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     const void *value = a->v.i;
     size_t size = 0;
     switch (a->kind) {
-    case IST_ARG_INT: size = sizeof(cl_int); break;
-    case IST_ARG_FLOAT: size = sizeof(cl_float); break;
-    case IST_ARG_INT4: size = 4 * sizeof(cl_int); break;
-    case IST_ARG_INT8: size = 8 * sizeof(cl_int); break;
-    case IST_ARG_FLOAT4: size = 4 * sizeof(cl_float); break;
+    case IST_ARG_INT:
+        size = sizeof(cl_int);
+        break;
+    case IST_ARG_FLOAT:
+        size = sizeof(cl_float);
+        break;
+    case IST_ARG_INT4:
+        size = 4 * sizeof(cl_int);
+        break;
+    case IST_ARG_INT8:
+        size = 8 * sizeof(cl_int);
+        break;
+    case IST_ARG_FLOAT4:
+        size = 4 * sizeof(cl_float);
+        break;
     default: {
         ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
         if (b->home == IST_HOME_EXTERNAL) { /* set when it is bound */
@@ -117,15 +128,15 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     }
     }
     cl_int code = clSetKernelArg(p->nodes[node].kernel, (cl_uint)i, size, value);
-    if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), argument %d", l->label, l->kernel, i);
+    if (code != CL_SUCCESS)
+        return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), argument %d", l->label, l->kernel, i);
     return IST_OK;
 }
 
 static ist_status create_kernels(ist_plan *p, ist_error *err) {
     for (size_t n = 0; n < p->node_count; n++) {
         ist_launch *l = &p->nodes[n].launch;
-        ist_status st =
-            ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
+        ist_status st = ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
         if (st) {
             ist_fail_context(err, "%s", l->label);
             return st;
@@ -168,14 +179,16 @@ ist_status ist_plan_check_guards(ist_plan *p, ist_error *err) {
     if (!guard || !p->arena) return IST_OK;
     unsigned char *bytes = malloc(p->arena_size.peak);
     if (!bytes) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
-    ist_status st = ist_read(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, bytes, NULL, "guards", err);
+    ist_status st =
+        ist_read(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, bytes, NULL, "guards", err);
     for (size_t i = 0; !st && i < p->buffer_count; i++) {
         const ist_plan_buffer *b = &p->buffers[i];
         if (b->home != IST_HOME_ARENA || b->first < 0) continue;
         for (size_t k = 0; !st && k < guard; k++)
             if (bytes[b->offset - 1 - k] != GUARD_PATTERN || bytes[b->offset + b->bytes + k] != GUARD_PATTERN)
-                st = ist_fail(err, IST_E_STATE, "tensor %zu (%zu bytes, first written by %s): %zu bytes outside it changed",
-                              i + 1, b->bytes, p->nodes[b->first].launch.label, k + 1);
+                st = ist_fail(err, IST_E_STATE,
+                              "tensor %zu (%zu bytes, first written by %s): %zu bytes outside it changed", i + 1,
+                              b->bytes, p->nodes[b->first].launch.label, k + 1);
     }
     free(bytes);
     return st;

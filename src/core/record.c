@@ -92,9 +92,12 @@ bool ist_plan_half(const ist_plan *plan) {
 
 size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem) {
     switch (elem) {
-    case IST_ELEM_T: return plan->options.half ? 2 : 4;
-    case IST_ELEM_U8: return 1;
-    default: return 4;
+    case IST_ELEM_T:
+        return plan->options.half ? 2 : 4;
+    case IST_ELEM_U8:
+        return 1;
+    default:
+        return 4;
     }
 }
 

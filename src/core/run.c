@@ -35,7 +35,8 @@ ist_status ist_plan_bind(ist_plan *p, int ext, cl_mem buffer, ist_error *err) {
 
 static ist_status externals_bound(const ist_plan *p, ist_error *err) {
     for (int i = 0; i < IST_MAX_EXTERNALS; i++)
-        if (p->external[i] && !p->bound[i]) return ist_fail(err, IST_E_STATE, "plan: external buffer %d is not bound", i);
+        if (p->external[i] && !p->bound[i])
+            return ist_fail(err, IST_E_STATE, "plan: external buffer %d is not bound", i);
     return IST_OK;
 }
 
@@ -104,8 +105,10 @@ typedef enum { TO_HOST, TO_DEVICE } direction;
 /* Converts one element between buffer storage and the caller's 4-byte float or int. */
 static void convert(const ist_plan *p, ist_elem elem, unsigned char *storage, void *value, direction d) {
     if (elem != IST_ELEM_T || !p->options.half) {
-        if (d == TO_HOST) memcpy(value, storage, 4);
-        else memcpy(storage, value, 4);
+        if (d == TO_HOST)
+            memcpy(value, storage, 4);
+        else
+            memcpy(storage, value, 4);
         return;
     }
     unsigned short h;

@@ -1,0 +1,200 @@
+/* The public functions of isthmus.h: check every argument at the door, translate, forward. */
+#include "isthmus.h"
+
+#include "ops/assign.h"
+#include "pipeline/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
+
+const char *ist_version(void) {
+    return TEXT(IST_VERSION_MAJOR) "." TEXT(IST_VERSION_MINOR) "." TEXT(IST_VERSION_PATCH);
+}
+
+ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {
+    if (!count || capacity < 0 || (capacity && !list))
+        return ist_fail(err, IST_E_ARGUMENT, "ist_devices: capacity %d without a place for the list or the count",
+                        capacity);
+    ist_device_info *found = NULL;
+    *count = 0;
+    IST_TRY(ist_device_list(&found, count, err));
+    int n = *count < capacity ? *count : capacity;
+    if (n) memcpy(list, found, (size_t)n * sizeof *list);
+    free(found);
+    return IST_OK;
+}
+
+ist_config ist_config_default(void) {
+    return (ist_config){.struct_size = sizeof(ist_config),
+                        .input_size = 640,
+                        .batch = 1,
+                        .max_objects = 16,
+                        .conf = 0.4f,
+                        .frames_in_flight = 2,
+                        .max_targets = 100,
+                        .max_pixels = 67108864,
+                        .track_iou = 0.3f,
+                        .track_age = 30};
+}
+
+/* One numeric field of the configuration and its range. */
+static ist_status in_range(ist_error *err, const char *name, double value, double low, double high) {
+    if (value >= low && value <= high) return IST_OK; /* false for NaN */
+    return ist_fail(err, IST_E_ARGUMENT, "config.%s is %g, want %g..%g", name, value, low, high);
+}
+
+static ist_status check_config(const ist_config *c, ist_error *err) {
+    IST_TRY(in_range(err, "input_size", c->input_size, 64, 2048));
+    if (c->input_size % 32)
+        return ist_fail(err, IST_E_ARGUMENT, "config.input_size is %d, want a multiple of 32", c->input_size);
+    IST_TRY(in_range(err, "batch", c->batch, 1, IST_MAX_BATCH));
+    IST_TRY(in_range(err, "max_objects", c->max_objects, 1, IST_MAX_OBJECTS));
+    IST_TRY(in_range(err, "conf", c->conf, 0, 1));
+    IST_TRY(in_range(err, "frames_in_flight", c->frames_in_flight, 1, IST_MAX_SLOTS));
+    IST_TRY(in_range(err, "max_targets", c->max_targets, 0, 300));
+    IST_TRY(in_range(err, "max_pixels", c->max_pixels, 1, 1 << 30));
+    IST_TRY(in_range(err, "track_iou", c->track_iou, 0, 1));
+    IST_TRY(in_range(err, "track_age", c->track_age, 0, 1 << 20));
+    IST_TRY(in_range(err, "match", c->match, IST_MATCH_NONE, IST_MATCH_TARGETS_SET));
+    IST_TRY(in_range(err, "precision", c->precision, IST_PRECISION_AUTO, IST_PRECISION_FP16));
+    if (c->precision == IST_PRECISION_FP16)
+        return ist_fail(err, IST_E_UNSUPPORTED, "half precision is not available in version %s; use fp32 or auto",
+                        ist_version());
+    if (c->class_count < 0 || (c->class_count && !c->classes))
+        return ist_fail(err, IST_E_ARGUMENT, "config.class_count is %d without a list", c->class_count);
+    if (c->segmenter && !c->detector)
+        return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
+    int adopted = !!c->cl_context + !!c->cl_device + !!c->cl_queue;
+    if (adopted && adopted != 3)
+        return ist_fail(err, IST_E_ARGUMENT, "config: give cl_context, cl_device and cl_queue together, or none");
+    return IST_OK;
+}
+
+ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    if (!engine) return ist_fail(err, IST_E_ARGUMENT, "ist_open: no place for the engine");
+    *engine = NULL;
+    if (!config || config->struct_size < sizeof config->struct_size || config->struct_size > sizeof *config)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_open: start from ist_config_default()");
+    ist_config full = ist_config_default(); /* fields that an older caller does not know keep their defaults */
+    memcpy(&full, config, config->struct_size);
+    full.struct_size = sizeof full;
+    IST_TRY(check_config(&full, err));
+    return ist_engine_open(&full, engine, err);
+}
+
+void ist_close(ist_engine **engine) {
+    ist_engine_close(engine);
+}
+
+/* ---- frames ---- */
+
+static bool known_format(ist_pixel_format f) {
+    int channels = (int)f & 15, sample = (int)f >> 4;
+    return channels >= 1 && channels <= 4 && (sample == 1 || sample == 2);
+}
+
+static ist_status check_targets(const ist_engine *e, const ist_image *m, int i, ist_error *err) {
+    if (m->target_count < 0 || m->target_count > e->config.max_targets || (m->target_count && !m->targets))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %d targets, the engine was opened for at most %d", i,
+                        m->target_count, e->config.max_targets);
+    for (int t = 0; t < m->target_count; t++)
+        for (int k = 0; k < 4; k++)
+            if (!isfinite(m->targets[t].box[k]))
+                return ist_fail(err, IST_E_ARGUMENT, "image %d: target %d has a coordinate that is not a number", i, t);
+    return IST_OK;
+}
+
+static ist_status check_image(const ist_engine *e, const ist_image *images, int i, ist_error *err) {
+    const ist_image *m = &images[i];
+    if (m->width < 1 || m->height < 1)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %d x %d pixels", i, m->width, m->height);
+    if ((int64_t)m->width * m->height > e->config.max_pixels || m->width > 65536 || m->height > 65536)
+        return ist_fail(err, IST_E_LIMIT, "image %d: %d x %d pixels, the limit is %d and 65536 on a side", i, m->width,
+                        m->height, e->config.max_pixels);
+    if (!known_format(m->format))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: unknown pixel format 0x%x", i, m->format);
+    size_t row = (size_t)m->width * (size_t)(((int)m->format & 15) * ((int)m->format >> 4));
+    if (m->stride && (m->stride < row || m->stride > INT32_MAX))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: stride %zu for rows of %zu bytes", i, m->stride, row);
+    if (!m->pixels == !m->cl_buffer)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: give either pixels or cl_buffer", i);
+    if (m->cl_buffer != images[0].cl_buffer)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
+    return check_targets(e, m, i, err);
+}
+
+ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err) {
+    if (!engine || !images)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_submit: no %s given", engine ? "images" : "engine");
+    if (!engine->plan) return ist_fail(err, IST_E_STATE, "ist_submit: the engine was opened without a detector");
+    if (count < 1 || count > engine->config.batch)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_submit: %d images, the engine was opened for 1..%d", count,
+                        engine->config.batch);
+    for (int i = 0; i < count; i++) IST_TRY(check_image(engine, images, i, err));
+    return ist_engine_submit(engine, images, count, err);
+}
+
+ist_status ist_receive(ist_engine *engine, const ist_result **result, ist_error *err) {
+    if (!engine || !result)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_receive: no %s given", engine ? "place for the result" : "engine");
+    return ist_engine_receive(engine, result, err);
+}
+
+void ist_release(ist_engine *engine, const ist_result **result) {
+    if (!engine || !result || !*result) return;
+    ist_engine_release(engine, *result);
+    *result = NULL;
+}
+
+/* ---- facts ---- */
+
+ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_error *err) {
+    if (!e || !info) return ist_fail(err, IST_E_ARGUMENT, "ist_engine_describe: no %s given", e ? "info" : "engine");
+    *info = (ist_engine_info){.device = *ist_device_facts(e->device),
+                              .precision = e->config.precision,
+                              .classes = e->classes,
+                              .input_size = e->config.input_size,
+                              .batch = e->config.batch,
+                              .max_objects = e->config.max_objects};
+    memcpy(info->detector, e->detector, sizeof info->detector);
+    memcpy(info->segmenter, e->segmenter, sizeof info->segmenter);
+    ist_device_memory(e->device, &info->device_bytes, &info->device_peak_bytes);
+    if (e->plan) {
+        ist_plan_facts f = ist_plan_describe(e->plan);
+        info->arena_bytes = f.arena_bytes;
+        info->arena_lower_bound = f.arena_lower_bound;
+        info->weight_bytes = f.const_bytes;
+        info->kernels = f.launches;
+    }
+    return IST_OK;
+}
+
+const char *ist_class_name(const ist_engine *e, int label) {
+    return e && e->class_names && label >= 0 && label < e->classes ? e->class_names[label] : NULL;
+}
+
+ist_status ist_reset_tracks(ist_engine *e, ist_error *err) {
+    if (!e) return ist_fail(err, IST_E_ARGUMENT, "ist_reset_tracks: no engine given");
+    if (e->config.match != IST_MATCH_TRACKS)
+        return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened without tracks");
+    pthread_mutex_lock(&e->lock);
+    e->reset_tracks = true;
+    pthread_mutex_unlock(&e->lock);
+    return IST_OK;
+}
+
+ist_status ist_assign(ist_engine *e, const float *cost, int rows, int cols, int ld, int *row_to_col, double *total,
+                      ist_error *err) {
+    if (!e || rows < 0 || cols < 0 || ld < cols || (rows && cols && !cost) || (rows && !row_to_col))
+        return ist_fail(err, IST_E_ARGUMENT, "ist_assign: %d x %d costs, %d apart, or a missing pointer", rows, cols,
+                        ld);
+    if (rows > IST_ASSIGN_MAX || cols > IST_ASSIGN_MAX)
+        return ist_fail(err, IST_E_LIMIT, "ist_assign: %d x %d costs, at most %d on a side", rows, cols,
+                        IST_ASSIGN_MAX);
+    if (!ist_engine_idle(e)) return ist_fail(err, IST_E_STATE, "ist_assign: batches are in flight, receive them first");
+    return ist_assign_solve(e->device, cost, rows, cols, ld, row_to_col, total, err);
+}

@@ -1,0 +1,89 @@
+/* The engine: one recorded frame, a ring of slots for batches in flight, and the rules of submit, receive and release.
+ *
+ * A slot owns everything one batch needs between submit and release: pinned staging and device buffer of the upload,
+ * device buffer and pinned copy of the packet, the mask store, and the results handed out. The arena is shared: the
+ * queue is in order, so the kernels of one batch end before those of the next begin. Buffers grow when an image needs
+ * more than any before; nothing is allocated otherwise.
+ *
+ * Threads: submit on one thread, receive and release on another. `lock` guards slot states and the order of the queue;
+ * the contents of a slot belong to whoever took it out of its state. */
+#ifndef IST_PIPELINE_ENGINE_H
+#define IST_PIPELINE_ENGINE_H
+
+#include "core/plan.h"
+#include "ops/frame.h"
+
+#include <pthread.h>
+
+/* External buffers of the frame's plan. */
+enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE };
+
+enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300 };
+
+/* Mask words the packet brings per image in its one read: 1 MiB. More is fetched by a second read. */
+enum { IST_PACKET_MASK_WORDS = 1 << 18 };
+
+typedef enum ist_slot_state { IST_SLOT_FREE, IST_SLOT_FILLING, IST_SLOT_FLYING, IST_SLOT_OUT } ist_slot_state;
+
+/* What the tap tables in a slot's staging were computed for. */
+typedef struct ist_slot_geometry {
+    int width, height;
+} ist_slot_geometry;
+
+typedef struct ist_slot {
+    ist_slot_state state;
+    uint64_t sequence;           /* order of submission, from 1 */
+    ist_pinned staging, landing; /* host sides of upload and packet */
+    cl_mem upload, packet, store;
+    size_t upload_bytes, store_words; /* capacities; store_words is per object */
+    cl_event read_done;
+    ist_transfers counts;
+    double submit_start, submit_ms;
+    int count;                   /* images in flight */
+    ist_slot_geometry *geometry; /* [batch] */
+    int geometry_count;
+    uint32_t *overflow;       /* host copy of masks that did not fit the packet */
+    size_t overflow_capacity; /* words */
+    ist_result result;
+    ist_frame *frames;   /* [batch] */
+    ist_object *objects; /* [batch * max_objects] */
+} ist_slot;
+
+struct ist_engine {
+    ist_config config; /* numbers only: pointers of the caller are not kept */
+    ist_device *device;
+    ist_plan *plan; /* NULL: no detector, ist_assign only */
+    bool has_masks;
+    int classes;
+    char **class_names; /* [classes], or NULL */
+    char detector[32], segmenter[32];
+    size_t packet_words, packet_mask_words;
+    pthread_mutex_t lock;
+    ist_slot slots[IST_MAX_SLOTS];
+    uint64_t sequence;
+    bool reset_tracks; /* with the next submit */
+    ist_error lost;    /* the device failed: every later call reports this */
+};
+
+/* All arguments have been checked by src/api.c. */
+ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);
+void ist_engine_close(ist_engine **engine);
+ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
+ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);
+void ist_engine_release(ist_engine *engine, const ist_result *result);
+/* True when no batch is submitted and not yet received. */
+bool ist_engine_idle(ist_engine *engine);
+
+/* ---- slot.c ---- */
+
+ist_status ist_slot_create(ist_engine *engine, ist_slot *slot, ist_error *err);
+void ist_slot_destroy(ist_engine *engine, ist_slot *slot);
+/* Room for an upload of `bytes` and `store_words` per object; on failure the slot keeps what it had or less. */
+ist_status ist_slot_reserve(ist_engine *engine, ist_slot *slot, size_t bytes, size_t store_words, ist_error *err);
+/* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
+ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
+
+/* Milliseconds of a clock that only moves forward. */
+double ist_now_ms(void);
+
+#endif

@@ -1,0 +1,193 @@
+/* Opening an engine: checkpoints are read, the frame is recorded from them, slots are made. */
+#include "pipeline/engine.h"
+
+#include "base/mem.h"
+#include "models/dfine.h"
+#include "models/mobilesam.h"
+#include "ops/assign.h"
+#include "ops/image.h"
+#include "ops/mask.h"
+#include "weights/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The checkpoints of an engine being opened; freed once the plan holds their constants. */
+typedef struct checkpoints {
+    ist_weights *detector, *segmenter;
+    ist_checkpoint_info detector_info, segmenter_info;
+} checkpoints;
+
+static void free_checkpoints(checkpoints *c) {
+    ist_weights_close(&c->detector);
+    ist_weights_close(&c->segmenter);
+    ist_checkpoint_info_free(&c->detector_info);
+    ist_checkpoint_info_free(&c->segmenter_info);
+}
+
+static ist_status open_checkpoints(ist_engine *e, const ist_config *config, checkpoints *c, ist_error *err) {
+    IST_TRY(ist_checkpoint_open(config->detector, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
+    e->classes = c->detector_info.classes;
+    snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
+    if (config->segmenter) {
+        IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
+        e->has_masks = true;
+        snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
+    }
+    if (ist_weights_class_count(c->detector) != e->classes) return IST_OK; /* no names, or not for these classes */
+    e->class_names = calloc((size_t)e->classes, sizeof *e->class_names);
+    if (!e->class_names) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
+    for (int i = 0; i < e->classes; i++) {
+        e->class_names[i] = ist_strdup(ist_weights_class_name(c->detector, i));
+        if (!e->class_names[i]) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
+    }
+    return IST_OK;
+}
+
+/* ---- the frame ---- */
+
+typedef struct frame_buffers {
+    ist_tensor upload, pixels, packet, store;
+} frame_buffers;
+
+static ist_detections record_detector(ist_engine *e, const checkpoints *c, frame_buffers b, const unsigned char *keep,
+                                      ist_dfine_result *raw) {
+    ist_plan *p = e->plan;
+    const ist_config *g = &e->config;
+    ist_plan_limit(p, b.upload); /* its first word is the number of images */
+    ist_tensor x = ist_op_resize_detector(p, b.upload, b.pixels, g->batch, g->input_size, "detector input");
+    *raw = ist_dfine(p, c->detector, &c->detector_info, x);
+    ist_plan_limit(p, (ist_tensor){0});
+    ist_detect_opts opts = {.conf = g->conf, .max_objects = g->max_objects, .keep = keep};
+    return ist_op_detect(p, raw->logits, raw->boxes, b.upload, &opts, "detections");
+}
+
+static ist_tensor record_match(ist_engine *e, frame_buffers b, const ist_detections *det, ist_dfine_result raw) {
+    const ist_config *g = &e->config;
+    switch (g->match) {
+    case IST_MATCH_TRACKS:
+        return ist_op_match_tracks(e->plan, b.upload, det, g->track_iou, g->track_age, "tracks");
+    case IST_MATCH_TARGETS:
+        return ist_op_match_targets(e->plan, b.upload, det, g->max_targets, "targets");
+    case IST_MATCH_TARGETS_SET:
+        return ist_op_match_set(e->plan, b.upload, det, raw.logits, raw.boxes, g->max_targets, "targets");
+    default:
+        return (ist_tensor){0};
+    }
+}
+
+/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. */
+static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers b, const ist_detections *det,
+                             ist_pack_inputs *pack) {
+    ist_plan *p = e->plan;
+    ist_plan_limit(p, b.upload);
+    ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
+    ist_tensor embedding = ist_tinyvit(p, c->segmenter, x);
+    ist_plan_limit(p, det->total);
+    ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
+    corners.w = corners.c = corners.ld = 2;
+    ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners);
+    ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, det->image_of, sparse, (ist_tensor){0}, false);
+    ist_plan_limit(p, (ist_tensor){0});
+    pack->stats = ist_op_masks(p, masks.low_res, b.upload, det, b.store, "masks");
+    pack->score = masks.iou;
+    pack->store = b.store;
+}
+
+static void record_frame(ist_engine *e, const checkpoints *c, const unsigned char *keep) {
+    ist_plan *p = e->plan;
+    frame_buffers b = {.upload = ist_plan_external(p, IST_EXT_UPLOAD, IST_ELEM_I32),
+                       .pixels = ist_plan_external(p, IST_EXT_PIXELS, IST_ELEM_U8),
+                       .packet = ist_plan_external(p, IST_EXT_PACKET, IST_ELEM_I32)};
+    if (e->has_masks) b.store = ist_plan_external(p, IST_EXT_STORE, IST_ELEM_I32);
+    ist_dfine_result raw;
+    ist_detections det = record_detector(e, c, b, keep, &raw);
+    ist_pack_inputs pack = {.det = &det, .upload = b.upload, .packet = b.packet};
+    pack.match = record_match(e, b, &det, raw);
+    if (e->has_masks) record_segmenter(e, c, b, &det, &pack);
+    ist_op_pack(p, &pack, "packet");
+}
+
+/* The labels to keep as one byte per class; *keep stays NULL when all are wanted. */
+static ist_status class_filter(const ist_engine *e, const ist_config *config, unsigned char **keep, ist_error *err) {
+    *keep = NULL;
+    if (!config->classes) return IST_OK;
+    unsigned char *k = calloc((size_t)e->classes, 1);
+    if (!k) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
+    for (int i = 0; i < config->class_count; i++) {
+        if (config->classes[i] < 0 || config->classes[i] >= e->classes) {
+            free(k);
+            return ist_fail(err, IST_E_ARGUMENT, "class %d: the detector has classes 0..%d", config->classes[i],
+                            e->classes - 1);
+        }
+        k[config->classes[i]] = 1;
+    }
+    *keep = k;
+    return IST_OK;
+}
+
+static ist_status record(ist_engine *e, const ist_config *config, ist_error *err) {
+    checkpoints c = {0};
+    unsigned char *keep = NULL;
+    ist_plan_options options = {0};
+    ist_status st = open_checkpoints(e, config, &c, err);
+    if (!st) st = class_filter(e, config, &keep, err);
+    if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
+    if (!st) record_frame(e, &c, keep);
+    free_checkpoints(&c);
+    free(keep);
+    if (!st) st = ist_plan_finish(e->plan, err);
+    return st;
+}
+
+static ist_status create_slots(ist_engine *e, ist_error *err) {
+    const ist_config *g = &e->config;
+    e->packet_mask_words = e->has_masks ? (size_t)g->batch * IST_PACKET_MASK_WORDS : 0;
+    e->packet_words = ist_packet_masks_at(g->batch, g->max_objects) + e->packet_mask_words;
+    for (int i = 0; i < g->frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
+    return IST_OK;
+}
+
+ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    *engine = NULL;
+    ist_engine *e = calloc(1, sizeof *e);
+    if (!e) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
+    if (pthread_mutex_init(&e->lock, NULL)) {
+        free(e);
+        return ist_fail(err, IST_E_MEMORY, "engine: no mutex to be had");
+    }
+    e->config = *config;
+    e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
+    e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
+    e->config.classes = NULL;
+    e->config.precision = IST_PRECISION_FP32;
+    ist_device_options options = {.spec = config->device,
+                                  .cl_context = config->cl_context,
+                                  .cl_device = config->cl_device,
+                                  .cl_queue = config->cl_queue,
+                                  .cache_dir = config->cache_dir};
+    ist_status st = ist_device_open(&options, &e->device, err);
+    if (!st && config->detector) st = record(e, config, err);
+    if (!st && config->detector) st = create_slots(e, err);
+    if (st) {
+        ist_engine_close(&e);
+        return st;
+    }
+    *engine = e;
+    return IST_OK;
+}
+
+void ist_engine_close(ist_engine **engine) {
+    if (!engine || !*engine) return;
+    ist_engine *e = *engine;
+    if (e->device) ist_finish(e->device, (ist_frame_scope){0}, "close", NULL);
+    for (int i = 0; i < IST_MAX_SLOTS; i++) ist_slot_destroy(e, &e->slots[i]);
+    ist_plan_close(&e->plan);
+    ist_device_close(&e->device);
+    for (int i = 0; e->class_names && i < e->classes; i++) free(e->class_names[i]);
+    free(e->class_names);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+    *engine = NULL;
+}

@@ -1,0 +1,52 @@
+/* Receive: the one wait of a batch, then its packet becomes results. Release gives the slot back. */
+#include "pipeline/engine.h"
+
+/* The oldest batch in flight, or NULL. Its state stays FLYING until it has been received. */
+static ist_slot *oldest_flying(ist_engine *e) {
+    ist_slot *oldest = NULL;
+    for (int i = 0; i < e->config.frames_in_flight; i++) {
+        ist_slot *s = &e->slots[i];
+        if (s->state == IST_SLOT_FLYING && (!oldest || s->sequence < oldest->sequence)) oldest = s;
+    }
+    return oldest;
+}
+
+bool ist_engine_idle(ist_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    bool idle = !oldest_flying(e);
+    pthread_mutex_unlock(&e->lock);
+    return idle;
+}
+
+ist_status ist_engine_receive(ist_engine *e, const ist_result **result, ist_error *err) {
+    *result = NULL;
+    pthread_mutex_lock(&e->lock);
+    ist_slot *s = oldest_flying(e);
+    pthread_mutex_unlock(&e->lock);
+    if (!s) return ist_fail(err, IST_E_STATE, "receive: nothing is in flight");
+
+    double start = ist_now_ms();
+    ist_error own = {0};
+    ist_status st = ist_wait(e->device, (ist_frame_scope){s->sequence, &s->counts}, &s->read_done, "packet", &own);
+    bool lost = st != IST_OK; /* a queue that failed once does not recover */
+    s->result.wait_ms = ist_now_ms() - start;
+    if (!st) st = ist_slot_unpack(e, s, &own);
+    s->result.transfers = s->counts;
+    s->result.submit_ms = s->submit_ms;
+    s->result.total_ms = ist_now_ms() - s->submit_start;
+
+    pthread_mutex_lock(&e->lock);
+    s->state = st ? IST_SLOT_FREE : IST_SLOT_OUT;
+    if (lost) e->lost = own;
+    pthread_mutex_unlock(&e->lock);
+    if (st && err) *err = own;
+    if (!st) *result = &s->result;
+    return st;
+}
+
+void ist_engine_release(ist_engine *e, const ist_result *result) {
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->config.frames_in_flight; i++)
+        if (&e->slots[i].result == result && e->slots[i].state == IST_SLOT_OUT) e->slots[i].state = IST_SLOT_FREE;
+    pthread_mutex_unlock(&e->lock);
+}

@@ -1,0 +1,158 @@
+/* A slot's memory, and the way from a packet to results. */
+#include "pipeline/engine.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
+    size_t batch = (size_t)e->config.batch, objects = batch * (size_t)e->config.max_objects;
+    size_t bytes = e->packet_words * sizeof(uint32_t);
+    s->geometry = calloc(batch, sizeof *s->geometry);
+    s->frames = calloc(batch, sizeof *s->frames);
+    s->objects = calloc(objects, sizeof *s->objects);
+    if (!s->geometry || !s->frames || !s->objects)
+        return ist_fail(err, IST_E_MEMORY, "engine: out of host memory for %zu objects", objects);
+    IST_TRY(ist_buffer_create(e->device, bytes, "packet", &s->packet, err));
+    return ist_pinned_create(e->device, bytes, "packet", &s->landing, err);
+}
+
+void ist_slot_destroy(ist_engine *e, ist_slot *s) {
+    if (s->read_done) clReleaseEvent(s->read_done);
+    if (e->device) {
+        ist_buffer_release(e->device, &s->upload);
+        ist_buffer_release(e->device, &s->packet);
+        ist_buffer_release(e->device, &s->store);
+        ist_pinned_release(e->device, &s->staging);
+        ist_pinned_release(e->device, &s->landing);
+    }
+    free(s->geometry);
+    free(s->frames);
+    free(s->objects);
+    free(s->overflow);
+    *s = (ist_slot){0};
+}
+
+/* Grows in steps of an eighth, so that a folder of slowly growing images does not allocate for each. */
+static size_t with_headroom(size_t bytes) {
+    return ist_align_up(bytes + bytes / 8, 4096);
+}
+
+static ist_status reserve_upload(ist_engine *e, ist_slot *s, size_t bytes, ist_error *err) {
+    if (bytes <= s->upload_bytes) return IST_OK;
+    bytes = with_headroom(bytes);
+    s->upload_bytes = 0;
+    s->geometry_count = 0; /* the tap tables go with the old staging */
+    ist_buffer_release(e->device, &s->upload);
+    ist_pinned_release(e->device, &s->staging);
+    IST_TRY(ist_buffer_create(e->device, bytes, "upload", &s->upload, err));
+    IST_TRY(ist_pinned_create(e->device, bytes, "upload", &s->staging, err));
+    memset(s->staging.data, 0, bytes);
+    s->upload_bytes = bytes;
+    return IST_OK;
+}
+
+static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_error *err) {
+    if (!e->has_masks || words <= s->store_words) return IST_OK;
+    size_t bytes;
+    words = with_headroom(words);
+    if (!ist_mul_size(words, (size_t)e->config.batch * (size_t)e->config.max_objects * sizeof(uint32_t), &bytes))
+        return ist_fail(err, IST_E_LIMIT, "mask store: %zu words per object overflow", words);
+    s->store_words = 0;
+    ist_buffer_release(e->device, &s->store);
+    IST_TRY(ist_buffer_create(e->device, bytes, "mask store", &s->store, err));
+    s->store_words = words;
+    return IST_OK;
+}
+
+ist_status ist_slot_reserve(ist_engine *e, ist_slot *s, size_t bytes, size_t store_words, ist_error *err) {
+    IST_TRY(reserve_upload(e, s, bytes, err));
+    return reserve_store(e, s, store_words, err);
+}
+
+/* ---- unpacking ---- */
+
+static float float_at(const uint32_t *words, size_t i) {
+    float f;
+    memcpy(&f, words + i, sizeof f);
+    return f;
+}
+
+/* Masks beyond the packet: one read, which the frame's counters show. */
+static ist_status fetch_overflow(ist_engine *e, ist_slot *s, size_t words, ist_error *err) {
+    if (words > s->store_words * (size_t)e->config.batch * (size_t)e->config.max_objects)
+        return ist_fail(err, IST_E_DEVICE, "packet: %zu mask words beyond it, more than the mask store holds", words);
+    if (!ist_grow((void **)&s->overflow, &s->overflow_capacity, words, sizeof *s->overflow))
+        return ist_fail(err, IST_E_MEMORY, "packet: out of host memory for %zu mask words", words);
+    ist_frame_scope scope = {s->sequence, &s->counts};
+    return ist_read(e->device, scope, s->store, 0, words * sizeof(uint32_t), s->overflow, NULL,
+                    "masks beyond the packet", err);
+}
+
+/* Where a mask's words lie; false when the record points outside what arrived. */
+static bool mask_bits(const ist_engine *e, const ist_slot *s, const uint32_t *packet, size_t offset, size_t words,
+                      const uint32_t **bits) {
+    size_t total = packet[IST_PK_MASK_WORDS], stored = packet[IST_PK_STORED_WORDS];
+    if (offset > total || words > total - offset) return false;
+    if (offset + words <= stored) {
+        *bits = packet + ist_packet_masks_at(e->config.batch, e->config.max_objects) + offset;
+        return true;
+    }
+    *bits = s->overflow + (offset - stored);
+    return offset >= stored;
+}
+
+static ist_status unpack_object(const ist_engine *e, const ist_slot *s, const uint32_t *packet, const uint32_t *r,
+                                ist_object *o, ist_error *err) {
+    *o = (ist_object){.label = (int)r[IST_OB_LABEL],
+                      .score = float_at(r, IST_OB_SCORE),
+                      .query = (int)r[IST_OB_QUERY],
+                      .match = (int)r[IST_OB_MATCH],
+                      .match_iou = float_at(r, IST_OB_MATCH_IOU),
+                      .mask_score = float_at(r, IST_OB_MASK_SCORE),
+                      .stability = float_at(r, IST_OB_STABILITY),
+                      .area = (int)r[IST_OB_AREA]};
+    for (int i = 0; i < 4; i++) {
+        o->box[i] = float_at(r, (size_t)(IST_OB_BOX + i));
+        o->mask_box[i] = (int)r[IST_OB_MASK_BOX + i];
+    }
+    size_t columns = r[IST_OB_COLUMNS], words = r[IST_OB_COLUMN_WORDS];
+    if (!columns || !words) return IST_OK;
+    o->mask = (ist_mask){(int)r[IST_OB_X0], (int)r[IST_OB_Y0], (int)columns, (int)words, NULL};
+    if (!mask_bits(e, s, packet, r[IST_OB_OFFSET], columns * words, &o->mask.bits))
+        return ist_fail(err, IST_E_DEVICE, "packet: a mask of %zu x %zu words at %u lies outside the packet", columns,
+                        words, r[IST_OB_OFFSET]);
+    return IST_OK;
+}
+
+static ist_status unpack_frame(const ist_engine *e, ist_slot *s, int i, ist_error *err) {
+    const uint32_t *packet = s->landing.data;
+    const uint32_t *block = packet + IST_PK_HEADER + (size_t)i * IST_PK_IMAGE_WORDS;
+    size_t count = block[IST_PI_OBJECTS], first = block[IST_PI_FIRST];
+    size_t capacity = (size_t)e->config.batch * (size_t)e->config.max_objects;
+    if (count > (size_t)e->config.max_objects || first > capacity || count > capacity - first)
+        return ist_fail(err, IST_E_DEVICE, "packet: image %d has %zu objects from %zu of %zu", i, count, first,
+                        capacity);
+    ist_frame *f = &s->frames[i];
+    f->object_count = (int)count;
+    f->dropped = (int)block[IST_PI_DROPPED];
+    f->objects = s->objects + first;
+    for (size_t k = first; k < first + count; k++)
+        IST_TRY(unpack_object(e, s, packet, packet + ist_packet_objects_at(e->config.batch) + k * IST_OB_WORDS,
+                              &s->objects[k], err));
+    return IST_OK;
+}
+
+ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {
+    const uint32_t *packet = s->landing.data;
+    size_t total = packet[IST_PK_MASK_WORDS], stored = packet[IST_PK_STORED_WORDS];
+    if (packet[IST_PK_IMAGES] != (uint32_t)s->count || stored > e->packet_mask_words || stored > total)
+        return ist_fail(err, IST_E_DEVICE, "packet: %u images and %zu of %zu mask words arrived for %d images",
+                        packet[IST_PK_IMAGES], stored, total, s->count);
+    if (total > stored) IST_TRY(fetch_overflow(e, s, total - stored, err));
+    for (int i = 0; i < s->count; i++) IST_TRY(unpack_frame(e, s, i, err));
+    s->result.frame_count = s->count;
+    s->result.frames = s->frames;
+    return IST_OK;
+}
