@@ -92,7 +92,7 @@ static optest_tensor *add_tensor(optest *t, int n, int h, int w, int c, ist_elem
     cr_assert_lt(t->tensor_count, OPTEST_MAX_TENSORS, "%s: too many tensors in one case", t->name);
     optest_tensor *e = &t->tensors[t->tensor_count++];
     int c0 = slice ? 2 * optest_int(t, 0, 4) + 1 : 0, after = slice ? optest_int(t, 0, 5) : 0;
-    e->whole = ist_plan_tensor(t->plan, n, h, w, c0 + c + after, elem);
+    e->whole = ist_plan_input(t->plan, n, h, w, c0 + c + after, elem);
     cr_assert_eq(ist_plan_status(t->plan), IST_OK, "%s: tensor [%d,%d,%d,%d] refused", t->name, n, h, w, c);
     e->view = ist_slice(e->whole, c0, c);
     e->start = optest_random(t, n, h, w, c0 + c + after).v;
