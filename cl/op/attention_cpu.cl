@@ -1,0 +1,348 @@
+/* Attention for CPUs: one work-item per group, lanes are queries.
+ *
+ *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
+ *
+ * A group holds QV vectors of 16 queries as columns, q^T [c][QV * 16], and walks over the keys in blocks of KB that it
+ * first copies to a dense scratch. Scores of KT keys x QV vectors are accumulated in registers with the key broadcast,
+ * so that maximum, exponential and sum of the softmax run down the lanes and nothing is ever summed across a vector.
+ * The block's weighted values are added to out^T [c][QV * 16] after scaling it to the new maximum (online softmax,
+ * Milakov & Gimelshein, arXiv 1805.02867). Scratch is private memory: it stays in the first two cache levels. */
+#ifndef D
+#define D 32 /* largest head dimension served, a multiple of 16 */
+#endif
+#ifndef QV
+#define QV 2 /* vectors of 16 queries per group: 1 or 2 */
+#endif
+#ifndef KT
+#define KT (16 / QV) /* keys per register tile: 7, 8 or 16 */
+#endif
+#ifndef KB
+#define KB 64 /* keys per block, a multiple of KT */
+#endif
+#define LOWEST (-3.0e38f)
+
+#if QV == 2
+#define SECOND(x) x
+#define CT 8 /* channels per register tile of the second product */
+#define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#else
+#define SECOND(x)
+#define CT 16
+#define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#endif
+#if KT == 7
+#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6)
+#elif KT == 8
+#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#else
+#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#endif
+
+static inline float16 larger(float16 a, float16 b) {
+    return a > b ? a : b; /* one instruction; fmax would also order NaN */
+}
+
+/* 2^t for t <= 0, 2^-126 below: nearest integer by the 1.5 * 2^23 trick, 1 + r * q(r) on the rest with q fitted for
+ * relative error 2e-9. Scores carry log2(e) in their scale. */
+static inline float16 exp2_negative(float16 t) {
+    t = larger(t, (float16)(-126.0f));
+    float16 n = t + (float16)(12582912.0f), r = t - (n - (float16)(12582912.0f));
+    float16 p = fma((float16)(0.00015353362f), r, (float16)(0.00133988739f));
+    p = fma(p, r, (float16)(0.00961843692f));
+    p = fma(p, r, (float16)(0.0555033237f));
+    p = fma(p, r, (float16)(0.240226477f));
+    p = fma(p, r, (float16)(0.693147182f));
+    p = fma(p, r, (float16)(1.0f));
+    return as_float16(as_int16(p) + (as_int16(n) << (int16)(23)));
+}
+
+/* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
+
+#define ZIP_LO(a, b)                                                                                                   \
+    (float16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6,  \
+              (b).s6, (a).s7, (b).s7)
+#define ZIP_HI(a, b)                                                                                                   \
+    (float16)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se,  \
+              (b).se, (a).sf, (b).sf)
+#define ZIP(y, z, x, i, j) float16 y = ZIP_LO(x##i, x##j), z = ZIP_HI(x##i, x##j);
+#define SHUFFLE(y, x)                                                                                                  \
+    ZIP(y##0, y##1, x, 0, 8)                                                                                           \
+    ZIP(y##2, y##3, x, 1, 9)                                                                                           \
+    ZIP(y##4, y##5, x, 2, 10)                                                                                          \
+    ZIP(y##6, y##7, x, 3, 11)                                                                                          \
+    ZIP(y##8, y##9, x, 4, 12)                                                                                          \
+    ZIP(y##10, y##11, x, 5, 13)                                                                                        \
+    ZIP(y##12, y##13, x, 6, 14)                                                                                        \
+    ZIP(y##14, y##15, x, 7, 15)
+#define ALL16(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+
+/* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16. */
+static inline void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
+#define ROW(i) float16 r##i = LOAD16(q, at[i] + c);
+    ALL16(ROW)
+#undef ROW
+    SHUFFLE(s, r)
+    SHUFFLE(t, s)
+    SHUFFLE(u, t)
+    SHUFFLE(w, u)
+#define COLUMN(i) qt[i * QV] = w##i * scale;
+    ALL16(COLUMN)
+#undef COLUMN
+}
+
+/* out[at[i] + c] = lane i of ot[c * QV] * inv, c < 16, where at[i] is not negative. */
+static inline void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
+#define COLUMN(i) float16 r##i = ot[i * QV] * inv;
+    ALL16(COLUMN)
+#undef COLUMN
+    SHUFFLE(s, r)
+    SHUFFLE(t, s)
+    SHUFFLE(u, t)
+    SHUFFLE(w, u)
+#define ROW(i)                                                                                                         \
+    if (at[i] >= 0) STORE16(w##i, out, at[i] + c);
+    ALL16(ROW)
+#undef ROW
+}
+
+/* ---- one block of keys ---- */
+
+/* Running maximum, sum and results of QV * 16 queries. */
+typedef struct softmax_state {
+    float16 m[QV], sum[QV];
+    float16 ot[D * QV];
+} softmax_state;
+
+static inline void softmax_begin(softmax_state *s, int d) {
+    for (int v = 0; v < QV; v++) {
+        s->m[v] = (float16)(LOWEST);
+        s->sum[v] = (float16)(0.0f);
+    }
+    for (int i = 0; i < d * QV; i++) s->ot[i] = (float16)(0.0f);
+}
+
+/* p[j] = q . k_j for KT keys, plus what p[j] holds before when `biased`; ma, mb become the maxima. */
+static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *ma,
+                              float16 *mb) {
+#define OPEN(i)                                                                                                        \
+    float16 a##i = biased ? p[i * QV] : (float16)(0.0f);                                                               \
+    SECOND(float16 b##i = biased ? p[i * QV + 1] : (float16)(0.0f);)
+    KEYS(OPEN)
+#undef OPEN
+    for (int c = 0; c < d; c++) {
+        float16 qa = qt[c * QV];
+        SECOND(float16 qb = qt[c * QV + 1];)
+#define STEP(i)                                                                                                        \
+    {                                                                                                                  \
+        float16 x = (float16)(k[i * D + c]);                                                                           \
+        a##i = fma(x, qa, a##i);                                                                                       \
+        SECOND(b##i = fma(x, qb, b##i);)                                                                               \
+    }
+        KEYS(STEP)
+#undef STEP
+    }
+#define CLOSE(i)                                                                                                       \
+    p[i * QV] = a##i;                                                                                                  \
+    *ma = larger(*ma, a##i);                                                                                           \
+    SECOND(p[i * QV + 1] = b##i; *mb = larger(*mb, b##i);)
+    KEYS(CLOSE)
+#undef CLOSE
+}
+
+/* p = 2^(p - m_new) for kn keys; ot = ot * 2^(m_old - m_new) + sum_j p_j v_j. */
+static inline void accumulate(softmax_state *s, float16 *p, const float *vb, float16 ma, float16 mb, int d, int kn) {
+    float16 fa = exp2_negative(s->m[0] - ma), sa = s->sum[0] * fa;
+    s->m[0] = ma;
+    for (int j = 0; j < kn; j++) {
+        float16 e = exp2_negative(p[j * QV] - ma);
+        p[j * QV] = e;
+        sa += e;
+    }
+    s->sum[0] = sa;
+#if QV == 2
+    float16 fb = exp2_negative(s->m[1] - mb), sb = s->sum[1] * fb;
+    s->m[1] = mb;
+    for (int j = 0; j < kn; j++) {
+        float16 e = exp2_negative(p[j * QV + 1] - mb);
+        p[j * QV + 1] = e;
+        sb += e;
+    }
+    s->sum[1] = sb;
+#endif
+    for (int c = 0; c < d; c += CT) {
+        float16 *o = s->ot + c * QV;
+#define OPEN(i)                                                                                                        \
+    float16 a##i = o[i * QV] * fa;                                                                                     \
+    SECOND(float16 b##i = o[i * QV + 1] * fb;)
+        CHANNELS(OPEN)
+#undef OPEN
+        const float *v = vb + c;
+        for (int j = 0; j < kn; j++) {
+            float16 pa = p[j * QV];
+            SECOND(float16 pb = p[j * QV + 1];)
+#define STEP(i)                                                                                                        \
+    {                                                                                                                  \
+        float16 x = (float16)(v[j * D + i]);                                                                           \
+        a##i = fma(x, pa, a##i);                                                                                       \
+        SECOND(b##i = fma(x, pb, b##i);)                                                                               \
+    }
+            CHANNELS(STEP)
+#undef STEP
+        }
+#define CLOSE(i)                                                                                                       \
+    o[i * QV] = a##i;                                                                                                  \
+    SECOND(o[i * QV + 1] = b##i;)
+        CHANNELS(CLOSE)
+#undef CLOSE
+    }
+}
+
+/* `dim` values from x + at to dst, zeros up to d; dim is a multiple of 4. */
+static inline void copy_row(float16 *dst, __global const T *x, int at, int dim, int d) {
+    int c = 0;
+    for (; c + 16 <= dim; c += 16) *dst++ = LOAD16(x, at + c);
+    float *rest = (float *)dst - c;
+    for (; c < dim; c++) rest[c] = LOAD(x, at + c);
+    for (; c < d; c++) rest[c] = 0.0f;
+}
+
+/* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
+ * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {heads per group,
+ * q has a map, k and v have a map}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
+          __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
+          float scale) {
+    int n = get_group_id(2);
+    if (n >= *limit) return;
+    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, heads = sizes.w, d = (dim + CT - 1) / CT * CT;
+    const int q0 = get_group_id(0) * QV * 16, qn = min(QV * 16, nq - q0);
+    const float log2_scale = scale * 1.44269504f;
+    const int q_first = (more.y ? q_map[n] : n) * nq, k_first = (more.z ? kv_map[n] : n) * nk;
+    float16 qt[D * QV], p[(KB + KT) * QV];
+    float16 kb[KB * D / 16], vb[KB * D / 16];
+    softmax_state s;
+
+    for (int h = get_group_id(1) * more.x; h < min(heads, (int)(get_group_id(1) + 1) * more.x); h++) {
+        for (int g = 0; g < QV; g++) {
+            int at[16];
+            for (int i = 0; i < 16; i++)
+                at[i] = (q_first + q0 + min(g * 16 + i, qn - 1)) * lds.x + firsts.x + h * dim;
+            int c = 0;
+            for (; c + 16 <= dim; c += 16) load_queries(q, at, c, log2_scale, qt + c * QV + g);
+            for (; c < d; c++)
+                for (int i = 0; i < 16; i++)
+                    ((float *)(qt + c * QV + g))[i] = c < dim ? log2_scale * (float)LOAD(q, at[i] + c) : 0.0f;
+        }
+        softmax_begin(&s, d);
+        for (int k0 = 0; k0 < nk; k0 += KB) {
+            const int kn = min(KB, nk - k0);
+            for (int j = 0; j < kn; j++) {
+                copy_row(kb + j * (D / 16), k, (k_first + k0 + j) * lds.y + firsts.y + h * dim, dim, d);
+                copy_row(vb + j * (D / 16), v, (k_first + k0 + j) * lds.z + firsts.z + h * dim, dim, d);
+            }
+            for (int j = kn; j % KT; j++) /* the last key again: the maximum stays, the copies are not summed */
+                for (int c = 0; c < D / 16; c++) kb[j * (D / 16) + c] = kb[(kn - 1) * (D / 16) + c];
+            float16 ma = s.m[0], mb = s.m[QV - 1];
+            for (int j = 0; j < kn; j += KT) score_tile(qt, (const float *)kb + j * D, p + j * QV, d, false, &ma, &mb);
+            accumulate(&s, p, (const float *)vb, ma, mb, d, kn);
+        }
+        for (int g = 0; g < QV; g++) {
+            int at[16];
+            float16 inv = 1.0f / s.sum[g];
+            for (int i = 0; i < 16; i++)
+                at[i] = g * 16 + i < qn ? (n * nq + q0 + g * 16 + i) * lds.w + firsts.w + h * dim : -1;
+            int c = 0;
+            for (; c + 16 <= dim; c += 16) store_results(out, at, c, inv, s.ot + c * QV + g);
+            for (; c < dim; c++) {
+                float16 r = s.ot[c * QV + g] * inv;
+                for (int i = 0; i < 16; i++)
+                    if (at[i] >= 0) STORE(((float *)&r)[i], out, at[i] + c);
+            }
+        }
+    }
+}
+
+#ifdef WS
+/* Window attention. Group (x, y, z): window x, head y, item z. Only tokens inside the map are read; the others share
+ * the key and value of `pad`, so that their part of the softmax is a sum of weights. bias [head][key][QS]: log2(e) times
+ * the bias of each (key, query), queries in the lanes' order, QS >= WS * WS a multiple of 32. size {height, width,
+ * windows per row, tokens per item}; places {ld and c0 of qkv, ld and c0 of out}. */
+#define TOKENS (WS * WS)
+#define QS     ((TOKENS + 31) / 32 * 32)
+
+/* Scores of the padding keys: m, sum and ot of the softmax over them alone. */
+static inline void pad_keys(softmax_state *s, const float16 *qt, __global const float *pad, __global const float *bias,
+                            int rows, int cols) {
+    for (int g = 0; g < QV; g++) {
+        float16 score = (float16)(0.0f), m = (float16)(LOWEST), sum = (float16)(0.0f);
+        for (int c = 0; c < D; c++) score = fma((float16)(pad[D + c]), qt[c * QV + g], score);
+        for (int j = 0; j < TOKENS; j++)
+            if (j / WS >= rows || j % WS >= cols) m = larger(m, vload16(0, bias + j * QS + g * 16));
+        for (int j = 0; j < TOKENS; j++)
+            if (j / WS >= rows || j % WS >= cols) sum += exp2_negative(vload16(0, bias + j * QS + g * 16) - m);
+        s->m[g] = score + m;
+        s->sum[g] = sum;
+        for (int c = 0; c < D; c++) s->ot[c * QV + g] = sum * (float16)(pad[2 * D + c]);
+    }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
+       __global const int *limit, int4 size, int4 places, float scale) {
+    int n = get_group_id(2);
+    if (n >= *limit) return;
+    const int h = get_group_id(1), x0 = get_group_id(0) % size.z * WS, y0 = get_group_id(0) / size.z * WS;
+    const int rows = min(WS, size.x - y0), cols = min(WS, size.y - x0), count = rows * cols;
+    const int first = (n * size.x + y0) * size.y + x0; /* token of the window's corner */
+    float16 kb[(TOKENS + KT) * D / 16], vb[(TOKENS + KT) * D / 16], qt[D * QV], p[(KB + KT) * QV];
+    int token[TOKENS + KT];
+    softmax_state s;
+    pad += h * 3 * D;
+    bias += h * TOKENS * QS;
+
+    for (int r = 0, y = 0, x = 0; r < count; r++) {
+        int at = (first + y * size.y + x) * places.x + places.y + h * 3 * D;
+        copy_row(kb + r * (D / 16), qkv, at + D, D, D);
+        copy_row(vb + r * (D / 16), qkv, at + 2 * D, D, D);
+        token[r] = y * WS + x;
+        if (++x == cols) x = 0, y++;
+    }
+    for (int r = count; r % KT; r++) { /* as in attention(): repeats for whole tiles */
+        for (int c = 0; c < D / 16; c++) kb[r * (D / 16) + c] = kb[(count - 1) * (D / 16) + c];
+        token[r] = token[count - 1];
+    }
+
+    for (int q0 = 0; q0 < rows * WS; q0 += 16 * QV) {
+        int at[QV][16], inside[QV][16];
+        for (int i = 0; i < 16 * QV; i++) {
+            int y = min((q0 + i) / WS, rows - 1), x = (q0 + i) % WS;
+            inside[i / 16][i % 16] = q0 + i < rows * WS && x < cols;
+            at[i / 16][i % 16] = first + y * size.y + min(x, cols - 1);
+        }
+        for (int g = 0; g < QV; g++) {
+            int from[16];
+            for (int i = 0; i < 16; i++) from[i] = at[g][i] * places.x + places.y + h * 3 * D;
+            for (int c = 0; c < D; c += 16) load_queries(qkv, from, c, scale * 1.44269504f, qt + c * QV + g);
+        }
+        if (count < TOKENS) pad_keys(&s, qt, pad, bias + q0, rows, cols);
+        else softmax_begin(&s, D);
+        for (int k0 = 0; k0 < count; k0 += KB) {
+            const int kn = min(KB, count - k0);
+            float16 ma = s.m[0], mb = s.m[QV - 1];
+            for (int j = 0; j < kn; j += KT) {
+                for (int i = 0; i < KT * QV; i++)
+                    p[j * QV + i] = vload16(i % QV, bias + token[k0 + j + i / QV] * QS + q0);
+                score_tile(qt, (const float *)kb + (k0 + j) * D, p + j * QV, D, true, &ma, &mb);
+            }
+            accumulate(&s, p, (const float *)vb + k0 * D, ma, mb, D, kn);
+        }
+        for (int g = 0; g < QV; g++) {
+            float16 inv = 1.0f / s.sum[g];
+            int to[16];
+            for (int i = 0; i < 16; i++) to[i] = inside[g][i] ? at[g][i] * places.z + places.w + h * D : -1;
+            for (int c = 0; c < D; c += 16) store_results(out, to, c, inv, s.ot + c * QV + g);
+        }
+    }
+}
+#endif

@@ -1,0 +1,69 @@
+/* Multi-head attention between token sequences.
+ *
+ * Rows: attention_cpu (lanes are queries; any query and key count), and two portable ones: a query per work-item with
+ * keys shared through local memory, and, for few queries, a group per query with the keys spread over its work-items.
+ */
+#include "ops/ops.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+enum { DIM_MAX = 64 };
+
+typedef struct shape {
+    int n, nq, nk, d, heads;
+    float scale;
+} shape;
+
+static bool check(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *o,
+                  const char *label) {
+    int d = o->heads > 0 ? q.c / o->heads : 0;
+    int nq = q.h * q.w, nk = k.h * k.w;
+    bool items = (ist_has(o->q_map) || q.n >= (o->count ? o->count : q.n)) &&
+                 (ist_has(o->kv_map) || k.n >= (o->count ? o->count : q.n));
+    if (d * o->heads == q.c && d % 4 == 0 && d >= 4 && d <= DIM_MAX && k.c == q.c && v.c == q.c && v.n == k.n &&
+        v.h * v.w == nk && items)
+        return true;
+    ist_plan_fail(p, IST_E_ARGUMENT,
+                  "%s: attention of q [%d,%d,%d], k [%d,%d,%d], v [%d,%d,%d] with %d heads is not possible", label, q.n,
+                  nq, q.c, k.n, nk, k.c, v.n, v.h * v.w, v.c, o->heads);
+    return false;
+}
+
+/* Heads one group of the CPU row takes: enough that a group is worth some 10^5 multiply-adds. */
+static int heads_per_group(const shape *s, int queries) {
+    int per = 1;
+    while (per < s->heads && 2L * per * queries * s->nk * s->d < 200000L) per *= 2;
+    return per < s->heads ? per : s->heads;
+}
+
+ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *opts,
+                            const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p) || !check(p, q, k, v, opts, label)) return none;
+    shape s = {.n = opts->count ? opts->count : q.n,
+               .nq = q.h * q.w,
+               .nk = k.h * k.w,
+               .d = q.c / opts->heads,
+               .heads = opts->heads,
+               .scale = opts->scale};
+    ist_tensor out = ist_plan_tensor(p, s.n, 1, s.nq, q.c, IST_ELEM_T);
+    int vectors = s.nq > 16 ? 2 : 1, queries = 16 * vectors, per = heads_per_group(&s, queries);
+    ist_defines defines = ist_defines_of(p, "-DD=%d -DQV=%d", s.d > 32 ? 64 : 32, vectors);
+    ist_plan_launch(
+        p,
+        &(ist_launch){.label = label,
+                      .op = "op/attention_cpu",
+                      .defines = defines.text,
+                      .kernel = "attention",
+                      .dims = 3,
+                      .global = {(size_t)ist_div_up(s.nq, queries), (size_t)ist_div_up(s.heads, per), (size_t)s.n},
+                      .local = {1, 1, 1},
+                      .args = {IST_OUT(out), IST_IN(q), IST_IN(k), IST_IN(v), IST_IN(opts->q_map), IST_IN(opts->kv_map),
+                               IST_IN(ist_plan_current_limit(p)), IST_INT4(q.ld, k.ld, v.ld, out.ld),
+                               IST_INT4(q.c0, k.c0, v.c0, out.c0), IST_INT4(s.nq, s.nk, s.d, s.heads),
+                               IST_INT4(per, ist_has(opts->q_map), ist_has(opts->kv_map), 0), IST_FLOAT(s.scale)},
+                      .arg_count = 12,
+                      .flops = 4.0 * s.n * s.nq * s.nk * q.c});
+    return out;
+}

@@ -1,0 +1,66 @@
+/* TinyViT's window attention (mobilesam.md 2.1-2.2).
+ *
+ * The map is cut into windows without being copied; tokens beyond the map are never stored anywhere. Rows:
+ * op/attention_cpu (lanes are queries) and op/attention (a query per work-item). */
+#include "ops/ops.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { HEAD = 32, GROUP = 64 };
+
+static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
+
+/* The bias of every (head, key, query), times log2(e), queries padded to whole pairs of vectors. */
+static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int ws, const char *label) {
+    int tokens = ws * ws, stride = ist_div_up(tokens, 32) * 32;
+    float *full = calloc((size_t)heads * (size_t)tokens * (size_t)stride, sizeof *full);
+    if (!full) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d x %d x %d biases", label, heads,
+                      tokens, stride);
+        return (ist_tensor){0};
+    }
+    for (int h = 0; h < heads; h++)
+        for (int k = 0; k < tokens; k++)
+            for (int q = 0; q < tokens; q++) {
+                int dy = abs(k / ws - q / ws), dx = abs(k % ws - q % ws);
+                full[((size_t)h * (size_t)tokens + (size_t)k) * (size_t)stride + (size_t)q] =
+                    bias[h * tokens + dy * ws + dx] * 1.44269504088896340736f;
+            }
+    ist_tensor t = ist_plan_const(p, full, 1, heads, tokens, stride, IST_ELEM_F32, label);
+    free(full);
+    return t;
+}
+
+ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad_qkv, const float *bias, int heads,
+                                   int ws, const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    if (heads < 1 || qkv.c != heads * 3 * HEAD || ws < 1 || ws > 16) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: window attention of %d channels with %d heads, windows of %d", label,
+                      qkv.c, heads, ws);
+        return none;
+    }
+    int tokens = ws * ws, across = ist_div_up(qkv.w, ws), windows = across * ist_div_up(qkv.h, ws);
+    ist_tensor out = ist_plan_tensor(p, qkv.n, qkv.h, qkv.w, heads * HEAD, IST_ELEM_T);
+    ist_tensor pad = ist_plan_const(p, pad_qkv, 1, 1, 1, qkv.c, IST_ELEM_F32, label);
+    double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
+    ist_defines d = ist_defines_of(p, "-DWS=%d -DQV=2 -DKT=7 -DKB=98", ws);
+    ist_tensor table = expanded_bias(p, bias, heads, ws, label);
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/attention_cpu",
+                                     .defines = d.text,
+                                     .kernel = "window",
+                                     .dims = 3,
+                                     .global = {(size_t)windows, (size_t)heads, (size_t)qkv.n},
+                                     .local = {1, 1, 1},
+                                     .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, 0),
+                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_FLOAT(SCALE)},
+                                     .arg_count = 8,
+                                     .flops = flops});
+    return out;
+}
