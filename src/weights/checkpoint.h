@@ -5,6 +5,9 @@
 #include "weights/arch.h"
 #include "weights/weights.h"
 
+/* More classes than this are taken for damage. */
+#define IST_WEIGHTS_CLASSES_MAX 10000
+
 /* A list of strings that belongs to its ist_checkpoint_info. */
 typedef struct ist_name_list {
     char **items;
