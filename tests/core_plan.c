@@ -1,0 +1,268 @@
+/* The plan: sticky failures while recording, lifetimes, guards, externals, constants, replay. The kernel used is
+ * op/fill_rows, which writes a vector to chosen pixels. */
+#include "core/plan.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ist_device *device;
+static ist_plan *plan;
+static ist_error err;
+
+static void begin(const ist_plan_options *options) {
+    ist_device_options d = {0};
+    cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_plan_begin(device, options, &plan, &err), IST_OK, "%s", err.text);
+}
+
+static void end(void) {
+    ist_plan_close(&plan);
+    ist_device_close(&device);
+    cr_assert_null(plan);
+}
+
+/* Writes `value` to pixel `row` of x; `kind` says how the launch touches x. */
+static void fill(ist_tensor x, int row, float value, ist_arg_kind kind) {
+    float values[8];
+    for (int i = 0; i < 8; i++) values[i] = value + (float)i;
+    ist_tensor rows = ist_plan_const(plan, &row, 1, 1, 1, 1, IST_ELEM_I32, "row");
+    ist_tensor v = ist_plan_const(plan, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
+    ist_launch l = {.label = "fill",
+                    .op = "op/fill_rows",
+                    .defines = "",
+                    .kernel = "fill_rows",
+                    .dims = 2,
+                    .global = {1, (size_t)(x.n ? x.n : 1)},
+                    .local = {1, 1},
+                    .args = {{.kind = kind, .tensor = x},
+                             IST_IN(rows),
+                             IST_IN(v),
+                             IST_IN(ist_plan_current_limit(plan)),
+                             IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
+                    .arg_count = 5};
+    ist_plan_launch(plan, &l);
+}
+
+static void run(void) {
+    cr_assert_eq(ist_plan_replay(plan, &err), IST_OK, "%s", err.text);
+}
+
+static void finish(void) {
+    cr_assert_eq(ist_plan_finish(plan, &err), IST_OK, "%s", err.text);
+}
+
+Test(core_plan, writes_what_was_recorded) {
+    begin(NULL);
+    ist_tensor x = ist_plan_input(plan, 2, 1, 3, 4, IST_ELEM_T);
+    fill(ist_slice(x, 1, 2), 1, 5.0f, IST_ARG_INOUT);
+    finish();
+    float got[24], start[24];
+    for (int i = 0; i < 24; i++) start[i] = (float)-i;
+    cr_assert_eq(ist_plan_write_f32(plan, x, start, &err), IST_OK);
+    run();
+    cr_assert_eq(ist_plan_read_f32(plan, x, got, &err), IST_OK);
+    for (int i = 0; i < 24; i++) {
+        bool hit = i % 12 / 4 == 1 && i % 4 >= 1 && i % 4 <= 2;
+        cr_assert_eq(got[i], hit ? 5.0f + (float)(i % 4 - 1) : start[i], "element %d is %g", i, got[i]);
+    }
+    float slice[12];
+    cr_assert_eq(ist_plan_read_f32(plan, ist_slice(x, 1, 2), slice, &err), IST_OK);
+    cr_assert_eq(slice[2], 5.0f);
+    cr_assert_eq(slice[3], 6.0f);
+    end();
+}
+
+Test(core_plan, the_limit_leaves_later_items_alone) {
+    begin(NULL);
+    ist_tensor x = ist_plan_input(plan, 3, 1, 1, 1, IST_ELEM_T), count = ist_plan_input(plan, 1, 1, 1, 1, IST_ELEM_I32);
+    ist_plan_limit(plan, count);
+    fill(x, 0, 7.0f, IST_ARG_INOUT);
+    ist_plan_limit(plan, (ist_tensor){0});
+    finish();
+    for (int n = 0; n <= 3; n++) {
+        float values[3] = {1, 1, 1};
+        cr_assert_eq(ist_plan_write_f32(plan, x, values, &err), IST_OK);
+        cr_assert_eq(ist_plan_write_i32(plan, count, &n, &err), IST_OK);
+        run();
+        cr_assert_eq(ist_plan_read_f32(plan, x, values, &err), IST_OK);
+        for (int i = 0; i < 3; i++) cr_assert_eq(values[i], i < n ? 7.0f : 1.0f, "count %d, item %d", n, i);
+    }
+    end();
+}
+
+Test(core_plan, dead_tensors_share_memory_and_kept_ones_do_not) {
+    begin(NULL);
+    for (int i = 0; i < 10; i++) fill(ist_plan_tensor(plan, 1, 1, 1, 1024, IST_ELEM_T), 0, 1, IST_ARG_OUT);
+    finish();
+    ist_plan_facts f = ist_plan_describe(plan);
+    cr_assert_eq(f.launches, 10);
+    cr_assert_eq(f.arena_bytes, 4096);
+    cr_assert_eq(f.arena_lower_bound, 4096);
+    end();
+
+    begin(&(ist_plan_options){.taps = true});
+    for (int i = 0; i < 10; i++) {
+        ist_tensor t = ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T);
+        char name[8] = {'t', (char)('0' + i), 0};
+        fill(t, 0, (float)(10 * i), IST_ARG_OUT);
+        ist_plan_tap(plan, name, t);
+    }
+    finish();
+    run();
+    for (int i = 0; i < 10; i++) {
+        char name[8] = {'t', (char)('0' + i), 0};
+        float got[8];
+        cr_assert_eq(ist_plan_read_f32(plan, ist_plan_tapped(plan, name), got, &err), IST_OK);
+        for (int k = 0; k < 8; k++) cr_assert_eq(got[k], (float)(10 * i + k));
+    }
+    cr_assert(!ist_has(ist_plan_tapped(plan, "absent")));
+    end();
+}
+
+Test(core_plan, guards_see_a_write_outside) {
+    for (int row = -1; row <= 2; row++) {
+        begin(&(ist_plan_options){.guard_bytes = 64});
+        fill(ist_plan_tensor(plan, 1, 1, 2, 4, IST_ELEM_T), row, 3.0f, IST_ARG_OUT);
+        finish();
+        run();
+        ist_status st = ist_plan_check_guards(plan, &err);
+        cr_assert_eq(st, row == 0 || row == 1 ? IST_OK : IST_E_STATE, "pixel %d of 2", row);
+        end();
+    }
+}
+
+Test(core_plan, persistent_state_starts_as_zeros_and_stays) {
+    begin(NULL);
+    ist_tensor x = ist_plan_persistent(plan, 1, 1, 2, 4, IST_ELEM_T);
+    fill(x, 1, 2.0f, IST_ARG_INOUT);
+    finish();
+    float got[8], mine[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+    cr_assert_eq(ist_plan_read_f32(plan, x, got, &err), IST_OK);
+    for (int i = 0; i < 8; i++) cr_assert_eq(got[i], 0.0f);
+    cr_assert_eq(ist_plan_write_f32(plan, x, mine, &err), IST_OK);
+    run();
+    cr_assert_eq(ist_plan_read_f32(plan, x, got, &err), IST_OK);
+    for (int i = 0; i < 8; i++) cr_assert_eq(got[i], i < 4 ? 9.0f : 2.0f + (float)(i - 4));
+    end();
+}
+
+Test(core_plan, external_buffers_are_bound_before_replay) {
+    begin(NULL);
+    ist_tensor x = ist_plan_external(plan, 3, IST_ELEM_T);
+    x.c = x.ld = 8;
+    fill(x, 0, 4.0f, IST_ARG_INOUT);
+    finish();
+    cr_assert_eq(ist_plan_replay(plan, &err), IST_E_STATE);
+    cl_mem a, b;
+    cr_assert_eq(ist_buffer_create(device, 32, "a", &a, &err), IST_OK);
+    cr_assert_eq(ist_buffer_create(device, 32, "b", &b, &err), IST_OK);
+    cl_mem order[3] = {a, b, a};
+    for (int i = 0; i < 3; i++) {
+        float zeros[8] = {0}, got[8];
+        cr_assert_eq(ist_write(device, (ist_frame_scope){0}, order[i], 0, 32, zeros, true, "zeros", &err), IST_OK);
+        cr_assert_eq(ist_plan_bind(plan, 3, order[i], &err), IST_OK, "%s", err.text);
+        run();
+        cr_assert_eq(ist_read(device, (ist_frame_scope){0}, order[i], 0, 32, got, NULL, "got", &err), IST_OK);
+        for (int k = 0; k < 8; k++) cr_assert_eq(got[k], 4.0f + (float)k);
+    }
+    cr_assert_eq(ist_plan_bind(plan, 16, a, &err), IST_E_ARGUMENT);
+    ist_buffer_release(device, &a);
+    ist_buffer_release(device, &b);
+    end();
+}
+
+Test(core_plan, the_first_failure_sticks) {
+    begin(NULL);
+    ist_tensor never = ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T);
+    fill(never, 0, 1, IST_ARG_IN);
+    cr_assert_eq(ist_plan_status(plan), IST_E_STATE);
+    cr_assert(!ist_has(ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T)));
+    ist_plan_fail(plan, IST_E_WEIGHTS, "later");
+    cr_assert_eq(ist_plan_finish(plan, &err), IST_E_STATE);
+    cr_assert(strstr(err.text, "nothing has written"), "%s", err.text);
+    cr_assert_eq(ist_plan_replay(plan, NULL), IST_E_STATE);
+    end();
+}
+
+Test(core_plan, impossible_requests_are_refused) {
+    static const struct {
+        int n, h, w, c;
+    } bad[] = {{0, 1, 1, 1}, {1, -1, 1, 1}, {1, 1, 1, 0}, {1 << 20, 1 << 20, 1, 1}, {1 << 15, 1 << 10, 1 << 5, 64}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        begin(NULL);
+        cr_assert(!ist_has(ist_plan_tensor(plan, bad[i].n, bad[i].h, bad[i].w, bad[i].c, IST_ELEM_T)));
+        cr_assert_eq(ist_plan_status(plan), IST_E_LIMIT);
+        end();
+    }
+    begin(NULL);
+    ist_tensor t = ist_plan_tensor(plan, 1, 2, 2, 8, IST_ELEM_T);
+    ist_plan_into(plan, t, 1, 2, 3, 8, IST_ELEM_T, "layer.weight");
+    cr_assert_eq(ist_plan_finish(plan, &err), IST_E_ARGUMENT);
+    cr_assert(strstr(err.text, "layer.weight"), "%s", err.text);
+    end();
+    begin(NULL);
+    ist_tensor constant = ist_plan_const(plan, &(float){1}, 1, 1, 1, 1, IST_ELEM_F32, "constant");
+    fill(constant, 0, 1, IST_ARG_OUT);
+    cr_assert_eq(ist_plan_status(plan), IST_E_STATE);
+    end();
+}
+
+Test(core_plan, an_unknown_kernel_names_the_layer) {
+    begin(NULL);
+    ist_launch l = {
+        .label = "conv 3x3 stem", .op = "op/absent", .kernel = "none", .dims = 1, .global = {1}, .local = {1}};
+    ist_plan_launch(plan, &l);
+    cr_assert_neq(ist_plan_finish(plan, &err), IST_OK);
+    cr_assert(strstr(err.text, "conv 3x3 stem"), "%s", err.text);
+    end();
+}
+
+Test(core_plan, half_constants_round_to_nearest_even) {
+    static const struct {
+        float value, want;
+    } cases[] = {{1.0f, 1.0f},
+                 {-2.5f, -2.5f},
+                 {1.00048828125f, 1.0f}, /* a tie goes to even */
+                 {1.00146484375f, 1.001953125f},
+                 {65504.0f, 65504.0f},
+                 {6e-8f, 0x1p-24f},
+                 {0x1p-14f, 0x1p-14f},
+                 {0x1.ff8p-15f, 0x1.ff8p-15f},
+                 {0.0f, 0.0f}};
+    begin(&(ist_plan_options){.half = true});
+    ist_tensor out = ist_plan_input(plan, 1, 1, 1, 8, IST_ELEM_T), t[9];
+    for (int i = 0; i < 9; i++) t[i] = ist_plan_const(plan, &cases[i].value, 1, 1, 1, 1, IST_ELEM_T, "c");
+    for (int i = 0; i < 9; i++) { /* a launch that takes it keeps a constant in the frame */
+        ist_launch l = {.label = "keep",
+                        .op = "op/fill_rows",
+                        .defines = "-DIST_HALF",
+                        .kernel = "fill_rows",
+                        .dims = 2,
+                        .global = {1, 1},
+                        .local = {1, 1},
+                        .args = {IST_INOUT(out), IST_IN(ist_plan_current_limit(plan)), IST_IN(t[i]),
+                                 IST_IN(ist_plan_current_limit(plan)), IST_INT4(0, 0, 0, 0)},
+                        .arg_count = 5};
+        ist_plan_launch(plan, &l);
+    }
+    finish();
+    for (int i = 0; i < 9; i++) {
+        float got;
+        cr_assert_eq(ist_plan_read_f32(plan, t[i], &got, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(got, cases[i].want, "%a became %a", cases[i].value, got);
+    }
+    end();
+}
+
+Test(core_plan, a_profile_has_one_time_per_launch) {
+    begin(NULL);
+    for (int i = 0; i < 3; i++) fill(ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T), 0, 1, IST_ARG_OUT);
+    finish();
+    double ms[3] = {-1, -1, -1};
+    cr_assert_eq(ist_plan_profile(plan, ms, &err), IST_OK);
+    for (int i = 0; i < 3; i++) cr_assert_geq(ms[i], 0.0);
+    cr_assert_str_eq(ist_plan_launch_at(plan, 2)->label, "fill");
+    cr_assert_null(ist_plan_launch_at(plan, 3));
+    end();
+}
