@@ -40,6 +40,7 @@ static const struct {
     const char *platform, *why;
 } self_caching[] = {
     {"Portable Computing Language", "PoCL stores the code of each kernel and work-group size below POCL_CACHE_DIR"},
+    {"rusticl", "Mesa has its shader cache; and rusticl 22.3 ends the process on a binary it does not know"},
 };
 
 static bool caches_itself(const ist_device *d) {

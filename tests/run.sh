@@ -1,0 +1,170 @@
+#!/bin/sh
+# Builds and tests everything: sh tests/run.sh [quick|full]
+#
+# quick: gcc build, all tests on PoCL. full (the default): also the install test, the operators on a second OpenCL
+# implementation (rusticl on llvmpipe) and under oclgrind, a clang build, the host-side tests under address and
+# undefined-behaviour sanitizers, and ten seconds of each fuzzer.
+# Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
+# named and left out. The last line counts tests, and each other step as one.
+#
+# Environment: BUILD (folder for builds, default build), JOBS (default: number of cores), ISTHMUS_DEVICE.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+mode=${1:-full}
+case $mode in quick | full) ;; *) echo "usage: sh tests/run.sh [quick|full]" >&2; exit 2 ;; esac
+build=${BUILD:-build}
+jobs=${JOBS:-$(nproc)}
+passed=0
+failed=0
+started=$(date +%s)
+
+say() { printf '\n==> [%d s] %s\n' $(($(date +%s) - started)) "$*"; }
+good() { passed=$((passed + 1)); }
+bad() { failed=$((failed + 1)); echo "FAILED: $*"; }
+step() { if "$@"; then good; else bad "$*"; fi }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- packages ----
+
+need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
+  libpng-dev libturbojpeg0-dev libcairo2-dev libcriterion-dev"
+extra="libclang-rt-dev mesa-opencl-icd oclgrind"
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
+is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q "ok installed"; }
+missing() { for p in "$@"; do is_installed "$p" || printf '%s ' "$p"; done; }
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null >/dev/null
+}
+install_packages() {
+    have apt-get || { echo "no apt-get here: the build says what is missing"; return; }
+    # shellcheck disable=SC2086
+    required=$(missing $need) optional=
+    # shellcheck disable=SC2086
+    [ "$mode" = quick ] || optional=$(missing $extra)
+    [ -n "$required$optional" ] || return
+    echo "installing $required$optional"
+    as_root apt-get update >/dev/null || echo "apt-get update failed; going on with the lists there are"
+    # shellcheck disable=SC2086
+    [ -z "$required" ] || apt_install $required || { echo "cannot install: $required"; exit 1; }
+    for p in $optional; do apt_install "$p" || echo "$p is not to be had"; done
+}
+
+# ---- building and ctest ----
+
+# configure FOLDER OPTIONS...
+configure() {
+    folder=$1
+    shift
+    cmake -G Ninja -S . -B "$folder" "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
+}
+compile() { ninja -C "$1" -j "$jobs" >"$1.log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$1.log"; return 1; }; }
+make_tree() {
+    folder=$1
+    mkdir -p "$(dirname "$folder")"
+    configure "$@" && compile "$folder"
+}
+
+# run_ctest FOLDER OPTIONS...: adds ctest's counts to ours.
+run_ctest() {
+    folder=$1
+    shift
+    log=$folder-ctest.log
+    (cd "$folder" && ctest --output-on-failure "$@") >"$log" 2>&1 </dev/null
+    cat "$log"
+    line=$(grep -E 'tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1)
+    if [ -z "$line" ]; then
+        bad "ctest in $folder gave no count"
+        return
+    fi
+    n_failed=$(echo "$line" | sed 's/.*passed, \([0-9]*\) test.*/\1/')
+    n_all=$(echo "$line" | sed 's/.*out of \([0-9]*\).*/\1/')
+    passed=$((passed + n_all - n_failed))
+    failed=$((failed + n_failed))
+}
+
+# ---- steps of the full run ----
+
+operators_on_rusticl() {
+    if ! RUSTICL_ENABLE=llvmpipe clinfo_devices llvmpipe; then
+        echo "left out: no llvmpipe device (Debian: mesa-opencl-icd)"
+        return
+    fi
+    RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe run_ctest "$build/gcc" -L '^(device|op)$'
+}
+clinfo_devices() { "$build/gcc/tests/device_open" --filter 'device_open/facts*' >/dev/null 2>&1 && ISTHMUS_DEVICE=$1 \
+    "$build/gcc/tests/device_open" --filter 'device_open/facts*' 2>&1 | grep -q 'Passing: 1'; }
+
+# oclgrind interprets kernels, so the tests use their small shapes. It reports on stderr and exits 0.
+operators_under_oclgrind() {
+    if ! have oclgrind; then
+        echo "left out: no oclgrind"
+        return
+    fi
+    for t in "$build"/gcc/tests/op_*; do
+        log=$build/oclgrind-$(basename "$t").log
+        if ISTHMUS_SMALL=1 ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
+            ! grep -qE 'Invalid (read|write)|data race|divergence|OCLGRIND' "$log"; then
+            good
+        else
+            tail -n 40 "$log"
+            bad "oclgrind $(basename "$t")"
+        fi
+    done
+}
+
+sanitized_host_tests() {
+    step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug
+    ASAN_OPTIONS=detect_leaks=1 run_ctest "$build/asan" -L '^(base|weights|io)$' -j "$jobs"
+}
+
+# Ten seconds of each fuzzer from its corpus; a crash leaves its input in the build folder.
+fuzzers() {
+    if [ ! -e tests/fuzz/CMakeLists.txt ]; then return; fi
+    if ! make_tree "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF; then
+        bad "fuzzers do not build"
+        return
+    fi
+    for f in $(find "$build/fuzz" -type f -name 'fuzz_*' -perm -u+x | sort); do
+        name=$(basename "$f")
+        corpus=tests/fuzz/corpus/${name#fuzz_}
+        mkdir -p "$build/fuzz/found/$name"
+        set -- "$build/fuzz/found/$name"
+        [ ! -d "$corpus" ] || set -- "$@" "$corpus"
+        log=$build/fuzz/$name.log
+        if "$f" -max_total_time=10 -rss_limit_mb=2048 -artifact_prefix="$build/fuzz/" "$@" >"$log" 2>&1 </dev/null; then
+            echo "$name: $(grep -E 'Done|stat::number_of_executed' "$log" | tail -n 1)"
+            good
+        else
+            tail -n 30 "$log"
+            bad "$name"
+        fi
+    done
+}
+
+# ---- the run ----
+
+say "packages"
+install_packages
+ISTHMUS_DEVICE=${ISTHMUS_DEVICE-Portable}
+export ISTHMUS_DEVICE
+
+say "gcc build"
+step make_tree "$build/gcc" -DCMAKE_C_COMPILER=gcc
+say "tests"
+run_ctest "$build/gcc"
+if [ "$mode" = full ]; then
+    say "operators on rusticl (llvmpipe)"
+    operators_on_rusticl
+    say "operators under oclgrind"
+    operators_under_oclgrind
+    say "clang build"
+    step make_tree "$build/clang" -DCMAKE_C_COMPILER=clang
+    say "host-side tests under address and undefined-behaviour sanitizers"
+    sanitized_host_tests
+    say "fuzzers, ten seconds each"
+    fuzzers
+fi
+say "done"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
