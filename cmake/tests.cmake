@@ -93,3 +93,9 @@ foreach(file ${IST_TESTS})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
 endforeach()
+
+# The installed tree as a stranger uses it. Sanitized libraries need a sanitized user, so not there.
+if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
+  add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+  set_tests_properties(install PROPERTIES LABELS install TIMEOUT 300)
+endif()

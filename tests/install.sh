@@ -1,0 +1,69 @@
+#!/bin/sh
+# Installs the build into an empty folder and uses it from there as a stranger would: exported symbols, pkg-config with
+# C and C++ (shared), CMake package with both libraries, the installed program. ctest runs it: install.sh SOURCE BUILD
+set -eu
+source=$1
+build=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+cmake --install "$build" --prefix "$prefix" >"$work/log"
+libdir=$(dirname "$(find "$prefix" -name libisthmus.so)")
+PKG_CONFIG_PATH=$libdir/pkgconfig
+LD_LIBRARY_PATH=$libdir
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+
+echo "symbols: the shared library exports the header's functions and nothing else"
+sed -n 's/^[a-z].*[ *]\(ist_[a-z_]*\)(.*/\1/p' "$prefix/include/isthmus.h" | sort >"$work/declared"
+nm -D --defined-only "$libdir/libisthmus.so" | awk '{print $NF}' | sort >"$work/exported"
+diff "$work/declared" "$work/exported"
+test -s "$work/declared"
+
+cat >"$work/use.c" <<'C'
+#include <isthmus.h>
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    int count = -1;
+    ist_error err;
+    ist_config config = ist_config_default();
+    if (ist_devices(0, 0, &count, &err) != IST_OK || count < 0) return 1;
+    if (config.struct_size != sizeof config) return 2;
+    ist_engine *engine = 0;
+    config.device = "no such device";
+    if (ist_open(&config, &engine, &err) != IST_E_NO_DEVICE || engine) return 3;
+    printf("%s, %d devices; %s\n", ist_version(), count, err.text);
+    return strcmp(ist_version(), VERSION) != 0;
+}
+C
+cp "$work/use.c" "$work/use.cc"
+version=$(pkg-config --modversion isthmus)
+echo "pkg-config: version $version"
+# shellcheck disable=SC2046
+cc -std=c11 -pedantic -Wall -Wextra -Werror -DVERSION="\"$version\"" "$work/use.c" -o "$work/use_c" $(pkg-config --cflags --libs isthmus)
+"$work/use_c"
+# shellcheck disable=SC2046
+c++ -std=c++11 -pedantic -Wall -Wextra -Werror -DVERSION="\"$version\"" "$work/use.cc" -o "$work/use_cc" $(pkg-config --cflags --libs isthmus)
+"$work/use_cc"
+
+echo "CMake: find_package(isthmus)"
+mkdir "$work/package"
+cat >"$work/package/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.22)
+project(use LANGUAGES C)
+find_package(isthmus ${version%.*} REQUIRED)
+add_executable(use_shared ../use.c)
+target_link_libraries(use_shared PRIVATE isthmus::isthmus)
+add_executable(use_static ../use.c)
+target_link_libraries(use_static PRIVATE isthmus::isthmus_static)
+add_compile_definitions(VERSION="$version")
+CMAKE
+cmake -S "$work/package" -B "$work/package/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake --build "$work/package/build" >"$work/log" || { cat "$work/log"; exit 1; }
+"$work/package/build/use_shared"
+"$work/package/build/use_static"
+
+if [ -e "$build/isthmus" ]; then
+    echo "program"
+    "$prefix/bin/isthmus" --version
+fi
