@@ -1,0 +1,95 @@
+/* Element-wise work on rows: y = clamp(a[map] + b), each part optional.
+ *
+ * A work-item takes ROWS consecutive pixels of one item and SPAN channels of each, VW at a time. On CPUs it is alone in
+ * its group and takes whole rows; elsewhere a work-item takes one pixel and VW channels. */
+#ifndef VW
+#define VW 4
+#endif
+#if VW == 16
+#define VEC   float16
+#define VLOAD vload16
+#define GROUP 1
+#else
+#define VEC   float4
+#define VLOAD vload4
+#define GROUP 64
+#endif
+#if defined(IST_HALF) && VW == 16
+#define T_LOAD(p, i)     vload_half16(0, (p) + (i))
+#define T_STORE(v, p, i) vstore_half16(v, 0, (p) + (i))
+#elif defined(IST_HALF)
+#define T_LOAD(p, i)     vload_half4(0, (p) + (i))
+#define T_STORE(v, p, i) vstore_half4(v, 0, (p) + (i))
+#endif
+#if VW == 16
+#define F_LOAD(p, i)     vload16(0, (p) + (i))
+#define F_STORE(v, p, i) vstore16(v, 0, (p) + (i))
+#else
+#define F_LOAD(p, i)     vload4(0, (p) + (i))
+#define F_STORE(v, p, i) vstore4(v, 0, (p) + (i))
+#endif
+
+/* Storage of a, b, y: float where A_F32, B_F32, Y_F32 (or 32-bit integers, moved as they are), else T. */
+#if defined(A_F32) || !defined(IST_HALF)
+#define A_TYPE      float
+#define A_VEC(i)    F_LOAD(a, i)
+#define A_ONE(i)    a[i]
+#else
+#define A_TYPE      T
+#define A_VEC(i)    T_LOAD(a, i)
+#define A_ONE(i)    LOAD(a, i)
+#endif
+#if defined(B_F32) || !defined(IST_HALF)
+#define B_TYPE      float
+#define B_VEC(i)    F_LOAD(b, i)
+#define B_ONE(i)    b[i]
+#else
+#define B_TYPE      T
+#define B_VEC(i)    T_LOAD(b, i)
+#define B_ONE(i)    LOAD(b, i)
+#endif
+#if defined(Y_F32) || !defined(IST_HALF)
+#define Y_TYPE      float
+#define Y_VEC(v, i) F_STORE(v, y, i)
+#define Y_ONE(v, i) y[i] = v
+#else
+#define Y_TYPE      T
+#define Y_VEC(v, i) T_STORE(v, y, i)
+#define Y_ONE(v, i) STORE(v, y, i)
+#endif
+
+#define B_EACH      1 /* b has the extents of a */
+#define B_ONE_ITEM  2 /* one item for all */
+#define B_ONE_PIXEL 4 /* one pixel per item */
+#define A_MAPPED    8 /* item n of a is map[n] */
+#define CLAMPED     16
+
+/* lds, firsts {a, b, y}: elements per pixel, first channel; sizes {pixels per item, c, rows, span}. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
+        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi) {
+    const int n = get_global_id(1);
+    if (n >= *limit) return;
+    const int spans = (sizes.y + sizes.w - 1) / sizes.w, unit = get_global_id(0);
+    const int k0 = unit / spans * sizes.z, first = unit % spans * sizes.w, last = min(sizes.y, first + sizes.w);
+    const int a_item = (mode & A_MAPPED ? map[n] : n) * sizes.x;
+    const int b_item = mode & B_ONE_ITEM ? 0 : n * (mode & B_ONE_PIXEL ? 1 : sizes.x);
+    const int with_b = mode & B_EACH;
+    for (int k = k0; k < min(sizes.x, k0 + sizes.z); k++) {
+        const int at = (a_item + k) * lds.x + firsts.x, to = (n * sizes.x + k) * lds.z + firsts.z;
+        const int bt = (b_item + (mode & B_ONE_PIXEL ? 0 : k)) * lds.y + firsts.y;
+        int c = first;
+        for (; c + VW <= last; c += VW) {
+            VEC v = A_VEC(at + c);
+            if (with_b) v += B_VEC(bt + c);
+            if (mode & CLAMPED) v = clamp(v, (VEC)(lo), (VEC)(hi));
+            Y_VEC(v, to + c);
+        }
+        for (; c < last; c++) {
+            float v = A_ONE(at + c);
+            if (with_b) v += B_ONE(bt + c);
+            if (mode & CLAMPED) v = clamp(v, lo, hi);
+            Y_ONE(v, to + c);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+/* Layer normalisation of rows and D-FINE's gate, which ends in one.
+ *
+ *     layernorm: v = clamp(x + add);  gate: v = sigmoid(g[0:c]) x + sigmoid(g[c:2c]) y
+ *     out = act((v - mean) / sqrt(variance + eps) * gamma + beta)
+ *
+ * Statistics over the c channels of a pixel, in two passes over fp32 values. WIDE (CPU): a work-item per group takes
+ * `rows` pixels and keeps the current one in a private buffer; else a group of LANES work-items takes one pixel.
+ * Group (i, n): pixels of item n. */
+#ifndef LANES
+#define LANES 64
+#endif
+#ifndef C_MAX
+#define C_MAX 1024
+#endif
+#define ADD_NONE 0
+#define ADD_EACH 1
+#define ADD_ONE  2 /* the addend has one item for all */
+
+#ifdef WIDE
+#define GROUP 1
+
+typedef struct row {
+    float16 v[C_MAX / 16];
+} row;
+
+static inline float sum16(float16 v) {
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+    return (b.x + b.y) + (b.z + b.w);
+}
+
+static inline int16 lanes_below(int count) {
+    return (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) < (int16)(count);
+}
+
+/* Sixteen channels from element i, zeros from `count` on. */
+static inline float16 load_part(__global const T *x, int i, int count) {
+    if (count >= 16) return LOAD16(x, i);
+    float v[16];
+    for (int k = 0; k < 16; k++) v[k] = k < count ? LOAD(x, i + k) : 0.0f;
+    return vload16(0, v);
+}
+
+/* Beyond channel c the row holds zeros. */
+static inline void normalise(row *r, __global T *out, int at, __global const float *gamma, __global const float *beta,
+                             int c, float eps, int act) {
+    float16 total = (float16)(0.0f), square = (float16)(0.0f);
+    for (int i = 0; i * 16 < c; i++) total += r->v[i];
+    const float mean = sum16(total) / c;
+    for (int i = 0; i * 16 < c; i++) {
+        float16 d = r->v[i] - (float16)(mean);
+        if (i * 16 + 16 > c) d = select((float16)(0.0f), d, lanes_below(c - i * 16));
+        r->v[i] = d;
+        square = fma(d, d, square);
+    }
+    const float16 scale = (float16)(1.0f / sqrt(sum16(square) / c + eps));
+    int i = 0;
+    for (; i + 16 <= c; i += 16)
+        STORE16(activate_float16(fma(r->v[i / 16] * scale, vload16(0, gamma + i), vload16(0, beta + i)), act), out, at + i);
+    for (; i < c; i++) {
+        float v = fma(((float *)r->v)[i] * scale.s0, gamma[i], beta[i]);
+        STORE(activate_float(v, act), out, at + i);
+    }
+}
+
+#define EACH_CHANNEL(i, c) for (int i = 0; i < c; i += 16)
+#define VEC                float16
+#define PART(x, at, i, c)  load_part(x, (at) + i, c - i)
+#define PUT(r, i, x)       (r).v[i / 16] = x
+#define SIGMOID(x)         activate_float16(x, ACT_SIGMOID)
+#else
+#define GROUP LANES
+
+typedef struct row {
+    float v[C_MAX / LANES];
+} row;
+
+/* Sum over the group, in every work-item. */
+static float group_sum(float v, __local float *part) {
+    const int lane = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    part[lane] = v;
+    for (int step = LANES / 2; step > 0; step /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lane < step) part[lane] += part[lane + step];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return part[0];
+}
+
+static inline void normalise(row *r, __global T *out, int at, __global const float *gamma, __global const float *beta,
+                             int c, float eps, int act, __local float *part) {
+    const int lane = get_local_id(0);
+    float total = 0.0f, square = 0.0f;
+    for (int i = lane; i < c; i += LANES) total += r->v[i / LANES];
+    const float mean = group_sum(total, part) / c;
+    for (int i = lane; i < c; i += LANES) {
+        float d = r->v[i / LANES] - mean;
+        square = fma(d, d, square);
+    }
+    const float scale = 1.0f / sqrt(group_sum(square, part) / c + eps);
+    for (int i = lane; i < c; i += LANES)
+        STORE(activate_float(fma((r->v[i / LANES] - mean) * scale, gamma[i], beta[i]), act), out, at + i);
+}
+
+#define EACH_CHANNEL(i, c) for (int i = get_local_id(0); i < c; i += LANES)
+#define VEC                float
+#define PART(x, at, i, c)  LOAD(x, (at) + i)
+#define PUT(r, i, x)       (r).v[i / LANES] = x
+#define SIGMOID(x)         activate_float(x, ACT_SIGMOID)
+#endif
+
+/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, 0}; modes
+ * {ADD_.., act}; params {eps, clamp or 0}. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+layernorm(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
+          __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
+          float4 params) {
+    const int n = get_group_id(1), c = sizes.y;
+#ifndef WIDE
+    __local float part[LANES];
+#endif
+    if (n >= *limit) return;
+    row r;
+    for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
+        const int pixel = n * sizes.x + k;
+        EACH_CHANNEL(i, c) {
+            VEC v = PART(x, pixel * lds.x + firsts.x, i, c);
+            if (modes.x) v += PART(add, (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y, i, c);
+            if (params.y > 0.0f) v = clamp(v, (VEC)(-params.y), (VEC)(params.y));
+            PUT(r, i, v);
+        }
+#ifdef WIDE
+        normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y);
+#else
+        normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, part);
+#endif
+    }
+}
+
+/* lds, firsts {g, x, y, out}; sizes as above. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+gate(__global T *out, __global const T *g, __global const T *x, __global const T *y, __global const float *gamma,
+     __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, float eps) {
+    const int n = get_group_id(1), c = sizes.y;
+#ifndef WIDE
+    __local float part[LANES];
+#endif
+    if (n >= *limit) return;
+    row r;
+    for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
+        const int pixel = n * sizes.x + k, at = pixel * lds.x + firsts.x;
+        EACH_CHANNEL(i, c) {
+            VEC a = SIGMOID(PART(g, at, i, c)) * PART(x, pixel * lds.y + firsts.y, i, c);
+            PUT(r, i, a + SIGMOID(PART(g, at + c, i, c)) * PART(y, pixel * lds.z + firsts.z, i, c));
+        }
+#ifdef WIDE
+        normalise(&r, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE);
+#else
+        normalise(&r, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE, part);
+#endif
+    }
+}
