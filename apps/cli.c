@@ -1,0 +1,140 @@
+/* Options, messages, exit codes: see cli.h. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cli_summary {
+    const char *name, *usage, *text;
+} cli_summary;
+
+static const cli_summary summaries[] = {
+#define X(name, usage, summary) {#name, usage, summary},
+    CLI_COMMANDS(X)
+#undef X
+};
+
+static void say(const char *fmt, va_list args) {
+    char text[1024];
+    vsnprintf(text, sizeof text, fmt, args);
+    fprintf(stderr, "isthmus: %s\n", text); /* one write: threads do not mix lines */
+}
+
+int cli_fail(int code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+    return code;
+}
+
+void cli_note(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    say(fmt, args);
+    va_end(args);
+}
+
+int cli_usage(const char *command, const char *fmt, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return cli_fail(CLI_USAGE, "%s: %s; see isthmus %s --help", command, text, command);
+}
+
+int cli_exit_code(ist_status status) {
+    switch (status) {
+    case IST_OK: return CLI_SUCCESS;
+    case IST_E_ARGUMENT: return CLI_USAGE;
+    case IST_E_NO_DEVICE: return CLI_NO_DEVICE;
+    case IST_E_WEIGHTS: return CLI_BAD_MODEL;
+    default: return CLI_FAILED;
+    }
+}
+
+int cli_model_exit_code(ist_status status) {
+    return status == IST_E_IO || status == IST_E_INPUT ? CLI_BAD_MODEL : cli_exit_code(status);
+}
+
+bool cli_parse_int(const char *text, long low, long high, int *out) {
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < low || value > high) return false;
+    *out = (int)value;
+    return true;
+}
+
+bool cli_parse_float(const char *text, double low, double high, float *out) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value < low || value > high) return false;
+    *out = (float)value;
+    return true;
+}
+
+static void print_help(const char *command, const cli_option *options) {
+    for (size_t i = 0; i < sizeof summaries / sizeof *summaries; i++)
+        if (!strcmp(summaries[i].name, command))
+            printf("usage: isthmus %s %s\n%s\n\noptions:\n", command, summaries[i].usage, summaries[i].text);
+    for (const cli_option *o = options; o->name; o++) {
+        char head[64];
+        int n = o->id < 256 ? snprintf(head, sizeof head, "-%c, --%s", o->id, o->name)
+                            : snprintf(head, sizeof head, "    --%s", o->name);
+        if (o->value) snprintf(head + n, sizeof head - (size_t)n, " %s", o->value);
+        printf("  %-26s ", head);
+        for (const char *p = o->help; *p; p++) { /* continuation lines stay in their column */
+            putchar(*p);
+            if (*p == '\n') printf("%29s", "");
+        }
+        putchar('\n');
+    }
+    printf("  %-26s print this\n", "-h, --help");
+}
+
+/* Expands the list into getopt's two forms. */
+static void expand(const cli_option *options, struct option *longs, char *shorts) {
+    size_t n = 0, s = 0;
+    shorts[s++] = ':'; /* tells a missing value from an unknown option */
+    for (const cli_option *o = options; o->name && n < CLI_MAX_OPTIONS; o++) {
+        longs[n++] = (struct option){o->name, o->value ? required_argument : no_argument, NULL, o->id};
+        if (o->id < 256) shorts[s++] = (char)o->id;
+        if (o->id < 256 && o->value) shorts[s++] = ':';
+    }
+    longs[n++] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[n] = (struct option){0};
+    shorts[s++] = 'h';
+    shorts[s] = '\0';
+}
+
+int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value,
+             int *exit_code) {
+    struct option longs[CLI_MAX_OPTIONS + 2];
+    char shorts[2 * CLI_MAX_OPTIONS + 4];
+    expand(options, longs, shorts);
+    opterr = 0;
+    int at = optind;
+    int id = getopt_long(argc, argv, shorts, longs, NULL);
+    *value = optarg;
+    if (id == -1) return CLI_END;
+    if (id == 'h') {
+        print_help(command, options);
+        *exit_code = CLI_SUCCESS;
+        return CLI_STOP;
+    }
+    if (id == '?' || id == ':') {
+        const char *option = optind > at && optind <= argc ? argv[optind - 1] : argv[at];
+        if (id == ':') *exit_code = cli_usage(command, "option '%s' needs a value", option);
+        else if (optopt && !strncmp(option, "--", 2))
+            *exit_code = cli_usage(command, "option '%s' takes no value", option);
+        else *exit_code = cli_usage(command, "unknown or ambiguous option '%s'", option);
+        return CLI_STOP;
+    }
+    return id;
+}

@@ -1,0 +1,70 @@
+/* What the subcommands share: exit codes, the list of subcommands, option parsing, messages.
+ *
+ * Data goes to stdout, everything else to stderr; every message is "isthmus: " and one sentence. */
+#ifndef CLI_H
+#define CLI_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    CLI_SUCCESS = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_NO_DEVICE = 3,
+    CLI_BAD_MODEL = 4,
+    CLI_PARTIAL = 7,
+    CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells expect */
+};
+
+/* Subcommand, what follows it on the command line, what it does. */
+#define CLI_COMMANDS(X)                                                                                                \
+    X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
+    X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
+    X(info, "FILE", "say what a checkpoint is")                                                                        \
+    X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")
+
+/* Each runs with argv[0] = its name and returns the exit code. */
+#define X(name, usage, summary) int cmd_##name(int argc, char **argv);
+CLI_COMMANDS(X)
+#undef X
+
+/* One option; arrays of them end with a NULL name. `id` is the short letter, or a number from 256. */
+typedef struct cli_option {
+    const char *name;
+    int id;
+    const char *value; /* what its value is called; NULL: it has none */
+    const char *help;
+} cli_option;
+
+enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 32 };
+
+/* Next option of `command`: its id with *value set, CLI_END when only arguments are left (from the global optind on,
+ * getopt's), CLI_STOP when the program must end with *exit_code: help was printed or a mistake was named. */
+int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value,
+             int *exit_code);
+
+/* "isthmus: " sentence on stderr; returns code. */
+int cli_fail(int code, const char *fmt, ...) IST_PRINTF(2, 3);
+
+/* The same with a pointer to the command's help; returns CLI_USAGE. */
+int cli_usage(const char *command, const char *fmt, ...) IST_PRINTF(2, 3);
+
+/* A remark on stderr. */
+void cli_note(const char *fmt, ...) IST_PRINTF(1, 2);
+
+/* The exit code that a failure of the library stands for. */
+int cli_exit_code(ist_status status);
+
+/* The same for a failure to open a checkpoint: one that cannot be read is a bad model too. */
+int cli_model_exit_code(ist_status status);
+
+/* Whole number in [low, high]; false when `text` is anything else. */
+bool cli_parse_int(const char *text, long low, long high, int *out);
+
+/* Finite number in [low, high]. */
+bool cli_parse_float(const char *text, double low, double high, float *out);
+
+#endif

@@ -1,0 +1,71 @@
+/* isthmus info: what a checkpoint is, as `key  value` lines. */
+#include "cli.h"
+
+#include "weights/checkpoint.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+static const cli_option options[] = {
+    {NULL, 0, NULL, NULL},
+};
+
+static void print_names(const char *title, const ist_name_list *list) {
+    printf("%-12s %zu\n", title, list->count);
+    for (size_t i = 0; i < list->count; i++) printf("  %s\n", list->items[i]);
+}
+
+static void print_classes(const ist_weights *weights, const ist_checkpoint_info *info) {
+    printf("%-12s %d\n", "classes", info->classes);
+    int named = ist_weights_class_count(weights);
+    if (!named) return;
+    printf("%-12s", "class names");
+    for (int i = 0; i < named; i++) {
+        const char *name = ist_weights_class_name(weights, i);
+        printf("%s %s", i ? "," : "", name ? name : "?");
+    }
+    printf("\n");
+}
+
+static void print_info(const char *path, const ist_weights *weights, const ist_checkpoint_info *info) {
+    char types[256];
+    printf("%-12s %s\n", "file", path);
+    printf("%-12s %s\n", "format", info->format);
+    printf("%-12s %s\n", "naming", info->naming);
+    printf("%-12s %s%s\n", "model", ist_model_name(info->kind), info->deployed ? " (deployed)" : "");
+    if (ist_model_is_dfine(info->kind)) print_classes(weights, info);
+    printf("%-12s %zu\n", "tensors", info->tensors);
+    printf("%-12s %llu\n", "parameters", (unsigned long long)info->parameters);
+    printf("%-12s %llu\n", "bytes", (unsigned long long)info->bytes);
+    printf("%-12s %s\n", "types", ist_checkpoint_types_text(info, types, sizeof types));
+    for (size_t i = 0; i < ist_weights_metadata_count(weights); i++) {
+        const char *key, *value;
+        ist_weights_metadata_at(weights, i, &key, &value);
+        printf("%-12s %s = %s\n", "metadata", key, value);
+    }
+    print_names("missing", &info->missing);
+    print_names("mismatched", &info->mismatched);
+    print_names("unused", &info->unused);
+}
+
+int cmd_info(int argc, char **argv) {
+    int id, code = CLI_SUCCESS;
+    const char *value;
+    while ((id = cli_next("info", options, argc, argv, &value, &code)) != CLI_END)
+        if (id == CLI_STOP) return code;
+    if (argc - optind != 1) return cli_usage("info", "expected one file name, got %d", argc - optind);
+    const char *path = argv[optind];
+    ist_error err;
+    ist_weights *weights = NULL;
+    if (ist_weights_open(path, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    ist_checkpoint_info info = {0};
+    ist_status status = ist_checkpoint_identify(weights, &info, &err);
+    if (!status) {
+        print_info(path, weights, &info);
+        status = ist_checkpoint_check(&info, &err);
+    }
+    if (status) code = cli_fail(cli_model_exit_code(status), "%s: %s", path, err.text);
+    ist_checkpoint_info_free(&info);
+    ist_weights_close(&weights);
+    return code;
+}

@@ -1,0 +1,56 @@
+/* The program: chooses the subcommand. Everything else is in cmd_*.c. */
+#include "cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name, *usage, *summary;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+#define X(name, usage, summary) {#name, usage, summary, cmd_##name},
+    CLI_COMMANDS(X)
+#undef X
+};
+
+static void print_help(FILE *out) {
+    fprintf(out, "usage: isthmus SUBCOMMAND [options]\n"
+                 "Finds objects in images and cuts out their masks on any OpenCL device.\n\n");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        fprintf(out, "  %-8s %-30s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
+    fprintf(out, "\n  isthmus SUBCOMMAND --help   explains its options\n"
+                 "  isthmus --version           prints the version\n\n"
+                 "environment: ISTHMUS_DEVICE (device to use), ISTHMUS_WEIGHTS_DIR (folder of the default checkpoints),\n"
+                 "  ISTHMUS_CACHE_DIR (kernel cache; 'off' for none)\n"
+                 "exit codes: 0 success, 1 failed, 2 usage, 3 no usable device, 4 bad model, 7 some inputs failed,\n"
+                 "  130 interrupted\n");
+}
+
+/* Written data that did not arrive (a full disk, a closed pipe) is a failure. */
+static int finish(int code) {
+    if (fflush(stdout) || ferror(stdout)) return code ? code : cli_fail(CLI_FAILED, "cannot write to standard output");
+    return code;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : NULL;
+    signal(SIGPIPE, SIG_IGN);
+    if (!name) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        print_help(stdout);
+        return finish(CLI_SUCCESS);
+    }
+    if (!strcmp(name, "--version")) {
+        printf("isthmus %s\n", ist_version());
+        return finish(CLI_SUCCESS);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (!strcmp(name, commands[i].name)) return finish(commands[i].run(argc - 1, argv + 1));
+    return cli_fail(CLI_USAGE, "'%s' is not a subcommand; isthmus --help lists them", name);
+}

@@ -1,0 +1,101 @@
+/* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c and
+ * cmd_predict.c only. */
+#ifndef PREDICT_H
+#define PREDICT_H
+
+#include "cli.h"
+
+#include "io/image.h"
+#include "io/journal.h"
+#include "io/labels.h"
+#include "io/record.h"
+#include "io/sources.h"
+#include "io/targets.h"
+
+#include <signal.h>
+
+/* What --save can name: enumerator and name. */
+#define PREDICT_SAVES(X)                                                                                               \
+    X(JSON, "json")                                                                                                    \
+    X(NDJSON, "ndjson")                                                                                                \
+    X(MASKS, "masks")                                                                                                  \
+    X(OVERLAY, "overlay")                                                                                              \
+    X(YOLO, "yolo")                                                                                                    \
+    X(CSV, "csv")
+
+enum {
+#define X(id, name) PREDICT_SAVE_BIT_##id,
+    PREDICT_SAVES(X)
+#undef X
+#define X(id, name) PREDICT_SAVE_##id = 1 << PREDICT_SAVE_BIT_##id,
+    PREDICT_SAVES(X)
+#undef X
+};
+
+/* The command line, checked. Strings point into argv, except the two checkpoint paths, which are owned. */
+typedef struct predict_options {
+    const char *output, *device, *targets, *names, *classes;
+    char *detector, *segmenter; /* segmenter NULL: --no-masks */
+    ist_precision precision;
+    float conf;
+    int max_objects, batch, limit; /* limit 0: all images */
+    unsigned save;                 /* PREDICT_SAVE_ bits */
+    bool masks, track, resume, recursive, quiet;
+    int first_source; /* index in argv */
+} predict_options;
+
+/* Parses the command line; CLI_STOP in *stop when the program ends with the returned code (help, a mistake). */
+int predict_parse(int argc, char **argv, predict_options *options, bool *stop);
+
+/* Fills in the default checkpoints and checks that the files are there; 0 or the exit code. */
+int predict_find_checkpoints(predict_options *options);
+
+void predict_options_free(predict_options *options);
+
+/* Everything a run works with; set up by cmd_predict, read by the threads. */
+typedef struct predict_job {
+    predict_options *options;
+    ist_sources sources;
+    ist_labels labels;
+    ist_targets targets; /* empty without --targets */
+    ist_match_mode match;
+    ist_engine *engine;
+    ist_engine_info engine_info;
+    ist_journal *journal;
+    volatile sig_atomic_t *interrupted;
+} predict_job;
+
+/* What a run came to. */
+typedef struct predict_totals {
+    size_t done, failed, skipped; /* images: written, failed, kept from an earlier run */
+    double seconds;
+    bool interrupted;
+    ist_text failures; /* lines of failed.ndjson */
+} predict_totals;
+
+/* Decodes, submits, receives and encodes all images that have no line in the journal yet: decoding and encoding on
+ * threads of their own, the engine on the caller's, lines in input order. Image failures are named on stderr and
+ * collected; a failure of the run itself (device lost, disk full) is returned, with what was done safe in the
+ * journal. */
+ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err);
+
+/* Writes the files of one image: instance map, overlay, YOLO labels. `image` is needed for overlays only. */
+ist_status predict_write_image(const predict_job *job, const ist_source *source, const ist_bitmap *image,
+                               const ist_frame *frame, ist_error *err);
+
+/* Makes the output folder and checks that files can be written to it. */
+ist_status predict_prepare_folder(const char *folder, ist_error *err);
+
+/* ist_journal_check over a predict_options: the files of one image are all there. */
+bool predict_image_exists(void *options, const ist_source *source);
+
+/* The tables over all images are all there. */
+bool predict_tables_exist(const predict_options *options);
+
+/* Removes the tables of an earlier run, so that old and new results never mix. */
+void predict_remove_tables(const predict_options *options);
+
+/* Writes the tables, frames.ndjson last. */
+ist_status predict_write_tables(predict_job *job, const ist_text *failures, ist_error *err);
+
+#endif

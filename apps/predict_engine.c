@@ -1,0 +1,230 @@
+/* The engine's side of `isthmus predict`: batches in, results out, several batches in flight.
+ *
+ * Submits while there is room and decoded images wait, else receives the oldest batch. An image that the engine refuses
+ * fails alone: the batch is tried again image by image. A lost device fails the run. */
+#include "predict_slots.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_BATCH = 64, MAX_IN_FLIGHT = 8 };
+
+typedef struct batch {
+    size_t images[MAX_BATCH]; /* places in the work list */
+    size_t count;
+} batch;
+
+typedef struct engine_side {
+    predict_flow *flow;
+    batch ring[MAX_IN_FLIGHT];
+    size_t head, in_flight, capacity;
+    int sequence; /* the tracks' */
+} engine_side;
+
+static bool is_fatal(ist_status status) {
+    return status == IST_E_DEVICE || status == IST_E_BUILD || status == IST_E_NO_DEVICE || status == IST_E_STATE;
+}
+
+static void set_states(predict_flow *f, const batch *b, predict_state state) {
+    pthread_mutex_lock(&f->lock);
+    for (size_t i = 0; i < b->count; i++) predict_slot_at(f, b->images[i])->state = state;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void fail_run(predict_flow *f, const ist_error *err) {
+    pthread_mutex_lock(&f->lock);
+    predict_fail_flow(f, err);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static bool has_failed(predict_flow *f) {
+    pthread_mutex_lock(&f->lock);
+    bool failed = f->failed;
+    pthread_mutex_unlock(&f->lock);
+    return failed;
+}
+
+static void fail_images(predict_flow *f, const batch *b, const ist_error *err) {
+    for (size_t i = 0; i < b->count; i++) {
+        predict_slot *slot = predict_slot_at(f, b->images[i]);
+        slot->status = err->code;
+        slot->err = *err;
+    }
+    set_states(f, b, SLOT_READY);
+}
+
+/* With the lock held: looks for the next batch. True when one is complete, or when the list ends; *end is where it
+ * ends. Images that did not decode lie in between and are no part of it. */
+static bool find_batch(const predict_flow *f, batch *b, size_t *end) {
+    const predict_slot *first = NULL;
+    size_t k = f->next_engine;
+    b->count = 0;
+    for (; k < f->limit && b->count < f->batch; k++) {
+        const predict_slot *slot = predict_slot_at(f, k);
+        if (k >= f->next_decode || slot->state != SLOT_DECODED) return false;
+        if (slot->status) continue;
+        if (!first) first = slot;
+        if (f->job->options->track && slot->source->sequence != first->source->sequence) break;
+        b->images[b->count++] = k;
+    }
+    *end = k;
+    return true;
+}
+
+/* Takes the next batch; waits for it when `wait`. False when the work list is through or the run has failed. */
+static bool take_batch(predict_flow *f, batch *b, bool wait) {
+    bool more = true;
+    pthread_mutex_lock(&f->lock);
+    for (b->count = 0;;) {
+        size_t end = 0;
+        predict_poll_interrupt(f);
+        more = !f->failed && f->next_engine < f->limit;
+        if (!more) break;
+        if (find_batch(f, b, &end)) {
+            for (size_t k = f->next_engine; k < end; k++) {
+                predict_slot *slot = predict_slot_at(f, k);
+                slot->state = slot->status ? SLOT_READY : SLOT_IN_FLIGHT;
+            }
+            f->next_engine = end;
+            pthread_cond_broadcast(&f->changed);
+            if (b->count) break;
+            continue;
+        }
+        b->count = 0;
+        if (!wait) break;
+        struct timespec until; /* wakes now and then to notice an interrupt */
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+        pthread_cond_timedwait(&f->changed, &f->lock, &until);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return more;
+}
+
+static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
+    predict_flow *f = e->flow;
+    predict_job *job = f->job;
+    ist_image images[MAX_BATCH] = {0};
+    for (size_t i = 0; i < b->count; i++) {
+        const predict_slot *slot = predict_slot_at(f, b->images[i]);
+        const ist_target_list *targets = ist_targets_find(&job->targets, slot->source->path, slot->source->name);
+        images[i] = (ist_image){.width = slot->image.width,
+                                .height = slot->image.height,
+                                .format = slot->image.format,
+                                .stride = slot->image.stride,
+                                .pixels = slot->image.pixels,
+                                .targets = targets ? targets->items : NULL,
+                                .target_count = targets ? (int)targets->count : 0,
+                                .tag = b->images[i]};
+    }
+    int sequence = predict_slot_at(f, b->images[0])->source->sequence;
+    if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(job->engine, err));
+    IST_TRY(ist_submit(job->engine, images, (int)b->count, err));
+    e->sequence = sequence;
+    e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
+    if (job->options->save & PREDICT_SAVE_OVERLAY) return IST_OK;
+    pthread_mutex_lock(&f->lock); /* the engine has its own copy of the pixels */
+    for (size_t i = 0; i < b->count; i++) predict_drop_pixels(f, predict_slot_at(f, b->images[i]));
+    pthread_mutex_unlock(&f->lock);
+    return IST_OK;
+}
+
+/* Copies objects and mask words into one block that the slot owns. */
+static ist_status copy_frame(predict_slot *slot, const ist_frame *frame, ist_error *err) {
+    size_t words = 0, objects = (size_t)frame->object_count;
+    for (size_t i = 0; i < objects; i++)
+        words += (size_t)frame->objects[i].mask.columns * (size_t)frame->objects[i].mask.words;
+    size_t head = ist_align_up(objects * sizeof(ist_object), sizeof(uint32_t));
+    slot->storage = malloc(head + words * sizeof(uint32_t) + 1);
+    if (!slot->storage)
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu objects", slot->source->path, objects);
+    ist_object *copies = slot->storage;
+    uint32_t *bits = (uint32_t *)(void *)((char *)slot->storage + head);
+    for (size_t i = 0; i < objects; i++) {
+        const ist_mask *mask = &frame->objects[i].mask;
+        size_t n = (size_t)mask->columns * (size_t)mask->words;
+        copies[i] = frame->objects[i];
+        copies[i].mask.bits = bits;
+        if (n) memcpy(bits, mask->bits, n * sizeof *bits);
+        bits += n;
+    }
+    slot->frame = *frame;
+    slot->frame.objects = copies;
+    return IST_OK;
+}
+
+static ist_status take_results(predict_flow *f, const batch *b, const ist_result *result, ist_error *err) {
+    if ((size_t)result->frame_count != b->count)
+        return ist_fail(err, IST_E_STATE, "%d results came for %zu images", result->frame_count, b->count);
+    for (size_t i = 0; i < b->count; i++) {
+        predict_slot *slot = predict_slot_at(f, b->images[i]);
+        if (result->frames[i].tag != b->images[i])
+            return ist_fail(err, IST_E_STATE, "%s: the result is another image's", slot->source->path);
+        slot->ms.submit = result->submit_ms;
+        slot->ms.wait = result->wait_ms;
+        slot->ms.total = result->total_ms;
+        slot->transfers = result->transfers;
+        slot->status = copy_frame(slot, &result->frames[i], &slot->err);
+    }
+    return IST_OK;
+}
+
+static void receive(engine_side *e) {
+    predict_flow *f = e->flow;
+    const batch *b = &e->ring[e->head];
+    const ist_result *result = NULL;
+    ist_error err;
+    ist_status status = ist_receive(f->job->engine, &result, &err);
+    bool fatal = status && is_fatal(status);
+    if (!status) {
+        status = take_results(f, b, result, &err);
+        fatal = status != IST_OK;
+        ist_release(f->job->engine, &result);
+    }
+    e->head = (e->head + 1) % MAX_IN_FLIGHT;
+    e->in_flight--;
+    if (fatal) fail_run(f, &err);
+    else if (status) fail_images(f, b, &err);
+    else set_states(f, b, SLOT_READY);
+}
+
+/* What to do with a batch that was refused: its images one by one, so that one bad image harms no other. */
+static void submit_singly(engine_side *e, const batch *b, const ist_error *err) {
+    predict_flow *f = e->flow;
+    if (is_fatal(err->code)) {
+        fail_run(f, err);
+        return;
+    }
+    if (b->count == 1) {
+        fail_images(f, b, err);
+        return;
+    }
+    while (e->in_flight) receive(e);
+    for (size_t i = 0; i < b->count && !has_failed(f); i++) {
+        batch one = {.images = {b->images[i]}, .count = 1};
+        ist_error single;
+        ist_status status = submit(e, &one, &single);
+        if (!status) receive(e);
+        else if (is_fatal(status)) fail_run(f, &single);
+        else fail_images(f, &one, &single);
+    }
+}
+
+void predict_engine_loop(predict_flow *f) {
+    engine_side e = {.flow = f, .capacity = (size_t)ist_config_default().frames_in_flight, .sequence = 0};
+    if (e.capacity > MAX_IN_FLIGHT) e.capacity = MAX_IN_FLIGHT;
+    bool more = true;
+    while (more || e.in_flight) {
+        batch b = {.count = 0};
+        ist_error err;
+        if (more && e.in_flight < e.capacity) more = take_batch(f, &b, e.in_flight == 0);
+        if (!b.count && e.in_flight) receive(&e);
+        else if (b.count && submit(&e, &b, &err)) submit_singly(&e, &b, &err);
+        if (has_failed(f)) break;
+    }
+}

@@ -1,0 +1,155 @@
+/* The files `isthmus predict` writes: folders per kind of output, tables over all images. */
+#include "predict.h"
+
+#include "io/atomic_file.h"
+#include "io/overlay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Outputs with one file per image: bit, folder, extension. */
+#define IMAGE_OUTPUTS(X)                                                                                               \
+    X(PREDICT_SAVE_MASKS, "masks", "png")                                                                              \
+    X(PREDICT_SAVE_OVERLAY, "overlays", "png")                                                                         \
+    X(PREDICT_SAVE_YOLO, "labels", "txt")
+
+/* Tables: bit, name. frames.ndjson last: it says that the run is complete. */
+#define TABLES(X)                                                                                                      \
+    X(PREDICT_SAVE_JSON, "results.json")                                                                               \
+    X(PREDICT_SAVE_JSON, "images.json")                                                                                \
+    X(PREDICT_SAVE_CSV, "results.csv")                                                                                 \
+    X(PREDICT_SAVE_NDJSON, IST_JOURNAL_NAME)
+
+typedef struct output_kind {
+    unsigned bit;
+    const char *name, *extension;
+} output_kind;
+
+static const output_kind image_outputs[] = {
+#define X(bit, folder, extension) {bit, folder, extension},
+    IMAGE_OUTPUTS(X)
+#undef X
+};
+
+static const output_kind tables[] = {
+#define X(bit, name) {bit, name, NULL},
+    TABLES(X)
+#undef X
+};
+
+enum { IMAGE_OUTPUT_COUNT = sizeof image_outputs / sizeof *image_outputs, TABLE_COUNT = sizeof tables / sizeof *tables };
+
+#define FAILURES "failed.ndjson"
+
+static bool exists(const char *folder, const char *name) {
+    char *path = ist_path_join(folder, name);
+    bool there = path && !access(path, F_OK);
+    free(path);
+    return there;
+}
+
+/* Makes `path` DIR/folder/STEM.extension; NULL when out of memory. */
+static const char *image_path(const char *root, const output_kind *kind, const ist_source *source, ist_text *path) {
+    ist_text_clear(path);
+    ist_text_printf(path, "%s/%s/%s.%s", root, kind->name, source->stem, kind->extension);
+    return path->failed ? NULL : path->data;
+}
+
+ist_status predict_prepare_folder(const char *folder, ist_error *err) {
+    IST_TRY(ist_make_folders(folder, err));
+    char *path = ist_path_join(folder, IST_JOURNAL_NAME);
+    if (!path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    ist_atomic_file probe;
+    ist_status status = ist_atomic_begin(&probe, path, err);
+    if (!status) ist_atomic_abort(&probe);
+    free(path);
+    return status;
+}
+
+bool predict_image_exists(void *context, const ist_source *source) {
+    const predict_options *o = context;
+    ist_text path = {0};
+    bool all = true;
+    for (int i = 0; i < IMAGE_OUTPUT_COUNT && all; i++) {
+        if (!(o->save & image_outputs[i].bit)) continue;
+        const char *name = image_path(o->output, &image_outputs[i], source, &path);
+        all = name && !access(name, F_OK);
+    }
+    ist_text_free(&path);
+    return all;
+}
+
+bool predict_tables_exist(const predict_options *o) {
+    for (int i = 0; i < TABLE_COUNT; i++)
+        if ((o->save & tables[i].bit) && !exists(o->output, tables[i].name)) return false;
+    return (o->save & PREDICT_SAVE_NDJSON) && !exists(o->output, FAILURES);
+}
+
+static void remove_one(const char *folder, const char *name) {
+    char *path = ist_path_join(folder, name);
+    if (path) unlink(path);
+    free(path);
+}
+
+void predict_remove_tables(const predict_options *o) {
+    for (int i = 0; i < TABLE_COUNT; i++) remove_one(o->output, tables[i].name);
+    remove_one(o->output, FAILURES);
+}
+
+static ist_status write_output(const predict_job *job, const output_kind *kind, const char *path,
+                               const ist_bitmap *image, const ist_frame *frame, ist_error *err) {
+    ist_bitmap picture = {0};
+    ist_status status;
+    if (kind->bit == PREDICT_SAVE_YOLO) {
+        ist_text text = {0};
+        status = ist_record_yolo(frame, &text, err);
+        if (!status) status = ist_atomic_write(path, text.data, text.length, err);
+        ist_text_free(&text);
+        return status;
+    }
+    if (kind->bit == PREDICT_SAVE_MASKS) status = ist_record_instance_map(frame, &picture, err);
+    else status = ist_overlay_draw(image, frame, &job->labels, job->match, &picture, err);
+    if (!status) status = ist_png_write(path, &picture, err);
+    ist_bitmap_free(&picture);
+    return status;
+}
+
+ist_status predict_write_image(const predict_job *job, const ist_source *source, const ist_bitmap *image,
+                               const ist_frame *frame, ist_error *err) {
+    ist_text path = {0};
+    ist_status status = IST_OK;
+    for (int i = 0; i < IMAGE_OUTPUT_COUNT && !status; i++) {
+        if (!(job->options->save & image_outputs[i].bit)) continue;
+        const char *name = image_path(job->options->output, &image_outputs[i], source, &path);
+        status = name ? write_output(job, &image_outputs[i], name, image, frame, err) : ist_text_status(&path, err);
+    }
+    ist_text_free(&path);
+    return status;
+}
+
+static ist_status write_failures(const char *folder, const ist_text *failures, ist_error *err) {
+    if (!failures->length) {
+        remove_one(folder, FAILURES);
+        return IST_OK;
+    }
+    IST_TRY(ist_text_status(failures, err));
+    char *path = ist_path_join(folder, FAILURES);
+    if (!path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    ist_status status = ist_atomic_write(path, failures->data, failures->length, err);
+    free(path);
+    return status;
+}
+
+ist_status predict_write_tables(predict_job *job, const ist_text *failures, ist_error *err) {
+    const predict_options *o = job->options;
+    IST_TRY(write_failures(o->output, failures, err));
+    if (o->save & PREDICT_SAVE_JSON)
+        IST_TRY(ist_record_coco(o->output, job->journal, &job->sources, &job->labels, err));
+    if (o->save & PREDICT_SAVE_CSV) IST_TRY(ist_record_csv(o->output, job->journal, &job->sources, err));
+    if (o->save & PREDICT_SAVE_NDJSON) return ist_journal_commit(job->journal, err);
+    ist_journal_discard(job->journal);
+    return IST_OK;
+}

@@ -1,0 +1,232 @@
+/* The run of `isthmus predict` over all images: decoders, the engine's side, encoders, and the journal in input order.
+ * See predict_slots.h for who owns what. */
+#include "predict_slots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Decoded pixels that may wait at one time; one batch may always be decoded. */
+#define PIXEL_BUDGET ((size_t)512 << 20)
+
+enum { MAX_WORKERS = 16 };
+
+double predict_now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+void predict_poll_interrupt(predict_flow *f) {
+    if (!*f->job->interrupted || f->limit <= f->next_decode) return;
+    f->limit = f->next_decode;
+    f->totals->interrupted = true;
+    pthread_cond_broadcast(&f->changed);
+}
+
+void predict_fail_flow(predict_flow *f, const ist_error *err) {
+    if (!f->failed) f->failure = *err;
+    f->failed = true;
+    pthread_cond_broadcast(&f->changed);
+}
+
+void predict_drop_pixels(predict_flow *f, predict_slot *slot) {
+    f->pixel_bytes -= slot->image.stride * (size_t)slot->image.height;
+    ist_bitmap_free(&slot->image);
+    pthread_cond_broadcast(&f->changed);
+}
+
+/* With the lock held. */
+static bool may_decode(const predict_flow *f) {
+    return f->next_decode < f->next_commit + f->window &&
+           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
+}
+
+static void *decode_images(void *context) {
+    predict_flow *f = context;
+    pthread_mutex_lock(&f->lock);
+    for (;;) {
+        predict_poll_interrupt(f);
+        if (f->failed || f->next_decode >= f->limit) break;
+        if (!may_decode(f)) {
+            pthread_cond_wait(&f->changed, &f->lock);
+            continue;
+        }
+        size_t k = f->next_decode++;
+        predict_slot *slot = predict_slot_at(f, k);
+        slot->state = SLOT_DECODING;
+        slot->index = f->todo[k];
+        slot->source = &f->job->sources.items[slot->index];
+        pthread_mutex_unlock(&f->lock);
+        double begin = predict_now_ms();
+        slot->status = ist_bitmap_read(slot->source->path, IST_MAX_PIXELS, &slot->image, &slot->err);
+        slot->ms.decode = predict_now_ms() - begin;
+        pthread_mutex_lock(&f->lock);
+        f->pixel_bytes += slot->image.stride * (size_t)slot->image.height;
+        slot->state = SLOT_DECODED;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_error *err) {
+    double begin = predict_now_ms();
+    IST_TRY(predict_write_image(job, slot->source, &slot->image, &slot->frame, err));
+    slot->ms.encode = predict_now_ms() - begin;
+    ist_record record = {.file = slot->source->path,
+                         .frame = &slot->frame,
+                         .labels = &job->labels,
+                         .match = job->match,
+                         .masks = job->options->masks,
+                         .ms = slot->ms,
+                         .transfers = slot->transfers};
+    return ist_record_line(&record, &slot->line, err);
+}
+
+static void clear_progress(const predict_flow *f) {
+    if (f->progress) fprintf(stderr, "\r%60s\r", "");
+}
+
+static void show_progress(predict_flow *f) {
+    const predict_totals *t = f->totals;
+    double now = predict_now_ms();
+    if (!f->progress || now - f->shown_ms < 100) return;
+    size_t seen = t->done + t->failed;
+    f->shown_ms = now;
+    clear_progress(f);
+    fprintf(stderr, "%zu of %zu images, %.1f ms per image", seen + t->skipped, f->limit + t->skipped,
+            (now - f->begin_ms) / (double)(seen ? seen : 1));
+    fflush(stderr);
+}
+
+/* A sentence that names the file, and only once. */
+static void failure_sentence(const predict_slot *slot, char *text, size_t size) {
+    bool named = strstr(slot->err.text, slot->source->path) != NULL;
+    snprintf(text, size, "%s%s%s", named ? "" : slot->source->path, named ? "" : ": ", slot->err.text);
+}
+
+/* With the lock held: slots whose turn has come go to the journal, or to the list of failures. */
+static void commit_written(predict_flow *f) {
+    while (f->next_commit < f->next_encode && predict_slot_at(f, f->next_commit)->state == SLOT_WRITTEN) {
+        predict_slot *slot = predict_slot_at(f, f->next_commit);
+        ist_error err;
+        if (slot->status) {
+            char sentence[1024];
+            failure_sentence(slot, sentence, sizeof sentence);
+            clear_progress(f);
+            cli_note("%s", sentence);
+            ist_record_failure(&f->totals->failures, slot->source->path, sentence);
+            f->totals->failed++;
+        } else if (ist_journal_append(f->job->journal, slot->index, &slot->line, &err)) {
+            predict_fail_flow(f, &err);
+            return;
+        } else {
+            f->totals->done++;
+        }
+        ist_text line = slot->line;
+        ist_text_clear(&line);
+        *slot = (predict_slot){.line = line};
+        f->next_commit++;
+        show_progress(f);
+    }
+    pthread_cond_broadcast(&f->changed);
+}
+
+static void *encode_images(void *context) {
+    predict_flow *f = context;
+    pthread_mutex_lock(&f->lock);
+    while (f->next_encode < f->limit) {
+        predict_slot *slot = predict_slot_at(f, f->next_encode);
+        if (f->next_encode >= f->next_engine || slot->state != SLOT_READY) {
+            if (f->failed) break;
+            pthread_cond_wait(&f->changed, &f->lock);
+            continue;
+        }
+        f->next_encode++;
+        slot->state = SLOT_ENCODING;
+        pthread_mutex_unlock(&f->lock);
+        if (!slot->status) slot->status = encode_image(f->job, slot, &slot->err);
+        free(slot->storage);
+        slot->storage = NULL;
+        pthread_mutex_lock(&f->lock);
+        predict_drop_pixels(f, slot);
+        slot->state = SLOT_WRITTEN;
+        commit_written(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+static int clamp(long value, int low, int high) {
+    return value < low ? low : value > high ? high : (int)value;
+}
+
+/* Starts workers, runs the engine's side, waits for the workers. */
+static void run_threads(predict_flow *f) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int decoders = clamp(cores / 4, 1, 4), encoders = clamp(cores / 2, 1, 8), started = 0;
+    pthread_t threads[MAX_WORKERS];
+    for (int i = 0; i < decoders + encoders; i++) {
+        void *(*work)(void *) = i < decoders ? decode_images : encode_images;
+        if (!pthread_create(&threads[started], NULL, work, f)) started++;
+    }
+    if (started == decoders + encoders) {
+        predict_engine_loop(f);
+    } else {
+        ist_error err;
+        ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started, decoders + encoders);
+        pthread_mutex_lock(&f->lock);
+        predict_fail_flow(f, &err);
+        pthread_mutex_unlock(&f->lock);
+    }
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
+static ist_status make_work_list(predict_flow *f, ist_error *err) {
+    predict_job *job = f->job;
+    size_t count = job->sources.count;
+    f->batch = (size_t)job->options->batch;
+    f->window = 4 * f->batch + 16;
+    f->todo = malloc((count ? count : 1) * sizeof *f->todo);
+    f->slots = calloc(f->window, sizeof *f->slots);
+    if (!f->todo || !f->slots) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
+    for (size_t i = 0; i < count; i++) {
+        if (ist_journal_has(job->journal, i)) f->totals->skipped++;
+        else f->todo[f->limit++] = i;
+    }
+    return IST_OK;
+}
+
+static void free_flow(predict_flow *f) {
+    for (size_t i = 0; f->slots && i < f->window; i++) {
+        ist_bitmap_free(&f->slots[i].image);
+        ist_text_free(&f->slots[i].line);
+        free(f->slots[i].storage);
+    }
+    free(f->slots);
+    free(f->todo);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+}
+
+ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err) {
+    predict_flow f = {.job = job, .totals = totals, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    *totals = (predict_totals){0};
+    f.begin_ms = predict_now_ms();
+    f.progress = !job->options->quiet && isatty(STDERR_FILENO);
+    ist_status status = make_work_list(&f, err);
+    if (!status) {
+        run_threads(&f);
+        clear_progress(&f);
+        if (f.failed) {
+            status = f.failure.code;
+            if (err) *err = f.failure;
+        }
+    }
+    totals->seconds = (predict_now_ms() - f.begin_ms) / 1e3;
+    free_flow(&f);
+    return status;
+}

@@ -1,0 +1,74 @@
+/* The window of images that are on their way through `isthmus predict`. Private to predict_run.c and predict_engine.c.
+ *
+ * Image k of the work list lives in slot k % window. Four counters move along the list in this order:
+ * next_commit <= next_encode <= next_engine <= next_decode <= next_commit + window. A slot's fields belong to the thread
+ * that moved it into its state; counters and states are guarded by `lock`, and `changed` is broadcast whenever one
+ * changes. */
+#ifndef PREDICT_SLOTS_H
+#define PREDICT_SLOTS_H
+
+#include "predict.h"
+
+#include <pthread.h>
+
+typedef enum predict_state {
+    SLOT_FREE,
+    SLOT_DECODING, /* a decoder's */
+    SLOT_DECODED,  /* waits for the engine; `status` tells whether there is an image */
+    SLOT_IN_FLIGHT,
+    SLOT_READY,    /* waits for an encoder; `status` tells whether there is a result */
+    SLOT_ENCODING, /* an encoder's */
+    SLOT_WRITTEN   /* waits for its turn in the journal */
+} predict_state;
+
+typedef struct predict_slot {
+    predict_state state;
+    const ist_source *source;
+    size_t index; /* in the sources */
+    ist_bitmap image;
+    ist_frame frame;
+    void *storage; /* the frame's objects and mask words, copied out of the engine */
+    ist_record_times ms;
+    ist_transfers transfers;
+    ist_text line;
+    ist_status status;
+    ist_error err;
+} predict_slot;
+
+typedef struct predict_flow {
+    predict_job *job;
+    predict_totals *totals;
+    size_t *todo; /* work list: indices of sources */
+    size_t limit; /* end of the work list; moves down when the user interrupts */
+    predict_slot *slots;
+    size_t window;
+    size_t batch;
+    size_t next_decode, next_engine, next_encode, next_commit;
+    size_t pixel_bytes; /* decoded pixels in all slots */
+    bool failed;        /* the run itself: threads leave */
+    ist_error failure;
+    bool progress; /* a progress line is shown */
+    double begin_ms, shown_ms;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} predict_flow;
+
+double predict_now_ms(void);
+
+static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
+    return &f->slots[k % f->window];
+}
+
+/* With the lock held: an interrupt ends the work list at what has begun. */
+void predict_poll_interrupt(predict_flow *f);
+
+/* With the lock held: the run has failed with `err`; the first failure counts. */
+void predict_fail_flow(predict_flow *f, const ist_error *err);
+
+/* With the lock held: gives the pixels of a slot back. */
+void predict_drop_pixels(predict_flow *f, predict_slot *slot);
+
+/* The engine's side, run by the calling thread until the work list is through or the run has failed. */
+void predict_engine_loop(predict_flow *f);
+
+#endif

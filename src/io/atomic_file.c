@@ -1,0 +1,163 @@
+/* Complete-or-absent files: see atomic_file.h. */
+#include "io/atomic_file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *ist_path_join(const char *folder, const char *name) {
+    size_t a = strlen(folder), b = strlen(name);
+    bool slash = a && folder[a - 1] != '/';
+    char *path = malloc(a + b + 2);
+    if (!path) return NULL;
+    memcpy(path, folder, a);
+    if (slash) path[a] = '/';
+    memcpy(path + a + slash, name, b + 1);
+    return path;
+}
+
+ist_status ist_make_folders(const char *path, ist_error *err) {
+    char *copy = ist_strdup(path);
+    if (!copy) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
+    for (char *p = copy + 1; *copy; p++) {
+        if (*p != '/' && *p != '\0') continue;
+        char end = *p;
+        *p = '\0';
+        struct stat st;
+        if (mkdir(copy, 0777) && (errno != EEXIST || stat(copy, &st) || !S_ISDIR(st.st_mode))) {
+            int code = errno == EEXIST ? ENOTDIR : errno;
+            ist_status status = ist_fail(err, IST_E_IO, "cannot make the folder %s: %s", copy, strerror(code));
+            free(copy);
+            return status;
+        }
+        *p = end;
+        if (!end) break;
+    }
+    free(copy);
+    return IST_OK;
+}
+
+/* Temporary names of one process differ because final names do; of two processes, because their ids do. */
+static char *temporary_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (const char *p = path; *p; p++) hash = (hash ^ (unsigned char)*p) * 0x100000001B3u;
+    char *name = malloc(folder + 64);
+    if (!name) return NULL;
+    memcpy(name, path, folder);
+    snprintf(name + folder, 64, ".isthmus-%ld-%016llx.tmp", (long)getpid(), (unsigned long long)hash);
+    return name;
+}
+
+static int open_new(const char *name) {
+    return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err) {
+    *file = (ist_atomic_file){.path = ist_strdup(path), .temporary = temporary_name(path)};
+    if (!file->path || !file->temporary) {
+        ist_atomic_abort(file);
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
+    }
+    int fd = open_new(file->temporary);
+    if (fd < 0 && errno == ENOENT) {
+        char *slash = strrchr(file->temporary, '/');
+        if (slash) {
+            *slash = '\0';
+            ist_status status = ist_make_folders(file->temporary, err);
+            *slash = '/';
+            if (status) {
+                ist_atomic_abort(file);
+                return status;
+            }
+            fd = open_new(file->temporary);
+        }
+    }
+    int code = errno;
+    if (fd >= 0 && !(file->stream = fdopen(fd, "wb"))) {
+        code = errno;
+        close(fd);
+        unlink(file->temporary);
+    }
+    if (!file->stream) {
+        ist_atomic_abort(file);
+        return ist_fail(err, IST_E_IO, "cannot write %s: %s", path, strerror(code));
+    }
+    return IST_OK;
+}
+
+ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
+    errno = 0;
+    bool bad = fflush(file->stream) || ferror(file->stream);
+    int code = errno;
+    if (fclose(file->stream)) bad = true;
+    if (code) errno = code;
+    file->stream = NULL;
+    ist_status status = IST_OK;
+    if (bad || rename(file->temporary, file->path)) {
+        status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(errno ? errno : EIO));
+        unlink(file->temporary);
+    }
+    ist_atomic_abort(file);
+    return status;
+}
+
+void ist_atomic_abort(ist_atomic_file *file) {
+    if (file->stream) {
+        fclose(file->stream);
+        unlink(file->temporary);
+    }
+    free(file->path);
+    free(file->temporary);
+    *file = (ist_atomic_file){0};
+}
+
+ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err) {
+    ist_atomic_file file;
+    IST_TRY(ist_atomic_begin(&file, path, err));
+    if (count) fwrite(bytes, 1, count, file.stream); /* commit reports a failed write */
+    return ist_atomic_commit(&file, err);
+}
+
+static ist_status read_open_file(int fd, const char *path, size_t limit, char **bytes, size_t *count, ist_error *err) {
+    struct stat st;
+    if (fstat(fd, &st)) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return ist_fail(err, IST_E_IO, "%s: is a folder, not a file", path);
+    if (!S_ISREG(st.st_mode)) return ist_fail(err, IST_E_IO, "%s: is not a regular file", path);
+    if ((uintmax_t)st.st_size > limit)
+        return ist_fail(err, IST_E_LIMIT, "%s: %lld bytes are more than the limit of %zu", path, (long long)st.st_size,
+                        limit);
+    size_t size = (size_t)st.st_size, have = 0;
+    char *data = malloc(size + 1);
+    if (!data) return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu bytes", path, size);
+    while (have < size) {
+        ssize_t n = read(fd, data + have, size - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            ist_status status = ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+            free(data);
+            return status;
+        }
+        if (n == 0) break;
+        have += (size_t)n;
+    }
+    data[have] = '\0';
+    *bytes = data;
+    *count = have;
+    return IST_OK;
+}
+
+ist_status ist_read_file(const char *path, size_t limit, char **bytes, size_t *count, ist_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang the program */
+    if (fd < 0) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    ist_status status = read_open_file(fd, path, limit, bytes, count, err);
+    close(fd);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* Files that appear complete or not at all: written under a temporary name in the same folder, then renamed.
+ *
+ * Every file the program writes goes through here. The temporary name is hidden and short (a stem may already fill
+ * NAME_MAX), and is removed when anything fails. Missing folders on the way are made. */
+#ifndef IST_IO_ATOMIC_FILE_H
+#define IST_IO_ATOMIC_FILE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+typedef struct ist_atomic_file {
+    FILE *stream;    /* write here; NULL when not open */
+    char *path;      /* the final name */
+    char *temporary;
+} ist_atomic_file;
+
+/* Opens a temporary file beside `path`. */
+ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err);
+
+/* Closes and renames. Reports any write error that the stream met; then nothing is left behind. */
+ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err);
+
+/* Closes and removes what was written so far. Accepts a file that is not open. */
+void ist_atomic_abort(ist_atomic_file *file);
+
+/* All three for bytes in memory. */
+ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err);
+
+/* Makes the folder `path` and its parents, as mkdir -p. */
+ist_status ist_make_folders(const char *path, ist_error *err);
+
+/* Reads a whole regular file; IST_E_LIMIT beyond `limit` bytes. *bytes is the caller's to free and ends with a zero
+ * byte that *count does not include. */
+ist_status ist_read_file(const char *path, size_t limit, char **bytes, size_t *count, ist_error *err);
+
+/* "a/b", malloc'd; NULL when out of memory. */
+char *ist_path_join(const char *folder, const char *name);
+
+#endif

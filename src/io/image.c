@@ -1,0 +1,65 @@
+/* Which decoder reads an image, and the memory it decodes into: see image.h. */
+#include "io/image.h"
+
+#include "base/mem.h"
+#include "io/atomic_file.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* No image within the pixel limit needs a larger file: four 16-bit channels stored without compression. */
+#define MAX_FILE_BYTES ((size_t)1 << 30)
+
+int ist_format_channels(ist_pixel_format format) {
+    return (int)format & 0xF;
+}
+
+int ist_format_bytes(ist_pixel_format format) {
+    return (int)format >> 4;
+}
+
+ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, ist_pixel_format format,
+                               size_t max_pixels, ist_bitmap *out, ist_error *err) {
+    size_t bytes, pixel = (size_t)(ist_format_channels(format) * ist_format_bytes(format));
+    if (width < 1 || height < 1) return ist_fail(err, IST_E_INPUT, "%s: an image of %zu x %zu pixels", name, width, height);
+    if (width > INT_MAX || height > INT_MAX || !ist_mul_size(width, height, &bytes) || bytes > max_pixels)
+        return ist_fail(err, IST_E_LIMIT, "%s: %zu x %zu pixels are more than the limit of %zu", name, width, height,
+                        max_pixels);
+    if (!ist_mul_size(bytes, pixel, &bytes)) return ist_fail(err, IST_E_LIMIT, "%s: too large", name);
+    void *pixels = malloc(bytes);
+    if (!pixels)
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu x %zu pixels (%zu bytes)", name, width, height,
+                        bytes);
+    *out = (ist_bitmap){
+        .width = (int)width, .height = (int)height, .format = format, .stride = width * pixel, .pixels = pixels};
+    return IST_OK;
+}
+
+void ist_bitmap_free(ist_bitmap *bitmap) {
+    free(bitmap->pixels);
+    *bitmap = (ist_bitmap){0};
+}
+
+ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                             ist_error *err) {
+    static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+    static const unsigned char jpeg[3] = {0xFF, 0xD8, 0xFF};
+    if (count == 0) return ist_fail(err, IST_E_INPUT, "%s: the file is empty", name);
+    if (count >= sizeof png && !memcmp(bytes, png, sizeof png))
+        return ist_png_decode(bytes, count, name, max_pixels, out, err);
+    if (count >= sizeof jpeg && !memcmp(bytes, jpeg, sizeof jpeg))
+        return ist_jpeg_decode(bytes, count, name, max_pixels, out, err);
+    if (count < sizeof png && !memcmp(bytes, png, count))
+        return ist_fail(err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", name, count);
+    return ist_fail(err, IST_E_INPUT, "%s: is neither a PNG nor a JPEG image", name);
+}
+
+ist_status ist_bitmap_read(const char *path, size_t max_pixels, ist_bitmap *out, ist_error *err) {
+    char *bytes = NULL;
+    size_t count = 0;
+    IST_TRY(ist_read_file(path, MAX_FILE_BYTES, &bytes, &count, err));
+    ist_status status = ist_bitmap_decode(bytes, count, path, max_pixels, out, err);
+    free(bytes);
+    return status;
+}

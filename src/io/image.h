@@ -1,0 +1,51 @@
+/* Still images in: PNG through libpng, JPEG through libturbojpeg, told apart by content.
+ *
+ * The pixels stay in the file's own form, as far as ist_pixel_format goes: 8 or 16 bit (host order), gray or colour,
+ * with or without alpha. Palettes and depths below 8 are expanded; a transparent colour becomes an alpha channel; gamma,
+ * colour profiles and EXIF orientation are not applied. Every size is checked against the limit before memory is
+ * asked for. Damage of any kind (truncation, a wrong checksum) is an error, never a half-gray image. */
+#ifndef IST_IO_IMAGE_H
+#define IST_IO_IMAGE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* The pixel limit that users meet when nothing else is said: 8192 x 8192. */
+#define IST_MAX_PIXELS 67108864
+
+/* Rows are packed: stride = width * channels * bytes per sample. */
+typedef struct ist_bitmap {
+    int width, height;
+    ist_pixel_format format;
+    size_t stride;
+    void *pixels; /* owned */
+} ist_bitmap;
+
+/* Samples per pixel and bytes per sample of a format. */
+int ist_format_channels(ist_pixel_format format);
+int ist_format_bytes(ist_pixel_format format);
+
+/* Decodes a file in memory; `name` is for the error sentence only. On success the bitmap is the caller's to free. */
+ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                             ist_error *err);
+
+/* Reads and decodes a file. */
+ist_status ist_bitmap_read(const char *path, size_t max_pixels, ist_bitmap *out, ist_error *err);
+
+/* Allocates `out` for width x height after checking both against the limit; for the decoders. */
+ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, ist_pixel_format format,
+                               size_t max_pixels, ist_bitmap *out, ist_error *err);
+
+void ist_bitmap_free(ist_bitmap *bitmap);
+
+/* The decoders behind ist_bitmap_decode; same contract. */
+ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                          ist_error *err);
+ist_status ist_jpeg_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                           ist_error *err);
+
+/* Writes GRAY8, GRAY16 or RGB8 as PNG, complete or not at all. */
+ist_status ist_png_write(const char *path, const ist_bitmap *bitmap, ist_error *err);
+
+#endif

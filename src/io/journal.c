@@ -1,0 +1,228 @@
+/* The growing frames.ndjson: see journal.h. */
+#include "io/journal.h"
+
+#include "io/atomic_file.h"
+#include "io/name_map.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct journal_line {
+    off_t offset;
+    size_t length; /* with newline; 0: the image has no line yet */
+} journal_line;
+
+struct ist_journal {
+    const ist_sources *sources;
+    journal_line *lines; /* one per source */
+    char *path, *partial;
+    FILE *stream;        /* the partial file, at its end */
+    off_t end;
+    size_t last;         /* index of the line written last, plus 1 */
+    bool sorted;
+};
+
+/* The "file" of a line, malloc'd; NULL when the line is not one of ours. */
+static char *line_file(const char *line, size_t length) {
+    json_t *root = json_loadb(line, length, 0, NULL);
+    const char *file = json_string_value(json_object_get(root, "file"));
+    bool ours = json_integer_value(json_object_get(root, "schema")) == 1 && file;
+    char *copy = ours ? ist_strdup(file) : NULL;
+    json_decref(root);
+    return copy;
+}
+
+static ist_status read_line(FILE *stream, ist_text *line, bool *complete) {
+    char buffer[4096];
+    ist_text_clear(line);
+    *complete = false;
+    while (!*complete && fgets(buffer, sizeof buffer, stream)) {
+        ist_text_put(line, buffer);
+        *complete = line->length && line->data[line->length - 1] == '\n';
+    }
+    return ist_text_status(line, NULL);
+}
+
+/* Collects lines of an earlier run: kept[i] becomes the line of image i. */
+typedef struct collector {
+    const ist_sources *sources;
+    ist_name_map files; /* "file" as it stands in a line -> first image with that path */
+    char **kept;
+    ist_journal_check check;
+    void *context;
+} collector;
+
+static bool index_files(collector *c) {
+    ist_text name = {0};
+    bool fits = true;
+    for (size_t i = 0; i < c->sources->count && fits; i++) {
+        ist_text_clear(&name);
+        ist_text_utf8(&name, c->sources->items[i].path);
+        fits = !name.failed && name.data && ist_name_map_insert(&c->files, name.data, i, NULL);
+    }
+    ist_text_free(&name);
+    return fits;
+}
+
+static bool keep_line(collector *c, const ist_text *line) {
+    char *file = line_file(line->data, line->length);
+    const size_t *index = file ? ist_name_map_find(&c->files, file) : NULL;
+    free(file);
+    if (!index || !c->check(c->context, &c->sources->items[*index])) return true;
+    char *copy = ist_strdup(line->data);
+    if (!copy) return false;
+    free(c->kept[*index]); /* the later file, and in it the later line, is the newer */
+    c->kept[*index] = copy;
+    return true;
+}
+
+static ist_status collect(collector *c, const char *path, ist_error *err) {
+    FILE *stream = fopen(path, "rb");
+    if (!stream && errno == ENOENT) return IST_OK;
+    if (!stream) return ist_fail(err, IST_E_IO, "cannot read %s: %s", path, strerror(errno));
+    ist_text line = {0};
+    bool complete = true, fits = true;
+    while (fits && complete) {
+        fits = !read_line(stream, &line, &complete);
+        if (fits && complete) fits = keep_line(c, &line);
+    }
+    ist_text_free(&line);
+    fclose(stream);
+    return fits ? IST_OK : ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
+}
+
+/* Writes the kept lines, in input order, as the new partial file. */
+static ist_status start_with(ist_journal *j, char **kept, ist_error *err) {
+    ist_atomic_file file;
+    IST_TRY(ist_atomic_begin(&file, j->partial, err));
+    for (size_t i = 0; i < j->sources->count; i++) {
+        size_t length = kept[i] ? strlen(kept[i]) : 0;
+        if (!length) continue;
+        fwrite(kept[i], 1, length, file.stream);
+        j->lines[i] = (journal_line){j->end, length};
+        j->end += (off_t)length;
+        j->last = i + 1;
+    }
+    return ist_atomic_commit(&file, err);
+}
+
+static ist_status resume_from(ist_journal *j, ist_journal_check check, void *context, ist_error *err) {
+    size_t count = j->sources->count;
+    collector c = {.sources = j->sources, .check = check, .context = context};
+    c.kept = calloc(count ? count : 1, sizeof *c.kept);
+    ist_status status = c.kept && index_files(&c) ? IST_OK : ist_fail(err, IST_E_MEMORY, "%s: out of memory", j->path);
+    if (!status) status = collect(&c, j->path, err);
+    if (!status) status = collect(&c, j->partial, err);
+    if (!status) status = start_with(j, c.kept, err);
+    for (size_t i = 0; c.kept && i < count; i++) free(c.kept[i]);
+    free(c.kept);
+    ist_name_map_free(&c.files);
+    return status;
+}
+
+static ist_status open_in(ist_journal *j, const char *folder, bool resume, ist_journal_check check, void *context,
+                          ist_error *err) {
+    size_t count = j->sources->count;
+    j->path = ist_path_join(folder, IST_JOURNAL_NAME);
+    j->partial = ist_path_join(folder, IST_JOURNAL_PARTIAL);
+    j->lines = calloc(count ? count : 1, sizeof *j->lines);
+    if (!j->path || !j->partial || !j->lines) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    if (resume) IST_TRY(resume_from(j, check, context, err));
+    j->stream = fopen(j->partial, resume ? "r+b" : "w+b");
+    if (!j->stream) return ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(errno));
+    if (!resume && unlink(j->path) && errno != ENOENT)
+        return ist_fail(err, IST_E_IO, "cannot remove %s: %s", j->path, strerror(errno));
+    return IST_OK;
+}
+
+ist_status ist_journal_open(const char *folder, const ist_sources *sources, bool resume, ist_journal_check check,
+                            void *context, ist_journal **journal, ist_error *err) {
+    *journal = NULL;
+    ist_journal *j = calloc(1, sizeof *j);
+    if (!j) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    j->sources = sources;
+    j->sorted = true;
+    ist_status status = open_in(j, folder, resume, check, context, err);
+    if (status) ist_journal_close(&j);
+    *journal = j;
+    return status;
+}
+
+bool ist_journal_has(const ist_journal *journal, size_t index) {
+    return journal->lines[index].length != 0;
+}
+
+ist_status ist_journal_append(ist_journal *j, size_t index, const ist_text *line, ist_error *err) {
+    IST_TRY(ist_text_status(line, err));
+    if (j->lines[index].length)
+        return ist_fail(err, IST_E_STATE, "%s: image %zu has its line already", j->partial, index);
+    if (fseeko(j->stream, j->end, SEEK_SET) || fwrite(line->data, 1, line->length, j->stream) != line->length ||
+        fputc('\n', j->stream) == EOF || fflush(j->stream))
+        return ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(errno));
+    j->lines[index] = (journal_line){j->end, line->length + 1};
+    j->end += (off_t)(line->length + 1);
+    if (index + 1 < j->last) j->sorted = false;
+    j->last = index + 1;
+    return IST_OK;
+}
+
+ist_status ist_journal_line(ist_journal *j, size_t index, ist_text *line, ist_error *err) {
+    bool complete = false;
+    if (!j->lines[index].length) return ist_fail(err, IST_E_STATE, "%s: image %zu has no line", j->partial, index);
+    if (fseeko(j->stream, j->lines[index].offset, SEEK_SET))
+        return ist_fail(err, IST_E_IO, "cannot read %s: %s", j->partial, strerror(errno));
+    if (read_line(j->stream, line, &complete)) return ist_text_status(line, err);
+    if (!complete) return ist_fail(err, IST_E_IO, "cannot read %s: it became shorter", j->partial);
+    line->data[--line->length] = '\0';
+    return IST_OK;
+}
+
+static ist_status write_sorted(ist_journal *j, FILE *out, ist_error *err) {
+    ist_text line = {0};
+    ist_status status = IST_OK;
+    for (size_t i = 0; i < j->sources->count && !status; i++) {
+        if (!j->lines[i].length) continue;
+        status = ist_journal_line(j, i, &line, err);
+        if (!status) fprintf(out, "%s\n", line.data);
+    }
+    ist_text_free(&line);
+    return status;
+}
+
+ist_status ist_journal_commit(ist_journal *j, ist_error *err) {
+    if (j->sorted) {
+        if (rename(j->partial, j->path))
+            return ist_fail(err, IST_E_IO, "cannot write %s: %s", j->path, strerror(errno));
+        return IST_OK;
+    }
+    ist_atomic_file file;
+    IST_TRY(ist_atomic_begin(&file, j->path, err));
+    ist_status status = write_sorted(j, file.stream, err);
+    if (status) {
+        ist_atomic_abort(&file);
+        return status;
+    }
+    IST_TRY(ist_atomic_commit(&file, err));
+    unlink(j->partial);
+    return IST_OK;
+}
+
+void ist_journal_discard(ist_journal *journal) {
+    unlink(journal->partial);
+}
+
+void ist_journal_close(ist_journal **journal) {
+    ist_journal *j = *journal;
+    if (!j) return;
+    if (j->stream) fclose(j->stream);
+    free(j->path);
+    free(j->partial);
+    free(j->lines);
+    free(j);
+    *journal = NULL;
+}

@@ -1,0 +1,160 @@
+/* Lists of class names from text, JSON or YAML of the simple kind: see labels.h. */
+#include "io/labels.h"
+
+#include "io/atomic_file.h"
+
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A model has at most a few thousand classes; more is not a names file. */
+#define MAX_NAMES 65536
+#define MAX_NAMES_BYTES ((size_t)16 << 20)
+
+typedef struct name_list {
+    char **names;
+    size_t count, capacity;
+    const char *source;
+    ist_error *err;
+} name_list;
+
+void ist_names_free(char ***names, size_t count) {
+    if (!*names) return;
+    for (size_t i = 0; i < count; i++) free((*names)[i]);
+    free(*names);
+    *names = NULL;
+}
+
+/* Appends a copy of [begin, end) without surrounding blanks and one pair of quotes. */
+static ist_status add_name(name_list *list, const char *begin, const char *end) {
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    if (end - begin >= 2 && (*begin == '"' || *begin == '\'') && end[-1] == *begin) begin++, end--;
+    if (begin == end)
+        return ist_fail(list->err, IST_E_INPUT, "%s: name %zu is empty", list->source, list->count);
+    if (list->count >= MAX_NAMES)
+        return ist_fail(list->err, IST_E_LIMIT, "%s: more than %d names", list->source, MAX_NAMES);
+    size_t n = (size_t)(end - begin);
+    char *copy = malloc(n + 1);
+    if (!copy || !ist_grow((void **)&list->names, &list->capacity, list->count + 1, sizeof *list->names)) {
+        free(copy);
+        return ist_fail(list->err, IST_E_MEMORY, "%s: out of memory", list->source);
+    }
+    memcpy(copy, begin, n);
+    copy[n] = '\0';
+    list->names[list->count++] = copy;
+    return IST_OK;
+}
+
+static ist_status parse_json(name_list *list, const char *text, size_t length) {
+    json_error_t error;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return ist_fail(list->err, IST_E_INPUT, "%s: line %d: %s", list->source, error.line, error.text);
+    ist_status status = IST_OK;
+    size_t i;
+    json_t *item;
+    json_array_foreach(root, i, item) {
+        const char *name = json_string_value(item);
+        if (!name) status = ist_fail(list->err, IST_E_INPUT, "%s: element %zu is not a string", list->source, i);
+        else status = add_name(list, name, name + strlen(name));
+        if (status) break;
+    }
+    json_decref(root);
+    return status;
+}
+
+static const char *line_end(const char *p, const char *end) {
+    const char *newline = memchr(p, '\n', (size_t)(end - p));
+    return newline ? newline : end;
+}
+
+/* `[a, 'b', "c"]`; commas inside of quotes do not separate. */
+static ist_status parse_inline_list(name_list *list, const char *p, const char *end) {
+    const char *begin = ++p;
+    char quote = 0;
+    for (; p < end; p++) {
+        if (quote ? *p == quote : *p == '"' || *p == '\'') {
+            quote = quote ? 0 : *p;
+        } else if (!quote && (*p == ',' || *p == ']')) {
+            IST_TRY(add_name(list, begin, p));
+            begin = p + 1;
+            if (*p == ']') return IST_OK;
+        }
+    }
+    return ist_fail(list->err, IST_E_INPUT, "%s: the list of names has no end", list->source);
+}
+
+/* `- name` or `7: name`, in order from 0, until a line that is not indented and not dashed. */
+static ist_status parse_block_list(name_list *list, const char *p, const char *end) {
+    for (; p < end; p = line_end(p, end) + 1) {
+        const char *stop = line_end(p, end), *q = p;
+        while (q < stop && isspace((unsigned char)*q)) q++;
+        if (q == stop || *q == '#') continue;
+        if (*q == '-') {
+            IST_TRY(add_name(list, q + 1, stop));
+        } else if (q > p && isdigit((unsigned char)*q)) {
+            char *colon;
+            unsigned long index = strtoul(q, &colon, 10);
+            if (colon >= stop || *colon != ':' || index != list->count)
+                return ist_fail(list->err, IST_E_INPUT, "%s: expected '%zu: name'", list->source, list->count);
+            IST_TRY(add_name(list, colon + 1, stop));
+        } else {
+            break;
+        }
+    }
+    return IST_OK;
+}
+
+static ist_status parse_lines(name_list *list, const char *p, const char *end) {
+    while (end > p && isspace((unsigned char)end[-1])) end--;
+    for (; p < end; p = line_end(p, end) + 1) IST_TRY(add_name(list, p, line_end(p, end)));
+    return IST_OK;
+}
+
+/* Where the value of a top-level `names:` begins, or NULL. */
+static const char *find_names_key(const char *p, const char *end) {
+    for (; p < end; p = line_end(p, end) + 1)
+        if (end - p >= 6 && !memcmp(p, "names:", 6)) return p + 6;
+    return NULL;
+}
+
+static ist_status parse_any(name_list *list, const char *text, size_t length) {
+    const char *end = text + length, *p = text, *value = find_names_key(text, end);
+    if (memchr(text, '\0', length))
+        return ist_fail(list->err, IST_E_INPUT, "%s: is not a text file", list->source);
+    while (p < end && isspace((unsigned char)*p)) p++;
+    if (p < end && *p == '[') return parse_json(list, text, length);
+    if (!value) return parse_lines(list, text, end);
+    while (value < end && (*value == ' ' || *value == '\t')) value++;
+    if (value < end && *value == '[') return parse_inline_list(list, value, end);
+    return parse_block_list(list, line_end(value, end), end);
+}
+
+ist_status ist_names_parse(const char *text, size_t length, const char *source, char ***names, size_t *count,
+                           ist_error *err) {
+    name_list list = {.source = source, .err = err};
+    *names = NULL;
+    *count = 0;
+    ist_status status = parse_any(&list, text, length);
+    if (!status && !list.count) status = ist_fail(err, IST_E_INPUT, "%s: there are no names in it", source);
+    if (status) {
+        ist_names_free(&list.names, list.count);
+        return status;
+    }
+    *names = list.names;
+    *count = list.count;
+    return IST_OK;
+}
+
+ist_status ist_names_read(const char *path, char ***names, size_t *count, ist_error *err) {
+    char *text = NULL;
+    size_t length = 0;
+    IST_TRY(ist_read_file(path, MAX_NAMES_BYTES, &text, &length, err));
+    ist_status status = ist_names_parse(text, length, path, names, count, err);
+    free(text);
+    return status;
+}

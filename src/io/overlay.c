@@ -1,0 +1,181 @@
+/* Drawing results on images: see overlay.h. Lowest score first, so that the best object lies on top. */
+#include "io/overlay.h"
+
+#include "io/text.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct canvas {
+    ist_bitmap *image; /* RGB8 */
+    int line;          /* box line width in pixels */
+    double font;       /* text size in pixels */
+} canvas;
+
+void ist_overlay_color(int key, uint8_t rgb[3]) {
+    /* successive multiples of the golden ratio spread over the hue circle; saturation alternates as well */
+    double hue = fmod(0.09 + 0.61803398875 * (key < 0 ? 0 : key), 1.0) * 6, saturation = key % 2 ? 0.65 : 0.9;
+    for (int c = 0; c < 3; c++) {
+        double k = fmod((c == 0 ? 5 : c == 1 ? 3 : 1) + hue, 6), ramp = fmin(fmin(k, 4 - k), 1);
+        rgb[c] = (uint8_t)lround(255 * (1 - saturation * fmax(ramp, 0)));
+    }
+}
+
+static int color_key(const ist_object *object, ist_match_mode match) {
+    return match == IST_MATCH_TRACKS && object->match >= 0 ? object->match : object->label;
+}
+
+static uint8_t sample8(const ist_bitmap *image, const uint8_t *row, size_t index) {
+    if (ist_format_bytes(image->format) == 1) return row[index];
+    uint16_t wide;
+    memcpy(&wide, row + 2 * index, sizeof wide);
+    return (uint8_t)((wide + 128u) / 257u);
+}
+
+static ist_status copy_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err) {
+    size_t channels = (size_t)ist_format_channels(image->format);
+    IST_TRY(ist_bitmap_allocate("overlay", (size_t)image->width, (size_t)image->height, IST_RGB8, SIZE_MAX, out, err));
+    for (int y = 0; y < image->height; y++) {
+        const uint8_t *from = (const uint8_t *)image->pixels + (size_t)y * image->stride;
+        uint8_t *to = (uint8_t *)out->pixels + (size_t)y * out->stride;
+        for (size_t x = 0; x < (size_t)image->width; x++)
+            for (size_t c = 0; c < 3; c++) to[3 * x + c] = sample8(image, from, x * channels + (channels >= 3 ? c : 0));
+    }
+    return IST_OK;
+}
+
+/* pixel = pixel + (rgb - pixel) * alpha / 255 */
+static void blend(const ist_bitmap *image, int x, int y, const uint8_t rgb[3], int alpha) {
+    if (x < 0 || y < 0 || x >= image->width || y >= image->height) return;
+    uint8_t *p = (uint8_t *)image->pixels + (size_t)y * image->stride + 3 * (size_t)x;
+    for (int c = 0; c < 3; c++) p[c] = (uint8_t)(p[c] + ((rgb[c] - p[c]) * alpha) / 255);
+}
+
+static void fill(const ist_bitmap *image, int x0, int y0, int x1, int y1, const uint8_t rgb[3], int alpha) {
+    x0 = x0 < 0 ? 0 : x0;
+    y0 = y0 < 0 ? 0 : y0;
+    x1 = x1 > image->width ? image->width : x1;
+    y1 = y1 > image->height ? image->height : y1;
+    for (int y = y0; y < y1; y++)
+        for (int x = x0; x < x1; x++) blend(image, x, y, rgb, alpha);
+}
+
+static bool mask_has(const ist_mask *m, int x, int y) {
+    int column = x - m->x0, row = y - m->y0;
+    if (column < 0 || row < 0 || column >= m->columns || row >= 32 * m->words) return false;
+    return m->bits[(size_t)column * (size_t)m->words + (size_t)(row / 32)] >> (row % 32) & 1;
+}
+
+/* Within `reach` of a pixel outside of the mask; the border of the image is no contour. */
+static bool on_contour(const canvas *c, const ist_mask *m, int x, int y, int reach) {
+    static const int direction[4][2] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}};
+    for (int r = 1; r <= reach; r++)
+        for (int d = 0; d < 4; d++) {
+            int u = x + r * direction[d][0], v = y + r * direction[d][1];
+            bool inside = u >= 0 && v >= 0 && u < c->image->width && v < c->image->height;
+            if (inside && !mask_has(m, u, v)) return true;
+        }
+    return false;
+}
+
+static void draw_mask(const canvas *c, const ist_mask *m, const uint8_t rgb[3]) {
+    int reach = c->line > 2 ? c->line / 2 : 1;
+    for (int column = 0; column < m->columns; column++)
+        for (int w = 0; w < m->words; w++) {
+            uint32_t bits = m->bits[(size_t)column * (size_t)m->words + (size_t)w];
+            for (; bits; bits &= bits - 1) {
+                int x = m->x0 + column, y = m->y0 + 32 * w + __builtin_ctz(bits);
+                blend(c->image, x, y, rgb, on_contour(c, m, x, y, reach) ? 255 : 80);
+            }
+        }
+}
+
+static int to_pixel(float value, int size) {
+    return (int)lroundf(fminf(fmaxf(value, -64), (float)size + 64)); /* far outside is as good as just outside */
+}
+
+/* The frame of a rectangle, `width` thick, centred on its border. */
+static void draw_frame(const canvas *c, const int box[4], int width, const uint8_t rgb[3], int alpha) {
+    int out = width / 2, in = width - out;
+    int x0 = box[0] - out, y0 = box[1] - out, x1 = box[2] + in, y1 = box[3] + in;
+    fill(c->image, x0, y0, x1, y0 + width, rgb, alpha);
+    fill(c->image, x0, y1 - width, x1, y1, rgb, alpha);
+    fill(c->image, x0, y0 + width, x0 + width, y1 - width, rgb, alpha);
+    fill(c->image, x1 - width, y0 + width, x1, y1 - width, rgb, alpha);
+}
+
+static void pixel_box(const canvas *c, const ist_object *o, int box[4]) {
+    for (int i = 0; i < 4; i++) box[i] = to_pixel(o->box[i], i % 2 ? c->image->height : c->image->width);
+}
+
+static void draw_box(const canvas *c, const ist_object *o, const uint8_t rgb[3]) {
+    static const uint8_t black[3] = {0, 0, 0};
+    int box[4], rim = c->line > 1 ? (c->line + 1) / 2 : 0;
+    pixel_box(c, o, box);
+    if (rim) draw_frame(c, box, c->line + 2 * rim, black, 110);
+    draw_frame(c, box, c->line, rgb, 255);
+}
+
+/* A plate of the object's colour with dark text, above the box when there is room, else inside of it. */
+static ist_status draw_label(const canvas *c, const ist_object *o, const char *text, const uint8_t rgb[3],
+                             ist_error *err) {
+    static const uint8_t ink[3] = {0, 0, 0};
+    ist_bitmap glyphs = {0};
+    int box[4], pad = c->line;
+    pixel_box(c, o, box);
+    IST_TRY(ist_overlay_text(text, c->font, &glyphs, err));
+    int width = glyphs.width + 2 * pad, height = glyphs.height + 2 * pad;
+    int x = box[0] - c->line / 2, y = box[1] - c->line / 2 - height;
+    if (y < 0) y = box[1] > 0 ? box[1] : 0;
+    if (x + width > c->image->width) x = c->image->width - width;
+    if (y + height > c->image->height) y = c->image->height - height;
+    if (x < 0) x = 0;
+    if (y < 0) y = 0;
+    fill(c->image, x, y, x + width, y + height, rgb, 255);
+    const uint8_t *coverage = glyphs.pixels;
+    for (int v = 0; v < glyphs.height; v++)
+        for (int u = 0; u < glyphs.width; u++)
+            blend(c->image, x + pad + u, y + pad + v, ink, coverage[(size_t)v * glyphs.stride + (size_t)u]);
+    ist_bitmap_free(&glyphs);
+    return IST_OK;
+}
+
+static void label_text(const ist_object *o, const ist_labels *labels, ist_match_mode match, ist_text *text) {
+    char number[16];
+    ist_text_clear(text);
+    if (match == IST_MATCH_TRACKS && o->match >= 0) ist_text_printf(text, "#%d ", o->match);
+    ist_text_utf8(text, ist_label_name(labels, o->label, number));
+    ist_text_printf(text, " %.2f", (double)o->score);
+    if (match != IST_MATCH_TRACKS && match != IST_MATCH_NONE && o->match >= 0) ist_text_printf(text, " =%d", o->match);
+}
+
+ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_labels *labels,
+                            ist_match_mode match, ist_bitmap *out, ist_error *err) {
+    IST_TRY(copy_as_rgb(image, out, err));
+    double side = ((double)image->width + image->height) / 2;
+    canvas c = {.image = out, .line = (int)lround(side * 0.003), .font = fmin(fmax(side * 0.022, 12), 96)};
+    int least = side < 160 ? 1 : 2;
+    if (c.line < least) c.line = least;
+    ist_text text = {0};
+    ist_status status = IST_OK;
+    uint8_t rgb[3];
+    for (int i = frame->object_count - 1; i >= 0; i--) {
+        ist_overlay_color(color_key(&frame->objects[i], match), rgb);
+        draw_mask(&c, &frame->objects[i].mask, rgb);
+    }
+    for (int i = frame->object_count - 1; i >= 0; i--) {
+        ist_overlay_color(color_key(&frame->objects[i], match), rgb);
+        draw_box(&c, &frame->objects[i], rgb);
+    }
+    for (int i = frame->object_count - 1; i >= 0 && !status; i--) {
+        ist_overlay_color(color_key(&frame->objects[i], match), rgb);
+        label_text(&frame->objects[i], labels, match, &text);
+        status = ist_text_status(&text, err);
+        if (!status) status = draw_label(&c, &frame->objects[i], text.data, rgb, err);
+    }
+    ist_text_free(&text);
+    if (status) ist_bitmap_free(out);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* Result files: one line of frames.ndjson per image, and what is derived from those lines at the end.
+ *
+ * The line holds everything the other tables say, so that results.json, images.json and results.csv of a resumed run are
+ * complete without decoding an image again. Formats: the project's interface page, COCO results, YOLO labels. */
+#ifndef IST_IO_RECORD_H
+#define IST_IO_RECORD_H
+
+#include "io/image.h"
+#include "io/journal.h"
+#include "io/labels.h"
+#include "io/rle.h"
+
+/* Times of one image in milliseconds. submit, wait and total are those of its batch. */
+typedef struct ist_record_times {
+    double decode, submit, wait, total, encode;
+} ist_record_times;
+
+/* What one line says. `match` tells how to name ist_object.match. */
+typedef struct ist_record {
+    const char *file;
+    const ist_frame *frame;
+    const ist_labels *labels;
+    ist_match_mode match;
+    bool masks;
+    ist_record_times ms;
+    ist_transfers transfers;
+} ist_record;
+
+/* The line, without newline. A box, score or mask score that is not finite is IST_E_DEVICE: it must not look like a
+ * result. */
+ist_status ist_record_line(const ist_record *record, ist_text *line, ist_error *err);
+
+/* YOLO labels: `class cx cy w h`, clipped to the image and divided by its size, one line per object. */
+ist_status ist_record_yolo(const ist_frame *frame, ist_text *out, ist_error *err);
+
+/* Instance map: 0 background, i the i-th object; 16 bit beyond 255 objects. Earlier objects (higher scores) win. */
+ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_error *err);
+
+/* results.json and images.json from the journal's lines. */
+ist_status ist_record_coco(const char *folder, ist_journal *journal, const ist_sources *sources,
+                           const ist_labels *labels, ist_error *err);
+
+/* results.csv from the journal's lines. */
+ist_status ist_record_csv(const char *folder, ist_journal *journal, const ist_sources *sources, ist_error *err);
+
+/* One line of failed.ndjson: {"file", "error"}, with newline. */
+void ist_record_failure(ist_text *out, const char *file, const char *sentence);
+
+#endif

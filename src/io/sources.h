@@ -1,0 +1,46 @@
+/* Which images a run reads, in which order, and what their outputs are called.
+ *
+ * A folder gives its .png, .jpg and .jpeg files, sorted by byte value, folder by folder; a file named by the user is
+ * taken whatever its extension. Hidden files and the output folder itself are left out. The same arguments always give
+ * the same list, stems and ids, whether or not a run is resumed. */
+#ifndef IST_IO_SOURCES_H
+#define IST_IO_SOURCES_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg"
+
+typedef struct ist_source {
+    char *path;    /* what to open: the argument, or argument/relative name */
+    char *name;    /* images.json's file_name: relative to the folder given, or the last part of a file given;
+                    * the path when that was taken */
+    char *stem;    /* outputs are masks/STEM.png ...: the name without extension; when an earlier image has that stem,
+                    * with extension, and when that is taken too, with "-2", "-3" ... */
+    int64_t id;    /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
+                    * else the position from 1 */
+    int sequence;  /* images of one folder belong to one sequence; counts up */
+} ist_source;
+
+typedef struct ist_sources {
+    ist_source *items;
+    size_t count, capacity;
+} ist_sources;
+
+/* Appends a file or the images of a folder. A missing file is appended too: reading it fails later, alone.
+ * `skip` (may be NULL): a folder not to enter. */
+ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *skip,
+                           ist_error *err);
+
+/* Derives stems, ids and sequences once everything is added. */
+ist_status ist_sources_finish(ist_sources *sources, ist_error *err);
+
+/* Keeps the first `count` images; after ist_sources_finish, so that a limit changes no stem and no id. */
+void ist_sources_truncate(ist_sources *sources, size_t count);
+
+void ist_sources_free(ist_sources *sources);
+
+#endif

@@ -1,0 +1,37 @@
+/* Given boxes to match detections with, from JSON in either of two forms:
+ *     {"a.png": [{"box": [x0, y0, x1, y1], "label": 0}, ...], ...}       label may be left out: it matches any class
+ *     {"images": [{"id", "file_name"}], "annotations": [{"image_id", "bbox": [x, y, w, h], "category_id"}]}    COCO */
+#ifndef IST_IO_TARGETS_H
+#define IST_IO_TARGETS_H
+
+#include "io/labels.h"
+#include "io/name_map.h"
+
+typedef struct ist_target_list {
+    ist_target *items;
+    size_t count, capacity;
+} ist_target_list;
+
+typedef struct ist_targets {
+    ist_name_map files;     /* file name -> index in lists */
+    ist_target_list *lists;
+    size_t count, capacity;
+    bool categories;        /* COCO form: labels are category ids until ist_targets_relabel */
+} ist_targets;
+
+ist_status ist_targets_read(const char *path, ist_targets *targets, ist_error *err);
+ist_status ist_targets_parse(const char *text, size_t length, const char *source, ist_targets *targets,
+                             ist_error *err);
+void ist_targets_free(ist_targets *targets);
+
+/* Turns category ids into the model's labels; an id that the model does not have is IST_E_INPUT. */
+ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, ist_error *err);
+
+/* Targets of an image, looked up by its path as given, by its name, then by the last part of its path; NULL when the
+ * file names none. */
+const ist_target_list *ist_targets_find(const ist_targets *targets, const char *path, const char *name);
+
+/* The longest list. */
+size_t ist_targets_most(const ist_targets *targets);
+
+#endif

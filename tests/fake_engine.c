@@ -1,0 +1,165 @@
+/* A double of the engine for tests of the command line program: the public API without a device.
+ *
+ * Every image gives min(max_objects, 3) objects whose values follow from the image alone (see fake_objects), so that
+ * tests know what must be written. It keeps the contract that the program relies on: copies pixels, counts batches in
+ * flight, answers in order. Failures come from the environment:
+ *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
+ *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
+ *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
+ *     FAKE_ENGINE=nan:N        batch N's first box is not a number
+ *     FAKE_ENGINE=slow:MS      every batch takes this long */
+#include "base/status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { OBJECTS = 3, BATCH = 64, FLIGHT = 8, MASK_COLUMNS = 5, MASK_WORDS = 2 };
+
+typedef struct fake_batch {
+    ist_result result;
+    ist_frame frames[BATCH];
+    ist_object objects[BATCH][OBJECTS];
+    uint32_t bits[BATCH][OBJECTS][MASK_COLUMNS * MASK_WORDS];
+    long number;
+} fake_batch;
+
+struct ist_engine {
+    ist_config config;
+    char *classes[2]; /* names */
+    fake_batch *ring[FLIGHT];
+    int head, submitted, held; /* held: received and not released */
+    long batches, frames_since_reset;
+};
+
+const char *ist_version(void) {
+    return "0.1.0";
+}
+
+ist_config ist_config_default(void) {
+    return (ist_config){.struct_size = sizeof(ist_config), .input_size = 640, .batch = 1, .max_objects = 16,
+                        .conf = 0.4f, .frames_in_flight = 2, .max_targets = 100, .max_pixels = 67108864,
+                        .track_iou = 0.3f, .track_age = 30};
+}
+
+ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {
+    (void)err;
+    *count = 1;
+    if (capacity > 0)
+        *list = (ist_device_info){.is_default = 1, .name = "Fake \"device\"", .driver = "1", .compute_units = 2,
+                                  .global_bytes = 1u << 30, .max_alloc_bytes = 1u << 28};
+    return IST_OK;
+}
+
+/* The number behind NAME: in FAKE_ENGINE, or -1. */
+static long wish(const char *name) {
+    const char *text = getenv("FAKE_ENGINE");
+    size_t n = strlen(name);
+    return text && !strncmp(text, name, n) && text[n] == ':' ? strtol(text + n + 1, NULL, 10) : -1;
+}
+
+ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    ist_engine *e = calloc(1, sizeof *e);
+    if (!e) return ist_fail(err, IST_E_MEMORY, "out of memory");
+    e->config = *config;
+    for (int i = 0; i < FLIGHT; i++)
+        if (!(e->ring[i] = calloc(1, sizeof **e->ring))) return ist_fail(err, IST_E_MEMORY, "out of memory");
+    *engine = e;
+    return IST_OK;
+}
+
+void ist_close(ist_engine **engine) {
+    if (!*engine) return;
+    for (int i = 0; i < FLIGHT; i++) free((*engine)->ring[i]);
+    free(*engine);
+    *engine = NULL;
+}
+
+ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
+    (void)err;
+    *info = (ist_engine_info){.detector = "dfine-n", .classes = 80, .batch = engine->config.batch};
+    return IST_OK;
+}
+
+const char *ist_class_name(const ist_engine *engine, int label) {
+    (void)engine;
+    (void)label;
+    return NULL;
+}
+
+ist_status ist_reset_tracks(ist_engine *engine, ist_error *err) {
+    (void)err;
+    engine->frames_since_reset = 0;
+    return IST_OK;
+}
+
+/* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
+ * columns i .. i+4, rows 0 .. min(40, h) - 1. */
+static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
+    int count = e->config.max_objects < OBJECTS ? e->config.max_objects : OBJECTS;
+    int columns = image->width < MASK_COLUMNS + OBJECTS ? 1 : MASK_COLUMNS;
+    int rows = image->height < 40 ? image->height : 40;
+    e->frames_since_reset++;
+    for (int i = 0; i < count; i++) {
+        ist_object *o = &b->objects[f][i];
+        uint32_t *bits = b->bits[f][i];
+        *o = (ist_object){.label = 11 * i, .score = 0.9f - 0.125f * (float)i, .match = -1, .mask_score = 0.75f,
+                          .box = {(float)i, (float)i, (float)i + (float)image->width / 2,
+                                  (float)i + (float)image->height / 2}};
+        if (e->config.match == IST_MATCH_TRACKS) o->match = (int)e->frames_since_reset;
+        if (e->config.match == IST_MATCH_TARGETS && i < image->target_count) {
+            o->match = i;
+            o->match_iou = image->targets[i].box[2];
+        }
+        if (!e->config.segmenter) continue;
+        o->mask = (ist_mask){.x0 = i < image->width ? i : 0, .columns = columns, .words = rows > 32 ? 2 : 1, .bits = bits};
+        for (int c = 0; c < columns; c++) {
+            bits[c * o->mask.words] = rows >= 32 ? UINT32_MAX : (1u << rows) - 1;
+            if (rows > 32) bits[c * 2 + 1] = (1u << (rows - 32)) - 1;
+        }
+        o->area = columns * rows;
+    }
+    if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
+    b->frames[f] = (ist_frame){.tag = image->tag, .width = image->width, .height = image->height,
+                               .object_count = count, .objects = b->objects[f]};
+}
+
+ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
+    if (e->submitted + e->held >= e->config.frames_in_flight)
+        return ist_fail(err, IST_E_STATE, "%d batches are in flight", e->submitted);
+    if (count < 1 || count > e->config.batch) return ist_fail(err, IST_E_ARGUMENT, "%d images in a batch", count);
+    long lost = wish("lost");
+    if (lost >= 0 && e->batches >= lost) return ist_fail(err, IST_E_DEVICE, "the device is lost");
+    for (int i = 0; i < count; i++)
+        if (images[i].width == wish("refuse"))
+            return ist_fail(err, IST_E_DEVICE_MEMORY, "an image of %d pixels in width does not fit", images[i].width);
+    fake_batch *b = e->ring[(e->head + e->submitted) % FLIGHT];
+    for (int i = 0; i < count; i++) fake_objects(e, b, i, &images[i]);
+    b->number = e->batches++;
+    b->result = (ist_result){.frame_count = count, .frames = b->frames, .transfers = {1, 1, 1, 1000, 100},
+                             .submit_ms = 0.25, .wait_ms = 0.5, .total_ms = 1};
+    e->submitted++;
+    return IST_OK;
+}
+
+ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err) {
+    if (!e->submitted) return ist_fail(err, IST_E_STATE, "nothing is in flight");
+    fake_batch *b = e->ring[e->head];
+    e->head = (e->head + 1) % FLIGHT;
+    e->submitted--;
+    long ms = wish("slow");
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    if (ms > 0) nanosleep(&pause, NULL);
+    if (wish("receive") == b->number) return ist_fail(err, IST_E_MEMORY, "no memory for masks");
+    *result = &b->result;
+    e->held++;
+    return IST_OK;
+}
+
+void ist_release(ist_engine *e, const ist_result **result) {
+    if (!result || !*result) return;
+    e->held--;
+    *result = NULL;
+}
