@@ -1,0 +1,114 @@
+/* profile_plan CHECKPOINT: every launch of a network with its share of the time, then the sum per kind of launch.
+ *
+ * Each launch is waited for, so the total is longer than a frame; the frame's own time is printed beside it. Times are
+ * the medians of REPEATS profiled frames. */
+#include "support/model_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPEATS = 9, WARM = 3 };
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n) {
+    qsort(v, (size_t)n, sizeof *v, compare);
+    return v[n / 2];
+}
+
+typedef struct row {
+    const ist_launch *launch;
+    double ms, flops;
+    int count;
+} row;
+
+static int slowest_first(const void *a, const void *b) {
+    const row *x = a, *y = b;
+    return (x->ms < y->ms) - (x->ms > y->ms);
+}
+
+static void print(const row *r, const char *name, double total) {
+    double rate = r->ms > 0 ? r->flops / r->ms * 1e-6 : 0;
+    printf("%8.3f ms %5.1f %% %7.2f GFLOP/s %4d  %s\n", r->ms, 100 * r->ms / total, rate, r->count, name);
+}
+
+/* Merges rows of the same op and kernel. */
+static int by_kind(const row *rows, int count, row *kinds) {
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < n && (strcmp(kinds[k].launch->op, rows[i].launch->op) ||
+                         strcmp(kinds[k].launch->kernel, rows[i].launch->kernel) ||
+                         strcmp(kinds[k].launch->defines, rows[i].launch->defines)))
+            k++;
+        if (k == n) kinds[n++] = (row){.launch = rows[i].launch};
+        kinds[k].ms += rows[i].ms;
+        kinds[k].flops += rows[i].flops;
+        kinds[k].count++;
+    }
+    return n;
+}
+
+static ist_status measure(model_plan *m, row *rows, int count, double *frame, ist_error *err) {
+    double frames[REPEATS], *ms = malloc((size_t)count * REPEATS * sizeof *ms), column[REPEATS], warm;
+    ist_status status = ms ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %d launches", count);
+    for (int i = 0; i < WARM && !status; i++) status = model_plan_run(m, &warm, err);
+    for (int i = 0; i < REPEATS && !status; i++) {
+        status = model_plan_run(m, &frames[i], err);
+        if (!status) status = ist_plan_profile(m->plan, ms + (size_t)i * (size_t)count, err);
+    }
+    for (int l = 0; l < count && !status; l++) {
+        for (int i = 0; i < REPEATS; i++) column[i] = ms[(size_t)i * (size_t)count + (size_t)l];
+        const ist_launch *launch = ist_plan_launch_at(m->plan, l);
+        rows[l] = (row){.launch = launch, .ms = median(column, REPEATS), .flops = launch->flops, .count = l};
+    }
+    if (!status) *frame = median(frames, REPEATS);
+    free(ms);
+    return status;
+}
+
+static void report(const model_plan *m, row *rows, int count, double frame) {
+    ist_plan_facts facts = ist_plan_describe(m->plan);
+    row *kinds = calloc((size_t)count, sizeof *kinds);
+    double total = 0, flops = 0;
+    if (!kinds) return;
+    for (int i = 0; i < count; i++) total += rows[i].ms, flops += rows[i].flops;
+    printf("%s on %s: %d launches, frame %.2f ms, sum of launches %.2f ms, %.2f GFLOP, %.1f GFLOP/s\n", m->what,
+           ist_device_facts(m->device)->name, count, frame, total, flops * 1e-9, flops / frame * 1e-6);
+    printf("arena %.1f MiB (no placement below %.1f), constants %.1f MiB\n\n", (double)facts.arena_bytes / 1048576,
+           (double)facts.arena_lower_bound / 1048576, (double)facts.const_bytes / 1048576);
+    int kind_count = by_kind(rows, count, kinds);
+    qsort(kinds, (size_t)kind_count, sizeof *kinds, slowest_first);
+    for (int i = 0; i < kind_count; i++) {
+        char name[400];
+        snprintf(name, sizeof name, "%s %s %s", kinds[i].launch->op, kinds[i].launch->kernel, kinds[i].launch->defines);
+        print(&kinds[i], name, total);
+    }
+    printf("\n");
+    qsort(rows, (size_t)count, sizeof *rows, slowest_first);
+    for (int i = 0; i < count; i++) print(&rows[i], rows[i].launch->label, total);
+    free(kinds);
+}
+
+int main(int argc, char **argv) {
+    model_plan_options options;
+    model_plan m;
+    ist_error err = {0};
+    double frame = 0;
+    if (!model_plan_arguments(argc, argv, &options)) return 2;
+    ist_status status = model_plan_open(&options, &m, &err);
+    int count = status ? 0 : ist_plan_describe(m.plan).launches;
+    row *rows = calloc((size_t)count + 1, sizeof *rows);
+    if (!status && rows) status = measure(&m, rows, count, &frame, &err);
+    if (status)
+        fprintf(stderr, "%s\n", err.text);
+    else if (rows)
+        report(&m, rows, count, frame);
+    free(rows);
+    model_plan_close(&m);
+    return status ? 1 : 0;
+}

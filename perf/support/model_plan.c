@@ -1,0 +1,126 @@
+/* See model_plan.h. */
+#include "support/model_plan.h"
+
+#include "models/dfine.h"
+#include "models/mobilesam.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
+    *o = (model_plan_options){0};
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(a, "--half"))
+            o->half = true;
+        else if (!strcmp(a, "--decoder"))
+            o->decoder = true;
+        else if (!strcmp(a, "--device") && value)
+            o->device = argv[++i];
+        else if (!strcmp(a, "--size") && value)
+            o->size = atoi(argv[++i]);
+        else if (!strcmp(a, "--count") && value)
+            o->count = atoi(argv[++i]);
+        else if (a[0] != '-' && !o->checkpoint)
+            o->checkpoint = a;
+        else {
+            fprintf(stderr, "%s: unknown argument or missing value\n", a);
+            return false;
+        }
+    }
+    if (!o->size) o->size = 640;
+    if (!o->count) o->count = 1;
+    if (!o->checkpoint)
+        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--decoder] CHECKPOINT\n", argv[0]);
+    return o->checkpoint != NULL;
+}
+
+/* Noise in [0, 1), so that no kernel meets a shortcut. */
+static ist_status fill(ist_plan *plan, ist_tensor t, ist_error *err) {
+    size_t count = (size_t)ist_pixels(t) * (size_t)t.c;
+    float *v = malloc(count * sizeof *v);
+    uint32_t s = 1;
+    if (!v) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu input values", count);
+    for (size_t i = 0; i < count; i++) {
+        s = s * 1664525u + 1013904223u;
+        v[i] = (float)(s >> 8) / 16777216.0f;
+    }
+    ist_status status = ist_plan_write_f32(plan, t, v, err);
+    free(v);
+    return status;
+}
+
+/* Boxes of different places and sizes inside the picture. */
+static ist_status fill_boxes(ist_plan *plan, ist_tensor boxes, ist_error *err) {
+    float *v = malloc((size_t)boxes.n * 4 * sizeof *v);
+    if (!v) return ist_fail(err, IST_E_MEMORY, "out of memory for %d boxes", boxes.n);
+    for (int i = 0; i < boxes.n; i++) {
+        float x = (float)(37 * i % 700), y = (float)(53 * i % 600), side = (float)(100 + 29 * i % 200);
+        memcpy(v + 4 * i, (float[4]){x, y, x + side, y + side}, 4 * sizeof *v);
+    }
+    ist_status status = ist_plan_write_f32(plan, boxes, v, err);
+    free(v);
+    return status;
+}
+
+static ist_status record(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_error *err) {
+    const char *name = ist_model_name(m->info.kind);
+    int n = o->count, side = IST_SAM_SIDE;
+    ist_plan *p = m->plan;
+    ist_tensor image = {0}, boxes = {0};
+    if (m->info.kind != IST_MODEL_MOBILE_SAM) {
+        side = o->size;
+        image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);
+        ist_dfine(p, weights, &m->info, image);
+        snprintf(m->what, sizeof m->what, "%s %dx%d batch %d", name, side, side, n);
+    } else if (o->decoder) {
+        image = ist_plan_input(p, 1, IST_SAM_GRID, IST_SAM_GRID, IST_SAM_DIM, IST_ELEM_T);
+        boxes = ist_plan_input(p, n, 1, 2, 2, IST_ELEM_F32);
+        ist_sam_decode(p, weights, image, (ist_tensor){0}, ist_sam_box_tokens(p, weights, boxes), (ist_tensor){0},
+                       false);
+        snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
+    } else {
+        image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);
+        ist_tinyvit(p, weights, image);
+        snprintf(m->what, sizeof m->what, "%s encoder batch %d", name, n);
+    }
+    IST_TRY(ist_plan_finish(p, err));
+    IST_TRY(fill(p, image, err));
+    return ist_has(boxes) ? fill_boxes(p, boxes, err) : IST_OK;
+}
+
+ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error *err) {
+    ist_device_options device = {.spec = o->device};
+    ist_plan_options plan = {.half = o->half};
+    ist_weights *weights = NULL;
+    *m = (model_plan){0};
+    ist_status status = ist_weights_open(o->checkpoint, &weights, err);
+    if (!status) status = ist_checkpoint_identify(weights, &m->info, err);
+    if (!status) status = ist_device_open(&device, &m->device, err);
+    if (!status) status = ist_plan_begin(m->device, &plan, &m->plan, err);
+    if (!status) status = record(o, weights, m, err);
+    ist_weights_close(&weights);
+    return status;
+}
+
+void model_plan_close(model_plan *m) {
+    ist_plan_close(&m->plan);
+    ist_device_close(&m->device);
+    ist_checkpoint_info_free(&m->info);
+}
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+ist_status model_plan_run(model_plan *m, double *ms, ist_error *err) {
+    double start = now_ms();
+    IST_TRY(ist_plan_replay(m->plan, err));
+    IST_TRY(ist_finish(m->device, (ist_frame_scope){0}, "benchmark", err));
+    *ms = now_ms() - start;
+    return IST_OK;
+}

@@ -1,0 +1,34 @@
+/* One network of a checkpoint as a plan of its own, with inputs that are not constant: what benchmarks run. */
+#ifndef IST_PERF_MODEL_PLAN_H
+#define IST_PERF_MODEL_PLAN_H
+
+#include "core/plan.h"
+#include "weights/checkpoint.h"
+
+typedef struct model_plan {
+    ist_device *device;
+    ist_plan *plan;
+    ist_checkpoint_info info;
+    char what[96]; /* "dfine-n 640x640 batch 1", "mobilesam decoder 4 boxes" */
+} model_plan;
+
+typedef struct model_plan_options {
+    const char *checkpoint;
+    const char *device; /* device SPEC or NULL */
+    bool decoder;       /* MobileSAM: the mask decoder instead of the image encoder */
+    int size;           /* D-FINE: side of the image; 0: 640 */
+    int count;          /* images; decoder: boxes; 0: 1 */
+    bool half;
+} model_plan_options;
+
+/* Reads --device SPEC, --size N, --count N, --half, --decoder and the checkpoint's path; prints what is wrong and
+ * returns false otherwise. */
+bool model_plan_arguments(int argc, char **argv, model_plan_options *options);
+
+ist_status model_plan_open(const model_plan_options *options, model_plan *out, ist_error *err);
+void model_plan_close(model_plan *m);
+
+/* One frame: replay and wait. *ms is the time between. */
+ist_status model_plan_run(model_plan *m, double *ms, ist_error *err);
+
+#endif
