@@ -14,10 +14,17 @@ enum { BINS = IST_DFINE_REG_MAX + 1, HEADS = IST_DFINE_HEADS, QUERIES = IST_DFIN
 
 static const float ln_eps = 1e-5f;
 
-/* Layers first.. of an MLP: linear layers with ReLU between them; `count` is the number of all its layers. */
-static ist_tensor mlp(const ist_net *net, ist_tensor x, int first, int count, const char *name) {
+/* Room for what boxes and scores are made of: float also where activations are half. */
+static ist_tensor exact(const ist_net *net, ist_tensor queries, int c) {
+    return ist_plan_tensor(net->plan, queries.n, 1, QUERIES, c, IST_ELEM_F32);
+}
+
+/* Layers first.. of an MLP: linear layers with ReLU between them; `count` is the number of all its layers. The last
+ * writes to `into` where that is a tensor. */
+static ist_tensor mlp(const ist_net *net, ist_tensor x, int first, int count, ist_tensor into, const char *name) {
     for (int i = first; i < count; i++) {
-        ist_conv_opts opts = {.epi.act = i + 1 < count ? IST_ACT_RELU : IST_ACT_NONE};
+        bool last = i + 1 == count;
+        ist_conv_opts opts = {.epi.act = last ? IST_ACT_NONE : IST_ACT_RELU, .into = last ? into : (ist_tensor){0}};
         x = ist_dense(net, x, &opts, "%s.layers.%d", name, i);
     }
     return x;
@@ -98,9 +105,9 @@ static void select_queries(const ist_net *net, const ist_dfine_memory *memory, i
     if (ist_has(force_index)) index = force_index;
     *target = ist_op_gather(p, e, index, "decoder.target"); /* [n,1,300,D] */
     ist_tap(net, *target, "dec.target");
-    ist_tensor logit = ist_op_gather(p, anchor.logits, index, "decoder.anchor"); /* [n,1,300,4] */
-    ist_tensor delta = mlp(net, *target, 0, 3, "decoder.enc_bbox_head");         /* [n,1,300,4] */
-    *ref = ist_op_box_init(p, delta, logit, "decoder.ref");                      /* [n,1,300,4] */
+    ist_tensor logit = ist_op_gather(p, anchor.logits, index, "decoder.anchor");                 /* [n,1,300,4] */
+    ist_tensor delta = mlp(net, *target, 0, 3, exact(net, *target, 4), "decoder.enc_bbox_head"); /* [n,1,300,4] */
+    *ref = ist_op_box_init(p, delta, logit, "decoder.ref");                                      /* [n,1,300,4] */
 }
 
 /* ---- decoder layers ---- */
@@ -169,7 +176,7 @@ static ist_tensor transform(const ist_net *net, int i, const state *s, const ist
     ist_tensor both = ist_plan_tensor(p, s->x.n, 1, QUERIES, 2 * width, IST_ELEM_T); /* [n,1,300,2D] */
     ist_norm_opts add_x = {.add = s->x, .into = ist_slice(both, 0, width)};
 
-    ist_tensor pos = mlp(net, s->ref, 0, 2, "decoder.query_pos_head"); /* [n,1,300,D] */
+    ist_tensor pos = mlp(net, s->ref, 0, 2, (ist_tensor){0}, "decoder.query_pos_head"); /* [n,1,300,D] */
     ist_tap(net, pos, "dec.pos%d", i);
     pos = ist_op_clamp(p, pos, -10, 10, "decoder.query_pos");                                     /* [n,1,300,D] */
     ist_tensor a = self_attention(net, i, s->x, pos);                                             /* [n,1,300,D] */
@@ -190,10 +197,12 @@ static ist_tensor first_heads(const ist_net *net, state *s) {
     ist_conv_weights w_pre = ist_take_dense(net, "decoder.pre_bbox_head.layers.0");
     ist_conv_weights w_box = ist_take_dense(net, "decoder.dec_bbox_head.0.layers.0");
     ist_tensor h = ist_apply(net, s->x, ist_stack(net, w_pre, w_box), OPTS(RELU), "decoder.bbox_heads.layers.0");
-    ist_tensor delta = mlp(net, ist_slice(h, 0, width), 1, 3, "decoder.pre_bbox_head"); /* [n,1,300,4] */
+    ist_tensor delta =
+        mlp(net, ist_slice(h, 0, width), 1, 3, exact(net, h, 4), "decoder.pre_bbox_head"); /* [n,1,300,4] */
     ist_tap(net, delta, "dec.pre_bbox");
     s->ref_init = ist_op_box_refine(net->plan, delta, s->ref, "decoder.pre_bbox_head"); /* [n,1,300,4] */
-    return mlp(net, ist_slice(h, width, width), 1, 3, "decoder.dec_bbox_head.0");       /* [n,1,300,132] */
+    return mlp(net, ist_slice(h, width, width), 1, 3, exact(net, h, 4 * BINS),
+               "decoder.dec_bbox_head.0"); /* [n,1,300,132] */
 }
 
 static void layer(const ist_net *net, int i, const ist_dfine_memory *memory, const float *bins, float reg_scale,
@@ -206,7 +215,7 @@ static void layer(const ist_net *net, int i, const ist_dfine_memory *memory, con
         increment = first_heads(net, s); /* [n,1,300,132] */
     } else {
         ist_tensor sum = ist_op_add(net->plan, s->x, s->previous, (ist_tensor){0}, head.text); /* [n,1,300,D] */
-        increment = mlp(net, sum, 0, 3, head.text);                                            /* [n,1,300,132] */
+        increment = mlp(net, sum, 0, 3, exact(net, sum, 4 * BINS), head.text);                 /* [n,1,300,132] */
     }
     ist_tap(net, increment, "dec.l%d.corners", i);
     s->ref = ist_op_fdr(net->plan, increment, s->corners, s->ref_init, bins, reg_scale, &corners, head.text);
@@ -225,11 +234,13 @@ ist_dfine_result ist_dfine_decoder(const ist_net *net, const ist_dfine_arch *arc
     for (int i = 0; i <= last; i++) layer(net, i, memory, bins, reg_scale, &s);
 
     ist_name quality_head = ist_name_of("decoder.decoder.lqe_layers.%d.reg_conf", last);
-    ist_tensor logits = ist_dense(net, s.x, NULL, "decoder.dec_score_head.%d", last); /* [n,1,300,classes] */
+    ist_name score_head = ist_name_of("decoder.dec_score_head.%d", last);
+    ist_conv_weights w = ist_take_dense(net, "%s", score_head.text);
+    ist_tensor logits = ist_apply(net, s.x, w, OPTS(.into = exact(net, s.x, w.out)), score_head.text);
     ist_tap(net, logits, "dec.logits_before_lqe");
-    ist_tensor shape = ist_op_lqe(net->plan, s.corners, quality_head.text);     /* [n,1,300,20] */
-    ist_tensor quality = mlp(net, shape, 0, 2, quality_head.text);              /* [n,1,300,1] */
-    logits = ist_op_add_quality(net->plan, logits, quality, quality_head.text); /* [n,1,300,classes] */
+    ist_tensor shape = ist_op_lqe(net->plan, s.corners, quality_head.text);              /* [n,1,300,20] */
+    ist_tensor quality = mlp(net, shape, 0, 2, exact(net, shape, 1), quality_head.text); /* [n,1,300,1] */
+    logits = ist_op_add_quality(net->plan, logits, quality, quality_head.text);          /* [n,1,300,classes] */
     ist_tap(net, logits, "logits");
     ist_tap(net, s.ref, "boxes");
     return (ist_dfine_result){.logits = logits, .boxes = s.ref};
