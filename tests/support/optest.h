@@ -34,11 +34,13 @@ typedef struct optest {
     int owned_count;
 } optest;
 
-/* Opens the device and starts a plan with guard bands. `name` is printed with the seed; `salt` gives each case of a loop
+/* Opens the device (once per process) and starts a plan with guard bands. `name` is printed with the seed; `salt` gives each case of a loop
  * its own random numbers. */
 void optest_begin(optest *t, const char *name, unsigned salt);
-/* Ends the case: checks the guards, closes plan and device, frees every map. */
+/* Ends the case: checks the guards, closes the plan, frees every map. */
 void optest_end(optest *t);
+/* Ends a case whose plan was meant to fail. */
+void optest_drop(optest *t);
 
 bool optest_small(void);
 

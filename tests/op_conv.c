@@ -1,0 +1,214 @@
+/* Dense convolutions, linear layers and transposed convolutions: every row the device can run, against the scalar
+ * definition. */
+#include "ops/conv_rows.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct shape {
+    int n, h, w, cin, cout, kh, kw, stride, top, left, bottom, right;
+} shape;
+
+typedef struct extras {
+    ist_act act;
+    bool lab, before, up2, before_one, after, after_one, slices, no_bias;
+} extras;
+
+static ref_map addend(optest *t, ref_map y, bool one, int shrink) {
+    return optest_random(t, one ? 1 : y.n, y.h / shrink, y.w / shrink, y.c);
+}
+
+/* Fills both descriptions of one epilogue. */
+static void make_epilogue(optest *t, const extras *x, ref_map y, ist_epilogue *e, ref_epilogue *r) {
+    *e = (ist_epilogue){.act = x->act, .has_lab = x->lab, .up2 = x->up2};
+    *r = (ref_epilogue){.act = x->act, .has_lab = x->lab, .up2 = x->up2};
+    if (x->lab) {
+        e->lab_scale = r->lab_scale = optest_uniform(t, -2, 2);
+        e->lab_bias = r->lab_bias = optest_uniform(t, -1, 1);
+    }
+    if (x->before) {
+        r->add_before = addend(t, y, x->before_one, x->up2 ? 2 : 1);
+        e->add_before = optest_in(t, r->add_before, IST_ELEM_T, x->slices);
+    }
+    if (x->after) {
+        r->add_after = addend(t, y, x->after_one, 1);
+        e->add_after = optest_in(t, r->add_after, IST_ELEM_T, x->slices);
+    }
+}
+
+/* One case; items >= 0 is a limit. */
+static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, extras x, ist_elem out, int items,
+                       unsigned salt) {
+    optest t;
+    char name[160];
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", row->name, s.n, s.h, s.w,
+             s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, salt);
+    optest_begin(&t, name, salt);
+    bool deconv = kind == IST_CONV_DECONV2X2;
+    int oh = deconv ? 2 * s.h : (s.h + s.top + s.bottom - s.kh) / s.stride + 1;
+    int ow = deconv ? 2 * s.w : (s.w + s.left + s.right - s.kw) / s.stride + 1;
+    ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
+    int terms = s.cin * (deconv ? 1 : s.kh * s.kw);
+    float *w = optest_values(&t, (size_t)s.cout * s.cin * s.kh * s.kw, -1, 1);
+    float *b = x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
+    ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
+    ref_epilogue r;
+    make_epilogue(&t, &x, want, &o.epi, &r);
+    o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
+    ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
+    if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
+    ist_tensor y = ist_op_conv_row(t.plan, kind, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, row, "test");
+    optest_run(&t);
+    if (deconv)
+        ref_deconv2x2(in, w, b, &r, want);
+    else
+        ref_conv(in, w, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
+    double tol = optest_tolerance(&t, terms);
+    optest_check(&t, "result", y, want, tol, tol * 2, items);
+    optest_end(&t);
+}
+
+static const ist_conv_row *runnable(int i) {
+    static unsigned caps;
+    if (!caps) {
+        optest t;
+        optest_begin(&t, "capabilities", 0);
+        caps = ist_plan_caps(t.plan);
+        optest_run(&t);
+        optest_end(&t);
+    }
+    const ist_conv_row *r = ist_conv_row_at(i);
+    return (caps & r->needs) == r->needs ? r : NULL;
+}
+
+#define EACH_RUNNABLE_ROW(row)                                                                                         \
+    for (int row_index = 0; row_index < ist_conv_row_count(); row_index++)                                             \
+        for (const ist_conv_row *row = runnable(row_index); row; row = NULL)
+
+Test(conv, kernel_sizes_strides_and_padding) {
+    const shape shapes[] = {
+        {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1}, {1, 11, 8, 3, 16, 3, 3, 2, 1, 1, 1, 1},
+        {1, 6, 7, 16, 8, 2, 2, 1, 0, 0, 1, 1},  {1, 5, 19, 20, 33, 1, 1, 1, 0, 0, 0, 0},
+        {3, 4, 4, 7, 4, 5, 5, 1, 2, 2, 2, 2},   {1, 7, 5, 6, 17, 1, 3, 1, 0, 1, 0, 1},
+        {2, 1, 1, 9, 66, 1, 1, 1, 0, 0, 0, 0},  {1, 10, 3, 4, 132, 2, 2, 2, 0, 0, 0, 0},
+        {1, 40, 1, 8, 5, 3, 1, 1, 1, 0, 1, 0},  {1, 3, 3, 2, 1, 3, 3, 3, 0, 0, 0, 0},
+    };
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        check_case(row, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1, i);
+}
+
+/* Every combination of bias, activation, LAB and addends. */
+Test(conv, epilogues) {
+    shape s = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1};
+    unsigned salt = 100;
+    EACH_RUNNABLE_ROW(row)
+    for (int bits = 0; bits < 128; bits++) {
+        if (optest_small() && bits % 9) continue;
+        extras x = {.act = (ist_act)(bits % 5),
+                    .lab = bits & 1,
+                    .before = bits & 2,
+                    .up2 = bits & 4,
+                    .before_one = bits & 8,
+                    .after = bits & 16,
+                    .after_one = bits & 32,
+                    .slices = bits & 64,
+                    .no_bias = bits % 7 == 0};
+        check_case(row, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
+    }
+}
+
+Test(conv, random_shapes) {
+    int rounds = optest_small() ? 3 : 40;
+    optest seed;
+    optest_begin(&seed, "shapes", 7);
+    EACH_RUNNABLE_ROW(row)
+    for (int i = 0; i < rounds; i++) {
+        int k = optest_int(&seed, 1, 4), big = optest_small() ? 6 : 24;
+        shape s = {optest_int(&seed, 1, 3),
+                   optest_int(&seed, k, big),
+                   optest_int(&seed, k, big),
+                   optest_int(&seed, 1, optest_small() ? 9 : 70),
+                   optest_int(&seed, 1, optest_small() ? 20 : 140),
+                   k,
+                   k,
+                   optest_int(&seed, 1, 2),
+                   optest_int(&seed, 0, 2),
+                   optest_int(&seed, 0, 2),
+                   optest_int(&seed, 0, 2),
+                   optest_int(&seed, 0, 2)};
+        extras x = {.act = (ist_act)optest_int(&seed, 0, 4),
+                    .lab = optest_int(&seed, 0, 1),
+                    .after = optest_int(&seed, 0, 1),
+                    .slices = optest_int(&seed, 0, 1)};
+        check_case(row, IST_CONV_DENSE, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
+                   1000 + (unsigned)i);
+    }
+    optest_run(&seed);
+    optest_end(&seed);
+}
+
+Test(conv, transposed_2x2) {
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < 6; i++) {
+        shape s = {1 + (int)i % 2, 3 + (int)i, 5, 6 + (int)i, i < 3 ? 32 : 13, 2, 2, 1, 0, 0, 0, 0};
+        extras x = {.act = i % 2 ? IST_ACT_GELU : IST_ACT_NONE,
+                    .before = i == 2,
+                    .up2 = i == 2,
+                    .after = i >= 3,
+                    .after_one = i == 5,
+                    .slices = i % 3 == 1};
+        check_case(row, IST_CONV_DECONV2X2, s, x, IST_ELEM_T, -1, 200 + i);
+    }
+}
+
+Test(conv, items_beyond_the_count_are_untouched) {
+    shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1};
+    EACH_RUNNABLE_ROW(row)
+    for (int items = 0; items <= 5; items++) {
+        check_case(row, IST_CONV_DENSE, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items, 300);
+        shape d = {4, 3, 4, 5, 9, 2, 2, 1, 0, 0, 0, 0};
+        check_case(row, IST_CONV_DECONV2X2, d, (extras){.act = IST_ACT_RELU}, IST_ELEM_T, items, 301);
+    }
+}
+
+static ist_status refused(void (*record)(ist_plan *p, ist_tensor x, ist_filter f), const char *part) {
+    optest t;
+    optest_begin(&t, "refusals", 0);
+    float w[64] = {0};
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 3), IST_ELEM_T, false);
+    record(t.plan, x, (ist_filter){2, 3, 3, 3, w, NULL});
+    ist_status st = ist_plan_status(t.plan);
+    cr_assert(strstr(ist_plan_error(t.plan)->text, part), "'%s' does not say '%s'", ist_plan_error(t.plan)->text, part);
+    optest_drop(&t);
+    return st;
+}
+static void wrong_channels(ist_plan *p, ist_tensor x, ist_filter f) {
+    f.in = 4;
+    ist_op_conv(p, x, f, NULL, "layer.a");
+}
+static void kernel_beyond_map(ist_plan *p, ist_tensor x, ist_filter f) {
+    f.kh = 5;
+    ist_op_conv(p, x, f, NULL, "layer.b");
+}
+static void wrong_addend(ist_plan *p, ist_tensor x, ist_filter f) {
+    ist_conv_opts o = {.epi.add_after = x};
+    ist_op_conv(p, x, f, &o, "layer.c");
+}
+static void wrong_place(ist_plan *p, ist_tensor x, ist_filter f) {
+    ist_conv_opts o = {.into = x};
+    ist_op_conv(p, x, f, &o, "layer.d");
+}
+static void square_linear(ist_plan *p, ist_tensor x, ist_filter f) {
+    ist_op_linear(p, x, f, NULL, "layer.e");
+}
+
+Test(conv, refuses_what_does_not_fit) {
+    cr_assert_eq(refused(wrong_channels, "layer.a: filter [2,4,3,3]"), IST_E_ARGUMENT);
+    cr_assert_eq(refused(kernel_beyond_map, "layer.b: filter [2,3,5,3] with stride 1 on [1,4,4,3]"), IST_E_ARGUMENT);
+    cr_assert_eq(refused(wrong_addend, "layer.c: addend [1,4,4,3]"), IST_E_ARGUMENT);
+    cr_assert_eq(refused(wrong_place, "layer.d"), IST_E_ARGUMENT);
+    cr_assert_eq(refused(square_linear, "layer.e: a linear layer with a 3x3 kernel"), IST_E_ARGUMENT);
+}
