@@ -48,4 +48,27 @@ void ref_deconv2x2(ref_map x, const float *w, const float *b, const ref_epilogue
 /* Max over 2x2, stride 1, zeros beyond the right and lower edge. */
 void ref_maxpool2x2(ref_map x, ref_map y);
 
+/* ---- rows and attention: ref_rows.c ---- */
+
+/* Maps with v = NULL are absent; addends with n = 1 serve every item, with one pixel every pixel. */
+void ref_add(ref_map a, ref_map b, ref_map y);
+void ref_expand(ref_map x, const int *map, ref_map y);
+void ref_clamp(ref_map x, float lo, float hi, ref_map y);
+/* v = clamp(x + add) (clamp 0: not), y = act((v - mean) / sqrt(var + eps) * gamma + beta). */
+void ref_layernorm(ref_map x, ref_map add, float clamp, const float *gamma, const float *beta, float eps, int act,
+                   ref_map y);
+/* LN(sigmoid(g[0:c]) x + sigmoid(g[c:2c]) y), eps 1e-5. */
+void ref_gate(ref_map g, ref_map x, ref_map y, const float *gamma, const float *beta, ref_map out);
+/* softmax(q k^T scale) v per head; maps may be NULL. */
+void ref_attention(ref_map q, ref_map k, ref_map v, int heads, float scale, const int *q_map, const int *kv_map,
+                   ref_map out);
+/* TinyViT: qkv [..,heads * 96], pad [heads * 96] outside the map, bias [heads][ws * ws]. */
+void ref_window_attention(ref_map qkv, const float *pad, const float *bias, int heads, int ws, ref_map out);
+typedef struct ref_level {
+    int h, w, start, points;
+} ref_level;
+/* dfine.md 5.5; boxes cxcywh; memory with n = 1 serves every item. */
+void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_map memory, const ref_level *levels,
+                          int level_count, int heads, ref_map out);
+
 #endif

@@ -1,0 +1,136 @@
+/* Sum, copy, expansion and clamp against the scalar reference, on the device's own row and on the portable one. */
+#include "ops/ops.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct extents {
+    int n, h, w, c;
+} extents;
+
+static extents random_extents(optest *t) {
+    bool small = optest_small();
+    return (extents){optest_int(t, 1, 4), optest_int(t, 1, small ? 2 : 9), optest_int(t, 1, small ? 3 : 40),
+                     optest_int(t, 1, small ? 20 : 140)};
+}
+
+/* i chooses b's broadcasting, slices, the limit and the storage of the operands. */
+static void add_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "add", i);
+    extents e = random_extents(&t);
+    int bn = i & 1 ? 1 : e.n, bh = i & 2 ? 1 : e.h, bw = i & 2 ? 1 : e.w, count = i & 4 ? e.n / 2 : e.n;
+    bool slice = i & 8;
+    ref_map a = optest_random(&t, e.n, e.h, e.w, e.c), b = optest_random(&t, bn, bh, bw, e.c);
+    ref_map want = optest_zeros(&t, e.n, e.h, e.w, e.c);
+    ist_tensor at = optest_in(&t, a, i & 16 ? IST_ELEM_F32 : IST_ELEM_T, slice);
+    ist_tensor bt = optest_in(&t, b, i & 16 ? IST_ELEM_T : IST_ELEM_F32, slice);
+    ist_tensor yt = optest_out(&t, e.n, e.h, e.w, e.c, i & 32 ? IST_ELEM_F32 : IST_ELEM_T, slice);
+    if (count < e.n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_add(t.plan, at, bt, yt, "add");
+    optest_run(&t);
+    ref_add(a, b, want);
+    double tol = t.half && yt.elem == IST_ELEM_T ? 1e-3 : 0; /* one float addition: exact */
+    optest_check(&t, "add", y, want, tol, 0, count);
+    optest_end(&t);
+}
+
+static void copy_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "copy", i);
+    extents e = random_extents(&t);
+    ref_map x = optest_random(&t, e.n, e.h, e.w, e.c);
+    int count = i & 1 ? e.n - 1 : e.n;
+    ist_tensor xt = optest_in(&t, x, i & 4 ? IST_ELEM_F32 : IST_ELEM_T, i & 2);
+    ist_tensor yt = optest_out(&t, e.n, e.h, e.w, e.c, i & 4 ? IST_ELEM_T : IST_ELEM_F32, !(i & 2));
+    if (count < e.n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_copy(t.plan, xt, yt, "copy");
+    optest_run(&t);
+    optest_check(&t, "copy", y, x, 0, 0, count);
+    optest_end(&t);
+}
+
+static void expand_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "expand", i);
+    extents e = random_extents(&t);
+    int items = optest_int(&t, 1, 6), count = i & 1 ? items / 2 : items, map[6];
+    for (int k = 0; k < 6; k++)
+        map[k] = k < count ? optest_int(&t, 0, e.n - 1) : -1000000; /* unused beyond the count */
+    ref_map x = optest_random(&t, e.n, e.h, e.w, e.c), want = optest_zeros(&t, items, e.h, e.w, e.c);
+    ist_tensor xt = optest_in(&t, x, i & 4 ? IST_ELEM_F32 : IST_ELEM_T, i & 2), mt = optest_ints(&t, map, items);
+    if (count < items) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_expand(t.plan, xt, mt, items, "expand");
+    optest_run(&t);
+    want.n = count;
+    if (count) ref_expand(x, map, want);
+    want.n = items;
+    optest_check(&t, "expand", y, want, 0, 0, count);
+    optest_end(&t);
+}
+
+static void expand_ints(void) {
+    enum { N = 3, W = 7, ITEMS = 5 };
+    static const int map[ITEMS] = {2, 0, 1, 2, 2};
+    optest t;
+    optest_begin(&t, "expand ints", 1);
+    int x[N * W], got[ITEMS * W];
+    for (int i = 0; i < N * W; i++) x[i] = (int)optest_u32(&t); /* every bit pattern, NaN and denormals among them */
+    ist_tensor xt = ist_plan_const(t.plan, x, N, 1, W, 1, IST_ELEM_I32, "ints");
+    ist_tensor y = ist_op_expand(t.plan, xt, optest_ints(&t, map, ITEMS), ITEMS, "expand");
+    optest_run(&t);
+    cr_assert_eq(ist_plan_read_i32(t.plan, y, got, &t.err), IST_OK, "%s", t.err.text);
+    for (int i = 0; i < ITEMS * W; i++) cr_assert_eq(got[i], x[map[i / W] * W + i % W], "element %d", i);
+    optest_end(&t);
+}
+
+static void clamp_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "clamp", i);
+    extents e = random_extents(&t);
+    ref_map x = optest_random(&t, e.n, e.h, e.w, e.c), want = optest_zeros(&t, e.n, e.h, e.w, e.c);
+    for (size_t k = 0; k < ref_size(x); k += 5) x.v[k] *= 4096;
+    ist_tensor y = ist_op_clamp(t.plan, optest_in(&t, x, IST_ELEM_T, i & 1), -0.25f, 10.0f, "clamp");
+    optest_run(&t);
+    ref_clamp(x, -0.25f, 10.0f, want);
+    optest_check(&t, "clamp", y, want, 0, 0, -1);
+    optest_end(&t);
+}
+
+static void all_cases(void) {
+    unsigned step = optest_small() ? 5 : 1;
+    for (unsigned i = 0; i < 64; i += step) add_case(i);
+    for (unsigned i = 0; i < 8; i += step) copy_case(i);
+    for (unsigned i = 0; i < 8; i += step) expand_case(i);
+    for (unsigned i = 0; i < 2; i++) clamp_case(i);
+    expand_ints();
+}
+
+Test(eltwise, own_row) {
+    without = 0;
+    all_cases();
+}
+
+Test(eltwise, portable) {
+    without = IST_CAP_VEC16;
+    all_cases();
+}
+
+Test(eltwise, refuses_bad_extents) {
+    optest t;
+    optest_begin(&t, "add refusal", 1);
+    ist_tensor a = optest_in(&t, optest_random(&t, 2, 2, 2, 8), IST_ELEM_T, false);
+    ist_tensor b = optest_in(&t, optest_random(&t, 2, 2, 1, 8), IST_ELEM_T, false);
+    cr_assert_not(ist_has(ist_op_add(t.plan, a, b, (ist_tensor){0}, "sum")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    ist_plan_close(&t.plan);
+    ist_device_close(&t.device);
+}
