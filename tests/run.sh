@@ -86,15 +86,12 @@ run_ctest() {
 # ---- steps of the full run ----
 
 operators_on_rusticl() {
-    if ! RUSTICL_ENABLE=llvmpipe clinfo_devices llvmpipe; then
+    if ! RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe "$build/gcc/tests/device_open" --filter '*/facts*' >/dev/null 2>&1; then
         echo "left out: no llvmpipe device (Debian: mesa-opencl-icd)"
         return
     fi
     RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe run_ctest "$build/gcc" -L '^(device|op)$'
 }
-clinfo_devices() { "$build/gcc/tests/device_open" --filter 'device_open/facts*' >/dev/null 2>&1 && ISTHMUS_DEVICE=$1 \
-    "$build/gcc/tests/device_open" --filter 'device_open/facts*' 2>&1 | grep -q 'Passing: 1'; }
-
 # oclgrind interprets kernels, so the tests use their small shapes. It reports on stderr and exits 0.
 operators_under_oclgrind() {
     if ! have oclgrind; then
@@ -114,8 +111,8 @@ operators_under_oclgrind() {
 }
 
 sanitized_host_tests() {
-    step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug
-    ASAN_OPTIONS=detect_leaks=1 run_ctest "$build/asan" -L '^(base|weights|io)$' -j "$jobs"
+    step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined -DISTHMUS_WERROR=OFF
+    ASAN_OPTIONS=detect_leaks=1 run_ctest "$build/asan" -L '^(base|device|core|weights|io)$' -j "$jobs"
 }
 
 # Ten seconds of each fuzzer from its corpus; a crash leaves its input in the build folder.
