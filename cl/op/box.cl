@@ -1,0 +1,155 @@
+/* D-FINE's box arithmetic (dfine.md 5.4 to 5.7), all in float.
+ *
+ * A, B and Y say which of the operands are float tensors when activations are half: -DA_F32 and so on. */
+#ifndef LANES
+#define LANES 1
+#endif
+#ifdef A_F32
+#define AT          float
+#define LOAD_A(p, i) ((p)[i])
+#else
+#define AT          T
+#define LOAD_A(p, i) LOAD(p, i)
+#endif
+#ifdef B_F32
+#define BT          float
+#define LOAD_B(p, i) ((p)[i])
+#else
+#define BT          T
+#define LOAD_B(p, i) LOAD(p, i)
+#endif
+#define BINS 33
+
+static float sigmoid(float v) {
+    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+}
+
+/* y = sigmoid(a + b); items of `sizes.x` pixels of c = sizes.y channels; place: ld, c0 of a, then of b. b has one item
+ * when sizes.z is set. One work-item per pixel. */
+__kernel void box_init(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
+                       int4 sizes, int4 place) {
+    int n = get_global_id(1), i = get_global_id(0);
+    if (n >= *limit || i >= sizes.x) return;
+    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y;
+    size_t pb = ((size_t)(sizes.z ? 0 : n) * sizes.x + i) * place.z + place.w;
+    size_t to = ((size_t)n * sizes.x + i) * sizes.y;
+    for (int c = 0; c < sizes.y; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + LOAD_B(b, pb + c));
+}
+
+/* y = sigmoid(a + logit(b)), logit of b clipped to [0, 1] with floors of 1e-5; arguments as above. */
+__kernel void box_refine(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
+                         int4 sizes, int4 place) {
+    int n = get_global_id(1), i = get_global_id(0);
+    if (n >= *limit || i >= sizes.x) return;
+    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y;
+    size_t pb = ((size_t)(sizes.z ? 0 : n) * sizes.x + i) * place.z + place.w;
+    size_t to = ((size_t)n * sizes.x + i) * sizes.y;
+    for (int c = 0; c < sizes.y; c++) {
+        float r = clamp(LOAD_B(b, pb + c), 0.0f, 1.0f);
+        y[to + c] = sigmoid(LOAD_A(a, pa + c) + log(fmax(r, 1e-5f) / fmax(1.0f - r, 1e-5f)));
+    }
+}
+
+/* y[n, q, c] = a[n, q, c] + b[n, q, 0]; arguments as above. */
+__kernel void add_quality(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
+                          int4 sizes, int4 place) {
+    int n = get_global_id(1), i = get_global_id(0);
+    if (n >= *limit || i >= sizes.x) return;
+    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y, to = ((size_t)n * sizes.x + i) * sizes.y;
+    float q = LOAD_B(b, ((size_t)n * sizes.x + i) * place.z + place.w);
+    for (int c = 0; c < sizes.y; c++) y[to + c] = LOAD_A(a, pa + c) + q;
+}
+
+static float sum16(float16 v) {
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+    return (b.x + b.y) + (b.z + b.w);
+}
+
+static float max16(float16 v) {
+    float8 a = fmax(v.lo, v.hi);
+    float4 b = fmax(a.lo, a.hi);
+    return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
+}
+
+/* Distance of one side: sum over bins of softmax(c) * project. */
+static float integral(float16 c0, float16 c1, float c2, __global const float *project) {
+    float m = fmax(max16(fmax(c0, c1)), c2);
+    float16 e0 = ist_exp_float16(c0 - m), e1 = ist_exp_float16(c1 - m);
+    float e2 = ist_exp_float(c2 - m);
+    float total = sum16(e0 + e1) + e2;
+    return (sum16(e0 * vload16(0, project) + e1 * vload16(1, project)) + e2 * project[32]) / total;
+}
+
+/* corners = a + previous, box = box of the four integrals around ref_init. One work-item per (row, side) in groups of
+ * 16 rows x 4 sides, or, with LANES 1, per row. sizes: queries, 1 when there is a previous; place: ld, c0 of a. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+fdr(__global float *ref, __global float *corners, __global const AT *a, __global const float *previous,
+    __global const float *ref_init, __global const float *project, __global const int *limit, int4 sizes, int4 place,
+    float scale) {
+#if LANES == 1
+    float side[4];
+    int q = get_global_id(0), s0 = 0, s1 = 4, mine = 0;
+#else
+    __local float all[LANES];
+    int q = get_global_id(0) >> 2, s0 = get_local_id(0) & 3, s1 = s0 + 1, mine = get_local_id(0) & ~3;
+    __local float *side = all;
+#endif
+    int n = get_global_id(1);
+    if (n >= *limit) return;
+    size_t row = (size_t)n * sizes.x + min(q, sizes.x - 1);
+    for (int s = s0; s < s1; s++) {
+        float16 c0, c1;
+        float c2 = 0;
+        float c[BINS];
+        size_t from = row * place.x + place.y + s * BINS, at = (row * 4 + s) * BINS;
+        for (int i = 0; i < BINS; i++) c[i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
+        if (q < sizes.x)
+            for (int i = 0; i < BINS; i++) corners[at + i] = c[i];
+        c0 = vload16(0, c);
+        c1 = vload16(1, c);
+        c2 = c[32];
+        side[mine + s] = integral(c0, c1, c2, project);
+    }
+#if LANES > 1
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (s0 != 0) return;
+#endif
+    if (q >= sizes.x) return;
+    float4 r = vload4(row, ref_init), d = vload4(0, side + mine);
+    float half_scale = 0.5f * scale;
+    float2 lo = r.xy - (half_scale + d.xy) * (r.zw / scale), hi = r.xy + (half_scale + d.zw) * (r.zw / scale);
+    vstore4((float4)((lo + hi) * 0.5f, hi - lo), row, ref);
+}
+
+/* The four largest of 33 logits, falling; NaN is passed over. */
+static float4 four_largest(const float *c) {
+    float4 t = (float4)(-INFINITY);
+    for (int i = 0; i < BINS; i++) {
+        float v = c[i];
+        if (v > t.x) t = (float4)(v, t.xyz);
+        else if (v > t.y) t = (float4)(t.x, v, t.yz);
+        else if (v > t.z) t = (float4)(t.xy, v, t.z);
+        else if (v > t.w) t.w = v;
+    }
+    return t;
+}
+
+/* y[n, q, 5 s ..]: the four largest probabilities of side s and their mean. One work-item per (row, side);
+ * sizes: queries, then ld and c0 of y. */
+__kernel void lqe(__global T *y, __global const float *corners, __global const int *limit, int4 sizes) {
+    int n = get_global_id(1), q = get_global_id(0) >> 2, s = get_global_id(0) & 3;
+    if (n >= *limit || q >= sizes.x) return;
+    size_t row = (size_t)n * sizes.x + q, to = row * sizes.y + sizes.z + 5 * s;
+    float c[BINS];
+    for (int i = 0; i < BINS; i++) c[i] = corners[(row * 4 + s) * BINS + i];
+    float4 top = four_largest(c);
+    float m = top.x;
+    float16 e = ist_exp_float16(vload16(0, c) - m) + ist_exp_float16(vload16(1, c) - m);
+    float4 p = ist_exp_float4(top - m) / (sum16(e) + ist_exp_float(c[32] - m));
+    STORE(p.x, y, to);
+    STORE(p.y, y, to + 1);
+    STORE(p.z, y, to + 2);
+    STORE(p.w, y, to + 3);
+    STORE((p.x + p.y + p.z + p.w) * 0.25f, y, to + 4);
+}

@@ -1,0 +1,110 @@
+/* Objects and prompts from the detector's raw output (dfine.md 6).
+ *
+ * Three steps around the top-k operator: sigmoid scores, threshold and class filter per image, one flat prompt list over
+ * the batch. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
+#ifndef LANES
+#define LANES 1
+#endif
+#if LANES == 1
+#define SYNC()
+#define LANE 0
+#else
+#define SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define LANE   ((int)get_local_id(0))
+#endif
+
+/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query. */
+__kernel void scores(__global float *y, __global const float *logits, __global const uint *upload, int4 sizes) {
+    int n = get_global_id(1), q = get_global_id(0), c = sizes.y, i = 0;
+    if (n >= (int)upload[UP_COUNT] || q >= sizes.x) return;
+    __global const float *x = logits + ((size_t)n * sizes.x + q) * sizes.z + sizes.w;
+    y += ((size_t)n * sizes.x + q) * c;
+    for (; i + 16 <= c; i += 16) {
+        float16 v = vload16(0, x + i), s = 1.0f / (1.0f + ist_exp_float16(-v));
+        vstore16(select(s, v, v != v), 0, y + i);
+    }
+    for (; i < c; i++) y[i] = x[i] != x[i] ? x[i] : 1.0f / (1.0f + ist_exp_float(-x[i]));
+}
+
+/* objects [n, max_objects, DET_WORDS] and counts [n, 4] of image n from the sorted candidates best[n, k]; `keep` one
+ * byte per class; sizes: k, classes, queries, max_objects; place: ld and c0 of the boxes. Counts of images beyond the
+ * batch are 0. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+pick(__global int *objects, __global int *counts, __global const float *score, __global const int *best,
+     __global const float *boxes, __global const uchar *keep, __global const uint *upload, int4 sizes, int4 place,
+     float conf) {
+    __local int before[LANES + 1];
+    int n = get_group_id(0), k = sizes.x, c = sizes.y, run = (k + LANES - 1) / LANES;
+    int from = min(LANE * run, k), to = min(from + run, k), kept = 0;
+    bool live = n < (int)upload[UP_COUNT];
+    __global const float *s = score + (size_t)n * sizes.z * c;
+    best += n * k;
+    if (live)
+        for (int i = from; i < to; i++) kept += s[best[i]] > conf && keep[best[i] % c];
+    before[LANE + 1] = kept;
+    SYNC();
+    if (LANE == 0) {
+        before[0] = 0;
+        for (int l = 0; l < LANES; l++) before[l + 1] += before[l];
+        int all = before[LANES];
+        counts[4 * n] = min(all, sizes.w);
+        counts[4 * n + 1] = max(all - sizes.w, 0);
+    }
+    SYNC();
+    if (!live) return;
+    float4 extent = convert_float4((int4)((int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT],
+                                          (int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT]));
+    int slot = before[LANE];
+    for (int i = from; i < to && slot < sizes.w; i++) {
+        int flat = best[i], q = flat / c;
+        if (!(s[flat] > conf && keep[flat % c])) continue;
+        float4 b = vload4(0, boxes + ((size_t)n * sizes.z + q) * place.x + place.y);
+        float4 corners = (float4)(b.xy - 0.5f * b.zw, b.xy + 0.5f * b.zw) * extent;
+        __global int *o = objects + ((size_t)n * sizes.w + slot++) * DET_WORDS;
+        o[DET_LABEL] = flat % c;
+        o[DET_SCORE] = as_int(s[flat]);
+        o[DET_QUERY] = q;
+        vstore4(as_int4(corners), 0, o + DET_BOX);
+        o[DET_WORDS - 1] = 0;
+    }
+}
+
+/* x * ratio rounded once, ratio = high + low. */
+static float scaled(float x, uint high, uint low) {
+    float p = x * as_float(high);
+    return p + (fma(x, as_float(high), -p) + x * as_float(low));
+}
+
+/* The flat list over the batch: first object of each image into counts[n, 2], total, image_of[p], prompts [p, 4] in the
+ * segmenter's coordinates; zeros from total on. One group. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+flatten(__global int *counts, __global int *total, __global int *image_of, __global float *prompts,
+        __global const int *objects, __global const uint *upload, int batch, int max_objects) {
+    __local int end;
+    if (LANE == 0) {
+        end = 0;
+        for (int n = 0; n < batch; n++) {
+            counts[4 * n + 2] = end;
+            counts[4 * n + 3] = 0;
+            end += counts[4 * n];
+        }
+        *total = end;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    for (int n = 0; n < batch; n++) {
+        __global const uint *im = IMAGE_AT(upload, n);
+        for (int i = LANE; i < counts[4 * n]; i += LANES) {
+            int p = counts[4 * n + 2] + i;
+            float4 b = as_float4(vload4(0, objects + ((size_t)n * max_objects + i) * DET_WORDS + DET_BOX));
+            image_of[p] = n;
+            prompts[4 * p] = scaled(b.x, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
+            prompts[4 * p + 1] = scaled(b.y, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
+            prompts[4 * p + 2] = scaled(b.z, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
+            prompts[4 * p + 3] = scaled(b.w, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
+        }
+    }
+    for (int p = end + LANE; p < batch * max_objects; p += LANES) {
+        image_of[p] = 0;
+        vstore4((float4)(0.0f), p, prompts);
+    }
+}

@@ -1,0 +1,66 @@
+/* Resampling of raw pixels into network input, portable row: one work-item makes ROWS output pixels of one column.
+ *
+ * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as Pillow
+ * does, and added into the output rows that use them. The tap tables say everything about geometry (frame.h). Result
+ * (v - mean) / std, correctly rounded, 0 outside the resized image. */
+#ifndef ROWS
+#define ROWS 8
+#endif
+#define HALF (1 << 21)
+
+/* Samples of pixel x as 8-bit RGB. */
+static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
+    int i = x * channels, step = channels < 3 ? 0 : 1;
+    if (sample == 1) return (int4)(row[i], row[i + step], row[i + 2 * step], 0);
+    uint4 v = (uint4)(row[2 * i], row[2 * (i + step)], row[2 * (i + 2 * step)], 0);
+    v += (uint4)(row[2 * i + 1], row[2 * (i + step) + 1], row[2 * (i + 2 * step) + 1], 0) << 8;
+    return convert_int4((v + 128u) / 257u);
+}
+
+/* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
+static float4 divide(float4 a, float4 d, float4 r) {
+    float4 q = a * r;
+    return fma(fma(-q, d, a), r, q);
+}
+
+/* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T *out, __global const uint *upload,
+                                                                      __global const uchar *pixels, int4 fields,
+                                                                      int size, float4 mean, float4 std, float4 rcp) {
+    int image = get_global_id(2), x = get_global_id(0), y0 = get_global_id(1) * ROWS;
+    if (image >= (int)upload[UP_COUNT] || x >= size) return;
+    __global const uint *im = IMAGE_AT(upload, image);
+    __global const int *tx = (__global const int *)upload + im[fields.x];
+    __global const int *ty = (__global const int *)upload + im[fields.y];
+    int w = fields.z ? (int)im[fields.z] : size, h = fields.w ? (int)im[fields.w] : size;
+    int kx = tx[TAPS_K], ky = ty[TAPS_K], rows = min(ROWS, h - y0);
+    __global const int *py = ty + TAPS_PAIRS + 2 * y0, *cy = ty + TAPS_PAIRS + 2 * h + y0 * ky;
+    __global const int *cx = tx + TAPS_PAIRS + 2 * w + x * kx;
+    __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
+    int channels = (int)im[IM_CHANNELS], sample = (int)im[IM_SAMPLE];
+    int4 acc[ROWS];
+    for (int r = 0; r < ROWS; r++) acc[r] = (int4)(HALF);
+
+    if (x < w && rows > 0) {
+        int lo = tx[TAPS_PAIRS + 2 * x], n = tx[TAPS_PAIRS + 2 * x + 1];
+        int end = py[2 * rows - 2] + py[2 * rows - 1];
+        for (int y = py[0]; y < end; y++) {
+            __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
+            int4 s = (int4)(HALF);
+            for (int t = 0; t < n; t++) s += pixel(row, lo + t, channels, sample) * cx[t];
+            s = min(s >> 22, (int4)(255));
+            for (int r = 0; r < ROWS; r++) {
+                int t = r < rows ? y - py[2 * r] : -1;
+                if (t >= 0 && t < py[2 * r + 1]) acc[r] += s * cy[r * ky + t];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS && y0 + r < size; r++) {
+        size_t o = (((size_t)image * size + y0 + r) * size + x) * 3;
+        float4 v = divide(convert_float4(min(acc[r] >> 22, (int4)(255))) - mean, std, rcp);
+        if (x >= w || r >= rows) v = (float4)(0.0f);
+        STORE(v.x, out, o);
+        STORE(v.y, out, o + 1);
+        STORE(v.z, out, o + 2);
+    }
+}

@@ -1,0 +1,107 @@
+/* Resampling of raw pixels into network input, CPU row: one work-item makes ROWS x COLS output pixels.
+ *
+ * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as Pillow
+ * does, and added into the output rows that use them; nothing but the tile's accumulators is kept. The tap tables say
+ * everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized image. */
+#ifndef ROWS
+#define ROWS 8
+#endif
+#define COLS 64
+#define VECS (3 * COLS / 16)
+#define HALF (1 << 21)
+
+/* One tap loop: `wide` reads a pixel together with what follows it and is used for all pixels but the row's last. */
+#define TAPS(wide, narrow)                                                                                             \
+    for (int x = 0; x < count; x++) {                                                                                  \
+        int lo = pairs[2 * x], n = pairs[2 * x + 1], safe = min(n, width - 1 - lo), t = 0;                             \
+        __global const int *c = coef + x * k;                                                                          \
+        int4 s = (int4)(HALF);                                                                                         \
+        for (; t < safe; t++) {                                                                                        \
+            int at = lo + t;                                                                                           \
+            s += (wide) * c[t];                                                                                        \
+        }                                                                                                              \
+        for (; t < n; t++) {                                                                                           \
+            int at = lo + t;                                                                                           \
+            s += (narrow) * c[t];                                                                                      \
+        }                                                                                                              \
+        vstore4(min(s >> 22, (int4)(255)), 0, h + 3 * x);                                                              \
+    }
+
+#define GRAY(v)   ((int4)((int)(v)))
+#define RGB(p, i) ((int4)(p[i], p[(i) + 1], p[(i) + 2], 0))
+#define WORD(i)   ((int)(((uint)row[2 * (i)] + ((uint)row[2 * (i) + 1] << 8) + 128u) / 257u))
+
+/* h[3 * x + channel], x < count: the row at output resolution, 8-bit values. */
+static void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
+                       __global const int *coef, int k, int count, int *h) {
+    if (sample == 2) {
+        if (channels < 3) TAPS(GRAY(WORD(channels * at)), GRAY(WORD(channels * at)))
+        else TAPS(((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)),
+                  ((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)))
+    } else if (channels == 3) {
+        TAPS(convert_int4(vload4(0, row + 3 * at)), RGB(row, 3 * at))
+    } else if (channels == 4) {
+        TAPS(convert_int4(vload4(0, row + 4 * at)), RGB(row, 4 * at))
+    } else {
+        TAPS(GRAY(row[channels * at]), GRAY(row[channels * at]))
+    }
+}
+
+/* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
+static float16 divide(float16 a, float16 d, float16 r) {
+    float16 q = a * r;
+    return fma(fma(-q, d, a), r, q);
+}
+
+/* Lane i of vector v of an interleaved RGB row holds channel (16 v + i) mod 3. */
+static float16 interleave(float4 c, int v) {
+    float3 t = v % 3 == 0 ? c.xyz : v % 3 == 1 ? c.yzx : c.zxy;
+    return (float16)(t, t, t, t, t, t.x);
+}
+
+/* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *out, __global const uint *upload,
+                                                                     __global const uchar *pixels, int4 fields,
+                                                                     int size, float4 mean, float4 std, float4 rcp) {
+    int image = get_global_id(2), x0 = get_global_id(0) * COLS, y0 = get_global_id(1) * ROWS;
+    if (image >= (int)upload[UP_COUNT]) return;
+    __global const uint *im = IMAGE_AT(upload, image);
+    __global const int *tx = (__global const int *)upload + im[fields.x];
+    __global const int *ty = (__global const int *)upload + im[fields.y];
+    int w = fields.z ? (int)im[fields.z] : size, h = fields.w ? (int)im[fields.w] : size;
+    int kx = tx[TAPS_K], ky = ty[TAPS_K], columns = min(COLS, w - x0), rows = min(ROWS, h - y0);
+    __global const int *py = ty + TAPS_PAIRS + 2 * y0, *cy = ty + TAPS_PAIRS + 2 * h + y0 * ky;
+    __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
+    int line[3 * COLS + 16];
+    int16 acc[ROWS * VECS];
+    for (int i = 0; i < ROWS * VECS; i++) acc[i] = (int16)(HALF);
+    for (int i = 0; i < 3 * COLS + 16; i++) line[i] = 0;
+
+    if (columns > 0 && rows > 0) {
+        int end = py[2 * rows - 2] + py[2 * rows - 1];
+        for (int y = py[0]; y < end; y++) {
+            horizontal(base + (size_t)y * im[IM_STRIDE], (int)im[IM_WIDTH], (int)im[IM_CHANNELS], (int)im[IM_SAMPLE],
+                       tx + TAPS_PAIRS + 2 * x0, tx + TAPS_PAIRS + 2 * w + x0 * kx, kx, columns, line);
+            for (int r = 0; r < rows; r++) {
+                int t = y - py[2 * r];
+                if (t < 0 || t >= py[2 * r + 1]) continue;
+                int c = cy[r * ky + t];
+                for (int v = 0; v < VECS; v++) acc[r * VECS + v] += vload16(v, line) * c;
+            }
+        }
+    }
+    int made = min(COLS, size - x0), inside = 3 * max(columns, 0);
+    float value[3 * COLS];
+    for (int r = 0; r < ROWS && y0 + r < size; r++) {
+        __global T *o = out + (((size_t)image * size + y0 + r) * size + x0) * 3;
+        for (int v = 0; v < VECS; v++) {
+            float16 a = convert_float16(min(acc[r * VECS + v] >> 22, (int16)(255))) - interleave(mean, v);
+            vstore16(divide(a, interleave(std, v), interleave(rcp, v)), v, value);
+        }
+        for (int i = r < rows ? inside : 0; i < 3 * COLS; i++) value[i] = 0.0f;
+        if (made == COLS)
+            for (int v = 0; v < VECS; v++) STORE16(vload16(v, value), o, 16 * v);
+        else
+            for (int i = 0; i < 3 * made; i++) STORE(value[i], o, i);
+    }
+}

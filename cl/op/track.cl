@@ -1,0 +1,245 @@
+/* What detections are matched with: tracks, given targets, D-FINE's set. The solver is lap.cl or lap_cpu.cl, joined in
+ * front; the offsets into the upload are those of frame.cl. */
+#define UP_COUNT        0
+#define UP_FLAGS        1
+#define UP_HEADER       16
+#define UP_RESET_TRACKS 1
+#define IM_WIDTH        0
+#define IM_HEIGHT       1
+#define IM_TARGETS      19
+#define IM_TARGET_AT    20
+#define IM_WORDS        32
+#define TARGET_BOX      0
+#define TARGET_LABEL    4
+#define TARGET_WORDS    5
+#define DET_LABEL       0
+#define DET_QUERY       2
+#define DET_BOX         3
+#define DET_WORDS       8
+
+/* Track state: last id given, number of tracks; then tracks by rising id. */
+#define ST_LAST   0
+#define ST_COUNT  1
+#define ST_HEADER 4
+#define TR_ID     0
+#define TR_LABEL  1
+#define TR_AGE    2
+#define TR_BOX    4
+#define TR_WORDS  8
+#ifndef TRACKS
+#define TRACKS 300
+#endif
+
+/* Costs are fixed point with 20 fractional bits, so that small differences between devices do not show. */
+#define SCALE 1048576.0f
+
+static float4 box_at(__global const int *p) {
+    return as_float4(vload4(0, p));
+}
+
+static float area(float4 b) {
+    return fmax(b.z - b.x, 0.0f) * fmax(b.w - b.y, 0.0f);
+}
+
+/* Intersection over union of corner boxes; 0 for empty ones and NaN. */
+static float iou(float4 a, float4 b) {
+    float4 both = (float4)(fmax(a.xy, b.xy), fmin(a.zw, b.zw));
+    float inside = area(both), all = area(a) + area(b) - inside;
+    return inside > 0.0f && all > 0.0f ? inside / all : 0.0f;
+}
+
+/* Solves `a` objects against `b` others with cost 1 - gain; only gains above 0 count as pairs. `cost` is
+ * [smaller side][larger side]. partner[object] becomes the index of the other or -1. */
+static void pair_up(lap *l, __global const float *cost, __global int *partner, int a, int b) {
+    int n = min(a, b), m = max(a, b);
+    for (int i = LANE; i < a; i += LANES) partner[i] = -1;
+    SYNC();
+    if (n == 0) return;
+    lap_solve(l, cost, (int2)(m, 1), n, m, SCALE);
+    for (int s = LANE; s < n; s += LANES) {
+        int t = l->sink[s];
+        if (t >= 0 && cost[(size_t)s * m + t] < 1.0f) partner[a <= b ? s : t] = a <= b ? t : s;
+    }
+    SYNC();
+}
+
+/* match [n, max_objects, 2]: target index (or -1) and IoU of each object. work: per image `sizes.z` ints of solver
+ * state, then costs. sizes: max_objects, max_targets, ints of solver state, ints per image. One group per image. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+match_targets(__global int *match, __global int *work, __global const int *objects, __global const int *counts,
+              __global const uint *upload, int4 sizes) {
+    LAP_ROOM
+    int image = get_group_id(0);
+    if (image >= (int)upload[UP_COUNT]) return;
+    __global const uint *im = upload + UP_HEADER + image * IM_WORDS;
+    __global const int *targets = (__global const int *)upload + im[IM_TARGET_AT];
+    int a = counts[4 * image], b = min((int)im[IM_TARGETS], sizes.y);
+    work += (size_t)image * sizes.w;
+    __global float *cost = (__global float *)(work + sizes.z);
+    __global int *partner = work + sizes.z + sizes.x * sizes.y;
+    objects += (size_t)image * sizes.x * DET_WORDS;
+    match += (size_t)image * sizes.x * 2;
+    for (int i = LANE; i < a * b; i += LANES) {
+        int o = i / b, t = i - o * b, label = targets[t * TARGET_WORDS + TARGET_LABEL];
+        bool fits = label < 0 || label == objects[o * DET_WORDS + DET_LABEL];
+        float gain = fits ? iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + t * TARGET_WORDS)) : 0.0f;
+        cost[a <= b ? i : t * a + o] = 1.0f - gain;
+    }
+    lap l = LAP_AT(work, min(a, b), max(a, b));
+    SYNC();
+    pair_up(&l, cost, partner, a, b);
+    for (int o = LANE; o < a; o += LANES) {
+        int t = partner[o];
+        match[2 * o] = t;
+        match[2 * o + 1] = as_int(
+            t < 0 ? 0.0f : iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + t * TARGET_WORDS)));
+    }
+}
+
+/* Takes the objects of one image over into the tracks: matched tracks move, others age and end, the objects left start
+ * new ones in their order. One work-item does this. */
+static void update(__global int *state, __global const int *objects, __global const int *partner, __global int *match,
+                   __global int *seen, int a, int age) {
+    __global int *tracks = state + ST_HEADER;
+    int count = state[ST_COUNT], kept = 0;
+    for (int t = 0; t < count; t++) seen[t] = -1;
+    for (int o = 0; o < a; o++)
+        if (partner[o] >= 0) seen[partner[o]] = o;
+    for (int t = 0; t < count; t++) {
+        __global int *from = tracks + t * TR_WORDS, *to = tracks + kept * TR_WORDS;
+        int8 track = vload8(0, from);
+        track.s2 = seen[t] < 0 ? track.s2 + 1 : 0;
+        if (seen[t] >= 0) track.hi = vload4(0, objects + seen[t] * DET_WORDS + DET_BOX);
+        if (track.s2 > age) continue;
+        vstore8(track, 0, to);
+        kept++;
+    }
+    for (int o = 0; o < a; o++) {
+        if (partner[o] >= 0) continue;
+        if (kept == TRACKS) { /* the one unseen for longest, of several the oldest, makes room */
+            int out = 0;
+            for (int t = 1; t < kept; t++)
+                if (tracks[t * TR_WORDS + TR_AGE] > tracks[out * TR_WORDS + TR_AGE]) out = t;
+            kept--;
+            for (int t = out; t < kept; t++) vstore8(vload8(t + 1, tracks), t, tracks);
+        }
+        match[2 * o] = ++state[ST_LAST];
+        match[2 * o + 1] = 0;
+        __global const int *d = objects + o * DET_WORDS;
+        vstore8((int8)(state[ST_LAST], d[DET_LABEL], 0, 0, vload4(0, d + DET_BOX)), kept++, tracks);
+    }
+    state[ST_COUNT] = kept;
+}
+
+/* match [n, max_objects, 2]: track id and IoU of each object; images one after the other. work: solver state, costs,
+ * partners, places. sizes: max_objects, ints of solver state, most frames a track survives unseen. One group. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+match_tracks(__global int *match, __global int *state, __global int *work, __global const int *objects,
+             __global const int *counts, __global const uint *upload, int4 sizes, float least) {
+    LAP_ROOM
+    __global float *cost = (__global float *)(work + sizes.y);
+    __global int *partner = work + sizes.y + sizes.x * TRACKS, *seen = partner + sizes.x;
+    __global const int *tracks = state + ST_HEADER;
+    if (LANE == 0 && (upload[UP_FLAGS] & UP_RESET_TRACKS)) state[ST_LAST] = state[ST_COUNT] = 0;
+    SYNC();
+    for (int image = 0; image < (int)upload[UP_COUNT]; image++) {
+        int a = counts[4 * image], b = state[ST_COUNT];
+        for (int i = LANE; i < a * b; i += LANES) {
+            int o = i / b, t = i - o * b;
+            float gain = iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(tracks + t * TR_WORDS + TR_BOX));
+            if (gain < least || tracks[t * TR_WORDS + TR_LABEL] != objects[o * DET_WORDS + DET_LABEL]) gain = 0.0f;
+            cost[a <= b ? i : t * a + o] = 1.0f - gain;
+        }
+        lap l = LAP_AT(work, min(a, b), max(a, b));
+        SYNC();
+        pair_up(&l, cost, partner, a, b);
+        for (int o = LANE; o < a; o += LANES) {
+            int t = partner[o];
+            if (t < 0) continue;
+            match[2 * o] = tracks[t * TR_WORDS + TR_ID];
+            match[2 * o + 1] = as_int(iou(box_at(objects + o * DET_WORDS + DET_BOX),
+                                          box_at(tracks + t * TR_WORDS + TR_BOX)));
+        }
+        SYNC();
+        if (LANE == 0) update(state, objects, partner, match, seen, a, sizes.z);
+        SYNC();
+        objects += sizes.x * DET_WORDS;
+        match += 2 * sizes.x;
+    }
+}
+
+static float focal(float logit) {
+    float p = 1.0f / (1.0f + ist_exp_float(-logit)), r = 1.0f - p;
+    float c = 0.25f * (r * r) * -log(p + 1e-8f) - 0.75f * (p * p) * -log(1.0f - p + 1e-8f);
+    return logit != logit ? logit : c;
+}
+
+/* D-FINE's matching cost (matcher.md 1) of query q and target t of each image, target-major: cost [n, max_targets,
+ * queries]; dims [n, 2] = targets, queries. sizes: queries, classes, ld and c0 of the logits; place: ld and c0 of the
+ * boxes, max_targets. One work-item per (query, target, image). */
+__kernel void set_cost(__global float *cost, __global int *dims, __global const float *logits,
+                       __global const float *boxes, __global const uint *upload, int4 sizes, int4 place) {
+    int q = get_global_id(0), t = get_global_id(1), image = get_global_id(2);
+    bool live = image < (int)upload[UP_COUNT];
+    __global const uint *im = upload + UP_HEADER + image * IM_WORDS;
+    int count = live ? min((int)im[IM_TARGETS], place.z) : 0;
+    if (q == 0 && t == 0) {
+        dims[2 * image] = count;
+        dims[2 * image + 1] = sizes.x;
+    }
+    if (t >= count || q >= sizes.x) return;
+    __global const int *target = (__global const int *)upload + im[IM_TARGET_AT] + t * TARGET_WORDS;
+    size_t row = (size_t)image * sizes.x + q;
+    __global const float *x = logits + row * sizes.z + sizes.w;
+    int label = target[TARGET_LABEL];
+    float logit = label >= 0 && label < sizes.y ? x[label] : x[0];
+    if (label < 0)
+        for (int c = 1; c < sizes.y; c++) logit = fmax(logit, x[c]);
+
+    float2 extent = (float2)((float)im[IM_WIDTH], (float)im[IM_HEIGHT]);
+    float4 g = box_at(target), b = vload4(0, boxes + row * place.x + place.y);
+    g = (float4)((g.xy + g.zw) * 0.5f / extent, (g.zw - g.xy) / extent);
+    float4 d = fabs(b - g);
+    float l1 = d.x + d.y + d.z + d.w;
+    float4 bc = (float4)(b.xy - 0.5f * fmax(b.zw, 0.0f), b.xy + 0.5f * fmax(b.zw, 0.0f));
+    float4 gc = (float4)(g.xy - 0.5f * fmax(g.zw, 0.0f), g.xy + 0.5f * fmax(g.zw, 0.0f));
+    float inside = area((float4)(fmax(bc.xy, gc.xy), fmin(bc.zw, gc.zw)));
+    float all = area(bc) + area(gc) - inside;
+    float hull = area((float4)(fmin(bc.xy, gc.xy), fmax(bc.zw, gc.zw)));
+    float giou = inside / all - (hull - all) / hull;
+    float v = 2.0f * focal(logit) + 5.0f * l1 - 2.0f * giou;
+    /* a NaN anywhere is cost 1; the bound keeps fixed point from overflowing */
+    cost[((size_t)image * place.z + t) * sizes.x + q] = v != v ? 1.0f : clamp(v, -1e8f, 1e8f);
+}
+
+/* match [n, max_objects, 2] from query_of [n, max_targets]: an object gets the target of its query when it has the
+ * target's label or no other object of that query does and it comes first. sizes: max_objects, max_targets. One
+ * work-item per object. */
+__kernel void set_apply(__global int *match, __global const int *query_of, __global const int *objects,
+                        __global const int *counts, __global const uint *upload, int4 sizes) {
+    int o = get_global_id(0), image = get_global_id(1);
+    if (image >= (int)upload[UP_COUNT] || o >= counts[4 * image]) return;
+    __global const uint *im = upload + UP_HEADER + image * IM_WORDS;
+    __global const int *targets = (__global const int *)upload + im[IM_TARGET_AT];
+    objects += (size_t)image * sizes.x * DET_WORDS;
+    int query = objects[o * DET_WORDS + DET_QUERY], found = -1;
+    for (int t = 0; t < min((int)im[IM_TARGETS], sizes.y); t++)
+        if (query_of[image * sizes.y + t] == query) found = t;
+    float overlap = 0.0f;
+    if (found >= 0) {
+        int label = targets[found * TARGET_WORDS + TARGET_LABEL], best = -1;
+        for (int i = 0; i < counts[4 * image]; i++) {
+            if (objects[i * DET_WORDS + DET_QUERY] != query) continue;
+            if (best < 0) best = i;
+            if (objects[i * DET_WORDS + DET_LABEL] == label) {
+                best = i;
+                break;
+            }
+        }
+        if (best != o) found = -1;
+        else overlap = iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + found * TARGET_WORDS));
+    }
+    size_t at = 2 * ((size_t)image * sizes.x + o);
+    match[at] = found;
+    match[at + 1] = as_int(overlap);
+}

@@ -1,0 +1,72 @@
+/* Selection: row maxima, exact top-k, gather. One work-item per problem on CPUs, groups of 64 elsewhere. */
+#include "ops/ops.h"
+#include "ops/lanes.h"
+
+#include "base/mem.h"
+
+enum { K_MAX = 512, TOTAL_MAX = 1 << 22 };
+
+/* Whether a tensor of floats is kept as float: always for F32, for T in fp32 mode both names mean the same. */
+static const char *x_define(ist_tensor x) {
+    return x.elem == IST_ELEM_F32 ? "-DX_F32" : "";
+}
+
+ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    bool cpu = ist_lanes(p) == 1;
+    int tokens = x.h * x.w, run = cpu ? 64 : 1;
+    ist_tensor y = ist_plan_tensor(p, x.n, 1, tokens, 1, IST_ELEM_F32);
+    ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
+    ist_plan_launch(p, &(ist_launch){
+        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "row_max", .dims = 2,
+        .global = {ist_round_up((size_t)ist_div_up(tokens, run), cpu ? 1 : IST_GROUP_LANES), (size_t)x.n},
+        .local = {cpu ? 1 : IST_GROUP_LANES, 1},
+        .args = {IST_OUT(y), IST_IN(x), IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, x.ld, x.c0)},
+        .arg_count = 4, .bytes = 4.0 * x.n * tokens * x.c});
+    return y;
+}
+
+ist_tensor ist_op_topk(ist_plan *p, ist_tensor x, int k, const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    int total = x.h * x.w;
+    if (x.c != 1 || x.elem != IST_ELEM_F32 || k < 1 || k > total || k > K_MAX || total > TOTAL_MAX) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: the %d largest of %d values (%d channels): at most %d of %d are possible",
+                      label, k, total, x.c, K_MAX, TOTAL_MAX);
+        return none;
+    }
+    bool cpu = ist_lanes(p) == 1;
+    ist_tensor y = ist_plan_tensor(p, x.n, 1, k, 1, IST_ELEM_I32);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DK_MAX=%d", cpu ? 1 : IST_GROUP_LANES, K_MAX);
+    size_t lanes = cpu ? 1 : IST_GROUP_LANES;
+    ist_plan_launch(p, &(ist_launch){
+        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "topk", .dims = 1,
+        .global = {lanes * (size_t)x.n}, .local = {lanes},
+        .args = {IST_OUT(y), IST_IN(x), IST_IN(ist_plan_current_limit(p)), IST_INT4(total, k, x.ld, x.c0)},
+        .arg_count = 4, .bytes = 4.0 * x.n * total});
+    return y;
+}
+
+ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    int k = index.h * index.w, tokens = x.h * x.w;
+    if ((x.n != 1 && x.n != index.n) || index.elem != IST_ELEM_I32 || index.c != 1 || index.ld != 1 ||
+        (x.elem != IST_ELEM_F32 && x.elem != IST_ELEM_T)) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: gather of [%d,%d,%d] by [%d,%d,%d] is not possible", label, x.n, tokens,
+                      x.c, index.n, k, index.c);
+        return none;
+    }
+    bool cpu = ist_lanes(p) == 1;
+    int run = cpu ? 32 : 1;
+    ist_tensor y = ist_plan_tensor(p, index.n, 1, k, x.c, x.elem);
+    ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
+    ist_plan_launch(p, &(ist_launch){
+        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "gather", .dims = 3,
+        .global = {cpu ? 1 : IST_GROUP_LANES, (size_t)ist_div_up(k, run), (size_t)index.n}, .local = {cpu ? 1 : IST_GROUP_LANES, 1, 1},
+        .args = {IST_OUT(y), IST_IN(x), IST_IN(index), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT4(tokens, k, x.c, x.n == 1), IST_INT4(x.ld, x.c0, 0, 0)},
+        .arg_count = 6, .bytes = 8.0 * index.n * k * x.c});
+    return y;
+}
