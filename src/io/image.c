@@ -45,6 +45,7 @@ ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, 
                              ist_error *err) {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
     static const unsigned char jpeg[3] = {0xFF, 0xD8, 0xFF};
+    *out = (ist_bitmap){0};
     if (count == 0) return ist_fail(err, IST_E_INPUT, "%s: the file is empty", name);
     if (count >= sizeof png && !memcmp(bytes, png, sizeof png))
         return ist_png_decode(bytes, count, name, max_pixels, out, err);
@@ -58,6 +59,7 @@ ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, 
 ist_status ist_bitmap_read(const char *path, size_t max_pixels, ist_bitmap *out, ist_error *err) {
     char *bytes = NULL;
     size_t count = 0;
+    *out = (ist_bitmap){0};
     IST_TRY(ist_read_file(path, MAX_FILE_BYTES, &bytes, &count, err));
     ist_status status = ist_bitmap_decode(bytes, count, path, max_pixels, out, err);
     free(bytes);

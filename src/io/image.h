@@ -26,7 +26,8 @@ typedef struct ist_bitmap {
 int ist_format_channels(ist_pixel_format format);
 int ist_format_bytes(ist_pixel_format format);
 
-/* Decodes a file in memory; `name` is for the error sentence only. On success the bitmap is the caller's to free. */
+/* Decodes a file in memory; `name` is for the error sentence only. On success the bitmap is the caller's to free;
+ * on failure it is empty. */
 ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                              ist_error *err);
 

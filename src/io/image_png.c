@@ -119,10 +119,14 @@ static void write_pixels(png_job *job, FILE *stream) {
     const ist_bitmap *b = job->bitmap;
     int depth = 8 * ist_format_bytes(b->format);
     png_init_io(png, stream);
-    png_set_compression_level(png, 4); /* half the time of the default for a few percent of size */
+    bool color = ist_format_channels(b->format) == 3;
+    /* measured on a photograph of 1 Mpixel: half the time of level 4 with libpng's own choice of filters, 8 % larger;
+     * maps are long runs of equal bytes, which no filter improves */
+    png_set_compression_level(png, 2);
+    png_set_filter(png, PNG_FILTER_TYPE_BASE, color ? PNG_FILTER_PAETH : PNG_FILTER_NONE);
     png_set_IHDR(png, job->info, (png_uint_32)b->width, (png_uint_32)b->height, depth,
-                 ist_format_channels(b->format) == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+                 color ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_write_info(png, job->info);
     if (depth == 16 && host_is_little_endian()) png_set_swap(png);

@@ -1,0 +1,100 @@
+/* Files that appear complete or not at all. */
+#include "io/atomic_file.h"
+
+#include "scratch.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+static int entries(const char *folder) {
+    DIR *d = opendir(folder);
+    int n = 0;
+    cr_assert_not_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    closedir(d);
+    return n;
+}
+
+Test(io_atomic_file, nothing_is_seen_before_commit) {
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "out.txt");
+    ist_atomic_file f;
+    ist_error err;
+    scratch_put(path, "old");
+    cr_assert_eq(ist_atomic_begin(&f, path, &err), IST_OK, "%s", err.text);
+    fputs("new", f.stream);
+    fflush(f.stream);
+    char *seen = scratch_read(path, NULL);
+    cr_expect_str_eq(seen, "old");
+    free(seen);
+    cr_assert_eq(ist_atomic_commit(&f, &err), IST_OK, "%s", err.text);
+    seen = scratch_read(path, NULL);
+    cr_expect_str_eq(seen, "new");
+    free(seen);
+    cr_expect_eq(entries(s.path), 1);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, abort_leaves_nothing) {
+    scratch s = scratch_make();
+    ist_atomic_file f;
+    cr_assert_eq(ist_atomic_begin(&f, scratch_path(&s, "out.txt"), NULL), IST_OK);
+    fputs("half", f.stream);
+    ist_atomic_abort(&f);
+    cr_expect_eq(entries(s.path), 0);
+    ist_atomic_abort(&f);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, folders_on_the_way_are_made) {
+    scratch s = scratch_make();
+    ist_error err;
+    cr_assert_eq(ist_atomic_write(scratch_path(&s, "a/b/c.txt"), "xyz", 3, &err), IST_OK, "%s", err.text);
+    char *text = scratch_read(scratch_path(&s, "a/b/c.txt"), NULL);
+    cr_expect_str_eq(text, "xyz");
+    free(text);
+    scratch_put(scratch_path(&s, "file"), "");
+    cr_expect_eq(ist_make_folders(scratch_path(&s, "file/below"), &err), IST_E_IO);
+    cr_expect_not_null(strstr(err.text, "file"), "%s", err.text);
+    cr_expect_eq(ist_atomic_write(scratch_path(&s, "file/x"), "x", 1, &err), IST_E_IO);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, names_of_full_length_work) {
+    scratch s = scratch_make();
+    char name[252] = {0};
+    memset(name, 'n', 251);
+    ist_error err;
+    cr_expect_eq(ist_atomic_write(scratch_path(&s, "%s.png", name), "x", 1, &err), IST_OK, "%s", err.text);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, a_full_disk_is_an_error) {
+    ist_error err;
+    ist_atomic_file f;
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    scratch s = scratch_make();
+    cr_assert_eq(ist_atomic_begin(&f, scratch_path(&s, "out"), &err), IST_OK);
+    fclose(f.stream);
+    f.stream = fopen("/dev/full", "wb"); /* every write fails with ENOSPC */
+    cr_assert_not_null(f.stream);
+    fputs("data", f.stream);
+    cr_expect_eq(ist_atomic_commit(&f, &err), IST_E_IO);
+    cr_expect_not_null(strstr(err.text, strerror(ENOSPC)), "%s", err.text);
+    cr_expect_eq(entries(s.path), 0);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, read_file_checks_its_limit) {
+    scratch s = scratch_make();
+    char *bytes;
+    size_t count;
+    ist_error err;
+    scratch_write(scratch_path(&s, "f"), "a\0b", 3);
+    cr_assert_eq(ist_read_file(scratch_path(&s, "f"), 3, &bytes, &count, &err), IST_OK);
+    cr_expect_eq(count, 3);
+    cr_expect_arr_eq(bytes, "a\0b", 4);
+    free(bytes);
+    cr_expect_eq(ist_read_file(scratch_path(&s, "f"), 2, &bytes, &count, &err), IST_E_LIMIT);
+    scratch_remove(&s);
+}

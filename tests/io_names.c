@@ -1,0 +1,98 @@
+/* Class names and category ids. */
+#include "io/labels.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static void expect_names(const char *text, size_t count, const char *first, const char *last) {
+    char **names;
+    size_t n;
+    ist_error err = {0};
+    cr_assert_eq(ist_names_parse(text, strlen(text), "names", &names, &n, &err), IST_OK, "%s: %s", text, err.text);
+    cr_assert_eq(n, count, "%s: %zu names", text, n);
+    cr_expect_str_eq(names[0], first);
+    cr_expect_str_eq(names[n - 1], last);
+    ist_names_free(&names, n);
+    cr_expect_null(names);
+}
+
+static void expect_failure(const char *text, const char *part) {
+    char **names;
+    size_t n;
+    ist_error err = {0};
+    cr_expect_eq(ist_names_parse(text, strlen(text), "names", &names, &n, &err), IST_E_INPUT, "%s", text);
+    cr_expect_not_null(strstr(err.text, part), "'%s' lacks '%s'", err.text, part);
+    cr_expect_null(names);
+}
+
+Test(io_names, lines) {
+    expect_names("bone\nneedle", 2, "bone", "needle");
+    expect_names("bone\r\nsoft tissue\r\n\n", 2, "bone", "soft tissue");
+    expect_failure("bone\n\nneedle\n", "name 1 is empty");
+    expect_failure("", "no names");
+    expect_failure(" \n ", "no names");
+}
+
+Test(io_names, json_array) {
+    expect_names(" [\"bone\", \"a, b\"]", 2, "bone", "a, b");
+    expect_failure("[\"bone\", 3]", "element 1");
+    expect_failure("[\"bone\"", "line 1");
+    expect_failure("[]", "no names");
+    expect_failure("[\"\"]", "name 0 is empty");
+}
+
+Test(io_names, data_yaml) {
+    expect_names("path: x\nnames: [bone, 'a, b', \"c\"]\nnc: 3\n", 3, "bone", "c");
+    expect_names("nc: 2\nnames:\n  0: bone\n  # remark\n  1: needle\ntrain: x\n", 2, "bone", "needle");
+    expect_names("names:\n- bone\n- 'soft tissue'\nval: x\n", 2, "bone", "soft tissue");
+    expect_names("names:\n  - bone", 1, "bone", "bone");
+    expect_failure("names:\n  0: bone\n  2: needle\n", "expected '1: name'");
+    expect_failure("names: [bone, needle\n", "no end");
+    expect_failure("names:\nnc: 3\n", "no names");
+}
+
+Test(io_names, binary_is_refused) {
+    char **names;
+    size_t n;
+    ist_error err;
+    cr_expect_eq(ist_names_parse("a\0b", 3, "x.bin", &names, &n, &err), IST_E_INPUT);
+    cr_expect_not_null(strstr(err.text, "x.bin"));
+}
+
+Test(io_names, eighty_classes_are_cocos) {
+    ist_labels l;
+    char buffer[16];
+    cr_assert_eq(ist_labels_make(80, NULL, &l, NULL), IST_OK);
+    cr_assert(l.is_coco);
+    /* the published 80 -> 91 table, at its gaps and ends */
+    static const int pairs[][2] = {{0, 1}, {10, 11}, {11, 13}, {23, 25}, {24, 27}, {25, 28}, {26, 31}, {39, 44}, {40, 46},
+                                   {59, 65}, {60, 67}, {61, 70}, {62, 72}, {72, 82}, {73, 84}, {79, 90}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        cr_expect_eq(ist_label_category(&l, pairs[i][0]), pairs[i][1]);
+        cr_expect_eq(ist_category_label(&l, pairs[i][1]), pairs[i][0]);
+    }
+    cr_expect_eq(ist_category_label(&l, 12), -1);
+    cr_expect_str_eq(ist_label_name(&l, 0, buffer), "person");
+    cr_expect_str_eq(ist_label_name(&l, 79, buffer), "toothbrush");
+    cr_expect_str_eq(ist_label_name(&l, 80, buffer), "80");
+    cr_expect_eq(ist_label_find(&l, "dog"), 16);
+    cr_expect_eq(ist_label_find(&l, "dragon"), -1);
+    ist_labels_free(&l);
+}
+
+Test(io_names, other_models_keep_their_labels) {
+    const char *names[2] = {"bone", NULL};
+    ist_labels l;
+    char buffer[16];
+    cr_assert_eq(ist_labels_make(2, names, &l, NULL), IST_OK);
+    cr_expect(!l.is_coco);
+    cr_expect_str_eq(ist_label_name(&l, 0, buffer), "bone");
+    cr_expect_str_eq(ist_label_name(&l, 1, buffer), "1");
+    cr_expect_eq(ist_label_category(&l, 1), 1);
+    cr_expect_eq(ist_category_label(&l, 1), 1);
+    ist_labels_free(&l);
+    const char *eighty[80] = {"bone"};
+    cr_assert_eq(ist_labels_make(80, eighty, &l, NULL), IST_OK);
+    cr_expect(!l.is_coco, "80 classes of its own are not COCO's");
+    ist_labels_free(&l);
+}
