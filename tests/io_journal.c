@@ -1,0 +1,173 @@
+/* frames.ndjson while it grows: order, crashes, resuming. */
+#include "io/journal.h"
+
+#include "scratch.h"
+
+typedef struct bench {
+    scratch s;
+    ist_sources sources;
+} bench;
+
+static bench make_bench(int count) {
+    bench b = {.s = scratch_make()};
+    for (int i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%c.png", 'a' + i);
+        cr_assert_eq(ist_sources_add(&b.sources, name, false, NULL, NULL), IST_OK);
+    }
+    cr_assert_eq(ist_sources_finish(&b.sources, NULL), IST_OK);
+    return b;
+}
+
+static void free_bench(bench *b) {
+    ist_sources_free(&b->sources);
+    scratch_remove(&b->s);
+}
+
+/* Keeps all images but the one whose path is the context. */
+static bool keep_but(void *context, const ist_source *source) {
+    return !context || strcmp(context, source->path) != 0;
+}
+
+static ist_journal *open_journal(bench *b, bool resume, const char *but) {
+    ist_journal *j;
+    ist_error err;
+    cr_assert_eq(ist_journal_open(b->s.path, &b->sources, resume, keep_but, (void *)(uintptr_t)but, &j, &err), IST_OK,
+                 "%s", err.text);
+    return j;
+}
+
+static void append(ist_journal *j, size_t index, int version) {
+    ist_text line = {0};
+    ist_error err;
+    ist_text_printf(&line, "{\"schema\":1,\"file\":\"%c.png\",\"v\":%d}", (char)('a' + index), version);
+    cr_assert_eq(ist_journal_append(j, index, &line, &err), IST_OK, "%s", err.text);
+    ist_text_free(&line);
+}
+
+static void expect_file(const bench *b, const char *name, const char *want) {
+    char *text = scratch_read(scratch_path(&b->s, "%s", name), NULL);
+    if (!want) cr_expect_null(text, "%s is there", name);
+    else cr_expect_str_eq(text, want);
+    free(text);
+}
+
+#define LINE(file, v) "{\"schema\":1,\"file\":\"" file "\",\"v\":" v "}\n"
+
+Test(io_journal, appears_complete_or_not_at_all) {
+    bench b = make_bench(2);
+    ist_journal *j = open_journal(&b, false, NULL);
+    append(j, 0, 1);
+    cr_expect(ist_journal_has(j, 0));
+    cr_expect(!ist_journal_has(j, 1));
+    expect_file(&b, IST_JOURNAL_NAME, NULL);
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("a.png", "1"));
+    append(j, 1, 1);
+    cr_assert_eq(ist_journal_commit(j, NULL), IST_OK);
+    expect_file(&b, IST_JOURNAL_PARTIAL, NULL);
+    expect_file(&b, IST_JOURNAL_NAME, LINE("a.png", "1") LINE("b.png", "1"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, a_second_line_is_refused) {
+    bench b = make_bench(1);
+    ist_journal *j = open_journal(&b, false, NULL);
+    ist_text line = {0};
+    append(j, 0, 1);
+    ist_text_put(&line, "{}");
+    cr_expect_eq(ist_journal_append(j, 0, &line, NULL), IST_E_STATE);
+    ist_text_free(&line);
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, a_fresh_run_forgets_the_old_one) {
+    bench b = make_bench(2);
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_NAME), LINE("a.png", "1") LINE("b.png", "1"));
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_PARTIAL), LINE("a.png", "1"));
+    ist_journal *j = open_journal(&b, false, NULL);
+    cr_expect(!ist_journal_has(j, 0));
+    expect_file(&b, IST_JOURNAL_NAME, NULL);
+    expect_file(&b, IST_JOURNAL_PARTIAL, "");
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, resumes_after_a_crash_in_the_middle_of_a_line) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_PARTIAL), LINE("a.png", "1") "{\"schema\":1,\"file\":\"b.p");
+    ist_journal *j = open_journal(&b, true, NULL);
+    cr_expect(ist_journal_has(j, 0));
+    cr_expect(!ist_journal_has(j, 1));
+    append(j, 1, 2);
+    append(j, 2, 2);
+    cr_assert_eq(ist_journal_commit(j, NULL), IST_OK);
+    expect_file(&b, IST_JOURNAL_NAME, LINE("a.png", "1") LINE("b.png", "2") LINE("c.png", "2"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, lines_end_in_input_order_and_old_ones_survive_another_crash) {
+    bench b = make_bench(4);
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_NAME), LINE("d.png", "1") LINE("b.png", "1"));
+    ist_journal *j = open_journal(&b, true, NULL);
+    append(j, 0, 2);
+    ist_journal_close(&j); /* as a crash would */
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("b.png", "1") LINE("d.png", "1") LINE("a.png", "2"));
+    j = open_journal(&b, true, NULL);
+    for (size_t i = 0; i < 4; i++) cr_expect_eq(ist_journal_has(j, i), i != 2, "image %zu", i);
+    append(j, 2, 3);
+    ist_text line = {0};
+    cr_assert_eq(ist_journal_line(j, 3, &line, NULL), IST_OK);
+    cr_expect_str_eq(line.data, "{\"schema\":1,\"file\":\"d.png\",\"v\":1}");
+    ist_text_free(&line);
+    cr_assert_eq(ist_journal_commit(j, NULL), IST_OK);
+    expect_file(&b, IST_JOURNAL_NAME, LINE("a.png", "2") LINE("b.png", "1") LINE("c.png", "3") LINE("d.png", "1"));
+    expect_file(&b, IST_JOURNAL_PARTIAL, NULL);
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, missing_outputs_foreign_lines_and_repeats) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_NAME),
+                LINE("a.png", "1") LINE("z.png", "1") "not json\n{\"file\":\"b.png\"}\n" LINE("c.png", "1"));
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_PARTIAL), LINE("c.png", "2") LINE("c.png", "3"));
+    ist_journal *j = open_journal(&b, true, "a.png");
+    cr_expect(!ist_journal_has(j, 0), "its outputs are gone");
+    cr_expect(!ist_journal_has(j, 1), "its line has no schema");
+    cr_expect(ist_journal_has(j, 2));
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("c.png", "3"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, nothing_to_resume_is_no_error) {
+    bench b = make_bench(1);
+    ist_journal *j = open_journal(&b, true, NULL);
+    append(j, 0, 1);
+    cr_assert_eq(ist_journal_commit(j, NULL), IST_OK);
+    expect_file(&b, IST_JOURNAL_NAME, LINE("a.png", "1"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
+Test(io_journal, long_lines_come_back_whole) {
+    bench b = make_bench(1);
+    ist_journal *j = open_journal(&b, false, NULL);
+    ist_text line = {0}, back = {0};
+    ist_text_put(&line, "{\"schema\":1,\"file\":\"a.png\",\"x\":\"");
+    for (int i = 0; i < 5000; i++) ist_text_put(&line, "0123456789");
+    ist_text_put(&line, "\"}");
+    cr_assert_eq(ist_journal_append(j, 0, &line, NULL), IST_OK);
+    ist_journal_close(&j);
+    j = open_journal(&b, true, NULL);
+    cr_assert(ist_journal_has(j, 0));
+    cr_assert_eq(ist_journal_line(j, 0, &back, NULL), IST_OK);
+    cr_expect_str_eq(back.data, line.data);
+    ist_text_free(&line);
+    ist_text_free(&back);
+    ist_journal_close(&j);
+    free_bench(&b);
+}
