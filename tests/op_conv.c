@@ -1,7 +1,7 @@
 /* Dense convolutions, linear layers and transposed convolutions: every row the device can run, against the scalar
  * definition. */
 #include "ops/conv_rows.h"
-#include "support/optest.h"
+#include "support/convtest.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -11,32 +11,7 @@ typedef struct shape {
     int n, h, w, cin, cout, kh, kw, stride, top, left, bottom, right;
 } shape;
 
-typedef struct extras {
-    ist_act act;
-    bool lab, before, up2, before_one, after, after_one, slices, no_bias;
-} extras;
-
-static ref_map addend(optest *t, ref_map y, bool one, int shrink) {
-    return optest_random(t, one ? 1 : y.n, y.h / shrink, y.w / shrink, y.c);
-}
-
-/* Fills both descriptions of one epilogue. */
-static void make_epilogue(optest *t, const extras *x, ref_map y, ist_epilogue *e, ref_epilogue *r) {
-    *e = (ist_epilogue){.act = x->act, .has_lab = x->lab, .up2 = x->up2};
-    *r = (ref_epilogue){.act = x->act, .has_lab = x->lab, .up2 = x->up2};
-    if (x->lab) {
-        e->lab_scale = r->lab_scale = optest_uniform(t, -2, 2);
-        e->lab_bias = r->lab_bias = optest_uniform(t, -1, 1);
-    }
-    if (x->before) {
-        r->add_before = addend(t, y, x->before_one, x->up2 ? 2 : 1);
-        e->add_before = optest_in(t, r->add_before, IST_ELEM_T, x->slices);
-    }
-    if (x->after) {
-        r->add_after = addend(t, y, x->after_one, 1);
-        e->add_after = optest_in(t, r->add_after, IST_ELEM_T, x->slices);
-    }
-}
+typedef convtest_extras extras;
 
 /* One case; items >= 0 is a limit. */
 static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, extras x, ist_elem out, int items,
@@ -55,7 +30,7 @@ static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, ext
     float *b = x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
     ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
     ref_epilogue r;
-    make_epilogue(&t, &x, want, &o.epi, &r);
+    convtest_epilogue(&t, &x, want, &o.epi, &r);
     o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
@@ -107,15 +82,7 @@ Test(conv, epilogues) {
     EACH_RUNNABLE_ROW(row)
     for (int bits = 0; bits < 128; bits++) {
         if (optest_small() && bits % 9) continue;
-        extras x = {.act = (ist_act)(bits % 5),
-                    .lab = bits & 1,
-                    .before = bits & 2,
-                    .up2 = bits & 4,
-                    .before_one = bits & 8,
-                    .after = bits & 16,
-                    .after_one = bits & 32,
-                    .slices = bits & 64,
-                    .no_bias = bits % 7 == 0};
+        extras x = convtest_combination(bits);
         check_case(row, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
     }
 }

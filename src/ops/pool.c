@@ -1,0 +1,31 @@
+/* The 2x2 maximum of HGNetv2's stem. */
+#include "ops/ops.h"
+#include "ops/rows.h"
+
+ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    ist_tensor y = ist_plan_into(p, into, x.n, x.h, x.w, x.c, IST_ELEM_T, label);
+    if (ist_plan_status(p)) return none;
+    if (x.elem != IST_ELEM_T) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: the input holds no activations", label);
+        return none;
+    }
+    int run = ist_cpu_row(p) ? x.w : 1;
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    ist_launch l = {
+        .label = label,
+        .op = "op/pool",
+        .defines = defines.text,
+        .kernel = "maxpool2x2",
+        .dims = 1,
+        .global = {(size_t)(ist_pixels(x) / run)},
+        .local = {1},
+        .args = {IST_IN(x), IST_OUT(y), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.ld, x.c0),
+                 IST_INT4(y.ld, y.c0, y.c, run)},
+        .arg_count = 5,
+        .bytes = 2.0 * (ist_plan_half(p) ? 2 : 4) * ist_pixels(x) * x.c,
+    };
+    ist_plan_launch(p, &l);
+    return y;
+}
