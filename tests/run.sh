@@ -58,7 +58,7 @@ configure() {
     shift
     cmake -G Ninja -S . -B "$folder" "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
 }
-compile() { ninja -C "$1" -j "$jobs" >"$1.log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$1.log"; return 1; }; }
+compile() { ninja -C "$1" -k 0 -j "$jobs" >"$1.log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$1.log"; return 1; }; }
 make_tree() {
     folder=$1
     mkdir -p "$(dirname "$folder")"
