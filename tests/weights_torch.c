@@ -1,0 +1,161 @@
+/* PyTorch zip files as torch.save writes them (tests/official/make_weights.py): values, views, wrappers, hostile ones.
+ */
+#include "weights/weights.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILES IST_GOLDEN_DIR "/weights/"
+
+static ist_weights *open_good(const char *path) {
+    ist_weights *w = NULL;
+    ist_error err;
+    cr_assert_eq(ist_weights_open(path, &w, &err), IST_OK, "%s", err.text);
+    return w;
+}
+
+static void refused(const char *path, const char *part) {
+    ist_weights *w = NULL;
+    ist_error err;
+    cr_expect_eq(ist_weights_open(path, &w, &err), IST_E_WEIGHTS, "%s", path);
+    cr_expect(!strncmp(err.text, path, strlen(path)), "%s", err.text);
+    cr_expect_not_null(strstr(err.text, part), "%s", err.text);
+    cr_expect_null(w);
+}
+
+static void expect_values(const ist_weights *w, const char *name, int rank, const int64_t *dims, const float *want) {
+    ist_error err;
+    float *v = NULL;
+    cr_assert_eq(ist_weights_f32(w, name, rank, dims, &v, &err), IST_OK, "%s", err.text);
+    size_t n = ist_weights_find(w, name)->count;
+    for (size_t i = 0; i < n; i++) cr_expect_eq(v[i], want[i], "%s[%zu] = %g", name, i, v[i]);
+    free(v);
+}
+
+static void expect_plain(const char *path) {
+    ist_weights *w = open_good(path);
+    cr_expect_eq(ist_weights_count(w), 12);
+    cr_expect_str_eq(ist_weights_format(w), "torch zip");
+    expect_values(w, "a.weight", 2, (int64_t[]){2, 3}, (float[]){0, 0.25f, 0.5f, 0.75f, 1, 1.25f});
+    expect_values(w, "b.f16", 1, (int64_t[]){3}, (float[]){1, -0.5f, 65504});
+    expect_values(w, "c.bf16", 1, (int64_t[]){3}, (float[]){1, -3, 0.15625f});
+    expect_values(w, "d.i64", 1, (int64_t[]){2}, (float[]){4, -0x1p40f});
+    expect_values(w, "e.bool", 1, (int64_t[]){3}, (float[]){1, 0, 1});
+    expect_values(w, "f.scalar", 0, NULL, (float[]){7});
+    expect_values(w, "g.f64", 1, (int64_t[]){1}, (float[]){0.1f});
+    expect_values(w, "h.i32", 1, (int64_t[]){1}, (float[]){-5});
+    expect_values(w, "i.u8", 1, (int64_t[]){2}, (float[]){200, 3});
+    expect_values(w, "j.empty", 2, (int64_t[]){0, 3}, NULL);
+    expect_values(w, "k.i16", 1, (int64_t[]){1}, (float[]){-300});
+    expect_values(w, "l.i8", 1, (int64_t[]){1}, (float[]){-7});
+    cr_expect_eq(ist_weights_find(w, "c.bf16")->type, IST_WEIGHT_BF16);
+    ist_weights_close(&w);
+}
+
+Test(weights_torch, every_type) {
+    expect_plain(FILES "plain.pth");
+}
+Test(weights_torch, protocol_4) {
+    expect_plain(FILES "protocol4.pth");
+}
+Test(weights_torch, deflated) {
+    expect_plain(FILES "deflated.pth");
+}
+
+Test(weights_torch, views_are_made_contiguous) {
+    ist_weights *w = open_good(FILES "views.pth");
+    float whole[24], tail[12], transposed[24], odd[12];
+    for (int i = 0; i < 24; i++) {
+        whole[i] = (float)i;
+        transposed[i] = (float)(i % 4 * 6 + i / 4);
+        if (i < 12) tail[i] = (float)(12 + i);
+        if (i % 2) odd[i / 2] = (float)i;
+    }
+    expect_values(w, "whole", 2, (int64_t[]){4, 6}, whole);
+    expect_values(w, "tail", 2, (int64_t[]){3, 4}, tail);
+    expect_values(w, "transposed", 2, (int64_t[]){6, 4}, transposed);
+    expect_values(w, "odd", 1, (int64_t[]){12}, odd);
+    expect_values(w, "expanded", 1, (int64_t[]){5}, (float[]){3, 3, 3, 3, 3});
+    ist_weights_close(&w);
+}
+
+/* Optimizer, scheduler, dates and the plain model lie next to the averaged weights, which win. */
+Test(weights_torch, training_checkpoint) {
+    ist_weights *w = open_good(FILES "training.pth");
+    cr_expect_eq(ist_weights_count(w), 1);
+    expect_values(w, "w", 1, (int64_t[]){2}, (float[]){2, 2});
+    ist_weights_close(&w);
+}
+
+Test(weights_torch, model_with_module_prefix_and_names) {
+    ist_weights *w = open_good(FILES "model.pth");
+    expect_values(w, "0.weight", 2, (int64_t[]){1, 2}, (float[]){0.5f, -2});
+    expect_values(w, "0.bias", 1, (int64_t[]){1}, (float[]){3});
+    cr_expect_eq(ist_weights_class_count(w), 2);
+    cr_expect_str_eq(ist_weights_class_name(w, 1), "tooth");
+    ist_weights_close(&w);
+}
+
+Test(weights_torch, parameters_and_numbered_names) {
+    ist_weights *w = open_good(FILES "parameter.pth");
+    expect_values(w, "0.weight", 2, (int64_t[]){1, 2}, (float[]){0.5f, -2});
+    cr_expect_str_eq(ist_weights_class_name(w, 0), "bone");
+    ist_weights_close(&w);
+}
+
+Test(weights_torch, refusals) {
+    refused(FILES "hostile.pth", "pickle: refuses global posix.system at byte 189");
+    refused(FILES "complex.pth", "refuses global torch.ComplexFloatStorage");
+    refused(FILES "legacy.pth", "old format");
+    refused(FILES "list.pth", "holds no state dict");
+    refused(FILES "bomb.pth", "more than a file of this size may hold");
+    refused(FILES "no_pickle.pth", "the zip has 0 data.pkl");
+    refused(FILES "no_storage.pth", "the zip has no entry plain/data/0");
+    refused(FILES "short_storage.pth", "storage data/0: 6 elements of F32 promised, the zip has 20 bytes");
+    refused(FILES "big_endian.pth", "big endian");
+}
+
+static uint8_t *slurp(const char *path, size_t *size) {
+    FILE *f = fopen(path, "rb");
+    cr_assert_not_null(f);
+    uint8_t *bytes = malloc(1 << 16);
+    cr_assert_not_null(bytes);
+    *size = fread(bytes, 1, 1 << 16, f);
+    fclose(f);
+    return bytes;
+}
+
+Test(weights_torch, truncated_anywhere) {
+    size_t size;
+    uint8_t *bytes = slurp(FILES "plain.pth", &size);
+    ist_error err;
+    for (size_t cut = 0; cut < size; cut++) {
+        ist_weights *w = NULL;
+        uint8_t *part = malloc(cut + 1); /* exact: a read beyond the cut shows under a sanitizer */
+        memcpy(part, bytes, cut);
+        cr_expect_eq(ist_weights_open_memory(part, cut, &w, &err), IST_E_WEIGHTS, "%zu bytes", cut);
+        free(part);
+    }
+    free(bytes);
+}
+
+/* A flipped byte is refused or changes what is read, but never more than that; the CRC guards the data. */
+Test(weights_torch, damaged_anywhere) {
+    size_t size, refusals = 0;
+    uint8_t *bytes = slurp(FILES "plain.pth", &size);
+    ist_error err;
+    for (size_t at = 0; at < size; at++) {
+        ist_weights *w = NULL;
+        bytes[at] ^= 0x55;
+        if (ist_weights_open_memory(bytes, size, &w, &err)) refusals++;
+        ist_weights_close(&w);
+        bytes[at] ^= 0x55;
+    }
+    cr_expect_gt(refusals, size / 4, "%zu of %zu", refusals, size);
+    ist_weights *w = NULL;
+    cr_expect_eq(ist_weights_open_memory(bytes, size, &w, &err), IST_OK);
+    ist_weights_close(&w);
+    free(bytes);
+}
