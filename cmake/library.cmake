@@ -5,7 +5,7 @@ if(NOT EXISTS ${PROJECT_SOURCE_DIR}/src/api.c)
   return()
 endif()
 
-ist_view(api ${IST_LAYERS})
+ist_view(api base device core ops pipeline)
 set(IST_HEADER ${PROJECT_SOURCE_DIR}/include/isthmus.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${IST_HEADER})
 file(STRINGS ${IST_HEADER} declarations REGEX "^[a-z].*[ *]ist_[a-z_]+\\(")
