@@ -71,4 +71,28 @@ typedef struct ref_level {
 void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_map memory, const ref_level *levels,
                           int level_count, int heads, ref_map out);
 
+/* ---- selection, boxes, masks, matching: ref_vision.c ---- */
+
+/* y[n,t,0] = max over channels. */
+void ref_row_max(ref_map x, ref_map y);
+/* Indices of the k largest of `count` values in falling order, equal values by rising index, NaN as -inf. */
+void ref_topk(const float *v, int count, int k, int *index);
+/* sigmoid(a + b); sigmoid(a + logit(b)); b with n = 1 serves every item. */
+void ref_box_init(ref_map a, ref_map b, ref_map y);
+void ref_box_refine(ref_map a, ref_map b, ref_map y);
+/* corners = a + previous (v = NULL: 0), box = box of the integrals around ref_init; project [33]. */
+void ref_fdr(ref_map a, ref_map previous, ref_map ref_init, const float *project, double scale, ref_map corners,
+             ref_map box);
+void ref_lqe(ref_map corners, ref_map y);
+/* logits [..,c] + quality [..,1]. */
+void ref_add_quality(ref_map logits, ref_map quality, ref_map y);
+/* Pillow's BILINEAR on interleaved 8-bit RGB. */
+void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow);
+/* Mask logits 256 x 256 -> 1024 x 1024 -> the first h rows and w columns -> out [height][width], in float as PyTorch. */
+void ref_upsample(const float *low, int w, int h, float *out, int width, int height);
+/* Least total cost of min(rows, cols) pairs in double; row_to_col -1 where free. +inf forbids. False when there is no
+ * complete assignment. */
+bool ref_assign(const float *cost, int rows, int cols, int ld, int *row_to_col, double *total);
+double ref_iou(const float a[4], const float b[4]);
+
 #endif
