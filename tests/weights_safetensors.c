@@ -88,6 +88,8 @@ Test(weights_safetensors, class_names_from_json) {
     ist_weights_close(&w);
     snprintf(text, sizeof text, "{\"__metadata__\":{\"names\":\"{\\\"2\\\":\\\"y\\\"}\"%s", tail);
     refused(text, 1, "no name for class 0 of 1");
+    snprintf(text, sizeof text, "{\"__metadata__\":{\"names\":\"[1\"%s", tail);
+    refused(text, 1, "metadata \"names\" is not valid JSON");
 }
 
 #define T(name, dtype, shape, offsets)                                                                                 \

@@ -25,14 +25,19 @@ static ist_weight_type stored_type(const ist_weight *t, bool half) {
         for (const ist_weight *t = (w)->items; t < (w)->items + (w)->count; t++)                                       \
             if (ist_weight_type_bytes(stored_type(t, half)) == size_)
 
+/* NULL when out of memory. */
 static json_t *tensor_json(const ist_weight *t, bool half, uint64_t *at) {
-    json_t *shape = json_array();
-    for (int i = 0; i < t->rank; i++) json_array_append_new(shape, json_integer(t->dims[i]));
     ist_weight_type type = stored_type(t, half);
-    uint64_t end = *at + (uint64_t)t->count * ist_weight_type_bytes(type);
-    json_t *json = json_pack("{s:s, s:o, s:[I, I]}", "dtype", ist_weight_type_name(type), "shape", shape,
-                             "data_offsets", (json_int_t)*at, (json_int_t)end);
-    *at = end;
+    uint64_t begin = *at;
+    json_t *shape = json_array();
+    bool ok = shape != NULL;
+    for (int i = 0; i < t->rank; i++) ok = ok && !json_array_append_new(shape, json_integer(t->dims[i]));
+    *at += (uint64_t)t->count * ist_weight_type_bytes(type);
+    json_t *json = NULL;
+    if (ok)
+        json = json_pack("{s:s, s:O, s:[I, I]}", "dtype", ist_weight_type_name(type), "shape", shape, "data_offsets",
+                         (json_int_t)begin, (json_int_t)*at);
+    json_decref(shape);
     return json;
 }
 
@@ -47,6 +52,14 @@ static char *header_text(const ist_weights *w, bool half) {
     ok = ok && !json_object_set(root, "__metadata__", meta);
     FOR_FILE_ORDER(w, half, t) ok = ok && !json_object_set_new(root, t->name, tensor_json(t, half, &at));
     char *text = ok ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (text) { /* jansson 2.14 may leave the text short when it runs out of memory */
+        json_t *back = json_loads(text, 0, NULL);
+        if (!json_equal(root, back)) {
+            free(text);
+            text = NULL;
+        }
+        json_decref(back);
+    }
     json_decref(meta);
     json_decref(root);
     return text;

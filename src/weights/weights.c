@@ -260,14 +260,21 @@ static ist_status classes_from_json(ist_weights *w, const json_t *json, const ch
     return IST_OK;
 }
 
+/* Text that starts like JSON must be JSON; anything else is a comma list. */
 static ist_status classes_from_metadata(ist_weights *w, ist_error *err) {
     static const char *const keys[] = {"names", "class_names"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys && !w->class_count; i++) {
         const char *text = ist_weights_metadata(w, keys[i]);
         if (!text || !*text) continue;
-        json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-        bool list = json_is_array(json) || json_is_object(json);
-        ist_status status = list ? classes_from_json(w, json, keys[i], err) : classes_from_list(w, text, err);
+        char first = text[strspn(text, " \t\r\n")];
+        if (first != '[' && first != '{') {
+            IST_TRY(classes_from_list(w, text, err));
+            continue;
+        }
+        json_error_t why;
+        json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+        if (!json) return ist_fail(err, IST_E_WEIGHTS, "metadata \"%s\" is not valid JSON: %s", keys[i], why.text);
+        ist_status status = classes_from_json(w, json, keys[i], err);
         json_decref(json);
         IST_TRY(status);
     }
