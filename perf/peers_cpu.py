@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""isthmus beside ONNX Runtime and OpenVINO on the CPU: the same networks, the same weights, interleaved in one run.
+
+    peers_cpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR [--bench BINARY] [--models n,s,tinyvit,decoder]
+                 [--rounds 15] [--threads 2] [--skip-openvino] [--json FILE]
+
+Exports the published models (D-FINE in its deployed form, 640x640, batch 1, network only; the TinyViT encoder at 1024; the
+SAM prompt encoder and mask decoder for one box, one mask) with synthetic weights to ONNX in --work, writes the same
+weights as safetensors for isthmus, and measures fp32 with --threads threads: ONNX Runtime with all its graph
+optimisations, OpenVINO with INFERENCE_PRECISION_HINT f32 and the latency hint.
+
+BINARY is bench_models. One child per network stays alive through the run:
+    bench_models [--decoder] CHECKPOINT     prints "ready NAME" when everything is built
+    "run\\n" on its standard input           runs one frame and prints its milliseconds; end of input ends it
+PoCL uses as many threads as POCL_CPU_MAX_CU_COUNT says; it is set from --threads.
+
+A round goes through the contenders in turn; each pauses until the other's spinning threads sleep, runs one frame that does
+not count (caches) and three that do. Reported: median and least over all counted frames, and the ratio of the medians,
+isthmus / peer (below 1: isthmus is faster). --json adds every number to FILE as one object.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "official"))
+import official                     # noqa: E402
+from make_e2e import synthetic      # noqa: E402
+
+PAUSE_S, COUNTED = 0.02, 3
+
+
+class Detector(torch.nn.Module):
+    """Network only: logits and boxes."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, image):
+        r = self.model(image)
+        return r["pred_logits"], r["pred_boxes"]
+
+
+class Decoder(torch.nn.Module):
+    """Prompt encoder and mask decoder for one box in pixels of the 1024 frame."""
+
+    def __init__(self, sam):
+        super().__init__()
+        self.prompt, self.decoder = sam.prompt_encoder, sam.mask_decoder
+        self.register_buffer("position", sam.prompt_encoder.get_dense_pe().detach())
+
+    def forward(self, embedding, box):
+        sparse, dense = self.prompt(points=None, boxes=box, masks=None)
+        return self.decoder(image_embeddings=embedding, image_pe=self.position, sparse_prompt_embeddings=sparse,
+                            dense_prompt_embeddings=dense, multimask_output=False)
+
+
+def save_weights(path, state):
+    from safetensors.torch import save_file
+    save_file({k: v.clone().contiguous() for k, v in state.items()}, path)
+
+
+def prepare(a, name):
+    """(onnx file, checkpoint for isthmus, its options, inputs) of one network; files are made once."""
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.random(shape, dtype=np.float32)
+    onnx = os.path.join(a.work, name + ".onnx")
+    if name in official.SIZES:
+        weights, inputs, options = os.path.join(a.work, "dfine_%s.safetensors" % name), dict(image=draw(1, 3, 640, 640)), []
+    else:
+        weights = os.path.join(a.work, "mobile_sam.safetensors")
+        inputs = dict(image=draw(1, 3, 1024, 1024)) if name == "tinyvit" else dict(
+            embedding=draw(1, 256, 64, 64), box=np.array([[100, 120, 420, 380]], np.float32))
+        options = ["--decoder"] if name == "decoder" else []
+    if not (os.path.exists(onnx) and os.path.exists(weights)):
+        if name in official.SIZES:
+            model, _ = official.build_dfine(a.dfine, name)
+            state = synthetic(model, 1)
+            network = Detector(official.load_strict(model, state).deploy())
+        else:
+            sam = official.build_mobile_sam(a.mobilesam)
+            state = synthetic(sam, 1)
+            official.load_strict(sam, state)
+            network = sam.image_encoder if name == "tinyvit" else Decoder(sam)
+        save_weights(weights, state)
+        torch.onnx.export(network.eval(), tuple(torch.from_numpy(v) for v in inputs.values()), onnx, input_names=list(inputs),
+                          opset_version=17, dynamo=False)
+        expect = network(*(torch.from_numpy(v) for v in inputs.values()))
+        np.save(onnx + ".npy", np.sort((expect[0] if isinstance(expect, tuple) else expect).numpy().reshape(-1)))
+    return onnx, weights, options, inputs
+
+
+def onnx_runtime(onnx, inputs, threads):
+    import onnxruntime as ort
+    o = ort.SessionOptions()
+    o.intra_op_num_threads, o.inter_op_num_threads = threads, 1
+    o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    o.log_severity_level = 3
+    s = ort.InferenceSession(onnx, o, providers=["CPUExecutionProvider"])
+    return lambda: s.run(None, inputs)
+
+
+def openvino(onnx, inputs, threads):
+    import openvino as ov
+    core = ov.Core()
+    c = core.compile_model(core.read_model(onnx), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"})
+    r = c.create_infer_request()
+    fed = {k: ov.Tensor(v) for k, v in inputs.items()}
+    return lambda: r.infer(fed, share_inputs=True, share_outputs=True)
+
+
+def timed(run, onnx):
+    """Milliseconds of a frame, once the peer has given the published answer (sorted: queries may come in another order)."""
+    expect, got = np.load(onnx + ".npy"), np.sort(np.asarray(run()[0], np.float32).reshape(-1))
+    if np.abs(got - expect).max() > 0.01 * expect.std():
+        sys.exit("%s: differs from the published model by %g" % (onnx, np.abs(got - expect).max()))
+
+    def ms():
+        t = time.perf_counter()
+        run()
+        return (time.perf_counter() - t) * 1e3
+    return ms
+
+
+class Isthmus:
+    """bench_models as a child that runs a frame per line."""
+
+    def __init__(self, binary, options, weights, threads):
+        env = dict(os.environ, POCL_CPU_MAX_CU_COUNT=str(threads), POCL_MAX_PTHREAD_COUNT=str(threads))
+        self.child = subprocess.Popen([binary] + options + [weights], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        first = self.child.stdout.readline()
+        if not first.startswith("ready"):
+            sys.exit("%s did not get ready: %r" % (binary, first))
+
+    def __call__(self):
+        self.child.stdin.write("run\n")
+        self.child.stdin.flush()
+        return float(self.child.stdout.readline())
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def machine():
+    cpu = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as f:
+            cpu = next((line.split(":")[1].strip() for line in f if line.startswith("model name")), cpu)
+    return "%s, %d CPUs, load %.2f" % (cpu, os.cpu_count(), os.getloadavg()[0])
+
+
+def measure(a, name):
+    onnx, weights, options, inputs = prepare(a, name)
+    sides = {}
+    if a.bench:
+        sides["isthmus"] = Isthmus(a.bench, options, weights, a.threads)
+    sides["onnxruntime"] = timed(onnx_runtime(onnx, inputs, a.threads), onnx)
+    if not a.skip_openvino:
+        sides["openvino"] = timed(openvino(onnx, inputs, a.threads), onnx)
+    times = {s: [] for s in sides}
+    for r in range(a.rounds + 1):
+        for s, run in sides.items():
+            time.sleep(PAUSE_S)
+            run()
+            got = [run() for _ in range(COUNTED)]
+            times[s] += got if r else []                # the first round warms up
+    if a.bench:
+        sides["isthmus"].close()
+    return {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--dfine", "--mobilesam", "--work"):
+        p.add_argument(name, required=True)
+    p.add_argument("--bench")
+    p.add_argument("--models", default="n,s,tinyvit,decoder")
+    p.add_argument("--rounds", type=int, default=15)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--skip-openvino", action="store_true")
+    p.add_argument("--json")
+    a = p.parse_args()
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    os.makedirs(a.work, exist_ok=True)
+    import onnxruntime
+    versions = dict(onnxruntime=onnxruntime.__version__, torch=torch.__version__)
+    if not a.skip_openvino:
+        import openvino as ov
+        versions["openvino"] = ov.__version__
+    print(machine(), "threads", a.threads, versions, flush=True)
+    results = {}
+    for name in a.models.split(","):
+        r = results[name] = measure(a, name)
+        line = ["%s %.1f ms (least %.1f)" % (s, v["median"], v["least"]) for s, v in r.items()]
+        if "isthmus" in r:
+            line += ["ratio to %s %.2f" % (s, r["isthmus"]["median"] / v["median"]) for s, v in r.items() if s != "isthmus"]
+        print("%-8s %s" % (name, "; ".join(line)), flush=True)
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(dict(machine=machine(), threads=a.threads, versions=versions, rounds=a.rounds, models=results), f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
