@@ -50,11 +50,16 @@ int cli_usage(const char *command, const char *fmt, ...) {
 
 int cli_exit_code(ist_status status) {
     switch (status) {
-    case IST_OK: return CLI_SUCCESS;
-    case IST_E_ARGUMENT: return CLI_USAGE;
-    case IST_E_NO_DEVICE: return CLI_NO_DEVICE;
-    case IST_E_WEIGHTS: return CLI_BAD_MODEL;
-    default: return CLI_FAILED;
+    case IST_OK:
+        return CLI_SUCCESS;
+    case IST_E_ARGUMENT:
+        return CLI_USAGE;
+    case IST_E_NO_DEVICE:
+        return CLI_NO_DEVICE;
+    case IST_E_WEIGHTS:
+        return CLI_BAD_MODEL;
+    default:
+        return CLI_FAILED;
     }
 }
 
@@ -130,10 +135,12 @@ int cli_next(const char *command, const cli_option *options, int argc, char **ar
     }
     if (id == '?' || id == ':') {
         const char *option = optind > at && optind <= argc ? argv[optind - 1] : argv[at];
-        if (id == ':') *exit_code = cli_usage(command, "option '%s' needs a value", option);
+        if (id == ':')
+            *exit_code = cli_usage(command, "option '%s' needs a value", option);
         else if (optopt && !strncmp(option, "--", 2))
             *exit_code = cli_usage(command, "option '%s' takes no value", option);
-        else *exit_code = cli_usage(command, "unknown or ambiguous option '%s'", option);
+        else
+            *exit_code = cli_usage(command, "unknown or ambiguous option '%s'", option);
         return CLI_STOP;
     }
     return id;

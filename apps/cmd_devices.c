@@ -44,8 +44,10 @@ static int print_json(const ist_device_info *list, int count) {
     ist_text_put(&out, count ? "\n]\n" : "]\n");
     ist_error err;
     int code = CLI_SUCCESS;
-    if (ist_text_status(&out, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
-    else fputs(out.data, stdout);
+    if (ist_text_status(&out, &err))
+        code = cli_fail(CLI_FAILED, "%s", err.text);
+    else
+        fputs(out.data, stdout);
     ist_text_free(&out);
     return code;
 }
@@ -77,9 +79,12 @@ int cmd_devices(int argc, char **argv) {
     int capacity = count;
     ist_status status = ist_devices(list, capacity, &count, &err);
     if (count > capacity) count = capacity;
-    if (status) code = cli_fail(cli_exit_code(status), "%s", err.text);
-    else if (json) code = print_json(list, count);
-    else if (count) print_table(list, count);
+    if (status)
+        code = cli_fail(cli_exit_code(status), "%s", err.text);
+    else if (json)
+        code = print_json(list, count);
+    else if (count)
+        print_table(list, count);
     free(list);
     if (!code && !count)
         code = cli_fail(CLI_NO_DEVICE, "there is no OpenCL device; a CPU becomes one with PoCL "

@@ -1,7 +1,7 @@
 /* isthmus predict: images in; boxes, matches and masks out.
  *
- * Order of things, so that the cheapest check speaks first and nothing is touched before the last: command line, list of
- * images, output folder, class names and targets, checkpoints, device. Only then are the tables of an earlier run
+ * Order of things, so that the cheapest check speaks first and nothing is touched before the last: command line, list
+ * of images, output folder, class names and targets, checkpoints, device. Only then are the tables of an earlier run
  * removed and images read. */
 #include "predict.h"
 
@@ -54,8 +54,10 @@ static int list_sources(predict_job *job, int argc, char **argv) {
     ist_error err;
     ist_status status = IST_OK;
     for (int i = o->first_source; i < argc && !status; i++) {
-        if (!strcmp(argv[i], "-")) status = add_listed(job, &err);
-        else status = ist_sources_add(&job->sources, argv[i], o->recursive, o->output, &err);
+        if (!strcmp(argv[i], "-"))
+            status = add_listed(job, &err);
+        else
+            status = ist_sources_add(&job->sources, argv[i], o->recursive, o->output, &err);
     }
     if (!status) status = ist_sources_finish(&job->sources, &err);
     if (status) return cli_fail(CLI_FAILED, "%s", err.text);
@@ -80,8 +82,10 @@ static ist_status labels_of_file(const char *path, const given_names *given, ist
     const char **names = calloc(count > 0 ? (size_t)count : 1, sizeof *names);
     ist_status status = names ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %d names", count);
     for (int i = 0; names && i < count; i++) {
-        if (given->count) names[i] = (size_t)i < given->count ? given->names[i] : NULL;
-        else names[i] = ist_weights_class_name(weights, i);
+        if (given->count)
+            names[i] = (size_t)i < given->count ? given->names[i] : NULL;
+        else
+            names[i] = ist_weights_class_name(weights, i);
     }
     if (!status) status = ist_labels_make(count, names, labels, err);
     free(names);
@@ -110,7 +114,8 @@ static int parse_classes(const predict_options *o, const given_names *given, int
         int id = ist_label_find(&labels, name);
         if (id < 0 && !cli_parse_int(name, 0, 65535, &id))
             code = cli_usage("predict", "--classes: '%s' is no class of %s", name, o->detector);
-        else (*ids)[(*count)++] = id;
+        else
+            (*ids)[(*count)++] = id;
         if (!p[n]) break;
         p += n + 1;
     }
@@ -137,8 +142,7 @@ static int open_engine(predict_job *job, const given_names *given) {
     if (job->match == IST_MATCH_TARGETS) config.max_targets = (int)ist_targets_most(&job->targets);
     if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     free(classes);
-    if (!code && ist_engine_describe(job->engine, &job->engine_info, &err))
-        code = cli_fail(CLI_FAILED, "%s", err.text);
+    if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
     return code;
 }
 
@@ -197,8 +201,8 @@ static void summarise(const predict_job *job, const predict_totals *t) {
 static int conclude(predict_job *job, const predict_totals *t) {
     ist_error err;
     if (t->interrupted)
-        return cli_fail(CLI_INTERRUPTED, "interrupted after %zu of %zu images; --resume continues", t->done + t->skipped,
-                        job->sources.count);
+        return cli_fail(CLI_INTERRUPTED, "interrupted after %zu of %zu images; --resume continues",
+                        t->done + t->skipped, job->sources.count);
     if (predict_write_tables(job, &t->failures, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     summarise(job, t);
     if (!t->failed) return CLI_SUCCESS;

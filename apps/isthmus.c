@@ -21,12 +21,13 @@ static void print_help(FILE *out) {
                  "Finds objects in images and cuts out their masks on any OpenCL device.\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         fprintf(out, "  %-8s %-30s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
-    fprintf(out, "\n  isthmus SUBCOMMAND --help   explains its options\n"
-                 "  isthmus --version           prints the version\n\n"
-                 "environment: ISTHMUS_DEVICE (device to use), ISTHMUS_WEIGHTS_DIR (folder of the default checkpoints),\n"
-                 "  ISTHMUS_CACHE_DIR (kernel cache; 'off' for none)\n"
-                 "exit codes: 0 success, 1 failed, 2 usage, 3 no usable device, 4 bad model, 7 some inputs failed,\n"
-                 "  130 interrupted\n");
+    fprintf(out,
+            "\n  isthmus SUBCOMMAND --help   explains its options\n"
+            "  isthmus --version           prints the version\n\n"
+            "environment: ISTHMUS_DEVICE (device to use), ISTHMUS_WEIGHTS_DIR (folder of the default checkpoints),\n"
+            "  ISTHMUS_CACHE_DIR (kernel cache; 'off' for none)\n"
+            "exit codes: 0 success, 1 failed, 2 usage, 3 no usable device, 4 bad model, 7 some inputs failed,\n"
+            "  130 interrupted\n");
 }
 
 /* Written data that did not arrive (a full disk, a closed pipe) is a failure. */

@@ -28,7 +28,7 @@ enum {
     PREDICT_SAVES(X)
 #undef X
 #define X(id, name) PREDICT_SAVE_##id = 1 << PREDICT_SAVE_BIT_##id,
-    PREDICT_SAVES(X)
+        PREDICT_SAVES(X)
 #undef X
 };
 

@@ -188,9 +188,12 @@ static void receive(engine_side *e) {
     }
     e->head = (e->head + 1) % MAX_IN_FLIGHT;
     e->in_flight--;
-    if (fatal) fail_run(f, &err);
-    else if (status) fail_images(f, b, &err);
-    else set_states(f, b, SLOT_READY);
+    if (fatal)
+        fail_run(f, &err);
+    else if (status)
+        fail_images(f, b, &err);
+    else
+        set_states(f, b, SLOT_READY);
 }
 
 /* What to do with a batch that was refused: its images one by one, so that one bad image harms no other. */
@@ -209,9 +212,12 @@ static void submit_singly(engine_side *e, const batch *b, const ist_error *err) 
         batch one = {.images = {b->images[i]}, .count = 1};
         ist_error single;
         ist_status status = submit(e, &one, &single);
-        if (!status) receive(e);
-        else if (is_fatal(status)) fail_run(f, &single);
-        else fail_images(f, &one, &single);
+        if (!status)
+            receive(e);
+        else if (is_fatal(status))
+            fail_run(f, &single);
+        else
+            fail_images(f, &one, &single);
     }
 }
 
@@ -223,8 +229,10 @@ void predict_engine_loop(predict_flow *f) {
         batch b = {.count = 0};
         ist_error err;
         if (more && e.in_flight < e.capacity) more = take_batch(f, &b, e.in_flight == 0);
-        if (!b.count && e.in_flight) receive(&e);
-        else if (b.count && submit(&e, &b, &err)) submit_singly(&e, &b, &err);
+        if (!b.count && e.in_flight)
+            receive(&e);
+        else if (b.count && submit(&e, &b, &err))
+            submit_singly(&e, &b, &err);
         if (has_failed(f)) break;
     }
 }

@@ -34,8 +34,9 @@
     X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")                                                     \
     X(BATCH, 0, "batch", "N", "images per submission, 1 to 64 (1)")                                                    \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
-    X(TARGETS, 0, "targets", "FILE", "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"            \
-                                     "\"label\": 0}]} or COCO annotations")                                            \
+    X(TARGETS, 0, "targets", "FILE",                                                                                   \
+      "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
+      "\"label\": 0}]} or COCO annotations")                                                                           \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
     X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")                  \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
@@ -53,7 +54,7 @@ static const cli_option options_list[] = {
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
     OPTIONS(X)
 #undef X
-    {NULL, 0, NULL, NULL},
+        {NULL, 0, NULL, NULL},
 };
 
 static bool add_save(unsigned *save, const char *name, size_t length) {
@@ -83,10 +84,14 @@ static int parse_save(const char *list, unsigned *save) {
 }
 
 static int parse_precision(const char *text, ist_precision *precision) {
-    if (!strcmp(text, "auto")) *precision = IST_PRECISION_AUTO;
-    else if (!strcmp(text, "fp32")) *precision = IST_PRECISION_FP32;
-    else if (!strcmp(text, "fp16")) *precision = IST_PRECISION_FP16;
-    else return cli_usage("predict", "--precision: '%s' is none of auto, fp32, fp16", text);
+    if (!strcmp(text, "auto"))
+        *precision = IST_PRECISION_AUTO;
+    else if (!strcmp(text, "fp32"))
+        *precision = IST_PRECISION_FP32;
+    else if (!strcmp(text, "fp16"))
+        *precision = IST_PRECISION_FP16;
+    else
+        return cli_usage("predict", "--precision: '%s' is none of auto, fp32, fp16", text);
     return CLI_SUCCESS;
 }
 
@@ -104,28 +109,56 @@ static int copy_path(const char *path, char **out) {
 /* 0 or the exit code. */
 static int take_option(int id, const char *value, predict_options *o) {
     switch (id) {
-    case 'o': o->output = value; break;
-    case 'r': o->recursive = true; break;
-    case OPTION_DETECTOR: return copy_path(value, &o->detector);
-    case OPTION_SEGMENTER: return copy_path(value, &o->segmenter);
-    case OPTION_NO_MASKS: o->masks = false; break;
-    case OPTION_CLASSES: o->classes = value; break;
-    case OPTION_DEVICE: o->device = value; break;
-    case OPTION_TRACK: o->track = true; break;
-    case OPTION_TARGETS: o->targets = value; break;
-    case OPTION_NAMES: o->names = value; break;
-    case OPTION_RESUME: o->resume = true; break;
-    case OPTION_QUIET: o->quiet = true; break;
-    case OPTION_SAVE: return parse_save(value, &o->save);
-    case OPTION_PRECISION: return parse_precision(value, &o->precision);
-    case OPTION_MAX_OBJECTS: return parse_number("max-objects", value, 1, 300, &o->max_objects);
-    case OPTION_BATCH: return parse_number("batch", value, 1, 64, &o->batch);
-    case OPTION_LIMIT: return parse_number("limit", value, 1, INT32_MAX, &o->limit);
+    case 'o':
+        o->output = value;
+        break;
+    case 'r':
+        o->recursive = true;
+        break;
+    case OPTION_DETECTOR:
+        return copy_path(value, &o->detector);
+    case OPTION_SEGMENTER:
+        return copy_path(value, &o->segmenter);
+    case OPTION_NO_MASKS:
+        o->masks = false;
+        break;
+    case OPTION_CLASSES:
+        o->classes = value;
+        break;
+    case OPTION_DEVICE:
+        o->device = value;
+        break;
+    case OPTION_TRACK:
+        o->track = true;
+        break;
+    case OPTION_TARGETS:
+        o->targets = value;
+        break;
+    case OPTION_NAMES:
+        o->names = value;
+        break;
+    case OPTION_RESUME:
+        o->resume = true;
+        break;
+    case OPTION_QUIET:
+        o->quiet = true;
+        break;
+    case OPTION_SAVE:
+        return parse_save(value, &o->save);
+    case OPTION_PRECISION:
+        return parse_precision(value, &o->precision);
+    case OPTION_MAX_OBJECTS:
+        return parse_number("max-objects", value, 1, 300, &o->max_objects);
+    case OPTION_BATCH:
+        return parse_number("batch", value, 1, 64, &o->batch);
+    case OPTION_LIMIT:
+        return parse_number("limit", value, 1, INT32_MAX, &o->limit);
     case OPTION_CONF:
         if (!cli_parse_float(value, 0, 1, &o->conf))
             return cli_usage("predict", "--conf: '%s' is not a number from 0 to 1", value);
         break;
-    default: break;
+    default:
+        break;
     }
     return CLI_SUCCESS;
 }

@@ -40,7 +40,10 @@ static const output_kind tables[] = {
 #undef X
 };
 
-enum { IMAGE_OUTPUT_COUNT = sizeof image_outputs / sizeof *image_outputs, TABLE_COUNT = sizeof tables / sizeof *tables };
+enum {
+    IMAGE_OUTPUT_COUNT = sizeof image_outputs / sizeof *image_outputs,
+    TABLE_COUNT = sizeof tables / sizeof *tables
+};
 
 #define FAILURES "failed.ndjson"
 
@@ -110,8 +113,10 @@ static ist_status write_output(const predict_job *job, const output_kind *kind, 
         ist_text_free(&text);
         return status;
     }
-    if (kind->bit == PREDICT_SAVE_MASKS) status = ist_record_instance_map(frame, &picture, err);
-    else status = ist_overlay_draw(image, frame, &job->labels, job->match, &picture, err);
+    if (kind->bit == PREDICT_SAVE_MASKS)
+        status = ist_record_instance_map(frame, &picture, err);
+    else
+        status = ist_overlay_draw(image, frame, &job->labels, job->match, &picture, err);
     if (!status) status = ist_png_write(path, &picture, err);
     ist_bitmap_free(&picture);
     return status;

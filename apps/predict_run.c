@@ -194,8 +194,10 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->slots = calloc(f->window, sizeof *f->slots);
     if (!f->todo || !f->slots) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
-        if (ist_journal_has(job->journal, i)) f->totals->skipped++;
-        else f->todo[f->limit++] = i;
+        if (ist_journal_has(job->journal, i))
+            f->totals->skipped++;
+        else
+            f->todo[f->limit++] = i;
     }
     return IST_OK;
 }
@@ -213,7 +215,8 @@ static void free_flow(predict_flow *f) {
 }
 
 ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err) {
-    predict_flow f = {.job = job, .totals = totals, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    predict_flow f = {
+        .job = job, .totals = totals, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     *totals = (predict_totals){0};
     f.begin_ms = predict_now_ms();
     f.progress = !job->options->quiet && isatty(STDERR_FILENO);

@@ -1,9 +1,9 @@
 /* The window of images that are on their way through `isthmus predict`. Private to predict_run.c and predict_engine.c.
  *
  * Image k of the work list lives in slot k % window. Four counters move along the list in this order:
- * next_commit <= next_encode <= next_engine <= next_decode <= next_commit + window. A slot's fields belong to the thread
- * that moved it into its state; counters and states are guarded by `lock`, and `changed` is broadcast whenever one
- * changes. */
+ * next_commit <= next_encode <= next_engine <= next_decode <= next_commit + window. A slot's fields belong to the
+ * thread that moved it into its state; counters and states are guarded by `lock`, and `changed` is broadcast whenever
+ * one changes. */
 #ifndef PREDICT_SLOTS_H
 #define PREDICT_SLOTS_H
 

@@ -19,7 +19,7 @@ set(IST_TEST_LIB_model ist_models)
 set(IST_TEST_LIB_pipeline isthmus_static)
 set(IST_TEST_LIB_io ist_io)
 set(IST_TEST_LIB_api isthmus_static)
-set(IST_TEST_LIB_cli ist_base)
+set(IST_TEST_LIB_cli ist_io)
 
 function(ist_test_common target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
@@ -65,6 +65,9 @@ foreach(file ${IST_TESTS})
   elseif(layer STREQUAL "cli" AND TARGET isthmus_cli)
     add_dependencies(${name} isthmus_cli)
     target_compile_definitions(${name} PRIVATE IST_CLI="$<TARGET_FILE:isthmus_cli>")
+  endif()
+  if(layer STREQUAL "cli" AND TARGET isthmus_fake)
+    add_dependencies(${name} isthmus_fake) # the program over a double of the engine
   endif()
   target_link_libraries(${name} PRIVATE PkgConfig::CRITERION PkgConfig::JANSSON Threads::Threads m)
 

@@ -39,17 +39,28 @@ const char *ist_version(void) {
 }
 
 ist_config ist_config_default(void) {
-    return (ist_config){.struct_size = sizeof(ist_config), .input_size = 640, .batch = 1, .max_objects = 16,
-                        .conf = 0.4f, .frames_in_flight = 2, .max_targets = 100, .max_pixels = 67108864,
-                        .track_iou = 0.3f, .track_age = 30};
+    return (ist_config){.struct_size = sizeof(ist_config),
+                        .input_size = 640,
+                        .batch = 1,
+                        .max_objects = 16,
+                        .conf = 0.4f,
+                        .frames_in_flight = 2,
+                        .max_targets = 100,
+                        .max_pixels = 67108864,
+                        .track_iou = 0.3f,
+                        .track_age = 30};
 }
 
 ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {
     (void)err;
     *count = 1;
     if (capacity > 0)
-        *list = (ist_device_info){.is_default = 1, .name = "Fake \"device\"", .driver = "1", .compute_units = 2,
-                                  .global_bytes = 1u << 30, .max_alloc_bytes = 1u << 28};
+        *list = (ist_device_info){.is_default = 1,
+                                  .name = "Fake \"device\"",
+                                  .driver = "1",
+                                  .compute_units = 2,
+                                  .global_bytes = 1u << 30,
+                                  .max_alloc_bytes = 1u << 28};
     return IST_OK;
 }
 
@@ -105,16 +116,20 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
     for (int i = 0; i < count; i++) {
         ist_object *o = &b->objects[f][i];
         uint32_t *bits = b->bits[f][i];
-        *o = (ist_object){.label = 11 * i, .score = 0.9f - 0.125f * (float)i, .match = -1, .mask_score = 0.75f,
-                          .box = {(float)i, (float)i, (float)i + (float)image->width / 2,
-                                  (float)i + (float)image->height / 2}};
+        *o = (ist_object){
+            .label = 11 * i,
+            .score = 0.9f - 0.125f * (float)i,
+            .match = -1,
+            .mask_score = 0.75f,
+            .box = {(float)i, (float)i, (float)i + (float)image->width / 2, (float)i + (float)image->height / 2}};
         if (e->config.match == IST_MATCH_TRACKS) o->match = (int)e->frames_since_reset;
         if (e->config.match == IST_MATCH_TARGETS && i < image->target_count) {
             o->match = i;
             o->match_iou = image->targets[i].box[2];
         }
         if (!e->config.segmenter) continue;
-        o->mask = (ist_mask){.x0 = i < image->width ? i : 0, .columns = columns, .words = rows > 32 ? 2 : 1, .bits = bits};
+        o->mask =
+            (ist_mask){.x0 = i < image->width ? i : 0, .columns = columns, .words = rows > 32 ? 2 : 1, .bits = bits};
         for (int c = 0; c < columns; c++) {
             bits[c * o->mask.words] = rows >= 32 ? UINT32_MAX : (1u << rows) - 1;
             if (rows > 32) bits[c * 2 + 1] = (1u << (rows - 32)) - 1;
@@ -122,8 +137,11 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
         o->area = columns * rows;
     }
     if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
-    b->frames[f] = (ist_frame){.tag = image->tag, .width = image->width, .height = image->height,
-                               .object_count = count, .objects = b->objects[f]};
+    b->frames[f] = (ist_frame){.tag = image->tag,
+                               .width = image->width,
+                               .height = image->height,
+                               .object_count = count,
+                               .objects = b->objects[f]};
 }
 
 ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
@@ -138,8 +156,12 @@ ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_err
     fake_batch *b = e->ring[(e->head + e->submitted) % FLIGHT];
     for (int i = 0; i < count; i++) fake_objects(e, b, i, &images[i]);
     b->number = e->batches++;
-    b->result = (ist_result){.frame_count = count, .frames = b->frames, .transfers = {1, 1, 1, 1000, 100},
-                             .submit_ms = 0.25, .wait_ms = 0.5, .total_ms = 1};
+    b->result = (ist_result){.frame_count = count,
+                             .frames = b->frames,
+                             .transfers = {1, 1, 1, 1000, 100},
+                             .submit_ms = 0.25,
+                             .wait_ms = 0.5,
+                             .total_ms = 1};
     e->submitted++;
     return IST_OK;
 }

@@ -47,8 +47,10 @@ static void append(ist_journal *j, size_t index, int version) {
 
 static void expect_file(const bench *b, const char *name, const char *want) {
     char *text = scratch_read(scratch_path(&b->s, "%s", name), NULL);
-    if (!want) cr_expect_null(text, "%s is there", name);
-    else cr_expect_str_eq(text, want);
+    if (!want)
+        cr_expect_null(text, "%s is there", name);
+    else
+        cr_expect_str_eq(text, want);
     free(text);
 }
 

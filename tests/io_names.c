@@ -65,8 +65,8 @@ Test(io_names, eighty_classes_are_cocos) {
     cr_assert_eq(ist_labels_make(80, NULL, &l, NULL), IST_OK);
     cr_assert(l.is_coco);
     /* the published 80 -> 91 table, at its gaps and ends */
-    static const int pairs[][2] = {{0, 1}, {10, 11}, {11, 13}, {23, 25}, {24, 27}, {25, 28}, {26, 31}, {39, 44}, {40, 46},
-                                   {59, 65}, {60, 67}, {61, 70}, {62, 72}, {72, 82}, {73, 84}, {79, 90}};
+    static const int pairs[][2] = {{0, 1},   {10, 11}, {11, 13}, {23, 25}, {24, 27}, {25, 28}, {26, 31}, {39, 44},
+                                   {40, 46}, {59, 65}, {60, 67}, {61, 70}, {62, 72}, {72, 82}, {73, 84}, {79, 90}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         cr_expect_eq(ist_label_category(&l, pairs[i][0]), pairs[i][1]);
         cr_expect_eq(ist_category_label(&l, pairs[i][1]), pairs[i][0]);

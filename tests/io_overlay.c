@@ -17,7 +17,8 @@ static const uint8_t *at(const ist_bitmap *b, int x, int y) {
 }
 
 static ist_labels two_labels(void) {
-    const char *names[2] = {"bone", "n\xC3\xA9""edle\xFF"};
+    const char *names[2] = {"bone", "n\xC3\xA9"
+                                    "edle\xFF"};
     ist_labels l;
     cr_assert_eq(ist_labels_make(2, names, &l, NULL), IST_OK);
     return l;
@@ -40,11 +41,12 @@ Test(io_overlay, without_objects_the_image_stays) {
         ist_pixel_format format;
         int value;
         uint8_t want;
-    } cases[] = {{IST_GRAY8, 77, 77}, {IST_GRAYA8, 77, 77}, {IST_RGB8, 77, 77}, {IST_RGBA8, 77, 77},
+    } cases[] = {{IST_GRAY8, 77, 77},      {IST_GRAYA8, 77, 77},     {IST_RGB8, 77, 77},   {IST_RGBA8, 77, 77},
                  {IST_GRAY16, 0x80, 0x80}, {IST_GRAYA16, 0xFF, 255}, {IST_RGB16, 0x01, 1}, {IST_RGBA16, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ist_bitmap image = filled(9, 7, cases[i].format, cases[i].value), out = draw(&image, NULL, 0, IST_MATCH_NONE);
-        for (size_t k = 0; k < out.stride * 7; k++) cr_assert_eq(((uint8_t *)out.pixels)[k], cases[i].want, "case %zu", i);
+        for (size_t k = 0; k < out.stride * 7; k++)
+            cr_assert_eq(((uint8_t *)out.pixels)[k], cases[i].want, "case %zu", i);
         ist_bitmap_free(&image);
         ist_bitmap_free(&out);
     }
@@ -93,7 +95,9 @@ Test(io_overlay, masks_are_tinted_inside_and_solid_at_the_contour) {
     ist_bitmap image = filled(64, 64, IST_GRAY8, 0);
     uint32_t bits[20];
     for (int c = 0; c < 20; c++) bits[c] = 0x000FFFF0u; /* rows 4..19 of columns 40..59 */
-    const ist_object o = {.label = 0, .box = {-40, -40, -30, -30}, .match = -1,
+    const ist_object o = {.label = 0,
+                          .box = {-40, -40, -30, -30},
+                          .match = -1,
                           .mask = {.x0 = 40, .y0 = 32, .columns = 20, .words = 1, .bits = bits}};
     uint8_t rgb[3];
     ist_bitmap out = draw(&image, &o, 1, IST_MATCH_NONE);
@@ -109,7 +113,8 @@ Test(io_overlay, masks_are_tinted_inside_and_solid_at_the_contour) {
 }
 
 Test(io_overlay, anything_may_lie_outside) {
-    static const float boxes[][4] = {{-1e30f, -1e30f, 1e30f, 1e30f}, {50, 50, 40, 40}, {500, 500, 600, 600}, {-9, -9, 0, 0}};
+    static const float boxes[][4] = {
+        {-1e30f, -1e30f, 1e30f, 1e30f}, {50, 50, 40, 40}, {500, 500, 600, 600}, {-9, -9, 0, 0}};
     for (int size = 1; size <= 40; size += 13)
         for (size_t i = 0; i < 4; i++) {
             ist_bitmap image = filled(size, size, IST_RGB8, 9);
@@ -143,6 +148,7 @@ Test(io_overlay, colours_are_bright_and_differ) {
         int top = c[i][0] > c[i][1] ? c[i][0] : c[i][1];
         cr_expect_eq(c[i][2] > top ? c[i][2] : top, 255);
         for (int k = i - 1; k >= 0; k--)
-            cr_expect_gt(abs(c[i][0] - c[k][0]) + abs(c[i][1] - c[k][1]) + abs(c[i][2] - c[k][2]), 20, "%d and %d", i, k);
+            cr_expect_gt(abs(c[i][0] - c[k][0]) + abs(c[i][1] - c[k][1]) + abs(c[i][2] - c[k][2]), 20, "%d and %d", i,
+                         k);
     }
 }

@@ -37,7 +37,10 @@ static unsigned sample(const variant *v, int x, int y, int c) {
 }
 
 static int file_channels(int color) {
-    return color == PNG_COLOR_TYPE_RGB ? 3 : color == PNG_COLOR_TYPE_RGBA ? 4 : color == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : 1;
+    return color == PNG_COLOR_TYPE_RGB          ? 3
+           : color == PNG_COLOR_TYPE_RGBA       ? 4
+           : color == PNG_COLOR_TYPE_GRAY_ALPHA ? 2
+                                                : 1;
 }
 
 static void pack_row(const variant *v, int y, uint8_t *row) {
@@ -82,7 +85,8 @@ static void write_variant(const variant *v, memory_file *f) {
     png_set_IHDR(png, info, (png_uint_32)v->width, (png_uint_32)v->height, v->depth, v->color,
                  v->interlace ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
-    if (v->color == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette, v->depth == 1 ? 2 : v->depth == 2 ? 4 : PALETTE);
+    if (v->color == PNG_COLOR_TYPE_PALETTE)
+        png_set_PLTE(png, info, palette, v->depth == 1 ? 2 : v->depth == 2 ? 4 : PALETTE);
     if (v->transparent) set_transparency(v, png, info);
     png_write_info(png, info);
     for (int y = 0; y < v->height; y++) {
@@ -133,7 +137,8 @@ static void check_variant(const variant *v) {
     ist_error err;
     write_variant(v, &f);
     cr_assert_eq(ist_bitmap_decode(f.bytes, f.count, "t.png", 10000, &b, &err), IST_OK, "%s", err.text);
-    cr_assert_eq(b.format, expected_format(v), "color %d depth %d: format 0x%x", v->color, v->depth, (unsigned)b.format);
+    cr_assert_eq(b.format, expected_format(v), "color %d depth %d: format 0x%x", v->color, v->depth,
+                 (unsigned)b.format);
     cr_assert(b.width == v->width && b.height == v->height);
     int channels = ist_format_channels(b.format);
     cr_assert_eq(b.stride, (size_t)(v->width * channels * ist_format_bytes(b.format)));
@@ -185,7 +190,8 @@ Test(io_png, every_truncation_is_an_error) {
     for (size_t n = 0; n < f.count; n++) {
         ist_bitmap b = {0};
         ist_error err = {0};
-        cr_assert_eq(ist_bitmap_decode(f.bytes, n, "t.png", 10000, &b, &err), IST_E_INPUT, "%zu of %zu bytes", n, f.count);
+        cr_assert_eq(ist_bitmap_decode(f.bytes, n, "t.png", 10000, &b, &err), IST_E_INPUT, "%zu of %zu bytes", n,
+                     f.count);
     }
     expect_failure(f.bytes, 0, 10000, IST_E_INPUT, "empty");
     expect_failure(f.bytes, f.count - 20, 10000, IST_E_INPUT, "truncated after");
@@ -220,7 +226,8 @@ Test(io_png, limit_is_checked_before_memory_is_asked_for) {
     png_write_info(png, info);
     png_write_chunk(png, (png_const_bytep) "IDAT", (png_const_bytep) "x", 1); /* the reader looks this far */
     png_destroy_write_struct(&png, &info);
-    expect_failure(f.bytes, f.count, IST_MAX_PIXELS, IST_E_LIMIT, "20000 x 20000 pixels are more than the limit of 67108864");
+    expect_failure(f.bytes, f.count, IST_MAX_PIXELS, IST_E_LIMIT,
+                   "20000 x 20000 pixels are more than the limit of 67108864");
 }
 
 Test(io_png, what_is_no_image_is_named_so) {

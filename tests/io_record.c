@@ -10,8 +10,13 @@
 static const uint32_t mask_bits[6] = {0xFFFFFFFEu, 0x1FF, 0xFFFFFFFEu, 0x1FF, 0xFFFFFFFEu, 0x1FF};
 
 static ist_object object(int label, float score, int x0) {
-    return (ist_object){.label = label, .score = score, .box = {1.5f, -2, 20, 44.25f}, .match = 4, .match_iou = 0.5f,
-                        .mask_score = 0.875f, .area = 120,
+    return (ist_object){.label = label,
+                        .score = score,
+                        .box = {1.5f, -2, 20, 44.25f},
+                        .match = 4,
+                        .match_iou = 0.5f,
+                        .mask_score = 0.875f,
+                        .area = 120,
                         .mask = {.x0 = x0, .y0 = 0, .columns = 3, .words = 2, .bits = mask_bits}};
 }
 
@@ -38,7 +43,11 @@ static double real_at(const json_t *o, const char *key) {
 }
 
 static ist_record record_of(const ist_frame *f, const ist_labels *l) {
-    return (ist_record){.file = "in/\"a\".png", .frame = f, .labels = l, .masks = true, .ms = {1, 2, 3, 4, 5.5},
+    return (ist_record){.file = "in/\"a\".png",
+                        .frame = f,
+                        .labels = l,
+                        .masks = true,
+                        .ms = {1, 2, 3, 4, 5.5},
                         .transfers = {1, 1, 1, 123456789012, 42}};
 }
 
@@ -167,7 +176,8 @@ static scratch write_tables(void) {
     ist_journal *journal;
     ist_error err;
     const ist_object objects[2] = {object(11, 0.9f, 2), object(16, 0.625f, 3)};
-    ist_frame frames[2] = {{.width = 30, .height = 45, .object_count = 2, .objects = objects}, {.width = 8, .height = 9}};
+    ist_frame frames[2] = {{.width = 30, .height = 45, .object_count = 2, .objects = objects},
+                           {.width = 8, .height = 9}};
     ist_sources_add(&sources, scratch_path(&s, "x,1.png"), false, NULL, &err);
     ist_sources_add(&sources, scratch_path(&s, "failed.png"), false, NULL, &err);
     ist_sources_add(&sources, scratch_path(&s, "y.png"), false, NULL, &err);
@@ -202,7 +212,8 @@ Test(io_record, coco_tables) {
     cr_expect_eq(real_at(r, "score"), 0.625);
     const double want[4] = {1.5, -2, 18.5, 46.25};
     for (size_t i = 0; i < 4; i++) cr_expect_eq(json_number_value(json_array_get(box, i)), want[i]);
-    cr_expect_eq(json_integer_value(json_array_get(json_object_get(json_object_get(r, "segmentation"), "size"), 0)), 45);
+    cr_expect_eq(json_integer_value(json_array_get(json_object_get(json_object_get(r, "segmentation"), "size"), 0)),
+                 45);
     const json_t *image = json_array_get(images, 1);
     cr_expect_eq(real_at(image, "image_id"), 3, "the failed image keeps its number");
     cr_expect_str_eq(json_string_value(json_object_get(image, "file_name")), "y.png");

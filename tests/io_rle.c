@@ -46,7 +46,8 @@ static uint8_t *from_runs(const json_t *runs, size_t pixels) {
 static void check_case(const json_t *c, int tight) {
     const char *name = json_string_value(json_object_get(c, "name"));
     const json_t *runs = json_object_get(c, "runs");
-    int w = (int)json_integer_value(json_object_get(c, "width")), h = (int)json_integer_value(json_object_get(c, "height"));
+    int w = (int)json_integer_value(json_object_get(c, "width")),
+        h = (int)json_integer_value(json_object_get(c, "height"));
     uint8_t *dense = from_runs(runs, (size_t)w * (size_t)h);
     ist_mask mask = pack(dense, w, h, tight);
     ist_rle rle = {0};

@@ -12,7 +12,8 @@ static void touch(const scratch *s, const char *name) {
 static ist_sources list(const scratch *s, const char *argument, bool recursive, const char *skip) {
     ist_sources sources = {0};
     ist_error err;
-    cr_assert_eq(ist_sources_add(&sources, scratch_path(s, "%s", argument), recursive, skip, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_sources_add(&sources, scratch_path(s, "%s", argument), recursive, skip, &err), IST_OK, "%s",
+                 err.text);
     cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK, "%s", err.text);
     return sources;
 }
@@ -27,7 +28,8 @@ static void expect_names(const ist_sources *sources, size_t count, const char *c
 
 Test(io_sources, folder_gives_sorted_images_only) {
     scratch s = scratch_make();
-    const char *files[] = {"in/b.png", "in/a.JPG", "in/c.jpeg", "in/notes.txt", "in/.hidden.png", "in/sub/d.png", "in/png"};
+    const char *files[] = {"in/b.png",       "in/a.JPG",     "in/c.jpeg", "in/notes.txt",
+                           "in/.hidden.png", "in/sub/d.png", "in/png"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) touch(&s, files[i]);
     ist_sources l = list(&s, "in", false, NULL);
     expect_names(&l, 3, (const char *[]){"a.JPG", "b.png", "c.jpeg"}, (const char *[]){"a", "b", "c"});

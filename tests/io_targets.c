@@ -20,11 +20,13 @@ static void expect_failure(const char *text, const char *part) {
 }
 
 Test(io_targets, plain_form) {
-    ist_targets t = parse("{\"a.png\": [{\"box\": [1, 2.5, 30, 40], \"label\": 3}, {\"box\": [0, 0, 1, 1]}], \"b.png\": []}");
+    ist_targets t =
+        parse("{\"a.png\": [{\"box\": [1, 2.5, 30, 40], \"label\": 3}, {\"box\": [0, 0, 1, 1]}], \"b.png\": []}");
     const ist_target_list *a = ist_targets_find(&t, "in/a.png", "a.png");
     cr_assert_not_null(a);
     cr_assert_eq(a->count, 2);
-    cr_expect(a->items[0].box[0] == 1 && a->items[0].box[1] == 2.5f && a->items[0].box[2] == 30 && a->items[0].box[3] == 40);
+    cr_expect(a->items[0].box[0] == 1 && a->items[0].box[1] == 2.5f && a->items[0].box[2] == 30 &&
+              a->items[0].box[3] == 40);
     cr_expect_eq(a->items[0].label, 3);
     cr_expect_eq(a->items[1].label, -1);
     cr_assert_not_null(ist_targets_find(&t, "b.png", "b.png"));
@@ -53,7 +55,8 @@ Test(io_targets, coco_form) {
     cr_assert_eq(ist_targets_relabel(&t, &labels, &err), IST_OK, "%s", err.text);
     const ist_target_list *b = ist_targets_find(&t, "b.png", "b.png");
     cr_assert_eq(b->count, 2);
-    cr_expect(b->items[0].box[0] == 10 && b->items[0].box[1] == 20 && b->items[0].box[2] == 15 && b->items[0].box[3] == 26);
+    cr_expect(b->items[0].box[0] == 10 && b->items[0].box[1] == 20 && b->items[0].box[2] == 15 &&
+              b->items[0].box[3] == 26);
     cr_expect_eq(b->items[0].label, 16, "category 18 is dog, label 16");
     cr_expect_eq(b->items[1].label, 0);
     cr_expect_eq(ist_targets_find(&t, "a.png", "a.png")->count, 0);
@@ -89,8 +92,10 @@ Test(io_targets, mistakes_are_named) {
     expect_failure("{\"a.png\": [{\"box\": [0,0,1,1], \"label\": 99999999999}]}", "whole number");
     expect_failure("{\"images\": [{\"id\": 1}], \"annotations\": []}", "image 0");
     expect_failure("{\"images\": [], \"annotations\": [{\"image_id\": 1, \"bbox\": [0,0,1,1]}]}", "unknown image_id");
-    expect_failure("{\"images\": [{\"id\":1,\"file_name\":\"a\"},{\"id\":1,\"file_name\":\"b\"}], \"annotations\": []}", "twice");
+    expect_failure("{\"images\": [{\"id\":1,\"file_name\":\"a\"},{\"id\":1,\"file_name\":\"b\"}], \"annotations\": []}",
+                   "twice");
     expect_failure("{\"images\": {}, \"annotations\": []}", "must be arrays");
-    expect_failure("{\"images\": [{\"id\":1,\"file_name\":\"a\"}], \"annotations\": [{\"image_id\":1,\"bbox\":[0,0,-1,1]}]}",
-                   "inside out");
+    expect_failure(
+        "{\"images\": [{\"id\":1,\"file_name\":\"a\"}], \"annotations\": [{\"image_id\":1,\"bbox\":[0,0,-1,1]}]}",
+        "inside out");
 }

@@ -28,11 +28,11 @@ static inline void scratch_remove(const scratch *s) {
     cr_expect_eq(system(command), 0);
 }
 
-/* Path below the folder; four results stay valid at a time. */
+/* Path below the folder; eight results stay valid at a time. */
 static inline const char *scratch_path(const scratch *s, const char *fmt, ...) {
-    static char paths[4][512];
+    static char paths[8][512];
     static int next;
-    char *out = paths[next++ % 4];
+    char *out = paths[next++ % 8];
     int n = snprintf(out, sizeof paths[0], "%s/", s->path);
     va_list args;
     va_start(args, fmt);

@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 typedef struct ist_atomic_file {
-    FILE *stream;    /* write here; NULL when not open */
-    char *path;      /* the final name */
+    FILE *stream; /* write here; NULL when not open */
+    char *path;   /* the final name */
     char *temporary;
 } ist_atomic_file;
 

@@ -22,7 +22,8 @@ int ist_format_bytes(ist_pixel_format format) {
 ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, ist_pixel_format format,
                                size_t max_pixels, ist_bitmap *out, ist_error *err) {
     size_t bytes, pixel = (size_t)(ist_format_channels(format) * ist_format_bytes(format));
-    if (width < 1 || height < 1) return ist_fail(err, IST_E_INPUT, "%s: an image of %zu x %zu pixels", name, width, height);
+    if (width < 1 || height < 1)
+        return ist_fail(err, IST_E_INPUT, "%s: an image of %zu x %zu pixels", name, width, height);
     if (width > INT_MAX || height > INT_MAX || !ist_mul_size(width, height, &bytes) || bytes > max_pixels)
         return ist_fail(err, IST_E_LIMIT, "%s: %zu x %zu pixels are more than the limit of %zu", name, width, height,
                         max_pixels);

@@ -18,12 +18,12 @@ typedef struct png_job {
     const char *name;
     const unsigned char *bytes; /* reading: what is left of the file */
     size_t left;
-    bool ended;                 /* libpng asked for more than there is */
+    bool ended; /* libpng asked for more than there is */
     size_t max_pixels;
     ist_bitmap *bitmap;
-    ist_status status;          /* set when a failure has already been described in err */
+    ist_status status; /* set when a failure has already been described in err */
     ist_error *err;
-    char message[200];          /* libpng's sentence */
+    char message[200]; /* libpng's sentence */
 } png_job;
 
 static bool host_is_little_endian(void) {
@@ -55,7 +55,8 @@ static void on_read(png_structp png, png_bytep out, size_t count) {
     job->left -= count;
 }
 
-/* Expansion that needs no knowledge of the image: palette to RGB, depths below 8 to 8, a transparent colour to alpha. */
+/* Expansion that needs no knowledge of the image: palette to RGB, depths below 8 to 8, a transparent colour to alpha.
+ */
 static ist_pixel_format choose_format(png_job *job) {
     png_structp png = job->png;
     png_set_expand(png);
@@ -144,8 +145,10 @@ static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap 
         png_destroy_write_struct(&job.png, NULL);
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
     }
-    if (setjmp(png_jmpbuf(job.png))) j->status = ist_fail(err, IST_E_IO, "cannot write %s: %s", path, j->message);
-    else write_pixels(&job, stream);
+    if (setjmp(png_jmpbuf(job.png)))
+        j->status = ist_fail(err, IST_E_IO, "cannot write %s: %s", path, j->message);
+    else
+        write_pixels(&job, stream);
     png_destroy_write_struct(&j->png, &j->info);
     return j->status;
 }

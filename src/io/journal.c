@@ -21,9 +21,9 @@ struct ist_journal {
     const ist_sources *sources;
     journal_line *lines; /* one per source */
     char *path, *partial;
-    FILE *stream;        /* the partial file, at its end */
+    FILE *stream; /* the partial file, at its end */
     off_t end;
-    size_t last;         /* index of the line written last, plus 1 */
+    size_t last; /* index of the line written last, plus 1 */
     bool sorted;
 };
 

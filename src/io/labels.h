@@ -9,8 +9,8 @@
 
 typedef struct ist_labels {
     int count;
-    char **names;  /* count strings; a label without a name has its number */
-    bool is_coco;  /* the 80 COCO classes: category ids are the dataset's sparse ones */
+    char **names; /* count strings; a label without a name has its number */
+    bool is_coco; /* the 80 COCO classes: category ids are the dataset's sparse ones */
 } ist_labels;
 
 /* Labels of a model with `count` classes. `names` (may be NULL, entries may be NULL) are its own; 80 classes without

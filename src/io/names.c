@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* A model has at most a few thousand classes; more is not a names file. */
-#define MAX_NAMES 65536
+#define MAX_NAMES       65536
 #define MAX_NAMES_BYTES ((size_t)16 << 20)
 
 typedef struct name_list {
@@ -33,8 +33,7 @@ static ist_status add_name(name_list *list, const char *begin, const char *end) 
     while (begin < end && isspace((unsigned char)*begin)) begin++;
     while (end > begin && isspace((unsigned char)end[-1])) end--;
     if (end - begin >= 2 && (*begin == '"' || *begin == '\'') && end[-1] == *begin) begin++, end--;
-    if (begin == end)
-        return ist_fail(list->err, IST_E_INPUT, "%s: name %zu is empty", list->source, list->count);
+    if (begin == end) return ist_fail(list->err, IST_E_INPUT, "%s: name %zu is empty", list->source, list->count);
     if (list->count >= MAX_NAMES)
         return ist_fail(list->err, IST_E_LIMIT, "%s: more than %d names", list->source, MAX_NAMES);
     size_t n = (size_t)(end - begin);
@@ -52,15 +51,16 @@ static ist_status add_name(name_list *list, const char *begin, const char *end) 
 static ist_status parse_json(name_list *list, const char *text, size_t length) {
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return ist_fail(list->err, IST_E_INPUT, "%s: line %d: %s", list->source, error.line, error.text);
+    if (!root) return ist_fail(list->err, IST_E_INPUT, "%s: line %d: %s", list->source, error.line, error.text);
     ist_status status = IST_OK;
     size_t i;
     json_t *item;
     json_array_foreach(root, i, item) {
         const char *name = json_string_value(item);
-        if (!name) status = ist_fail(list->err, IST_E_INPUT, "%s: element %zu is not a string", list->source, i);
-        else status = add_name(list, name, name + strlen(name));
+        if (!name)
+            status = ist_fail(list->err, IST_E_INPUT, "%s: element %zu is not a string", list->source, i);
+        else
+            status = add_name(list, name, name + strlen(name));
         if (status) break;
     }
     json_decref(root);
@@ -124,8 +124,7 @@ static const char *find_names_key(const char *p, const char *end) {
 
 static ist_status parse_any(name_list *list, const char *text, size_t length) {
     const char *end = text + length, *p = text, *value = find_names_key(text, end);
-    if (memchr(text, '\0', length))
-        return ist_fail(list->err, IST_E_INPUT, "%s: is not a text file", list->source);
+    if (memchr(text, '\0', length)) return ist_fail(list->err, IST_E_INPUT, "%s: is not a text file", list->source);
     while (p < end && isspace((unsigned char)*p)) p++;
     if (p < end && *p == '[') return parse_json(list, text, length);
     if (!value) return parse_lines(list, text, end);

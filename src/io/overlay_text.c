@@ -1,4 +1,5 @@
-/* Text through cairo: see overlay.h. Only label plates pass through it, so its 32767 pixel limit never meets an image. */
+/* Text through cairo: see overlay.h. Only label plates pass through it, so its 32767 pixel limit never meets an image.
+ */
 #include "io/overlay.h"
 
 #include <cairo.h>
@@ -46,7 +47,8 @@ ist_status ist_overlay_text(const char *text, double size, ist_bitmap *out, ist_
     int stride = cairo_image_surface_get_stride(surface);
     for (int y = 0; y < height && !status; y++)
         for (int x = 0; x < width; x++)
-            ((uint8_t *)out->pixels)[(size_t)y * out->stride + (size_t)x] = data[(size_t)y * (size_t)stride + (size_t)x];
+            ((uint8_t *)out->pixels)[(size_t)y * out->stride + (size_t)x] =
+                data[(size_t)y * (size_t)stride + (size_t)x];
     cairo_surface_destroy(surface);
     if (status) {
         ist_bitmap_free(out);

@@ -46,9 +46,8 @@ static ist_status put_object(const ist_record *record, int index, ist_rle *rle, 
     char number[16];
     const float values[3] = {o->score, record->masks ? o->mask_score : 0, o->match_iou};
     if (!all_finite(o->box, 4) || !all_finite(values, 3))
-        return ist_fail(err, IST_E_DEVICE,
-                        "%s: object %d is not finite: score %g, box [%g, %g, %g, %g], mask score %g", record->file,
-                        index, (double)o->score, (double)o->box[0], (double)o->box[1], (double)o->box[2],
+        return ist_fail(err, IST_E_DEVICE, "%s: object %d is not finite: score %g, box [%g, %g, %g, %g], mask score %g",
+                        record->file, index, (double)o->score, (double)o->box[0], (double)o->box[1], (double)o->box[2],
                         (double)o->box[3], (double)o->mask_score);
     ist_text_printf(line, "%s{\"label\":%d,\"name\":", index ? "," : "", o->label);
     ist_text_json_string(line, ist_label_name(record->labels, o->label, number));
@@ -124,7 +123,8 @@ static void put_instance(const ist_bitmap *map, const ist_mask *mask, int value)
 
 ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_error *err) {
     ist_pixel_format format = frame->object_count > 255 ? IST_GRAY16 : IST_GRAY8;
-    IST_TRY(ist_bitmap_allocate("instance map", (size_t)frame->width, (size_t)frame->height, format, SIZE_MAX, map, err));
+    IST_TRY(
+        ist_bitmap_allocate("instance map", (size_t)frame->width, (size_t)frame->height, format, SIZE_MAX, map, err));
     memset(map->pixels, 0, map->stride * (size_t)map->height);
     for (int i = 0; i < frame->object_count; i++) put_instance(map, &frame->objects[i].mask, i + 1);
     return IST_OK;

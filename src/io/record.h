@@ -1,7 +1,7 @@
 /* Result files: one line of frames.ndjson per image, and what is derived from those lines at the end.
  *
- * The line holds everything the other tables say, so that results.json, images.json and results.csv of a resumed run are
- * complete without decoding an image again. Formats: the project's interface page, COCO results, YOLO labels. */
+ * The line holds everything the other tables say, so that results.json, images.json and results.csv of a resumed run
+ * are complete without decoding an image again. Formats: the project's interface page, COCO results, YOLO labels. */
 #ifndef IST_IO_RECORD_H
 #define IST_IO_RECORD_H
 

@@ -35,8 +35,7 @@ static void column_runs(run_writer *w, const uint32_t *bits, int words, int y0, 
         int rows = height - y < 32 ? height - y : 32;
         uint32_t inside = rows < 32 ? (1u << rows) - 1 : UINT32_MAX;
         uint32_t changes = (bits[i] ^ (bits[i] << 1 | w->value)) & inside;
-        for (; changes; changes &= changes - 1)
-            change_at(w, base + (uint64_t)y + (uint64_t)__builtin_ctz(changes));
+        for (; changes; changes &= changes - 1) change_at(w, base + (uint64_t)y + (uint64_t)__builtin_ctz(changes));
     }
     if (y < height && w->value) change_at(w, base + (uint64_t)y);
 }
@@ -47,8 +46,9 @@ ist_status ist_rle_encode(const ist_mask *mask, int width, int height, ist_rle *
         return ist_fail(err, IST_E_LIMIT, "run-length encoding: image of %d x %d pixels", width, height);
     if (mask->columns < 0 || mask->words < 0 || mask->x0 < 0 || mask->y0 < 0 ||
         (mask->columns && (mask->x0 > width - mask->columns || mask->y0 >= height)))
-        return ist_fail(err, IST_E_ARGUMENT, "run-length encoding: mask of %d columns from (%d, %d) in an image of %d x %d",
-                        mask->columns, mask->x0, mask->y0, width, height);
+        return ist_fail(err, IST_E_ARGUMENT,
+                        "run-length encoding: mask of %d columns from (%d, %d) in an image of %d x %d", mask->columns,
+                        mask->x0, mask->y0, width, height);
     run_writer w = {.rle = rle};
     rle->count = 0;
     for (int c = 0; c < mask->columns; c++)

@@ -15,14 +15,14 @@
 #define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg"
 
 typedef struct ist_source {
-    char *path;    /* what to open: the argument, or argument/relative name */
-    char *name;    /* images.json's file_name: relative to the folder given, or the last part of a file given;
-                    * the path when that was taken */
-    char *stem;    /* outputs are masks/STEM.png ...: the name without extension; when an earlier image has that stem,
-                    * with extension, and when that is taken too, with "-2", "-3" ... */
-    int64_t id;    /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
-                    * else the position from 1 */
-    int sequence;  /* images of one folder belong to one sequence; counts up */
+    char *path;   /* what to open: the argument, or argument/relative name */
+    char *name;   /* images.json's file_name: relative to the folder given, or the last part of a file given;
+                   * the path when that was taken */
+    char *stem;   /* outputs are masks/STEM.png ...: the name without extension; when an earlier image has that stem,
+                   * with extension, and when that is taken too, with "-2", "-3" ... */
+    int64_t id;   /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
+                   * else the position from 1 */
+    int sequence; /* images of one folder belong to one sequence; counts up */
 } ist_source;
 
 typedef struct ist_sources {

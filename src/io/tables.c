@@ -18,8 +18,10 @@ typedef struct table {
 typedef void (*table_row)(table *t, const ist_source *source, const json_t *frame, ist_text *out);
 
 static void put_number(ist_text *out, const json_t *value) {
-    if (json_is_integer(value)) ist_text_printf(out, "%lld", (long long)json_integer_value(value));
-    else ist_text_json_float(out, (float)json_number_value(value));
+    if (json_is_integer(value))
+        ist_text_printf(out, "%lld", (long long)json_integer_value(value));
+    else
+        ist_text_json_float(out, (float)json_number_value(value));
 }
 
 static void read_box(const json_t *object, float box[4]) {
@@ -163,6 +165,6 @@ ist_status ist_record_coco(const char *folder, ist_journal *journal, const ist_s
 
 ist_status ist_record_csv(const char *folder, ist_journal *journal, const ist_sources *sources, ist_error *err) {
     table t = {.sources = sources, .journal = journal};
-    return write_table(&t, folder, "results.csv",
-                       "file,label,name,score,x0,y0,x1,y1,mask_score,area,track,target\n", csv_row, "", err);
+    return write_table(&t, folder, "results.csv", "file,label,name,score,x0,y0,x1,y1,mask_score,area,track,target\n",
+                       csv_row, "", err);
 }

@@ -13,15 +13,14 @@ typedef struct ist_target_list {
 } ist_target_list;
 
 typedef struct ist_targets {
-    ist_name_map files;     /* file name -> index in lists */
+    ist_name_map files; /* file name -> index in lists */
     ist_target_list *lists;
     size_t count, capacity;
-    bool categories;        /* COCO form: labels are category ids until ist_targets_relabel */
+    bool categories; /* COCO form: labels are category ids until ist_targets_relabel */
 } ist_targets;
 
 ist_status ist_targets_read(const char *path, ist_targets *targets, ist_error *err);
-ist_status ist_targets_parse(const char *text, size_t length, const char *source, ist_targets *targets,
-                             ist_error *err);
+ist_status ist_targets_parse(const char *text, size_t length, const char *source, ist_targets *targets, ist_error *err);
 void ist_targets_free(ist_targets *targets);
 
 /* Turns category ids into the model's labels; an id that the model does not have is IST_E_INPUT. */

@@ -51,10 +51,14 @@ static int utf8_length(const unsigned char *s) {
     unsigned char c = s[0], low = 0x80, high = 0xBF;
     int n;
     if (c < 0x80) return 1;
-    if (c >= 0xC2 && c <= 0xDF) n = 2;
-    else if (c >= 0xE0 && c <= 0xEF) n = 3;
-    else if (c >= 0xF0 && c <= 0xF4) n = 4;
-    else return 0;
+    if (c >= 0xC2 && c <= 0xDF)
+        n = 2;
+    else if (c >= 0xE0 && c <= 0xEF)
+        n = 3;
+    else if (c >= 0xF0 && c <= 0xF4)
+        n = 4;
+    else
+        return 0;
     if (c == 0xE0) low = 0xA0;
     if (c == 0xED) high = 0x9F;
     if (c == 0xF0) low = 0x90;
@@ -68,8 +72,10 @@ static int utf8_length(const unsigned char *s) {
 void ist_text_utf8(ist_text *text, const char *string) {
     for (const unsigned char *s = (const unsigned char *)string; *s;) {
         int n = utf8_length(s);
-        if (n) ist_text_add(text, (const char *)s, (size_t)n);
-        else ist_text_put(text, "\xEF\xBF\xBD");
+        if (n)
+            ist_text_add(text, (const char *)s, (size_t)n);
+        else
+            ist_text_put(text, "\xEF\xBF\xBD");
         s += n ? n : 1;
     }
 }
@@ -78,12 +84,18 @@ void ist_text_json_string(ist_text *text, const char *string) {
     ist_text_put(text, "\"");
     for (const unsigned char *s = (const unsigned char *)string; *s;) {
         int n = utf8_length(s);
-        if (*s == '"' || *s == '\\') ist_text_printf(text, "\\%c", *s);
-        else if (*s == '\n') ist_text_put(text, "\\n");
-        else if (*s == '\t') ist_text_put(text, "\\t");
-        else if (*s < 0x20 || *s == 0x7F) ist_text_printf(text, "\\u%04x", (unsigned)*s);
-        else if (n) ist_text_add(text, (const char *)s, (size_t)n);
-        else ist_text_put(text, "\xEF\xBF\xBD");
+        if (*s == '"' || *s == '\\')
+            ist_text_printf(text, "\\%c", *s);
+        else if (*s == '\n')
+            ist_text_put(text, "\\n");
+        else if (*s == '\t')
+            ist_text_put(text, "\\t");
+        else if (*s < 0x20 || *s == 0x7F)
+            ist_text_printf(text, "\\u%04x", (unsigned)*s);
+        else if (n)
+            ist_text_add(text, (const char *)s, (size_t)n);
+        else
+            ist_text_put(text, "\xEF\xBF\xBD");
         s += n ? n : 1;
     }
     ist_text_put(text, "\"");

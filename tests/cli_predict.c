@@ -1,0 +1,458 @@
+/* `isthmus predict` over a double of the engine (tests/fake_engine.c): files, order, failures, resuming. */
+#include "program.h"
+
+#include "io/image.h"
+
+#include <jansson.h>
+#include <time.h>
+
+#define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
+
+typedef struct bench {
+    scratch s;
+    char in[160], out[160], weights[160];
+} bench;
+
+/* A PNG without the help of the code under test: gray, stored blocks, one filter byte per row. */
+static uint32_t crc_of(const uint8_t *p, size_t n) {
+    uint32_t c = UINT32_MAX;
+    while (n--) {
+        c ^= *p++;
+        for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ c >> 1 : c >> 1;
+    }
+    return ~c;
+}
+
+static void put_u32(uint8_t *p, uint32_t v) {
+    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+static size_t put_chunk(uint8_t *at, const char *type, const uint8_t *data, size_t n) {
+    put_u32(at, (uint32_t)n);
+    memcpy(at + 4, type, 4);
+    if (n) memcpy(at + 8, data, n);
+    put_u32(at + 8 + n, crc_of(at + 4, n + 4));
+    return n + 12;
+}
+
+static void write_png(const char *path, int width, int height) {
+    static uint8_t file[70000], raw[66000], header[13];
+    size_t n = (size_t)height * (size_t)(width + 1), at = 8;
+    cr_assert_leq(n, 65535);
+    memcpy(file, "\x89PNG\r\n\x1A\n", 8);
+    put_u32(header, (uint32_t)width);
+    put_u32(header + 4, (uint32_t)height);
+    header[8] = 8;
+    at += put_chunk(file + at, "IHDR", header, 13);
+    const uint8_t head[7] = {0x78, 1, 1, (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)~n, (uint8_t)(~n >> 8)};
+    uint32_t a = 1, b = 0;
+    memcpy(raw, head, 7);
+    for (size_t i = 0; i < n; i++) {
+        raw[7 + i] = i % (size_t)(width + 1) ? (uint8_t)(i * 7) : 0;
+        a = (a + raw[7 + i]) % 65521;
+        b = (b + a) % 65521;
+    }
+    put_u32(raw + 7 + n, b << 16 | a);
+    at += put_chunk(file + at, "IDAT", raw, n + 11);
+    at += put_chunk(file + at, "IEND", NULL, 0);
+    scratch_write(path, file, at);
+}
+
+static bench make_bench(int images) {
+    bench b = {.s = scratch_make()};
+    snprintf(b.in, sizeof b.in, "%s/in", b.s.path);
+    snprintf(b.out, sizeof b.out, "%s/out", b.s.path);
+    snprintf(b.weights, sizeof b.weights, "%s/weights", b.s.path);
+    mkdir(b.in, 0777);
+    mkdir(b.weights, 0777);
+    scratch_put(scratch_path(&b.s, "weights/dfine_n_demo.safetensors"), "");
+    scratch_put(scratch_path(&b.s, "weights/mobile_sam_demo.safetensors"), "");
+    setenv("ISTHMUS_WEIGHTS_DIR", b.weights, 1);
+    for (int i = 0; i < images; i++) write_png(scratch_path(&b.s, "in/%02d-x.png", i), 50 + i, 60);
+    return b;
+}
+
+#define PREDICT(b, ...)                                                                                                \
+    spawn_run(&(b)->s, NULL, (const char *const[]){PROGRAM, "predict", (b)->in, "-o", (b)->out, __VA_ARGS__, NULL})
+
+static void expect(spawned r, int code, const char *err_part) {
+    cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
+    cr_expect_str_empty(r.out);
+    cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
+    spawn_free(&r);
+}
+
+/* Lines of an NDJSON file as an array; fails unless each is an object. */
+static json_t *read_lines(const char *path) {
+    char *text = scratch_read(path, NULL);
+    cr_assert_not_null(text, "%s", path);
+    json_t *lines = json_array();
+    for (char *p = text, *end; *p; p = end + 1) {
+        cr_assert_not_null(end = strchr(p, '\n'), "%s: the last line is cut off", path);
+        *end = '\0';
+        json_t *line = json_loads(p, JSON_REJECT_DUPLICATES, NULL);
+        cr_assert(json_is_object(line), "%s", p);
+        json_array_append_new(lines, line);
+    }
+    free(text);
+    return lines;
+}
+
+/* frames.ndjson has exactly these images, by last part of their path, in this order. */
+static void expect_frames(const bench *b, size_t count, const char *const *names) {
+    json_t *lines = read_lines(scratch_path(&b->s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), count, "%zu lines", json_array_size(lines));
+    for (size_t i = 0; i < count; i++) {
+        const char *file = json_string_value(json_object_get(json_array_get(lines, i), "file"));
+        cr_expect_str_eq(strrchr(file, '/') + 1, names[i]);
+    }
+    json_decref(lines);
+}
+
+static void expect_no_temporaries(const bench *b) {
+    char command[400];
+    snprintf(command, sizeof command, "test -z \"$(find '%s' -name '*.tmp')\"", b->out);
+    cr_expect_eq(system(command), 0, "temporary files are left");
+}
+
+static void check_frame(const json_t *line, int image, const char *in) {
+    char file[256];
+    snprintf(file, sizeof file, "%s/%02d-x.png", in, image);
+    cr_expect_str_eq(json_string_value(json_object_get(line, "file")), file);
+    cr_expect_eq(json_integer_value(json_object_get(line, "width")), 50 + image);
+    const json_t *o = json_array_get(json_object_get(line, "objects"), 1);
+    cr_expect_eq(json_integer_value(json_object_get(o, "label")), 11);
+    cr_expect_str_eq(json_string_value(json_object_get(o, "name")), "stop sign");
+    cr_expect_eq(json_number_value(json_object_get(o, "score")), 0.775);
+    cr_expect_eq(json_number_value(json_array_get(json_object_get(o, "box"), 2)), 1 + (50 + image) / 2.0);
+    cr_expect_eq(json_integer_value(json_object_get(o, "area")), 200);
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(line, "transfers"), "reads")), 1);
+    cr_expect_eq(json_number_value(json_object_get(json_object_get(line, "ms"), "wait")), 0.5);
+}
+
+static void check_map(const bench *b, int image) {
+    ist_bitmap map;
+    cr_assert_eq(ist_bitmap_read(scratch_path(&b->s, "out/masks/%02d-x.png", image), 1 << 20, &map, NULL), IST_OK);
+    cr_assert_eq(map.format, IST_GRAY8);
+    cr_assert_eq(map.width, 50 + image);
+    const uint8_t *p = map.pixels; /* objects cover columns 0..4, 1..5, 2..6 of rows 0..39 */
+    const uint8_t want[8] = {1, 1, 1, 1, 1, 2, 3, 0};
+    cr_expect_arr_eq(p, want, 8);
+    cr_expect_arr_eq(p + 39 * map.width, want, 8);
+    cr_expect_eq(p[40 * map.width], 0);
+    ist_bitmap_free(&map);
+}
+
+Test(cli_predict, a_folder_gives_all_files_in_order) {
+    enum { N = 23 };
+    for (int batch = 1; batch <= 5; batch += 4) {
+        bench b = make_bench(N);
+        char size[8];
+        snprintf(size, sizeof size, "%d", batch);
+        expect(PREDICT(&b, "--batch", size), 0, "23 images, 0 failed");
+        json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+        json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+        json_t *images = json_load_file(scratch_path(&b.s, "out/images.json"), 0, NULL);
+        cr_assert_eq(json_array_size(lines), N);
+        cr_assert_eq(json_array_size(results), 3 * N);
+        cr_assert_eq(json_array_size(images), N);
+        for (int i = 0; i < N; i++) {
+            check_frame(json_array_get(lines, (size_t)i), i, b.in);
+            check_map(&b, i);
+            cr_expect(scratch_exists(scratch_path(&b.s, "out/overlays/%02d-x.png", i)));
+            cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, (size_t)(3 * i + 2)), "image_id")),
+                         i + 1);
+        }
+        cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, 1), "category_id")), 13);
+        cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+        cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson.partial")));
+        expect_no_temporaries(&b);
+        json_decref(lines);
+        json_decref(results);
+        json_decref(images);
+        scratch_remove(&b.s);
+    }
+}
+
+Test(cli_predict, save_chooses_the_files) {
+    bench b = make_bench(2);
+    expect(PREDICT(&b, "--save", "yolo,csv"), 0, "2 images");
+    static const char *const absent[] = {"results.json",          "images.json", "frames.ndjson",
+                                         "frames.ndjson.partial", "masks",       "overlays"};
+    for (size_t i = 0; i < 6; i++) cr_expect(!scratch_exists(scratch_path(&b.s, "out/%s", absent[i])), "%s", absent[i]);
+    char *text = scratch_read(scratch_path(&b.s, "out/labels/00-x.txt"), NULL);
+    cr_expect_str_eq(text, "0 0.250000 0.250000 0.500000 0.500000\n11 0.270000 0.266667 0.500000 0.500000\n"
+                           "22 0.290000 0.283333 0.500000 0.500000\n");
+    free(text);
+    text = scratch_read(scratch_path(&b.s, "out/results.csv"), NULL);
+    cr_expect_not_null(strstr(text, "01-x.png,22,zebra,0.65,2,2,27.5,32,0.75,200,,\n"), "%s", text);
+    free(text);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, no_masks_needs_no_segmenter) {
+    bench b = make_bench(1);
+    unlink(scratch_path(&b.s, "weights/mobile_sam_demo.safetensors"));
+    expect(PREDICT(&b, NULL), 4, "--segmenter");
+    expect(PREDICT(&b, "--no-masks", "--max-objects", "2"), 0, "1 images, 0 failed");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/masks")));
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const json_t *objects = json_object_get(json_array_get(lines, 0), "objects");
+    cr_expect_eq(json_array_size(objects), 2);
+    cr_expect_null(json_object_get(json_array_get(objects, 0), "rle"));
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, bad_images_fail_alone) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, "in/00-a.png"), "no image");
+    scratch_put(scratch_path(&b.s, "in/01-a.png"), "");
+    scratch_put(scratch_path(&b.s, "in/02-z.jpg"), "\x89PNG\r\n\x1A\n");
+    spawned r = PREDICT(&b, "--batch", "4");
+    cr_expect_eq(r.code, 7);
+    cr_expect_not_null(strstr(r.err, "00-a.png: is neither a PNG nor a JPEG"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "01-a.png: the file is empty"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "02-z.jpg: the PNG is truncated"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "3 images, 3 failed"), "%s", r.err);
+    spawn_free(&r);
+    expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "02-x.png"});
+    json_t *failed = read_lines(scratch_path(&b.s, "out/failed.ndjson"));
+    cr_assert_eq(json_array_size(failed), 3);
+    cr_expect_not_null(strstr(json_string_value(json_object_get(json_array_get(failed, 1), "file")), "in/01-a.png"));
+    cr_expect_not_null(strstr(json_string_value(json_object_get(json_array_get(failed, 1), "error")), "empty"));
+    json_decref(failed);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, all_failed_is_a_failure) {
+    bench b = make_bench(0);
+    scratch_put(scratch_path(&b.s, "in/a.png"), "x");
+    scratch_put(scratch_path(&b.s, "in/b.png"), "x");
+    expect(PREDICT(&b, NULL), 1, "0 images, 2 failed");
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, what_the_engine_refuses_fails_alone) {
+    bench b = make_bench(9);
+    setenv("FAKE_ENGINE", "refuse:54", 1);
+    expect(PREDICT(&b, "--batch", "3"), 7, "04-x.png: an image of 54 pixels");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_expect_eq(json_array_size(lines), 8);
+    json_decref(lines);
+    setenv("FAKE_ENGINE", "receive:1", 1);
+    expect(PREDICT(&b, "--batch", "3"), 7, "no memory for masks");
+    expect_frames(&b, 6, (const char *[]){"00-x.png", "01-x.png", "02-x.png", "06-x.png", "07-x.png", "08-x.png"});
+    setenv("FAKE_ENGINE", "nan:2", 1);
+    expect(PREDICT(&b, NULL), 7, "02-x.png: object 0 is not finite");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, a_lost_device_ends_the_run_and_resume_continues) {
+    bench b = make_bench(12);
+    setenv("FAKE_ENGINE", "lost:5", 1);
+    expect(PREDICT(&b, NULL), 1, "the device is lost");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/results.json")));
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/frames.ndjson.partial")));
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 12);
+    for (int i = 0; i < 12; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, resume_redoes_what_is_missing_and_nothing_else) {
+    bench b = make_bench(4);
+    expect(PREDICT(&b, NULL), 0, "4 images");
+    json_t *before = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    expect(PREDICT(&b, "--resume"), 0, "all 4 images are there already");
+    unlink(scratch_path(&b.s, "out/overlays/01-x.png"));
+    write_png(scratch_path(&b.s, "in/00-a.png"), 33, 44);
+    expect(PREDICT(&b, "--resume"), 0, "2 images, 0 failed, 3 kept from an earlier run");
+    expect_frames(&b, 5, (const char *[]){"00-a.png", "00-x.png", "01-x.png", "02-x.png", "03-x.png"});
+    json_t *after = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_expect(json_equal(json_array_get(before, 3), json_array_get(after, 4)), "a kept line has changed");
+    json_decref(before);
+    json_decref(after);
+    json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+    cr_expect_eq(json_array_size(results), 15);
+    json_decref(results);
+    unlink(scratch_path(&b.s, "out/results.json"));
+    expect(PREDICT(&b, "--resume"), 0, "0 images, 0 failed, 5 kept");
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/results.json")));
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, resume_tries_failed_images_again) {
+    bench b = make_bench(2);
+    scratch_put(scratch_path(&b.s, "in/bad.png"), "x");
+    expect(PREDICT(&b, NULL), 7, "bad.png");
+    expect(PREDICT(&b, "--resume"), 7, "bad.png");
+    write_png(scratch_path(&b.s, "in/bad.png"), 8, 8);
+    expect(PREDICT(&b, "--resume"), 0, "1 images, 0 failed, 2 kept");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "bad.png"});
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, an_interrupt_finishes_what_has_begun) {
+    bench b = make_bench(60);
+    setenv("FAKE_ENGINE", "slow:30", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/masks/02-x.png")); i++) nanosleep(&pause, NULL);
+    kill(pid, SIGINT);
+    expect(spawn_finish(&b.s, pid), 130, "--resume continues");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    expect_no_temporaries(&b);
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson.partial"));
+    size_t done = json_array_size(lines);
+    cr_expect(done >= 3 && done < 60, "%zu lines", done);
+    for (size_t i = 0; i < done; i++) cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/%02zu-x.png", i)));
+    json_decref(lines);
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume", "--save", "ndjson,masks"), 0, "kept");
+    lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 60);
+    for (int i = 0; i < 60; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, tracks_restart_with_each_folder) {
+    bench b = make_bench(3);
+    mkdir(scratch_path(&b.s, "in/more"), 0777);
+    write_png(scratch_path(&b.s, "in/more/a.png"), 20, 20);
+    write_png(scratch_path(&b.s, "in/more/b.png"), 20, 20);
+    expect(PREDICT(&b, "-r", "--track", "--batch", "2"), 0, "5 images");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const int want[5] = {1, 2, 3, 1, 2};
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *o = json_array_get(json_object_get(json_array_get(lines, i), "objects"), 0);
+        cr_expect_eq(json_integer_value(json_object_get(o, "track")), want[i], "image %zu", i);
+    }
+    json_decref(lines);
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/more/b.png")));
+    unlink(scratch_path(&b.s, "out/masks/more/b.png"));
+    expect(PREDICT(&b, "-r", "--track", "--resume"), 0, "begins again");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, targets_reach_the_engine) {
+    bench b = make_bench(2);
+    scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 0.5, 9], \"label\": 3}]}");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 0, "2 images");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const json_t *first = json_array_get(json_object_get(json_array_get(lines, 0), "objects"), 0);
+    const json_t *second = json_array_get(json_object_get(json_array_get(lines, 1), "objects"), 0);
+    cr_expect_eq(json_integer_value(json_object_get(first, "target")), -1);
+    cr_expect_eq(json_integer_value(json_object_get(second, "target")), 0);
+    cr_expect_eq(json_number_value(json_object_get(second, "match_iou")), 0.5);
+    json_decref(lines);
+    scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 1, 9], \"label\": 80}]}");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "class 80");
+    scratch_put(scratch_path(&b.s, "t.json"), "{");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, names_and_classes) {
+    bench b = make_bench(1);
+    char text[1000] = "";
+    for (int i = 0; i < 80; i++) snprintf(text + strlen(text), sizeof text - strlen(text), "thing%d\n", i);
+    scratch_put(scratch_path(&b.s, "names"), text);
+    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 0, "1 images");
+    json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, 1), "category_id")), 11, "no longer COCO");
+    json_decref(results);
+    scratch_put(scratch_path(&b.s, "names"), "bone\n");
+    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 2, "1 names, the detector has 80 classes");
+    expect(PREDICT(&b, "--classes", "0,16"), 0, "1 images");
+    expect(PREDICT(&b, "--classes", "0,,1"), 2, "''");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, lists_on_standard_input) {
+    bench b = make_bench(3);
+    char text[800];
+    snprintf(text, sizeof text, "%s/02-x.png\n\n%s/00-x.png\r\n", b.in, b.in);
+    scratch_put(scratch_path(&b.s, "list"), text);
+    const char *const argv[] = {PROGRAM, "predict", "-o", b.out, "-", NULL};
+    expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 0, "2 images");
+    expect_frames(&b, 2, (const char *[]){"02-x.png", "00-x.png"});
+    expect(spawn_run(&b.s, NULL, argv), 1, "names no image");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, limit_and_quiet) {
+    bench b = make_bench(5);
+    spawned r = PREDICT(&b, "--limit", "2", "--quiet");
+    cr_expect_eq(r.code, 0);
+    cr_expect_str_empty(r.err);
+    spawn_free(&r);
+    expect_frames(&b, 2, (const char *[]){"00-x.png", "01-x.png"});
+    expect(PREDICT(&b, "--limit", "4", "--resume"), 0, "2 images, 0 failed, 2 kept");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, names_that_collide_do_not_overwrite) {
+    bench b = make_bench(1);
+    mkdir(scratch_path(&b.s, "other"), 0777);
+    write_png(scratch_path(&b.s, "other/00-x.png"), 90, 20);
+    write_png(scratch_path(&b.s, "in/00-x.jpg"), 91, 20); /* a PNG all the same */
+    const char *const argv[] = {PROGRAM, "predict", b.in, scratch_path(&b.s, "other"), "-o", b.out, NULL};
+    expect(spawn_run(&b.s, NULL, argv), 0, "3 images");
+    static const char *const stems[3] = {"00-x", "00-x.png", "00-x.png-2"};
+    static const int widths[3] = {91, 50, 90};
+    for (int i = 0; i < 3; i++) {
+        ist_bitmap map;
+        cr_assert_eq(ist_bitmap_read(scratch_path(&b.s, "out/masks/%s.png", stems[i]), 1 << 20, &map, NULL), IST_OK,
+                     "%s", stems[i]);
+        cr_expect_eq(map.width, widths[i]);
+        ist_bitmap_free(&map);
+    }
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, nothing_to_do_is_said_before_any_work) {
+    bench b = make_bench(0);
+    expect(PREDICT(&b, NULL), 1, "looked for .png, .jpg, .jpeg; -r");
+    cr_expect(!scratch_exists(b.out));
+    const char *const missing[] = {PROGRAM, "predict", scratch_path(&b.s, "gone"), "-o", b.out, NULL};
+    expect(spawn_run(&b.s, NULL, missing), 1, "gone: there is no such file");
+    unsetenv("ISTHMUS_WEIGHTS_DIR");
+    write_png(scratch_path(&b.s, "in/a.png"), 9, 9);
+    expect(PREDICT(&b, NULL), 4, "--detector");
+    expect(PREDICT(&b, "--detector", "/nonexistent.pth"), 4, "/nonexistent.pth");
+    expect(PREDICT(&b, "--detector", "/"), 4, "folder");
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, an_unwritable_output_is_said_before_any_work) {
+    bench b = make_bench(1);
+    scratch_put(b.out, "a file");
+    expect(PREDICT(&b, NULL), 1, "cannot make the folder");
+    const char *const proc[] = {PROGRAM, "predict", b.in, "-o", "/proc/isthmus", NULL};
+    expect(spawn_run(&b.s, NULL, proc), 1, "/proc/isthmus");
+    if (geteuid() != 0) {
+        unlink(b.out);
+        mkdir(b.out, 0555);
+        expect(PREDICT(&b, NULL), 1, "Permission denied");
+    }
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, an_old_run_never_mixes_with_a_new_one) {
+    bench b = make_bench(3);
+    expect(PREDICT(&b, "--save", "json,ndjson,csv"), 0, "3 images");
+    setenv("FAKE_ENGINE", "lost:1", 1);
+    expect(PREDICT(&b, "--save", "json"), 1, "lost");
+    static const char *const gone[] = {"results.json", "images.json", "results.csv", "frames.ndjson"};
+    for (size_t i = 0; i < 4; i++) cr_expect(!scratch_exists(scratch_path(&b.s, "out/%s", gone[i])), "%s", gone[i]);
+    scratch_remove(&b.s);
+}

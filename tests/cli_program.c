@@ -1,0 +1,106 @@
+/* The program's surface: help, version, mistakes on the command line, exit codes. A double of the engine is enough. */
+#include "program.h"
+
+#include <jansson.h>
+
+#define PROGRAM     IST_BUILD_DIR "/tests/isthmus_fake"
+#define RUN(s, ...) spawn_run(s, NULL, (const char *const[]){PROGRAM, __VA_ARGS__, NULL})
+
+static void expect(spawned r, int code, const char *out_part, const char *err_part) {
+    cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
+    if (out_part)
+        cr_expect_not_null(strstr(r.out, out_part), "stdout lacks '%s': %s", out_part, r.out);
+    else
+        cr_expect_str_empty(r.out);
+    if (err_part)
+        cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
+    else
+        cr_expect_str_empty(r.err);
+    spawn_free(&r);
+}
+
+Test(cli_program, help_and_version) {
+    scratch s = scratch_make();
+    expect(RUN(&s, "--version"), 0, "isthmus 0.1.0\n", NULL);
+    expect(RUN(&s, "--help"), 0, "  predict ", NULL);
+    expect(RUN(&s, "-h"), 0, "exit codes", NULL);
+    expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
+    expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
+    expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info FILE", NULL);
+    expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);
+    expect(spawn_run(&s, NULL, (const char *const[]){PROGRAM, NULL}), 2, NULL, "usage: isthmus");
+    scratch_remove(&s);
+}
+
+Test(cli_program, mistakes_are_usage_errors) {
+    scratch s = scratch_make();
+    expect(RUN(&s, "detect"), 2, NULL, "'detect' is not a subcommand");
+    expect(RUN(&s, "bench"), 2, NULL, "'bench' is not a subcommand");
+    expect(RUN(&s, "predict"), 2, NULL, "at least one image");
+    expect(RUN(&s, "predict", "x"), 2, NULL, "-o DIR is missing");
+    expect(RUN(&s, "predict", "x", "-o"), 2, NULL, "'-o' needs a value");
+    expect(RUN(&s, "predict", "x", "-o", ""), 2, NULL, "empty");
+    expect(RUN(&s, "predict", "--wrong", "x"), 2, NULL, "'--wrong'");
+    expect(RUN(&s, "predict", "-z", "x"), 2, NULL, "'-z'");
+    expect(RUN(&s, "predict", "--resume=yes", "x"), 2, NULL, "takes no value");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "1.5"), 2, NULL, "--conf: '1.5'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "nan"), 2, NULL, "--conf");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "0"), 2, NULL, "--batch: '0'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "65"), 2, NULL, "from 1 to 64");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", "301"), 2, NULL, "from 1 to 300");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--limit", "3x"), 2, NULL, "--limit");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--precision", "int8"), 2, NULL, "'int8'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--save", "json,video"), 2, NULL, "'video'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--save", ""), 2, NULL, "''");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--save", "masks"), 2, NULL, "exclude");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--targets", "t"), 2, NULL, "exclude");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--segmenter", "t"), 2, NULL, "exclude");
+    expect(RUN(&s, "devices", "extra"), 2, NULL, "'extra'");
+    expect(RUN(&s, "info"), 2, NULL, "one file name");
+    expect(RUN(&s, "info", "a", "b"), 2, NULL, "got 2");
+    expect(RUN(&s, "convert", "a"), 2, NULL, "two file names");
+    expect(RUN(&s, "convert", "a", "b.pth"), 2, NULL, ".safetensors");
+    cr_expect(!scratch_exists("y"), "a mistake must leave nothing behind");
+    scratch_remove(&s);
+}
+
+Test(cli_program, double_dash_ends_options) {
+    scratch s = scratch_make();
+    expect(RUN(&s, "info", "--", "--help"), 4, NULL, "--help");
+    scratch_remove(&s);
+}
+
+Test(cli_program, devices_as_json_and_table) {
+    scratch s = scratch_make();
+    spawned r = RUN(&s, "devices", "--json");
+    json_t *list = json_loads(r.out, 0, NULL);
+    cr_assert_eq(json_array_size(list), 1, "%s", r.out);
+    const json_t *d = json_array_get(list, 0);
+    cr_expect_str_eq(json_string_value(json_object_get(d, "name")), "Fake \"device\"");
+    cr_expect_str_eq(json_string_value(json_object_get(d, "type")), "cpu");
+    cr_expect(json_is_true(json_object_get(d, "default")));
+    cr_expect_eq(json_integer_value(json_object_get(d, "global_bytes")), 1 << 30);
+    cr_expect_eq(json_integer_value(json_object_get(d, "compute_units")), 2);
+    json_decref(list);
+    spawn_free(&r);
+    expect(RUN(&s, "devices"), 0, "* 0     cpu      2   1.0 GiB  Fake", NULL);
+    scratch_remove(&s);
+}
+
+Test(cli_program, a_closed_output_is_an_error) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    int status = system(PROGRAM " --help > /dev/full 2> /dev/null");
+    cr_expect_eq(WEXITSTATUS(status), 1);
+}
+
+Test(cli_program, bad_models_are_exit_4) {
+    scratch s = scratch_make();
+    expect(RUN(&s, "info", scratch_path(&s, "gone.pth")), 4, NULL, "gone.pth");
+    scratch_put(scratch_path(&s, "bad.safetensors"), "not a checkpoint");
+    expect(RUN(&s, "info", scratch_path(&s, "bad.safetensors")), 4, NULL, "bad.safetensors");
+    expect(RUN(&s, "convert", scratch_path(&s, "bad.safetensors"), scratch_path(&s, "o.safetensors")), 4, NULL, "bad");
+    cr_expect(!scratch_exists(scratch_path(&s, "o.safetensors")));
+    expect(RUN(&s, "convert", scratch_path(&s, "bad.safetensors"), scratch_path(&s, "bad.safetensors")), 2, NULL,
+           "both");
+    scratch_remove(&s);
+}
