@@ -217,8 +217,7 @@ static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t byte
     memcpy(host, data, bytes);
 }
 
-/* Round to nearest even, as vstore_half does; finite overflow becomes infinity. */
-static unsigned short half_of(float f) {
+unsigned short ist_half_of(float f) {
     unsigned int x;
     memcpy(&x, &f, sizeof x);
     unsigned int sign = x >> 16 & 0x8000u, mag = x & 0x7fffffffu;
@@ -249,7 +248,7 @@ ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, in
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);
         return (ist_tensor){0};
     }
-    for (size_t i = 0; i < bytes / 2; i++) half[i] = half_of(((const float *)data)[i]);
+    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_half_of(((const float *)data)[i]);
     fill_const(p, &t, half, bytes, what);
     free(half);
     return t;

@@ -113,15 +113,21 @@ static void convert(const ist_plan *p, ist_elem elem, unsigned char *storage, vo
     }
     unsigned short h;
     float f;
-    memcpy(&h, storage, 2);
-    f = float_of_half(h);
-    memcpy(value, &f, 4);
+    if (d == TO_HOST) {
+        memcpy(&h, storage, 2);
+        f = float_of_half(h);
+        memcpy(value, &f, 4);
+    } else {
+        memcpy(&f, value, 4);
+        h = ist_half_of(f);
+        memcpy(storage, &h, 2);
+    }
 }
 
 static ist_status transfer(ist_plan *p, ist_tensor t, void *values, direction d, ist_error *err) {
     size_t elems = 0, size = ist_plan_elem_bytes(p, t.elem);
     IST_TRY(span_of(p, t, &elems, err));
-    if (size == 1 || (size == 2 && d == TO_DEVICE))
+    if (size == 1)
         return ist_fail(err, IST_E_ARGUMENT, "plan: this tensor's storage type is not transferred element by element");
     unsigned char *storage = malloc(elems * size);
     if (!storage) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu elements", elems);
