@@ -32,8 +32,8 @@ typedef float T;
 #define ACT_GELU    3
 #define ACT_SIGMOID 4
 
-/* exp(x) to about 2 ulp over the whole range, 0 below -87.3: range reduction by ln 2 and a degree-6 polynomial
- * (Cephes expf). Same bits on every device that rounds fma correctly; vectorises where the built-in does not. */
+/* exp(x) to 1.1 ulp for -87.3 <= x <= 88.3, held at 1.2e-38 below and 2.4e38 above (also for NaN: the lower bound):
+ * range reduction by ln 2 and a degree-6 polynomial (Cephes expf). Same bits on every device that rounds fma correctly; vectorises where the built-in does not. */
 #define IST_DEFINE_EXP(V, VI, CONVERT, AS)                                                                             \
     static inline V ist_exp_##V(V x) {                                                                                 \
         x = fmin(fmax(x, (V)(-87.33654f)), (V)(88.37626f));                                                            \
@@ -54,21 +54,21 @@ IST_DEFINE_EXP(float4, int4, convert_int4, as_float4)
 IST_DEFINE_EXP(float8, int8, convert_int8, as_float8)
 IST_DEFINE_EXP(float16, int16, convert_int16, as_float16)
 
-/* erf(x) to about 4 ulp: x times a rational function of x^2 on |x| <= 3.93 (own fit, relative error 2e-8 before
- * rounding; all coefficients positive), beyond which erf rounds to 1. */
+/* erf(x) to 6 ulp: x times a rational function of x^2 on |x| <= 3.93 (own fit, relative error 2e-8 before rounding; all
+ * coefficients positive), exactly 1 beyond. */
 #define IST_DEFINE_ERF(V)                                                                                              \
     static inline V ist_erf_##V(V x) {                                                                                 \
         x = fmin(fmax(x, (V)(-3.93f)), (V)(3.93f));                                                                    \
         V z = x * x;                                                                                                   \
-        V p = fma((V)(2.04197158e-06f), z, (V)(0.000284806738f));                                                      \
-        p = fma(p, z, (V)(0.00377955497f));                                                                            \
-        p = fma(p, z, (V)(0.0527901165f));                                                                             \
-        p = fma(p, z, (V)(0.190782666f));                                                                              \
-        p = fma(p, z, (V)(1.12837911f));                                                                               \
-        V q = fma((V)(3.80039855e-05f), z, (V)(0.0011651984f));                                                        \
-        q = fma(q, z, (V)(0.0149973286f));                                                                             \
+        V p = fma((V)(2.04196317e-06f), z, (V)(0.000284806709f));                                                      \
+        p = fma(p, z, (V)(0.0037795573f));                                                                            \
+        p = fma(p, z, (V)(0.0527901016f));                                                                             \
+        p = fma(p, z, (V)(0.190782785f));                                                                              \
+        p = fma(p, z, (V)(1.12837923f));                                                                               \
+        V q = fma((V)(3.80039637e-05f), z, (V)(0.0011651984f));                                                        \
+        q = fma(q, z, (V)(0.0149973314f));                                                                             \
         q = fma(q, z, (V)(0.114257023f));                                                                              \
-        q = fma(q, z, (V)(0.502409458f));                                                                              \
+        q = fma(q, z, (V)(0.502409697f));                                                                              \
         q = fma(q, z, (V)(1.0f));                                                                                      \
         return x * p / q;                                                                                              \
     }

@@ -7,31 +7,9 @@
  * are no bounds tests inside the summation and no halo in memory. Weights come in panels [column tile][tap][cin][NR],
  * padded with zeros to whole tiles; the bias likewise.
  *
- * -D MR, NV, VL (16, 8 or 4): the tile. -D X32 / Y32: input / output are float although T is half.
+ * -D MR, NV and isa/vector's: the tile.
  * Grid: x = chunks of `tiles` row tiles, y = column tiles, z = phases (4 for a transposed 2x2 convolution, else 1). */
-#define CAT_(a, b) a##b
-#define CAT(a, b)  CAT_(a, b)
-
-#define V        CAT(float, VL)
-#define VLOAD(p) CAT(vload, VL)(0, (p))
-#define NR       (NV * VL)
-
-#ifdef X32
-typedef float TX;
-#define LOAD_X(p, i) ((p)[i])
-#else
-typedef T TX;
-#define LOAD_X(p, i) LOAD(p, i)
-#endif
-#ifdef Y32
-typedef float TY;
-#define STORE_Y(v, p, i)  ((p)[i] = (v))
-#define STORE_YV(v, p)    CAT(vstore, VL)((v), 0, (p))
-#else
-typedef T TY;
-#define STORE_Y(v, p, i)  STORE(v, p, i)
-#define STORE_YV(v, p)    CAT(STORE, VL)((v), (p), 0)
-#endif
+#define NR (NV * VL)
 
 /* F(0) F(1) .. F(n - 1), and the same with the row as first argument. */
 #define ROWS1(F)  F(0)
@@ -66,7 +44,7 @@ typedef T TY;
 #define MAC(r)      { V a = (V)(LOAD_X(a##r, k)); EACH_COL(MAC1, r) }
 #define STEP        { EACH_COL(B_LOAD, 0) EACH_ROW(MAC) wp += NR; k++; }
 #define POINT(r)    __global const TX *a##r = off[r] < 0 ? zero : x + off[r];
-#define SPILL1(r, j) CAT(vstore, VL)(c##r##_##j, 0, acc + r * NR + j * VL);
+#define SPILL1(r, j) VSTORE(c##r##_##j, acc + r * NR + j * VL);
 #define SPILL(r)    EACH_COL(SPILL1, r)
 
 /* Geometry: in = {h, w, ld, c0, cin, 0, 0, 0}, win = {kh, kw, stride, top, left, 0, 0, 0},
@@ -104,48 +82,25 @@ static inline int16 tap_offsets(origin_t o, int ky, int kx, int8 in) {
     return select((int16)(-1), ((o.row + iy) * in.s1 + ix) * in.s2 + in.s3, inside);
 }
 
-static inline V load_part(__global const T *p, int n) {
-    if (n >= VL) return CAT(LOAD, VL)(p, 0);
-    float t[VL];
-    for (int i = 0; i < VL; i++) t[i] = i < n ? LOAD(p, i) : 0.0f;
-    return VLOAD(t);
-}
-
-/* epi = {act, flags, before_ld, before_c0, after_ld, after_c0, 0, 0}; flags: EPI_* of the prelude. */
+/* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
 static inline void store_tile(const float *acc, int p, int rows, int col, int phase, __global TY *y,
                               __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
-    int oh = out.s1, ow = out.s2, up = out.s6;
-    int flags = epi.s1;
+    int up = out.s6, flags = epi.s1;
     bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
     for (int r = 0; r < rows; r++, p++, acc += NR) {
         int dst = p, b = p, a = p;
         if (mapped) {
-            int line = p / ow, n = line / oh, h = oh * up, wd = ow * up;
-            int oy = (line - n * oh) * up + (phase >> 1), ox = (p - line * ow) * up + (phase & 1);
-            int nb = flags & EPI_BEFORE_ONE ? 0 : n, na = flags & EPI_AFTER_ONE ? 0 : n;
-            dst = (n * h + oy) * wd + ox;
-            a = (na * h + oy) * wd + ox;
-            b = flags & EPI_BEFORE_UP2 ? (nb * (h >> 1) + (oy >> 1)) * (wd >> 1) + (ox >> 1) : (nb * h + oy) * wd + ox;
+            int line = p / out.s2, n = line / out.s1, h = out.s1 * up, w = out.s2 * up;
+            int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
+            dst = (n * h + oy) * w + ox;
+            b = before_pixel(n, oy, ox, h, w, flags);
+            a = after_pixel(n, oy, ox, h, w, flags);
         }
-        __global TY *yp = y + (size_t)dst * out.s3 + out.s4 + col;
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + col;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5 + col;
-        for (int j = 0; j < NV; j++) {
-            int left = out.s5 - col - j * VL;
-            if (left <= 0) break;
-            V v = VLOAD(acc + j * VL);
-            if (flags & EPI_BEFORE) v += load_part(bp + j * VL, left);
-            v = CAT(activate_float, VL)(v, epi.s0);
-            if (flags & EPI_LAB) v = fma(v, (V)(lab.s0), (V)(lab.s1));
-            if (flags & EPI_AFTER) v += load_part(ap + j * VL, left);
-            if (left >= VL) {
-                STORE_YV(v, yp + j * VL);
-            } else {
-                float t[VL];
-                CAT(vstore, VL)(v, 0, t);
-                for (int i = 0; i < left; i++) STORE_Y(t[i], yp, j * VL + i);
-            }
-        }
+        __global TY *yp = y + (size_t)dst * out.s3 + out.s4;
+        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3;
+        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5;
+        for (int j = 0, c = col; j < NV && c < out.s5; j++, c += VL)
+            finish(VLOAD(acc + j * VL), out.s5 - c, yp + c, bp + c, ap + c, epi, lab);
     }
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 static const ist_conv_row rows[] = {
-#define ROW(name, op, needs, mr, nv, vl, speed) {#name, op, needs, mr, nv, vl, speed},
+#define ROW(name, op, needs, mr, nv, vl, items, speed) {#name, op, needs, mr, nv, vl, items, speed},
 #include "ops/rows/conv.inc"
 #undef ROW
 };
@@ -35,18 +35,26 @@ typedef struct problem {
     int phases, taps, oh, ow; /* oh, ow: extents of the product (those of x for a transposed convolution) */
 } problem;
 
-/* Multiply-adds that the row really does, weighted by its speed: whole tiles of pixels and channels. */
-static double row_cost(const ist_conv_row *r, int pixels, int channels) {
-    int nr = r->nv * r->vl;
-    return (double)ist_div_up(pixels, r->mr) * r->mr * ist_div_up(channels, nr) * nr / r->speed;
+/* Compute units of the device, at least 1. */
+static int compute_units(const ist_plan *p) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    return units > 0 ? units : 1;
+}
+
+/* Multiply-adds per input that the row really does (whole tiles of pixels and channels), weighted by its speed and by
+ * the compute units that find no tile. */
+static double row_cost(const ist_conv_row *r, int pixels, int channels, int units) {
+    double tiles = (double)ist_div_up(pixels, r->mr) * ist_div_up(channels, r->nv * r->vl);
+    return tiles * r->mr * r->nv * r->vl / r->speed * (tiles < units ? units / tiles : 1);
 }
 
 const ist_conv_row *ist_conv_choose(const ist_plan *p, int pixels, int channels) {
     const ist_conv_row *best = NULL;
+    int units = compute_units(p);
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &rows[i];
         if ((ist_plan_caps(p) & r->needs) != r->needs) continue;
-        if (!best || row_cost(r, pixels, channels) < row_cost(best, pixels, channels)) best = r;
+        if (!best || row_cost(r, pixels, channels, units) < row_cost(best, pixels, channels, units)) best = r;
     }
     return best;
 }
@@ -145,8 +153,7 @@ static bool pack(ist_plan *p, const problem *q, int nr, packed *out) {
  * for every compute unit when there are that many tiles. */
 static int tiles_per_item(const ist_plan *p, const problem *q, int row_tiles, int nr, int mr) {
     double per_tile = (double)mr * nr * q->taps * q->f.in;
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int groups = 8 * (units > 0 ? units : 1) / (ist_div_up(q->f.out, nr) * q->phases) + 1;
+    int groups = 8 * compute_units(p) / (ist_div_up(q->f.out, nr) * q->phases) + 1;
     int want = (int)(2e5 / per_tile) + 1, most = row_tiles / groups;
     return want < most ? want : most > 1 ? most : 1;
 }
@@ -161,18 +168,20 @@ static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const p
     const ist_conv_opts *o = q->o;
     bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p);
     int nr = r->nv * r->vl, row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
-    int tiles = tiles_per_item(p, q, row_tiles, nr, r->mr);
+    int tiles = r->items == 1 ? tiles_per_item(p, q, row_tiles, nr, r->mr) : 1;
+    size_t items = (size_t)r->items;
     ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d%s%s", r->mr, r->nv, r->vl,
                                          half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
     ist_launch l = {
         .label = q->label,
         .op = r->op,
+        .isa = "isa/vector",
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)ist_div_up(row_tiles, tiles), (size_t)ist_div_up(q->f.out, nr), (size_t)q->phases},
-        .local = {1, 1, 1},
+        .global = {(size_t)ist_div_up(row_tiles, tiles) * items, (size_t)ist_div_up(q->f.out, nr), (size_t)q->phases},
+        .local = {items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_IN(w->zeros), IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),

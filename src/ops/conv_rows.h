@@ -10,7 +10,7 @@ typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 typedef struct ist_conv_row {
     const char *name, *op;
     unsigned needs; /* ist_cap bits */
-    int mr, nv, vl;
+    int mr, nv, vl, items;
     double speed;
 } ist_conv_row;
 

@@ -66,8 +66,7 @@ static bool setup(ist_plan *p, problem *q) {
     return ist_epilogue_check(p, &o->epi, q->y, q->label);
 }
 
-/* Weights [block][tap][width] and bias [block][width], zeros beyond the last channel; with one block of all channels
- * that is [tap][c]. */
+/* Weights [block][tap][width] and bias [block][width], zeros beyond the last channel. */
 static bool pack(ist_plan *p, const problem *q, int width, ist_tensor *weights, ist_tensor *bias) {
     int c = q->f.out, taps = q->f.kh * q->f.kw, blocks = ist_div_up(c, width);
     size_t size = (size_t)blocks * (size_t)width;
@@ -108,9 +107,15 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
     const ist_conv_opts *o = q->o;
     bool half = ist_plan_half(p);
     int cols = 0, segments = 1, band = 0, blocks = ist_div_up(q->x.c, 16);
-    ist_defines defines = ist_defines_of(p, "-DRING=%d%s%s", RING, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+    ist_defines defines = ist_defines_of(p, "-DVL=%d -DRING=%d%s%s", r == IST_DWCONV_cpu ? 16 : 4, RING,
+                                         half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
-    ist_launch l = {.label = q->label, .op = rows[r].op, .defines = defines.text, .kernel = "dwconv", .dims = 3};
+    ist_launch l = {.label = q->label,
+                    .op = rows[r].op,
+                    .isa = "isa/vector",
+                    .defines = defines.text,
+                    .kernel = "dwconv",
+                    .dims = 3};
     if (r == IST_DWCONV_cpu) {
         cut(p, q, blocks, &cols, &segments, &band);
         l.global[0] = (size_t)segments * (size_t)ist_div_up(q->y.h, band);
@@ -119,7 +124,7 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
     } else {
         l.local[0] = 16;
         l.local[1] = 4;
-        l.global[0] = ist_round_up((size_t)q->x.c, l.local[0]);
+        l.global[0] = ist_round_up((size_t)ist_div_up(q->x.c, 4), l.local[0]);
         l.global[1] = ist_round_up((size_t)q->y.h * (size_t)q->y.w, l.local[1]);
     }
     l.global[2] = (size_t)q->x.n;
@@ -150,7 +155,7 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     ist_conv_opts plain = {0};
     problem q = {.x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
-    int width = row == IST_DWCONV_cpu ? 16 : x.c;
+    int width = row == IST_DWCONV_cpu ? 16 : 4;
     if (!pack(p, &q, width, &weights, &bias)) return none;
     record(p, &q, row, weights, bias);
     return ist_plan_status(p) ? none : q.y;

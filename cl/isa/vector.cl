@@ -1,0 +1,65 @@
+/* Vectors of VL channels of one pixel: how they are loaded, finished and stored. Used by the convolution family.
+ *
+ * -D VL: 4, 8 or 16. -D X32 / Y32: input / output are float although T is half. */
+#define CAT_(a, b) a##b
+#define CAT(a, b)  CAT_(a, b)
+
+#define V            CAT(float, VL)
+#define VLOAD(p)     CAT(vload, VL)(0, (p))
+#define VSTORE(v, p) CAT(vstore, VL)((v), 0, (p))
+
+#ifdef X32
+typedef float TX;
+#define LOAD_X(p, i)  ((p)[i])
+#define LOAD_XV(p, i) VLOAD((p) + (i))
+#else
+typedef T TX;
+#define LOAD_X(p, i)  LOAD(p, i)
+#define LOAD_XV(p, i) CAT(LOAD, VL)(p, i)
+#endif
+#ifdef Y32
+typedef float TY;
+#define STORE_Y(v, p, i)  ((p)[i] = (v))
+#define STORE_YV(v, p, i) VSTORE(v, (p) + (i))
+#else
+typedef T TY;
+#define STORE_Y(v, p, i)  STORE(v, p, i)
+#define STORE_YV(v, p, i) CAT(STORE, VL)(v, p, i)
+#endif
+
+/* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. */
+#define DEFINE_PART(NAME, TYPE, ONE, ALL)                                                                              \
+    static inline V NAME(__global const TYPE *p, int left) {                                                           \
+        if (left >= VL) return ALL(p, 0);                                                                              \
+        float t[VL];                                                                                                   \
+        for (int i = 0; i < VL; i++) t[i] = i < left ? ONE(p, i) : 0.0f;                                               \
+        return VLOAD(t);                                                                                               \
+    }
+DEFINE_PART(input_part, TX, LOAD_X, LOAD_XV)
+DEFINE_PART(addend_part, T, LOAD, CAT(LOAD, VL))
+
+/* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map. */
+static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {
+    if (flags & EPI_BEFORE_ONE) n = 0;
+    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
+}
+static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
+    return ((flags & EPI_AFTER_ONE ? 0 : n) * h + y) * w + x;
+}
+
+/* Epilogue of VL channels, of which `left` exist: epi = {act, flags, before ld, before c0, after ld, after c0, 0, 0},
+ * lab = {scale, bias, 0, 0}; dst, before and after point at the first channel. */
+static inline void finish(V v, int left, __global TY *dst, __global const T *before, __global const T *after, int8 epi,
+                          float4 lab) {
+    if (epi.s1 & EPI_BEFORE) v += addend_part(before, left);
+    v = CAT(activate_float, VL)(v, epi.s0);
+    if (epi.s1 & EPI_LAB) v = fma(v, (V)(lab.s0), (V)(lab.s1));
+    if (epi.s1 & EPI_AFTER) v += addend_part(after, left);
+    if (left >= VL) {
+        STORE_YV(v, dst, 0);
+    } else {
+        float t[VL];
+        VSTORE(v, t);
+        for (int i = 0; i < left; i++) STORE_Y(t[i], dst, i);
+    }
+}

@@ -1,0 +1,67 @@
+/* Dense convolution as an implicit matrix product, for any device with local memory: a work-group of (MR / 4) x (NV)
+ * work-items computes MR output pixels by NV * VL channels, VL = 4; a work-item owns 4 x 4 of them.
+ *
+ * Arguments and the packing of weights are those of op/conv (with NR = NV * VL). Per step of TK input channels of one
+ * tap the group copies a tile of pixels and one of weights to local memory: every work-item fetches four channels of one
+ * fixed pixel and four weights. Needs isa/vector with VL = 4. Grid: x = row tiles, y = column tiles, z = phases, times
+ * the group, which is {MR / 4 * NV, 1, 1}. */
+#define NR    (NV * VL)
+#define ITEMS (MR / 4 * NV)
+#define TK    (4 * ITEMS / MR)
+#define PAD   4 /* keeps the four channels a work-item writes apart in the banks */
+
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
+conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
+     __global const TX *restrict zero, __global TY *restrict y, __global const T *restrict before,
+     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
+     float4 lab, int tiles) {
+    __local float pixels[TK][MR + PAD], weights[TK][NR];
+    int id = get_local_id(0), cin = in.s4, phase = get_group_id(2), col = get_group_id(1) * NR;
+    int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * MR;
+    if (p0 >= rows) return;
+    int col_tile = get_group_id(1) + phase * get_num_groups(1), taps = win.s0 * win.s1;
+    w += (size_t)col_tile * taps * cin * NR + id * 4;
+
+    int fetch = id / (TK / 4), channel = id % (TK / 4) * 4; /* the pixel and channels this work-item fetches */
+    int fp = min(p0 + fetch, rows - 1), fline = fp / out.s2, fn = fline / out.s1;
+    int iy0 = (fline - fn * out.s1) * win.s2 - win.s3, ix0 = (fp - fline * out.s2) * win.s2 - win.s4;
+    int ty = id / NV * 4, tx = id % NV * 4;                  /* the results it owns */
+    float4 c0 = vload4(0, bias + col_tile * NR + tx), c1 = c0, c2 = c0, c3 = c0;
+
+    for (int tap = 0; tap < taps; tap++) {
+        int ky = tap / win.s1, iy = iy0 + ky, ix = ix0 + tap - ky * win.s1;
+        bool inside = iy >= 0 && iy < in.s0 && ix >= 0 && ix < in.s1;
+        __global const TX *src = x + (inside ? (size_t)((fn * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 : 0);
+        for (int k = 0; k < cin; k += TK) {
+            int mine = k + channel;
+            float4 a = 0.0f, b = 0.0f;
+            if (inside && mine < cin) a = input_part(src + mine, cin - mine);
+            if (k + id * 4 / NR < cin) b = vload4(0, w);
+            w += min(TK, cin - k) * NR;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            pixels[channel][fetch] = a.s0;
+            pixels[channel + 1][fetch] = a.s1;
+            pixels[channel + 2][fetch] = a.s2;
+            pixels[channel + 3][fetch] = a.s3;
+            vstore4(b, 0, &weights[id * 4 / NR][id * 4 % NR]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int kk = 0; kk < TK; kk++) {
+                float4 av = vload4(0, &pixels[kk][ty]), bv = vload4(0, &weights[kk][tx]);
+                c0 = fma((float4)(av.s0), bv, c0);
+                c1 = fma((float4)(av.s1), bv, c1);
+                c2 = fma((float4)(av.s2), bv, c2);
+                c3 = fma((float4)(av.s3), bv, c3);
+            }
+        }
+    }
+
+    int c = col + tx, left = out.s5 - c, up = out.s6;
+    for (int r = 0, p = p0 + ty; r < 4 && p < rows && left > 0; r++, p++) {
+        int line = p / out.s2, n = line / out.s1, h = out.s1 * up, wd = out.s2 * up;
+        int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
+        size_t dst = (n * h + oy) * wd + ox, b = before_pixel(n, oy, ox, h, wd, epi.s1);
+        size_t a = after_pixel(n, oy, ox, h, wd, epi.s1);
+        finish(r == 0 ? c0 : r == 1 ? c1 : r == 2 ? c2 : c3, left, y + dst * out.s3 + out.s4 + c,
+               before + b * epi.s2 + epi.s3 + c, after + a * epi.s4 + epi.s5 + c, epi, lab);
+    }
+}
