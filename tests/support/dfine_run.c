@@ -32,7 +32,7 @@ void dfine_start(dfine_run *r, const dfine_setup *setup) {
     ist_weights *weights = NULL;
     ist_checkpoint_info info = {0};
     ist_device_options device = {0};
-    ist_plan_options options = {.taps = true};
+    ist_plan_options options = {.taps = true, .half = setup->half};
     memset(r, 0, sizeof *r);
     OK(synth_weights(setup->kind, setup->classes, setup->seed, &weights, &err));
     if (setup->change) setup->change(weights);

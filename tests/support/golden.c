@@ -33,8 +33,8 @@ static size_t position(golden_layout layout, size_t i, size_t pixels, size_t cha
     return layout == GOLDEN_MAP ? i % pixels * channels + i / pixels : i;
 }
 
-void golden_check_values(const ist_weights *golden, const char *name, golden_layout layout, const float *got,
-                         size_t pixels, size_t channels) {
+static void compare(const ist_weights *golden, const char *name, golden_layout layout, const float *got, size_t pixels,
+                    size_t channels, bool half) {
     char stat_name[160];
     size_t count, stat_count, size = pixels * channels, worst = 0;
     int rank, stat_rank;
@@ -44,7 +44,7 @@ void golden_check_values(const ist_weights *golden, const char *name, golden_lay
     bool complete = rank > 1; /* samples are a vector */
     cr_assert_eq(count, complete || size < 2048 ? size : 2048, "%s: golden has %zu values, tensor has %zu", name, count,
                  size);
-    double most = -1, tolerance = fmax(10.0 * stat[5], 2e-5 * stat[4]);
+    double most = -1, tolerance = half ? 2.0 * stat[7] : fmax(10.0 * stat[5], 2e-5 * stat[4]);
     for (size_t j = 0; j < count; j++) {
         size_t i = complete ? j : (size_t)((uint64_t)j * 2654435761u % size);
         double d = fabs((double)got[position(layout, i, pixels, channels)] - want[j]);
@@ -54,12 +54,17 @@ void golden_check_values(const ist_weights *golden, const char *name, golden_lay
     size_t i = complete ? worst : (size_t)((uint64_t)worst * 2654435761u % size);
     float value = got[position(layout, i, pixels, channels)];
     if (getenv("ISTHMUS_VERBOSE"))
-        fprintf(stderr, "%-24s difference %.2e, published float32 %.2e, allowed %.2e\n", name, most, stat[5],
+        fprintf(stderr, "%-24s difference %.2e, published network %.2e, allowed %.2e\n", name, most, stat[half ? 7 : 5],
                 tolerance);
     cr_assert(most <= tolerance, "%s: element %zu is %.9g, golden %.9g: difference %.3g, allowed %.3g", name, i, value,
               want[worst], most, tolerance);
     free(want);
     free(stat);
+}
+
+void golden_check_values(const ist_weights *golden, const char *name, golden_layout layout, const float *got,
+                         size_t pixels, size_t channels) {
+    compare(golden, name, layout, got, pixels, channels, false);
 }
 
 void golden_check(ist_plan *plan, const ist_weights *golden, const char *name, golden_layout layout) {
@@ -70,7 +75,7 @@ void golden_check(ist_plan *plan, const ist_weights *golden, const char *name, g
     float *got = malloc((size_t)ist_pixels(t) * (size_t)t.c * sizeof *got);
     cr_assert_not_null(got);
     if (ist_plan_read_f32(plan, t, got, &err)) cr_assert_fail("%s: %s", name, err.text);
-    golden_check_values(golden, name, layout, got, (size_t)ist_pixels(t), (size_t)t.c);
+    compare(golden, name, layout, got, (size_t)ist_pixels(t), (size_t)t.c, ist_plan_half(plan));
     free(got);
 }
 

@@ -18,10 +18,11 @@ typedef enum golden_layout { GOLDEN_MAP, GOLDEN_TOKENS } golden_layout;
  * max(10 * d, 2e-5 * rms), where d is the largest difference between the published network run in float32 and in
  * float64, and rms that of the tensor. Two float32 runs that sum in different orders differ by a small multiple of d;
  * where d is itself tiny (few operations, friendly values) single roundings of the stored constants remain, and the
- * second bound covers them: it is 170 units in the last place of a typical value. */
+ * second bound covers them: it is 170 units in the last place of a typical value. In a plan that stores halves the
+ * bound is twice the largest difference of the published network with emulated halves. */
 void golden_check(ist_plan *plan, const ist_weights *golden, const char *name, golden_layout layout);
 
-/* The same for values already on the host: `got` is h x w pixels of c channels. */
+/* The float32 comparison for values already on the host: `got` is h x w pixels of c channels. */
 void golden_check_values(const ist_weights *golden, const char *name, golden_layout layout, const float *got,
                          size_t pixels, size_t channels);
 
