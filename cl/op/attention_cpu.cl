@@ -207,8 +207,8 @@ static inline void copy_row(float16 *dst, __global const T *x, int at, int dim, 
 }
 
 /* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
- * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {heads per group,
- * q has a map, k and v have a map}. */
+ * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and
+ * v have a map, heads per group}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
           __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
@@ -218,12 +218,12 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
     const int nq = sizes.x, nk = sizes.y, dim = sizes.z, heads = sizes.w, d = (dim + CT - 1) / CT * CT;
     const int q0 = get_group_id(0) * QV * 16, qn = min(QV * 16, nq - q0);
     const float log2_scale = scale * 1.44269504f;
-    const int q_first = (more.y ? q_map[n] : n) * nq, k_first = (more.z ? kv_map[n] : n) * nk;
+    const int q_first = (more.x ? q_map[n] : n) * nq, k_first = (more.y ? kv_map[n] : n) * nk;
     float16 qt[D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
     softmax_state s;
 
-    for (int h = get_group_id(1) * more.x; h < min(heads, (int)(get_group_id(1) + 1) * more.x); h++) {
+    for (int h = get_group_id(1) * more.z; h < min(heads, (int)(get_group_id(1) + 1) * more.z); h++) {
         for (int g = 0; g < QV; g++) {
             int at[16];
             for (int i = 0; i < 16; i++)

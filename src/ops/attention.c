@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 
-enum { DIM_MAX = 64 };
+enum { DIM_MAX = 64, GROUP = 64 };
 
 typedef struct shape {
     int n, nq, nk, d, heads;
@@ -48,22 +48,35 @@ ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor 
                .heads = opts->heads,
                .scale = opts->scale};
     ist_tensor out = ist_plan_tensor(p, s.n, 1, s.nq, q.c, IST_ELEM_T);
-    int vectors = s.nq > 16 ? 2 : 1, queries = 16 * vectors, per = heads_per_group(&s, queries);
-    ist_defines defines = ist_defines_of(p, "-DD=%d -DQV=%d", s.d > 32 ? 64 : 32, vectors);
-    ist_plan_launch(
-        p,
-        &(ist_launch){.label = label,
-                      .op = "op/attention_cpu",
-                      .defines = defines.text,
-                      .kernel = "attention",
-                      .dims = 3,
-                      .global = {(size_t)ist_div_up(s.nq, queries), (size_t)ist_div_up(s.heads, per), (size_t)s.n},
-                      .local = {1, 1, 1},
-                      .args = {IST_OUT(out), IST_IN(q), IST_IN(k), IST_IN(v), IST_IN(opts->q_map), IST_IN(opts->kv_map),
-                               IST_IN(ist_plan_current_limit(p)), IST_INT4(q.ld, k.ld, v.ld, out.ld),
-                               IST_INT4(q.c0, k.c0, v.c0, out.c0), IST_INT4(s.nq, s.nk, s.d, s.heads),
-                               IST_INT4(per, ist_has(opts->q_map), ist_has(opts->kv_map), 0), IST_FLOAT(s.scale)},
-                      .arg_count = 12,
-                      .flops = 4.0 * s.n * s.nq * s.nk * q.c});
+    ist_launch launch = {.label = label,
+                         .dims = 3,
+                         .global = {1, (size_t)s.heads, (size_t)s.n},
+                         .local = {1, 1, 1},
+                         .args = {IST_OUT(out), IST_IN(q), IST_IN(k), IST_IN(v), IST_IN(opts->q_map),
+                                  IST_IN(opts->kv_map), IST_IN(ist_plan_current_limit(p)),
+                                  IST_INT4(q.ld, k.ld, v.ld, out.ld), IST_INT4(q.c0, k.c0, v.c0, out.c0),
+                                  IST_INT4(s.nq, s.nk, s.d, s.heads),
+                                  IST_INT4(ist_has(opts->q_map), ist_has(opts->kv_map), 0, 0), IST_FLOAT(s.scale)},
+                         .arg_count = 12,
+                         .flops = 4.0 * s.n * s.nq * s.nk * q.c};
+    ist_defines defines;
+    if (ist_cpu_row(p)) {
+        int vectors = s.nq > 16 ? 2 : 1, queries = 16 * vectors, per = heads_per_group(&s, queries);
+        defines = ist_defines_of(p, "-DD=%d -DQV=%d", s.d > 32 ? 64 : 32, vectors);
+        launch.op = "op/attention_cpu";
+        launch.kernel = "attention";
+        launch.global[0] = (size_t)ist_div_up(s.nq, queries);
+        launch.global[1] = (size_t)ist_div_up(s.heads, per);
+        launch.args[10].v.i[2] = per;
+    } else {
+        bool rows = s.nq >= GROUP / 2 || s.nk < GROUP;
+        defines = ist_defines_of(p, "-DD=%d", s.d);
+        launch.op = "op/attention";
+        launch.kernel = rows ? "attention_rows" : "attention_keys";
+        launch.global[0] = (size_t)(rows ? ist_div_up(s.nq, GROUP) : s.nq) * GROUP;
+        launch.local[0] = GROUP;
+    }
+    launch.defines = defines.text;
+    ist_plan_launch(p, &launch);
     return out;
 }

@@ -48,15 +48,18 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     ist_tensor out = ist_plan_tensor(p, qkv.n, qkv.h, qkv.w, heads * HEAD, IST_ELEM_T);
     ist_tensor pad = ist_plan_const(p, pad_qkv, 1, 1, 1, qkv.c, IST_ELEM_F32, label);
     double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
-    ist_defines d = ist_defines_of(p, "-DWS=%d -DQV=2 -DKT=7 -DKB=98", ws);
-    ist_tensor table = expanded_bias(p, bias, heads, ws, label);
+    bool cpu = ist_cpu_row(p);
+    ist_tensor table = cpu ? expanded_bias(p, bias, heads, ws, label)
+                           : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
+    ist_defines d = ist_defines_of(p, "-DWS=%d%s", ws, cpu ? " -DQV=2 -DKT=7 -DKB=98" : "");
+    size_t groups = (size_t)windows * (size_t)(cpu ? 1 : ist_div_up(tokens, GROUP));
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/attention_cpu",
+                                     .op = cpu ? "op/attention_cpu" : "op/attention",
                                      .defines = d.text,
                                      .kernel = "window",
                                      .dims = 3,
-                                     .global = {(size_t)windows, (size_t)heads, (size_t)qkv.n},
-                                     .local = {1, 1, 1},
+                                     .global = {groups * (cpu ? 1 : GROUP), (size_t)heads, (size_t)qkv.n},
+                                     .local = {cpu ? 1 : GROUP, 1, 1},
                                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
                                               IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, 0),
                                               IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_FLOAT(SCALE)},

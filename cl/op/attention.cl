@@ -1,0 +1,181 @@
+/* Attention, portable: work-groups of 64, online softmax (Milakov & Gimelshein, arXiv 1805.02867).
+ *
+ *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
+ *
+ * attention_rows and window: a query per work-item, keys and values shared through local memory in blocks of KB.
+ * attention_keys, for few queries: a group per query, keys spread over its work-items, partial softmaxes merged. */
+#ifndef D
+#define D 32 /* head dimension, a multiple of 4 */
+#endif
+#define D4    (D / 4)
+#define KB    (1024 / D / 4 * 4) /* two blocks fill 8 KiB */
+#define GROUP 64
+#define LOWEST (-3.0e38f)
+
+/* Softmax-weighted sum over the keys seen so far, relative to the maximum m. */
+typedef struct softmax_state {
+    float m, sum;
+    float4 acc[D4];
+} softmax_state;
+
+static inline void softmax_begin(softmax_state *s) {
+    s->m = LOWEST;
+    s->sum = 0.0f;
+    for (int c = 0; c < D4; c++) s->acc[c] = (float4)(0.0f);
+}
+
+static inline void softmax_rescale(softmax_state *s, float m) {
+    const float f = ist_exp_float(s->m - m);
+    s->m = m;
+    s->sum *= f;
+    for (int c = 0; c < D4; c++) s->acc[c] *= f;
+}
+
+static inline float dot_row(const float4 *q, __local const float4 *k) {
+    float4 a = (float4)(0.0f);
+    for (int c = 0; c < D4; c++) a = fma(q[c], k[c], a);
+    return (a.x + a.y) + (a.z + a.w);
+}
+
+/* Four keys of a block; those from `count` on are absent (their rows are zeros). */
+static inline void take_four(softmax_state *s, const float4 *q, __local const float4 *k, __local const float4 *v,
+                             float4 bias, int count) {
+    float4 t = (float4)(dot_row(q, k), dot_row(q, k + D4), dot_row(q, k + 2 * D4), dot_row(q, k + 3 * D4)) + bias;
+    const int4 in = (int4)(0, 1, 2, 3) < (int4)(count);
+    t = select((float4)(LOWEST), t, in);
+    const float m = fmax(fmax(fmax(t.x, t.y), fmax(t.z, t.w)), s->m);
+    if (m > s->m) softmax_rescale(s, m);
+    const float4 e = select((float4)(0.0f), ist_exp_float4(t - m), in);
+    s->sum += (e.x + e.y) + (e.z + e.w);
+    for (int c = 0; c < D4; c++) {
+        float4 a = fma((float4)(e.x), v[c], s->acc[c]);
+        a = fma((float4)(e.y), v[D4 + c], a);
+        a = fma((float4)(e.z), v[2 * D4 + c], a);
+        s->acc[c] = fma((float4)(e.w), v[3 * D4 + c], a);
+    }
+}
+
+static inline void load_query(float4 *q, __global const T *x, int at, float scale) {
+    for (int c = 0; c < D4; c++) q[c] = LOAD4(x, at + 4 * c) * scale;
+}
+
+static inline void store_result(__global T *out, int at, const softmax_state *s) {
+    for (int c = 0; c < D4; c++) STORE4(s->acc[c] / s->sum, out, at + 4 * c);
+}
+
+/* lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk}; maps {q has a map, k and v have a
+ * map}. Group (x, y, z): block of 64 queries x, head y, item z. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+attention_rows(__global T *out, __global const T *q, __global const T *k, __global const T *v,
+               __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,
+               int4 sizes, int4 maps, float scale) {
+    __local float4 lk[KB * D4], lv[KB * D4];
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = sizes.x, nk = sizes.y;
+    if (n >= *limit) return;
+    const int i = get_group_id(0) * GROUP + lane, k_first = (maps.y ? kv_map[n] : n) * nk;
+    float4 query[D4];
+    softmax_state s;
+    load_query(query, q, ((maps.x ? q_map[n] : n) * nq + min(i, nq - 1)) * lds.x + firsts.x + h * D, scale);
+    softmax_begin(&s);
+    for (int k0 = 0; k0 < nk; k0 += KB) {
+        const int kn = min(KB, nk - k0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
+            const int j = e / D4, c = h * D + e % D4 * 4, in = j < kn, token = k_first + k0 + min(j, kn - 1);
+            lk[e] = in ? LOAD4(k, token * lds.y + firsts.y + c) : (float4)(0.0f);
+            lv[e] = in ? LOAD4(v, token * lds.z + firsts.z + c) : (float4)(0.0f);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int j = 0; j < kn; j += 4) take_four(&s, query, lk + j * D4, lv + j * D4, (float4)(0.0f), kn - j);
+    }
+    if (i < nq) store_result(out, (n * nq + i) * lds.w + firsts.w + h * D, &s);
+}
+
+/* As attention_rows; group (x, y, z): query x. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+attention_keys(__global T *out, __global const T *q, __global const T *k, __global const T *v,
+               __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,
+               int4 sizes, int4 maps, float scale) {
+    __local float4 part[GROUP];
+    __local float top[GROUP];
+    const int n = get_group_id(2), h = get_group_id(1), i = get_group_id(0), lane = get_local_id(0), nk = sizes.y;
+    if (n >= *limit) return;
+    const int k_first = (maps.y ? kv_map[n] : n) * nk;
+    float4 query[D4];
+    softmax_state s;
+    load_query(query, q, ((maps.x ? q_map[n] : n) * sizes.x + i) * lds.x + firsts.x + h * D, scale);
+    softmax_begin(&s);
+    for (int j = lane; j < nk; j += GROUP) {
+        float4 t = (float4)(0.0f);
+        for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * lds.y + firsts.y + h * D + 4 * c), t);
+        const float score = (t.x + t.y) + (t.z + t.w);
+        if (score > s.m) softmax_rescale(&s, score);
+        const float e = ist_exp_float(score - s.m);
+        s.sum += e;
+        for (int c = 0; c < D4; c++)
+            s.acc[c] = fma((float4)(e), LOAD4(v, (k_first + j) * lds.z + firsts.z + h * D + 4 * c), s.acc[c]);
+    }
+    top[lane] = s.m;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float m = LOWEST;
+    for (int l = 0; l < GROUP; l++) m = fmax(m, top[l]);
+    softmax_rescale(&s, m);
+    float sum = 0.0f;
+    for (int c = -1; c < D4; c++) { /* first the sum of weights, then the channels */
+        barrier(CLK_LOCAL_MEM_FENCE);
+        part[lane] = c < 0 ? (float4)(s.sum) : s.acc[max(c, 0)];
+        for (int step = GROUP / 2; step > 0; step /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < step) part[lane] += part[lane + step];
+        }
+        if (lane == 0 && c < 0) sum = part[0].x;
+        if (lane == 0 && c >= 0) STORE4(part[0] / sum, out, (n * sizes.x + i) * lds.w + firsts.w + h * D + 4 * c);
+    }
+}
+
+#ifdef WS
+#define TOKENS (WS * WS)
+#define BLOCKS ((TOKENS + GROUP - 1) / GROUP)
+
+/* TinyViT's windows. Group (x, y, z): block x % BLOCKS of the queries of window x / BLOCKS, head y, item z. Tokens
+ * outside the map are `pad`, as keys and values. bias [head][|dy| * WS + |dx|]. size {height, width, windows per row};
+ * places {ld and c0 of qkv, ld and c0 of out}. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
+       __global const int *limit, int4 size, int4 places, float scale) {
+    __local float4 lk[KB * D4], lv[KB * D4];
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), w = get_group_id(0) / BLOCKS;
+    if (n >= *limit) return;
+    const int x0 = w % size.z * WS, y0 = w / size.z * WS, i = get_group_id(0) % BLOCKS * GROUP + lane;
+    const int qy = min(i, TOKENS - 1) / WS, qx = min(i, TOKENS - 1) % WS;
+    const int inside = i < TOKENS && y0 + qy < size.x && x0 + qx < size.y; /* the others compute along */
+    const int token = (n * size.x + (inside ? y0 + qy : y0)) * size.y + (inside ? x0 + qx : x0);
+    float4 query[D4];
+    softmax_state s;
+    load_query(query, qkv, token * places.x + places.y + h * 3 * D, scale);
+    softmax_begin(&s);
+    pad += h * 3 * D;
+    bias += h * TOKENS;
+    for (int k0 = 0; k0 < TOKENS; k0 += KB) {
+        const int kn = min(KB, TOKENS - k0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
+            const int j = k0 + e / D4, c = e % D4 * 4, y = y0 + j / WS, x = x0 + j % WS;
+            const int at = ((n * size.x + y) * size.y + x) * places.x + places.y + h * 3 * D;
+            const int in = y < size.x && x < size.y && j < TOKENS;
+            lk[e] = in ? LOAD4(qkv, at + D + c) : j < TOKENS ? vload4(0, pad + D + c) : (float4)(0.0f);
+            lv[e] = in ? LOAD4(qkv, at + 2 * D + c) : j < TOKENS ? vload4(0, pad + 2 * D + c) : (float4)(0.0f);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int j = 0; j < kn; j += 4) {
+            float b[4];
+            for (int r = 0; r < 4; r++) {
+                const int t = min(k0 + j + r, TOKENS - 1);
+                b[r] = bias[abs(t / WS - qy) * WS + abs(t % WS - qx)];
+            }
+            take_four(&s, query, lk + j * D4, lv + j * D4, vload4(0, b), kn - j);
+        }
+    }
+    if (inside) store_result(out, token * places.z + places.w + h * D, &s);
+}
+#endif

@@ -1,0 +1,131 @@
+/* Attention between token sequences against the scalar reference, on the device's own row and on the portable ones. */
+#include "ops/ops.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct shape {
+    int n, nq, nk, heads, d;
+    float gain; /* on q: how peaked the softmax is */
+} shape;
+
+/* Error of an average of values up to 1 with fp32 weights: a score of size s is wrong by a few s 2^-24. */
+static double tolerance(const optest *t, const shape *s) {
+    double score = (double)s->gain * s->d;
+    return (t->half ? 2e-3 : 0) + optest_tolerance(t, s->nk) + 4 * score * 6e-8 * sqrt(s->d);
+}
+
+/* bits of i: 1 slices, 2 maps, 4 limit. */
+static void attention_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "attention", i + 10u * (unsigned)(s->nq + s->nk + s->d));
+    int c = s->heads * s->d, q_items = i & 2 ? 2 : s->n, k_items = i & 2 ? 3 : s->n, count = i & 4 ? s->n / 2 : s->n;
+    int q_map[8], kv_map[8];
+    for (int k = 0; k < s->n; k++) {
+        q_map[k] = k < count ? optest_int(&t, 0, q_items - 1) : 1 << 24; /* not to be followed beyond the count */
+        kv_map[k] = k < count ? optest_int(&t, 0, k_items - 1) : -(1 << 24);
+    }
+    ref_map q = optest_random(&t, q_items, 1, s->nq, c), k = optest_random(&t, k_items, 1, s->nk, c);
+    ref_map v = optest_random(&t, k_items, 1, s->nk, c), want = optest_zeros(&t, s->n, 1, s->nq, c);
+    for (size_t e = 0; e < ref_size(q); e++) q.v[e] *= s->gain;
+    ist_attention_opts opts = {.heads = s->heads, .scale = 0.75f, .count = s->n};
+    ist_tensor qt = optest_in(&t, q, IST_ELEM_T, i & 1), kt = optest_in(&t, k, IST_ELEM_T, i & 1);
+    ist_tensor vt = optest_in(&t, v, IST_ELEM_T, i & 1);
+    if (i & 2) {
+        opts.q_map = optest_ints(&t, q_map, s->n);
+        opts.kv_map = optest_ints(&t, kv_map, s->n);
+    }
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_attention(t.plan, qt, kt, vt, &opts, "attention");
+    optest_run(&t);
+    want.n = count;
+    if (count) ref_attention(q, k, v, s->heads, 0.75f, i & 2 ? q_map : NULL, i & 2 ? kv_map : NULL, want);
+    want.n = s->n;
+    optest_check(&t, "attention", y, want, 0, tolerance(&t, s), count);
+    optest_end(&t);
+}
+
+static void shapes(void) {
+    static const shape all[] = {
+        {1, 5, 9, 2, 8, 1},    {2, 7, 3, 2, 4, 2},      {3, 17, 70, 2, 12, 2}, {1, 40, 33, 1, 64, 1},
+        {4, 1, 1, 2, 32, 1},   {2, 33, 65, 3, 20, 3},   {2, 7, 130, 8, 16, 4}, {3, 130, 7, 8, 16, 2},
+        {4, 9, 9, 8, 32, 1},   {1, 100, 129, 3, 48, 1}, {1, 65, 64, 2, 36, 1}, {2, 32, 128, 1, 60, 2},
+        {5, 16, 64, 2, 28, 1},
+    };
+    int count = optest_small() ? 3 : (int)(sizeof all / sizeof *all);
+    for (int k = 0; k < count; k++)
+        for (unsigned i = 0; i < 8; i += optest_small() ? 5 : 1) attention_case(&all[k], i);
+}
+
+Test(attention, own_row) {
+    without = 0;
+    shapes();
+}
+
+Test(attention, portable) {
+    without = IST_CAP_VEC16;
+    shapes();
+}
+
+Test(attention, model_shapes) {
+    static const shape all[] = {
+        {1, 400, 400, 8, 32, 1}, {1, 300, 300, 8, 16, 1}, {2, 7, 4096, 8, 16, 2}, {2, 4096, 7, 2, 16, 2}};
+    for (int portable = 0; portable < 2 && !optest_small(); portable++) {
+        without = portable ? IST_CAP_VEC16 : 0;
+        for (int k = 0; k < 4; k++) attention_case(&all[k], 0);
+    }
+}
+
+/* Logits of several thousand, both signs: one key takes all, nothing overflows, and all logits may be far below zero.
+ */
+static void large_logits(void) {
+    enum { NQ = 20, NK = 150, D = 16 };
+    optest t;
+    optest_begin(&t, "attention, large logits", 1);
+    ref_map q = optest_random(&t, 1, 1, NQ, D), k = optest_random(&t, 1, 1, NK, D), v = optest_random(&t, 1, 1, NK, D);
+    ref_map want = optest_zeros(&t, 1, 1, NQ, D);
+    for (int c = 0; c < D; c++)
+        for (int j = 0; j < NK; j++)
+            if (c)
+                ref_at(k, 0, 0, j)[c] = 0;
+            else
+                ref_at(k, 0, 0, j)[0] = 64 + (float)((j * 37) % NK); /* distinct integers */
+    for (int i = 0; i < NQ; i++) ref_at(q, 0, 0, i)[0] = i % 2 ? 512 : -512;
+    ist_attention_opts opts = {.heads = 1, .scale = 1};
+    ist_tensor y = ist_op_attention(t.plan, optest_in(&t, q, IST_ELEM_T, false), optest_in(&t, k, IST_ELEM_T, false),
+                                    optest_in(&t, v, IST_ELEM_T, false), &opts, "attention");
+    optest_run(&t);
+    ref_attention(q, k, v, 1, 1, NULL, NULL, want);
+    optest_check(&t, "attention", y, want, 0, 1e-6, -1);
+    optest_end(&t);
+}
+
+Test(attention, large_logits) {
+    without = 0;
+    large_logits();
+    without = IST_CAP_VEC16;
+    large_logits();
+}
+
+Test(attention, refuses_odd_head_dimension) {
+    without = 0;
+    optest t;
+    optest_begin(&t, "attention refusal", 1);
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 4, 12), IST_ELEM_T, false);
+    ist_attention_opts opts = {.heads = 2, .scale = 1};
+    cr_assert_not(ist_has(ist_op_attention(t.plan, x, x, x, &opts, "layers.9.self_attn")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    cr_assert_not_null(strstr(ist_plan_error(t.plan)->text, "layers.9.self_attn"));
+    ist_plan_close(&t.plan);
+    ist_device_close(&t.device);
+}

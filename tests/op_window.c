@@ -1,0 +1,85 @@
+/* Window attention against the scalar reference, on the device's own row and on the portable one. */
+#include "ops/ops.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct shape {
+    int n, h, w, heads, ws;
+    float gain; /* on qkv and pad */
+} shape;
+
+/* Averages of values up to `gain`; scores reach gain^2 32 / sqrt(32), wrong by a few parts in 2^24. */
+static double tolerance(const optest *t, const shape *s) {
+    double score = (double)s->gain * s->gain * 5.7;
+    return s->gain * (optest_tolerance(t, s->ws * s->ws) + 4e-7 * (score + 2)) * (t->half ? 2 : 1);
+}
+
+static void window_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "window attention", i + 100u * (unsigned)(s->h + s->w));
+    int c = s->heads * 96, count = i & 2 ? s->n - 1 : s->n;
+    ref_map qkv = optest_random(&t, s->n, s->h, s->w, c), want = optest_zeros(&t, s->n, s->h, s->w, s->heads * 32);
+    for (size_t e = 0; e < ref_size(qkv); e++) qkv.v[e] *= s->gain;
+    float *pad = optest_values(&t, (size_t)c, -s->gain, s->gain);
+    float *bias = optest_values(&t, (size_t)(s->heads * s->ws * s->ws), -2, 2);
+    ist_tensor x = optest_in(&t, qkv, IST_ELEM_T, i & 1);
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_window_attention(t.plan, x, pad, bias, s->heads, s->ws, "window");
+    optest_run(&t);
+    ref_window_attention(qkv, pad, bias, s->heads, s->ws, want);
+    optest_check(&t, "window", y, want, 0, tolerance(&t, s), count);
+    optest_end(&t);
+}
+
+static void shapes(void) {
+    static const shape tiny[] = {{1, 3, 5, 1, 3, 1}, {2, 4, 2, 1, 2, 1}};
+    static const shape all[] = {
+        {1, 7, 7, 2, 7, 1},    {2, 9, 16, 1, 7, 2},   {1, 20, 15, 3, 7, 1}, {1, 14, 14, 1, 14, 2},
+        {2, 22, 15, 1, 14, 1}, {1, 29, 28, 2, 14, 1}, {1, 5, 3, 2, 7, 1},   {2, 1, 1, 1, 14, 2},
+        {1, 10, 7, 2, 3, 1},   {1, 17, 18, 1, 16, 1}, {1, 4, 6, 1, 1, 1},
+    };
+    const shape *list = optest_small() ? tiny : all;
+    int count = optest_small() ? 2 : (int)(sizeof all / sizeof *all);
+    for (int k = 0; k < count; k++)
+        for (unsigned i = 0; i < 4; i++) window_case(&list[k], i);
+}
+
+Test(window, own_row) {
+    without = 0;
+    shapes();
+}
+
+Test(window, portable) {
+    without = IST_CAP_VEC16;
+    shapes();
+}
+
+/* Scores of some hundred: nothing overflows and the pad keys still take part. */
+Test(window, large_scores) {
+    static const shape s = {1, 9, 9, 1, 7, 8};
+    without = 0;
+    window_case(&s, 0);
+    without = IST_CAP_VEC16;
+    window_case(&s, 0);
+}
+
+Test(window, refuses_wrong_channels) {
+    without = 0;
+    optest t;
+    optest_begin(&t, "window refusal", 1);
+    float zero[96] = {0};
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 7, 7, 64), IST_ELEM_T, false);
+    cr_assert_not(ist_has(ist_op_window_attention(t.plan, x, zero, zero, 1, 7, "window")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    ist_plan_close(&t.plan);
+    ist_device_close(&t.device);
+}
