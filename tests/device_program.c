@@ -84,10 +84,10 @@ Test(device_program, a_failed_launch_names_kernel_label_and_shape) {
 
 /* ---- the binary cache ---- */
 
-/* Opens a fresh device over `dir`, makes one kernel, checks that it computes, and gives the cache's counters. */
+/* Forgets the device's programs, turns the cache on in `dir`, makes one kernel, checks that it computes, and gives the
+ * cache's counters. */
 static ist_build_stats build_over(const char *dir, const char *defines) {
-    close_one();
-    open_one();
+    ist_programs_release(d);
     cr_assert_eq(ist_cache_use(d, dir, &err), IST_OK, "%s", err.text);
     ist_build_stats before = ist_device_builds(d), after;
     cl_kernel k;

@@ -10,13 +10,16 @@
 #include <CL/cl.h>
 #include <stdlib.h>
 
+#define FAULT_NAMES 4096
+
 typedef struct faults {
-    long at;         /* the call that fails, counted from 1; 0: none */
-    long calls;      /* calls seen since faults_arm */
-    const char *hit; /* the call that failed, or NULL */
-    cl_int code;     /* the OpenCL code it failed with */
-    long objects;    /* contexts, queues, buffers, programs, kernels, events created less released */
-    long blocks;     /* malloc'd less freed */
+    long at;                        /* the call that fails, counted from 1; 0: none */
+    long calls;                     /* calls seen since faults_arm */
+    const char *hit;                /* the call that failed, or NULL */
+    cl_int code;                    /* the OpenCL code it failed with */
+    long objects;                   /* contexts, queues, buffers, programs, kernels, events created less released */
+    long blocks;                    /* malloc'd less freed */
+    const char *names[FAULT_NAMES]; /* of the first calls */
 } faults;
 
 static faults fault;
@@ -29,9 +32,21 @@ static inline void faults_arm(long at, cl_int code) {
 }
 
 static inline int fault_due(const char *call) {
+    if (fault.calls < FAULT_NAMES) fault.names[fault.calls] = call;
     if (++fault.calls != fault.at) return 0;
     fault.hit = call;
     return 1;
+}
+
+/* Whether call `at` (from 1) of the recorded run is among the first or last `some` of its name: a loop that repeats the
+ * same calls is tried at both ends only. Copy `names` before arming again. */
+static inline int fault_worth(const char *const *names, long count, long at, int some) {
+    int before = 0, after = 0;
+    for (long i = 0; i < count; i++) {
+        before += i < at - 1 && names[i] == names[at - 1];
+        after += i > at - 1 && names[i] == names[at - 1];
+    }
+    return before < some || after < some;
 }
 
 /* A call that returns its code. */
