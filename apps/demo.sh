@@ -1,0 +1,65 @@
+#!/bin/sh
+# From nothing to boxes and masks: sh apps/demo.sh [IMAGE or FOLDER]...
+#
+# Installs the packages that are missing (Debian, Ubuntu), builds into build/, and runs `isthmus predict` on the given
+# images or on the frames in apps/frames. Without trained weights in weights/ it makes synthetic checkpoints: random
+# numbers in the published architectures, so that the computation is real and the boxes are arbitrary.
+set -eu
+if [ $# -gt 0 ]; then # given paths are relative to where the user is
+    from=$(pwd)
+    for path in "$@"; do
+        shift
+        case $path in /*) set -- "$@" "$path" ;; *) set -- "$@" "$from/$path" ;; esac
+    done
+fi
+cd "$(dirname "$0")/.."
+
+packages="cmake ninja-build gcc libc6-dev pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
+  libpng-dev libturbojpeg0-dev libcairo2-dev libcriterion-dev"
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+    missing=
+    for p in $packages; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    done
+    if [ -n "$missing" ]; then
+        echo "installing$missing"
+        root=
+        [ "$(id -u)" = 0 ] || root=sudo
+        $root apt-get update -q >/dev/null || echo "apt-get update failed; going on with the lists there are"
+        # shellcheck disable=SC2086
+        $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
+    fi
+fi
+
+echo "building into build/"
+mkdir -p build/demo
+{ cmake -G Ninja -S . -B build && ninja -C build isthmus_cli make_checkpoint; } >build/demo/build.log 2>&1 ||
+    { tail -n 30 build/demo/build.log; echo "the build failed; all of it is in build/demo/build.log"; exit 1; }
+
+detector=weights/dfine_n_demo.safetensors
+segmenter=weights/mobile_sam_demo.safetensors
+synthetic=
+if [ ! -f "$detector" ] || [ ! -f "$segmenter" ]; then
+    synthetic=yes
+    detector=build/demo/dfine_n_synthetic.safetensors
+    segmenter=build/demo/mobile_sam_synthetic.safetensors
+    [ -f "$detector" ] || build/tests/make_checkpoint n g:1 80 "$detector"
+    [ -f "$segmenter" ] || build/tests/make_checkpoint sam g:1 1 "$segmenter"
+fi
+
+[ $# -gt 0 ] || set -- apps/frames
+build/isthmus devices
+echo "looking for objects (the first run also compiles kernels)"
+code=0
+build/isthmus predict "$@" -o build/demo/out --detector "$detector" --segmenter "$segmenter" --max-objects 3 || code=$?
+[ "$code" = 0 ] || [ "$code" = 7 ] || exit "$code"
+
+echo
+echo "pictures   build/demo/out/overlays"
+echo "masks      build/demo/out/masks"
+echo "numbers    build/demo/out/results.json (COCO), build/demo/out/frames.ndjson (one line per image)"
+if [ -n "$synthetic" ]; then
+    echo "The checkpoints are synthetic (random weights): boxes, names and masks are arbitrary. For real objects use"
+    echo "published ones: build/isthmus predict ... --detector dfine_s_coco.pth --segmenter mobile_sam.pt"
+fi
+exit "$code"
