@@ -132,14 +132,14 @@ static const char *later_name(const char *name) {
     static char out[256];
     static const char *const changes[][2] = {{"encoder.encoder.", "encoder.aifi."},
                                              {".out_proj.", ".o_proj."},
-                                             {"layers.0.fc1.", "layers.0.mlp.layers.0."},
-                                             {"layers.0.fc2.", "layers.0.mlp.layers.1."}};
+                                             {".fc1.", ".mlp.layers.0."},
+                                             {".fc2.", ".mlp.layers.1."}};
     snprintf(out, sizeof out, "%s", name);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        const char *at = strstr(name, changes[i][0]);
+        char *at = strstr(out, changes[i][0]), tail[256];
         if (!at) continue;
-        snprintf(out, sizeof out, "%.*s%s%s", (int)(at - name), name, changes[i][1], at + strlen(changes[i][0]));
-        name = strcpy((char[256]){0}, out);
+        snprintf(tail, sizeof tail, "%s", at + strlen(changes[i][0]));
+        snprintf(at, sizeof out - (size_t)(at - out), "%s%s", changes[i][1], tail);
     }
     return out;
 }

@@ -166,6 +166,8 @@ Test(weights_safetensors, files) {
     cr_expect_not_null(strstr(err.text, "no such file: No such file"), "%s", err.text);
     cr_expect_eq(ist_weights_open(IST_GOLDEN_DIR, &w, &err), IST_E_IO);
     cr_expect_not_null(strstr(err.text, "is not a regular file"), "%s", err.text);
+    cr_expect_eq(ist_weights_open("/dev/null", &w, &err), IST_E_IO);
+    cr_expect_str_eq(err.text, "/dev/null: is not a regular file");
     cr_expect_eq(ist_weights_open(IST_SOURCE_DIR "/CMakeLists.txt", &w, &err), IST_E_WEIGHTS);
     cr_expect_not_null(strstr(err.text, "neither a safetensors nor a PyTorch zip file"), "%s", err.text);
 }

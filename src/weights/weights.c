@@ -346,8 +346,8 @@ static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
     ist_status status = IST_OK;
     ist_weights *w = NULL;
     size_t size = 0, known = 0;
-    if (fstat(fileno(file), &st) || !S_ISREG(st.st_mode))
-        status = ist_fail(err, IST_E_IO, "is not a regular file");
+    if (fstat(fileno(file), &st))
+        status = ist_fail(err, IST_E_IO, "%s", strerror(errno));
     else if ((uint64_t)st.st_size > IST_WEIGHTS_BYTES_MAX)
         status = ist_fail(err, IST_E_WEIGHTS, "has %lld bytes, the limit for a checkpoint is %zu",
                           (long long)st.st_size, IST_WEIGHTS_BYTES_MAX);
@@ -369,6 +369,8 @@ static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
 }
 
 ist_status ist_weights_open(const char *path, ist_weights **out, ist_error *err) {
+    struct stat st; /* looked at before opening, because opening a pipe waits for a writer */
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) return ist_fail(err, IST_E_IO, "%s: is not a regular file", path);
     FILE *file = fopen(path, "rb");
     if (!file) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
     ist_status status = open_file(file, out, err);
