@@ -1,3 +1,4 @@
+/* Size tables and the walk over every state dict. The order of visits is the order of the official state_dict. */
 #include "weights/arch.h"
 
 #include <stdarg.h>

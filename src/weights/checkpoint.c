@@ -1,3 +1,4 @@
+/* Recognition, completeness and facts of a checkpoint, all from one walk over the expected tensors. */
 #include "weights/checkpoint.h"
 
 #include "base/mem.h"

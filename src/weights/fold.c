@@ -1,3 +1,4 @@
+/* Loading and folding of single layers. What leaves here is finite float32 of the shape it says. */
 #include "weights/fold.h"
 
 #include "base/mem.h"

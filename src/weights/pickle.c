@@ -1,3 +1,5 @@
+/* The pickle machine: one step function per group of opcodes. No host recursion follows the data, every read is inside
+ * the bytes, and a value reference always names an existing value. */
 #include "weights/pickle.h"
 #include "weights/pickle_globals.h"
 

@@ -1,3 +1,4 @@
+/* The allow list. A global that is not a row here cannot be named by a checkpoint. */
 #include "weights/pickle_globals.h"
 
 #include <string.h>

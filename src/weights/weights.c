@@ -1,3 +1,5 @@
+/* The checkpoint handle: element types, the tensor store, metadata, class names, and opening by content. Tensors are
+ * sorted by name and unique once a reader is done. */
 #include "weights/weights.h"
 #include "weights/store.h"
 
