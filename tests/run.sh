@@ -56,13 +56,18 @@ install_packages() {
 configure() {
     folder=$1
     shift
+    mkdir -p "$(dirname "$folder")"
     cmake -G Ninja -S . -B "$folder" "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
 }
-compile() { ninja -C "$1" -k 0 -j "$jobs" >"$1.log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$1.log"; return 1; }; }
-make_tree() {
+# compile FOLDER [TARGET...]: as much as builds; what does not is shown.
+compile() {
     folder=$1
-    mkdir -p "$(dirname "$folder")"
-    configure "$@" && compile "$folder"
+    shift
+    ninja -C "$folder" -k 0 -j "$jobs" "$@" >"$folder.log" 2>&1 ||
+        { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$folder.log"; return 1; }
+}
+make_tree() {
+    configure "$@" && compile "$1"
 }
 
 # run_ctest FOLDER OPTIONS...: adds ctest's counts to ours.
@@ -118,11 +123,13 @@ sanitized_host_tests() {
 # Ten seconds of each fuzzer from its corpus; a crash leaves its input in the build folder.
 fuzzers() {
     if [ ! -e tests/fuzz/CMakeLists.txt ]; then return; fi
-    if ! make_tree "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF; then
+    if ! configure "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF -DISTHMUS_APPS=OFF ||
+        ! compile "$build/fuzz" tests/fuzz/all; then
         bad "fuzzers do not build"
         return
     fi
-    for f in $(find "$build/fuzz" -type f -name 'fuzz_*' -perm -u+x | sort); do
+    for f in "$build"/fuzz/tests/fuzz/fuzz_*; do
+        [ -x "$f" ] || continue
         name=$(basename "$f")
         corpus=tests/fuzz/corpus/${name#fuzz_}
         mkdir -p "$build/fuzz/found/$name"
