@@ -1,4 +1,4 @@
-/* Synthetic checkpoints and images; tests/golden/README.md is the definition, weights_synth.c holds its check values. */
+/* Synthetic checkpoints and images; tests/golden/README.md is the definition, weights_synth.c has the check values. */
 #include "synth.h"
 
 #include "base/mem.h"
