@@ -18,10 +18,16 @@ static const cli_summary summaries[] = {
 #undef X
 };
 
+char *cli_printable(char *text) {
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7F) *p = '?';
+    return text;
+}
+
 static void say(const char *fmt, va_list args) {
     char text[1024];
     vsnprintf(text, sizeof text, fmt, args);
-    fprintf(stderr, "isthmus: %s\n", text); /* one write: threads do not mix lines */
+    fprintf(stderr, "isthmus: %s\n", cli_printable(text)); /* one write: threads do not mix lines */
 }
 
 int cli_fail(int code, const char *fmt, ...) {

@@ -54,6 +54,9 @@ int cli_usage(const char *command, const char *fmt, ...) IST_PRINTF(2, 3);
 /* A remark on stderr. */
 void cli_note(const char *fmt, ...) IST_PRINTF(1, 2);
 
+/* Replaces control characters by '?': names from files must not steer the terminal. Returns text. */
+char *cli_printable(char *text);
+
 /* The exit code that a failure of the library stands for. */
 int cli_exit_code(ist_status status);
 

@@ -5,14 +5,26 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
 static const cli_option options[] = {
     {NULL, 0, NULL, NULL},
 };
 
+/* A string of the file, cut to a readable length. */
+static void print_string(const char *text) {
+    char shown[240];
+    if (snprintf(shown, sizeof shown, "%s", text) >= (int)sizeof shown) memcpy(shown + sizeof shown - 4, "...", 4);
+    printf("%s", cli_printable(shown));
+}
+
 static void print_names(const char *title, const ist_name_list *list) {
     printf("%-12s %zu\n", title, list->count);
-    for (size_t i = 0; i < list->count; i++) printf("  %s\n", list->items[i]);
+    for (size_t i = 0; i < list->count; i++) {
+        printf("  ");
+        print_string(list->items[i]);
+        printf("\n");
+    }
 }
 
 static void print_classes(const ist_weights *weights, const ist_checkpoint_info *info) {
@@ -22,7 +34,8 @@ static void print_classes(const ist_weights *weights, const ist_checkpoint_info 
     printf("%-12s", "class names");
     for (int i = 0; i < named; i++) {
         const char *name = ist_weights_class_name(weights, i);
-        printf("%s %s", i ? "," : "", name ? name : "?");
+        printf("%s ", i ? "," : "");
+        print_string(name ? name : "?");
     }
     printf("\n");
 }
@@ -41,7 +54,11 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
     for (size_t i = 0; i < ist_weights_metadata_count(weights); i++) {
         const char *key, *value;
         ist_weights_metadata_at(weights, i, &key, &value);
-        printf("%-12s %s = %s\n", "metadata", key, value);
+        printf("%-12s ", "metadata");
+        print_string(key);
+        printf(" = ");
+        print_string(value);
+        printf("\n");
     }
     print_names("missing", &info->missing);
     print_names("mismatched", &info->mismatched);

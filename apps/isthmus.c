@@ -1,7 +1,6 @@
 /* The program: chooses the subcommand. Everything else is in cmd_*.c. */
 #include "cli.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +37,6 @@ static int finish(int code) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
-    signal(SIGPIPE, SIG_IGN);
     if (!name) {
         print_help(stderr);
         return CLI_USAGE;

@@ -63,11 +63,11 @@ foreach(file ${IST_TESTS})
   if(layer STREQUAL "op")
     target_link_libraries(${name} PRIVATE ist_weights)
   elseif(layer STREQUAL "cli" AND TARGET isthmus_cli)
-    add_dependencies(${name} isthmus_cli)
+    add_dependencies(${name} isthmus_cli isthmus_example)
     target_compile_definitions(${name} PRIVATE IST_CLI="$<TARGET_FILE:isthmus_cli>")
   endif()
   if(layer STREQUAL "cli" AND TARGET isthmus_fake)
-    add_dependencies(${name} isthmus_fake) # the program over a double of the engine
+    add_dependencies(${name} isthmus_fake make_checkpoint) # the program over a double of the engine
   endif()
   target_link_libraries(${name} PRIVATE PkgConfig::CRITERION PkgConfig::JANSSON Threads::Threads m)
 

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* fontconfig keeps its configuration until the process ends; the leak sanitizer asks this function. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) {
+    return "leak:libfontconfig";
+}
+
 static ist_bitmap filled(int w, int h, ist_pixel_format format, int value) {
     ist_bitmap b;
     cr_assert_eq(ist_bitmap_allocate("t", (size_t)w, (size_t)h, format, 1 << 24, &b, NULL), IST_OK);

@@ -1,0 +1,214 @@
+/* The program on a real device: synthetic checkpoints, the frames of the demo, what comes out and what is refused. */
+#include "program.h"
+
+#include "io/image.h"
+
+#include <jansson.h>
+#include <math.h>
+
+#define FRAMES IST_SOURCE_DIR "/apps/frames"
+
+typedef struct bench {
+    scratch s;
+    char detector[160], segmenter[160], out[160];
+} bench;
+
+static void make_checkpoint(const scratch *s, const char *model, const char *path) {
+    spawned r = spawn_run(
+        s, NULL, (const char *const[]){IST_BUILD_DIR "/tests/make_checkpoint", model, "g:1", "80", path, NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+}
+
+static bench make_bench(void) {
+    bench b = {.s = scratch_make()};
+    snprintf(b.detector, sizeof b.detector, "%s/n.safetensors", b.s.path);
+    snprintf(b.segmenter, sizeof b.segmenter, "%s/sam.safetensors", b.s.path);
+    snprintf(b.out, sizeof b.out, "%s/out", b.s.path);
+    make_checkpoint(&b.s, "n", b.detector);
+    make_checkpoint(&b.s, "sam", b.segmenter);
+    return b;
+}
+
+static void expect(spawned r, int code, const char *err_part) {
+    cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
+    cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
+    spawn_free(&r);
+}
+
+#define RUN(b, ...) spawn_run(&(b)->s, NULL, (const char *const[]){IST_CLI, __VA_ARGS__, NULL})
+
+static json_t *read_lines(const char *path) {
+    char *text = scratch_read(path, NULL);
+    cr_assert_not_null(text, "%s", path);
+    json_t *lines = json_array();
+    for (char *p = strtok(text, "\n"); p; p = strtok(NULL, "\n")) json_array_append_new(lines, json_loads(p, 0, NULL));
+    free(text);
+    return lines;
+}
+
+static double number(const json_t *o, const char *key) {
+    cr_assert(json_is_number(json_object_get(o, key)), "%s", key);
+    return json_number_value(json_object_get(o, key));
+}
+
+/* Scores fall, boxes are where they can be, the best object's pixels in the map are its area. */
+static void check_line(const json_t *line, const bench *b) {
+    const json_t *objects = json_object_get(line, "objects"), *transfers = json_object_get(line, "transfers");
+    const char *slash = strrchr(json_string_value(json_object_get(line, "file")), '/');
+    int width = (int)number(line, "width"), height = (int)number(line, "height");
+    size_t i;
+    json_t *o;
+    cr_expect_eq(number(transfers, "writes"), 1);
+    cr_expect_eq(number(transfers, "reads"), 1);
+    cr_expect_leq(number(transfers, "waits"), 1);
+    cr_assert_eq(json_array_size(objects), 3, "the synthetic detector sees something everywhere");
+    double score = 1;
+    json_array_foreach(objects, i, o) {
+        const json_t *box = json_object_get(o, "box");
+        double x0 = json_number_value(json_array_get(box, 0)), x1 = json_number_value(json_array_get(box, 2));
+        cr_expect(number(o, "score") > 0.4 && number(o, "score") <= score);
+        score = number(o, "score");
+        cr_expect(x1 > x0 && x1 > 0 && x0 < width, "box %g..%g", x0, x1);
+    }
+    char stem[64];
+    ist_bitmap map, overlay;
+    long set = 0;
+    snprintf(stem, sizeof stem, "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+    cr_assert_eq(ist_bitmap_read(scratch_path(&b->s, "out/masks/%s.png", stem), 1 << 20, &map, NULL), IST_OK);
+    cr_assert_eq(ist_bitmap_read(scratch_path(&b->s, "out/overlays/%s.png", stem), 1 << 20, &overlay, NULL), IST_OK);
+    cr_assert(map.width == width && map.height == height && overlay.width == width && overlay.height == height);
+    for (int k = 0; k < width * height; k++) set += ((const uint8_t *)map.pixels)[k] == 1;
+    cr_expect_eq(set, (long)number(json_array_get(objects, 0), "area"), "%s", stem);
+    ist_bitmap_free(&map);
+    ist_bitmap_free(&overlay);
+}
+
+Test(cli_device, demo_frames_give_boxes_and_masks) {
+    bench b = make_bench();
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--segmenter", b.segmenter,
+               "--max-objects", "3", "--batch", "2"),
+           0, "5 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 5);
+    for (size_t i = 0; i < 5; i++) check_line(json_array_get(lines, i), &b);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, tracks_classes_and_targets) {
+    bench b = make_bench();
+    expect(RUN(&b, "predict", FRAMES "/bone-1.png", FRAMES "/bone-1.png", "-o", b.out, "--detector", b.detector,
+               "--no-masks", "--max-objects", "4", "--track"),
+           0, "2 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const json_t *first = json_object_get(json_array_get(lines, 0), "objects");
+    const json_t *second = json_object_get(json_array_get(lines, 1), "objects");
+    cr_assert_eq(json_array_size(first), 4);
+    for (size_t i = 0; i < 4; i++) {
+        cr_expect_geq(number(json_array_get(first, i), "track"), 1);
+        cr_expect_eq(number(json_array_get(first, i), "track"), number(json_array_get(second, i), "track"),
+                     "the same image again continues every track");
+    }
+    /* the second detection as a target is matched by the second detection */
+    const json_t *wanted = json_array_get(first, 1), *box = json_object_get(wanted, "box");
+    char text[256];
+    snprintf(text, sizeof text, "{\"bone-1.png\":[{\"box\":[%.9g,%.9g,%.9g,%.9g]}]}",
+             json_number_value(json_array_get(box, 0)), json_number_value(json_array_get(box, 1)),
+             json_number_value(json_array_get(box, 2)), json_number_value(json_array_get(box, 3)));
+    scratch_put(scratch_path(&b.s, "targets.json"), text);
+    expect(RUN(&b, "predict", FRAMES "/bone-1.png", "-o", b.out, "--detector", b.detector, "--no-masks",
+               "--max-objects", "4", "--targets", scratch_path(&b.s, "targets.json")),
+           0, "1 images");
+    json_t *matched = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const json_t *o = json_object_get(json_array_get(matched, 0), "objects");
+    for (size_t i = 0; i < 4; i++)
+        cr_expect_eq(number(json_array_get(o, i), "target"), i == 1 ? 0 : -1, "object %zu", i);
+    cr_expect_gt(number(json_array_get(o, 1), "match_iou"), 0.999);
+    /* only the class of the first detection */
+    const char *name = json_string_value(json_object_get(json_array_get(first, 0), "name"));
+    expect(RUN(&b, "predict", FRAMES "/bone-1.png", "-o", b.out, "--detector", b.detector, "--no-masks", "--classes",
+               name),
+           0, "1 images");
+    json_t *chosen = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    const json_t *kept = json_object_get(json_array_get(chosen, 0), "objects");
+    cr_expect_geq(json_array_size(kept), 1);
+    for (size_t i = 0; i < json_array_size(kept); i++)
+        cr_expect_str_eq(json_string_value(json_object_get(json_array_get(kept, i), "name")), name);
+    json_decref(lines);
+    json_decref(matched);
+    json_decref(chosen);
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, wrong_checkpoints_are_exit_4) {
+    bench b = make_bench();
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.segmenter, "--no-masks"), 4, "sam.safetensors");
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--segmenter", b.detector), 4,
+           "n.safetensors");
+    size_t size;
+    char *bytes = scratch_read(b.detector, &size);
+    scratch_write(b.detector, bytes, size / 2);
+    free(bytes);
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--no-masks"), 4, "n.safetensors");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, no_device_is_exit_3) {
+    bench b = make_bench();
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--no-masks", "--device", "no such"), 3,
+           "no such");
+    setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
+    expect(RUN(&b, "devices"), 3, "pocl-opencl-icd");
+    expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--no-masks"), 3, "isthmus: ");
+    spawned r = RUN(&b, "devices", "--json");
+    cr_expect_eq(r.code, 3);
+    cr_expect_str_eq(r.out, "[]\n");
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, devices_are_listed) {
+    bench b = {.s = scratch_make()};
+    spawned r = RUN(&b, "devices", "--json");
+    json_t *list = json_loads(r.out, 0, NULL);
+    int defaults = 0;
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    cr_assert_geq(json_array_size(list), 1);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        cr_expect_eq(number(json_array_get(list, i), "index"), (double)i);
+        cr_expect_gt(number(json_array_get(list, i), "global_bytes"), 0);
+        defaults += json_is_true(json_object_get(json_array_get(list, i), "default"));
+    }
+    cr_expect_eq(defaults, 1);
+    json_decref(list);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, info_and_convert) {
+    bench b = make_bench();
+    spawned r = RUN(&b, "info", b.detector);
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, "model        dfine-n\nclasses      80\ntensors      674\n"), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, "missing      0\n"), "%s", r.out);
+    spawn_free(&r);
+    expect(RUN(&b, "convert", b.detector, scratch_path(&b.s, "half.safetensors"), "--half"), 0, "674 tensors written");
+    r = RUN(&b, "info", scratch_path(&b.s, "half.safetensors"));
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, "types        F16 592, "), "%s", r.out);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
+Test(cli_device, the_example_of_the_readme_works) {
+    bench b = make_bench();
+    spawned r = spawn_run(&b.s, NULL,
+                          (const char *const[]){IST_BUILD_DIR "/apps/isthmus_example", b.detector, b.segmenter,
+                                                FRAMES "/phantom.png", NULL});
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_eq(strncmp(r.out, "label ", 6), 0, "%s", r.out);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
