@@ -95,8 +95,13 @@ operators_on_rusticl() {
         echo "left out: no llvmpipe device (Debian: mesa-opencl-icd)"
         return
     fi
-    RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe run_ctest "$build/gcc" -L '^(device|op)$'
+    first=$ISTHMUS_DEVICE
+    export RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe
+    run_ctest "$build/gcc" -L '^(device|op)$'
+    unset RUSTICL_ENABLE
+    ISTHMUS_DEVICE=$first
 }
+
 # oclgrind interprets kernels, so the tests use their small shapes. It reports on stderr and exits 0.
 operators_under_oclgrind() {
     if ! have oclgrind; then
@@ -117,7 +122,7 @@ operators_under_oclgrind() {
 
 sanitized_host_tests() {
     step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined -DISTHMUS_WERROR=OFF
-    ASAN_OPTIONS=detect_leaks=1 run_ctest "$build/asan" -L '^(base|device|core|weights|io)$' -j "$jobs"
+    run_ctest "$build/asan" -L '^(base|device|core|weights|io)$' -j "$jobs"
 }
 
 # Ten seconds of each fuzzer from its corpus; a crash leaves its input in the build folder.
