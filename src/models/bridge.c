@@ -138,6 +138,39 @@ ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights first, ist_conv_
     return sum;
 }
 
+/* One row of the product: sum over m of outer[m] * inner row m, and the bias in element `in`. */
+static void compose_row(const float *outer, const ist_conv_weights *inner, double *row) {
+    for (int i = 0; i <= inner->in; i++) row[i] = 0;
+    for (int m = 0; m < inner->out; m++) {
+        const float *w = inner->w + (size_t)m * inner->in;
+        double factor = outer[m];
+        for (int i = 0; i < inner->in; i++) row[i] += factor * w[i];
+        row[inner->in] += factor * inner->b[m];
+    }
+}
+
+ist_conv_weights ist_compose(const ist_net *net, ist_conv_weights outer, ist_conv_weights inner) {
+    ist_conv_weights product = {0};
+    double *row = NULL;
+    if (is_matrix(net, &outer) && is_matrix(net, &inner)) {
+        if (outer.in != inner.out)
+            ist_plan_fail(net->plan, IST_E_WEIGHTS, "a layer with %d inputs follows one with %d outputs", outer.in,
+                          inner.out);
+        product = blank(net, outer.out, inner.in);
+        row = malloc(((size_t)inner.in + 1) * sizeof *row);
+        if (!row) ist_plan_fail(net->plan, IST_E_MEMORY, "out of host memory for a row of %d weights", inner.in);
+    }
+    for (int o = 0; o < product.out && row; o++) {
+        compose_row(outer.w + (size_t)o * outer.in, &inner, row);
+        for (int i = 0; i < inner.in; i++) product.w[(size_t)o * inner.in + i] = (float)row[i];
+        product.b[o] = (float)(outer.b[o] + row[inner.in]);
+    }
+    free(row);
+    ist_conv_weights_free(&outer);
+    ist_conv_weights_free(&inner);
+    return product;
+}
+
 ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out0, int outs, int in0, int ins,
                           bool bias) {
     if (!is_matrix(net, w)) return (ist_conv_weights){0};

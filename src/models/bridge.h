@@ -60,6 +60,8 @@ float ist_take_scalar(const ist_net *net, const char *name);
 
 /* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
 ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights taken_first, ist_conv_weights taken_second);
+/* Two 1x1 layers in a row, without activation between them, as one: outer(inner(x)). */
+ist_conv_weights ist_compose(const ist_net *net, ist_conv_weights taken_outer, ist_conv_weights taken_inner);
 /* Outputs [out0, out0 + outs) and inputs [in0, in0 + ins) of a 1x1 layer; the bias is zero unless `bias`. */
 ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out0, int outs, int in0, int ins,
                           bool bias);

@@ -1,8 +1,9 @@
 /* D-FINE's hybrid encoder (Peterande/D-FINE, src/zoo/dfine/hybrid_encoder.py).
  *
  * Exact rewrites: nearest upsampling commutes with 1x1 convolutions, so the half of a top-down cv1 that reads the
- * upsampled map runs at the low resolution; the two 1x1 convolutions of a CSP block are one; q, k and v of the
- * transformer layer are one product, to which the position term, a constant, is added. */
+ * upsampled map runs at the low resolution; its other half and the input projection before it are one matrix where that
+ * is not more work; the two 1x1 convolutions of a CSP block are one; q, k and v of the transformer layer are one
+ * product, to which the position term, a constant, is added. */
 #include "models/dfine.h"
 
 #include <math.h>
@@ -117,22 +118,40 @@ static ist_tensor elan_map(const ist_net *net, const ist_dfine_arch *arch, ist_t
     return ist_plan_tensor(net->plan, like.n, like.h, like.w, 2 * arch->hidden + 2 * arch->elan, IST_ELEM_T);
 }
 
-/* top [n,h/2,w/2,C], upsampled, and side [n,h,w,C] -> [n,h,w,C] */
-static ist_tensor top_down(const ist_net *net, const ist_dfine_arch *arch, int j, ist_tensor top, ist_tensor side,
+static ist_tensor input_projection(const ist_net *net, int level, ist_tensor feature) {
+    ist_tensor y = ist_conv_norm(net, feature, NULL, "encoder.input_proj.%d", level); /* [n,h,w,C] */
+    ist_tap(net, y, "enc.proj%d", level);
+    return y;
+}
+
+/* cv1's product with the projected map of `level`: directly from the backbone's map when projecting it first is not
+ * less work (in * C + C * 2C against in * 2C multiply-adds per pixel). */
+static ist_conv_weights side_weights(const ist_net *net, ist_conv_weights cv1_side, int level, ist_tensor *side) {
+    ist_tensor feature = *side;
+    if (feature.c > cv1_side.out) {
+        *side = input_projection(net, level, feature);
+        return cv1_side;
+    }
+    return ist_compose(net, cv1_side, ist_take_conv_norm(net, "encoder.input_proj.%d", level));
+}
+
+/* top [n,h/2,w/2,C], upsampled, and the backbone's map of `level`, [n,h,w,..] -> [n,h,w,C] */
+static ist_tensor top_down(const ist_net *net, const ist_dfine_arch *arch, int level, ist_tensor top, ist_tensor side,
                            ist_tensor into) {
     int width = arch->hidden;
-    ist_name name = ist_name_of("encoder.fpn_blocks.%d", j);
+    ist_name name = ist_name_of("encoder.fpn_blocks.%d", arch->levels - 2 - level);
     ist_name label = ist_name_of("%s.cv1", name.text), label_top = ist_name_of("%s.cv1 (low)", name.text);
     ist_conv_weights cv1 = ist_take_conv_norm(net, "%s", label.text);
-    ist_conv_weights up = ist_part(net, &cv1, 0, 2 * width, 0, width, false);
-    ist_conv_weights low = ist_part(net, &cv1, 0, 2 * width, width, width, true);
+    ist_conv_weights w_top = ist_part(net, &cv1, 0, 2 * width, 0, width, false);
+    ist_conv_weights w_side = ist_part(net, &cv1, 0, 2 * width, width, width, true);
     ist_conv_weights_free(&cv1);
+    w_side = side_weights(net, w_side, level, &side);
 
-    ist_tensor cat = elan_map(net, arch, side);                   /* [n,h,w,2C+2c4] */
-    ist_tensor u = ist_apply(net, top, up, NULL, label_top.text); /* [n,h/2,w/2,2C] */
+    ist_tensor cat = elan_map(net, arch, side);                      /* [n,h,w,2C+2c4] */
+    ist_tensor u = ist_apply(net, top, w_top, NULL, label_top.text); /* [n,h/2,w/2,2C] */
     ist_conv_opts opts = {SILU, .epi.add_before = u, .epi.up2 = true, .into = ist_slice(cat, 0, 2 * width)};
-    ist_apply(net, side, low, &opts, label.text); /* [n,h,w,2C] */
-    return elan(net, arch, name.text, cat, into); /* [n,h,w,C] */
+    ist_apply(net, side, w_side, &opts, label.text); /* [n,h,w,2C] */
+    return elan(net, arch, name.text, cat, into);    /* [n,h,w,C] */
 }
 
 /* fine [n,2h,2w,C]; `pair` [n,h,w,2C] holds the stored map of this level in its upper half -> [n,h,w,C] */
@@ -152,13 +171,10 @@ static ist_tensor bottom_up(const ist_net *net, const ist_dfine_arch *arch, int 
 ist_pyramid ist_hybrid_encoder(const ist_net *net, const ist_dfine_arch *arch, ist_pyramid features,
                                ist_pyramid places) {
     int levels = arch->levels, width = arch->hidden;
-    ist_tensor side[3] = {{0}}, pair[3] = {{0}};
+    ist_tensor pair[3] = {{0}};
     ist_pyramid out = {.levels = levels};
-    for (int l = 0; l < levels; l++) {
-        side[l] = ist_conv_norm(net, features.maps[l], NULL, "encoder.input_proj.%d", l); /* [n,h,w,C] */
-        ist_tap(net, side[l], "enc.proj%d", l);
-    }
-    ist_tensor top = transformer_layer(net, "encoder.encoder.0.layers.0", side[levels - 1]); /* [n,h,w,C] */
+    ist_tensor top = input_projection(net, levels - 1, features.maps[levels - 1]); /* [n,h,w,C] */
+    top = transformer_layer(net, "encoder.encoder.0.layers.0", top);               /* [n,h,w,C] */
     ist_tap(net, top, "enc.aifi0");
 
     for (int j = 0, l = levels - 1; l > 0; j++, l--) {
@@ -166,7 +182,8 @@ ist_pyramid ist_hybrid_encoder(const ist_net *net, const ist_dfine_arch *arch, i
         ist_tensor stored = ist_slice(pair[l], width, width);
         top = ist_conv_norm(net, top, OPTS(.into = stored), "encoder.lateral_convs.%d", j); /* [n,h,w,C] */
         ist_tap(net, top, "enc.lateral%d", j);
-        top = top_down(net, arch, j, top, side[l - 1], l == 1 ? places.maps[0] : (ist_tensor){0}); /* [n,2h,2w,C] */
+        ist_tensor place = l == 1 ? places.maps[0] : (ist_tensor){0};
+        top = top_down(net, arch, l - 1, top, features.maps[l - 1], place); /* [n,2h,2w,C] */
         ist_tap(net, top, "enc.fpn%d", j);
     }
     out.maps[0] = top;
