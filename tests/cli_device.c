@@ -179,6 +179,7 @@ Test(cli_device, devices_are_listed) {
     for (size_t i = 0; i < json_array_size(list); i++) {
         cr_expect_eq(number(json_array_get(list, i), "index"), (double)i);
         cr_expect_gt(number(json_array_get(list, i), "global_bytes"), 0);
+        cr_expect_geq(json_array_size(json_object_get(json_array_get(list, i), "capabilities")), 1);
         defaults += json_is_true(json_object_get(json_array_get(list, i), "default"));
     }
     cr_expect_eq(defaults, 1);

@@ -55,6 +55,16 @@ Test(io_sources, recursion_keeps_folders_together) {
     scratch_remove(&s);
 }
 
+Test(io_sources, results_of_an_earlier_run_are_no_input) {
+    scratch s = scratch_make();
+    const char *files[] = {"in/a.png", "in/masks/a.png", "in/overlays/a.png", "in/sub/masks/b.png"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) touch(&s, files[i]);
+    ist_sources l = list(&s, "in", true, scratch_path(&s, "in"));
+    expect_names(&l, 2, (const char *[]){"a.png", "sub/masks/b.png"}, (const char *[]){"a", "sub/masks/b"});
+    ist_sources_free(&l);
+    scratch_remove(&s);
+}
+
 Test(io_sources, stems_never_collide) {
     scratch s = scratch_make();
     ist_sources l = {0};

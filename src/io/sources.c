@@ -20,9 +20,10 @@
 typedef struct walk {
     ist_sources *sources;
     bool recursive;
-    bool skipping;
-    dev_t skip_device; /* the folder not to enter */
-    ino_t skip_inode;
+    bool has_output;
+    dev_t output_device; /* the output folder */
+    ino_t output_inode;
+    bool into_itself; /* it is the argument */
     ist_error *err;
 } walk;
 
@@ -62,6 +63,16 @@ static int compare_sources(const void *a, const void *b) {
     return order ? order : strcmp(x, y);
 }
 
+static bool is_output(const walk *w, const struct stat *st) {
+    return w->has_output && st->st_dev == w->output_device && st->st_ino == w->output_inode;
+}
+
+/* Results of earlier runs are no input. */
+static bool is_entered(const walk *w, const struct stat *st, const char *entry, int depth) {
+    bool results = !strcmp(entry, "masks") || !strcmp(entry, "overlays");
+    return w->recursive && !is_output(w, st) && !(w->into_itself && depth == 0 && results);
+}
+
 static ist_status walk_folder(walk *w, const char *path, const char *name, int depth);
 
 static ist_status walk_entry(walk *w, const char *folder, const char *name, const char *entry, int depth) {
@@ -85,9 +96,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
 }
 
 static ist_status walk_folder(walk *w, const char *path, const char *name, int depth) {
-    struct stat st;
     if (depth > MAX_DEPTH) return ist_fail(w->err, IST_E_LIMIT, "%s: more than %d folders deep", path, MAX_DEPTH);
-    if (w->skipping && !stat(path, &st) && st.st_dev == w->skip_device && st.st_ino == w->skip_inode) return IST_OK;
     DIR *folder = opendir(path);
     if (!folder) return ist_fail(w->err, IST_E_IO, "cannot read the folder %s: %s", path, strerror(errno));
     ist_status status = IST_OK;
@@ -98,19 +107,20 @@ static ist_status walk_folder(walk *w, const char *path, const char *name, int d
     return status;
 }
 
-ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *skip,
+ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
                            ist_error *err) {
-    struct stat st;
+    struct stat st, out;
     size_t first = sources->count;
     if (stat(argument, &st) || !S_ISDIR(st.st_mode)) {
         const char *slash = strrchr(argument, '/');
         return append(sources, ist_strdup(argument), ist_strdup(slash && slash[1] ? slash + 1 : argument), err);
     }
     walk w = {.sources = sources, .recursive = recursive, .err = err};
-    if (skip && !stat(skip, &st)) {
-        w.skipping = true;
-        w.skip_device = st.st_dev;
-        w.skip_inode = st.st_ino;
+    if (output && !stat(output, &out)) {
+        w.has_output = true;
+        w.output_device = out.st_dev;
+        w.output_inode = out.st_ino;
+        w.into_itself = is_output(&w, &st);
     }
     IST_TRY(walk_folder(&w, argument, "", 0));
     if (sources->count > first)

@@ -31,8 +31,9 @@ typedef struct ist_sources {
 } ist_sources;
 
 /* Appends a file or the images of a folder. A missing file is appended too: reading it fails later, alone.
- * `skip` (may be NULL): a folder not to enter. */
-ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *skip,
+ * `output` (may be NULL): the folder results go to. It is not entered; where it is the argument itself, its masks/ and
+ * overlays/ are not. */
+ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
                            ist_error *err);
 
 /* Derives stems, ids and sequences once everything is added. */
