@@ -83,7 +83,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
         status = ist_fail(w->err, IST_E_MEMORY, "%s: out of memory", folder);
     } else if (!lstat(path, &st) && !stat(path, &target)) {
         /* a linked folder may lead back up: only real ones are entered */
-        if (S_ISDIR(st.st_mode) && w->recursive)
+        if (S_ISDIR(st.st_mode) && is_entered(w, &st, entry, depth))
             status = walk_folder(w, path, relative, depth + 1);
         else if (S_ISREG(target.st_mode) && has_image_extension(entry)) {
             status = append(w->sources, path, relative, w->err);
