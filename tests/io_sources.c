@@ -136,6 +136,8 @@ Test(io_sources, a_folder_that_cannot_be_read_is_an_error) {
     touch(&s, "in/a.png");
     chmod(scratch_path(&s, "in"), 0);
     cr_expect_eq(ist_sources_add(&l, scratch_path(&s, "in"), false, NULL, &err), IST_E_IO);
+    cr_expect_eq(ist_sources_add(&l, s.path, true, NULL, &err), IST_OK);
+    cr_expect_eq(l.count, 1, "inside of another it is one failing entry");
     chmod(scratch_path(&s, "in"), 0755);
     ist_sources_free(&l);
     scratch_remove(&s);

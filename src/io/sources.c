@@ -98,6 +98,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
 static ist_status walk_folder(walk *w, const char *path, const char *name, int depth) {
     if (depth > MAX_DEPTH) return ist_fail(w->err, IST_E_LIMIT, "%s: more than %d folders deep", path, MAX_DEPTH);
     DIR *folder = opendir(path);
+    if (!folder && depth) return append(w->sources, ist_strdup(path), ist_strdup(name), w->err);
     if (!folder) return ist_fail(w->err, IST_E_IO, "cannot read the folder %s: %s", path, strerror(errno));
     ist_status status = IST_OK;
     struct dirent *entry;

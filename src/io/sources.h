@@ -30,7 +30,8 @@ typedef struct ist_sources {
     size_t count, capacity;
 } ist_sources;
 
-/* Appends a file or the images of a folder. A missing file is appended too: reading it fails later, alone.
+/* Appends a file or the images of a folder. A missing file is appended too, as is a folder
+ * inside that cannot be opened: reading it fails later, alone.
  * `output` (may be NULL): the folder results go to. It is not entered; where it is the argument itself, its masks/ and
  * overlays/ are not. */
 ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
