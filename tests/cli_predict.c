@@ -324,6 +324,31 @@ Test(cli_predict, an_interrupt_finishes_what_has_begun) {
     scratch_remove(&b.s);
 }
 
+Test(cli_predict, a_killed_run_resumes) {
+    bench b = make_bench(40);
+    setenv("FAKE_ENGINE", "slow:20", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/overlays/05-x.png")); i++)
+        nanosleep(&pause, NULL);
+    kill(pid, SIGKILL);
+    spawned r = spawn_finish(&b.s, pid);
+    cr_expect_eq(r.code, 128 + SIGKILL);
+    spawn_free(&r);
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 40);
+    for (int i = 0; i < 40; i++) {
+        check_frame(json_array_get(lines, (size_t)i), i, b.in);
+        check_map(&b, i);
+    }
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, tracks_restart_with_each_folder) {
     bench b = make_bench(3);
     mkdir(scratch_path(&b.s, "in/more"), 0777);
