@@ -4,7 +4,8 @@
  * programs and their binary cache, buffers, and the transfer ledger that every crossing and every wait goes through.
  * Everything above enqueues kernels through ist_enqueue and never waits by itself.
  *
- * Threads: one thread may enqueue (ist_enqueue, ist_write, ist_read) while another waits (ist_wait). The ledger locks. */
+ * Threads: one thread may enqueue (ist_enqueue, ist_write, ist_read) while another waits (ist_wait). The ledger locks.
+ */
 #ifndef IST_DEVICE_DEVICE_H
 #define IST_DEVICE_DEVICE_H
 
@@ -19,7 +20,7 @@ typedef struct ist_device ist_device;
 /* A capability is true when a small kernel of cl/probe/ builds *and* returns the right numbers on this device, or when
  * it is a plain property (CPU). X(name, probe source or NULL, meaning) */
 #define IST_CAP_LIST(X)                                                                                                \
-    X(CPU, NULL, "a CPU device: one work-item per group, vector registers, no local memory")                           \
+    X(CPU, NULL, "a CPU with native float vectors: one work-item per group, no local memory")                          \
     X(VEC16, "vec16", "float16 arithmetic, vload16/vstore16 at odd addresses")                                         \
     X(LOCAL, "local", "barriers and 8 KiB of local memory in groups of 64 work-items")                                 \
     X(GROUP256, "group256", "groups of 256 work-items with 16 KiB of local memory")                                    \
@@ -32,7 +33,7 @@ typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,
     IST_CAP_LIST(X)
 #undef X
-    IST_CAP_COUNT
+        IST_CAP_COUNT
 } ist_cap_bit;
 
 #define X(name, probe, text) IST_CAP_##name = 1u << IST_CAP_BIT_##name,
@@ -52,9 +53,9 @@ ist_status ist_device_list(ist_device_info **list, int *count, ist_error *err);
 ist_status ist_device_select(const ist_device_info *list, int count, const char *spec, int *index, ist_error *err);
 
 typedef struct ist_device_options {
-    const char *spec;                     /* NULL: ISTHMUS_DEVICE, else the default */
+    const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
-    const char *cache_dir;                /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
+    const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. */
@@ -62,8 +63,8 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
 void ist_device_close(ist_device **device);
 
 const ist_device_info *ist_device_facts(const ist_device *device);
-unsigned ist_device_caps(const ist_device *device);              /* ist_cap bits */
-size_t ist_device_alignment(const ist_device *device);           /* bytes; sub-buffer origins are multiples of this */
+unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
+size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
 cl_context ist_device_context(const ist_device *device);
 cl_command_queue ist_device_queue(const ist_device *device);
@@ -105,16 +106,22 @@ void ist_pinned_release(ist_device *device, ist_pinned *pinned);
 
 /* ---- crossings and waits: the ledger ---- */
 
-typedef enum ist_crossing { IST_CROSS_WRITE, IST_CROSS_READ, IST_CROSS_MAP, IST_CROSS_WAIT, IST_CROSS_KINDS } ist_crossing;
+typedef enum ist_crossing {
+    IST_CROSS_WRITE,
+    IST_CROSS_READ,
+    IST_CROSS_MAP,
+    IST_CROSS_WAIT,
+    IST_CROSS_KINDS
+} ist_crossing;
 
 /* One record; `what` is a static string or lives as long as the device. */
 typedef struct ist_ledger_entry {
     ist_crossing kind;
-    uint64_t frame;      /* 0: set-up */
+    uint64_t frame; /* 0: set-up */
     size_t bytes;
     const char *what;
-    double at_ms;        /* since the device was opened */
-    double host_ms;      /* time the host spent in the call */
+    double at_ms;   /* since the device was opened */
+    double host_ms; /* time the host spent in the call */
 } ist_ledger_entry;
 
 /* The frame a crossing belongs to: its number (0: set-up) and the counters it adds to (may be NULL). */
@@ -125,8 +132,8 @@ typedef struct ist_frame_scope {
 
 /* Enqueues a host-to-device write; `src` must stay valid until a later wait unless `blocking`. A blocking write counts
  * as a wait too. */
-ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes, const void *src,
-                     bool blocking, const char *what, ist_error *err);
+ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes,
+                     const void *src, bool blocking, const char *what, ist_error *err);
 /* Enqueues a device-to-host read. With `done` NULL it blocks (and counts as a wait); else *done is an event to wait for
  * with ist_wait, which releases it. */
 ist_status ist_read(ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset, size_t bytes, void *dst,
