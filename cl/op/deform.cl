@@ -3,61 +3,93 @@
  *     out[q][h] = sum_p softmax_p(weights[q][h]) sample(level of p, head h's channels, centre + offset_p * reach_p * size)
  *
  * with reach = 0.5 / points of the level. Pixel position = location * extent - 0.5 (align_corners = false); neighbours
- * outside the level count as zero. Coordinates and softmax are fp32. Of each point, `points` [P][4] gives width, height,
- * first token and reach. WIDE (CPU): a work-item alone in its group takes `rows` queries, all heads, sixteen channels at
- * a time; else a work-item takes four channels of one head of one query. */
-#ifndef P_MAX
-#define P_MAX 16
+ * outside the level count as zero. Coordinates and softmax are fp32. Of each point, `points` [4][PAD] gives width,
+ * height, first token and reach. WIDE (CPU): a work-item alone in its group takes `rows` queries, all heads, sixteen
+ * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query.
+ *
+ * -D POINTS: points of a head. */
+#ifndef POINTS
+#define POINTS 12
 #endif
 #ifdef WIDE
 #define GROUP 1
+#define PAD   ((POINTS + 15) / 16 * 16)
+#define V     float16
+#define VI    int16
+#define STEP  16
+#define GET(p, i)    vload16(0, (p) + (i))
+#define PUT(v, p, i) vstore16((v), 0, (p) + (i))
+#define TO_INT       convert_int16
+#define EXP          ist_exp_float16
 #else
 #define GROUP 64
+#define PAD   POINTS
+#define V     float
+#define VI    int
+#define STEP  1
+#define GET(p, i)    ((p)[i])
+#define PUT(v, p, i) ((p)[i] = (v))
+#define TO_INT       convert_int
+#define EXP          ist_exp_float
 #endif
 
-/* Where one head of one query looks: four tokens and weights (bilinear times softmax) per point. */
+/* Where one head of one query looks: token and weight (bilinear times softmax) of neighbour k of point p at
+ * [k * PAD + p]. */
 typedef struct samples {
-    int token[P_MAX * 4];
-    float weight[P_MAX * 4];
+    int token[PAD * 4];
+    float weight[PAD * 4];
 } samples;
 
 /* Clamped so far outside that no neighbour is inside, before it becomes an int. */
-static inline float near_map(float x, float extent) {
-    return fmin(fmax(x, -2.0f), extent + 1.0f);
+static inline V near_map(V x, V extent) {
+    return fmin(fmax(x, (V)(-2.0f)), extent + (V)(1.0f));
+}
+
+static inline void put_neighbour(samples *s, int at, VI x, VI y, VI width, VI height, VI first, V weight) {
+    const VI in = x >= (VI)(0) && x < width && y >= (VI)(0) && y < height;
+    const VI token = first + clamp(y, (VI)(0), height - 1) * width + clamp(x, (VI)(0), width - 1);
+    PUT(token, s->token, at);
+#ifdef WIDE
+    PUT(select((V)(0.0f), weight, in), s->weight, at);
+#else
+    PUT(in ? weight : 0.0f, s->weight, at);
+#endif
 }
 
 static inline void find_samples(samples *s, __global const T *offsets, int o, __global const T *weights, int w,
-                                float4 box, __global const float *points, int count) {
-    float top = LOAD(weights, w), sum = 0.0f, e[P_MAX];
-    for (int p = 1; p < count; p++) top = fmax(top, LOAD(weights, w + p));
-    for (int p = 0; p < count; p++) {
-        e[p] = ist_exp_float(LOAD(weights, w + p) - top);
-        sum += e[p];
+                                float4 box, __global const float *points) {
+    float e[PAD], ox[PAD], oy[PAD], top = LOAD(weights, w), sum = 0.0f;
+    for (int p = 0; p < PAD; p++) { /* the lanes beyond the last point repeat it */
+        const int from = min(p, POINTS - 1);
+        e[p] = LOAD(weights, w + from);
+        ox[p] = LOAD(offsets, o + 2 * from);
+        oy[p] = LOAD(offsets, o + 2 * from + 1);
     }
-    const float inv = 1.0f / sum;
-    for (int p = 0; p < count; p++) {
-        const float4 level = vload4(p, points);
-        const float lx = fma(LOAD(offsets, o + 2 * p) * level.w, box.z, box.x);
-        const float ly = fma(LOAD(offsets, o + 2 * p + 1) * level.w, box.w, box.y);
-        const float x = near_map(fma(lx, level.x, -0.5f), level.x), y = near_map(fma(ly, level.y, -0.5f), level.y);
-        const float fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy, a = e[p] * inv;
-        const float4 part = (float4)((1.0f - bx) * (1.0f - by), bx * (1.0f - by), (1.0f - bx) * by, bx * by);
-        const int x0 = (int)fx, y0 = (int)fy, width = (int)level.x, height = (int)level.y, first = (int)level.z;
-        const int4 xs = (int4)(x0, x0 + 1, x0, x0 + 1), ys = (int4)(y0, y0, y0 + 1, y0 + 1);
-        const int4 in = xs >= 0 && xs < width && ys >= 0 && ys < height;
-        const int4 token = first + clamp(ys, 0, height - 1) * width + clamp(xs, 0, width - 1);
-        vstore4(token, p, s->token);
-        vstore4(select((float4)(0.0f), part * a, in), p, s->weight);
+    for (int p = 1; p < POINTS; p++) top = fmax(top, e[p]);
+    for (int p = 0; p < PAD; p += STEP) PUT(EXP(GET(e, p) - top), e, p);
+    for (int p = 0; p < POINTS; p++) sum += e[p];
+    for (int p = 0; p < PAD; p += STEP) {
+        const V width = GET(points, p), height = GET(points, PAD + p), reach = GET(points, 3 * PAD + p);
+        const V lx = fma(GET(ox, p) * reach, (V)(box.z), (V)(box.x));
+        const V ly = fma(GET(oy, p) * reach, (V)(box.w), (V)(box.y));
+        const V x = near_map(fma(lx, width, (V)(-0.5f)), width), y = near_map(fma(ly, height, (V)(-0.5f)), height);
+        const V fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy, a = GET(e, p) * (V)(1.0f / sum);
+        const VI x0 = TO_INT(fx), y0 = TO_INT(fy), iw = TO_INT(width), ih = TO_INT(height);
+        const VI first = TO_INT(GET(points, 2 * PAD + p));
+        put_neighbour(s, p, x0, y0, iw, ih, first, (1.0f - bx) * (1.0f - by) * a);
+        put_neighbour(s, PAD + p, x0 + 1, y0, iw, ih, first, bx * (1.0f - by) * a);
+        put_neighbour(s, 2 * PAD + p, x0, y0 + 1, iw, ih, first, (1.0f - bx) * by * a);
+        put_neighbour(s, 3 * PAD + p, x0 + 1, y0 + 1, iw, ih, first, bx * by * a);
     }
 }
 
 /* lds, firsts {out, memory, offsets, weights}; ref_at {ld, c0}; sizes {queries, tokens of memory, heads, head
- * dimension}; more {points, rows, memory has one item for all}. Group (i, n). */
+ * dimension}; more {-, rows, memory has one item for all}. Group (i, n). */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 deform(__global T *out, __global const T *memory, __global const T *offsets, __global const T *weights,
        __global const float *ref, __global const float *points, __global const int *limit, int4 lds, int4 firsts,
        int4 ref_at, int4 sizes, int4 more) {
-    const int n = get_global_id(1), heads = sizes.z, d = sizes.w, count = more.x;
+    const int n = get_global_id(1), heads = sizes.z, d = sizes.w;
     if (n >= *limit) return;
     const int base = (more.z ? 0 : n * sizes.y) * lds.y + firsts.y;
     samples s;
@@ -66,24 +98,26 @@ deform(__global T *out, __global const T *memory, __global const T *offsets, __g
         const int row = n * sizes.x + q;
         const float4 box = vload4(0, ref + row * ref_at.x + ref_at.y);
         for (int h = 0; h < heads; h++) {
-            find_samples(&s, offsets, row * lds.z + firsts.z + h * count * 2, weights,
-                         row * lds.w + firsts.w + h * count, box, points, count);
+            find_samples(&s, offsets, row * lds.z + firsts.z + h * POINTS * 2, weights,
+                         row * lds.w + firsts.w + h * POINTS, box, points);
             int c = 0;
             for (; c + 16 <= d; c += 16) {
                 const int from = base + h * d + c;
                 float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
-                for (int p = 0; p < count * 4; p += 4) {
+                for (int p = 0; p < POINTS; p++) {
+                    const int p1 = p + PAD, p2 = p + 2 * PAD, p3 = p + 3 * PAD;
                     a0 = fma((float16)(s.weight[p]), LOAD16(memory, from + s.token[p] * lds.y), a0);
-                    a1 = fma((float16)(s.weight[p + 1]), LOAD16(memory, from + s.token[p + 1] * lds.y), a1);
-                    a2 = fma((float16)(s.weight[p + 2]), LOAD16(memory, from + s.token[p + 2] * lds.y), a2);
-                    a3 = fma((float16)(s.weight[p + 3]), LOAD16(memory, from + s.token[p + 3] * lds.y), a3);
+                    a1 = fma((float16)(s.weight[p1]), LOAD16(memory, from + s.token[p1] * lds.y), a1);
+                    a2 = fma((float16)(s.weight[p2]), LOAD16(memory, from + s.token[p2] * lds.y), a2);
+                    a3 = fma((float16)(s.weight[p3]), LOAD16(memory, from + s.token[p3] * lds.y), a3);
                 }
                 STORE16((a0 + a1) + (a2 + a3), out, row * lds.x + firsts.x + h * d + c);
             }
             for (; c < d; c++) {
                 float a = 0.0f;
-                for (int p = 0; p < count * 4; p++)
-                    a = fma(s.weight[p], LOAD(memory, base + h * d + c + s.token[p] * lds.y), a);
+                for (int k = 0; k < 4; k++)
+                    for (int p = k * PAD; p < k * PAD + POINTS; p++)
+                        a = fma(s.weight[p], LOAD(memory, base + h * d + c + s.token[p] * lds.y), a);
                 STORE(a, out, row * lds.x + firsts.x + h * d + c);
             }
         }
@@ -92,11 +126,12 @@ deform(__global T *out, __global const T *memory, __global const T *offsets, __g
     const int quads = d / 4, unit = get_global_id(0), q = unit / (heads * quads);
     if (q >= sizes.x) return;
     const int h = unit / quads % heads, c = h * d + unit % quads * 4, row = n * sizes.x + q;
-    find_samples(&s, offsets, row * lds.z + firsts.z + h * count * 2, weights, row * lds.w + firsts.w + h * count,
-                 vload4(0, ref + row * ref_at.x + ref_at.y), points, count);
+    find_samples(&s, offsets, row * lds.z + firsts.z + h * POINTS * 2, weights, row * lds.w + firsts.w + h * POINTS,
+                 vload4(0, ref + row * ref_at.x + ref_at.y), points);
     float4 a = (float4)(0.0f);
-    for (int p = 0; p < count * 4; p++)
-        a = fma((float4)(s.weight[p]), LOAD4(memory, base + c + s.token[p] * lds.y), a);
+    for (int k = 0; k < 4; k++)
+        for (int p = k * PAD; p < k * PAD + POINTS; p++)
+            a = fma((float4)(s.weight[p]), LOAD4(memory, base + c + s.token[p] * lds.y), a);
     STORE4(a, out, row * lds.x + firsts.x + c);
 #endif
 }

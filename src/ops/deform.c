@@ -19,16 +19,18 @@ static int points_of(const ist_level *levels, int count, int tokens) {
     return points <= POINTS_MAX ? points : 0;
 }
 
-static ist_tensor point_table(ist_plan *p, const ist_level *levels, int count, int points, const char *label) {
-    float table[POINTS_MAX][4];
-    for (int i = 0, k = 0; i < count; i++)
-        for (int j = 0; j < levels[i].points; j++, k++) {
-            table[k][0] = (float)levels[i].w;
-            table[k][1] = (float)levels[i].h;
-            table[k][2] = (float)levels[i].start;
-            table[k][3] = 0.5f * (1.0f / (float)levels[i].points);
-        }
-    return ist_plan_const(p, table, 1, 1, points, 4, IST_ELEM_F32, label);
+/* [4][pad]: width, height, first token and reach of each point; the last point repeats up to `pad`. */
+static ist_tensor point_table(ist_plan *p, const ist_level *levels, int points, int pad, const char *label) {
+    float table[4 * POINTS_MAX];
+    for (int k = 0, i = 0, left = levels[0].points; k < pad; k++) {
+        if (!left && k < points) left = levels[++i].points;
+        if (left) left--;
+        table[k] = (float)levels[i].w;
+        table[pad + k] = (float)levels[i].h;
+        table[2 * pad + k] = (float)levels[i].start;
+        table[3 * pad + k] = 0.5f * (1.0f / (float)levels[i].points);
+    }
+    return ist_plan_const(p, table, 1, 1, 4, pad, IST_ELEM_F32, label);
 }
 
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
@@ -51,8 +53,8 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
     }
     bool cpu = ist_cpu_row(p);
     ist_tensor out = ist_plan_into(p, into, offsets.n, 1, queries, memory.c, IST_ELEM_T, label);
-    ist_tensor table = point_table(p, levels, level_count, points, label);
-    ist_defines defines = ist_defines_of(p, "-DP_MAX=%d%s", points <= 16 ? 16 : POINTS_MAX, cpu ? " -DWIDE" : "");
+    ist_tensor table = point_table(p, levels, points, cpu ? (int)ist_round_up((size_t)points, 16) : points, label);
+    ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s", points, cpu ? " -DWIDE" : "");
     size_t units = cpu ? (size_t)ist_div_up(queries, QUERIES_PER_GROUP)
                        : ist_round_up((size_t)queries * (size_t)(memory.c / 4), PORTABLE_GROUP);
     ist_plan_launch(p, &(ist_launch){.label = label,
@@ -67,7 +69,7 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
                                               IST_INT4(out.ld, memory.ld, offsets.ld, weights.ld),
                                               IST_INT4(out.c0, memory.c0, offsets.c0, weights.c0),
                                               IST_INT4(ref.ld, ref.c0, 0, 0), IST_INT4(queries, tokens, heads, d),
-                                              IST_INT4(points, QUERIES_PER_GROUP, memory.n == 1, 0)},
+                                              IST_INT4(0, QUERIES_PER_GROUP, memory.n == 1, 0)},
                                      .arg_count = 12,
                                      .flops = 8.0 * offsets.n * queries * points * memory.c});
     return out;
