@@ -1,6 +1,6 @@
 /* D-FINE's deformable attention: bilinear samples of a feature pyramid around each reference box.
  *
- *     out[q][h] = sum_p softmax_p(weights[q][h]) sample(level of p, head h's channels, centre + offset_p * reach_p * size)
+ *     out[q][h] = sum_p softmax_p(weights[q][h]) sample(level of p, channels of h, centre + offset_p * reach_p * size)
  *
  * with reach = 0.5 / points of the level. Pixel position = location * extent - 0.5 (align_corners = false); neighbours
  * outside the level count as zero. Coordinates and softmax are fp32. Of each point, `points` [4][PAD] gives width,
