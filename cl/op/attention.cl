@@ -128,6 +128,7 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
             barrier(CLK_LOCAL_MEM_FENCE);
             if (lane < step) part[lane] += part[lane + step];
         }
+        barrier(CLK_LOCAL_MEM_FENCE); /* compilers load part[0] in every work-item */
         if (lane == 0 && c < 0) sum = part[0].x;
         if (lane == 0 && c >= 0) STORE4(part[0] / sum, out, (n * sizes.x + i) * lds.w + firsts.w + h * D + 4 * c);
     }
