@@ -19,8 +19,7 @@
 #define X16(p, i)   LOAD16(p, i)
 #define PUT(v, p, i) STORE(v, p, i)
 #endif
-#define BINS  2048
-#define DIGIT 11
+#define BINS 1024 /* at least 2 K_MAX */
 
 /* y[n, t] = max over c of x[n, t, c]; sizes: tokens, c, ld, c0. One work-item per RUN tokens. */
 #ifndef RUN
@@ -56,9 +55,14 @@ static ulong rank_of(float v, int i) {
     return (ulong)key(v) << 32 | (uint)~i;
 }
 
-/* Where the digits of a rank are: three of the key, then two of the index (indices below 2^22 differ only there). */
+/* The digits of a rank, highest first: four of the key, then three of the index. The bits between them (22 to 31) are
+ * ones in every rank. */
+#define PASSES 7
 static int shift_of(int pass) {
-    return pass == 0 ? 53 : pass == 1 ? 42 : pass == 2 ? 32 : pass == 3 ? 11 : 0;
+    return pass == 0 ? 54 : pass == 1 ? 44 : pass == 2 ? 34 : pass == 3 ? 32 : pass == 4 ? 12 : pass == 5 ? 2 : 0;
+}
+static ulong digit_of(int pass) {
+    return pass == 3 || pass == 6 ? 3ul : (ulong)(BINS - 1);
 }
 
 #if LANES == 1
@@ -71,67 +75,96 @@ static int shift_of(int pass) {
 #define LANE     ((int)get_local_id(0))
 #endif
 
-/* index[n, 0..k) of the k best of x[n, 0..total); sizes: total, k, ld, c0. Radix selection finds the rank of the k-th
- * best digit by digit, then the k ranks at or above it are collected and sorted. One group per n; total < 2^22. */
+/* Rank of entry e: of value e, or of the value that list[e] names; negative names are of no value. */
+static ulong entry(__global const float *v, __global const int *list, bool named, int e, int ld) {
+    int i = named ? list[e] : e;
+    return i < 0 ? 0ul : rank_of(v[(size_t)i * ld], i);
+}
+
+/* index [n, part, k]: the k best of entries [part * span, (part + 1) * span) of item n in falling order, -1 where there
+ * are fewer. Entries are the values x[n, 0..total), or, when `named`, those that list[n, 0..total) names, -1 for none.
+ * Radix selection finds the rank of the k-th best digit by digit; the ranks from it on are collected, and each counts
+ * those before it. sizes: total, k, ld, c0; more: span, named, values per item of x. One group per (part, n). */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void topk(__global int *index, __global const float *x,
-                                                                       __global const int *limit, int4 sizes) {
+                                                                       __global const int *list,
+                                                                       __global const int *limit, int4 sizes,
+                                                                       int4 more) {
     __local uint bins[BINS];
-    __local ulong best[K_MAX];
-    __local ulong floor_rank;
-    __local int need, found, last;
-    int n = get_group_id(0), total = sizes.x, k = sizes.y;
+    __local int sums[LANES], need, last;
+    __local uint floor_high, floor_low;
+    int n = get_group_id(1), part = get_group_id(0), ld = sizes.z;
     if (n >= *limit) return;
-    __global const float *v = x + (size_t)n * total * sizes.z + sizes.w;
+    bool named = more.y != 0;
+    int begin = part * more.x, end = min(begin + more.x, sizes.x), k = min(sizes.y, end - begin);
+    __global const float *v = x + (size_t)n * more.z * ld + sizes.w;
+    list += named ? (size_t)n * sizes.x : 0;
+    index += ((size_t)n * get_num_groups(0) + part) * sizes.y;
     if (LANE == 0) {
-        floor_rank = 0;
+        floor_high = floor_low = 0;
         need = k;
-        found = last = 0;
+        last = 0;
     }
     SYNC();
     ulong mask = 0; /* digits settled so far */
-    for (int pass = 0; pass < 5 && !last; pass++) {
-        int shift = shift_of(pass), width = pass == 2 ? 10 : DIGIT;
+    for (int pass = 0; pass < PASSES && !last; pass++) {
+        int shift = shift_of(pass);
+        ulong digit = digit_of(pass);
         for (int i = LANE; i < BINS; i += LANES) bins[i] = 0;
         SYNC();
-        ulong prefix = floor_rank;
-        for (int i = LANE; i < total; i += LANES) {
-            ulong r = rank_of(v[i * sizes.z], i);
-            if ((r & mask) == prefix) COUNT(&bins[(uint)(r >> shift) & ((1u << width) - 1)]);
+        ulong prefix = (ulong)floor_high << 32 | floor_low;
+        for (int e = begin + LANE; e < end; e += LANES) {
+            ulong r = entry(v, list, named, e, ld);
+            if ((r & mask) == prefix) COUNT(&bins[(uint)(r >> shift & digit)]);
         }
+        SYNC();
+        int per = BINS / LANES, sum = 0;
+        for (int i = LANE * per; i < (LANE + 1) * per; i++) sum += (int)bins[i];
+        sums[LANE] = sum;
         SYNC();
         if (LANE == 0) {
-            int b = (1 << width) - 1, left = need;
+            int run = LANES - 1, left = need;
+            while (run > 0 && sums[run] < left) left -= sums[run--];
+            int b = (run + 1) * per - 1;
             while (b > 0 && (int)bins[b] < left) left -= (int)bins[b--];
-            /* the index bits from 22 on are ones in every rank; a digit that is wanted whole ends the search */
-            floor_rank = prefix | (ulong)b << shift | (pass == 2 ? 0xffc00000ul : 0ul);
-            last = (int)bins[b] == left;
+            prefix |= (ulong)b << shift | (pass == 3 ? 0xffc00000ul : 0ul);
+            floor_high = (uint)(prefix >> 32);
+            floor_low = (uint)prefix;
+            last = (int)bins[b] == left; /* a digit that is wanted whole ends the search */
             need = left;
         }
-        mask |= (ulong)((1u << width) - 1) << shift | (pass == 2 ? 0xffc00000ul : 0ul);
+        mask |= digit << shift | (pass == 3 ? 0xffc00000ul : 0ul);
         SYNC();
     }
-    ulong least = floor_rank;
-    for (int i = LANE; i < total; i += LANES) {
-        ulong r = rank_of(v[i * sizes.z], i);
-        if (r >= least) best[COUNT(&found)] = r;
-    }
-    int size = 1;
-    while (size < k) size <<= 1;
-    for (int i = k + LANE; i < size; i += LANES) best[i] = 0;
+    ulong least = (ulong)floor_high << 32 | floor_low;
+    int mine = 0, at = 0;
+    for (int e = begin + LANE; e < end; e += LANES) mine += entry(v, list, named, e, ld) >= least;
+    sums[LANE] = mine;
     SYNC();
-    for (int span = 2; span <= size; span <<= 1)
-        for (int step = span >> 1; step > 0; step >>= 1) {
-            for (int p = LANE; p < size / 2; p += LANES) {
-                int i = 2 * p - (p & (step - 1)), j = i + step; /* bitonic network, falling */
-                ulong a = best[i], b = best[j];
-                if ((a < b) == ((i & span) == 0)) {
-                    best[i] = b;
-                    best[j] = a;
-                }
-            }
-            SYNC();
+    for (int l = 0; l < LANE; l++) at += sums[l];
+    __local uint *high = bins, *low = bins + K_MAX; /* the two halves of the ranks; the counts are done with */
+    for (int e = begin + LANE; e < end; e += LANES) {
+        ulong r = entry(v, list, named, e, ld);
+        if (r < least) continue;
+        high[at] = (uint)(r >> 32);
+        low[at++] = (uint)r;
+    }
+    for (int i = k + LANE; i < (k + 15) / 16 * 16; i += LANES) high[i] = low[i] = 0; /* worse than any */
+    SYNC();
+    for (int i = LANE; i < sizes.y; i += LANES) {
+        if (i >= k) {
+            index[i] = -1;
+            continue;
         }
-    for (int i = LANE; i < k; i += LANES) index[n * k + i] = (int)~(uint)best[i];
+        uint a = high[i], b = low[i];
+        int16 better = 0;
+        for (int j = 0; j < k; j += 16) {
+            uint16 c = vload16(0, high + j), d = vload16(0, low + j);
+            better += select((int16)(0), (int16)(1), (c > a) | ((c == a) & (d > b)));
+        }
+        int8 s8 = better.lo + better.hi;
+        int4 s4 = s8.lo + s8.hi;
+        index[s4.x + s4.y + s4.z + s4.w] = (int)~b;
+    }
 }
 
 /* y[n, i, ch] = x[n or 0, index[n, i], ch]; sizes: tokens of x, k, c, 1 when x has one item; place: ld and c0 of x.
