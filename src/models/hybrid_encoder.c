@@ -38,10 +38,10 @@ static void project_row(const ist_conv_weights *in_proj, int half, const double 
  * r / h and r mod h (the official code calls the first one w; equal to y, x on square maps). The table is a sum of a
  * term of each coordinate, which is all that is projected. */
 static ist_tensor position_term(const ist_net *net, const ist_conv_weights *in_proj, int h, int w) {
+    ist_tensor term = {0};
+    if (!in_proj->w || ist_plan_status(net->plan)) return term;
     int width = in_proj->in, tokens = h * w, firsts = (tokens - 1) / h + 1;
     size_t wide = 2 * (size_t)width;
-    ist_tensor term = {0};
-    if (!in_proj->w) return term;
     double *row = malloc((size_t)width * sizeof *row), *sums = malloc((size_t)(firsts + h) * wide * sizeof *sums);
     float *table = calloc((size_t)tokens * 3 * (size_t)width, sizeof *table);
     if (row && sums && table) {
