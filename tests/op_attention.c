@@ -16,7 +16,7 @@ unsigned __wrap_ist_plan_caps(const ist_plan *p) {
 
 typedef struct shape {
     int n, nq, nk, heads, d;
-    float gain; /* on q: how peaked the softmax is */
+    float gain; /* on q, a power of two: how peaked the softmax is */
 } shape;
 
 /* Error of an average of values up to 1 with fp32 weights: a score of size s is wrong by a few s 2^-24. */
@@ -58,7 +58,7 @@ static void attention_case(const shape *s, unsigned i) {
 static void shapes(void) {
     static const shape all[] = {
         {1, 5, 9, 2, 8, 1},    {2, 7, 3, 2, 4, 2},      {3, 17, 70, 2, 12, 2}, {1, 40, 33, 1, 64, 1},
-        {4, 1, 1, 2, 32, 1},   {2, 33, 65, 3, 20, 3},   {2, 7, 130, 8, 16, 4}, {3, 130, 7, 8, 16, 2},
+        {4, 1, 1, 2, 32, 1},   {2, 33, 65, 3, 20, 2},   {2, 7, 130, 8, 16, 4}, {3, 130, 7, 8, 16, 2},
         {4, 9, 9, 8, 32, 1},   {1, 100, 129, 3, 48, 1}, {1, 65, 64, 2, 36, 1}, {2, 32, 128, 1, 60, 2},
         {5, 16, 64, 2, 28, 1},
     };

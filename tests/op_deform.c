@@ -16,7 +16,7 @@ unsigned __wrap_ist_plan_caps(const ist_plan *p) {
 typedef struct shape {
     int n, q, heads, d, level_count;
     ist_level levels[3];
-    float reach; /* of offsets; large values leave the map */
+    float reach; /* of offsets, a power of two; large values leave the map */
 } shape;
 
 /* A position in pixels is wrong by a few extent * 2^-24, a sample changes by up to 2 per pixel. */
@@ -68,10 +68,10 @@ static void deform_case(const shape *s, unsigned i) {
 static void shapes(void) {
     static const shape tiny[] = {{2, 3, 1, 8, 2, {{3, 2, 0, 2}, {1, 1, 0, 1}}, 1}};
     static const shape all[] = {
-        {1, 30, 8, 32, 3, {{20, 30, 0, 4}, {10, 15, 0, 4}, {5, 7, 0, 4}}, 3},
+        {1, 30, 8, 32, 3, {{20, 30, 0, 4}, {10, 15, 0, 4}, {5, 7, 0, 4}}, 4},
         {2, 17, 8, 16, 2, {{13, 9, 0, 6}, {7, 5, 0, 6}}, 2},
-        {3, 5, 3, 20, 3, {{6, 4, 0, 3}, {3, 2, 0, 6}, {1, 1, 0, 3}}, 30},
-        {2, 9, 4, 4, 1, {{40, 41, 0, 5}}, 1000},
+        {3, 5, 3, 20, 3, {{6, 4, 0, 3}, {3, 2, 0, 6}, {1, 1, 0, 3}}, 32},
+        {2, 9, 4, 4, 1, {{40, 41, 0, 5}}, 1024},
         {2, 3, 2, 48, 2, {{80, 80, 0, 20}, {2, 3, 0, 30}}, 4},
     };
     const shape *list = optest_small() ? tiny : all;
