@@ -28,6 +28,7 @@ void optest_begin(optest *t, const char *name, unsigned salt) {
     t->seed = seed && *seed ? strtoull(seed, NULL, 10) : 1;
     t->state = t->seed * 0x9e3779b97f4a7c15u + salt;
     t->half = flag("ISTHMUS_HALF");
+    if (flag("ISTHMUS_VERBOSE")) fprintf(stderr, "%s, seed %llu\n", name, (unsigned long long)t->seed);
     static ist_device *shared; /* one per test process: opening probes the device each time */
     if (!shared) {
         ist_device_options device = {0};
