@@ -72,7 +72,8 @@ ist_dfine_result ist_dfine_forced(ist_plan *plan, const ist_weights *weights, co
     if (!accepts(plan, info, arch, image)) return (ist_dfine_result){0};
     ist_dfine_memory memory = memory_for(&net, arch, image.n, image.h, image.w);
     encode(&net, arch, image, &memory);
-    return ist_dfine_decoder(&net, arch, &memory, force_index);
+    ist_dfine_result result = ist_dfine_decoder(&net, arch, &memory, force_index);
+    return ist_plan_status(plan) ? (ist_dfine_result){0} : result;
 }
 
 ist_dfine_result ist_dfine(ist_plan *plan, const ist_weights *weights, const ist_checkpoint_info *info,

@@ -1,0 +1,103 @@
+/* Host memory runs out while D-FINE is recorded: at every tried allocation the plan fails with IST_E_MEMORY, the result
+ * is empty and nothing stays allocated. */
+#include "models/dfine.h"
+#include "synth.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static long calls, fail_at, blocks; /* fail_at counts from 1; 0: no failure */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
+
+static bool due(void) {
+    return ++calls == fail_at;
+}
+void *__wrap_malloc(size_t n) {
+    void *p = due() ? NULL : __real_malloc(n);
+    blocks += p != NULL;
+    return p;
+}
+void *__wrap_calloc(size_t n, size_t size) {
+    void *p = due() ? NULL : __real_calloc(n, size);
+    blocks += p != NULL;
+    return p;
+}
+void *__wrap_realloc(void *p, size_t n) {
+    void *grown = due() ? NULL : __real_realloc(p, n);
+    blocks += !p && grown;
+    return grown;
+}
+void __wrap_free(void *p) {
+    blocks -= p != NULL;
+    __real_free(p);
+}
+
+typedef struct subject {
+    ist_device *device;
+    ist_weights *weights;
+    ist_checkpoint_info info;
+} subject;
+
+/* Records with the given failing allocation; returns the calls it took. */
+static long record(const subject *s, ist_tensor (*image_of)(ist_plan *), long at, ist_status *status) {
+    ist_error err = {0};
+    ist_plan *plan = NULL;
+    ist_plan_options options = {0};
+    cr_assert_eq(ist_plan_begin(s->device, &options, &plan, &err), IST_OK);
+    ist_tensor image = image_of(plan);
+    calls = 0;
+    fail_at = at;
+    ist_dfine_result r = ist_dfine(plan, s->weights, &s->info, image);
+    fail_at = 0;
+    long taken = calls;
+    *status = ist_plan_status(plan);
+    cr_assert_eq(ist_has(r.logits) && ist_has(r.boxes), *status == IST_OK);
+    ist_plan_close(&plan);
+    return taken;
+}
+
+static ist_tensor one_image(ist_plan *plan) {
+    return ist_plan_input(plan, 1, 416, 416, 3, IST_ELEM_T);
+}
+static ist_tensor two_images(ist_plan *plan) {
+    return ist_plan_input(plan, 2, 416, 416, 3, IST_ELEM_T);
+}
+
+/* About `tries` positions spread over the recording. */
+static void out_of_memory(ist_model_kind kind, ist_tensor (*image_of)(ist_plan *), int tries) {
+    subject s = {0};
+    ist_error err = {0};
+    ist_device_options device = {0};
+    ist_status status;
+    cr_assert_eq(ist_device_open(&device, &s.device, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(synth_weights(kind, 1, 7, &s.weights, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_checkpoint_identify(s.weights, &s.info, &err), IST_OK, "%s", err.text);
+    long all = record(&s, image_of, 0, &status);
+    cr_assert_eq(status, IST_OK);
+    cr_assert_gt(all, 500, "%ld allocations", all);
+    long before = blocks;
+    for (int i = 0; i < tries; i++) {
+        long at = 1 + (all - 1) * i / (tries - 1);
+        record(&s, image_of, at, &status);
+        cr_assert_eq(status, IST_E_MEMORY, "allocation %ld of %ld: status %d", at, all, status);
+        cr_assert_eq(blocks, before, "allocation %ld of %ld: %ld blocks are left", at, all, blocks - before);
+    }
+    ist_checkpoint_info_free(&s.info);
+    ist_weights_close(&s.weights);
+    ist_device_close(&s.device);
+}
+
+Test(model_dfine_faults, n) {
+    out_of_memory(IST_MODEL_DFINE_N, one_image, 150);
+}
+Test(model_dfine_faults, s_batch_with_invalid_anchors) {
+    out_of_memory(IST_MODEL_DFINE_S, two_images, 60);
+}
