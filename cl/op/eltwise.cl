@@ -63,6 +63,7 @@
 #define B_ONE_PIXEL 4 /* one pixel per item */
 #define A_MAPPED    8 /* item n of a is map[n] */
 #define CLAMPED     16
+#define A_ONE_ITEM  32
 
 /* lds, firsts {a, b, y}: elements per pixel, first channel; sizes {pixels per item, c, rows, span}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
@@ -72,7 +73,7 @@ eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, 
     if (n >= *limit) return;
     const int spans = (sizes.y + sizes.w - 1) / sizes.w, unit = get_global_id(0);
     const int k0 = unit / spans * sizes.z, first = unit % spans * sizes.w, last = min(sizes.y, first + sizes.w);
-    const int a_item = (mode & A_MAPPED ? map[n] : n) * sizes.x;
+    const int a_item = (mode & A_MAPPED ? map[n] : mode & A_ONE_ITEM ? 0 : n) * sizes.x;
     const int b_item = mode & B_ONE_ITEM ? 0 : n * (mode & B_ONE_PIXEL ? 1 : sizes.x);
     const int with_b = mode & B_EACH;
     for (int k = k0; k < min(sizes.x, k0 + sizes.z); k++) {

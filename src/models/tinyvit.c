@@ -1,51 +1,51 @@
-/* TinyViT-5M at 1024, MobileSAM's image encoder (mobilesam.md 2; Wu et al., ECCV 2022). Reads like the paper's table:
- * patch embedding, one stage of MBConv blocks, three of window-attention blocks, neck. */
-#include "models/bridge.h"
+/* TinyViT-5M at 1024, MobileSAM's image encoder (ChaoningZhang/MobileSAM, modeling/tiny_vit_sam.py; mobilesam.md 2).
+ *
+ * Batch norms are folded; padding tokens of a window are one constant vector, the projection of the norm's bias. */
 #include "models/mobilesam.h"
 
-#include <stdio.h>
+#include "models/bridge.h"
+
 #include <stdlib.h>
 
-/* Prefix.c.weight with batch norm prefix.bn: upstream's Conv2d_BN. */
-static ist_tensor conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
-    IST_PRINTF(4, 5);
-static ist_tensor conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
-    char prefix[96];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(prefix, sizeof prefix, fmt, ap);
-    va_end(ap);
-    ist_name conv = ist_name_of("%s.c.weight", prefix), bn = ist_name_of("%s.bn", prefix);
-    return ist_apply(net, x, ist_take_conv(net, conv.text, bn.text, NULL), opts, prefix);
+#define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
+#define GELU      .epi.act = IST_ACT_GELU
+
+static const float LN_EPS = 1e-5f, LN2D_EPS = 1e-6f;
+
+/* Convolution NAME.c and batch norm NAME.bn. */
+static ist_tensor conv(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *name) {
+    ist_name weight = ist_name_of("%s.c.weight", name), bn = ist_name_of("%s.bn", name);
+    return ist_apply(net, x, ist_take_conv(net, weight.text, bn.text, NULL), opts, name);
 }
 
-#define GELU .epi = {.act = IST_ACT_GELU}
-
-static ist_tensor mbconv(const ist_net *net, ist_tensor x, const char *at) {
-    ist_tensor y;
-    y = conv_bn(net, x, &(ist_conv_opts){GELU}, "%s.conv1", at);             /* [n,256,256,256] */
-    y = conv_bn(net, y, &(ist_conv_opts){IST_PAD(1), GELU}, "%s.conv2", at); /* depthwise */
-    return conv_bn(net, y, &(ist_conv_opts){.epi = {.act = IST_ACT_GELU, .add_before = x}}, "%s.conv3", at);
+/* The last GELU comes after the sum. */
+static ist_tensor mbconv(const ist_net *net, ist_tensor x, const char *name) {
+    ist_name expand = ist_name_of("%s.conv1", name), spread = ist_name_of("%s.conv2", name);
+    ist_name project = ist_name_of("%s.conv3", name);
+    ist_tensor y = conv(net, x, OPTS(GELU), expand.text);               /* [n,h,w,4c] */
+    y = conv(net, y, OPTS(GELU, IST_PAD(1)), spread.text);              /* [n,h,w,4c] */
+    return conv(net, y, OPTS(GELU, .epi.add_before = x), project.text); /* [n,h,w,c] */
 }
 
-static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, int layer) {
-    x = conv_bn(net, x, &(ist_conv_opts){GELU}, "image_encoder.layers.%d.downsample.conv1", layer);
-    x = conv_bn(net, x, &(ist_conv_opts){.stride = stride, IST_PAD(1), GELU},
-                "image_encoder.layers.%d.downsample.conv2", layer);
-    x = conv_bn(net, x, NULL, "image_encoder.layers.%d.downsample.conv3", layer);
-    ist_tap(net, x, "layer%d.down", layer);
-    return x;
+static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, const char *name) {
+    ist_name expand = ist_name_of("%s.conv1", name), spread = ist_name_of("%s.conv2", name);
+    ist_name project = ist_name_of("%s.conv3", name);
+    x = conv(net, x, OPTS(GELU), expand.text);                               /* [n,h,w,out] */
+    x = conv(net, x, OPTS(GELU, IST_PAD(1), .stride = stride), spread.text); /* [n,h/s,w/s,out] */
+    return conv(net, x, NULL, project.text);                                 /* [n,h/s,w/s,out] */
 }
 
-/* Query, key and value of a padding token: the projection of the norm's bias, since padding is zeros before the norm.
- */
+/* What a zero token becomes: the norm turns it into its bias, qkv projects that. The caller frees it. */
 static float *padding_token(const ist_net *net, const ist_conv_weights *qkv, const ist_norm_weights *norm) {
-    float *pad = malloc((size_t)(qkv->out ? qkv->out : 1) * sizeof *pad);
-    if (!pad) {
-        ist_plan_fail(net->plan, IST_E_MEMORY, "window attention: out of host memory");
+    if (ist_plan_status(net->plan)) return NULL;
+    float *pad = malloc((size_t)qkv->out * sizeof *pad);
+    if (!pad || norm->n != qkv->in) {
+        ist_plan_fail(net->plan, pad ? IST_E_WEIGHTS : IST_E_MEMORY, "projection of %d channels after a norm of %d",
+                      qkv->in, norm->n);
+        free(pad);
         return NULL;
     }
-    for (int o = 0; o < qkv->out && norm->n == qkv->in; o++) {
+    for (int o = 0; o < qkv->out; o++) {
         double sum = qkv->b[o];
         for (int i = 0; i < qkv->in; i++) sum += (double)qkv->w[(size_t)o * (size_t)qkv->in + (size_t)i] * norm->b[i];
         pad[o] = (float)sum;
@@ -53,61 +53,82 @@ static float *padding_token(const ist_net *net, const ist_conv_weights *qkv, con
     return pad;
 }
 
-static ist_tensor window_attention(const ist_net *net, ist_tensor x, int ws, const char *at) {
-    ist_name norm_name = ist_name_of("%s.attn.norm", at), bias_name = ist_name_of("%s.attn.attention_biases", at);
-    int heads = x.c / 32;
-    int64_t dims[2] = {heads, ws * ws};
-    ist_tensor y = ist_layer_norm(net, x, 1e-5f, NULL, "%s", norm_name.text); /* [n,H,W,dim] */
-    ist_conv_weights qkv = ist_take_dense(net, "%s.attn.qkv", at);
-    ist_norm_weights norm = ist_take_norm(net, "%s", norm_name.text);
-    float *pad = padding_token(net, &qkv, &norm), *bias = NULL;
-    if (!ist_plan_status(net->plan))
-        ist_weights_f32(net->weights, bias_name.text, 2, dims, &bias, ist_plan_error(net->plan));
-    y = ist_apply(net, y, qkv, NULL, ist_name_of("%s.attn.qkv", at).text); /* [n,H,W,3*dim] */
-    if (!ist_plan_status(net->plan)) y = ist_op_window_attention(net->plan, y, pad, bias, heads, ws, at);
+/* Window attention with its norm and projection; the result includes the residual. */
+static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
+    ist_plan *p = net->plan;
+    ist_error err = {0};
+    float *biases = NULL;
+    ist_tensor y = {0};
+    ist_name qkv_name = ist_name_of("%s.qkv", name), bias_name = ist_name_of("%s.attention_biases", name);
+    ist_norm_weights norm = ist_take_norm(net, "%s.norm", name);
+    ist_conv_weights qkv = ist_take_dense(net, "%s", qkv_name.text);
+    float *pad = padding_token(net, &qkv, &norm);
+    if (!ist_plan_status(p) &&
+        ist_weights_f32(net->weights, bias_name.text, 2, (int64_t[]){heads, (int64_t)ws * ws}, &biases, &err))
+        ist_plan_fail(p, err.code, "%s", err.text);
     ist_norm_weights_free(&norm);
+
+    ist_tensor u = ist_layer_norm(net, x, LN_EPS, NULL, "%s.norm", name);                     /* [n,h,w,c] */
+    u = ist_apply(net, u, qkv, NULL, qkv_name.text);                                          /* [n,h,w,3c] */
+    if (!ist_plan_status(p)) y = ist_op_window_attention(p, u, pad, biases, heads, ws, name); /* [n,h,w,c] */
     free(pad);
-    free(bias);
-    return ist_dense(net, y, &(ist_conv_opts){.epi.add_after = x}, "%s.attn.proj", at); /* [n,H,W,dim] */
+    free(biases);
+    return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", name); /* [n,h,w,c] */
 }
 
-static ist_tensor window_block(const ist_net *net, ist_tensor x, int ws, const char *at) {
-    ist_tensor y;
-    x = window_attention(net, x, ws, at);
-    x = conv_bn(net, x, &(ist_conv_opts){IST_PAD(1)}, "%s.local_conv", at); /* depthwise, no residual */
-    y = ist_layer_norm(net, x, 1e-5f, NULL, "%s.mlp.norm", at);
-    y = ist_dense(net, y, &(ist_conv_opts){GELU}, "%s.mlp.fc1", at);                  /* [n,H,W,4*dim] */
-    return ist_dense(net, y, &(ist_conv_opts){.epi.add_after = x}, "%s.mlp.fc2", at); /* [n,H,W,dim] */
+static ist_tensor window_block(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
+    ist_name attn = ist_name_of("%s.attn", name), local = ist_name_of("%s.local_conv", name);
+    x = attention(net, x, heads, ws, attn.text);                              /* [n,h,w,c] */
+    x = conv(net, x, OPTS(IST_PAD(1)), local.text);                           /* [n,h,w,c] */
+    ist_tensor y = ist_layer_norm(net, x, LN_EPS, NULL, "%s.mlp.norm", name); /* [n,h,w,c] */
+    y = ist_dense(net, y, OPTS(GELU), "%s.mlp.fc1", name);                    /* [n,h,w,4c] */
+    return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.mlp.fc2", name);  /* [n,h,w,c] */
 }
 
-static ist_tensor window_stage(const ist_net *net, ist_tensor x, int layer, int blocks, int ws) {
+/* A stage of window blocks. */
+static ist_tensor stage(const ist_net *net, ist_tensor x, int layer, int blocks, int heads, int ws) {
     for (int b = 0; b < blocks; b++) {
-        x = window_block(net, x, ws, ist_name_of("image_encoder.layers.%d.blocks.%d", layer, b).text);
+        ist_name name = ist_name_of("image_encoder.layers.%d.blocks.%d", layer, b);
+        x = window_block(net, x, heads, ws, name.text);
         ist_tap(net, x, "layer%d.block%d", layer, b);
     }
     return x;
 }
 
+static ist_tensor down(const ist_net *net, ist_tensor x, int layer, int stride) {
+    ist_name name = ist_name_of("image_encoder.layers.%d.downsample", layer);
+    x = merge(net, x, stride, name.text);
+    ist_tap(net, x, "layer%d.down", layer);
+    return x;
+}
+
+static ist_tensor neck(const ist_net *net, ist_tensor x) {
+    x = ist_dense(net, x, NULL, "image_encoder.neck.0");                   /* [n,64,64,256] */
+    x = ist_layer_norm(net, x, LN2D_EPS, NULL, "image_encoder.neck.1");    /* [n,64,64,256] */
+    x = ist_dense(net, x, OPTS(IST_PAD(1)), "image_encoder.neck.2");       /* [n,64,64,256] */
+    return ist_layer_norm(net, x, LN2D_EPS, NULL, "image_encoder.neck.3"); /* [n,64,64,256] */
+}
+
 ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image) {
-    ist_net bridge = {p, weights}, *net = &bridge;
-    ist_tensor x = image; /* [n,1024,1024,3] */
-    x = conv_bn(net, x, &(ist_conv_opts){.stride = 2, IST_PAD(1), GELU}, "image_encoder.patch_embed.seq.0");
-    x = conv_bn(net, x, &(ist_conv_opts){.stride = 2, IST_PAD(1)}, "image_encoder.patch_embed.seq.2");
-    ist_tap(net, x, "patch_embed"); /* [n,256,256,64] */
+    const ist_net net = {p, weights};
+    if (!ist_plan_status(p) && (image.h != IST_SAM_SIDE || image.w != IST_SAM_SIDE || image.c != 3))
+        ist_plan_fail(p, IST_E_ARGUMENT, "TinyViT: image [%d,%d,%d,%d], it takes 1024x1024 RGB", image.n, image.h,
+                      image.w, image.c);
+    ist_tensor x = conv(&net, image, OPTS(GELU, IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.0"); /* 512 */
+    x = conv(&net, x, OPTS(IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.2"); /* [n,256,256,64] */
+    ist_plan_tap(p, "patch_embed", x);
     for (int b = 0; b < 2; b++) {
-        x = mbconv(net, x, ist_name_of("image_encoder.layers.0.blocks.%d", b).text);
-        ist_tap(net, x, "layer0.block%d", b);
+        ist_name name = ist_name_of("image_encoder.layers.0.blocks.%d", b);
+        x = mbconv(&net, x, name.text); /* [n,256,256,64] */
+        ist_tap(&net, x, "layer0.block%d", b);
     }
-    x = merge(net, x, 2, 0); /* [n,128,128,128] */
-    x = window_stage(net, x, 1, 2, 7);
-    x = merge(net, x, 2, 1); /* [n,64,64,160] */
-    x = window_stage(net, x, 2, 6, 14);
-    x = merge(net, x, 1, 2); /* [n,64,64,320] */
-    x = window_stage(net, x, 3, 2, 7);
-    x = ist_dense(net, x, NULL, "image_encoder.neck.0"); /* [n,64,64,256] */
-    x = ist_layer_norm(net, x, 1e-6f, NULL, "image_encoder.neck.1");
-    x = ist_dense(net, x, &(ist_conv_opts){IST_PAD(1)}, "image_encoder.neck.2");
-    x = ist_layer_norm(net, x, 1e-6f, NULL, "image_encoder.neck.3");
-    ist_tap(net, x, "embedding");
+    x = down(&net, x, 0, 2);         /* [n,128,128,128] */
+    x = stage(&net, x, 1, 2, 4, 7);  /* [n,128,128,128] */
+    x = down(&net, x, 1, 2);         /* [n,64,64,160] */
+    x = stage(&net, x, 2, 6, 5, 14); /* [n,64,64,160] */
+    x = down(&net, x, 2, 1);         /* [n,64,64,320] */
+    x = stage(&net, x, 3, 2, 10, 7); /* [n,64,64,320] */
+    x = neck(&net, x);               /* [n,64,64,256] */
+    ist_plan_tap(p, "embedding", x);
     return x;
 }

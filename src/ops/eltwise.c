@@ -5,7 +5,14 @@
 #include "base/mem.h"
 
 enum { GROUP_VALUES = 16384, PORTABLE_GROUP = 64 };
-enum { B_EACH = 1, B_ONE_ITEM = 2, B_ONE_PIXEL = 4, A_MAPPED = 8, CLAMPED = 16 }; /* as in cl/op/eltwise.cl */
+enum {
+    B_EACH = 1,
+    B_ONE_ITEM = 2,
+    B_ONE_PIXEL = 4,
+    A_MAPPED = 8,
+    CLAMPED = 16,
+    A_ONE_ITEM = 32
+}; /* as in cl/op/eltwise.cl */
 
 typedef struct parts {
     ist_tensor y, a, b, map;
@@ -68,8 +75,10 @@ ist_tensor ist_op_add(ist_plan *p, ist_tensor a, ist_tensor b, ist_tensor into, 
 
 ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *label) {
     if (ist_plan_status(p)) return (ist_tensor){0};
-    ist_tensor y = ist_plan_into(p, into, x.n, x.h, x.w, x.c, ist_has(into) ? into.elem : x.elem, label);
-    return record(p, &(parts){.y = y, .a = x}, label);
+    bool repeat = x.n == 1 && ist_has(into) && into.n > 1;
+    ist_tensor y =
+        ist_plan_into(p, into, repeat ? into.n : x.n, x.h, x.w, x.c, ist_has(into) ? into.elem : x.elem, label);
+    return record(p, &(parts){.y = y, .a = x, .mode = repeat ? A_ONE_ITEM : 0}, label);
 }
 
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label) {

@@ -66,7 +66,7 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
                             const ist_norm_opts *opts, const char *label);
 /* a + b; b may have n = 1 and/or one pixel and is then repeated. */
 ist_tensor ist_op_add(ist_plan *p, ist_tensor a, ist_tensor b, ist_tensor into, const char *label);
-/* Copies x (a slice, another layout) into a new or given tensor of the same extents. */
+/* Copies x (a slice, another layout) into a new or given tensor of the same extents; an x with n = 1 fills every item. */
 ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *label);
 /* y[i] = x[map[i]] over n: map is an I32 tensor of `count` indices ([1,1,count,1]); result n = count. */
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label);
