@@ -166,7 +166,7 @@ def compare_frame(ref, frame, conf, max_objects, masks):
     return row, notes, bad
 
 
-def run_isthmus(a, images):
+def run_isthmus(a):
     """frames.ndjson of one run, by file name."""
     with tempfile.TemporaryDirectory() as out:
         cmd = [a.isthmus, "predict", a.images, "-o", out, "--detector", a.detector, "--conf", repr(a.conf), "--max-objects", str(a.max_objects),
@@ -219,7 +219,7 @@ def main():
         sys.exit("no images in " + a.images)
     chain = Official(a.dfine, a.mobilesam, a.detector, a.segmenter)
     print("D-FINE-%s, %d classes, %d images" % (chain.size.upper(), chain.classes, len(files)))
-    frames = run_isthmus(a, files) if a.isthmus else {}
+    frames = run_isthmus(a) if a.isthmus else {}
     stored, failed = [], 0
     if a.isthmus:
         print("%-28s %8s %8s %10s %10s %10s %10s" % ("image", "objects", "found", "box px", "score", "mask IoU", "mask score"))

@@ -105,8 +105,8 @@ def recognise_dfine(state):
     """(size, classes) of an official D-FINE state dict, from its tensors."""
     classes = state["decoder.enc_score_head.weight"].shape[0]
     stem = state["backbone.stem.stem1.conv.weight"].shape[0]
-    stages = state["decoder.query_pos_head.layers.1.weight"].shape[0]
-    size = {16: "n" if stages == 128 else "s", 24: "m"}.get(stem)
+    width = state["decoder.query_pos_head.layers.1.weight"].shape[0]
+    size = {16: "n" if width == 128 else "s", 24: "m"}.get(stem)
     if size is None:
         size = "x" if state["backbone.stem.stem4.conv.weight"].shape[0] == 64 else "l"
     return size, classes
