@@ -1,0 +1,67 @@
+/* Prompt tokens and mask products of the segmenter (src/ops/prompt.h). */
+
+/* One work-item per (Fourier feature, token, prompt): code = [sin z, cos z], z = 2 pi (2 (x, y) - 1) G with
+ * (x, y) = (point + 0.5) / side, plus the embedding of the token's label.
+ * shape: tokens, points, points' ld, c0, 1 when labels are given, labels' ld, c0, first label. */
+__kernel void point_tokens(__global T *y, __global const float *points, __global const int *labels,
+                           __global const float *gauss, __global const float *table, __global const int *limit,
+                           const int8 shape, const float side) {
+    const int i = (int)get_global_id(0), token = (int)get_global_id(1), prompt = (int)get_global_id(2);
+    const int half_dim = (int)get_global_size(0), tokens = shape.s0, count = shape.s1;
+    if (prompt >= *limit) return;
+    int label = -1;
+    float s = 0.0f, c = 0.0f;
+    if (token < count) {
+        const size_t at = (size_t)prompt * count + token;
+        label = shape.s4 ? labels[at * shape.s5 + shape.s6] : shape.s7 + token;
+        if (label != -1) {
+            __global const float *point = points + at * shape.s2 + shape.s3;
+            const float px = 2.0f * ((point[0] + 0.5f) / side) - 1.0f;
+            const float py = 2.0f * ((point[1] + 0.5f) / side) - 1.0f;
+            const float z = 6.28318530717958648f * (px * gauss[i] + py * gauss[half_dim + i]);
+            s = sin(z);
+            c = cos(z);
+        }
+    }
+    if (label >= -1 && label <= 3) {
+        __global const float *row = table + (size_t)(label + 1) * 2 * half_dim;
+        s += row[i];
+        c += row[half_dim + i];
+    }
+    __global T *out = y + ((size_t)prompt * tokens + token) * 2 * half_dim;
+    STORE(s, out, i);
+    STORE(c, out, half_dim + i);
+}
+
+/* y[item] = tokens of a, then of b. shape: channels, a's tokens, b's tokens, a's items, a's ld, c0, b's ld, c0. */
+__kernel void join_tokens(__global T *y, __global const T *a, __global const T *b, __global const int *limit,
+                          const int8 shape) {
+    const int ch = (int)get_global_id(0), token = (int)get_global_id(1), item = (int)get_global_id(2);
+    const int channels = shape.s0, na = shape.s1, nb = shape.s2;
+    if (ch >= channels || item >= *limit) return;
+    const size_t from_a = (size_t)(shape.s3 == 1 ? 0 : item) * na + token;
+    const size_t from_b = (size_t)item * nb + (token - na);
+    const float v = token < na ? LOAD(a, from_a * shape.s4 + shape.s5 + ch) : LOAD(b, from_b * shape.s6 + shape.s7 + ch);
+    STORE(v, y, ((size_t)item * (na + nb) + token) * channels + ch);
+}
+
+inline float sum16(const float16 v) {
+    const float8 a = v.lo + v.hi;
+    const float4 b = a.lo + a.hi;
+    return (b.s0 + b.s2) + (b.s1 + b.s3);
+}
+
+/* y[(item * masks + m) * pixels + i] = x[item, i, 0:32] . hyper[item, m, 0:32]; a work-item takes `run` pixels.
+ * shape: pixels, masks, run, x's ld, c0, hyper's ld, c0, 0. */
+__kernel void mask_product(__global float *y, __global const T *x, __global const T *hyper, __global const int *limit,
+                           const int8 shape) {
+    const int pixels = shape.s0, masks = shape.s1, m = (int)get_global_id(1), item = (int)get_global_id(2);
+    const int first = (int)get_global_id(0) * shape.s2, last = min(first + shape.s2, pixels);
+    if (item >= *limit) return;
+    const size_t at = ((size_t)item * masks + m) * shape.s5 + shape.s6;
+    const float16 h0 = LOAD16(hyper, at), h1 = LOAD16(hyper, at + 16);
+    for (int i = first; i < last; i++) {
+        const size_t pixel = ((size_t)item * pixels + i) * shape.s3 + shape.s4;
+        y[((size_t)item * masks + m) * pixels + i] = sum16(fma(LOAD16(x, pixel), h0, LOAD16(x, pixel + 16) * h1));
+    }
+}

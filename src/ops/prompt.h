@@ -1,0 +1,27 @@
+/* Operators of the segmenter that nothing else needs: prompt tokens and the product of masks. */
+#ifndef IST_OPS_PROMPT_H
+#define IST_OPS_PROMPT_H
+
+#include "ops/ops.h"
+
+enum { IST_POINT_DIM = 256 };
+
+/* What a point's code is made of: `gauss` [2][128] (random Fourier features, row 0 multiplies x), and the embedding to
+ * add per label -1..3: `table` [5][256] in the order not_a_point, 0, 1, 2, 3. `side`: pixels of the network's input. */
+typedef struct ist_point_code {
+    const float *gauss, *table;
+    float side;
+} ist_point_code;
+
+/* points F32 [P,1,k,2] in pixels; labels I32 [P,1,k,1], or empty: point j has label first_label + j. With `pad` one
+ * more token of label -1 follows. Label -1 has no position; labels outside -1..3 have position only. -> [P,1,k
+ * (+1),256] (mobilesam.md 3; segment-anything's PositionEmbeddingRandom). */
+ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels, int first_label, bool pad,
+                               const ist_point_code *code, const char *label);
+/* Tokens of a, then those of b, per item: [1 or P,1,i,c] and [P,1,j,c] -> [P,1,i+j,c]. */
+ist_tensor ist_op_join_tokens(ist_plan *p, ist_tensor a, ist_tensor b, const char *label);
+/* y[i * masks + m, pixel] = sum over c of x[i, pixel, c] * hyper[i, m, c], F32: x [P,h,w,32], hyper [P,1,masks,32] ->
+ * [P * masks,h,w,1]. The limit counts items i. */
+ist_tensor ist_op_mask_product(ist_plan *p, ist_tensor x, ist_tensor hyper, const char *label);
+
+#endif
