@@ -24,7 +24,7 @@ char *engines_checkpoint(const char *model, int classes, uint64_t seed) {
 ist_config engines_config(const char *detector, bool masks) {
     ist_config c = ist_config_default();
     c.detector = engines_checkpoint(detector, 80, 7);
-    if (masks) c.segmenter = engines_checkpoint("sam", 0, 3);
+    if (masks) c.segmenter = engines_checkpoint("sam", 80, 3);
     return c;
 }
 
