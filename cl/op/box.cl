@@ -60,25 +60,37 @@ __kernel void add_quality(__global float *y, __global const AT *a, __global cons
     for (int c = 0; c < sizes.y; c++) y[to + c] = LOAD_A(a, pa + c) + q;
 }
 
-static float sum16(float16 v) {
-    float8 a = v.lo + v.hi;
-    float4 b = a.lo + a.hi;
-    return (b.x + b.y) + (b.z + b.w);
-}
+/* Softmax over the bins: the greatest logit, the sum of the exponentials and that of the exponentials by `project`.
+ * Vectors on CPUs; a loop elsewhere, which keeps the code small. */
+typedef struct bins {
+    float most, total, weighted;
+} bins;
 
-static float max16(float16 v) {
-    float8 a = fmax(v.lo, v.hi);
-    float4 b = fmax(a.lo, a.hi);
-    return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
-}
-
-/* Distance of one side: sum over bins of softmax(c) * project. */
-static float integral(float16 c0, float16 c1, float c2, __global const float *project) {
-    float m = fmax(max16(fmax(c0, c1)), c2);
-    float16 e0 = ist_exp_float16(c0 - m), e1 = ist_exp_float16(c1 - m);
-    float e2 = ist_exp_float(c2 - m);
-    float total = sum16(e0 + e1) + e2;
-    return (sum16(e0 * vload16(0, project) + e1 * vload16(1, project)) + e2 * project[32]) / total;
+static bins softmax(__global const float *c, __global const float *project) {
+    bins b;
+#if LANES == 1
+    float16 c0 = vload16(0, c), c1 = vload16(1, c), m = fmax(c0, c1);
+    float8 m8 = fmax(m.lo, m.hi);
+    float4 m4 = fmax(m8.lo, m8.hi);
+    b.most = fmax(fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)), c[32]);
+    float16 e0 = ist_exp_float16(c0 - b.most), e1 = ist_exp_float16(c1 - b.most);
+    float16 w = e0 * vload16(0, project) + e1 * vload16(1, project), t = e0 + e1;
+    float8 t8 = t.lo + t.hi, w8 = w.lo + w.hi;
+    float4 t4 = t8.lo + t8.hi, w4 = w8.lo + w8.hi;
+    float e2 = ist_exp_float(c[32] - b.most);
+    b.total = (t4.x + t4.y) + (t4.z + t4.w) + e2;
+    b.weighted = (w4.x + w4.y) + (w4.z + w4.w) + e2 * project[32];
+#else
+    b.most = -INFINITY;
+    for (int i = 0; i < BINS; i++) b.most = fmax(b.most, c[i]);
+    b.total = b.weighted = 0.0f;
+    for (int i = 0; i < BINS; i++) {
+        float e = ist_exp_float(c[i] - b.most);
+        b.total += e;
+        b.weighted = fma(e, project[i], b.weighted);
+    }
+#endif
+    return b;
 }
 
 /* corners = a + previous, box = box of the four integrals around ref_init. One work-item per (row, side) in groups of
@@ -98,18 +110,11 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     int n = get_global_id(1);
     if (n >= *limit) return;
     size_t row = (size_t)n * sizes.x + min(q, sizes.x - 1);
-    for (int s = s0; s < s1; s++) {
-        float16 c0, c1;
-        float c2 = 0;
-        float c[BINS];
+    for (int s = s0; s < s1 && q < sizes.x; s++) {
         size_t from = row * place.x + place.y + s * BINS, at = (row * 4 + s) * BINS;
-        for (int i = 0; i < BINS; i++) c[i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
-        if (q < sizes.x)
-            for (int i = 0; i < BINS; i++) corners[at + i] = c[i];
-        c0 = vload16(0, c);
-        c1 = vload16(1, c);
-        c2 = c[32];
-        side[mine + s] = integral(c0, c1, c2, project);
+        for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
+        bins b = softmax(corners + at, project);
+        side[mine + s] = b.weighted / b.total;
     }
 #if LANES > 1
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -123,7 +128,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
 }
 
 /* The four largest of 33 logits, falling; NaN is passed over. */
-static float4 four_largest(const float *c) {
+static float4 four_largest(__global const float *c) {
     float4 t = (float4)(-INFINITY);
     for (int i = 0; i < BINS; i++) {
         float v = c[i];
@@ -141,12 +146,13 @@ __kernel void lqe(__global T *y, __global const float *corners, __global const i
     int n = get_global_id(1), q = get_global_id(0) >> 2, s = get_global_id(0) & 3;
     if (n >= *limit || q >= sizes.x) return;
     size_t row = (size_t)n * sizes.x + q, to = row * sizes.y + sizes.z + 5 * s;
-    float c[BINS];
-    for (int i = 0; i < BINS; i++) c[i] = corners[(row * 4 + s) * BINS + i];
-    float4 top = four_largest(c);
-    float m = top.x;
-    float16 e = ist_exp_float16(vload16(0, c) - m) + ist_exp_float16(vload16(1, c) - m);
-    float4 p = ist_exp_float4(top - m) / (sum16(e) + ist_exp_float(c[32] - m));
+    __global const float *c = corners + (row * 4 + s) * BINS;
+    float4 top = four_largest(c), p;
+    bins b = softmax(c, c); /* the weighted sum is not wanted here */
+    p.x = ist_exp_float(top.x - b.most) / b.total;
+    p.y = ist_exp_float(top.y - b.most) / b.total;
+    p.z = ist_exp_float(top.z - b.most) / b.total;
+    p.w = ist_exp_float(top.w - b.most) / b.total;
     STORE(p.x, y, to);
     STORE(p.y, y, to + 1);
     STORE(p.z, y, to + 2);

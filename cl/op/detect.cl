@@ -13,17 +13,22 @@
 #define LANE   ((int)get_local_id(0))
 #endif
 
-/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query. */
+/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query on CPUs,
+ * per value elsewhere. */
 __kernel void scores(__global float *y, __global const float *logits, __global const uint *upload, int4 sizes) {
-    int n = get_global_id(1), q = get_global_id(0), c = sizes.y, i = 0;
+    int n = get_global_id(1), c = sizes.y;
+    int q = LANES == 1 ? get_global_id(0) : get_global_id(0) / c, i = LANES == 1 ? 0 : get_global_id(0) - q * c;
     if (n >= (int)upload[UP_COUNT] || q >= sizes.x) return;
     __global const float *x = logits + ((size_t)n * sizes.x + q) * sizes.z + sizes.w;
     y += ((size_t)n * sizes.x + q) * c;
+#if LANES == 1
     for (; i + 16 <= c; i += 16) {
         float16 v = vload16(0, x + i), s = 1.0f / (1.0f + ist_exp_float16(-v));
         vstore16(select(s, v, v != v), 0, y + i);
     }
-    for (; i < c; i++) y[i] = x[i] != x[i] ? x[i] : 1.0f / (1.0f + ist_exp_float(-x[i]));
+    for (; i < c; i++)
+#endif
+        y[i] = x[i] != x[i] ? x[i] : 1.0f / (1.0f + ist_exp_float(-x[i]));
 }
 
 /* objects [n, max_objects, DET_WORDS] and counts [n, 4] of image n from the sorted candidates best[n, k]; `keep` one

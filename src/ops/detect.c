@@ -30,7 +30,7 @@ static ist_tensor scores(ist_plan *p, ist_tensor logits, ist_tensor upload, cons
     ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)local);
     ist_plan_launch(p, &(ist_launch){
         .label = label, .op = "op/detect", .isa = "op/frame", .defines = defines.text, .kernel = "scores", .dims = 2,
-        .global = {ist_round_up((size_t)queries, local), (size_t)logits.n}, .local = {local, 1},
+        .global = {ist_round_up((size_t)(local == 1 ? queries : queries * logits.c), local), (size_t)logits.n}, .local = {local, 1},
         .args = {IST_OUT(y), IST_IN(logits), IST_IN(upload), IST_INT4(queries, logits.c, logits.ld, logits.c0)},
         .arg_count = 4});
     return y;
