@@ -1,0 +1,281 @@
+/* Preprocessing: bit for bit Pillow's resizer followed by the networks' normalisation, for every pixel format, and the
+ * layouts that kernels and host share. */
+#include "ops/image.h"
+#include "ops/detect.h"
+#include "support/external.h"
+#include "support/golden.h"
+#include "synth.h"
+
+#include "device/sources.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const float mean[3] = {123.675f, 116.28f, 103.53f}, std[3] = {58.395f, 57.12f, 57.375f};
+
+/* ---- layouts ---- */
+
+typedef struct entry {
+    const char *name;
+    int value;
+} entry;
+
+#define UP(x) {"UP_" #x, IST_UP_##x}
+#define IM(x) {"IM_" #x, IST_IM_##x}
+#define PK(x) {"PK_" #x, IST_PK_##x}
+#define OB(x) {"OB_" #x, IST_OB_##x}
+#define DET(x) {"DET_" #x, IST_DET_##x}
+static const entry layout[] = {
+    UP(COUNT), UP(FLAGS), UP(PACKET_WORDS), UP(STORE_WORDS), UP(HEADER), UP(RESET_TRACKS), IM(WIDTH), IM(HEIGHT),
+    IM(CHANNELS), IM(SAMPLE), IM(OFFSET_LOW), IM(OFFSET_HIGH), IM(STRIDE), IM(DET_X), IM(DET_Y), IM(SEG_WIDTH),
+    IM(SEG_HEIGHT), IM(SEG_X), IM(SEG_Y), IM(SCALE_X), IM(SCALE_X_LOW), IM(SCALE_Y), IM(SCALE_Y_LOW), IM(MASK_X),
+    IM(MASK_Y), IM(TARGETS), IM(TARGET_AT), IM(WORDS), {"TARGET_BOX", IST_TARGET_BOX},
+    {"TARGET_LABEL", IST_TARGET_LABEL}, {"TARGET_WORDS", IST_TARGET_WORDS}, {"TAPS_K", IST_TAPS_K},
+    {"TAPS_PAIRS", IST_TAPS_PAIRS}, PK(IMAGES), PK(OBJECTS), PK(MASK_WORDS), PK(STORED_WORDS), PK(HEADER),
+    {"PI_OBJECTS", IST_PI_OBJECTS}, {"PI_DROPPED", IST_PI_DROPPED}, {"PI_FIRST", IST_PI_FIRST}, PK(IMAGE_WORDS),
+    OB(LABEL), OB(SCORE), OB(BOX), OB(QUERY), OB(MATCH), OB(MATCH_IOU), OB(MASK_SCORE), OB(STABILITY), OB(AREA),
+    OB(MASK_BOX), OB(X0), OB(Y0), OB(COLUMNS), OB(COLUMN_WORDS), OB(OFFSET), OB(IMAGE), OB(WORDS), DET(LABEL),
+    DET(SCORE), DET(QUERY), DET(BOX), DET(WORDS)};
+enum { ENTRIES = sizeof layout / sizeof *layout };
+
+/* Compares every #define of a listed name in a kernel source; returns how many there are. */
+static int compare_defines(const char *source) {
+    const ist_source *s = ist_sources;
+    while (s->name && strcmp(s->name, source) != 0) s++;
+    cr_assert_not_null(s->name, "%s is not among the kernel sources", source);
+    int found = 0;
+    for (const char *line = s->text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        char name[64];
+        int value;
+        if (sscanf(line, "#define %63[A-Z_0-9] %d", name, &value) != 2) continue;
+        for (int i = 0; i < ENTRIES; i++)
+            if (!strcmp(name, layout[i].name)) {
+                cr_assert_eq(value, layout[i].value, "%s: %s is %d, the host has %d", source, name, value,
+                             layout[i].value);
+                found++;
+            }
+    }
+    return found;
+}
+
+Test(op_image, layouts_agree) {
+    cr_assert_eq(compare_defines("op/frame"), ENTRIES);
+    cr_assert_geq(compare_defines("op/track"), 15);
+}
+
+/* ---- pixels ---- */
+
+typedef struct picture {
+    int w, h, channels, sample;
+    size_t stride, bytes;
+    unsigned char *pixels; /* as submitted */
+    unsigned char *rgb;    /* what the networks should see, w x h x 3 */
+} picture;
+
+static picture random_picture(optest *t, int w, int h, int channels, int sample, int pad) {
+    picture p = {.w = w, .h = h, .channels = channels, .sample = sample};
+    p.stride = (size_t)w * channels * sample + (size_t)pad;
+    p.bytes = p.stride * (size_t)(h - 1) + (size_t)w * channels * sample;
+    p.pixels = optest_alloc(t, p.bytes);
+    p.rgb = optest_alloc(t, (size_t)w * h * 3);
+    for (size_t i = 0; i < p.bytes; i++) p.pixels[i] = (unsigned char)optest_u32(t);
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++)
+            for (int c = 0; c < 3; c++) {
+                const unsigned char *s =
+                    p.pixels + y * p.stride + ((size_t)x * channels + (channels < 3 ? 0 : c)) * sample;
+                int v = sample == 1 ? s[0] : (int)floor((s[0] + 256 * s[1]) / 257.0 + 0.5);
+                p.rgb[((size_t)y * w + x) * 3 + c] = (unsigned char)v;
+            }
+    return p;
+}
+
+/* An upload of `count` pictures; with `apart` the pixels go to *pixels instead of into the upload. */
+static uint32_t *make_upload(optest *t, const picture *p, int count, int size, unsigned char **pixels, size_t *words,
+                             size_t *pixel_bytes) {
+    size_t at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS, bytes = 0;
+    for (int i = 0; i < count; i++) {
+        int w, h;
+        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
+        at += ist_resize_taps_words(p[i].w, size) + ist_resize_taps_words(p[i].h, size) +
+              ist_resize_taps_words(p[i].w, w) + ist_resize_taps_words(p[i].h, h);
+        bytes += p[i].bytes + 3; /* odd places */
+    }
+    uint32_t *up = optest_alloc(t, at * 4 + bytes);
+    *words = at;
+    *pixel_bytes = bytes;
+    *pixels = (unsigned char *)(up + at);
+    at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS;
+    bytes = 0;
+    up[IST_UP_COUNT] = (uint32_t)count;
+    for (int i = 0; i < count; i++) {
+        ist_frame_image im = {.width = p[i].w, .height = p[i].h, .channels = p[i].channels,
+                              .sample_bytes = p[i].sample, .offset = bytes, .stride = (uint32_t)p[i].stride};
+        int w, h;
+        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
+        const int pairs[4][2] = {{p[i].w, size}, {p[i].h, size}, {p[i].w, w}, {p[i].h, h}};
+        uint32_t *places[4] = {&im.det_x, &im.det_y, &im.seg_x, &im.seg_y};
+        for (int k = 0; k < 4; k++) {
+            *places[k] = (uint32_t)at;
+            ist_resize_taps(pairs[k][0], pairs[k][1], up + at);
+            at += ist_resize_taps_words(pairs[k][0], pairs[k][1]);
+        }
+        memcpy(*pixels + bytes, p[i].pixels, p[i].bytes);
+        bytes += p[i].bytes + 3;
+        ist_upload_image(up, i, &im);
+    }
+    return up;
+}
+
+enum { EXT_UPLOAD, EXT_PIXELS };
+
+/* Runs both preprocessors on `count` pictures in a plan for `batch` and compares with the reference. */
+static void check(optest *t, const picture *p, int count, int batch, int size, bool segmenter) {
+    size_t words, bytes;
+    unsigned char *pixels;
+    uint32_t *up = make_upload(t, p, count, size, &pixels, &words, &bytes);
+    external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
+    ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
+    ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
+    ist_tensor det = ist_op_resize_detector(t->plan, eu, ep, batch, size, "detector input"), seg = {0};
+    if (segmenter) seg = ist_op_resize_segmenter(t->plan, eu, ep, batch, "segmenter input");
+    EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
+
+    ref_map got = optest_read(t, det), want = optest_zeros(t, 1, size, size, 3);
+    unsigned char *small = optest_alloc(t, (size_t)size * size * 3);
+    for (int i = 0; i < count; i++) {
+        ref_resize(p[i].rgb, p[i].h, p[i].w, small, size, size);
+        for (size_t k = 0; k < ref_size(want); k++) want.v[k] = (float)small[k] / 255.0f;
+        ref_map one = {1, size, size, 3, ref_at(got, i, 0, 0)};
+        optest_close(t, "detector input", one, want, t->half ? 5e-4 : 0, 0);
+    }
+    for (size_t k = (size_t)count * size * size * 3; k < ref_size(got); k++) cr_assert(isnan(got.v[k]));
+    if (!segmenter) return;
+    got = optest_read(t, seg);
+    want = optest_zeros(t, 1, 1024, 1024, 3);
+    for (int i = 0; i < count; i++) {
+        int w, h;
+        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
+        unsigned char *part = optest_alloc(t, (size_t)w * h * 3);
+        ref_resize(p[i].rgb, p[i].h, p[i].w, part, h, w);
+        memset(want.v, 0, ref_size(want) * sizeof *want.v);
+        for (int y = 0; y < h; y++)
+            for (int x = 0; x < w; x++)
+                for (int c = 0; c < 3; c++) {
+                    volatile float centred = (float)part[((size_t)y * w + x) * 3 + c] - mean[c];
+                    ref_at(want, 0, y, x)[c] = centred / std[c];
+                }
+        ref_map one = {1, 1024, 1024, 3, ref_at(got, i, 0, 0)};
+        optest_close(t, "segmenter input", one, want, t->half ? 5e-4 : 0, 0);
+    }
+    external_release(t, &upload);
+    external_release(t, &raw);
+}
+
+Test(op_image, every_format) {
+    unsigned salt = 0;
+    for (int sample = 1; sample <= 2; sample++)
+        for (int channels = 1; channels <= 4; channels++) {
+            optest t;
+            optest_begin(&t, "formats", salt++);
+            picture p[2];
+            p[0] = random_picture(&t, optest_int(&t, 1, 90), optest_int(&t, 1, 90), channels, sample, 0);
+            p[1] = random_picture(&t, optest_int(&t, 60, 200), optest_int(&t, 60, 200), channels, sample, 5);
+            check(&t, p, 2, 3, optest_small() ? 32 : 96, false);
+            optest_end(&t);
+        }
+}
+
+Test(op_image, every_shape) {
+    static const int shapes[][2] = {{1, 1}, {1, 77}, {130, 1}, {64, 64}, {64, 9}, {2, 3}, {501, 37}, {65, 640}, {63, 257}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        optest t;
+        optest_begin(&t, "shapes", i);
+        picture p = random_picture(&t, shapes[i][0], shapes[i][1], 3, 1, (int)i % 2);
+        check(&t, &p, 1, 1, 64, false);
+        optest_end(&t);
+    }
+}
+
+Test(op_image, segmenter) {
+    static const int shapes[][2] = {{37, 50}, {1024, 700}, {1400, 333}, {1, 90}};
+    for (unsigned i = 0; !optest_small() && i < sizeof shapes / sizeof *shapes; i++) {
+        optest t;
+        optest_begin(&t, "segmenter", i);
+        picture p = random_picture(&t, shapes[i][0], shapes[i][1], i % 2 ? 3 : 4, 1, 0);
+        check(&t, &p, 1, 1, 32, true);
+        optest_end(&t);
+    }
+}
+
+/* A row or column of one pixel at the end of a strip of any size keeps inside its image: 2000 columns to 1024. */
+Test(op_image, segmenter_size) {
+    static const int want[][4] = {{1280, 720, 1024, 576}, {720, 1280, 576, 1024}, {1, 5000, 1, 1024},
+                                  {5000, 2, 1024, 1}, {854, 480, 1024, 576}, {1024, 1024, 1024, 1024}, {3, 2, 1024, 683}};
+    for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
+        int w, h;
+        ist_segmenter_size(want[i][0], want[i][1], &w, &h);
+        cr_assert(w == want[i][2] && h == want[i][3], "%d x %d gives %d x %d", want[i][0], want[i][1], w, h);
+    }
+}
+
+/* ---- golden: Pillow itself ---- */
+
+static void check_golden(const ist_weights *golden, const char *name, bool segmenter) {
+    optest t;
+    optest_begin(&t, name, 0);
+    char key[64];
+    snprintf(key, sizeof key, "%s.size", name);
+    int *size = golden_ints(golden, key, 4);
+    picture p = {.w = size[1], .h = size[0], .channels = 3, .sample = 1, .stride = (size_t)size[1] * 3};
+    p.bytes = p.stride * (size_t)p.h;
+    p.pixels = optest_alloc(&t, p.bytes);
+    synth_phantom(p.h, p.w, 1, p.pixels);
+    size_t words, bytes;
+    unsigned char *pixels;
+    uint32_t *up = make_upload(&t, &p, 1, 640, &pixels, &words, &bytes);
+    external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
+    ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32), ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
+    ist_tensor y = segmenter ? ist_op_resize_segmenter(t.plan, eu, ep, 1, name) : ist_op_resize_detector(t.plan, eu, ep, 1, 640, name);
+    EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_replay(t.plan, &t.err));
+    ref_map got = optest_read(&t, y);
+    int oh = size[2], ow = size[3];
+    unsigned char *out = optest_alloc(&t, (size_t)oh * ow * 3);
+    int64_t sum = 0, want_sum;
+    for (int i = 0; i < oh; i++)
+        for (int j = 0; j < ow * 3; j++) {
+            float v = ref_at(got, 0, i, 0)[j];
+            long b = lroundf(segmenter ? v * std[j % 3] + mean[j % 3] : v * 255.0f);
+            out[(size_t)i * ow * 3 + (size_t)j] = (unsigned char)b;
+            sum += b;
+        }
+    const ist_weight *samples = ist_weights_find(golden, name);
+    snprintf(key, sizeof key, "%s.sum", name);
+    memcpy(&want_sum, ist_weights_find(golden, key)->data, sizeof want_sum);
+    cr_assert_eq(sum, want_sum, "%s: bytes add up to %lld, Pillow's to %lld", name, (long long)sum, (long long)want_sum);
+    for (size_t j = 0; j < samples->count; j++) {
+        size_t at = (size_t)((uint64_t)j * 2654435761u % ((uint64_t)oh * ow * 3));
+        cr_assert_eq(out[at], ((const unsigned char *)samples->data)[j], "%s: byte %zu", name, at);
+    }
+    external_release(&t, &upload);
+    external_release(&t, &raw);
+    free(size);
+    optest_end(&t);
+}
+
+Test(op_image, golden) {
+    if (optest_small()) return;
+    ist_weights *golden = golden_open("resize");
+    check_golden(golden, "dfine_up", false);
+    check_golden(golden, "dfine_down", false);
+    check_golden(golden, "sam_up", true);
+    check_golden(golden, "sam_down", true);
+    ist_weights_close(&golden);
+}
