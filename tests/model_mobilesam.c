@@ -4,6 +4,7 @@
 #include "synth.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,29 +37,36 @@ static float *picture(void) {
 
 static const char *const encoder_maps[] = {"patch_embed", "layer0.block0", "layer0.block1"};
 static const char *const encoder_tokens[] = {
-    "layer0.down",   "layer1.block0", "layer1.block1", "layer1.down",   "layer2.block0", "layer2.block1", "layer2.block2",
-    "layer2.block3", "layer2.block4", "layer2.block5", "layer2.down",   "layer3.block0", "layer3.block1",
+    "layer0.down",   "layer1.block0", "layer1.block1", "layer1.down", "layer2.block0", "layer2.block1", "layer2.block2",
+    "layer2.block3", "layer2.block4", "layer2.block5", "layer2.down", "layer3.block0", "layer3.block1",
 };
 
-static void encoder(bool half) {
+/* ---- encoder ---- */
+
+/* Replays TinyViT on the picture; the caller closes plan and device. */
+static void encode(ist_device **device, ist_plan **plan, const ist_weights *weights, bool half) {
     ist_error err = {0};
+    float *x = picture();
+    OK(ist_device_open(&(ist_device_options){0}, device, &err));
+    OK(ist_plan_begin(*device, &(ist_plan_options){.taps = true, .half = half}, plan, &err));
+    ist_tensor image = ist_plan_input(*plan, 1, SIDE, SIDE, 3, IST_ELEM_T);
+    ist_tinyvit(*plan, weights, image);
+    OK(ist_plan_finish(*plan, &err));
+    OK(ist_plan_write_f32(*plan, image, x, &err));
+    OK(ist_plan_replay(*plan, &err));
+    free(x);
+}
+
+static void encoder(bool half) {
     ist_device *device = NULL;
     ist_plan *plan = NULL;
     ist_weights *weights = checkpoint(), *golden = golden_open("mobilesam");
-    float *x = picture();
-    OK(ist_device_open(&(ist_device_options){0}, &device, &err));
-    OK(ist_plan_begin(device, &(ist_plan_options){.taps = true, .half = half}, &plan, &err));
-    ist_tensor image = ist_plan_input(plan, 1, SIDE, SIDE, 3, IST_ELEM_T);
-    ist_tinyvit(plan, weights, image);
-    OK(ist_plan_finish(plan, &err));
-    OK(ist_plan_write_f32(plan, image, x, &err));
-    OK(ist_plan_replay(plan, &err));
+    encode(&device, &plan, weights, half);
     for (size_t i = 0; i < sizeof encoder_maps / sizeof *encoder_maps; i++)
         golden_check(plan, golden, encoder_maps[i], GOLDEN_MAP);
     for (size_t i = 0; i < sizeof encoder_tokens / sizeof *encoder_tokens; i++)
         golden_check(plan, golden, encoder_tokens[i], GOLDEN_TOKENS);
     golden_check(plan, golden, "embedding", GOLDEN_MAP);
-    free(x);
     ist_plan_close(&plan);
     ist_device_close(&device);
     ist_weights_close(&weights);
@@ -67,4 +75,218 @@ static void encoder(bool half) {
 
 Test(model_mobilesam, encoder) {
     encoder(false);
+}
+
+Test(model_mobilesam, encoder_stored_as_half) {
+    encoder(true);
+}
+
+/* ---- prompts ---- */
+
+enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, LOW = IST_SAM_LOW_RES, EMBEDDING = GRID * GRID * DIM };
+
+/* One decoder run. `images` embeddings; prompt i looks at image image_of[i]. Absent parts are NULL or 0. */
+typedef struct prompt_case {
+    int images, prompts, count; /* count < prompts: the device's prompt count */
+    int image_of[8];
+    const float *embeddings;
+    const float *boxes;  /* [prompts][4] */
+    const float *points; /* [prompts][points_each][2] */
+    const int *labels;   /* [prompts][points_each] */
+    int points_each;
+    const float *masks; /* [prompts][256*256] */
+    bool multimask;
+} prompt_case;
+
+typedef struct prompt_run {
+    ist_device *device;
+    ist_plan *plan;
+    ist_weights *weights;
+    ist_sam_masks out;
+} prompt_run;
+
+static ist_tensor sparse_of(prompt_run *r, const prompt_case *c, ist_tensor boxes, ist_tensor points,
+                            ist_tensor labels) {
+    if (!c->points) return ist_sam_box_tokens(r->plan, r->weights, boxes);
+    ist_tensor dots = ist_sam_point_tokens(r->plan, r->weights, points, labels, !c->boxes);
+    return c->boxes ? ist_sam_join_tokens(r->plan, dots, ist_sam_box_tokens(r->plan, r->weights, boxes)) : dots;
+}
+
+static void decode(prompt_run *r, const prompt_case *c) {
+    ist_error err = {0};
+    ist_tensor none = {0}, boxes = none, points = none, labels = none, masks = none, dense = none;
+    *r = (prompt_run){.weights = checkpoint()};
+    OK(ist_device_open(&(ist_device_options){0}, &r->device, &err));
+    OK(ist_plan_begin(r->device, &(ist_plan_options){.taps = true}, &r->plan, &err));
+    ist_plan *p = r->plan;
+    ist_tensor embedding = ist_plan_input(p, c->images, GRID, GRID, DIM, IST_ELEM_T);
+    ist_tensor image_of = ist_plan_const(p, c->image_of, 1, 1, c->prompts, 1, IST_ELEM_I32, "images");
+    if (c->boxes) boxes = ist_plan_const(p, c->boxes, c->prompts, 1, 2, 2, IST_ELEM_F32, "boxes");
+    if (c->points) {
+        points = ist_plan_const(p, c->points, c->prompts, 1, c->points_each, 2, IST_ELEM_F32, "points");
+        labels = ist_plan_const(p, c->labels, c->prompts, 1, c->points_each, 1, IST_ELEM_I32, "labels");
+    }
+    if (c->masks) masks = ist_plan_const(p, c->masks, c->prompts, LOW, LOW, 1, IST_ELEM_F32, "masks");
+    if (c->count) ist_plan_limit(p, ist_plan_const(p, &c->count, 1, 1, 1, 1, IST_ELEM_I32, "count"));
+    ist_tensor sparse = sparse_of(r, c, boxes, points, labels);
+    ist_plan_tap(p, "sparse", sparse);
+    if (c->masks) dense = ist_sam_mask_prompt(p, r->weights, masks);
+    r->out = ist_sam_decode(p, r->weights, embedding, image_of, sparse, dense, c->multimask);
+    OK(ist_plan_finish(p, &err));
+    OK(ist_plan_write_f32(p, embedding, c->embeddings, &err));
+    OK(ist_plan_replay(p, &err));
+}
+
+static void close_run(prompt_run *r) {
+    ist_plan_close(&r->plan);
+    ist_device_close(&r->device);
+    ist_weights_close(&r->weights);
+}
+
+static float *read_tap(const prompt_run *r, const char *name, size_t *count) {
+    ist_error err = {0};
+    ist_tensor t = ist_plan_tapped(r->plan, name);
+    cr_assert(ist_has(t), "no tapped tensor %s", name);
+    *count = (size_t)ist_pixels(t) * (size_t)t.c;
+    float *values = malloc(*count * sizeof *values);
+    cr_assert_not_null(values);
+    OK(ist_plan_read_f32(r->plan, t, values, &err));
+    return values;
+}
+
+/* Every tensor of the run named PREFIX.* in the golden file. */
+static void check_prompt(const prompt_run *r, const ist_weights *golden, const char *prefix) {
+    static const char *const names[] = {"sparse", "tokens", "keys", "masks", "iou"};
+    char name[64];
+    size_t count;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        float *got = read_tap(r, names[i], &count);
+        snprintf(name, sizeof name, "%s.%s", prefix, names[i]);
+        golden_check_values(golden, name, GOLDEN_TOKENS, got, count, 1);
+        free(got);
+    }
+    float *nhwc = read_tap(r, "upscaled", &count), *nchw = malloc(count * sizeof *nchw);
+    cr_assert_not_null(nchw);
+    size_t channels = 32, pixels = (size_t)LOW * LOW;
+    for (size_t i = 0; i < count; i++) { /* the golden order is item, channel, pixel */
+        size_t n = i / (channels * pixels), c = i / pixels % channels;
+        nchw[i] = nhwc[(n * pixels + i % pixels) * channels + c];
+    }
+    snprintf(name, sizeof name, "%s.upscaled", prefix);
+    golden_check_values(golden, name, GOLDEN_TOKENS, nchw, count, 1);
+    free(nhwc);
+    free(nchw);
+}
+
+static float *golden_floats(const ist_weights *golden, const char *name) {
+    const ist_weight *w = ist_weights_find(golden, name);
+    ist_error err = {0};
+    cr_assert_not_null(w, "no golden tensor %s", name);
+    float *v = malloc(w->count * sizeof *v);
+    cr_assert_not_null(v);
+    OK(ist_weight_read_f32(w, v, &err));
+    return v;
+}
+
+/* The picture's embedding from our own encoder; one test checks it, the others rely on it. */
+static float *own_embedding(void) {
+    ist_error err = {0};
+    ist_device *device = NULL;
+    ist_plan *plan = NULL;
+    ist_weights *weights = checkpoint();
+    float *v = malloc((size_t)EMBEDDING * sizeof *v);
+    cr_assert_not_null(v);
+    encode(&device, &plan, weights, false);
+    OK(ist_plan_read_f32(plan, ist_plan_tapped(plan, "embedding"), v, &err));
+    ist_plan_close(&plan);
+    ist_device_close(&device);
+    ist_weights_close(&weights);
+    return v;
+}
+
+Test(model_mobilesam, prompts) {
+    static const int labels[2] = {1, 0};
+    ist_weights *golden = golden_open("mobilesam");
+    float *embedding = own_embedding(), *boxes = golden_floats(golden, "prompt.boxes");
+    float *points = golden_floats(golden, "prompt.points"), *masks = golden_floats(golden, "box.masks");
+    prompt_run r;
+    decode(&r, &(prompt_case){.images = 1, .prompts = 3, .embeddings = embedding, .boxes = boxes});
+    check_prompt(&r, golden, "box");
+    close_run(&r);
+    decode(&r, &(prompt_case){.images = 1,
+                              .prompts = 1,
+                              .embeddings = embedding,
+                              .points = points,
+                              .labels = labels,
+                              .points_each = 2,
+                              .multimask = true});
+    check_prompt(&r, golden, "points");
+    close_run(&r);
+    decode(&r, &(prompt_case){.images = 1,
+                              .prompts = 1,
+                              .embeddings = embedding,
+                              .points = points,
+                              .labels = labels,
+                              .points_each = 1,
+                              .boxes = boxes,
+                              .masks = masks,
+                              .multimask = true});
+    check_prompt(&r, golden, "mixed");
+    close_run(&r);
+    free(embedding);
+    free(boxes);
+    free(points);
+    free(masks);
+    ist_weights_close(&golden);
+}
+
+/* Four places for prompts of which the device uses three, on two images: each prompt's answer is that of its own image,
+ * whatever stands beside it, bit for bit. */
+Test(model_mobilesam, prompts_of_two_images_with_a_count) {
+    ist_weights *golden = golden_open("mobilesam");
+    float *boxes = golden_floats(golden, "prompt.boxes"), four[16],
+          *pair = malloc(2 * (size_t)EMBEDDING * sizeof *pair);
+    cr_assert_not_null(pair);
+    for (size_t i = 0; i < 2 * (size_t)EMBEDDING; i++) /* any two embeddings do */
+        pair[i] = (float)synth_draw(synth_base("embedding", 1), i) / 8388608.0f - 1.0f;
+    memcpy(four, boxes, 12 * sizeof *four);
+    four[12] = four[13] = four[14] = four[15] = NAN;
+    prompt_run all, one;
+    size_t count, single;
+    decode(
+        &all,
+        &(prompt_case){
+            .images = 2, .prompts = 4, .count = 3, .image_of = {1, 0, 1, 1 << 20}, .embeddings = pair, .boxes = four});
+    float *masks = read_tap(&all, "masks", &count), *iou = read_tap(&all, "iou", &single);
+    for (int i = 0; i < 3; i++) {
+        const float *own = pair + (i == 1 ? 0 : EMBEDDING);
+        decode(&one, &(prompt_case){.images = 1, .prompts = 1, .embeddings = own, .boxes = boxes + 4 * i});
+        float *mask = read_tap(&one, "masks", &count), *quality = read_tap(&one, "iou", &single);
+        cr_assert_eq(memcmp(mask, masks + (size_t)i * LOW * LOW, (size_t)LOW * LOW * sizeof *mask), 0, "prompt %d", i);
+        cr_assert_eq(*quality, iou[i], "prompt %d", i);
+        free(mask);
+        free(quality);
+        close_run(&one);
+    }
+    free(masks);
+    free(iou);
+    close_run(&all);
+    free(boxes);
+    free(pair);
+    ist_weights_close(&golden);
+}
+
+Test(model_mobilesam, refuses_another_image_size) {
+    ist_error err = {0};
+    ist_device *device = NULL;
+    ist_plan *plan = NULL;
+    ist_weights *weights = checkpoint();
+    OK(ist_device_open(&(ist_device_options){0}, &device, &err));
+    OK(ist_plan_begin(device, &(ist_plan_options){0}, &plan, &err));
+    ist_tensor y = ist_tinyvit(plan, weights, ist_plan_input(plan, 1, 512, 512, 3, IST_ELEM_T));
+    cr_assert_not(ist_has(y));
+    cr_assert_eq(ist_plan_status(plan), IST_E_ARGUMENT);
+    ist_plan_close(&plan);
+    ist_device_close(&device);
+    ist_weights_close(&weights);
 }
