@@ -3,6 +3,9 @@
  * T is the storage type of activations and weights (float, or half where IST_HALF is defined); arithmetic is float.
  * LOAD(p, i) / STORE(v, p, i) move one element, LOAD16 / STORE16 sixteen consecutive ones from element i (any
  * alignment). Kernels that hold coordinates, statistics or counts use float and int directly. */
+/* A vector at any address of a float: one store where vstore16 may become four (PoCL). */
+typedef float16 ist_float16_at4 __attribute__((aligned(4)));
+
 #ifdef IST_HALF
 typedef half T;
 #define LOAD(p, i)       vload_half((i), (p))
@@ -22,7 +25,7 @@ typedef float T;
 #define LOAD8(p, i)      vload8(0, (p) + (i))
 #define STORE8(v, p, i)  vstore8((v), 0, (p) + (i))
 #define LOAD16(p, i)     vload16(0, (p) + (i))
-#define STORE16(v, p, i) vstore16((v), 0, (p) + (i))
+#define STORE16(v, p, i) (*(__global ist_float16_at4 *)((p) + (i)) = (v))
 #endif
 
 /* Activation codes: the same numbers as enum ist_act in core/plan.h. */
@@ -32,12 +35,13 @@ typedef float T;
 #define ACT_GELU    3
 #define ACT_SIGMOID 4
 
-/* exp(x) to 1.1 ulp for -87.3 <= x <= 88.3, held at 1.2e-38 below and 2.4e38 above (also for NaN: the lower bound):
- * range reduction by ln 2 and a degree-6 polynomial (Cephes expf). Same bits on every device that rounds fma correctly; vectorises where the built-in does not. */
-#define IST_DEFINE_EXP(V, VI, CONVERT, AS)                                                                             \
+/* exp(x) to 1.1 ulp for -87.3 <= x <= 88.3, held at 1.2e-38 below and 2.4e38 above: range reduction by ln 2 and a
+ * degree-6 polynomial (Cephes expf). Same bits on every device that rounds fma correctly; vectorises where the built-in
+ * does not. t = n + 1.5 * 2^23 has the integer n = rint(x / ln 2) in its low bits. */
+#define IST_DEFINE_EXP(V, VI, AS, AS_INT)                                                                              \
     static inline V ist_exp_##V(V x) {                                                                                 \
-        x = fmin(fmax(x, (V)(-87.33654f)), (V)(88.37626f));                                                            \
-        V n = rint(x * (V)(1.44269504f));                                                                              \
+        x = min(max(x, (V)(-87.33654f)), (V)(88.37626f));                                                              \
+        V t = fma(x, (V)(1.44269504f), (V)(12582912.0f)), n = t - (V)(12582912.0f);                                    \
         V r = fma(n, (V)(-0.693359375f), x);                                                                           \
         r = fma(n, (V)(2.12194440e-4f), r);                                                                            \
         V p = (V)(1.9875691500e-4f);                                                                                   \
@@ -47,18 +51,18 @@ typedef float T;
         p = fma(p, r, (V)(1.6666665459e-1f));                                                                          \
         p = fma(p, r, (V)(5.0000001201e-1f));                                                                          \
         p = fma(p, r * r, r) + (V)(1.0f);                                                                              \
-        return p * AS((CONVERT(n) + (VI)(127)) << (VI)(23));                                                           \
+        return p * AS((AS_INT(t) << (VI)(23)) + (VI)(0x3f800000));                                                     \
     }
-IST_DEFINE_EXP(float, int, convert_int, as_float)
-IST_DEFINE_EXP(float4, int4, convert_int4, as_float4)
-IST_DEFINE_EXP(float8, int8, convert_int8, as_float8)
-IST_DEFINE_EXP(float16, int16, convert_int16, as_float16)
+IST_DEFINE_EXP(float, int, as_float, as_int)
+IST_DEFINE_EXP(float4, int4, as_float4, as_int4)
+IST_DEFINE_EXP(float8, int8, as_float8, as_int8)
+IST_DEFINE_EXP(float16, int16, as_float16, as_int16)
 
 /* erf(x) to 6 ulp: x times a rational function of x^2 on |x| <= 3.93 (own fit, relative error 2e-8 before rounding; all
  * coefficients positive), exactly 1 beyond. */
 #define IST_DEFINE_ERF(V)                                                                                              \
     static inline V ist_erf_##V(V x) {                                                                                 \
-        x = fmin(fmax(x, (V)(-3.93f)), (V)(3.93f));                                                                    \
+        x = min(max(x, (V)(-3.93f)), (V)(3.93f));                                                                      \
         V z = x * x;                                                                                                   \
         V p = fma((V)(2.04196317e-06f), z, (V)(0.000284806709f));                                                      \
         p = fma(p, z, (V)(0.0037795573f));                                                                            \
@@ -81,7 +85,7 @@ IST_DEFINE_ERF(float16)
 #define IST_DEFINE_ACTIVATE(V)                                                                                         \
     static inline V activate_##V(V v, int act) {                                                                       \
         switch (act) {                                                                                                 \
-        case ACT_RELU: return fmax(v, (V)(0.0f));                                                                      \
+        case ACT_RELU: return max(v, (V)(0.0f));                                                                       \
         case ACT_SILU: return v / ((V)(1.0f) + ist_exp_##V(-v));                                                       \
         case ACT_GELU: {                                                                                               \
             V half_v = (V)(0.5f) * v;                                                                                  \

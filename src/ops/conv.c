@@ -11,18 +11,18 @@
 
 #include <stdlib.h>
 
-static const ist_conv_row rows[] = {
+static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed) {#name, op, needs, mr, nv, vl, items, speed},
 #include "ops/rows/conv.inc"
 #undef ROW
 };
 
 int ist_conv_row_count(void) {
-    return (int)(sizeof rows / sizeof rows[0]);
+    return (int)(sizeof conv_rows / sizeof conv_rows[0]);
 }
 
 const ist_conv_row *ist_conv_row_at(int index) {
-    return &rows[index];
+    return &conv_rows[index];
 }
 
 /* Everything the packing and the launch need. */
@@ -52,7 +52,7 @@ const ist_conv_row *ist_conv_choose(const ist_plan *p, int pixels, int channels)
     const ist_conv_row *best = NULL;
     int units = compute_units(p);
     for (int i = 0; i < ist_conv_row_count(); i++) {
-        const ist_conv_row *r = &rows[i];
+        const ist_conv_row *r = &conv_rows[i];
         if ((ist_plan_caps(p) & r->needs) != r->needs) continue;
         if (!best || row_cost(r, pixels, channels, units) < row_cost(best, pixels, channels, units)) best = r;
     }
@@ -125,7 +125,7 @@ typedef struct packed {
 
 static bool pack(ist_plan *p, const problem *q, int nr, packed *out) {
     size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr * (size_t)q->phases, size = width;
-    size_t most = width > (size_t)q->f.in ? width : (size_t)q->f.in;
+    size_t run = (size_t)q->f.in * (size_t)q->f.kw, most = width > run ? width : run;
     if (!ist_mul_size(size, (size_t)q->taps, &size) || !ist_mul_size(size, (size_t)q->f.in, &size) ||
         size > SIZE_MAX / sizeof(float)) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
@@ -134,7 +134,7 @@ static bool pack(ist_plan *p, const problem *q, int nr, packed *out) {
     }
     float *panels = malloc(size * sizeof *panels), *small = calloc(most, sizeof *small);
     if (panels && small) {
-        out->zeros = ist_plan_const_bytes(p, small, (size_t)q->f.in * sizeof *small, q->label);
+        out->zeros = ist_plan_const_bytes(p, small, run * sizeof *small, q->label);
         pack_panels(q, nr, panels);
         pack_bias(q, nr, small);
         out->weights = ist_plan_const_bytes(p, panels, size * sizeof *panels, q->label);
@@ -149,13 +149,21 @@ static bool pack(ist_plan *p, const problem *q, int nr, packed *out) {
 
 /* ---- launch ---- */
 
-/* Row tiles per work-item: enough work to hide the cost of a group (some 10^5 multiply-adds), but at least eight groups
- * for every compute unit when there are that many tiles. */
-static int tiles_per_item(const ist_plan *p, const problem *q, int row_tiles, int nr, int mr) {
-    double per_tile = (double)mr * nr * q->taps * q->f.in;
-    int groups = 8 * compute_units(p) / (ist_div_up(q->f.out, nr) * q->phases) + 1;
-    int want = (int)(2e5 / per_tile) + 1, most = row_tiles / groups;
-    return want < most ? want : most > 1 ? most : 1;
+/* How many row and column tiles a work-item of a CPU row takes: rows whose pixels fill a part of the second-level cache
+ * and all columns, then smaller pieces until every compute unit has eight or a piece is one tile. */
+static void cut(const ist_plan *p, const problem *q, const ist_conv_row *r, int *row_tiles, int *col_tiles) {
+    enum { CHUNK_BYTES = 192 << 10, GROUPS_PER_UNIT = 8 };
+    int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
+    double tile_bytes = 4.0 * r->mr * q->f.in;
+    int want = GROUPS_PER_UNIT * compute_units(p), fit = (int)(CHUNK_BYTES / tile_bytes);
+    int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit, most = ist_div_up(all_rows * q->phases, want);
+    if (rows > most) rows = most < 4 ? 4 : most;
+    int groups = ist_div_up(all_rows, rows) * q->phases, pieces = ist_div_up(want, groups);
+    if (pieces > all_cols) pieces = all_cols;
+    *col_tiles = ist_div_up(all_cols, pieces);
+    groups *= ist_div_up(all_cols, *col_tiles);
+    if (groups < want && rows > 1) rows = (int)((long)rows * groups / want);
+    *row_tiles = rows > 1 ? rows : 1;
 }
 
 static double bytes_moved(const ist_plan *p, const problem *q) {
@@ -167,8 +175,8 @@ static double bytes_moved(const ist_plan *p, const problem *q) {
 static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
     bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p);
-    int nr = r->nv * r->vl, row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
-    int tiles = r->items == 1 ? tiles_per_item(p, q, row_tiles, nr, r->mr) : 1;
+    int nr = r->nv * r->vl, rows = 1, cols = 1;
+    if (r->items == 1) cut(p, q, r, &rows, &cols);
     size_t items = (size_t)r->items;
     ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d%s%s", r->mr, r->nv, r->vl,
                                          half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
@@ -180,7 +188,8 @@ static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const p
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)ist_div_up(row_tiles, tiles) * items, (size_t)ist_div_up(q->f.out, nr), (size_t)q->phases},
+        .global = {(size_t)ist_div_up(q->x.n * q->oh * q->ow, r->mr * rows) * items,
+                   (size_t)ist_div_up(q->f.out, nr * cols), (size_t)q->phases},
         .local = {items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_IN(w->zeros), IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
@@ -188,7 +197,7 @@ static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const p
                  IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
                           0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT(tiles)},
+                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT4(rows, cols, 0, 0)},
         .arg_count = 14,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
         .bytes = bytes_moved(p, q),
