@@ -140,10 +140,10 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
 
 /* TinyViT's windows. Group (x, y, z): block x % BLOCKS of the queries of window x / BLOCKS, head y, item z. Tokens
  * outside the map are `pad`, as keys and values. bias [head][|dy| * WS + |dx|]. size {height, width, windows per row};
- * places {ld and c0 of qkv, ld and c0 of out}. */
+ * places {ld and c0 of qkv, ld and c0 of out}; heads: how many. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, float scale) {
+       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
     __local float4 lk[KB * D4], lv[KB * D4];
     const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), w = get_group_id(0) / BLOCKS;
     if (n >= *limit) return;

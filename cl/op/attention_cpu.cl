@@ -90,7 +90,7 @@ static inline void load_queries(__global const T *q, const int *at, int c, float
 #undef COLUMN
 }
 
-/* out[at[i] + c] = lane i of ot[c * QV] * inv, c < 16, where at[i] is not negative. */
+/* out[at[i] + c] = lane i of ot[0] * inv and the 15 channels after it, where at[i] is not negative. */
 static inline void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
 #define COLUMN(i) float16 r##i = ot[i * QV] * inv;
     ALL16(COLUMN)
@@ -264,10 +264,10 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
 }
 
 #ifdef WS
-/* Window attention. Group (x, y, z): window x, head y, item z. Only tokens inside the map are read; the others share
- * the key and value of `pad`, so that their part of the softmax is a sum of weights. bias [head][key][QS]: log2(e) times
- * the bias of each (key, query), queries in the lanes' order, QS >= WS * WS a multiple of 32. size {height, width,
- * windows per row, tokens per item}; places {ld and c0 of qkv, ld and c0 of out}. */
+/* Window attention. Group (x, y, z): window x, heads [y * per, ..), item z. Only tokens inside the map are read; the
+ * others share the key and value of `pad`, so that their part of the softmax is a sum of weights. bias [head][key][QS]:
+ * log2(e) times the bias of each (key, query), queries in the lanes' order, QS >= WS * WS a multiple of 32. size {height,
+ * width, windows per row}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
 #define TOKENS (WS * WS)
 #define QS     ((TOKENS + 31) / 32 * 32)
 
@@ -287,61 +287,65 @@ static inline void pad_keys(softmax_state *s, const float16 *qt, __global const 
     }
 }
 
+/* A window's keys or values of one head: `count` rows, and copies of the last for whole tiles. */
+static inline void gather(float16 *dst, __global const T *qkv, const int *from, int channel, int count) {
+    for (int r = 0; r < count; r++)
+        for (int c = 0; c < D / 16; c++) dst[r * (D / 16) + c] = LOAD16(qkv, from[r] + channel + c * 16);
+    for (int r = count; r % KT; r++)
+        for (int c = 0; c < D / 16; c++) dst[r * (D / 16) + c] = dst[(count - 1) * (D / 16) + c];
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, float scale) {
+       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
     int n = get_group_id(2);
     if (n >= *limit) return;
-    const int h = get_group_id(1), x0 = get_group_id(0) % size.z * WS, y0 = get_group_id(0) / size.z * WS;
+    const int x0 = get_group_id(0) % size.z * WS, y0 = get_group_id(0) / size.z * WS;
     const int rows = min(WS, size.x - y0), cols = min(WS, size.y - x0), count = rows * cols;
     const int first = (n * size.x + y0) * size.y + x0; /* token of the window's corner */
     float16 kb[(TOKENS + KT) * D / 16], vb[(TOKENS + KT) * D / 16], qt[D * QV], p[(KB + KT) * QV];
-    int token[TOKENS + KT];
+    int key_from[TOKENS + KT], key_bias[TOKENS + KT]; /* keys inside the map: where they are read, their bias row */
+    int from[QS], to[QS];                             /* queries: read (outside the map the nearest one's), written */
     softmax_state s;
-    pad += h * 3 * D;
-    bias += h * TOKENS * QS;
 
-    for (int r = 0, y = 0, x = 0; r < count; r++) {
-        int at = (first + y * size.y + x) * places.x + places.y + h * 3 * D;
-        copy_row(kb + r * (D / 16), qkv, at + D, D, D);
-        copy_row(vb + r * (D / 16), qkv, at + 2 * D, D, D);
-        token[r] = y * WS + x;
-        if (++x == cols) x = 0, y++;
+    for (int i = 0; i < QS; i++) {
+        const int y = i / WS, x = i % WS, token = first + min(y, rows - 1) * size.y + min(x, cols - 1);
+        from[i] = token * places.x + places.y;
+        to[i] = y < rows && x < cols ? token * places.z + places.w : -1;
     }
-    for (int r = count; r % KT; r++) { /* as in attention(): repeats for whole tiles */
-        for (int c = 0; c < D / 16; c++) kb[r * (D / 16) + c] = kb[(count - 1) * (D / 16) + c];
-        token[r] = token[count - 1];
-    }
+    int r = 0;
+    for (int y = 0; y < rows; y++)
+        for (int x = 0; x < cols; x++, r++) {
+            key_from[r] = from[y * WS + x];
+            key_bias[r] = (y * WS + x) * QS;
+        }
+    for (; r % KT; r++) key_bias[r] = key_bias[count - 1];
 
-    for (int q0 = 0; q0 < rows * WS; q0 += 16 * QV) {
-        int at[QV][16], inside[QV][16];
-        for (int i = 0; i < 16 * QV; i++) {
-            int y = min((q0 + i) / WS, rows - 1), x = (q0 + i) % WS;
-            inside[i / 16][i % 16] = q0 + i < rows * WS && x < cols;
-            at[i / 16][i % 16] = first + y * size.y + min(x, cols - 1);
-        }
-        for (int g = 0; g < QV; g++) {
-            int from[16];
-            for (int i = 0; i < 16; i++) from[i] = at[g][i] * places.x + places.y + h * 3 * D;
-            for (int c = 0; c < D; c += 16) load_queries(qkv, from, c, scale * 1.44269504f, qt + c * QV + g);
-        }
-        if (count < TOKENS) pad_keys(&s, qt, pad, bias + q0, rows, cols);
-        else softmax_begin(&s, D);
-        for (int k0 = 0; k0 < count; k0 += KB) {
-            const int kn = min(KB, count - k0);
-            float16 ma = s.m[0], mb = s.m[QV - 1];
-            for (int j = 0; j < kn; j += KT) {
-                for (int i = 0; i < KT * QV; i++)
-                    p[j * QV + i] = vload16(i % QV, bias + token[k0 + j + i / QV] * QS + q0);
-                score_tile(qt, (const float *)kb + (k0 + j) * D, p + j * QV, D, true, &ma, &mb);
+    for (int h = get_group_id(1) * heads.y; h < min(heads.x, (int)(get_group_id(1) + 1) * heads.y); h++) {
+        __global const float *table = bias + h * TOKENS * QS;
+        gather(kb, qkv, key_from, h * 3 * D + D, count);
+        gather(vb, qkv, key_from, h * 3 * D + 2 * D, count);
+        for (int q0 = 0; q0 < rows * WS; q0 += 16 * QV) {
+            for (int g = 0; g < QV; g++)
+                for (int c = 0; c < D; c += 16)
+                    load_queries(qkv, from + q0 + g * 16, h * 3 * D + c, scale * 1.44269504f, qt + c * QV + g);
+            if (count < TOKENS) pad_keys(&s, qt, pad + h * 3 * D, table + q0, rows, cols);
+            else softmax_begin(&s, D);
+            for (int k0 = 0; k0 < count; k0 += KB) {
+                const int kn = min(KB, count - k0);
+                float16 ma = s.m[0], mb = s.m[QV - 1];
+                for (int j = 0; j < kn; j += KT) {
+                    for (int i = 0; i < KT * QV; i++)
+                        p[j * QV + i] = vload16(i % QV, table + key_bias[k0 + j + i / QV] + q0);
+                    score_tile(qt, (const float *)kb + (k0 + j) * D, p + j * QV, D, true, &ma, &mb);
+                }
+                accumulate(&s, p, (const float *)vb + k0 * D, ma, mb, D, kn);
             }
-            accumulate(&s, p, (const float *)vb + k0 * D, ma, mb, D, kn);
-        }
-        for (int g = 0; g < QV; g++) {
-            float16 inv = 1.0f / s.sum[g];
-            int to[16];
-            for (int i = 0; i < 16; i++) to[i] = inside[g][i] ? at[g][i] * places.z + places.w + h * D : -1;
-            for (int c = 0; c < D; c += 16) store_results(out, to, c, inv, s.ot + c * QV + g);
+            for (int g = 0; g < QV; g++) {
+                float16 inv = 1.0f / s.sum[g];
+                for (int c = 0; c < D; c += 16)
+                    store_results(out, to + q0 + g * 16, h * D + c, inv, s.ot + c * QV + g);
+            }
         }
     }
 }

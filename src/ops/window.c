@@ -35,6 +35,15 @@ static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int w
     return t;
 }
 
+/* The CPU row reads all heads of a window in one group where that leaves enough groups: a token's heads lie side by
+ * side in memory. */
+static int heads_per_group(int windows, int heads) {
+    enum { ENOUGH = 128 };
+    int per = 1;
+    while (per < heads && windows * ist_div_up(heads, 2 * per) >= ENOUGH) per *= 2;
+    return per < heads ? per : heads;
+}
+
 ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad_qkv, const float *bias, int heads,
                                    int ws, const char *label) {
     ist_tensor none = {0};
@@ -53,17 +62,20 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                            : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
     ist_defines d = ist_defines_of(p, "-DWS=%d%s", ws, cpu ? " -DQV=2 -DKT=7 -DKB=98" : "");
     size_t groups = (size_t)windows * (size_t)(cpu ? 1 : ist_div_up(tokens, GROUP));
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = cpu ? "op/attention_cpu" : "op/attention",
-                                     .defines = d.text,
-                                     .kernel = "window",
-                                     .dims = 3,
-                                     .global = {groups * (cpu ? 1 : GROUP), (size_t)heads, (size_t)qkv.n},
-                                     .local = {cpu ? 1 : GROUP, 1, 1},
-                                     .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, 0),
-                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_FLOAT(SCALE)},
-                                     .arg_count = 8,
-                                     .flops = flops});
+    int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
+    ist_plan_launch(
+        p,
+        &(ist_launch){.label = label,
+                      .op = cpu ? "op/attention_cpu" : "op/attention",
+                      .defines = d.text,
+                      .kernel = "window",
+                      .dims = 3,
+                      .global = {groups * (cpu ? 1 : GROUP), (size_t)ist_div_up(heads, per), (size_t)qkv.n},
+                      .local = {cpu ? 1 : GROUP, 1, 1},
+                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
+                               IST_INT4(qkv.h, qkv.w, across, 0), IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0),
+                               IST_INT4(heads, per, 0, 0), IST_FLOAT(SCALE)},
+                      .arg_count = 9,
+                      .flops = flops});
     return out;
 }
