@@ -119,6 +119,7 @@ ist_tensor ist_op_match_set(ist_plan *p, ist_tensor upload, const ist_detections
         .args = {IST_OUT(cost), IST_OUT(dims), IST_IN(logits), IST_IN(boxes), IST_IN(upload),
                  IST_INT4(queries, logits.c, logits.ld, logits.c0), IST_INT4(boxes.ld, boxes.c0, room, 0)},
         .arg_count = 7});
+    ist_plan_tap(p, "match.cost", cost);
     ist_plan_limit(p, upload);
     ist_tensor query_of = ist_op_assign(p, cost, dims, MATCH_BITS, NULL, label);
     ist_plan_limit(p, (ist_tensor){0});
