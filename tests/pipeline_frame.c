@@ -205,7 +205,7 @@ Test(pipeline_frame, adopted_context_with_pixels_on_the_device) {
     free((void *)m.pixels);
 }
 
-/* Masks of a large image exceed the packet's megabyte: all of them arrive and the ledger shows the second read. */
+/* Masks of a large image exceed the packet's four megabytes: all of them arrive and the ledger shows the second read. */
 Test(pipeline_frame, a_packet_never_loses_a_mask) {
     ist_config c = engines_config("n", true);
     c.conf = 0.0f;
@@ -228,7 +228,7 @@ Test(pipeline_frame, a_packet_never_loses_a_mask) {
         if (area) cr_assert_eq(x1, o->mask_box[2]);
         words += (size_t)o->mask.columns * (size_t)o->mask.words;
     }
-    cr_assert_gt(words, (size_t)1 << 18, "the case needs more mask words than the packet holds: %zu", words);
+    cr_assert_gt(words, (size_t)1 << 20, "the case needs more mask words than the packet holds: %zu", words);
     cr_assert_eq(r->transfers.writes, 1);
     cr_assert_eq(r->transfers.reads, 2);
     cr_assert_eq(r->transfers.waits, 2);

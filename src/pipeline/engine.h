@@ -20,8 +20,9 @@ enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE };
 
 enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300 };
 
-/* Mask words the packet brings per image in its one read: 1 MiB. More is fetched by a second read. */
-enum { IST_PACKET_MASK_WORDS = 1 << 18 };
+/* Mask words the packet brings per image in its one read: what the image's masks can need at most, up to 4 MiB (16
+ * masks of 1080p). More is fetched by a second read. */
+enum { IST_PACKET_MASK_WORDS = 1 << 20 };
 
 typedef enum ist_slot_state { IST_SLOT_FREE, IST_SLOT_FILLING, IST_SLOT_FLYING, IST_SLOT_OUT } ist_slot_state;
 
@@ -35,7 +36,8 @@ typedef struct ist_slot {
     uint64_t sequence;           /* order of submission, from 1 */
     ist_pinned staging, landing; /* host sides of upload and packet */
     cl_mem upload, packet, store;
-    size_t upload_bytes, store_words; /* capacities; store_words is per object */
+    size_t upload_bytes, store_words, packet_bytes; /* capacities; store_words is per object */
+    size_t mask_words;                              /* room for masks in this batch's packet */
     cl_event read_done;
     ist_transfers counts;
     double submit_start, submit_ms;
@@ -57,7 +59,6 @@ struct ist_engine {
     int classes;
     char **class_names; /* [classes], or NULL */
     char detector[32], segmenter[32];
-    size_t packet_words, packet_mask_words;
     pthread_mutex_t lock;
     ist_slot slots[IST_MAX_SLOTS];
     uint64_t sequence;
@@ -78,7 +79,10 @@ bool ist_engine_idle(ist_engine *engine);
 
 ist_status ist_slot_create(ist_engine *engine, ist_slot *slot, ist_error *err);
 void ist_slot_destroy(ist_engine *engine, ist_slot *slot);
-/* Room for an upload of `bytes` and `store_words` per object; on failure the slot keeps what it had or less. */
+/* Bytes of a packet with room for slot->mask_words. */
+size_t ist_slot_packet_bytes(const ist_engine *engine, const ist_slot *slot);
+/* Room for an upload of `bytes`, `store_words` per object and a packet of slot->mask_words; on failure the slot keeps
+ * what it had or less. */
 ist_status ist_slot_reserve(ist_engine *engine, ist_slot *slot, size_t bytes, size_t store_words, ist_error *err);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);

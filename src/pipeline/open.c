@@ -142,10 +142,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_error *err
 }
 
 static ist_status create_slots(ist_engine *e, ist_error *err) {
-    const ist_config *g = &e->config;
-    e->packet_mask_words = e->has_masks ? (size_t)g->batch * IST_PACKET_MASK_WORDS : 0;
-    e->packet_words = ist_packet_masks_at(g->batch, g->max_objects) + e->packet_mask_words;
-    for (int i = 0; i < g->frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
+    for (int i = 0; i < e->config.frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
     return IST_OK;
 }
 

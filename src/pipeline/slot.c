@@ -8,14 +8,12 @@
 
 ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
     size_t batch = (size_t)e->config.batch, objects = batch * (size_t)e->config.max_objects;
-    size_t bytes = e->packet_words * sizeof(uint32_t);
     s->geometry = calloc(batch, sizeof *s->geometry);
     s->frames = calloc(batch, sizeof *s->frames);
     s->objects = calloc(objects, sizeof *s->objects);
     if (!s->geometry || !s->frames || !s->objects)
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory for %zu objects", objects);
-    IST_TRY(ist_buffer_create(e->device, bytes, "packet", &s->packet, err));
-    return ist_pinned_create(e->device, bytes, "packet", &s->landing, err);
+    return IST_OK;
 }
 
 void ist_slot_destroy(ist_engine *e, ist_slot *s) {
@@ -66,8 +64,25 @@ static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_er
     return IST_OK;
 }
 
+size_t ist_slot_packet_bytes(const ist_engine *e, const ist_slot *s) {
+    return (ist_packet_masks_at(e->config.batch, e->config.max_objects) + s->mask_words) * sizeof(uint32_t);
+}
+
+static ist_status reserve_packet(ist_engine *e, ist_slot *s, size_t bytes, ist_error *err) {
+    if (bytes <= s->packet_bytes) return IST_OK;
+    bytes = with_headroom(bytes);
+    s->packet_bytes = 0;
+    ist_buffer_release(e->device, &s->packet);
+    ist_pinned_release(e->device, &s->landing);
+    IST_TRY(ist_buffer_create(e->device, bytes, "packet", &s->packet, err));
+    IST_TRY(ist_pinned_create(e->device, bytes, "packet", &s->landing, err));
+    s->packet_bytes = bytes;
+    return IST_OK;
+}
+
 ist_status ist_slot_reserve(ist_engine *e, ist_slot *s, size_t bytes, size_t store_words, ist_error *err) {
     IST_TRY(reserve_upload(e, s, bytes, err));
+    IST_TRY(reserve_packet(e, s, ist_slot_packet_bytes(e, s), err));
     return reserve_store(e, s, store_words, err);
 }
 
@@ -147,7 +162,7 @@ static ist_status unpack_frame(const ist_engine *e, ist_slot *s, int i, ist_erro
 ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {
     const uint32_t *packet = s->landing.data;
     size_t total = packet[IST_PK_MASK_WORDS], stored = packet[IST_PK_STORED_WORDS];
-    if (packet[IST_PK_IMAGES] != (uint32_t)s->count || stored > e->packet_mask_words || stored > total)
+    if (packet[IST_PK_IMAGES] != (uint32_t)s->count || stored > s->mask_words || stored > total)
         return ist_fail(err, IST_E_DEVICE, "packet: %u images and %zu of %zu mask words arrived for %d images",
                         packet[IST_PK_IMAGES], stored, total, s->count);
     if (total > stored) IST_TRY(fetch_overflow(e, s, total - stored, err));

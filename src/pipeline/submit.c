@@ -26,6 +26,7 @@ typedef struct upload_layout {
     size_t table_words; /* header, image blocks and tap tables: unchanged while the geometry is */
     size_t bytes;
     size_t store_words; /* per object, of the largest image */
+    size_t mask_words;  /* room for masks in the packet */
 } upload_layout;
 
 static int channels_of(ist_pixel_format f) {
@@ -40,7 +41,7 @@ static int sample_bytes_of(ist_pixel_format f) {
 static void lay_out(const ist_engine *e, const ist_image *images, int count, upload_layout *l) {
     int size = e->config.input_size;
     size_t at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS;
-    l->store_words = 0;
+    l->store_words = l->mask_words = 0;
     for (int i = 0; i < count; i++) {
         const ist_image *m = &images[i];
         image_layout *o = &l->images[i];
@@ -54,6 +55,8 @@ static void lay_out(const ist_engine *e, const ist_image *images, int count, upl
             at = o->seg_y + ist_resize_taps_words(m->height, o->seg_h);
             size_t words = (size_t)m->width * (size_t)ist_div_up(m->height, 32);
             if (words > l->store_words) l->store_words = words;
+            words *= (size_t)e->config.max_objects;
+            l->mask_words += words < IST_PACKET_MASK_WORDS ? words : IST_PACKET_MASK_WORDS;
         }
     }
     l->table_words = at;
@@ -121,7 +124,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
     memset(up, 0, IST_UP_HEADER * sizeof *up);
     up[IST_UP_COUNT] = (uint32_t)count;
     up[IST_UP_FLAGS] = reset ? IST_UP_RESET_TRACKS : 0;
-    up[IST_UP_PACKET_WORDS] = (uint32_t)e->packet_mask_words;
+    up[IST_UP_PACKET_WORDS] = (uint32_t)s->mask_words;
     up[IST_UP_STORE_WORDS] = (uint32_t)s->store_words;
     for (int i = 0; i < count; i++) {
         const ist_image *m = &images[i];
@@ -155,7 +158,7 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
     IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
     IST_TRY(ist_plan_replay(e->plan, err));
-    IST_TRY(ist_read(e->device, scope, s->packet, 0, e->packet_words * sizeof(uint32_t), s->landing.data, &s->read_done,
+    IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
                      "packet", err));
     /* A caller's buffer may be gone before the next frame: do not keep it bound. */
     if (images[0].cl_buffer) IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, s->upload, err));
@@ -205,6 +208,7 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
     s->counts = (ist_transfers){0};
     s->sequence = ++e->sequence;
     s->count = count;
+    s->mask_words = layout.mask_words;
     s->submit_start = start;
     pthread_mutex_lock(&e->lock);
     bool reset = e->reset_tracks;
