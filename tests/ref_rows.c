@@ -155,3 +155,37 @@ void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_m
             }
     free(a);
 }
+
+/* Embedding of a label, NULL where there is none: labels of points are -1, 0, 1. */
+static const float *label_row(const float *table, int label, bool corner, int c) {
+    return !corner && label > 1 ? NULL : table + (size_t)(label + 1) * (size_t)c;
+}
+
+void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side,
+                      ref_map y) {
+    int half = y.c / 2;
+    for (int n = 0; n < y.n; n++)
+        for (int t = 0; t < y.w; t++) {
+            int label = t >= points.w ? -1 : labels ? labels[n * points.w + t] : 2 + t;
+            const float *row = label_row(table, label, !labels && t < points.w, y.c);
+            for (int c = 0; c < y.c; c++) {
+                double v = row ? row[c] : 0;
+                if (label != -1) {
+                    const float *p = ref_at(points, n, 0, t);
+                    double a = 2 * (p[0] + 0.5) / side - 1, b = 2 * (p[1] + 0.5) / side - 1;
+                    double z = 6.283185307179586 * (a * gauss[c % half] + b * gauss[half + c % half]);
+                    v += c < half ? sin(z) : cos(z);
+                }
+                ref_at(y, n, 0, t)[c] = (float)v;
+            }
+        }
+}
+
+void ref_mask_product(ref_map x, ref_map vectors, ref_map y) {
+    int masks = y.n / x.n;
+    for (int i = 0; i < y.n; i++)
+        for (int py = 0; py < y.h; py++)
+            for (int px = 0; px < y.w; px++)
+                *ref_at(y, i, py, px) =
+                    (float)dot(ref_at(x, i / masks, py, px), ref_at(vectors, i / masks, 0, i % masks), x.c);
+}

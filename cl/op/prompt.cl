@@ -23,7 +23,7 @@ __kernel void point_tokens(__global T *y, __global const float *points, __global
             c = cos(z);
         }
     }
-    if (label >= -1 && label <= 3) {
+    if (label >= -1 && label <= (shape.s4 ? 1 : 3)) { /* points know -1, 0, 1; corners of boxes have 2 and 3 */
         __global const float *row = table + (size_t)(label + 1) * 2 * half_dim;
         s += row[i];
         c += row[half_dim + i];

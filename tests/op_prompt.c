@@ -1,0 +1,92 @@
+/* Prompt tokens, joining of tokens and mask products against the scalar reference, on the device's own row and on the
+ * portable one. */
+#include "ops/prompt.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+/* kind 0: boxes, 1: points, 2: points and a padding token. */
+static void point_case(int kind, unsigned salt) {
+    optest t;
+    optest_begin(&t, "point tokens", 10 * salt + (unsigned)kind);
+    int prompts = optest_int(&t, 2, 4), k = kind ? optest_int(&t, 1, 5) : 2, count = salt % 2 ? prompts - 1 : prompts;
+    int *labels = optest_alloc(&t, sizeof(int) * (size_t)(prompts * k));
+    for (int i = 0; i < prompts * k; i++) labels[i] = optest_int(&t, -1, 3); /* 2 and 3 mean nothing for points */
+    ref_map points = optest_random(&t, prompts, 1, k, 2),
+            want = optest_zeros(&t, prompts, 1, k + (kind == 2), IST_POINT_DIM);
+    for (size_t i = 0; i < ref_size(points); i++) points.v[i] = 512 + 700 * points.v[i]; /* some outside the image */
+    float *gauss = optest_values(&t, IST_POINT_DIM, -4, 4), *table = optest_values(&t, 5 * IST_POINT_DIM, -1, 1);
+    ist_point_code code = {.gauss = gauss, .table = table, .side = 1024};
+    ist_tensor given = {0}, at = optest_in(&t, points, IST_ELEM_F32, salt % 2);
+    if (kind) given = ist_view(optest_ints(&t, labels, prompts * k), prompts, 1, k);
+    if (count < prompts) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_point_tokens(t.plan, at, given, 2, kind == 2, &code, "tokens");
+    optest_run(&t);
+    ref_point_tokens(points, kind ? labels : NULL, gauss, table, 1024, want);
+    /* phases of up to 2 pi * 11 are rounded to a few units of 4e-6 */
+    optest_check(&t, "tokens", y, want, 0, (t.half ? 2e-3 : 0) + 2e-5, count);
+    optest_end(&t);
+}
+
+static void join_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "join tokens", i);
+    int n = optest_int(&t, 1, 4), c = optest_int(&t, 1, 150), count = i & 1 ? n - 1 : n;
+    ref_map a = optest_random(&t, i & 2 ? 1 : n, 1, optest_int(&t, 1, 4), c);
+    ref_map b = optest_random(&t, n, 1, optest_int(&t, 1, 6), c), want = optest_zeros(&t, n, 1, a.w + b.w, c);
+    ist_tensor at = optest_in(&t, a, IST_ELEM_T, i & 4), bt = optest_in(&t, b, IST_ELEM_T, i & 4);
+    if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_join_tokens(t.plan, at, bt, "join");
+    optest_run(&t);
+    for (int k = 0; k < n; k++)
+        for (int w = 0; w < want.w; w++)
+            for (int ch = 0; ch < c; ch++)
+                ref_at(want, k, 0, w)[ch] =
+                    w < a.w ? ref_at(a, a.n == 1 ? 0 : k, 0, w)[ch] : ref_at(b, k, 0, w - a.w)[ch];
+    optest_check(&t, "join", y, want, 0, 0, count);
+    optest_end(&t);
+}
+
+static void mask_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "mask product", i);
+    int n = optest_int(&t, 1, 3), masks = i & 1 ? 3 : 1, count = i & 2 ? n - 1 : n;
+    int h = optest_int(&t, 1, optest_small() ? 3 : 40), w = optest_int(&t, 1, optest_small() ? 3 : 40);
+    ref_map x = optest_random(&t, n, h, w, 32), v = optest_random(&t, n, 1, masks, 32);
+    ref_map want = optest_zeros(&t, n * masks, h, w, 1);
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 4), vt = optest_in(&t, v, IST_ELEM_T, i & 4);
+    if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_mask_product(t.plan, xt, vt, "masks");
+    optest_run(&t);
+    ref_mask_product(x, v, want);
+    optest_check(&t, "masks", y, want, 0, 32 * 2e-7, count * masks); /* inputs are exact in half, sums are fp32 */
+    optest_end(&t);
+}
+
+static void all_cases(void) {
+    unsigned cases = optest_small() ? 2 : 8;
+    for (unsigned i = 0; i < cases; i++) {
+        for (int kind = 0; kind < 3; kind++) point_case(kind, i);
+        join_case(i);
+        mask_case(i);
+    }
+}
+
+Test(prompt, own_row) {
+    without = 0;
+    all_cases();
+}
+
+Test(prompt, portable) {
+    without = IST_CAP_VEC16;
+    all_cases();
+}
