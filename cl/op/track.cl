@@ -114,15 +114,19 @@ static void update(__global int *state, __global const int *objects, __global co
         vstore8(track, 0, to);
         kept++;
     }
+    int over = kept + a;
+    for (int o = 0; o < a; o++) over -= partner[o] >= 0;
+    for (over -= TRACKS; over > 0;) { /* those unseen for longest make room, of several the oldest */
+        int oldest = 0, left = 0;
+        for (int t = 0; t < kept; t++) oldest = max(oldest, tracks[t * TR_WORDS + TR_AGE]);
+        for (int t = 0; t < kept; t++) {
+            if (over > 0 && tracks[t * TR_WORDS + TR_AGE] == oldest) over--;
+            else vstore8(vload8(t, tracks), left++, tracks);
+        }
+        kept = left;
+    }
     for (int o = 0; o < a; o++) {
         if (partner[o] >= 0) continue;
-        if (kept == TRACKS) { /* the one unseen for longest, of several the oldest, makes room */
-            int out = 0;
-            for (int t = 1; t < kept; t++)
-                if (tracks[t * TR_WORDS + TR_AGE] > tracks[out * TR_WORDS + TR_AGE]) out = t;
-            kept--;
-            for (int t = out; t < kept; t++) vstore8(vload8(t + 1, tracks), t, tracks);
-        }
         match[2 * o] = ++state[ST_LAST];
         match[2 * o + 1] = 0;
         __global const int *d = objects + o * DET_WORDS;
