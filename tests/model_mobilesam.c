@@ -95,7 +95,7 @@ typedef struct prompt_case {
     const int *labels;   /* [prompts][points_each] */
     int points_each;
     const float *masks; /* [prompts][256*256] */
-    bool multimask;
+    bool multimask, half;
 } prompt_case;
 
 typedef struct prompt_run {
@@ -117,7 +117,7 @@ static void decode(prompt_run *r, const prompt_case *c) {
     ist_tensor none = {0}, boxes = none, points = none, labels = none, masks = none, dense = none;
     *r = (prompt_run){.weights = checkpoint()};
     OK(ist_device_open(&(ist_device_options){0}, &r->device, &err));
-    OK(ist_plan_begin(r->device, &(ist_plan_options){.taps = true}, &r->plan, &err));
+    OK(ist_plan_begin(r->device, &(ist_plan_options){.taps = true, .half = c->half}, &r->plan, &err));
     ist_plan *p = r->plan;
     ist_tensor embedding = ist_plan_input(p, c->images, GRID, GRID, DIM, IST_ELEM_T);
     ist_tensor image_of = ist_plan_const(p, c->image_of, 1, 1, c->prompts, 1, IST_ELEM_I32, "images");
@@ -212,6 +212,7 @@ Test(model_mobilesam, prompts) {
     prompt_run r;
     decode(&r, &(prompt_case){.images = 1, .prompts = 3, .embeddings = embedding, .boxes = boxes});
     check_prompt(&r, golden, "box");
+    golden_check(r.plan, golden, "dense_pe", GOLDEN_MAP);
     close_run(&r);
     decode(&r, &(prompt_case){.images = 1,
                               .prompts = 1,
@@ -237,6 +238,29 @@ Test(model_mobilesam, prompts) {
     free(boxes);
     free(points);
     free(masks);
+    ist_weights_close(&golden);
+}
+
+/* Halves move the logits by at most twice what they did in the published network with emulated halves. */
+Test(model_mobilesam, prompts_stored_as_half) {
+    enum { HALF_MAX = 7 }; /* of the stored statistics */
+    ist_weights *golden = golden_open("mobilesam");
+    float *embedding = own_embedding(), *boxes = golden_floats(golden, "prompt.boxes");
+    float *want = golden_floats(golden, "box.masks"), *stat = golden_floats(golden, "box.masks.stat");
+    size_t count;
+    prompt_run r;
+    decode(&r, &(prompt_case){.images = 1, .prompts = 3, .embeddings = embedding, .boxes = boxes, .half = true});
+    float *got = read_tap(&r, "masks", &count);
+    cr_assert_eq(count, (size_t)3 * LOW * LOW);
+    for (size_t i = 0; i < count; i++)
+        cr_assert(fabsf(got[i] - want[i]) <= 2 * stat[HALF_MAX], "logit %zu is %g, golden %g, allowed difference %g", i,
+                  got[i], want[i], 2 * stat[HALF_MAX]);
+    close_run(&r);
+    free(embedding);
+    free(boxes);
+    free(want);
+    free(stat);
+    free(got);
     ist_weights_close(&golden);
 }
 
