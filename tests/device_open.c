@@ -40,7 +40,9 @@ Test(device_open, facts_and_capabilities) {
     unsigned caps = ist_device_caps(d);
     bool cpu = ist_device_facts(d)->type == IST_DEVICE_CPU;
     cr_expect_eq(ist_device_facts(d)->is_default, 1);
-    cr_expect_eq((caps & IST_CAP_CPU) != 0, cpu);
+    if (!cpu) cr_expect_eq(caps & IST_CAP_CPU, 0u);
+    if (!strcmp(ist_device_facts(d)->platform_name, "Portable Computing Language") && cpu)
+        cr_expect(caps & IST_CAP_CPU);
     /* What every kernel of the project needs, on any device. */
     cr_expect(caps & IST_CAP_VEC16);
     cr_expect(caps & IST_CAP_LOCAL);
@@ -56,6 +58,27 @@ Test(device_open, facts_and_capabilities) {
     cr_expect_null(d);
     ist_device_close(&d);
     ist_device_close(NULL);
+}
+
+Test(device_open, capabilities_can_be_overruled) {
+    ist_device *d = open_default();
+    unsigned caps = ist_device_caps(d);
+    ist_device_close(&d);
+    setenv("ISTHMUS_CAPS", "-INT64,+CPU,-CPU", 1);
+    d = open_default();
+    cr_expect_eq(ist_device_caps(d), caps & ~(unsigned)(IST_CAP_INT64 | IST_CAP_CPU));
+    ist_device_close(&d);
+    setenv("ISTHMUS_CAPS", "+CPU", 1);
+    d = open_default();
+    cr_expect_eq(ist_device_caps(d), caps | IST_CAP_CPU);
+    ist_device_close(&d);
+    static const char *const wrong[] = {"CPU", "-CP", "+CPUS", "-", ",", "-CPU,,"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ist_error err = {0};
+        setenv("ISTHMUS_CAPS", wrong[i], 1);
+        cr_expect_eq(ist_device_open(NULL, &d, &err), IST_E_ARGUMENT, "%s", wrong[i]);
+        cr_expect(strstr(err.text, "ISTHMUS_CAPS: "), "%s", err.text);
+    }
 }
 
 Test(device_open, capability_names) {

@@ -102,7 +102,8 @@ operators_on_rusticl() {
     ISTHMUS_DEVICE=$first
 }
 
-# oclgrind interprets kernels, so the tests use their small shapes. It reports on stderr and exits 0.
+# oclgrind interprets kernels, so the tests use their small shapes, and the rows for CPUs are asked for by name to have
+# both kinds. It reports on stderr and exits 0.
 operators_under_oclgrind() {
     if ! have oclgrind; then
         echo "left out: no oclgrind"
@@ -110,7 +111,7 @@ operators_under_oclgrind() {
     fi
     for t in "$build"/gcc/tests/op_*; do
         log=$build/oclgrind-$(basename "$t").log
-        if ISTHMUS_SMALL=1 ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
+        if ISTHMUS_SMALL=1 ISTHMUS_CAPS=+CPU ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
             ! grep -qE 'Invalid (read|write)|data race|divergence|OCLGRIND' "$log"; then
             good
         else

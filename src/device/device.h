@@ -18,7 +18,8 @@
 typedef struct ist_device ist_device;
 
 /* A capability is true when a small kernel of cl/probe/ builds *and* returns the right numbers on this device, or when
- * it is a plain property (CPU). X(name, probe source or NULL, meaning) */
+ * it is a plain property (CPU). For tests and diagnosis, ISTHMUS_CAPS overrules: "-INT64,+CPU" hides one and claims
+ * another. X(name, probe source or NULL, meaning) */
 #define IST_CAP_LIST(X)                                                                                                \
     X(CPU, NULL, "a CPU with native float vectors: one work-item per group, no local memory")                          \
     X(VEC16, "vec16", "float16 arithmetic, vload16/vstore16 at odd addresses")                                         \

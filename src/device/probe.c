@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define WORDS 256
@@ -170,6 +171,22 @@ static bool is_vector_cpu(const ist_device *device) {
     return rc == CL_SUCCESS && width >= 4;
 }
 
+/* ISTHMUS_CAPS: "-NAME" hides, "+NAME" claims; items are separated by commas. */
+static ist_status overrule(unsigned *caps, const char *list, ist_error *err) {
+    while (list && *list) {
+        size_t n = strcspn(list, ",");
+        int bit = 0;
+        while (bit < IST_CAP_COUNT &&
+               !(strlen(ist_cap_name(bit)) + 1 == n && !strncmp(list + 1, ist_cap_name(bit), n - 1)))
+            bit++;
+        if (bit == IST_CAP_COUNT || (*list != '+' && *list != '-'))
+            return ist_fail(err, IST_E_ARGUMENT, "ISTHMUS_CAPS: \"%.*s\" is not + or - and a capability", (int)n, list);
+        *caps = *list == '+' ? *caps | 1u << bit : *caps & ~(1u << bit);
+        list += n + (list[n] == ',');
+    }
+    return IST_OK;
+}
+
 ist_status ist_device_probe(ist_device *device, ist_error *err) {
     static const char *const names[] = {
 #define X(name, probe, text) probe,
@@ -190,5 +207,5 @@ ist_status ist_device_probe(ist_device *device, ist_error *err) {
     }
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);
-    return status;
+    return status == IST_OK ? overrule(&device->caps, getenv("ISTHMUS_CAPS"), err) : status;
 }
