@@ -9,10 +9,11 @@
 #define COLS 64
 #define VECS (3 * COLS / 16)
 #define HALF (1 << 21)
+#define QUICK_TAPS 12 /* most taps of the quick way: shrinking to a fifth */
 
 /* One tap loop: `wide` reads a pixel together with what follows it and is used for all pixels but the row's last. */
 #define TAPS(wide, narrow)                                                                                             \
-    for (int x = 0; x < count; x++) {                                                                                  \
+    for (int x = first; x < count; x++) {                                                                                \
         int lo = pairs[2 * x], n = pairs[2 * x + 1], safe = min(n, width - 1 - lo), t = 0;                             \
         __global const int *c = coef + x * k;                                                                          \
         int4 s = (int4)(HALF);                                                                                         \
@@ -31,9 +32,9 @@
 #define RGB(p, i) ((int4)(p[i], p[(i) + 1], p[(i) + 2], 0))
 #define WORD(i)   ((int)(((uint)row[2 * (i)] + ((uint)row[2 * (i) + 1] << 8) + 128u) / 257u))
 
-/* h[3 * x + channel], x < count: the row at output resolution, 8-bit values. */
+/* h[3 * x + channel], first <= x < count: the row at output resolution, 8-bit values. */
 static void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
-                       __global const int *coef, int k, int count, int *h) {
+                       __global const int *coef, int k, int first, int count, int *h) {
     if (sample == 2) {
         if (channels < 3) TAPS(GRAY(WORD(channels * at)), GRAY(WORD(channels * at)))
         else TAPS(((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)),
@@ -47,16 +48,44 @@ static void horizontal(__global const uchar *row, int width, int channels, int s
     }
 }
 
+/* The same for 8-bit RGB and RGBA, columns [0, count), four at a time: turned[t * COLS + x] is tap t of column x, 0 beyond
+ * its last, and no column's k pixels reach the end of the row. */
+static void quads(__global const uchar *row, int channels, __global const int *pairs, const int *turned, int k,
+                  int count, int *h) {
+    for (int x = 0; x < count; x += 4) {
+        __global const uchar *p0 = row + channels * pairs[2 * x], *p1 = row + channels * pairs[2 * x + 2];
+        __global const uchar *p2 = row + channels * pairs[2 * x + 4], *p3 = row + channels * pairs[2 * x + 6];
+        int16 s = (int16)(HALF);
+        for (int t = 0, at = 0; t < k; t++, at += channels) {
+            int4 c = vload4(0, turned + t * COLS + x);
+            uchar16 p = (uchar16)(vload4(0, p0 + at), vload4(0, p1 + at), vload4(0, p2 + at), vload4(0, p3 + at));
+            s += convert_int16(p) * c.xxxxyyyyzzzzwwww;
+        }
+        s = min(s >> 22, (int16)(255));
+        vstore4(s.lo.lo, 0, h + 3 * x);
+        vstore4(s.lo.hi, 0, h + 3 * x + 3);
+        vstore4(s.hi.lo, 0, h + 3 * x + 6);
+        vstore4(s.hi.hi, 0, h + 3 * x + 9);
+    }
+}
+
 /* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
 static float16 divide(float16 a, float16 d, float16 r) {
     float16 q = a * r;
     return fma(fma(-q, d, a), r, q);
 }
 
-/* Lane i of vector v of an interleaved RGB row holds channel (16 v + i) mod 3. */
-static float16 interleave(float4 c, int v) {
-    float3 t = v % 3 == 0 ? c.xyz : v % 3 == 1 ? c.yzx : c.zxy;
-    return (float16)(t, t, t, t, t, t.x);
+/* Three vectors of interleaved RGB, made into network input. */
+static void normalise(const int16 *acc, float *value, float4 mean, float4 std, float4 rcp) {
+    float3 m = mean.xyz, d = std.xyz, r = rcp.xyz;
+    for (int j = 0; j < 3; j++) {
+        float16 a = convert_float16(min(acc[j] >> 22, (int16)(255)));
+        float16 m16 = (float16)(m, m, m, m, m, m.x), d16 = (float16)(d, d, d, d, d, d.x);
+        vstore16(divide(a - m16, d16, (float16)(r, r, r, r, r, r.x)), j, value);
+        m = m.yzx; /* 16 is 1 modulo 3 */
+        d = d.yzx;
+        r = r.yzx;
+    }
 }
 
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
@@ -72,16 +101,24 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *
     int kx = tx[TAPS_K], ky = ty[TAPS_K], columns = min(COLS, w - x0), rows = min(ROWS, h - y0);
     __global const int *py = ty + TAPS_PAIRS + 2 * y0, *cy = ty + TAPS_PAIRS + 2 * h + y0 * ky;
     __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
-    int line[3 * COLS + 16];
+    __global const int *px = tx + TAPS_PAIRS + 2 * x0, *cx = tx + TAPS_PAIRS + 2 * w + x0 * kx;
+    int channels = (int)im[IM_CHANNELS], sample = (int)im[IM_SAMPLE], quick = 0;
+    int line[3 * COLS + 16], turned[QUICK_TAPS * COLS];
     int16 acc[ROWS * VECS];
     for (int i = 0; i < ROWS * VECS; i++) acc[i] = (int16)(HALF);
     for (int i = 0; i < 3 * COLS + 16; i++) line[i] = 0;
 
     if (columns > 0 && rows > 0) {
+        if (sample == 1 && channels >= 3 && kx <= QUICK_TAPS) {
+            while (quick + 4 <= columns && px[2 * quick + 6] + kx < (int)im[IM_WIDTH]) quick += 4;
+            for (int x = 0; x < quick; x++)
+                for (int t = 0; t < kx; t++) turned[t * COLS + x] = cx[x * kx + t];
+        }
         int end = py[2 * rows - 2] + py[2 * rows - 1];
         for (int y = py[0]; y < end; y++) {
-            horizontal(base + (size_t)y * im[IM_STRIDE], (int)im[IM_WIDTH], (int)im[IM_CHANNELS], (int)im[IM_SAMPLE],
-                       tx + TAPS_PAIRS + 2 * x0, tx + TAPS_PAIRS + 2 * w + x0 * kx, kx, columns, line);
+            __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
+            if (quick) quads(row, channels, px, turned, kx, quick, line);
+            horizontal(row, (int)im[IM_WIDTH], channels, sample, px, cx, kx, quick, columns, line);
             for (int r = 0; r < rows; r++) {
                 int t = y - py[2 * r];
                 if (t < 0 || t >= py[2 * r + 1]) continue;
@@ -94,11 +131,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *
     float value[3 * COLS];
     for (int r = 0; r < ROWS && y0 + r < size; r++) {
         __global T *o = out + (((size_t)image * size + y0 + r) * size + x0) * 3;
-        for (int v = 0; v < VECS; v++) {
-            float16 a = convert_float16(min(acc[r * VECS + v] >> 22, (int16)(255))) - interleave(mean, v);
-            vstore16(divide(a, interleave(std, v), interleave(rcp, v)), v, value);
-        }
-        for (int i = r < rows ? inside : 0; i < 3 * COLS; i++) value[i] = 0.0f;
+        int pixels = r < rows ? inside : 0;
+        for (int v = 0; v < VECS && 16 * v < pixels; v += 3) normalise(acc + r * VECS + v, value + 16 * v, mean, std, rcp);
+        for (int i = pixels; i < 3 * COLS; i++) value[i] = 0.0f;
         if (made == COLS)
             for (int v = 0; v < VECS; v++) STORE16(vload16(v, value), o, 16 * v);
         else
