@@ -17,7 +17,8 @@ static double total_of(const char *name, const float *cost, int rows, int cols, 
     char *used = calloc((size_t)cols + 1, 1);
     for (int r = 0; r < rows; r++) {
         if (match[r] < 0) continue;
-        cr_assert(match[r] < cols && !used[match[r]], "%s: row %d has column %d of %d, or twice", name, r, match[r], cols);
+        cr_assert(match[r] < cols && !used[match[r]], "%s: row %d has column %d of %d, or twice", name, r, match[r],
+                  cols);
         used[match[r]] = 1;
         sum += cost[(size_t)r * ld + match[r]];
         found++;
@@ -31,16 +32,22 @@ static double total_of(const char *name, const float *cost, int rows, int cols, 
 
 static float random_cost(optest *t, int kind) {
     switch (kind) {
-    case 1: return (float)optest_int(t, 0, 3);
-    case 2: return 0.75f;
-    case 3: return optest_int(t, 0, 3) ? optest_uniform(t, -5, 5) : INFINITY;
-    case 4: return optest_int(t, 0, 9) ? optest_uniform(t, -1, 1) : NAN; /* NaN counts as 1 */
-    default: return optest_uniform(t, -9, 9);
+    case 1:
+        return (float)optest_int(t, 0, 3);
+    case 2:
+        return 0.75f;
+    case 3:
+        return optest_int(t, 0, 3) ? optest_uniform(t, -5, 5) : INFINITY;
+    case 4:
+        return optest_int(t, 0, 9) ? optest_uniform(t, -1, 1) : NAN; /* NaN counts as 1 */
+    default:
+        return optest_uniform(t, -9, 9);
     }
 }
 
 Test(op_assign, counts_on_the_device) {
-    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 9}, {4, 9, 5}, {2, 31, 33}, {2, 70, 64}, {1, 100, 300}, {1, 300, 17}};
+    static const int shapes[][3] = {{1, 1, 1},   {3, 5, 9},     {4, 9, 5},   {2, 31, 33},
+                                    {2, 70, 64}, {1, 100, 300}, {1, 300, 17}};
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind < 5; kind++) {
             int n = shapes[i][0], rows = shapes[i][1], cols = shapes[i][2];
@@ -117,21 +124,36 @@ static double entry(const recipe *r, int rows, int cols, int kind, int a, int b,
 #define R(q) ((double)(synth_draw(r->row, (uint64_t)(q)) >> 2))
 #define C(q) ((double)(synth_draw(r->col, (uint64_t)(q)) >> 2))
     switch (kind) {
-    case 0: return ldexp(k, a);
-    case 1: return ldexp(k - 8388608, a);
-    case 2: return (double)((uint64_t)k * (uint64_t)a >> 24) + b;
-    case 3: return a;
-    case 4: return (R(i) + C(j) + (double)((uint64_t)k >> a)) * 0x1p-22;
-    case 5: return synth_draw(r->base, (uint64_t)(i / a) * (uint64_t)cols + (uint64_t)j) * 0x1p-24;
-    case 6: return synth_draw(r->base, (uint64_t)i * (uint64_t)cols + (uint64_t)(j / a)) * 0x1p-24;
-    case 7: return (int)(synth_draw(r->shut, at) >> 16) < a && !kept ? INFINITY : k * 0x1p-24;
-    case 8: return ldexp(k + 1, (int)(synth_draw(r->power, at) >> 19) - 40);
-    case 9: return (int)(synth_draw(r->near, at) >> 16) < a ? k * 0x1p-24 : 1;
-    case 10: return (fabs(R(2 * i) - C(2 * j)) + fabs(R(2 * i + 1) - C(2 * j + 1))) * 0x1p-22;
-    case 11: return (double)(i + 1) * (j + 1);
-    case 12: return -(double)(i + 1) * (j + 1);
-    case 13: return kept ? 0 : 1;
-    default: return (rows <= cols ? i == b : j == b) ? INFINITY : k * 0x1p-24;
+    case 0:
+        return ldexp(k, a);
+    case 1:
+        return ldexp(k - 8388608, a);
+    case 2:
+        return (double)((uint64_t)k * (uint64_t)a >> 24) + b;
+    case 3:
+        return a;
+    case 4:
+        return (R(i) + C(j) + (double)((uint64_t)k >> a)) * 0x1p-22;
+    case 5:
+        return synth_draw(r->base, (uint64_t)(i / a) * (uint64_t)cols + (uint64_t)j) * 0x1p-24;
+    case 6:
+        return synth_draw(r->base, (uint64_t)i * (uint64_t)cols + (uint64_t)(j / a)) * 0x1p-24;
+    case 7:
+        return (int)(synth_draw(r->shut, at) >> 16) < a && !kept ? INFINITY : k * 0x1p-24;
+    case 8:
+        return ldexp(k + 1, (int)(synth_draw(r->power, at) >> 19) - 40);
+    case 9:
+        return (int)(synth_draw(r->near, at) >> 16) < a ? k * 0x1p-24 : 1;
+    case 10:
+        return (fabs(R(2 * i) - C(2 * j)) + fabs(R(2 * i + 1) - C(2 * j + 1))) * 0x1p-22;
+    case 11:
+        return (double)(i + 1) * (j + 1);
+    case 12:
+        return -(double)(i + 1) * (j + 1);
+    case 13:
+        return kept ? 0 : 1;
+    default:
+        return (rows <= cols ? i == b : j == b) ? INFINITY : k * 0x1p-24;
     }
 #undef R
 #undef C

@@ -19,11 +19,13 @@ Test(op_box, init) {
         optest t;
         optest_begin(&t, "box_init", i);
         ref_map a = optest_random(&t, shapes[i][0], 1, shapes[i][1], 4);
-        ref_map b = optest_random(&t, i % 2 ? 1 : shapes[i][0], 1, shapes[i][1], 4), want = optest_zeros(&t, a.n, 1, a.w, 4);
+        ref_map b = optest_random(&t, i % 2 ? 1 : shapes[i][0], 1, shapes[i][1], 4),
+                want = optest_zeros(&t, a.n, 1, a.w, 4);
         scale_values(a, 4, 0);
         scale_values(b, 8, 0);
         b.v[0] = b.v[3] = INFINITY; /* the anchor of an invalid place */
-        ist_tensor y = ist_op_box_init(t.plan, optest_in(&t, a, IST_ELEM_T, i % 2), optest_in(&t, b, IST_ELEM_F32, false), "init");
+        ist_tensor y =
+            ist_op_box_init(t.plan, optest_in(&t, a, IST_ELEM_T, i % 2), optest_in(&t, b, IST_ELEM_F32, false), "init");
         optest_run(&t);
         ref_box_init(a, b, want);
         cr_assert_eq(optest_read(&t, y).v[0], 1.0f);
@@ -40,7 +42,8 @@ Test(op_box, refine) {
         ref_map want = optest_zeros(&t, a.n, 1, a.w, 4);
         scale_values(b, 0.625f, 0.5f); /* also below 0 and above 1 */
         b.v[0] = 0, b.v[1] = 1, b.v[2] = 1e-6f, b.v[3] = 1 - 1e-6f;
-        ist_tensor y = ist_op_box_refine(t.plan, optest_in(&t, a, IST_ELEM_F32, i % 2), optest_in(&t, b, IST_ELEM_F32, i % 3 == 1), "refine");
+        ist_tensor y = ist_op_box_refine(t.plan, optest_in(&t, a, IST_ELEM_F32, i % 2),
+                                         optest_in(&t, b, IST_ELEM_F32, i % 3 == 1), "refine");
         optest_run(&t);
         ref_box_refine(a, b, want);
         optest_check(&t, "boxes", y, want, 2e-6, 1e-9, -1);
@@ -85,7 +88,8 @@ Test(op_box, quality_statistics) {
     for (unsigned i = 0; i < SHAPES; i++) {
         optest t;
         optest_begin(&t, "lqe", i);
-        ref_map corners = optest_random(&t, shapes[i][0], 1, shapes[i][1], ROW), want = optest_zeros(&t, corners.n, 1, corners.w, 20);
+        ref_map corners = optest_random(&t, shapes[i][0], 1, shapes[i][1], ROW),
+                want = optest_zeros(&t, corners.n, 1, corners.w, 20);
         scale_values(corners, i % 2 ? 30.0f : 2.0f, 0);
         for (int k = 0; k < BINS; k++) corners.v[k] = 0.5f; /* all equal: four times 1/33 */
         ist_tensor y = ist_op_lqe(t.plan, optest_in(&t, corners, IST_ELEM_F32, false), "lqe");
@@ -100,9 +104,11 @@ Test(op_box, add_quality) {
     for (unsigned i = 0; i < SHAPES; i++) {
         optest t;
         optest_begin(&t, "add_quality", i);
-        ref_map a = optest_random(&t, shapes[i][0], 1, shapes[i][1], 1 + 16 * (int)i), q = optest_random(&t, a.n, 1, a.w, 1);
+        ref_map a = optest_random(&t, shapes[i][0], 1, shapes[i][1], 1 + 16 * (int)i),
+                q = optest_random(&t, a.n, 1, a.w, 1);
         ref_map want = optest_zeros(&t, a.n, 1, a.w, a.c);
-        ist_tensor y = ist_op_add_quality(t.plan, optest_in(&t, a, IST_ELEM_T, i % 2), optest_in(&t, q, IST_ELEM_T, i % 2), "quality");
+        ist_tensor y = ist_op_add_quality(t.plan, optest_in(&t, a, IST_ELEM_T, i % 2),
+                                          optest_in(&t, q, IST_ELEM_T, i % 2), "quality");
         optest_run(&t);
         ref_add_quality(a, q, want);
         optest_check(&t, "logits", y, want, 0, 1e-7, -1);
@@ -119,9 +125,12 @@ Test(op_box, limit) {
     ist_tensor four = optest_in(&t, optest_random(&t, 2, 1, 9, 4), IST_ELEM_F32, false), none = {0}, corners;
     ist_tensor row = optest_in(&t, optest_random(&t, 2, 1, 9, ROW), IST_ELEM_F32, false);
     ist_plan_limit(t.plan, optest_ints(&t, &one, 1));
-    ist_tensor results[] = {ist_op_box_init(t.plan, four, four, "init"), ist_op_box_refine(t.plan, four, four, "refine"),
-                            ist_op_fdr(t.plan, row, none, four, w, 4, &corners, "fdr"), corners,
-                            ist_op_lqe(t.plan, row, "lqe"), ist_op_add_quality(t.plan, four, ist_slice(four, 1, 1), "quality")};
+    ist_tensor results[] = {ist_op_box_init(t.plan, four, four, "init"),
+                            ist_op_box_refine(t.plan, four, four, "refine"),
+                            ist_op_fdr(t.plan, row, none, four, w, 4, &corners, "fdr"),
+                            corners,
+                            ist_op_lqe(t.plan, row, "lqe"),
+                            ist_op_add_quality(t.plan, four, ist_slice(four, 1, 1), "quality")};
     ist_plan_limit(t.plan, none);
     optest_run(&t);
     for (unsigned i = 0; i < sizeof results / sizeof *results; i++) {

@@ -32,8 +32,11 @@ static uint32_t *upload_of(optest *t, const scene *s, size_t *bytes) {
     uint32_t *up = optest_alloc(t, *bytes);
     up[IST_UP_COUNT] = (uint32_t)s->count;
     for (int i = 0; i < s->count; i++) {
-        ist_frame_image im = {.width = optest_int(t, 1, 3000), .height = optest_int(t, 1, 3000), .channels = 3,
-                              .sample_bytes = 1, .stride = 1};
+        ist_frame_image im = {.width = optest_int(t, 1, 3000),
+                              .height = optest_int(t, 1, 3000),
+                              .channels = 3,
+                              .sample_bytes = 1,
+                              .stride = 1};
         ist_upload_image(up, i, &im);
     }
     return up;
@@ -42,7 +45,8 @@ static uint32_t *upload_of(optest *t, const scene *s, size_t *bytes) {
 static void run(optest *t, scene *s, const uint32_t *up, size_t bytes, bool slice) {
     external upload = external_create(t, up, bytes);
     ist_tensor eu = ist_plan_external(t->plan, 3, IST_ELEM_I32);
-    ist_tensor logits = optest_in(t, s->logits, IST_ELEM_F32, slice), boxes = optest_in(t, s->boxes, IST_ELEM_F32, slice);
+    ist_tensor logits = optest_in(t, s->logits, IST_ELEM_F32, slice),
+               boxes = optest_in(t, s->boxes, IST_ELEM_F32, slice);
     ist_detect_opts o = {.conf = s->conf, .max_objects = s->most, .keep = slice ? s->keep : NULL};
     s->det = ist_op_detect(t->plan, logits, boxes, eu, &o, "detect");
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
@@ -73,8 +77,9 @@ static void expect_object(const optest *t, const scene *s, const uint32_t *im, i
     const int *o = s->objects + ((size_t)image * s->most + slot) * IST_DET_WORDS;
     int q = flat / s->classes;
     double want = 1 / (1 + exp(-(double)s->logits.v[(size_t)image * s->queries * s->classes + flat]));
-    cr_assert(o[IST_DET_LABEL] == flat % s->classes && o[IST_DET_QUERY] == q, "%s: image %d, object %d is %d of %d, not %d of %d",
-              t->name, image, slot, o[IST_DET_LABEL], o[IST_DET_QUERY], flat % s->classes, q);
+    cr_assert(o[IST_DET_LABEL] == flat % s->classes && o[IST_DET_QUERY] == q,
+              "%s: image %d, object %d is %d of %d, not %d of %d", t->name, image, slot, o[IST_DET_LABEL],
+              o[IST_DET_QUERY], flat % s->classes, q);
     cr_assert_float_eq(float_of(o[IST_DET_SCORE]), want, 3e-7 * want);
     const float *b = s->boxes.v + ((size_t)image * s->queries + q) * 4;
     for (int k = 0; k < 4; k++) {
@@ -96,7 +101,8 @@ static void check(const optest *t, const scene *s, const uint32_t *up, bool filt
         const float *v = s->logits.v + (size_t)n * all;
         ref_topk(v, all, candidates, order);
         for (int i = 0; n < s->count && i < candidates; i++) {
-            if (!(1 / (1 + exp(-(double)v[order[i]])) > s->conf) || (filtered && !s->keep[order[i] % s->classes])) continue;
+            if (!(1 / (1 + exp(-(double)v[order[i]])) > s->conf) || (filtered && !s->keep[order[i] % s->classes]))
+                continue;
             found++;
             if (slot == s->most) continue;
             expect_object(t, s, up + IST_UP_HEADER + n * IST_IM_WORDS, n, slot++, order[i], p);
@@ -107,7 +113,8 @@ static void check(const optest *t, const scene *s, const uint32_t *up, bool filt
                   (unsigned long long)t->seed, n, s->counts[4 * n], s->counts[4 * n + 1], slot, found - slot);
     }
     cr_assert_eq(s->total, p);
-    for (; p < s->batch * s->most; p++) cr_assert(s->image_of[p] == 0 && s->prompts[4 * p] == 0 && s->prompts[4 * p + 3] == 0);
+    for (; p < s->batch * s->most; p++)
+        cr_assert(s->image_of[p] == 0 && s->prompts[4 * p] == 0 && s->prompts[4 * p + 3] == 0);
     free(order);
 }
 
@@ -115,7 +122,7 @@ static void check(const optest *t, const scene *s, const uint32_t *up, bool filt
 static const struct {
     int batch, count, queries, classes, most;
     float conf;
-} cases[] = {{1, 1, 300, 80, 16, 0.4f}, {1, 1, 1, 1, 1, 0.0f}, {3, 2, 37, 5, 7, 0.3f}, {2, 2, 20, 3, 60, 0.0f},
+} cases[] = {{1, 1, 300, 80, 16, 0.4f}, {1, 1, 1, 1, 1, 0.0f},      {3, 2, 37, 5, 7, 0.3f},   {2, 2, 20, 3, 60, 0.0f},
              {1, 1, 300, 2, 300, 0.0f}, {2, 1, 84, 17, 16, 0.999f}, {1, 1, 300, 1, 16, 0.5f}, {4, 4, 50, 33, 5, 0.6f}};
 
 Test(op_detect, against_reference) {
@@ -123,8 +130,12 @@ Test(op_detect, against_reference) {
         if (optest_small() && cases[i].queries * cases[i].classes > 2000) continue;
         optest t;
         optest_begin(&t, "detect", i);
-        scene s = {.batch = cases[i].batch, .count = cases[i].count, .queries = cases[i].queries,
-                   .classes = cases[i].classes, .most = cases[i].most, .conf = cases[i].conf};
+        scene s = {.batch = cases[i].batch,
+                   .count = cases[i].count,
+                   .queries = cases[i].queries,
+                   .classes = cases[i].classes,
+                   .most = cases[i].most,
+                   .conf = cases[i].conf};
         size_t bytes;
         fill(&t, &s, i % 2);
         uint32_t *up = upload_of(&t, &s, &bytes);

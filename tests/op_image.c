@@ -21,22 +21,80 @@ typedef struct entry {
     int value;
 } entry;
 
-#define UP(x) {"UP_" #x, IST_UP_##x}
-#define IM(x) {"IM_" #x, IST_IM_##x}
-#define PK(x) {"PK_" #x, IST_PK_##x}
-#define OB(x) {"OB_" #x, IST_OB_##x}
-#define DET(x) {"DET_" #x, IST_DET_##x}
-static const entry layout[] = {
-    UP(COUNT), UP(FLAGS), UP(PACKET_WORDS), UP(STORE_WORDS), UP(HEADER), UP(RESET_TRACKS), IM(WIDTH), IM(HEIGHT),
-    IM(CHANNELS), IM(SAMPLE), IM(OFFSET_LOW), IM(OFFSET_HIGH), IM(STRIDE), IM(DET_X), IM(DET_Y), IM(SEG_WIDTH),
-    IM(SEG_HEIGHT), IM(SEG_X), IM(SEG_Y), IM(SCALE_X), IM(SCALE_X_LOW), IM(SCALE_Y), IM(SCALE_Y_LOW), IM(MASK_X),
-    IM(MASK_Y), IM(TARGETS), IM(TARGET_AT), IM(WORDS), {"TARGET_BOX", IST_TARGET_BOX},
-    {"TARGET_LABEL", IST_TARGET_LABEL}, {"TARGET_WORDS", IST_TARGET_WORDS}, {"TAPS_K", IST_TAPS_K},
-    {"TAPS_PAIRS", IST_TAPS_PAIRS}, PK(IMAGES), PK(OBJECTS), PK(MASK_WORDS), PK(STORED_WORDS), PK(HEADER),
-    {"PI_OBJECTS", IST_PI_OBJECTS}, {"PI_DROPPED", IST_PI_DROPPED}, {"PI_FIRST", IST_PI_FIRST}, PK(IMAGE_WORDS),
-    OB(LABEL), OB(SCORE), OB(BOX), OB(QUERY), OB(MATCH), OB(MATCH_IOU), OB(MASK_SCORE), OB(STABILITY), OB(AREA),
-    OB(MASK_BOX), OB(X0), OB(Y0), OB(COLUMNS), OB(COLUMN_WORDS), OB(OFFSET), OB(IMAGE), OB(WORDS), DET(LABEL),
-    DET(SCORE), DET(QUERY), DET(BOX), DET(WORDS)};
+#define UP(x)                                                                                                          \
+    { "UP_" #x, IST_UP_##x }
+#define IM(x)                                                                                                          \
+    { "IM_" #x, IST_IM_##x }
+#define PK(x)                                                                                                          \
+    { "PK_" #x, IST_PK_##x }
+#define OB(x)                                                                                                          \
+    { "OB_" #x, IST_OB_##x }
+#define DET(x)                                                                                                         \
+    { "DET_" #x, IST_DET_##x }
+static const entry layout[] = {UP(COUNT),
+                               UP(FLAGS),
+                               UP(PACKET_WORDS),
+                               UP(STORE_WORDS),
+                               UP(HEADER),
+                               UP(RESET_TRACKS),
+                               IM(WIDTH),
+                               IM(HEIGHT),
+                               IM(CHANNELS),
+                               IM(SAMPLE),
+                               IM(OFFSET_LOW),
+                               IM(OFFSET_HIGH),
+                               IM(STRIDE),
+                               IM(DET_X),
+                               IM(DET_Y),
+                               IM(SEG_WIDTH),
+                               IM(SEG_HEIGHT),
+                               IM(SEG_X),
+                               IM(SEG_Y),
+                               IM(SCALE_X),
+                               IM(SCALE_X_LOW),
+                               IM(SCALE_Y),
+                               IM(SCALE_Y_LOW),
+                               IM(MASK_X),
+                               IM(MASK_Y),
+                               IM(TARGETS),
+                               IM(TARGET_AT),
+                               IM(WORDS),
+                               {"TARGET_BOX", IST_TARGET_BOX},
+                               {"TARGET_LABEL", IST_TARGET_LABEL},
+                               {"TARGET_WORDS", IST_TARGET_WORDS},
+                               {"TAPS_K", IST_TAPS_K},
+                               {"TAPS_PAIRS", IST_TAPS_PAIRS},
+                               PK(IMAGES),
+                               PK(OBJECTS),
+                               PK(MASK_WORDS),
+                               PK(STORED_WORDS),
+                               PK(HEADER),
+                               {"PI_OBJECTS", IST_PI_OBJECTS},
+                               {"PI_DROPPED", IST_PI_DROPPED},
+                               {"PI_FIRST", IST_PI_FIRST},
+                               PK(IMAGE_WORDS),
+                               OB(LABEL),
+                               OB(SCORE),
+                               OB(BOX),
+                               OB(QUERY),
+                               OB(MATCH),
+                               OB(MATCH_IOU),
+                               OB(MASK_SCORE),
+                               OB(STABILITY),
+                               OB(AREA),
+                               OB(MASK_BOX),
+                               OB(X0),
+                               OB(Y0),
+                               OB(COLUMNS),
+                               OB(COLUMN_WORDS),
+                               OB(OFFSET),
+                               OB(IMAGE),
+                               OB(WORDS),
+                               DET(LABEL),
+                               DET(SCORE),
+                               DET(QUERY),
+                               DET(BOX),
+                               DET(WORDS)};
 enum { ENTRIES = sizeof layout / sizeof *layout };
 
 /* Compares every #define of a listed name in a kernel source; returns how many there are. */
@@ -110,8 +168,12 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int size, u
     bytes = 0;
     up[IST_UP_COUNT] = (uint32_t)count;
     for (int i = 0; i < count; i++) {
-        ist_frame_image im = {.width = p[i].w, .height = p[i].h, .channels = p[i].channels,
-                              .sample_bytes = p[i].sample, .offset = bytes, .stride = (uint32_t)p[i].stride};
+        ist_frame_image im = {.width = p[i].w,
+                              .height = p[i].h,
+                              .channels = p[i].channels,
+                              .sample_bytes = p[i].sample,
+                              .offset = bytes,
+                              .stride = (uint32_t)p[i].stride};
         int w, h;
         ist_segmenter_size(p[i].w, p[i].h, &w, &h);
         const int pairs[4][2] = {{p[i].w, size}, {p[i].h, size}, {p[i].w, w}, {p[i].h, h}};
@@ -191,7 +253,8 @@ Test(op_image, every_format) {
 }
 
 Test(op_image, every_shape) {
-    static const int shapes[][2] = {{1, 1}, {1, 77}, {130, 1}, {64, 64}, {64, 9}, {2, 3}, {501, 37}, {65, 640}, {63, 257}};
+    static const int shapes[][2] = {{1, 1}, {1, 77},   {130, 1},  {64, 64}, {64, 9},
+                                    {2, 3}, {501, 37}, {65, 640}, {63, 257}};
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         optest t;
         optest_begin(&t, "shapes", i);
@@ -215,7 +278,8 @@ Test(op_image, segmenter) {
 /* A row or column of one pixel at the end of a strip of any size keeps inside its image: 2000 columns to 1024. */
 Test(op_image, segmenter_size) {
     static const int want[][4] = {{1280, 720, 1024, 576}, {720, 1280, 576, 1024}, {1, 5000, 1, 1024},
-                                  {5000, 2, 1024, 1}, {854, 480, 1024, 576}, {1024, 1024, 1024, 1024}, {3, 2, 1024, 683}};
+                                  {5000, 2, 1024, 1},     {854, 480, 1024, 576},  {1024, 1024, 1024, 1024},
+                                  {3, 2, 1024, 683}};
     for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
         int w, h;
         ist_segmenter_size(want[i][0], want[i][1], &w, &h);
@@ -239,8 +303,10 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     unsigned char *pixels;
     uint32_t *up = make_upload(&t, &p, 1, 640, &pixels, &words, &bytes);
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
-    ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32), ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y = segmenter ? ist_op_resize_segmenter(t.plan, eu, ep, 1, name) : ist_op_resize_detector(t.plan, eu, ep, 1, 640, name);
+    ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
+               ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
+    ist_tensor y = segmenter ? ist_op_resize_segmenter(t.plan, eu, ep, 1, name)
+                             : ist_op_resize_detector(t.plan, eu, ep, 1, 640, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));
@@ -259,7 +325,8 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     const ist_weight *samples = ist_weights_find(golden, name);
     snprintf(key, sizeof key, "%s.sum", name);
     memcpy(&want_sum, ist_weights_find(golden, key)->data, sizeof want_sum);
-    cr_assert_eq(sum, want_sum, "%s: bytes add up to %lld, Pillow's to %lld", name, (long long)sum, (long long)want_sum);
+    cr_assert_eq(sum, want_sum, "%s: bytes add up to %lld, Pillow's to %lld", name, (long long)sum,
+                 (long long)want_sum);
     for (size_t j = 0; j < samples->count; j++) {
         size_t at = (size_t)((uint64_t)j * 2654435761u % ((uint64_t)oh * ow * 3));
         cr_assert_eq(out[at], ((const unsigned char *)samples->data)[j], "%s: byte %zu", name, at);

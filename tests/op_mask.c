@@ -59,8 +59,10 @@ static uint32_t *upload_of(optest *t, const scene *s, size_t *bytes) {
     up[IST_UP_PACKET_WORDS] = s->room;
     up[IST_UP_STORE_WORDS] = (uint32_t)s->store_words;
     for (int i = 0; i < s->count; i++)
-        ist_upload_image(up, i, &(ist_frame_image){.width = s->width[i], .height = s->height[i], .channels = 3,
-                                                   .sample_bytes = 1, .stride = 1});
+        ist_upload_image(
+            up, i,
+            &(ist_frame_image){
+                .width = s->width[i], .height = s->height[i], .channels = 3, .sample_bytes = 1, .stride = 1});
     return up;
 }
 
@@ -103,8 +105,10 @@ static void run(optest *t, scene *s, bool masks, const int *match) {
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PACKET, packet.mem, &t->err));
     for (int i = 0; i < t->tensor_count; i++) {
         const optest_tensor *e = &t->tensors[i];
-        if (e->whole.elem == IST_ELEM_I32) EXTERNAL_OK(t, ist_plan_write_i32(t->plan, e->whole, (const int *)(const void *)e->start, &t->err));
-        else EXTERNAL_OK(t, ist_plan_write_f32(t->plan, e->whole, e->start, &t->err));
+        if (e->whole.elem == IST_ELEM_I32)
+            EXTERNAL_OK(t, ist_plan_write_i32(t->plan, e->whole, (const int *)(const void *)e->start, &t->err));
+        else
+            EXTERNAL_OK(t, ist_plan_write_f32(t->plan, e->whole, e->start, &t->err));
     }
     EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
     s->packet = external_read(t, &packet);
@@ -157,8 +161,10 @@ static uint32_t check_mask(const optest *t, const scene *s, int k, int w, int h,
                      (int)o[IST_OB_MASK_BOX + i], f.box[i]);
     cr_assert_float_eq(float_of(o[IST_OB_STABILITY]), f.low ? (float)f.high / (float)f.low : 0, 1e-6);
     cr_assert_eq(float_of(o[IST_OB_MASK_SCORE]), s->score[k]);
-    int x0 = (int)o[IST_OB_X0], y0 = (int)o[IST_OB_Y0], words = (int)o[IST_OB_COLUMN_WORDS], cols = (int)o[IST_OB_COLUMNS];
-    cr_assert(cols == (f.area ? f.box[2] - f.box[0] + 1 : 0) && (!cols || (x0 == f.box[0] && y0 == f.box[1] / 32 * 32)));
+    int x0 = (int)o[IST_OB_X0], y0 = (int)o[IST_OB_Y0], words = (int)o[IST_OB_COLUMN_WORDS],
+        cols = (int)o[IST_OB_COLUMNS];
+    cr_assert(cols == (f.area ? f.box[2] - f.box[0] + 1 : 0) &&
+              (!cols || (x0 == f.box[0] && y0 == f.box[1] / 32 * 32)));
     cr_assert_eq(o[IST_OB_OFFSET], offset);
     uint32_t stored = s->packet[IST_PK_STORED_WORDS], size = (uint32_t)(cols * words);
     const uint32_t *bits = s->packet + ist_packet_masks_at(s->batch, s->most) + offset;
@@ -167,8 +173,8 @@ static uint32_t check_mask(const optest *t, const scene *s, int k, int w, int h,
         for (int x = 0; x < w; x++) {
             bool inside = x >= x0 && x < x0 + cols && y >= y0 && y < y0 + 32 * words;
             bool got = inside && (bits[(x - x0) * words + (y - y0) / 32] >> (y - y0) % 32 & 1);
-            cr_assert_eq(got, v[(size_t)y * w + x] > 0, "%s, object %d, pixel %d,%d: %d, logit %.9g", t->name, k, x, y, got,
-                         v[(size_t)y * w + x]);
+            cr_assert_eq(got, v[(size_t)y * w + x] > 0, "%s, object %d, pixel %d,%d: %d, logit %.9g", t->name, k, x, y,
+                         got, v[(size_t)y * w + x]);
         }
     free(v);
     return size;
@@ -181,7 +187,8 @@ static void check(const optest *t, const scene *s, bool masks, const int *match)
     uint32_t offset = 0, fits = 0;
     for (int i = 0; i < s->batch; i++) {
         const uint32_t *b = p + IST_PK_HEADER + (size_t)i * IST_PK_IMAGE_WORDS;
-        cr_assert(b[IST_PI_OBJECTS] == (uint32_t)s->objects_of[i] && (i >= s->count || b[IST_PI_DROPPED] == (uint32_t)(3 * i)));
+        cr_assert(b[IST_PI_OBJECTS] == (uint32_t)s->objects_of[i] &&
+                  (i >= s->count || b[IST_PI_DROPPED] == (uint32_t)(3 * i)));
         for (int j = 0; j < s->objects_of[i]; j++, k++) {
             const uint32_t *o = p + ist_packet_objects_at(s->batch) + (size_t)k * IST_OB_WORDS;
             const int *d = s->words + ((size_t)i * s->most + j) * IST_DET_WORDS;
@@ -199,8 +206,9 @@ static void check(const optest *t, const scene *s, bool masks, const int *match)
             if (offset <= s->room) fits = offset;
         }
     }
-    cr_assert(p[IST_PK_MASK_WORDS] == offset && p[IST_PK_STORED_WORDS] == fits, "%s: %u words, %u in the packet; not %u and %u",
-              t->name, p[IST_PK_MASK_WORDS], p[IST_PK_STORED_WORDS], offset, fits);
+    cr_assert(p[IST_PK_MASK_WORDS] == offset && p[IST_PK_STORED_WORDS] == fits,
+              "%s: %u words, %u in the packet; not %u and %u", t->name, p[IST_PK_MASK_WORDS], p[IST_PK_STORED_WORDS],
+              offset, fits);
 }
 
 static const scene scenes[] = {

@@ -133,9 +133,11 @@ static void rig_finish(rig *r) {
 
 /* Replays with these frames; match [batch][most][2]. */
 static void rig_run(rig *r, const frame *frames, int count, uint32_t flags, int *match) {
-    int *words = calloc((size_t)(r->batch * r->most), IST_DET_WORDS * sizeof *words), *counts = calloc((size_t)r->batch, 16);
+    int *words = calloc((size_t)(r->batch * r->most), IST_DET_WORDS * sizeof *words),
+        *counts = calloc((size_t)r->batch, 16);
     for (int i = 0; i < count; i++) {
-        memcpy(words + i * r->most * IST_DET_WORDS, frames[i].words, sizeof *words * IST_DET_WORDS * (size_t)frames[i].count);
+        memcpy(words + i * r->most * IST_DET_WORDS, frames[i].words,
+               sizeof *words * IST_DET_WORDS * (size_t)frames[i].count);
         counts[4 * i] = frames[i].count;
     }
     r->up[IST_UP_COUNT] = (uint32_t)count;
@@ -180,11 +182,13 @@ static void compare(const rig *r, const frame *f, int image, const int *match, c
 }
 
 Test(op_match, tracks) {
-    int walkers = optest_small() ? 6 : 24, rounds = optest_small() ? 3 : 25, match[2 * BATCH * MOST], ids[MOST], age = 2;
+    int walkers = optest_small() ? 6 : 24, rounds = optest_small() ? 3 : 25, match[2 * BATCH * MOST], ids[MOST],
+        age = 2;
     float boxes[MOST][4], ious[MOST], least = 0.2f;
     rig r;
     rig_begin(&r, "tracks", 0, BATCH, MOST, 0);
-    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, least, age, "tracks");
+    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, least, age,
+                                  "tracks");
     rig_finish(&r);
     tracker s = {.count = 0};
     for (int w = 0; w < walkers; w++) random_box(&r.t, 400, boxes[w]);
@@ -215,7 +219,8 @@ Test(op_match, full_house) {
     static tracker s;
     rig r;
     rig_begin(&r, "full house", 0, 1, MANY, 0);
-    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, 0.3f, 50, "tracks");
+    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, 0.3f, 50,
+                                  "tracks");
     rig_finish(&r);
     for (int round = 0; round < 4; round++) {
         f.count = 0;
@@ -232,8 +237,14 @@ Test(op_match, full_house) {
 }
 
 static void put_targets(rig *r, int image, int count, size_t at, float (*boxes)[4], const int *labels) {
-    ist_upload_image(r->up, image, &(ist_frame_image){.width = 700, .height = 500, .channels = 3, .sample_bytes = 1,
-                                                      .stride = 1, .targets = count, .target_at = (uint32_t)at});
+    ist_upload_image(r->up, image,
+                     &(ist_frame_image){.width = 700,
+                                        .height = 500,
+                                        .channels = 3,
+                                        .sample_bytes = 1,
+                                        .stride = 1,
+                                        .targets = count,
+                                        .target_at = (uint32_t)at});
     for (int i = 0; i < count; i++) {
         memcpy(r->up + at + (size_t)i * IST_TARGET_WORDS, boxes[i], 16);
         r->up[at + (size_t)i * IST_TARGET_WORDS + IST_TARGET_LABEL] = (uint32_t)labels[i];
@@ -245,7 +256,8 @@ Test(op_match, targets) {
         rig r;
         size_t at = IST_UP_HEADER + 2 * IST_IM_WORDS;
         rig_begin(&r, "targets", round, 2, MOST, 2 * TARGETS * IST_TARGET_WORDS);
-        r.match = ist_op_match_targets(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, TARGETS, "targets");
+        r.match = ist_op_match_targets(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, TARGETS,
+                                       "targets");
         frame f[2];
         int match[4 * MOST], labels[2][TARGETS], counts[2], partner[MOST];
         float boxes[2][TARGETS][4], ious[MOST];
@@ -305,8 +317,14 @@ static void check_set(const ist_weights *golden, int targets) {
     size_t at = IST_UP_HEADER + IST_IM_WORDS, bytes = 4 * (at + (size_t)targets * IST_TARGET_WORDS);
     uint32_t *up = optest_alloc(&t, bytes);
     up[IST_UP_COUNT] = 1; /* an image of one pixel: its pixels are the normalised coordinates */
-    ist_upload_image(up, 0, &(ist_frame_image){.width = 1, .height = 1, .channels = 3, .sample_bytes = 1, .stride = 1,
-                                               .targets = targets, .target_at = (uint32_t)at});
+    ist_upload_image(up, 0,
+                     &(ist_frame_image){.width = 1,
+                                        .height = 1,
+                                        .channels = 3,
+                                        .sample_bytes = 1,
+                                        .stride = 1,
+                                        .targets = targets,
+                                        .target_at = (uint32_t)at});
     for (int i = 0; i < targets; i++) {
         const float *b = given + 4 * i;
         float corners[4] = {b[0] - b[2] / 2, b[1] - b[3] / 2, b[0] + b[2] / 2, b[1] + b[3] / 2};
@@ -329,8 +347,8 @@ static void check_set(const ist_weights *golden, int targets) {
     const float *want = floats(golden, key);
     for (int q = 0; q < Q; q++)
         for (int i = 0; i < targets; i++)
-            cr_assert_float_eq(cost.v[i * Q + q], want[q * targets + i], 2e-5, "query %d, target %d: cost %g, not %g", q,
-                               i, cost.v[i * Q + q], want[q * targets + i]);
+            cr_assert_float_eq(cost.v[i * Q + q], want[q * targets + i], 2e-5, "query %d, target %d: cost %g, not %g",
+                               q, i, cost.v[i * Q + q], want[q * targets + i]);
     snprintf(key, sizeof key, "t%d.rows", targets);
     int *rows = golden_ints(golden, key, (size_t)targets);
     snprintf(key, sizeof key, "t%d.cols", targets);
@@ -345,12 +363,14 @@ static void check_set(const ist_weights *golden, int targets) {
     for (int o = 0; o < 300; o++) {
         int q = words[o * IST_DET_WORDS + IST_DET_QUERY];
         if (got[2 * o] < 0) continue;
-        cr_assert_eq(got[2 * o], target_of[q], "object %d of query %d: target %d, not %d", o, q, got[2 * o], target_of[q]);
+        cr_assert_eq(got[2 * o], target_of[q], "object %d of query %d: target %d, not %d", o, q, got[2 * o],
+                     target_of[q]);
         cr_assert_eq(taken[q]++, 0);
     }
     for (int o = 0; o < 300; o++) {
         int q = words[o * IST_DET_WORDS + IST_DET_QUERY];
-        cr_assert(target_of[q] < 0 || taken[q], "query %d is target %d, but none of its objects says so", q, target_of[q]);
+        cr_assert(target_of[q] < 0 || taken[q], "query %d is target %d, but none of its objects says so", q,
+                  target_of[q]);
     }
     external_release(&t, &upload);
     free(labels), free(rows), free(cols);

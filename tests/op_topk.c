@@ -45,7 +45,8 @@ static void fill(optest *t, ref_map x, int kind) {
 }
 
 Test(op_topk, exact_order) {
-    static const int shapes[][3] = {{1, 1, 1}, {2, 7, 7}, {1, 64, 3}, {3, 301, 300}, {1, 400, 300}, {2, 2000, 300}, {1, 8400, 512}};
+    static const int shapes[][3] = {{1, 1, 1},     {2, 7, 7},      {1, 64, 3},    {3, 301, 300},
+                                    {1, 400, 300}, {2, 2000, 300}, {1, 8400, 512}};
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind < 6; kind++) {
             int n = shapes[i][0], total = shapes[i][1], k = shapes[i][2];
@@ -77,7 +78,8 @@ Test(op_topk, refuses_more_than_there_are) {
 }
 
 Test(op_topk, gather) {
-    static const int shapes[][5] = {{1, 1, 1, 1, 1}, {2, 2, 50, 33, 40}, {1, 3, 17, 4, 65}, {2, 2, 90, 256, 31}, {1, 1, 9, 132, 9}};
+    static const int shapes[][5] = {
+        {1, 1, 1, 1, 1}, {2, 2, 50, 33, 40}, {1, 3, 17, 4, 65}, {2, 2, 90, 256, 31}, {1, 1, 9, 132, 9}};
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int f32 = 0; f32 < 2; f32++) {
             const int *s = shapes[i];

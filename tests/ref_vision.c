@@ -125,8 +125,10 @@ static unsigned char resampled(const unsigned char *in, size_t step, int n_in, i
     for (int pass = 0; pass < 2; pass++)
         for (int i = lo; i < hi; i++) {
             double t = fabs((i - centre + 0.5) * (1 / f)), w = t < 1 ? 1 - t : 0;
-            if (pass) total += (int)(w / sum * (1 << 22) + 0.5) * in[(size_t)i * step];
-            else sum += w;
+            if (pass)
+                total += (int)(w / sum * (1 << 22) + 0.5) * in[(size_t)i * step];
+            else
+                sum += w;
         }
     total >>= 22;
     return (unsigned char)(total > 255 ? 255 : total);
@@ -142,9 +144,9 @@ void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int o
     for (int y = 0; y < oh; y++)
         for (int x = 0; x < ow; x++)
             for (int c = 0; c < 3; c++)
-                out[((size_t)y * ow + x) * 3 + c] =
-                    h == oh ? mid[((size_t)y * ow + x) * 3 + c]
-                            : resampled(mid + (size_t)x * 3 + c, (size_t)ow * 3, h, oh, y);
+                out[((size_t)y * ow + x) * 3 + c] = h == oh
+                                                        ? mid[((size_t)y * ow + x) * 3 + c]
+                                                        : resampled(mid + (size_t)x * 3 + c, (size_t)ow * 3, h, oh, y);
     free(mid);
 }
 
@@ -199,15 +201,17 @@ static bool solve(const float *cost, int rows, int cols, int sr, int sc, int *co
                 if (done[c]) continue;
                 double d = least + cost[(size_t)r * sr + (size_t)c * sc] - u[r] - v[c];
                 if (d < dist[c]) dist[c] = d, from[c] = r;
-                if (dist[c] < INFINITY && (best < 0 || dist[c] < dist[best] ||
-                                           (dist[c] == dist[best] && row_of[c] < 0 && row_of[best] >= 0)))
+                if (dist[c] < INFINITY &&
+                    (best < 0 || dist[c] < dist[best] || (dist[c] == dist[best] && row_of[c] < 0 && row_of[best] >= 0)))
                     best = c;
             }
             if (best < 0) break;
             least = dist[best];
             done[best] = 1;
-            if (row_of[best] < 0) sink = best;
-            else r = row_of[best];
+            if (row_of[best] < 0)
+                sink = best;
+            else
+                r = row_of[best];
         }
         if (!(ok = sink >= 0)) break;
         u[s] += least;

@@ -5,17 +5,17 @@
 #define LANES 1
 #endif
 #ifdef A_F32
-#define AT          float
+#define AT           float
 #define LOAD_A(p, i) ((p)[i])
 #else
-#define AT          T
+#define AT           T
 #define LOAD_A(p, i) LOAD(p, i)
 #endif
 #ifdef B_F32
-#define BT          float
+#define BT           float
 #define LOAD_B(p, i) ((p)[i])
 #else
-#define BT          T
+#define BT           T
 #define LOAD_B(p, i) LOAD(p, i)
 #endif
 #define BINS 33
@@ -132,10 +132,14 @@ static float4 four_largest(__global const float *c) {
     float4 t = (float4)(-INFINITY);
     for (int i = 0; i < BINS; i++) {
         float v = c[i];
-        if (v > t.x) t = (float4)(v, t.xyz);
-        else if (v > t.y) t = (float4)(t.x, v, t.yz);
-        else if (v > t.z) t = (float4)(t.xy, v, t.z);
-        else if (v > t.w) t.w = v;
+        if (v > t.x)
+            t = (float4)(v, t.xyz);
+        else if (v > t.y)
+            t = (float4)(t.x, v, t.yz);
+        else if (v > t.z)
+            t = (float4)(t.xy, v, t.z);
+        else if (v > t.w)
+            t.w = v;
     }
     return t;
 }

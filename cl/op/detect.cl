@@ -1,7 +1,7 @@
 /* Objects and prompts from the detector's raw output (dfine.md 6).
  *
- * Three steps around the top-k operator: sigmoid scores, threshold and class filter per image, one flat prompt list over
- * the batch. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
+ * Three steps around the top-k operator: sigmoid scores, threshold and class filter per image, one flat prompt list
+ * over the batch. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
 #ifndef LANES
 #define LANES 1
 #endif
@@ -13,8 +13,8 @@
 #define LANE   ((int)get_local_id(0))
 #endif
 
-/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query on CPUs,
- * per value elsewhere. */
+/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query on
+ * CPUs, per value elsewhere. */
 __kernel void scores(__global float *y, __global const float *logits, __global const uint *upload, int4 sizes) {
     int n = get_global_id(1), c = sizes.y;
     int q = LANES == 1 ? get_global_id(0) : get_global_id(0) / c, i = LANES == 1 ? 0 : get_global_id(0) - q * c;

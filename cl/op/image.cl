@@ -1,8 +1,8 @@
 /* Resampling of raw pixels into network input, portable row: one work-item makes ROWS output pixels of one column.
  *
- * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as Pillow
- * does, and added into the output rows that use them. The tap tables say everything about geometry (frame.h). Result
- * (v - mean) / std, correctly rounded, 0 outside the resized image. */
+ * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
+ * Pillow does, and added into the output rows that use them. The tap tables say everything about geometry (frame.h).
+ * Result (v - mean) / std, correctly rounded, 0 outside the resized image. */
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -25,8 +25,8 @@ static float4 divide(float4 a, float4 d, float4 r) {
 
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T *out, __global const uint *upload,
-                                                                      __global const uchar *pixels, int4 fields,
-                                                                      int size, float4 mean, float4 std, float4 rcp) {
+                                                                     __global const uchar *pixels, int4 fields,
+                                                                     int size, float4 mean, float4 std, float4 rcp) {
     int image = get_global_id(2), x = get_global_id(0), y0 = get_global_id(1) * ROWS;
     if (image >= (int)upload[UP_COUNT] || x >= size) return;
     __global const uint *im = IMAGE_AT(upload, image);

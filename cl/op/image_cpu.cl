@@ -1,29 +1,30 @@
 /* Resampling of raw pixels into network input, CPU row: one work-item makes ROWS x COLS output pixels.
  *
- * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as Pillow
- * does, and added into the output rows that use them; nothing but the tile's accumulators is kept. The tap tables say
- * everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized image. */
+ * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
+ * Pillow does, and added into the output rows that use them; nothing but the tile's accumulators is kept. The tap
+ * tables say everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized
+ * image. */
 #ifndef ROWS
 #define ROWS 8
 #endif
-#define COLS 64
-#define VECS (3 * COLS / 16)
-#define HALF (1 << 21)
+#define COLS       64
+#define VECS       (3 * COLS / 16)
+#define HALF       (1 << 21)
 #define QUICK_TAPS 12 /* most taps of the quick way: shrinking to a fifth */
 
 /* One tap loop: `wide` reads a pixel together with what follows it and is used for all pixels but the row's last. */
 #define TAPS(wide, narrow)                                                                                             \
-    for (int x = first; x < count; x++) {                                                                                \
+    for (int x = first; x < count; x++) {                                                                              \
         int lo = pairs[2 * x], n = pairs[2 * x + 1], safe = min(n, width - 1 - lo), t = 0;                             \
         __global const int *c = coef + x * k;                                                                          \
         int4 s = (int4)(HALF);                                                                                         \
         for (; t < safe; t++) {                                                                                        \
             int at = lo + t;                                                                                           \
-            s += (wide) * c[t];                                                                                        \
+            s += (wide)*c[t];                                                                                          \
         }                                                                                                              \
         for (; t < n; t++) {                                                                                           \
             int at = lo + t;                                                                                           \
-            s += (narrow) * c[t];                                                                                      \
+            s += (narrow)*c[t];                                                                                        \
         }                                                                                                              \
         vstore4(min(s >> 22, (int4)(255)), 0, h + 3 * x);                                                              \
     }
@@ -36,9 +37,11 @@
 static void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
                        __global const int *coef, int k, int first, int count, int *h) {
     if (sample == 2) {
-        if (channels < 3) TAPS(GRAY(WORD(channels * at)), GRAY(WORD(channels * at)))
-        else TAPS(((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)),
-                  ((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)))
+        if (channels < 3)
+            TAPS(GRAY(WORD(channels * at)), GRAY(WORD(channels * at)))
+        else
+            TAPS(((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)),
+                 ((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)))
     } else if (channels == 3) {
         TAPS(convert_int4(vload4(0, row + 3 * at)), RGB(row, 3 * at))
     } else if (channels == 4) {
@@ -48,8 +51,8 @@ static void horizontal(__global const uchar *row, int width, int channels, int s
     }
 }
 
-/* The same for 8-bit RGB and RGBA, columns [0, count), four at a time: turned[t * COLS + x] is tap t of column x, 0 beyond
- * its last, and no column's k pixels reach the end of the row. */
+/* The same for 8-bit RGB and RGBA, columns [0, count), four at a time: turned[t * COLS + x] is tap t of column x, 0
+ * beyond its last, and no column's k pixels reach the end of the row. */
 static void quads(__global const uchar *row, int channels, __global const int *pairs, const int *turned, int k,
                   int count, int *h) {
     for (int x = 0; x < count; x += 4) {
@@ -90,8 +93,8 @@ static void normalise(const int16 *acc, float *value, float4 mean, float4 std, f
 
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *out, __global const uint *upload,
-                                                                     __global const uchar *pixels, int4 fields,
-                                                                     int size, float4 mean, float4 std, float4 rcp) {
+                                                                    __global const uchar *pixels, int4 fields, int size,
+                                                                    float4 mean, float4 std, float4 rcp) {
     int image = get_global_id(2), x0 = get_global_id(0) * COLS, y0 = get_global_id(1) * ROWS;
     if (image >= (int)upload[UP_COUNT]) return;
     __global const uint *im = IMAGE_AT(upload, image);
@@ -131,9 +134,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *
     float value[3 * COLS];
     for (int r = 0; r < ROWS && y0 + r < size; r++) {
         __global T *o = out + (((size_t)image * size + y0 + r) * size + x0) * 3;
-        int pixels = r < rows ? inside : 0;
-        for (int v = 0; v < VECS && 16 * v < pixels; v += 3) normalise(acc + r * VECS + v, value + 16 * v, mean, std, rcp);
-        for (int i = pixels; i < 3 * COLS; i++) value[i] = 0.0f;
+        int samples = r < rows ? inside : 0;
+        for (int v = 0; v < VECS && 16 * v < samples; v += 3)
+            normalise(acc + r * VECS + v, value + 16 * v, mean, std, rcp);
+        for (int i = samples; i < 3 * COLS; i++) value[i] = 0.0f;
         if (made == COLS)
             for (int v = 0; v < VECS; v++) STORE16(vload16(v, value), o, 16 * v);
         else

@@ -4,9 +4,11 @@
  * n sources, m >= n sinks, cost of (i, j) at strides.x * i + strides.y * j, q = rint(cost * scale) as a 64-bit integer,
  * +inf forbidden, NaN 1. Duals u, v keep q - u - v >= 0, so distances from a source grow as in Dijkstra. Sources are
  * added in rising order; the next sink is the nearest, at equal distance a free one, then the lowest. Distances stay
- * below 2^61: a free sink has v = 0, which bounds every dual by the largest cost, and with forbidden pairs by n of them.
+ * below 2^61: a free sink has v = 0, which bounds every dual by the largest cost, and with forbidden pairs by n of
+ * them.
  *
- * `work` (lap_words() of src/ops/assign.c, 8-byte aligned): u [n], v, dist, open [m + 8] as long; pred, owner [m + 8], sink [n]. */
+ * `work` (lap_words() of src/ops/assign.c, 8-byte aligned): u [n], v, dist, open [m + 8] as long; pred, owner [m + 8],
+ * sink [n]. */
 #ifndef LANES
 #define LANES 64
 #endif
@@ -116,7 +118,8 @@ static bool augment(const lap *l, __global const float *cost, int2 strides, int 
     return true;
 }
 
-/* Least total cost over min(n, m) = n pairs; afterwards lap.sink[source] is its sink or -1. Returns the sources left. */
+/* Least total cost over min(n, m) = n pairs; afterwards lap.sink[source] is its sink or -1. Returns the sources left.
+ */
 static int lap_solve(const lap *l, __global const float *cost, int2 strides, int n, int m, float scale) {
     int left = 0;
     for (int i = LANE; i < n; i += LANES) {

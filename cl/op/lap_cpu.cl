@@ -1,9 +1,9 @@
 /* Shortest augmenting path, CPU row: one work-item, vectors of 8 sinks. Joined in front of kernels that assign; the
  * portable row lap.cl has the same functions. See there for the algorithm and the layout of `work`. */
-#define LANES  1
-#define LANE   0
+#define LANES 1
+#define LANE  0
 #define SYNC()
-#define NEVER  LONG_MAX
+#define NEVER LONG_MAX
 #define LAP_ROOM
 #define LAP_AT(work, n, m) lap_at((work), (n), (m))
 
@@ -45,7 +45,8 @@ static long8 costs(__global const float *c, int stride, int j, int m, float scal
 }
 
 /* Relaxes all open sinks with one more source; returns the nearest and its distance, -1 when none can be reached. */
-static int relax(lap *l, __global const float *c, int stride, int m, float scale, int source, long base, long *nearest) {
+static int relax(lap *l, __global const float *c, int stride, int m, float scale, int source, long base,
+                 long *nearest) {
     long8 best = (long8)(NEVER), where = (long8)(-1);
     long8 lane = (long8)(0, 1, 2, 3, 4, 5, 6, 7);
     for (int j = 0; j < m; j += 8) {
@@ -103,7 +104,8 @@ static bool augment(lap *l, __global const float *cost, int2 strides, int m, flo
     return true;
 }
 
-/* Least total cost over min(n, m) = n pairs; afterwards lap.sink[source] is its sink or -1. Returns the sources left. */
+/* Least total cost over min(n, m) = n pairs; afterwards lap.sink[source] is its sink or -1. Returns the sources left.
+ */
 static int lap_solve(lap *l, __global const float *cost, int2 strides, int n, int m, float scale) {
     int left = 0;
     for (int i = 0; i < n; i++) {

@@ -17,29 +17,29 @@
 #define STATS 8
 
 #if LANES == 1
-#define STRIP        16
-#define V            float16
-#define I            int16
-#define TO_V         convert_float16
-#define TO_I         convert_int16
-#define FIRST(i)     ((i).s0)
-#define LAST(i)      ((i).sf)
-#define COLUMNS(x)   ((x) + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#define STRIP      16
+#define V          float16
+#define I          int16
+#define TO_V       convert_float16
+#define TO_I       convert_int16
+#define FIRST(i)   ((i).s0)
+#define LAST(i)    ((i).sf)
+#define COLUMNS(x) ((x) + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
 #define AT(p, i)                                                                                                       \
     ((float16)(p[i.s0], p[i.s1], p[i.s2], p[i.s3], p[i.s4], p[i.s5], p[i.s6], p[i.s7], p[i.s8], p[i.s9], p[i.sa],      \
                p[i.sb], p[i.sc], p[i.sd], p[i.se], p[i.sf]))
-#define IF(c)        (c)
+#define IF(c) (c)
 #else
-#define STRIP        LANES
-#define V            float
-#define I            int
-#define TO_V         convert_float
-#define TO_I         convert_int
-#define FIRST(i)     (i)
-#define LAST(i)      (i)
-#define COLUMNS(x)   ((x) + (int)get_local_id(0))
-#define AT(p, i)     (p[i])
-#define IF(c)        (-(int)(c)) /* scalar comparisons give 1, vector ones -1 */
+#define STRIP      LANES
+#define V          float
+#define I          int
+#define TO_V       convert_float
+#define TO_I       convert_int
+#define FIRST(i)   (i)
+#define LAST(i)    (i)
+#define COLUMNS(x) ((x) + (int)get_local_id(0))
+#define AT(p, i)   (p[i])
+#define IF(c)      (-(int)(c)) /* scalar comparisons give 1, vector ones -1 */
 #endif
 
 /* PyTorch's source position of output d, never below 0. */
@@ -191,8 +191,8 @@ static int reduced(int v, __local int *room, bool least) {
 #define MIN(v) reduced(v, room, true)
 #endif
 
-/* Group g of object k takes an equal share of its image's strips and row blocks. stats [k, g, STATS]: area, least x, most
- * x, least y, most y, above 1, above -1. Object k's 65536 logits begin at place.x * k + place.y. */
+/* Group g of object k takes an equal share of its image's strips and row blocks. stats [k, g, STATS]: area, least x,
+ * most x, least y, most y, above 1, above -1. Object k's 65536 logits begin at place.x * k + place.y. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 masks(__global uint *store, __global int *stats, __global const float *logits, __global const int *image_of,
       __global const int *total, __global const uint *upload, int4 place) {

@@ -24,7 +24,7 @@
 #define LANE   ((int)get_local_id(0))
 #endif
 
-#define RECORD(packet, k) ((packet) + PK_HEADER + batch * PK_IMAGE_WORDS + (k) * OB_WORDS)
+#define RECORD(packet, k) ((packet) + PK_HEADER + batch * PK_IMAGE_WORDS + (k)*OB_WORDS)
 
 /* The record of object k, but for its place in the mask stream. sizes: batch, max_objects, has a match, has masks;
  * place: ld, c0 of the score. One work-item per object. */
@@ -68,9 +68,10 @@ __kernel void records(__global int *packet, __global const int *objects, __globa
 }
 
 /* Places of the masks in the stream, image blocks and header. One group. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-places(__global int *packet, __global const int *counts, __global const int *total, __global const uint *upload,
-       int batch) {
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void places(__global int *packet,
+                                                                        __global const int *counts,
+                                                                        __global const int *total,
+                                                                        __global const uint *upload, int batch) {
     __local uint sums[LANES];
     __local uint stored[LANES];
     uint base = 0, room = upload[UP_PACKET_WORDS], fits = 0;
@@ -117,9 +118,10 @@ static int blocks_of(__global const int *r, __global const uint *upload) {
 }
 
 /* Windows of the masks that fit. Groups (part, object); sizes: batch, max_objects, parts. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-windows(__global int *packet, __global const uint *store, __global const int *total, __global const uint *upload,
-        int4 sizes) {
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void windows(__global int *packet,
+                                                                         __global const uint *store,
+                                                                         __global const int *total,
+                                                                         __global const uint *upload, int4 sizes) {
     int part = get_group_id(0), k = get_group_id(1), batch = sizes.x;
     if (k >= *total) return;
     __global const int *r = RECORD(packet, k);
@@ -140,8 +142,8 @@ windows(__global int *packet, __global const uint *store, __global const int *to
 
 /* The other masks, moved to the start of the store one after the other: the place of a word never lies beyond the word
  * itself, so going upwards nothing is overwritten that is still to be read. One group. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-spill(__global uint *store, __global const int *packet, __global const uint *upload, int batch) {
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void spill(__global uint *store, __global const int *packet,
+                                                                       __global const uint *upload, int batch) {
     int count = packet[PK_OBJECTS];
     uint stored = (uint)packet[PK_STORED_WORDS];
     if (stored == (uint)packet[PK_MASK_WORDS]) return;

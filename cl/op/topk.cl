@@ -1,7 +1,7 @@
 /* Row maxima, exact top-k and gather.
  *
- * Order of values: falling, equal values by rising index; NaN counts as -inf. key() turns a float into an unsigned number
- * of that order. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
+ * Order of values: falling, equal values by rising index; NaN counts as -inf. key() turns a float into an unsigned
+ * number of that order. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
 #ifndef LANES
 #define LANES 1
 #endif
@@ -9,14 +9,14 @@
 #define K_MAX 512
 #endif
 #ifdef X_F32
-#define XT          float
-#define X(p, i)     ((p)[i])
-#define X16(p, i)   vload16(0, (p) + (i))
+#define XT           float
+#define X(p, i)      ((p)[i])
+#define X16(p, i)    vload16(0, (p) + (i))
 #define PUT(v, p, i) ((p)[i] = (v))
 #else
-#define XT          T
-#define X(p, i)     LOAD(p, i)
-#define X16(p, i)   LOAD16(p, i)
+#define XT           T
+#define X(p, i)      LOAD(p, i)
+#define X16(p, i)    LOAD16(p, i)
 #define PUT(v, p, i) STORE(v, p, i)
 #endif
 #define BINS 1024 /* at least 2 K_MAX */
@@ -86,9 +86,9 @@ static ulong entry(__global const float *v, __global const int *list, bool named
  * Radix selection finds the rank of the k-th best digit by digit; the ranks from it on are collected, and each counts
  * those before it. sizes: total, k, ld, c0; more: span, named, values per item of x. One group per (part, n). */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void topk(__global int *index, __global const float *x,
-                                                                       __global const int *list,
-                                                                       __global const int *limit, int4 sizes,
-                                                                       int4 more) {
+                                                                      __global const int *list,
+                                                                      __global const int *limit, int4 sizes,
+                                                                      int4 more) {
     __local uint bins[BINS];
     __local int sums[LANES], need, last;
     __local uint floor_high, floor_low;

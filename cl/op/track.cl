@@ -91,8 +91,8 @@ match_targets(__global int *match, __global int *work, __global const int *objec
     for (int o = LANE; o < a; o += LANES) {
         int t = partner[o];
         match[2 * o] = t;
-        match[2 * o + 1] = as_int(
-            t < 0 ? 0.0f : iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + t * TARGET_WORDS)));
+        match[2 * o + 1] =
+            as_int(t < 0 ? 0.0f : iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + t * TARGET_WORDS)));
     }
 }
 
@@ -120,8 +120,10 @@ static void update(__global int *state, __global const int *objects, __global co
         int oldest = 0, left = 0;
         for (int t = 0; t < kept; t++) oldest = max(oldest, tracks[t * TR_WORDS + TR_AGE]);
         for (int t = 0; t < kept; t++) {
-            if (over > 0 && tracks[t * TR_WORDS + TR_AGE] == oldest) over--;
-            else vstore8(vload8(t, tracks), left++, tracks);
+            if (over > 0 && tracks[t * TR_WORDS + TR_AGE] == oldest)
+                over--;
+            else
+                vstore8(vload8(t, tracks), left++, tracks);
         }
         kept = left;
     }
@@ -161,8 +163,8 @@ match_tracks(__global int *match, __global int *state, __global int *work, __glo
             int t = partner[o];
             if (t < 0) continue;
             match[2 * o] = tracks[t * TR_WORDS + TR_ID];
-            match[2 * o + 1] = as_int(iou(box_at(objects + o * DET_WORDS + DET_BOX),
-                                          box_at(tracks + t * TR_WORDS + TR_BOX)));
+            match[2 * o + 1] =
+                as_int(iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(tracks + t * TR_WORDS + TR_BOX)));
         }
         SYNC();
         if (LANE == 0) update(state, objects, partner, match, seen, a, sizes.z);
@@ -240,8 +242,10 @@ __kernel void set_apply(__global int *match, __global const int *query_of, __glo
                 break;
             }
         }
-        if (best != o) found = -1;
-        else overlap = iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + found * TARGET_WORDS));
+        if (best != o)
+            found = -1;
+        else
+            overlap = iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(targets + found * TARGET_WORDS));
     }
     size_t at = 2 * ((size_t)image * sizes.x + o);
     match[at] = found;

@@ -35,8 +35,13 @@ static bool check_int64(ist_plan *p, const char *label) {
 /* A launch of `kernel` with the solver in front. */
 static ist_launch with_solver(const ist_plan *p, const char *op, const char *kernel, size_t groups, const char *label) {
     size_t lanes = (size_t)ist_lanes(p);
-    return (ist_launch){.label = label, .op = op, .isa = lanes == 1 ? "op/lap_cpu" : "op/lap", .kernel = kernel,
-                        .dims = 1, .global = {lanes * groups}, .local = {lanes}};
+    return (ist_launch){.label = label,
+                        .op = op,
+                        .isa = lanes == 1 ? "op/lap_cpu" : "op/lap",
+                        .kernel = kernel,
+                        .dims = 1,
+                        .global = {lanes * groups},
+                        .local = {lanes}};
 }
 
 ist_tensor ist_op_assign(ist_plan *p, ist_tensor cost, ist_tensor dims, int bits, ist_tensor *complete,
@@ -45,8 +50,8 @@ ist_tensor ist_op_assign(ist_plan *p, ist_tensor cost, ist_tensor dims, int bits
     if (complete) *complete = none;
     if (!check_int64(p, label)) return none;
     int rows = cost.h, cols = cost.w;
-    if (cost.c != 1 || cost.ld != 1 || cost.elem != IST_ELEM_F32 || dims.elem != IST_ELEM_I32 || rows > IST_ASSIGN_MAX ||
-        cols > IST_ASSIGN_MAX || bits < 0 || bits > 50) {
+    if (cost.c != 1 || cost.ld != 1 || cost.elem != IST_ELEM_F32 || dims.elem != IST_ELEM_I32 ||
+        rows > IST_ASSIGN_MAX || cols > IST_ASSIGN_MAX || bits < 0 || bits > 50) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: assignment of [%d,%d,%d,%d] with %d bits; at most %d x %d", label, cost.n,
                       rows, cols, cost.c, bits, IST_ASSIGN_MAX, IST_ASSIGN_MAX);
         return none;
@@ -56,8 +61,14 @@ ist_tensor ist_op_assign(ist_plan *p, ist_tensor cost, ist_tensor dims, int bits
     ist_tensor whole = ist_plan_tensor(p, cost.n, 1, 1, 1, IST_ELEM_I32);
     ist_tensor work = ist_plan_tensor(p, cost.n, 1, 1, words, IST_ELEM_I32);
     ist_launch l = with_solver(p, "op/assign", "assign", (size_t)cost.n, label);
-    ist_arg args[] = {IST_OUT(match), IST_OUT(whole), IST_OUT(work), IST_IN(cost), IST_IN(dims),
-                      IST_IN(ist_plan_current_limit(p)), IST_INT4(rows, cols, words, 0), IST_FLOAT(ldexpf(1, bits))};
+    ist_arg args[] = {IST_OUT(match),
+                      IST_OUT(whole),
+                      IST_OUT(work),
+                      IST_IN(cost),
+                      IST_IN(dims),
+                      IST_IN(ist_plan_current_limit(p)),
+                      IST_INT4(rows, cols, words, 0),
+                      IST_FLOAT(ldexpf(1, bits))};
     memcpy(l.args, args, sizeof args);
     l.arg_count = sizeof args / sizeof *args;
     ist_plan_launch(p, &l);
@@ -77,11 +88,16 @@ ist_tensor ist_op_match_tracks(ist_plan *p, ist_tensor upload, const ist_detecti
     int most = det->max_objects, solver = lap_words(IST_TRACK_MAX, IST_TRACK_MAX);
     ist_tensor match = match_tensor(p, det);
     ist_tensor state = ist_plan_persistent(p, 1, 1, 1, STATE_WORDS, IST_ELEM_I32);
-    ist_tensor work =
-        ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + most + IST_TRACK_MAX, IST_ELEM_I32);
+    ist_tensor work = ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + most + IST_TRACK_MAX, IST_ELEM_I32);
     ist_launch l = with_solver(p, "op/track", "match_tracks", 1, label);
-    ist_arg args[] = {IST_OUT(match), IST_INOUT(state), IST_OUT(work), IST_IN(det->objects), IST_IN(det->counts),
-                      IST_IN(upload), IST_INT4(most, solver, age, 0), IST_FLOAT(track_iou)};
+    ist_arg args[] = {IST_OUT(match),
+                      IST_INOUT(state),
+                      IST_OUT(work),
+                      IST_IN(det->objects),
+                      IST_IN(det->counts),
+                      IST_IN(upload),
+                      IST_INT4(most, solver, age, 0),
+                      IST_FLOAT(track_iou)};
     memcpy(l.args, args, sizeof args);
     l.arg_count = sizeof args / sizeof *args;
     ist_plan_launch(p, &l);
@@ -96,8 +112,8 @@ ist_tensor ist_op_match_targets(ist_plan *p, ist_tensor upload, const ist_detect
     int words = solver + most * room + most + (most * room + most) % 2;
     ist_tensor match = match_tensor(p, det), work = ist_plan_tensor(p, det->batch, 1, 1, words, IST_ELEM_I32);
     ist_launch l = with_solver(p, "op/track", "match_targets", (size_t)det->batch, label);
-    ist_arg args[] = {IST_OUT(match), IST_OUT(work), IST_IN(det->objects), IST_IN(det->counts), IST_IN(upload),
-                      IST_INT4(most, room, solver, words)};
+    ist_arg args[] = {IST_OUT(match),      IST_OUT(work),  IST_IN(det->objects),
+                      IST_IN(det->counts), IST_IN(upload), IST_INT4(most, room, solver, words)};
     memcpy(l.args, args, sizeof args);
     l.arg_count = sizeof args / sizeof *args;
     ist_plan_launch(p, &l);
@@ -112,24 +128,34 @@ ist_tensor ist_op_match_set(ist_plan *p, ist_tensor upload, const ist_detections
     const char *solver = single ? "op/lap_cpu" : "op/lap";
     ist_tensor cost = ist_plan_tensor(p, batch, room, queries, 1, IST_ELEM_F32);
     ist_tensor dims = ist_plan_tensor(p, batch, 1, 1, 2, IST_ELEM_I32);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/track", .isa = solver, .kernel = "set_cost", .dims = 3,
-        .global = {ist_round_up((size_t)queries, (size_t)lanes), (size_t)room, (size_t)batch},
-        .local = {(size_t)lanes, 1, 1},
-        .args = {IST_OUT(cost), IST_OUT(dims), IST_IN(logits), IST_IN(boxes), IST_IN(upload),
-                 IST_INT4(queries, logits.c, logits.ld, logits.c0), IST_INT4(boxes.ld, boxes.c0, room, 0)},
-        .arg_count = 7});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = label,
+                                  .op = "op/track",
+                                  .isa = solver,
+                                  .kernel = "set_cost",
+                                  .dims = 3,
+                                  .global = {ist_round_up((size_t)queries, (size_t)lanes), (size_t)room, (size_t)batch},
+                                  .local = {(size_t)lanes, 1, 1},
+                                  .args = {IST_OUT(cost), IST_OUT(dims), IST_IN(logits), IST_IN(boxes), IST_IN(upload),
+                                           IST_INT4(queries, logits.c, logits.ld, logits.c0),
+                                           IST_INT4(boxes.ld, boxes.c0, room, 0)},
+                                  .arg_count = 7});
     ist_plan_tap(p, "match.cost", cost);
     ist_plan_limit(p, upload);
     ist_tensor query_of = ist_op_assign(p, cost, dims, MATCH_BITS, NULL, label);
     ist_plan_limit(p, (ist_tensor){0});
     ist_tensor match = match_tensor(p, det);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/track", .isa = solver, .kernel = "set_apply", .dims = 2,
-        .global = {ist_round_up((size_t)det->max_objects, (size_t)lanes), (size_t)batch}, .local = {(size_t)lanes, 1},
-        .args = {IST_OUT(match), IST_IN(query_of), IST_IN(det->objects), IST_IN(det->counts), IST_IN(upload),
-                 IST_INT4(det->max_objects, room, 0, 0)},
-        .arg_count = 6});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = label,
+                                  .op = "op/track",
+                                  .isa = solver,
+                                  .kernel = "set_apply",
+                                  .dims = 2,
+                                  .global = {ist_round_up((size_t)det->max_objects, (size_t)lanes), (size_t)batch},
+                                  .local = {(size_t)lanes, 1},
+                                  .args = {IST_OUT(match), IST_IN(query_of), IST_IN(det->objects), IST_IN(det->counts),
+                                           IST_IN(upload), IST_INT4(det->max_objects, room, 0, 0)},
+                                  .arg_count = 6});
     return match;
 }
 
@@ -145,8 +171,10 @@ static ist_status survey(const float *cost, int rows, int cols, int ld, float *m
             if (isnan(v) || (isinf(v) && v < 0))
                 return ist_fail(err, IST_E_ARGUMENT, "assign: the cost of row %d, column %d is %s", r, c,
                                 isnan(v) ? "not a number" : "minus infinity");
-            if (isinf(v)) *forbidden = true;
-            else if (fabsf(v) > *most) *most = fabsf(v);
+            if (isinf(v))
+                *forbidden = true;
+            else if (fabsf(v) > *most)
+                *most = fabsf(v);
         }
     return IST_OK;
 }
@@ -177,7 +205,7 @@ typedef struct problem {
     int n, m;
     size_t in_bytes, out_bytes;
     float *in;
-    int *out;     /* sink of each source, then whether the assignment is complete */
+    int *out; /* sink of each source, then whether the assignment is complete */
     cl_mem upload, result;
     ist_plan *plan;
 } problem;

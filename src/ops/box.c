@@ -25,12 +25,18 @@ static ist_tensor pixelwise(ist_plan *p, ist_tensor a, ist_tensor b, const char 
     size_t local = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, a.n, a.h, a.w, a.c, IST_ELEM_F32);
     ist_defines defines = types_of(p, a, b, (int)local);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/box", .defines = defines.text, .kernel = kernel, .dims = 2,
-        .global = {ist_round_up((size_t)pixels, local), (size_t)a.n}, .local = {local, 1},
-        .args = {IST_OUT(y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT4(pixels, a.c, b.n == 1 && a.n > 1, 0), IST_INT4(a.ld, a.c0, b.ld, b.c0)},
-        .arg_count = 6, .bytes = 12.0 * a.n * pixels * a.c});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/box",
+                         .defines = defines.text,
+                         .kernel = kernel,
+                         .dims = 2,
+                         .global = {ist_round_up((size_t)pixels, local), (size_t)a.n},
+                         .local = {local, 1},
+                         .args = {IST_OUT(y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
+                                  IST_INT4(pixels, a.c, b.n == 1 && a.n > 1, 0), IST_INT4(a.ld, a.c0, b.ld, b.c0)},
+                         .arg_count = 6,
+                         .bytes = 12.0 * a.n * pixels * a.c});
     return y;
 }
 
@@ -70,13 +76,19 @@ ist_tensor ist_op_fdr(ist_plan *p, ist_tensor increment, ist_tensor previous, is
     ist_tensor corners = ist_plan_tensor(p, n, 1, q, SIDES * BINS, IST_ELEM_F32);
     ist_tensor ref = ist_plan_tensor(p, n, 1, q, 4, IST_ELEM_F32);
     ist_defines defines = types_of(p, increment, none, (int)lanes);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/box", .defines = defines.text, .kernel = "fdr", .dims = 2,
-        .global = {cpu ? (size_t)q : ist_round_up((size_t)q * SIDES, lanes), (size_t)n}, .local = {lanes, 1},
-        .args = {IST_OUT(ref), IST_OUT(corners), IST_IN(increment), IST_IN(previous), IST_IN(ref_init), IST_IN(w),
-                 IST_IN(ist_plan_current_limit(p)), IST_INT4(q, ist_has(previous), 0, 0),
-                 IST_INT4(increment.ld, increment.c0, 0, 0), IST_FLOAT(reg_scale)},
-        .arg_count = 10, .bytes = 12.0 * n * q * SIDES * BINS});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/box",
+                         .defines = defines.text,
+                         .kernel = "fdr",
+                         .dims = 2,
+                         .global = {cpu ? (size_t)q : ist_round_up((size_t)q * SIDES, lanes), (size_t)n},
+                         .local = {lanes, 1},
+                         .args = {IST_OUT(ref), IST_OUT(corners), IST_IN(increment), IST_IN(previous), IST_IN(ref_init),
+                                  IST_IN(w), IST_IN(ist_plan_current_limit(p)), IST_INT4(q, ist_has(previous), 0, 0),
+                                  IST_INT4(increment.ld, increment.c0, 0, 0), IST_FLOAT(reg_scale)},
+                         .arg_count = 10,
+                         .bytes = 12.0 * n * q * SIDES * BINS});
     if (corners_out) *corners_out = corners;
     return ref;
 }
@@ -93,10 +105,16 @@ ist_tensor ist_op_lqe(ist_plan *p, ist_tensor corners, const char *label) {
     size_t local = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, n, 1, q, SIDES * 5, IST_ELEM_T);
     ist_defines defines = types_of(p, none, none, (int)local);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/box", .defines = defines.text, .kernel = "lqe", .dims = 2,
-        .global = {ist_round_up((size_t)q * SIDES, local), (size_t)n}, .local = {local, 1},
-        .args = {IST_OUT(y), IST_IN(corners), IST_IN(ist_plan_current_limit(p)), IST_INT4(q, y.ld, y.c0, 0)},
-        .arg_count = 4, .bytes = 4.0 * n * q * SIDES * BINS});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/box",
+                                     .defines = defines.text,
+                                     .kernel = "lqe",
+                                     .dims = 2,
+                                     .global = {ist_round_up((size_t)q * SIDES, local), (size_t)n},
+                                     .local = {local, 1},
+                                     .args = {IST_OUT(y), IST_IN(corners), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT4(q, y.ld, y.c0, 0)},
+                                     .arg_count = 4,
+                                     .bytes = 4.0 * n * q * SIDES * BINS});
     return y;
 }

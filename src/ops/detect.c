@@ -28,11 +28,18 @@ static ist_tensor scores(ist_plan *p, ist_tensor logits, ist_tensor upload, cons
     size_t local = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, logits.n, 1, queries * logits.c, 1, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)local);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/detect", .isa = "op/frame", .defines = defines.text, .kernel = "scores", .dims = 2,
-        .global = {ist_round_up((size_t)(local == 1 ? queries : queries * logits.c), local), (size_t)logits.n}, .local = {local, 1},
-        .args = {IST_OUT(y), IST_IN(logits), IST_IN(upload), IST_INT4(queries, logits.c, logits.ld, logits.c0)},
-        .arg_count = 4});
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "op/detect",
+               .isa = "op/frame",
+               .defines = defines.text,
+               .kernel = "scores",
+               .dims = 2,
+               .global = {ist_round_up((size_t)(local == 1 ? queries : queries * logits.c), local), (size_t)logits.n},
+               .local = {local, 1},
+               .args = {IST_OUT(y), IST_IN(logits), IST_IN(upload), IST_INT4(queries, logits.c, logits.ld, logits.c0)},
+               .arg_count = 4});
     return y;
 }
 
@@ -61,21 +68,33 @@ ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, i
     ist_tensor keep = keep_table(p, opts->keep, logits.c, label);
     d.objects = ist_plan_tensor(p, batch, 1, most, IST_DET_WORDS, IST_ELEM_I32);
     d.counts = ist_plan_tensor(p, batch, 1, 1, 4, IST_ELEM_I32);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/detect", .isa = "op/frame", .defines = defines.text, .kernel = "pick", .dims = 1,
-        .global = {lanes * (size_t)batch}, .local = {lanes},
-        .args = {IST_OUT(d.objects), IST_OUT(d.counts), IST_IN(score), IST_IN(best), IST_IN(boxes), IST_IN(keep),
-                 IST_IN(upload), IST_INT4(best.w, logits.c, queries, most), IST_INT4(boxes.ld, boxes.c0, 0, 0),
-                 IST_FLOAT(opts->conf)},
-        .arg_count = 10});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/detect",
+                         .isa = "op/frame",
+                         .defines = defines.text,
+                         .kernel = "pick",
+                         .dims = 1,
+                         .global = {lanes * (size_t)batch},
+                         .local = {lanes},
+                         .args = {IST_OUT(d.objects), IST_OUT(d.counts), IST_IN(score), IST_IN(best), IST_IN(boxes),
+                                  IST_IN(keep), IST_IN(upload), IST_INT4(best.w, logits.c, queries, most),
+                                  IST_INT4(boxes.ld, boxes.c0, 0, 0), IST_FLOAT(opts->conf)},
+                         .arg_count = 10});
     d.total = ist_plan_tensor(p, 1, 1, 1, 1, IST_ELEM_I32);
     d.image_of = ist_plan_tensor(p, 1, 1, batch * most, 1, IST_ELEM_I32);
     d.boxes = ist_plan_tensor(p, batch * most, 1, 1, 4, IST_ELEM_F32);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/detect", .isa = "op/frame", .defines = defines.text, .kernel = "flatten", .dims = 1,
-        .global = {lanes}, .local = {lanes},
-        .args = {IST_INOUT(d.counts), IST_OUT(d.total), IST_OUT(d.image_of), IST_OUT(d.boxes), IST_IN(d.objects),
-                 IST_IN(upload), IST_INT(batch), IST_INT(most)},
-        .arg_count = 8});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = label,
+                                  .op = "op/detect",
+                                  .isa = "op/frame",
+                                  .defines = defines.text,
+                                  .kernel = "flatten",
+                                  .dims = 1,
+                                  .global = {lanes},
+                                  .local = {lanes},
+                                  .args = {IST_INOUT(d.counts), IST_OUT(d.total), IST_OUT(d.image_of), IST_OUT(d.boxes),
+                                           IST_IN(d.objects), IST_IN(upload), IST_INT(batch), IST_INT(most)},
+                                  .arg_count = 8});
     return d;
 }

@@ -6,22 +6,23 @@
 #include "ops/frame.h"
 
 typedef struct ist_detect_opts {
-    float conf;                 /* scores must be above */
-    int max_objects;            /* per image */
-    const unsigned char *keep;  /* [classes], nonzero: label wanted; NULL: all */
+    float conf;                /* scores must be above */
+    int max_objects;           /* per image */
+    const unsigned char *keep; /* [classes], nonzero: label wanted; NULL: all */
 } ist_detect_opts;
 
-/* Objects per image in rows of IST_DET_WORDS words, by falling score, equal scores by rising query * classes + label. */
+/* Objects per image in rows of IST_DET_WORDS words, by falling score, equal scores by rising query * classes + label.
+ */
 enum { IST_DET_LABEL = 0, IST_DET_SCORE = 1, IST_DET_QUERY = 2, IST_DET_BOX = 3, IST_DET_WORDS = 8 };
 
 /* P = batch * max_objects is the capacity of the flat list, in which the objects of all images follow each other. */
 typedef struct ist_detections {
     int batch, max_objects;
-    ist_tensor objects;   /* I32 [batch, 1, max_objects, IST_DET_WORDS]; only the first counts[i][0] rows are defined */
-    ist_tensor counts;    /* I32 [batch, 1, 1, 4]: objects, dropped, first in the flat list, 0 */
-    ist_tensor total;     /* I32 [1, 1, 1, 1]: prompts in the flat list, for ist_plan_limit */
-    ist_tensor image_of;  /* I32 [1, 1, P, 1]: image of each prompt; 0 from total on */
-    ist_tensor boxes;     /* F32 [P, 1, 1, 4]: x0 y0 x1 y1 in the segmenter's coordinates; 0 from total on */
+    ist_tensor objects;  /* I32 [batch, 1, max_objects, IST_DET_WORDS]; only the first counts[i][0] rows are defined */
+    ist_tensor counts;   /* I32 [batch, 1, 1, 4]: objects, dropped, first in the flat list, 0 */
+    ist_tensor total;    /* I32 [1, 1, 1, 1]: prompts in the flat list, for ist_plan_limit */
+    ist_tensor image_of; /* I32 [1, 1, P, 1]: image of each prompt; 0 from total on */
+    ist_tensor boxes;    /* F32 [P, 1, 1, 4]: x0 y0 x1 y1 in the segmenter's coordinates; 0 from total on */
 } ist_detections;
 
 /* logits F32 [batch, 1, queries, classes], boxes F32 [batch, 1, queries, 4] cxcywh normalised. The candidates are the

@@ -104,15 +104,20 @@ static ist_tensor resize(ist_plan *p, ist_tensor upload, ist_tensor pixels, int 
     bool cpu = ist_cpu_row(p);
     ist_defines defines = ist_defines_of(p, "-DROWS=%d", ROWS);
     size_t columns = (size_t)ist_div_up(size, COLUMNS);
-    ist_launch launch = {
-        .label = label, .op = cpu ? "op/image_cpu" : "op/image", .isa = "op/frame", .defines = defines.text,
-        .kernel = "resize", .dims = 3,
-        .global = {cpu ? columns : columns * COLUMNS, (size_t)ist_div_up(size, ROWS), (size_t)batch},
-        .local = {cpu ? 1 : COLUMNS, 1, 1},
-        .args = {IST_OUT(out), IST_IN(upload), IST_IN(pixels), IST_INT4(fields[0], fields[1], fields[2], fields[3]),
-                 IST_INT(size), IST_FLOAT4(mean[0], mean[1], mean[2], 0), IST_FLOAT4(std[0], std[1], std[2], 1),
-                 IST_FLOAT4(1 / std[0], 1 / std[1], 1 / std[2], 1)},
-        .arg_count = 8, .bytes = 12.0 * batch * size * size};
+    ist_launch launch = {.label = label,
+                         .op = cpu ? "op/image_cpu" : "op/image",
+                         .isa = "op/frame",
+                         .defines = defines.text,
+                         .kernel = "resize",
+                         .dims = 3,
+                         .global = {cpu ? columns : columns * COLUMNS, (size_t)ist_div_up(size, ROWS), (size_t)batch},
+                         .local = {cpu ? 1 : COLUMNS, 1, 1},
+                         .args = {IST_OUT(out), IST_IN(upload), IST_IN(pixels),
+                                  IST_INT4(fields[0], fields[1], fields[2], fields[3]), IST_INT(size),
+                                  IST_FLOAT4(mean[0], mean[1], mean[2], 0), IST_FLOAT4(std[0], std[1], std[2], 1),
+                                  IST_FLOAT4(1 / std[0], 1 / std[1], 1 / std[2], 1)},
+                         .arg_count = 8,
+                         .bytes = 12.0 * batch * size * size};
     ist_plan_launch(p, &launch);
     return out;
 }

@@ -14,8 +14,8 @@
 
 /* ---- host: filling an upload ---- */
 
-/* Words of the tap table for n_in -> n_out, and the table itself (computed in double as Pillow does). Depends on the two
- * numbers only. 1 <= n_in, n_out <= IST_RESIZE_MAX. */
+/* Words of the tap table for n_in -> n_out, and the table itself (computed in double as Pillow does). Depends on the
+ * two numbers only. 1 <= n_in, n_out <= IST_RESIZE_MAX. */
 size_t ist_resize_taps_words(int n_in, int n_out);
 void ist_resize_taps(int n_in, int n_out, uint32_t *table);
 
@@ -24,11 +24,11 @@ void ist_segmenter_size(int width, int height, int *w, int *h);
 
 typedef struct ist_frame_image {
     int width, height, channels, sample_bytes;
-    uint64_t offset;                    /* first byte of the pixels in the pixel buffer */
-    uint32_t stride;                    /* bytes per row, not 0 */
+    uint64_t offset;                     /* first byte of the pixels in the pixel buffer */
+    uint32_t stride;                     /* bytes per row, not 0 */
     uint32_t det_x, det_y, seg_x, seg_y; /* word offsets of the tap tables; seg_* 0 without a segmenter */
     int targets;
-    uint32_t target_at;                 /* word offset */
+    uint32_t target_at; /* word offset */
 } ist_frame_image;
 
 /* Writes the block of image i. */
@@ -36,8 +36,8 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *image);
 
 /* ---- device ---- */
 
-/* [batch, size, size, 3] of elem T in 0..1: value / 255 rounded once. `upload` and `pixels` are external buffers. Images
- * from the upload's count on are not written. */
+/* [batch, size, size, 3] of elem T in 0..1: value / 255 rounded once. `upload` and `pixels` are external buffers.
+ * Images from the upload's count on are not written. */
 ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, int size,
                                   const char *label);
 /* [batch, 1024, 1024, 3] of elem T: (value - mean) / std inside the resized image, 0 outside (mobilesam.md 1). */

@@ -25,29 +25,46 @@ ist_tensor ist_op_masks(ist_plan *p, ist_tensor logits, ist_tensor upload, const
     size_t lanes = (size_t)ist_lanes(p);
     ist_tensor stats = ist_plan_tensor(p, prompts, 1, groups, STATS, IST_ELEM_I32);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DGROUPS=%d", (int)lanes, groups);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/mask", .isa = "op/frame", .defines = defines.text, .kernel = "masks", .dims = 2,
-        .global = {lanes * (size_t)groups, (size_t)prompts}, .local = {lanes, 1},
-        .args = {IST_OUT(store), IST_OUT(stats), IST_IN(logits), IST_IN(det->image_of), IST_IN(det->total),
-                 IST_IN(upload), IST_INT4(logits.ld * pixels, logits.c0, 0, 0)},
-        .arg_count = 7});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/mask",
+                         .isa = "op/frame",
+                         .defines = defines.text,
+                         .kernel = "masks",
+                         .dims = 2,
+                         .global = {lanes * (size_t)groups, (size_t)prompts},
+                         .local = {lanes, 1},
+                         .args = {IST_OUT(store), IST_OUT(stats), IST_IN(logits), IST_IN(det->image_of),
+                                  IST_IN(det->total), IST_IN(upload), IST_INT4(logits.ld * pixels, logits.c0, 0, 0)},
+                         .arg_count = 7});
     return stats;
 }
 
 static void place_masks(ist_plan *p, const ist_pack_inputs *in, const char *defines, size_t lanes, const char *label) {
     const ist_detections *d = in->det;
     size_t prompts = (size_t)d->batch * (size_t)d->max_objects;
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/pack", .isa = "op/frame", .defines = defines, .kernel = "windows", .dims = 2,
-        .global = {lanes * PARTS, prompts}, .local = {lanes, 1},
-        .args = {IST_INOUT(in->packet), IST_IN(in->store), IST_IN(d->total), IST_IN(in->upload),
-                 IST_INT4(d->batch, d->max_objects, PARTS, 0)},
-        .arg_count = 5});
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/pack", .isa = "op/frame", .defines = defines, .kernel = "spill", .dims = 1,
-        .global = {lanes}, .local = {lanes},
-        .args = {IST_INOUT(in->store), IST_IN(in->packet), IST_IN(in->upload), IST_INT(d->batch)},
-        .arg_count = 4});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/pack",
+                                     .isa = "op/frame",
+                                     .defines = defines,
+                                     .kernel = "windows",
+                                     .dims = 2,
+                                     .global = {lanes * PARTS, prompts},
+                                     .local = {lanes, 1},
+                                     .args = {IST_INOUT(in->packet), IST_IN(in->store), IST_IN(d->total),
+                                              IST_IN(in->upload), IST_INT4(d->batch, d->max_objects, PARTS, 0)},
+                                     .arg_count = 5});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/pack",
+                         .isa = "op/frame",
+                         .defines = defines,
+                         .kernel = "spill",
+                         .dims = 1,
+                         .global = {lanes},
+                         .local = {lanes},
+                         .args = {IST_INOUT(in->store), IST_IN(in->packet), IST_IN(in->upload), IST_INT(d->batch)},
+                         .arg_count = 4});
 }
 
 void ist_op_pack(ist_plan *p, const ist_pack_inputs *in, const char *label) {
@@ -62,18 +79,30 @@ void ist_op_pack(ist_plan *p, const ist_pack_inputs *in, const char *label) {
     size_t lanes = (size_t)ist_lanes(p), prompts = (size_t)d->batch * (size_t)d->max_objects;
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DGROUPS=%d %s", (int)lanes, groups_of(p),
                                          in->score.elem == IST_ELEM_F32 ? "-DSCORE_F32" : "");
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/pack", .isa = "op/frame", .defines = defines.text, .kernel = "records", .dims = 1,
-        .global = {ist_round_up(prompts, lanes)}, .local = {lanes},
-        .args = {IST_OUT(in->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of), IST_IN(d->total),
-                 IST_IN(in->match), IST_IN(in->stats), IST_IN(in->score),
-                 IST_INT4(d->batch, d->max_objects, ist_has(in->match), masks),
-                 IST_INT4(in->score.ld, in->score.c0, 0, 0)},
-        .arg_count = 10});
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/pack", .isa = "op/frame", .defines = defines.text, .kernel = "places", .dims = 1,
-        .global = {lanes}, .local = {lanes},
-        .args = {IST_INOUT(in->packet), IST_IN(d->counts), IST_IN(d->total), IST_IN(in->upload), IST_INT(d->batch)},
-        .arg_count = 5});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/pack",
+                         .isa = "op/frame",
+                         .defines = defines.text,
+                         .kernel = "records",
+                         .dims = 1,
+                         .global = {ist_round_up(prompts, lanes)},
+                         .local = {lanes},
+                         .args = {IST_OUT(in->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of),
+                                  IST_IN(d->total), IST_IN(in->match), IST_IN(in->stats), IST_IN(in->score),
+                                  IST_INT4(d->batch, d->max_objects, ist_has(in->match), masks),
+                                  IST_INT4(in->score.ld, in->score.c0, 0, 0)},
+                         .arg_count = 10});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/pack",
+                                     .isa = "op/frame",
+                                     .defines = defines.text,
+                                     .kernel = "places",
+                                     .dims = 1,
+                                     .global = {lanes},
+                                     .local = {lanes},
+                                     .args = {IST_INOUT(in->packet), IST_IN(d->counts), IST_IN(d->total),
+                                              IST_IN(in->upload), IST_INT(d->batch)},
+                                     .arg_count = 5});
     if (masks) place_masks(p, in, defines.text, lanes, label);
 }

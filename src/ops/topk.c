@@ -18,12 +18,18 @@ ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label) {
     int tokens = x.h * x.w, run = cpu ? 64 : 1;
     ist_tensor y = ist_plan_tensor(p, x.n, 1, tokens, 1, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "row_max", .dims = 2,
-        .global = {ist_round_up((size_t)ist_div_up(tokens, run), cpu ? 1 : IST_GROUP_LANES), (size_t)x.n},
-        .local = {cpu ? 1 : IST_GROUP_LANES, 1},
-        .args = {IST_OUT(y), IST_IN(x), IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, x.ld, x.c0)},
-        .arg_count = 4, .bytes = 4.0 * x.n * tokens * x.c});
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "op/topk",
+               .defines = defines.text,
+               .kernel = "row_max",
+               .dims = 2,
+               .global = {ist_round_up((size_t)ist_div_up(tokens, run), cpu ? 1 : IST_GROUP_LANES), (size_t)x.n},
+               .local = {cpu ? 1 : IST_GROUP_LANES, 1},
+               .args = {IST_OUT(y), IST_IN(x), IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, x.ld, x.c0)},
+               .arg_count = 4,
+               .bytes = 4.0 * x.n * tokens * x.c});
     return y;
 }
 
@@ -33,12 +39,18 @@ static ist_tensor best_of(ist_plan *p, ist_tensor x, ist_tensor list, int entrie
     size_t lanes = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, x.n, 1, parts * k, 1, IST_ELEM_I32);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DK_MAX=%d", (int)lanes, K_MAX);
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "topk", .dims = 2,
-        .global = {lanes * (size_t)parts, (size_t)x.n}, .local = {lanes, 1},
-        .args = {IST_OUT(y), IST_IN(x), IST_IN(list), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT4(entries, k, x.ld, x.c0), IST_INT4(span, ist_has(list), x.h * x.w, 0)},
-        .arg_count = 6, .bytes = 4.0 * x.n * entries});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/topk",
+                         .defines = defines.text,
+                         .kernel = "topk",
+                         .dims = 2,
+                         .global = {lanes * (size_t)parts, (size_t)x.n},
+                         .local = {lanes, 1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_IN(list), IST_IN(ist_plan_current_limit(p)),
+                                  IST_INT4(entries, k, x.ld, x.c0), IST_INT4(span, ist_has(list), x.h * x.w, 0)},
+                         .arg_count = 6,
+                         .bytes = 4.0 * x.n * entries});
     return y;
 }
 
@@ -71,11 +83,16 @@ ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char
     int run = cpu ? 32 : 1;
     ist_tensor y = ist_plan_tensor(p, index.n, 1, k, x.c, x.elem);
     ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
-    ist_plan_launch(p, &(ist_launch){
-        .label = label, .op = "op/topk", .defines = defines.text, .kernel = "gather", .dims = 3,
-        .global = {cpu ? 1 : IST_GROUP_LANES, (size_t)ist_div_up(k, run), (size_t)index.n}, .local = {cpu ? 1 : IST_GROUP_LANES, 1, 1},
-        .args = {IST_OUT(y), IST_IN(x), IST_IN(index), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT4(tokens, k, x.c, x.n == 1), IST_INT4(x.ld, x.c0, 0, 0)},
-        .arg_count = 6, .bytes = 8.0 * index.n * k * x.c});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/topk",
+                                     .defines = defines.text,
+                                     .kernel = "gather",
+                                     .dims = 3,
+                                     .global = {cpu ? 1 : IST_GROUP_LANES, (size_t)ist_div_up(k, run), (size_t)index.n},
+                                     .local = {cpu ? 1 : IST_GROUP_LANES, 1, 1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(index), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT4(tokens, k, x.c, x.n == 1), IST_INT4(x.ld, x.c0, 0, 0)},
+                                     .arg_count = 6,
+                                     .bytes = 8.0 * index.n * k * x.c});
     return y;
 }
