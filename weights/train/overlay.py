@@ -42,7 +42,7 @@ def main():
     ap.add_argument("images", nargs="*")
     ap.add_argument("--score", type=float, default=0.4)
     ap.add_argument("--generated", type=int, default=0, help="also this many held-out frames, and the mask IoU with detected boxes")
-    a = ap.parse_args()
+    a = ap.parse_intermixed_args()
     dev = "cuda" if torch.cuda.is_available() else "cpu"
     det, sam = load(a.detector, a.segmenter, dev)
     items = [torch.from_numpy(np.array(Image.open(p).convert("RGB"))) for p in a.images]
