@@ -27,6 +27,13 @@ typedef T TY;
 #define STORE_YV(v, p, i) CAT(STORE, VL)(v, p, i)
 #endif
 
+/* Asks for the cache line of an address that will be read soon. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#else
+#define PREFETCH(p)
+#endif
+
 /* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. */
 #define DEFINE_PART(NAME, TYPE, ONE, ALL)                                                                              \
     static inline V NAME(__global const TYPE *p, int left) {                                                           \

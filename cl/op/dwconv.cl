@@ -1,11 +1,11 @@
-/* Depthwise convolution for CPUs: one work-item per group computes a band of output rows of one column segment for 16
- * channels. The k input rows in use lie, converted to float and padded with zeros, in a ring of lines in private memory:
- * no bounds tests in the sums, and neighbouring pixels are neighbours in the cache however wide the map's pixels are.
+/* Depthwise convolution for CPUs: one work-item per group computes a band of output rows of one column segment for up to
+ * 64 channels, 16 at a time. The k input rows in use lie, converted to float and padded with zeros, in a ring of lines in
+ * private memory: no bounds tests in the sums, and neighbouring pixels are neighbours in the cache however wide the map's
+ * pixels are; 64 channels are what makes reading and writing the map efficient.
  *
- * -D RING: vectors of 16 in the ring; the host chooses `cols` so that k * ((cols - 1) * stride + k) <= RING.
- * Needs isa/vector with VL = 16.
- * Weights [channel block][tap][16], bias [channel block][16]. Grid: x = column segment + segments * band,
- * y = channel block, z = item. */
+ * -D RING: vectors of 16 in the ring; the host chooses columns and blocks of 16 channels so that they fit. Needs
+ * isa/vector with VL = 16. Weights [block][tap][16], bias [block][16].
+ * Grid: x = column segment + segments * band, y = chunk of blocks, z = item. */
 #define TAP(r)   a##r = fma(row[kx + r * stride], wv, a##r);
 #define FIRST(r) float16 a##r = bias;
 #define KEEP(r)  acc[r] = a##r;
@@ -30,54 +30,66 @@
 DEFINE_SUMS(8)
 DEFINE_SUMS(4)
 
-/* Input row iy, columns from ix on, into a line; `left` channels exist. */
-static inline void fill_line(float16 *line, int length, __global const TX *x, int n, int iy, int ix, int c, int left,
-                             int8 in) {
-    if (iy < 0 || iy >= in.s0) {
-        for (int i = 0; i < length; i++) line[i] = 0.0f;
-        return;
-    }
-    __global const TX *p = x + ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 + c;
+/* Input row iy, columns from ix on, into the same line of every block's ring; `left` channels exist. */
+static inline void fill_lines(float16 *line, int length, int block_step, int blocks, __global const TX *x, int n, int iy,
+                              int ix, int left, int8 in) {
+    bool row = iy >= 0 && iy < in.s0;
+    __global const TX *p = x + ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
     for (int i = 0; i < length; i++, p += in.s2) {
-        if (ix + i < 0 || ix + i >= in.s1) {
-            line[i] = 0.0f;
-        } else {
-            line[i] = input_part(p, left);
-        }
+        bool inside = row && ix + i >= 0 && ix + i < in.s1;
+        for (int b = 0; b < blocks; b++)
+            line[b * block_step + i] = inside ? input_part(p + 16 * b, left - 16 * b) : (float16)(0.0f);
     }
 }
 
-/* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, 0}, out = {n, h, w, ld, c0, 0, 0, 0},
- * epi as in op/conv. */
+/* Asks for what fill_lines will read for the next row. */
+static inline void expect_lines(int length, int blocks, __global const TX *x, int n, int iy, int ix, int8 in) {
+    if (iy < 0 || iy >= in.s0) return;
+    int first = max(0, -ix), past = min(length, in.s1 - ix);
+    __global const TX *p = x + ((long)(n * in.s0 + iy) * in.s1 + ix + first) * in.s2 + in.s3;
+    for (int i = first; i < past; i++, p += in.s2)
+        for (int b = 0; b < blocks; b++) PREFETCH(p + 16 * b);
+}
+
+/* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, blocks}, out = {n, h, w, ld, c0, 0,
+ * 0, 0}, epi as in isa/vector. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 dwconv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
        __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
        __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
-    int n = get_group_id(2), c = get_group_id(1) * 16, left = in.s4 - c;
+    int n = get_group_id(2), c = get_group_id(1) * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16);
     if (n >= *limit) return;
-    int k = win.s0, stride = win.s1;
-    int band = get_group_id(0) / win.s6, ox0 = (get_group_id(0) - band * win.s6) * win.s4;
-    int cols = min(win.s4, out.s2 - ox0), oy0 = band * win.s5, oy1 = min(out.s1, oy0 + win.s5);
-    int length = (win.s4 - 1) * stride + k, filled = oy0 * stride;
-    float16 ring[RING], acc[8], start = vload16(get_group_id(1), bias);
-    w += get_group_id(1) * k * k * 16;
+    int k = win.s0, stride = win.s1, band = get_group_id(0) / win.s6, ox0 = (get_group_id(0) - band * win.s6) * win.s4;
+    int cols = min(win.s4, out.s2 - ox0), oy0 = band * win.s5, oy1 = min(out.s1, oy0 + win.s5), filled = oy0 * stride;
+    int length = (win.s4 - 1) * stride + k, block_step = k * length;
+    float16 ring[RING], acc[8];
+    w += c * k * k;
+    bias += c;
     for (int oy = oy0; oy < oy1; oy++) {
         int top = oy * stride;
         for (filled = max(filled, top); filled < top + k; filled++)
-            fill_line(ring + filled % k * length, length, x, n, filled - win.s2, ox0 * stride - win.s3, c, left, in);
-        for (int i = 0; i < cols;) {
-            int count = min(cols - i, 8);
-            if (count > 4) {
-                sums8(ring, length, top % k, i * stride, k, stride, w, start, acc);
-            } else {
-                sums4(ring, length, top % k, i * stride, k, stride, w, start, acc);
-            }
-            for (int r = 0; r < count; r++, i++) {
-                int ox = ox0 + i;
-                long p = (n * out.s1 + oy) * out.s2 + ox, b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-                long a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-                finish(acc[r], left, y + p * out.s3 + out.s4 + c, before + b * epi.s2 + epi.s3 + c,
-                       after + a * epi.s4 + epi.s5 + c, epi, lab);
+            fill_lines(ring + filled % k * length, length, block_step, blocks, x + c, n, filled - win.s2,
+                       ox0 * stride - win.s3, left, in);
+        if (oy + 1 < oy1)
+            for (int r = 0; r < stride; r++)
+                expect_lines(length, blocks, x + c, n, filled + r - win.s2, ox0 * stride - win.s3, in);
+        for (int i = 0, count; i < cols; i += count) {
+            count = min(cols - i, 8);
+            for (int b = 0; b < blocks; b++) {
+                const float16 *lines = ring + b * block_step;
+                __global const float *wb = w + b * k * k * 16;
+                if (count > 4) {
+                    sums8(lines, length, top % k, i * stride, k, stride, wb, vload16(b, bias), acc);
+                } else {
+                    sums4(lines, length, top % k, i * stride, k, stride, wb, vload16(b, bias), acc);
+                }
+                for (int r = 0; r < count; r++) {
+                    int ox = ox0 + i + r, ch = c + 16 * b;
+                    long p = (n * out.s1 + oy) * out.s2 + ox, q = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+                    long a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+                    finish(acc[r], left - 16 * b, y + p * out.s3 + out.s4 + ch, before + q * epi.s2 + epi.s3 + ch,
+                           after + a * epi.s4 + epi.s5 + ch, epi, lab);
+                }
             }
         }
     }

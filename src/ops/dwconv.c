@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-/* Vectors of 16 channels that a work-item of the CPU row keeps: 20 KiB, inside a first-level cache. */
-enum { RING = 320, MAX_COLS = 64 };
+/* Vectors of 16 channels that a work-item of the CPU row keeps: 28 KiB, inside a first-level cache. */
+enum { RING = 448, MAX_COLS = 64, MAX_BLOCKS = 4 };
 
 typedef struct dwconv_row {
     const char *name, *op;
@@ -29,11 +29,19 @@ bool ist_dwconv_row_runs(const ist_plan *p, ist_dwconv_row r) {
     return (ist_plan_caps(p) & rows[r].needs) == rows[r].needs;
 }
 
-/* Largest multiple of 4 columns whose lines fit the ring; 0 when none does. */
-static int ring_cols(int k, int stride) {
+/* Largest multiple of 4 columns whose lines fit the ring for `blocks` of 16 channels; 0 when none does. */
+static int ring_cols(int k, int stride, int blocks) {
     int cols = 0;
-    while (cols + 4 <= MAX_COLS && k * ((cols + 3) * stride + k) <= RING) cols += 4;
+    while (cols + 4 <= MAX_COLS && blocks * k * ((cols + 3) * stride + k) <= RING) cols += 4;
     return cols;
+}
+
+/* Most blocks of 16 channels a work-item may take and still have 12 columns. */
+static int ring_blocks(int k, int stride, int channels) {
+    int blocks = ist_div_up(channels, 16);
+    if (blocks > MAX_BLOCKS) blocks = MAX_BLOCKS;
+    while (blocks > 1 && ring_cols(k, stride, blocks) < 12) blocks--;
+    return blocks;
 }
 
 typedef struct problem {
@@ -91,22 +99,30 @@ static int at_least_one(int v) {
     return v > 1 ? v : 1;
 }
 
-/* Column segments and row bands of the CPU row: even segments, and some eight groups for every compute unit as long as
- * a band keeps at least four rows. */
-static void cut(const ist_plan *p, const problem *q, int blocks, int *cols, int *segments, int *band) {
-    *segments = ist_div_up(q->y.w, ring_cols(q->f.kh, q->stride));
-    *cols = (ist_div_up(q->y.w, *segments) + 3) / 4 * 4;
-    *segments = ist_div_up(q->y.w, *cols);
-    int units = at_least_one(ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units);
-    int bands = ist_div_up(8 * units, *segments * blocks * q->x.n);
-    if (bands > q->y.h / 4) bands = at_least_one(q->y.h / 4);
-    *band = ist_div_up(q->y.h, bands);
+typedef struct pieces {
+    int blocks, chunks, cols, segments, rows, bands;
+} pieces;
+
+/* Channel chunks, even column segments and row bands of the CPU row: some eight groups for every compute unit as long
+ * as a band keeps at least eight rows. */
+static pieces cut(const ist_plan *p, const problem *q) {
+    int k = q->f.kh, units = at_least_one(ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units);
+    pieces c = {.blocks = ring_blocks(k, q->stride, q->x.c)};
+    c.chunks = ist_div_up(ist_div_up(q->x.c, 16), c.blocks);
+    c.segments = ist_div_up(q->y.w, ring_cols(k, q->stride, c.blocks));
+    c.cols = (ist_div_up(q->y.w, c.segments) + 3) / 4 * 4;
+    c.segments = ist_div_up(q->y.w, c.cols);
+    c.bands = ist_div_up(8 * units, c.segments * c.chunks * q->x.n);
+    if (c.bands > q->y.h / 8) c.bands = at_least_one(q->y.h / 8);
+    c.rows = ist_div_up(q->y.h, c.bands);
+    c.bands = ist_div_up(q->y.h, c.rows);
+    return c;
 }
 
 static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
     bool half = ist_plan_half(p);
-    int cols = 0, segments = 1, band = 0, blocks = ist_div_up(q->x.c, 16);
+    pieces c = r == IST_DWCONV_cpu ? cut(p, q) : (pieces){0};
     ist_defines defines = ist_defines_of(p, "-DVL=%d -DRING=%d%s%s", r == IST_DWCONV_cpu ? 16 : 4, RING,
                                          half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
@@ -117,9 +133,8 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                     .kernel = "dwconv",
                     .dims = 3};
     if (r == IST_DWCONV_cpu) {
-        cut(p, q, blocks, &cols, &segments, &band);
-        l.global[0] = (size_t)segments * (size_t)ist_div_up(q->y.h, band);
-        l.global[1] = (size_t)blocks;
+        l.global[0] = (size_t)c.segments * (size_t)c.bands;
+        l.global[1] = (size_t)c.chunks;
         l.local[0] = l.local[1] = 1;
     } else {
         l.local[0] = 16;
@@ -137,7 +152,7 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                             IST_IN(o->epi.add_after),
                             IST_IN(ist_plan_current_limit(p)),
                             IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                            IST_INT8(q->f.kh, q->stride, o->top, o->left, cols, band, segments, 0),
+                            IST_INT8(q->f.kh, q->stride, o->top, o->left, c.cols, c.rows, c.segments, c.blocks),
                             IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, 0, 0, 0),
                             ist_epilogue_ints(&o->epi, q->y),
                             ist_epilogue_lab(&o->epi)};
@@ -163,6 +178,6 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
 
 ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     int stride = opts && opts->stride ? opts->stride : 1;
-    bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride) > 0;
+    bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     return ist_op_dwconv_row(p, x, f, opts, cpu ? IST_DWCONV_cpu : IST_DWCONV_any, label);
 }
