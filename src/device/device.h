@@ -22,6 +22,7 @@ typedef struct ist_device ist_device;
  * another. X(name, probe source or NULL, meaning) */
 #define IST_CAP_LIST(X)                                                                                                \
     X(CPU, NULL, "a CPU with native float vectors: one work-item per group, no local memory")                          \
+    X(SIMD16, NULL, "a CPU with native vectors of 16 floats")                                                          \
     X(VEC16, "vec16", "float16 arithmetic, vload16/vstore16 at odd addresses")                                         \
     X(LOCAL, "local", "barriers and 8 KiB of local memory in groups of 64 work-items")                                 \
     X(GROUP256, "group256", "groups of 256 work-items with 16 KiB of local memory")                                    \

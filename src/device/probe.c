@@ -162,13 +162,13 @@ static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *hol
     return status;
 }
 
-/* A CPU whose compiler keeps the program's vectors. One that splits them into scalars (native width 1) spends minutes
- * on the register-tile kernels and gains nothing from them. */
-static bool is_vector_cpu(const ist_device *device) {
+/* Floats of a native vector of a CPU; 0 on other devices. A CPU whose compiler splits vectors into scalars (native
+ * width 1) spends minutes on the register-tile kernels and gains nothing from them. */
+static cl_uint vector_width(const ist_device *device) {
     cl_uint width = 0;
-    if (device->facts.type != IST_DEVICE_CPU) return false;
+    if (device->facts.type != IST_DEVICE_CPU) return 0;
     cl_int rc = clGetDeviceInfo(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, sizeof width, &width, NULL);
-    return rc == CL_SUCCESS && width >= 4;
+    return rc == CL_SUCCESS ? width : 0;
 }
 
 /* ISTHMUS_CAPS: "-NAME" hides, "+NAME" claims; items are separated by commas. */
@@ -199,7 +199,8 @@ ist_status ist_device_probe(ist_device *device, ist_error *err) {
     if (status == IST_OK) status = ist_buffer_create(device, sizeof b.words, "probe output", &b.out, err);
     if (status == IST_OK)
         status = ist_write(device, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
-    if (is_vector_cpu(device)) device->caps |= IST_CAP_CPU;
+    if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
+    if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
     for (int bit = 0; bit < IST_CAP_COUNT && status == IST_OK; bit++) {
         bool holds = false;
         if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
