@@ -48,5 +48,7 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/isthmusConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/isthmusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/isthmusConfig.cmake ${PROJECT_BINARY_DIR}/isthmusConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/isthmus)
+# The prefix is found from where the file lies, so that an installed tree can be moved.
+file(RELATIVE_PATH IST_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/isthmus.pc.in ${PROJECT_BINARY_DIR}/isthmus.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/isthmus.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
