@@ -1,10 +1,11 @@
-/* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c and
- * cmd_predict.c only. */
+/* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c,
+ * cmd_predict.c and, to evaluate what it writes, cmd_eval.c only. */
 #ifndef PREDICT_H
 #define PREDICT_H
 
 #include "cli.h"
 
+#include "io/coco.h"
 #include "io/image.h"
 #include "io/journal.h"
 #include "io/labels.h"
@@ -34,6 +35,7 @@ enum {
 
 /* The command line, checked. Strings point into argv, except the two checkpoint paths, which are owned. */
 typedef struct predict_options {
+    const char *command; /* "predict" or "eval" */
     const char *output, *device, *targets, *names, *classes;
     char *detector, *segmenter; /* segmenter NULL: --no-masks */
     ist_precision precision;
@@ -41,10 +43,13 @@ typedef struct predict_options {
     int max_objects, batch, limit; /* limit 0: all images */
     unsigned save;                 /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
-    int first_source; /* index in argv */
+    bool temporary;                           /* the output folder goes away after the run */
+    const char *annotations, *results, *json; /* eval's */
+    int first_source;                         /* index in argv */
 } predict_options;
 
-/* Parses the command line; CLI_STOP in *stop when the program ends with the returned code (help, a mistake). */
+/* Parses the command line of argv[0], "predict" or "eval"; CLI_STOP in *stop when the program ends with the returned
+ * code (help, a mistake). */
 int predict_parse(int argc, char **argv, predict_options *options, bool *stop);
 
 /* Fills in the default checkpoints and checks that the files are there; 0 or the exit code. */
@@ -52,10 +57,13 @@ int predict_find_checkpoints(predict_options *options);
 
 void predict_options_free(predict_options *options);
 
-/* Everything a run works with; set up by cmd_predict, read by the threads. */
+/* Everything a run works with; set up by predict_job.c, read by the threads. */
 typedef struct predict_job {
     predict_options *options;
+    const ist_coco *truth; /* eval: category ids in results.json are these annotations'; else NULL */
     ist_sources sources;
+    char **names; /* given with --names; none when name_count is 0 */
+    size_t name_count;
     ist_labels labels;
     ist_targets targets; /* empty without --targets */
     ist_match_mode match;
@@ -64,6 +72,19 @@ typedef struct predict_job {
     ist_journal *journal;
     volatile sig_atomic_t *interrupted;
 } predict_job;
+
+/* From now on the first interrupt finishes what has begun and makes a run return CLI_INTERRUPTED, the second ends the
+ * program. */
+void predict_catch_interrupts(predict_job *job);
+
+/* Lists the images that the command line names; 0 or the exit code. */
+int predict_list_sources(predict_job *job, int argc, char **argv);
+
+/* Everything after that: checks inputs, opens the engine, runs over the images, writes files and tables into the output
+ * folder. The engine stays open, unless all was there already. 0 or the exit code; CLI_PARTIAL when images failed. */
+int predict_execute(predict_job *job);
+
+void predict_job_free(predict_job *job);
 
 /* What a run came to. */
 typedef struct predict_totals {

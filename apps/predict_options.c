@@ -1,4 +1,4 @@
-/* The command line of `isthmus predict` and where its default checkpoints are. */
+/* The command lines of `isthmus predict` and `isthmus eval`, and where the default checkpoints are. */
 #include "predict.h"
 
 #include "io/atomic_file.h"
@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,41 +22,58 @@
 #define DEFAULT_SAVE      (PREDICT_SAVE_JSON | PREDICT_SAVE_NDJSON | PREDICT_SAVE_MASKS | PREDICT_SAVE_OVERLAY)
 
 /* Option, short letter or 0, name of its value, help. */
-#define OPTIONS(X)                                                                                                     \
+#define PREDICT_FIRST_OPTIONS(X)                                                                                       \
     X(OUTPUT, 'o', "output", "DIR", "folder to write to; made when missing")                                           \
+    X(CONF, 0, "conf", "P", "keep detections with a score above P (0.4)")                                              \
+    X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (16)")
+
+#define COMMON_OPTIONS(X)                                                                                              \
     X(RECURSIVE, 'r', "recursive", NULL, "enter the folders inside of folders")                                        \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
-    X(CONF, 0, "conf", "P", "keep detections with a score above P (0.4)")                                              \
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
-    X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (16)")                                     \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices")                  \
     X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")                                                     \
     X(BATCH, 0, "batch", "N", "images per submission, 1 to 64 (1)")                                                    \
-    X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
-    X(TARGETS, 0, "targets", "FILE",                                                                                   \
-      "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
-      "\"label\": 0}]} or COCO annotations")                                                                           \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
-    X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")                  \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
 
+#define PREDICT_LAST_OPTIONS(X)                                                                                        \
+    X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
+    X(TARGETS, 0, "targets", "FILE",                                                                                   \
+      "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
+      "\"label\": 0}]} or COCO annotations")                                                                           \
+    X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")
+
+#define EVAL_ONLY_OPTIONS(X)                                                                                           \
+    X(ANNOTATIONS, 0, "annotations", "FILE", "COCO annotations: the truth")                                            \
+    X(RESULTS, 0, "results", "FILE",                                                                                   \
+      "evaluate these COCO results instead of images; the device is used\n"                                            \
+      "(for the mask IoU) only when --device names one")                                                               \
+    X(JSON, 0, "json", "FILE", "also write the numbers as JSON")
+
+#define EVAL_OPTIONS(X)                                                                                                \
+    EVAL_ONLY_OPTIONS(X)                                                                                               \
+    X(OUTPUT, 'o', "output", "DIR", "keep the results there, as predict writes them")                                  \
+    X(CONF, 0, "conf", "P", "keep detections with a score above P (0.001)")                                            \
+    X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (100)")                                    \
+    X(SAVE, 0, "save", "LIST", "with -o: what to write besides results.json (ndjson)")
+
 enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
-    OPTIONS(X)
+    PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X) PREDICT_LAST_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
 #undef X
 };
 
-static const cli_option options_list[] = {
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
-    OPTIONS(X)
+static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X)
+                                              PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option eval_list[] = {EVAL_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
-        {NULL, 0, NULL, NULL},
-};
 
 static bool add_save(unsigned *save, const char *name, size_t length) {
     static const char *const names[] = {
@@ -72,18 +90,18 @@ static bool add_save(unsigned *save, const char *name, size_t length) {
 }
 
 /* 0 or the exit code. */
-static int parse_save(const char *list, unsigned *save) {
+static int parse_save(const char *command, const char *list, unsigned *save) {
     *save = 0;
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
         if (!add_save(save, p, n))
-            return cli_usage("predict", "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv", (int)n, p);
+            return cli_usage(command, "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv", (int)n, p);
         p += n;
         if (!*p) return CLI_SUCCESS;
     }
 }
 
-static int parse_precision(const char *text, ist_precision *precision) {
+static int parse_precision(const char *command, const char *text, ist_precision *precision) {
     if (!strcmp(text, "auto"))
         *precision = IST_PRECISION_AUTO;
     else if (!strcmp(text, "fp32"))
@@ -91,13 +109,13 @@ static int parse_precision(const char *text, ist_precision *precision) {
     else if (!strcmp(text, "fp16"))
         *precision = IST_PRECISION_FP16;
     else
-        return cli_usage("predict", "--precision: '%s' is none of auto, fp32, fp16", text);
+        return cli_usage(command, "--precision: '%s' is none of auto, fp32, fp16", text);
     return CLI_SUCCESS;
 }
 
-static int parse_number(const char *name, const char *text, long low, long high, int *out) {
+static int parse_number(const char *command, const char *name, const char *text, long low, long high, int *out) {
     if (cli_parse_int(text, low, high, out)) return CLI_SUCCESS;
-    return cli_usage("predict", "--%s: '%s' is not a whole number from %ld to %ld", name, text, low, high);
+    return cli_usage(command, "--%s: '%s' is not a whole number from %ld to %ld", name, text, low, high);
 }
 
 static int copy_path(const char *path, char **out) {
@@ -137,6 +155,15 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_NAMES:
         o->names = value;
         break;
+    case OPTION_ANNOTATIONS:
+        o->annotations = value;
+        break;
+    case OPTION_RESULTS:
+        o->results = value;
+        break;
+    case OPTION_JSON:
+        o->json = value;
+        break;
     case OPTION_RESUME:
         o->resume = true;
         break;
@@ -144,18 +171,18 @@ static int take_option(int id, const char *value, predict_options *o) {
         o->quiet = true;
         break;
     case OPTION_SAVE:
-        return parse_save(value, &o->save);
+        return parse_save(o->command, value, &o->save);
     case OPTION_PRECISION:
-        return parse_precision(value, &o->precision);
+        return parse_precision(o->command, value, &o->precision);
     case OPTION_MAX_OBJECTS:
-        return parse_number("max-objects", value, 1, 300, &o->max_objects);
+        return parse_number(o->command, "max-objects", value, 1, 300, &o->max_objects);
     case OPTION_BATCH:
-        return parse_number("batch", value, 1, 64, &o->batch);
+        return parse_number(o->command, "batch", value, 1, 64, &o->batch);
     case OPTION_LIMIT:
-        return parse_number("limit", value, 1, INT32_MAX, &o->limit);
+        return parse_number(o->command, "limit", value, 1, INT32_MAX, &o->limit);
     case OPTION_CONF:
         if (!cli_parse_float(value, 0, 1, &o->conf))
-            return cli_usage("predict", "--conf: '%s' is not a number from 0 to 1", value);
+            return cli_usage(o->command, "--conf: '%s' is not a number from 0 to 1", value);
         break;
     default:
         break;
@@ -163,24 +190,46 @@ static int take_option(int id, const char *value, predict_options *o) {
     return CLI_SUCCESS;
 }
 
-static int check_together(predict_options *o, int argc) {
+static int check_masks(predict_options *o) {
+    if (!o->masks && o->segmenter) return cli_usage(o->command, "--no-masks and --segmenter exclude each other");
+    if (!o->masks && (o->save & PREDICT_SAVE_MASKS))
+        return cli_usage(o->command, "--no-masks and --save masks exclude each other");
+    return CLI_SUCCESS;
+}
+
+static int check_predict(predict_options *o, int argc) {
     if (o->first_source >= argc) return cli_usage("predict", "name at least one image, folder or '-'");
     if (!o->output) return cli_usage("predict", "-o DIR is missing");
     if (!*o->output) return cli_usage("predict", "-o: the name of the folder is empty");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
-    if (!o->masks && o->segmenter) return cli_usage("predict", "--no-masks and --segmenter exclude each other");
-    if (!o->masks && (o->save & PREDICT_SAVE_MASKS))
-        return cli_usage("predict", "--no-masks and --save masks exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
-    return CLI_SUCCESS;
+    return check_masks(o);
+}
+
+static int check_eval(predict_options *o, int argc) {
+    if (!o->annotations) return cli_usage("eval", "--annotations FILE is missing");
+    if (o->results && o->first_source < argc) return cli_usage("eval", "--results and images exclude each other");
+    if (!o->results && o->first_source >= argc)
+        return cli_usage("eval", "name at least one image, folder or '-', or --results FILE");
+    if (o->results && (o->output || o->resume)) return cli_usage("eval", "--results excludes -o and --resume");
+    if (o->output && !*o->output) return cli_usage("eval", "-o: the name of the folder is empty");
+    if (!o->output && (o->save || o->resume)) return cli_usage("eval", "--save and --resume need -o DIR");
+    if (o->output && !o->save) o->save = PREDICT_SAVE_NDJSON;
+    o->save |= PREDICT_SAVE_JSON;
+    return check_masks(o);
 }
 
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
     ist_config defaults = ist_config_default();
-    *o = (predict_options){.masks = true, .conf = defaults.conf, .max_objects = defaults.max_objects, .batch = 1};
+    bool eval = !strcmp(argv[0], "eval");
+    *o = (predict_options){.command = argv[0],
+                           .masks = true,
+                           .conf = eval ? 0.001f : defaults.conf,
+                           .max_objects = eval ? 100 : defaults.max_objects,
+                           .batch = 1};
     const char *value;
     int id, code = CLI_SUCCESS;
-    while (!code && (id = cli_next("predict", options_list, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next(argv[0], eval ? eval_list : predict_list, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) {
             *stop = true;
             return code;
@@ -188,7 +237,7 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
         code = take_option(id, value, o);
     }
     o->first_source = optind;
-    if (!code) code = check_together(o, argc);
+    if (!code) code = eval ? check_eval(o, argc) : check_predict(o, argc);
     *stop = code != CLI_SUCCESS;
     return code;
 }
@@ -199,20 +248,39 @@ void predict_options_free(predict_options *o) {
     o->detector = o->segmenter = NULL;
 }
 
-/* The default checkpoint: below $ISTHMUS_WEIGHTS_DIR, else where it is installed. */
+/* FOLDER/file in *path when it can be read. */
+static bool find_in(const char *folder, const char *file, char **path) {
+    *path = ist_path_join(folder, file);
+    if (*path && !access(*path, R_OK)) return true;
+    free(*path);
+    *path = NULL;
+    return false;
+}
+
+/* The same in a folder beside the program's own, "../weights" for example. */
+static bool find_beside_program(const char *relative, const char *file, char **path) {
+    char program[4096], folder[4200];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) return false;
+    program[n] = '\0';
+    char *slash = strrchr(program, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    snprintf(folder, sizeof folder, "%s/%s", program, relative);
+    return find_in(folder, file, path);
+}
+
+/* The default checkpoint: in $ISTHMUS_WEIGHTS_DIR when that is set; else where it is installed, beside an installation
+ * that was moved, or in the source tree around the build folder (build or build/NAME). */
 static int find_default(const char *file, const char *option, char **path) {
-    const char *folders[2] = {getenv("ISTHMUS_WEIGHTS_DIR"), ISTHMUS_DATADIR "/weights"};
-    for (int i = 0; i < 2; i++) {
-        if (!folders[i] || !*folders[i]) continue;
-        char *candidate = ist_path_join(folders[i], file);
-        if (candidate && !access(candidate, R_OK)) {
-            *path = candidate;
-            return CLI_SUCCESS;
-        }
-        free(candidate);
-    }
-    return cli_fail(CLI_BAD_MODEL, "there is no %s in %s; name a checkpoint with --%s FILE", file,
-                    folders[0] && *folders[0] ? folders[0] : folders[1], option);
+    const char *folder = getenv("ISTHMUS_WEIGHTS_DIR");
+    bool given = folder && *folder;
+    if (!given) folder = ISTHMUS_DATADIR "/weights";
+    if (find_in(folder, file, path)) return CLI_SUCCESS;
+    if (!given && (find_beside_program("../share/isthmus/weights", file, path) ||
+                   find_beside_program("../weights", file, path) || find_beside_program("../../weights", file, path)))
+        return CLI_SUCCESS;
+    return cli_fail(CLI_BAD_MODEL, "there is no %s in %s; name a checkpoint with --%s FILE", file, folder, option);
 }
 
 static int check_checkpoint(const char *path) {

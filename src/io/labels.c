@@ -48,6 +48,7 @@ ist_status ist_labels_make(int count, const char *const *names, ist_labels *labe
 
 void ist_labels_free(ist_labels *labels) {
     if (labels->names) ist_names_free(&labels->names, (size_t)labels->count);
+    free(labels->categories);
     *labels = (ist_labels){0};
 }
 
@@ -57,7 +58,8 @@ const char *ist_label_name(const ist_labels *labels, int label, char *buffer) {
     return buffer;
 }
 
-int ist_label_category(const ist_labels *labels, int label) {
+int64_t ist_label_category(const ist_labels *labels, int label) {
+    if (labels->categories) return label >= 0 && label < labels->count ? labels->categories[label] : -1;
     return labels->is_coco && label >= 0 && label < IST_COCO_CLASS_COUNT ? coco[label].category : label;
 }
 

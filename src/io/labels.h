@@ -6,11 +6,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct ist_labels {
     int count;
-    char **names; /* count strings; a label without a name has its number */
-    bool is_coco; /* the 80 COCO classes: category ids are the dataset's sparse ones */
+    char **names;        /* count strings; a label without a name has its number */
+    bool is_coco;        /* the 80 COCO classes: category ids are the dataset's sparse ones */
+    int64_t *categories; /* count category ids of a dataset of the user's, -1 where it lacks the class; or NULL */
 } ist_labels;
 
 /* Labels of a model with `count` classes. `names` (may be NULL, entries may be NULL) are its own; 80 classes without
@@ -22,8 +24,9 @@ void ist_labels_free(ist_labels *labels);
 /* Name of a label, a number when it is out of range; `buffer` has at least 16 bytes. */
 const char *ist_label_name(const ist_labels *labels, int label, char *buffer);
 
-/* category_id of a label, and the label of a category id (-1 when the id is none of COCO's). */
-int ist_label_category(const ist_labels *labels, int label);
+/* category_id of a label (-1: the user's dataset lacks it), and the label of a category id of the model's own (-1 when
+ * the id is none of COCO's). */
+int64_t ist_label_category(const ist_labels *labels, int label);
 int ist_category_label(const ist_labels *labels, int category);
 
 /* Label with this name, or -1. */

@@ -1,7 +1,8 @@
-/* COCO run-length encoding straight from bit-packed columns: see rle.h.
+/* COCO run-length encoding: see rle.h.
  *
- * A run ends where a bit differs from the one before it, so word ^ (word << 1 | previous bit) marks every run end of 32
- * rows at once and empty or full words cost one comparison. */
+ * Masks are encoded straight from bit-packed columns: a run ends where a bit differs from the one before it, so
+ * word ^ (word << 1 | previous bit) marks every run end of 32 rows at once and empty or full words cost one
+ * comparison. */
 #include "io/rle.h"
 
 #include "base/mem.h"
@@ -16,13 +17,15 @@ typedef struct run_writer {
     bool failed;
 } run_writer;
 
+bool ist_rle_add(ist_rle *r, uint32_t run) {
+    if (r->count == r->capacity && !ist_grow((void **)&r->counts, &r->capacity, r->count + 1, sizeof *r->counts))
+        return false;
+    r->counts[r->count++] = run;
+    return true;
+}
+
 static void change_at(run_writer *w, uint64_t position) {
-    ist_rle *r = w->rle;
-    if (r->count == r->capacity && !ist_grow((void **)&r->counts, &r->capacity, r->count + 1, sizeof *r->counts)) {
-        w->failed = true;
-        return;
-    }
-    r->counts[r->count++] = (uint32_t)(position - w->last);
+    if (!ist_rle_add(w->rle, (uint32_t)(position - w->last))) w->failed = true;
     w->last = position;
     w->value ^= 1;
 }
@@ -84,6 +87,88 @@ void ist_rle_text(const ist_rle *rle, ist_text *text) {
             ist_text_add(text, &c, 1);
         }
     }
+}
+
+/* The next number of a `counts` string: five bits per character, low bits first, the last one's bit 4 is the sign.
+ * False when the text ends inside of it, it is too long or a character is none of the 64. */
+static bool next_number(const char *text, size_t length, size_t *at, int64_t *number) {
+    int bits = 0, c;
+    *number = 0;
+    do {
+        if (*at == length || bits > 30) return false;
+        c = text[(*at)++] - 48;
+        if (c < 0 || c > 63) return false;
+        *number |= (int64_t)(c & 31) << bits;
+        bits += 5;
+    } while (c & 32);
+    if (c & 16) *number -= (int64_t)1 << bits;
+    return true;
+}
+
+ist_status ist_rle_parse(const char *text, size_t length, uint64_t pixels, ist_rle *rle, ist_error *err) {
+    uint64_t total = 0;
+    rle->count = 0;
+    for (size_t at = 0; at < length;) {
+        int64_t run;
+        if (!next_number(text, length, &at, &run))
+            return ist_fail(err, IST_E_INPUT, "run-length encoding: byte %zu of %zu is damaged", at, length);
+        if (rle->count > 2) run += rle->counts[rle->count - 2];
+        if (run < 0 || (uint64_t)run > pixels - total || run > UINT32_MAX)
+            return ist_fail(err, IST_E_INPUT, "run-length encoding: run %zu of %lld pixels in an image of %llu",
+                            rle->count, (long long)run, (unsigned long long)pixels);
+        total += (uint64_t)run;
+        if (!ist_rle_add(rle, (uint32_t)run))
+            return ist_fail(err, IST_E_MEMORY, "run-length encoding: out of memory after %zu runs", rle->count);
+    }
+    if (total == pixels) return IST_OK;
+    return ist_fail(err, IST_E_INPUT, "run-length encoding: %llu pixels in an image of %llu", (unsigned long long)total,
+                    (unsigned long long)pixels);
+}
+
+/* A run of ones: pixels [begin, end). */
+typedef struct ones {
+    const ist_rle *rle;
+    size_t next;
+    uint64_t begin, end;
+} ones;
+
+/* Moves to the next run of ones that is not empty. */
+static bool next_ones(ones *o) {
+    while (o->next + 1 < o->rle->count) {
+        o->begin = o->end + o->rle->counts[o->next];
+        o->end = o->begin + o->rle->counts[o->next + 1];
+        o->next += 2;
+        if (o->end > o->begin) return true;
+    }
+    return false;
+}
+
+uint64_t ist_rle_overlap(const ist_rle *a, const ist_rle *b) {
+    ones p = {.rle = a}, q = {.rle = b};
+    uint64_t both = 0;
+    bool more = next_ones(&p) && next_ones(&q);
+    while (more) {
+        uint64_t begin = p.begin > q.begin ? p.begin : q.begin, end = p.end < q.end ? p.end : q.end;
+        if (begin < end) both += end - begin;
+        more = next_ones(p.end < q.end ? &p : &q);
+    }
+    return both;
+}
+
+void ist_rle_box(const ist_rle *rle, int height, double box[4]) {
+    uint64_t h = (uint64_t)height, x0 = UINT64_MAX, x1 = 0, y0 = UINT64_MAX, y1 = 0;
+    for (ones o = {.rle = rle}; next_ones(&o);) {
+        uint64_t left = o.begin / h, right = (o.end - 1) / h, top = o.begin % h, bottom = (o.end - 1) % h;
+        if (left < right) top = 0, bottom = h - 1; /* goes over the foot of a column */
+        x0 = left < x0 ? left : x0;
+        y0 = top < y0 ? top : y0;
+        x1 = right + 1 > x1 ? right + 1 : x1;
+        y1 = bottom + 1 > y1 ? bottom + 1 : y1;
+    }
+    for (int i = 0; i < 4; i++) box[i] = 0;
+    if (!x1) return;
+    box[0] = (double)x0, box[1] = (double)y0;
+    box[2] = (double)(x1 - x0), box[3] = (double)(y1 - y0);
 }
 
 void ist_rle_free(ist_rle *rle) {

@@ -218,6 +218,18 @@ void ist_sources_truncate(ist_sources *sources, size_t count) {
     }
 }
 
+void ist_sources_filter(ist_sources *sources, bool (*keep)(void *context, ist_source *source), void *context) {
+    size_t kept = 0;
+    for (size_t i = 0; i < sources->count; i++) {
+        ist_source source = sources->items[i];
+        bool stays = keep(context, &source);
+        sources->items[i] = sources->items[kept]; /* those that go gather behind those that stay */
+        sources->items[kept] = source;
+        kept += stays;
+    }
+    ist_sources_truncate(sources, kept);
+}
+
 void ist_sources_free(ist_sources *sources) {
     ist_sources_truncate(sources, 0);
     free(sources->items);

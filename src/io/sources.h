@@ -43,6 +43,9 @@ ist_status ist_sources_finish(ist_sources *sources, ist_error *err);
 /* Keeps the first `count` images; after ist_sources_finish, so that a limit changes no stem and no id. */
 void ist_sources_truncate(ist_sources *sources, size_t count);
 
+/* Keeps the images that `keep` says yes to; it may give them other ids. */
+void ist_sources_filter(ist_sources *sources, bool (*keep)(void *context, ist_source *source), void *context);
+
 void ist_sources_free(ist_sources *sources);
 
 #endif

@@ -36,9 +36,11 @@ static void results_row(table *t, const ist_source *source, const json_t *frame,
         float box[4];
         const json_t *rle = json_object_get(object, "rle"), *size = json_object_get(rle, "size");
         int label = (int)json_integer_value(json_object_get(object, "label"));
+        int64_t category = ist_label_category(t->labels, label);
+        if (category < 0) continue;
         read_box(object, box);
-        ist_text_printf(out, "%s{\"image_id\":%lld,\"category_id\":%d,\"bbox\":[", t->rows++ ? ",\n" : "\n",
-                        (long long)source->id, ist_label_category(t->labels, label));
+        ist_text_printf(out, "%s{\"image_id\":%lld,\"category_id\":%lld,\"bbox\":[", t->rows++ ? ",\n" : "\n",
+                        (long long)source->id, (long long)category);
         const float xywh[4] = {box[0], box[1], box[2] - box[0], box[3] - box[1]};
         for (int k = 0; k < 4; k++) {
             if (k) ist_text_put(out, ",");

@@ -1,0 +1,198 @@
+/* isthmus eval: how well detections and masks agree with COCO annotations.
+ *
+ * With images: predict's own run over those that are annotated, then its results.json is evaluated, so that the numbers
+ * are those of the file that predict writes. With --results: that file, and no device. */
+#include "eval.h"
+
+#include "io/atomic_file.h"
+#include "io/name_map.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Which images of the command line are annotated. */
+typedef struct lookup {
+    ist_coco *truth;
+    ist_name_map files; /* file_name -> place in truth->images */
+    size_t unknown, twice;
+} lookup;
+
+static bool is_annotated(void *context, ist_source *source) {
+    lookup *l = context;
+    const char *slash = strrchr(source->path, '/');
+    const char *keys[3] = {source->path, source->name, slash ? slash + 1 : source->path};
+    for (int i = 0; i < 3; i++) {
+        const size_t *place = ist_name_map_find(&l->files, keys[i]);
+        if (!place) continue;
+        ist_coco_image *image = &l->truth->images[*place];
+        if (image->used) l->twice++;
+        if (image->used) return false;
+        image->used = true;
+        source->id = image->id;
+        return true;
+    }
+    l->unknown++;
+    return false;
+}
+
+static ist_status map_files(lookup *l, const char *path, ist_error *err) {
+    for (size_t i = 0; i < l->truth->image_count; i++) {
+        ist_coco_image *image = &l->truth->images[i];
+        bool inserted = true;
+        image->used = false;
+        if (!image->file)
+            return ist_fail(err, IST_E_INPUT, "%s: image %lld has no file_name", path, (long long)image->id);
+        if (!ist_name_map_insert(&l->files, image->file, i, &inserted))
+            return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu images", path, l->truth->image_count);
+        if (!inserted) return ist_fail(err, IST_E_INPUT, "%s: two images are called %s", path, image->file);
+    }
+    return IST_OK;
+}
+
+/* Keeps the annotated images, which take their ids, and leaves the others out on both sides. 0 or the exit code. */
+static int pair_images(predict_job *job, ist_coco *truth) {
+    const char *path = job->options->annotations;
+    lookup l = {.truth = truth};
+    ist_error err;
+    ist_status status = map_files(&l, path, &err);
+    if (!status) ist_sources_filter(&job->sources, is_annotated, &l);
+    ist_name_map_free(&l.files);
+    if (status) return cli_fail(CLI_FAILED, "%s", err.text);
+    if (l.twice) return cli_fail(CLI_FAILED, "%s: %zu images are given more than once", path, l.twice);
+    if (!job->sources.count)
+        return cli_fail(CLI_FAILED, "%s: none of the %zu images is among its %zu", path, l.unknown, truth->image_count);
+    if (l.unknown) cli_note("%s: %zu images are not in it and left out", path, l.unknown);
+    if (job->sources.count < truth->image_count)
+        cli_note("%s: %zu of its %zu images are evaluated", path, job->sources.count, truth->image_count);
+    return CLI_SUCCESS;
+}
+
+/* A folder of our own for results that nobody wants to keep. 0 or the exit code. */
+static int make_folder(predict_options *o, char *folder, size_t size) {
+    const char *root = getenv("TMPDIR");
+    int n = snprintf(folder, size, "%s/isthmus-eval-XXXXXX", root && *root ? root : "/tmp");
+    if (n < 0 || (size_t)n >= size || !mkdtemp(folder)) {
+        *folder = '\0';
+        return cli_fail(CLI_FAILED, "cannot make a folder for results in %s: %s", root && *root ? root : "/tmp",
+                        strerror(errno));
+    }
+    o->output = folder;
+    o->temporary = true;
+    return CLI_SUCCESS;
+}
+
+/* Only tables are in it. */
+static void remove_folder(const char *folder) {
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        char *path = ist_path_join(folder, entry->d_name);
+        if (path && entry->d_name[0] != '.') unlink(path);
+        free(path);
+    }
+    if (dir) closedir(dir);
+    rmdir(folder);
+}
+
+/* Runs over the images and reads back what was written. 0, CLI_PARTIAL, or another exit code. */
+static int detect(predict_job *job, ist_coco *truth, int argc, char **argv, ist_coco_list *results) {
+    predict_options *o = job->options;
+    char folder[512] = "";
+    ist_error err;
+    predict_catch_interrupts(job);
+    int code = predict_list_sources(job, argc, argv);
+    if (!code) code = pair_images(job, truth);
+    if (!code && !o->output) code = make_folder(o, folder, sizeof folder);
+    job->truth = truth;
+    if (!code) code = predict_execute(job);
+    if (!code || code == CLI_PARTIAL) {
+        char *path = ist_path_join(o->output, "results.json");
+        ist_status status = path ? ist_coco_results_read(path, truth, results, &err)
+                                 : ist_fail(&err, IST_E_MEMORY, "%s: out of memory", o->output);
+        free(path);
+        if (status) code = cli_fail(CLI_FAILED, "%s", err.text);
+    }
+    if (*folder) remove_folder(folder);
+    return code;
+}
+
+/* An engine for the matcher alone; the run's own when there was one. 0 or the exit code. */
+static int open_matcher(predict_job *job) {
+    if (job->engine) return CLI_SUCCESS;
+    ist_config config = ist_config_default();
+    ist_error err;
+    config.device = job->options->device;
+    if (ist_open(&config, &job->engine, &err)) return cli_fail(cli_exit_code(err.code), "%s", err.text);
+    return CLI_SUCCESS;
+}
+
+/* Whether masks are compared, and a word about it when one side has them and the other has not. */
+static bool compare_masks(const predict_options *o, const ist_coco *truth, const ist_coco_list *results) {
+    bool found = results->masks || (!results->count && o->masks);
+    if (found && !truth->objects.masks)
+        cli_note("%s: an annotation has no segmentation, so masks are not compared", o->annotations);
+    return found && truth->objects.masks;
+}
+
+static void note_oddities(const predict_options *o, const ist_coco *truth, const ist_coco_list *results, bool masks) {
+    size_t no_id = 0, sizes = 0;
+    for (size_t i = 0; i < truth->objects.count; i++) no_id += truth->objects.items[i].no_id;
+    for (size_t i = 0; i < results->count && masks; i++) {
+        const ist_coco_object *r = &results->items[i];
+        const ist_coco_image *image = &truth->images[r->image];
+        sizes += image->height && (r->width != image->width || r->height != image->height);
+    }
+    if (no_id) cli_note("%s: COCO's evaluation takes the annotation id 0 for no match; count from 1", o->annotations);
+    if (sizes) cli_note("%zu masks have another size than their image in %s and match nothing", sizes, o->annotations);
+    if (results->skipped)
+        cli_note("%s: %zu results are left out, for %s lacks their categories",
+                 o->results ? o->results : "results.json", results->skipped, o->annotations);
+}
+
+static int evaluate(predict_job *job, const ist_coco *truth, const ist_coco_list *results) {
+    const predict_options *o = job->options;
+    eval_report report = {.truth = truth, .results = results, .masks = compare_masks(o, truth, results)};
+    ist_error err;
+    int code = CLI_SUCCESS;
+    note_oddities(o, truth, results, report.masks);
+    ist_status status = ist_coco_evaluate(truth, results, false, &report.box_scores, &err);
+    if (!status && report.masks) status = ist_coco_evaluate(truth, results, true, &report.mask_scores, &err);
+    bool match = !o->results || o->device;
+    if (!status && match) code = open_matcher(job);
+    if (!status && !code && match)
+        status = eval_match(job->engine, truth, results, report.masks, &report.overlap, &err);
+    if (!status && !code) eval_print(&report);
+    if (!status && !code && o->json) status = eval_write(&report, o->json, &err);
+    ist_coco_scores_free(&report.box_scores);
+    ist_coco_scores_free(&report.mask_scores);
+    return status ? cli_fail(cli_exit_code(status), "%s", err.text) : code;
+}
+
+int cmd_eval(int argc, char **argv) {
+    predict_options options;
+    predict_job job = {.options = &options};
+    ist_coco truth = {0};
+    ist_coco_list results = {0};
+    ist_error err;
+    bool stop = false;
+    int code = predict_parse(argc, argv, &options, &stop);
+    if (!stop) {
+        ist_status status = ist_coco_read(options.annotations, &truth, &err);
+        if (!status && options.results) status = ist_coco_results_read(options.results, &truth, &results, &err);
+        if (status) code = cli_fail(CLI_FAILED, "%s", err.text);
+        if (!code && !options.results) code = detect(&job, &truth, argc, argv, &results);
+        if (!code || code == CLI_PARTIAL) {
+            int evaluated = evaluate(&job, &truth, &results);
+            code = evaluated ? evaluated : code;
+        }
+    }
+    predict_job_free(&job);
+    predict_options_free(&options);
+    ist_coco_list_free(&results);
+    ist_coco_free(&truth);
+    return code;
+}

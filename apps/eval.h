@@ -1,0 +1,41 @@
+/* The parts of `isthmus eval`: assignment of detections to annotations, and what is said. Used by cmd_eval.c and
+ * eval_*.c only. */
+#ifndef EVAL_H
+#define EVAL_H
+
+#include "predict.h"
+
+#include "io/coco_eval.h"
+
+/* Detections are assigned when their score is above this (predict's default) and their box's IoU with an annotation of
+ * the same category is at least that. */
+#define EVAL_MATCH_SCORE 0.4
+#define EVAL_MATCH_IOU   0.5
+
+/* What the assigned pairs come to. */
+typedef struct eval_overlap {
+    bool measured;
+    size_t objects, matched;  /* annotations that are no crowds; those with a detection */
+    double box_iou, mask_iou; /* sums over the pairs */
+} eval_overlap;
+
+typedef struct eval_report {
+    const ist_coco *truth;
+    const ist_coco_list *results;
+    bool masks; /* `mask_scores` and the mask IoU are there */
+    ist_coco_scores box_scores, mask_scores;
+    eval_overlap overlap;
+} eval_report;
+
+/* Assigns, on the engine's device, detections to the annotations of each image so that the sum of box IoUs is largest,
+ * and adds up the IoUs of the pairs. */
+ist_status eval_match(ist_engine *engine, const ist_coco *truth, const ist_coco_list *results, bool masks,
+                      eval_overlap *overlap, ist_error *err);
+
+/* The table on stdout. */
+void eval_print(const eval_report *report);
+
+/* The same numbers as JSON; a number that is not defined is null. */
+ist_status eval_write(const eval_report *report, const char *path, ist_error *err);
+
+#endif

@@ -1,0 +1,269 @@
+/* A run from its images to its tables: see predict.h.
+ *
+ * Order of things, so that the cheapest check speaks first and nothing is touched before the last: list of images,
+ * output folder, class names and targets, checkpoints, device. Only then are the tables of an earlier run removed and
+ * images read. */
+#include "predict.h"
+
+#include "weights/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Set by the signal handler and nowhere else; a handler can reach nothing but a global. */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+void predict_catch_interrupts(predict_job *job) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    job->interrupted = &interrupted;
+}
+
+static ist_status add_listed(predict_job *job, ist_error *err) {
+    char line[8192];
+    while (fgets(line, sizeof line, stdin)) {
+        size_t n = strcspn(line, "\n");
+        if (line[n] != '\n' && n + 1 == sizeof line)
+            return ist_fail(err, IST_E_INPUT, "standard input: a file name of more than %zu bytes", sizeof line - 2);
+        line[n] = '\0';
+        if (n && line[n - 1] == '\r') line[--n] = '\0';
+        if (n) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
+    }
+    return IST_OK;
+}
+
+int predict_list_sources(predict_job *job, int argc, char **argv) {
+    const predict_options *o = job->options;
+    ist_error err;
+    ist_status status = IST_OK;
+    for (int i = o->first_source; i < argc && !status; i++) {
+        if (!strcmp(argv[i], "-"))
+            status = add_listed(job, &err);
+        else
+            status = ist_sources_add(&job->sources, argv[i], o->recursive, o->output, &err);
+    }
+    if (!status) status = ist_sources_finish(&job->sources, &err);
+    if (status) return cli_fail(CLI_FAILED, "%s", err.text);
+    if (!job->sources.count && !strcmp(argv[o->first_source], "-"))
+        return cli_fail(CLI_FAILED, "standard input names no image");
+    if (!job->sources.count)
+        return cli_fail(CLI_FAILED, "%s: there is no image in it (looked for %s%s)", argv[o->first_source],
+                        IST_IMAGE_EXTENSIONS, o->recursive ? "" : "; -r looks into folders inside");
+    struct stat st;
+    if (job->sources.count == 1 && stat(job->sources.items[0].path, &st))
+        return cli_fail(CLI_FAILED, "%s: there is no such file or folder", job->sources.items[0].path);
+    if (o->limit) ist_sources_truncate(&job->sources, (size_t)o->limit);
+    return CLI_SUCCESS;
+}
+
+/* Class count and names of the detector's file, for --classes with names. */
+static ist_status labels_of_file(const predict_job *job, ist_labels *labels, ist_error *err) {
+    ist_weights *weights = NULL;
+    ist_checkpoint_info info;
+    IST_TRY(ist_checkpoint_open(job->options->detector, IST_SLOT_DETECTOR, &weights, &info, err));
+    int count = info.classes;
+    const char **names = calloc(count > 0 ? (size_t)count : 1, sizeof *names);
+    ist_status status = names ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %d names", count);
+    for (int i = 0; names && i < count; i++) {
+        if (job->name_count)
+            names[i] = (size_t)i < job->name_count ? job->names[i] : NULL;
+        else
+            names[i] = ist_weights_class_name(weights, i);
+    }
+    if (!status) status = ist_labels_make(count, names, labels, err);
+    free(names);
+    ist_checkpoint_info_free(&info);
+    ist_weights_close(&weights);
+    return status;
+}
+
+static bool all_numbers(const char *list) {
+    return list[strspn(list, "0123456789,")] == '\0';
+}
+
+/* The ids of --classes; *ids is malloc'd. 0 or the exit code. */
+static int parse_classes(const predict_job *job, int **ids, int *count) {
+    const predict_options *o = job->options;
+    ist_labels labels = {0};
+    ist_error err;
+    int code = CLI_SUCCESS;
+    if (!all_numbers(o->classes) && labels_of_file(job, &labels, &err))
+        return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    *ids = malloc((strlen(o->classes) + 1) * sizeof **ids);
+    if (!*ids) code = cli_fail(CLI_FAILED, "out of memory");
+    for (const char *p = o->classes; !code;) {
+        char name[256];
+        size_t n = strcspn(p, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        int id = ist_label_find(&labels, name);
+        if (id < 0 && !cli_parse_int(name, 0, 65535, &id))
+            code = cli_usage(o->command, "--classes: '%s' is no class of %s", name, o->detector);
+        else
+            (*ids)[(*count)++] = id;
+        if (!p[n]) break;
+        p += n + 1;
+    }
+    ist_labels_free(&labels);
+    return code;
+}
+
+static int open_engine(predict_job *job) {
+    const predict_options *o = job->options;
+    ist_config config = ist_config_default();
+    int *classes = NULL, code = CLI_SUCCESS;
+    ist_error err;
+    if (o->classes) code = parse_classes(job, &classes, &config.class_count);
+    config.detector = o->detector;
+    config.segmenter = o->masks ? o->segmenter : NULL;
+    config.device = o->device;
+    config.precision = o->precision;
+    config.match = job->match;
+    config.batch = o->batch;
+    config.max_objects = o->max_objects;
+    config.conf = o->conf;
+    config.classes = classes;
+    config.max_pixels = IST_MAX_PIXELS;
+    if (job->match == IST_MATCH_TARGETS) config.max_targets = (int)ist_targets_most(&job->targets);
+    if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    free(classes);
+    if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
+    return code;
+}
+
+/* Category ids of the annotations for the labels. */
+static ist_status take_categories(predict_job *job, ist_error *err) {
+    size_t missing;
+    IST_TRY(ist_coco_relabel(job->truth, &job->labels, &missing, err));
+    if (missing && missing == job->truth->category_count)
+        return ist_fail(err, IST_E_INPUT, "%s: none of its %zu categories is a class of the detector",
+                        job->options->annotations, missing);
+    if (missing)
+        cli_note("%s: %zu of its %zu categories are no class of the detector", job->options->annotations, missing,
+                 job->truth->category_count);
+    return IST_OK;
+}
+
+/* Names of the engine's labels: the user's, else the checkpoint's. */
+static int name_labels(predict_job *job) {
+    int classes = job->engine_info.classes;
+    ist_error err;
+    if (job->name_count && job->name_count != (size_t)classes)
+        return cli_fail(CLI_USAGE, "%s has %zu names, the detector has %d classes", job->options->names,
+                        job->name_count, classes);
+    const char **names = calloc(classes > 0 ? (size_t)classes : 1, sizeof *names);
+    if (!names) return cli_fail(CLI_FAILED, "out of memory for %d names", classes);
+    for (int i = 0; i < classes; i++) names[i] = job->name_count ? job->names[i] : ist_class_name(job->engine, i);
+    ist_status status = ist_labels_make(classes, names, &job->labels, &err);
+    free(names);
+    if (!status) status = ist_targets_relabel(&job->targets, &job->labels, &err);
+    if (!status && job->truth) status = take_categories(job, &err);
+    return status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
+}
+
+static int read_inputs(predict_job *job) {
+    const predict_options *o = job->options;
+    ist_error err;
+    if (o->names && ist_names_read(o->names, &job->names, &job->name_count, &err))
+        return cli_fail(CLI_FAILED, "%s", err.text);
+    if (o->targets && ist_targets_read(o->targets, &job->targets, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    if (ist_targets_most(&job->targets) > 300)
+        return cli_fail(CLI_FAILED, "%s: an image has %zu targets, at most 300 can be matched", o->targets,
+                        ist_targets_most(&job->targets));
+    job->match = o->targets ? IST_MATCH_TARGETS : o->track ? IST_MATCH_TRACKS : IST_MATCH_NONE;
+    return CLI_SUCCESS;
+}
+
+static int open_journal(predict_job *job, bool resume) {
+    ist_error err;
+    predict_options *o = job->options;
+    if (ist_journal_open(o->output, &job->sources, resume, predict_image_exists, o, &job->journal, &err))
+        return cli_fail(CLI_FAILED, "%s", err.text);
+    return CLI_SUCCESS;
+}
+
+static bool all_done(const predict_job *job) {
+    for (size_t i = 0; i < job->sources.count; i++)
+        if (!ist_journal_has(job->journal, i)) return false;
+    return true;
+}
+
+static void summarise(const predict_job *job, const predict_totals *t) {
+    size_t seen = t->done + t->failed;
+    if (job->options->quiet) return;
+    char kept[64] = "";
+    if (t->skipped) snprintf(kept, sizeof kept, ", %zu kept from an earlier run", t->skipped);
+    cli_note("%zu images, %zu failed%s, %.1f ms per image%s%s", t->done, t->failed, kept,
+             seen ? t->seconds * 1e3 / (double)seen : 0.0, job->options->temporary ? "" : ", results in ",
+             job->options->temporary ? "" : job->options->output);
+}
+
+static const char *resume_hint(const predict_job *job) {
+    return job->options->temporary ? "" : "; --resume continues";
+}
+
+static int conclude(predict_job *job, const predict_totals *t) {
+    ist_error err;
+    if (t->interrupted)
+        return cli_fail(CLI_INTERRUPTED, "interrupted after %zu of %zu images%s", t->done + t->skipped,
+                        job->sources.count, resume_hint(job));
+    if (predict_write_tables(job, &t->failures, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    summarise(job, t);
+    if (!t->failed) return CLI_SUCCESS;
+    return t->done + t->skipped ? CLI_PARTIAL : CLI_FAILED;
+}
+
+int predict_execute(predict_job *job) {
+    predict_options *o = job->options;
+    ist_error err;
+    if (predict_prepare_folder(o->output, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    int code = read_inputs(job);
+    if (!code) code = predict_find_checkpoints(o);
+    if (!code && o->resume) code = open_journal(job, true);
+    if (code) return code;
+    if (o->resume && all_done(job) && predict_tables_exist(o)) {
+        if (ist_journal_commit(job->journal, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+        if (!o->quiet) cli_note("all %zu images are there already, in %s", job->sources.count, o->output);
+        return CLI_SUCCESS;
+    }
+    if (o->resume && o->track && !all_done(job)) {
+        cli_note("tracks go from image to image, so --resume with --track begins again");
+        ist_journal_close(&job->journal);
+    }
+    code = open_engine(job);
+    if (!code) code = name_labels(job);
+    if (code) return code;
+    if (!job->journal) {
+        predict_remove_tables(o);
+        code = open_journal(job, false);
+        if (code) return code;
+    }
+    predict_totals totals = {0};
+    if (predict_run(job, &totals, &err)) {
+        cli_note("stopped after %zu of %zu images%s", totals.done + totals.skipped, job->sources.count,
+                 resume_hint(job));
+        code = cli_fail(cli_exit_code(err.code), "%s", err.text);
+    } else {
+        code = conclude(job, &totals);
+    }
+    ist_text_free(&totals.failures);
+    return code;
+}
+
+void predict_job_free(predict_job *job) {
+    ist_journal_close(&job->journal);
+    ist_close(&job->engine);
+    if (job->names) ist_names_free(&job->names, job->name_count);
+    ist_targets_free(&job->targets);
+    ist_labels_free(&job->labels);
+    ist_sources_free(&job->sources);
+}
