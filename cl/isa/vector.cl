@@ -20,12 +20,16 @@ typedef T TX;
 #ifdef Y32
 typedef float TY;
 #define STORE_Y(v, p, i)  ((p)[i] = (v))
-#define STORE_YV(v, p, i) VSTORE(v, (p) + (i))
+#define STORE_YV(v, p, i) STORE_FV(v, p, i)
 #else
 typedef T TY;
 #define STORE_Y(v, p, i)  STORE(v, p, i)
 #define STORE_YV(v, p, i) CAT(STORE, VL)(v, p, i)
 #endif
+
+/* VL floats to any address of a float in global memory. */
+typedef V vector_at4 __attribute__((aligned(4)));
+#define STORE_FV(v, p, i) (*(__global vector_at4 *)((p) + (i)) = (v))
 
 /* Asks for the cache line of an address that will be read soon. */
 #if defined(__x86_64__) || defined(__aarch64__)

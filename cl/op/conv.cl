@@ -1,55 +1,65 @@
-/* Dense convolution as an implicit matrix product, for CPUs: one work-item per group owns a tile of MR output pixels by
- * NV vectors of VL output channels in named vector registers.
+/* Dense convolution as an implicit matrix product, for CPUs: one work-item per group owns tiles of MR output pixels by NV
+ * vectors of VL output channels in named vector registers.
  *
  * Rows of the product are output pixels in storage order (all items of the batch in one sequence), columns are output
- * channels, the summation runs over kernel taps, then input channels. Per tap every row has a pointer to its input
- * pixel, or to a row of zeros where the tap lies in the padding (the indirection of XNNPACK's igemm kernels), so there
- * are no bounds tests inside the summation and no halo in memory. Weights come in panels [column tile][tap][cin][NR],
- * padded with zeros to whole tiles; the bias likewise.
+ * channels, the summation runs over kernel taps, then input channels. Where the rows of a tile are neighbours in one line
+ * of the map and a tap lies inside it, their input pixels are one address and one step apart, and the products read them
+ * in place. Otherwise (line ends, padding, half storage) the tap's pixels are first gathered into rows of CHUNK floats
+ * with zeros for the padding. Either way there are no bounds tests inside the summation and no halo in memory.
+ * Weights come in panels [phase][column tile][tap][cin][NR], padded with zeros to whole tiles; the bias likewise.
  *
- * -D MR, NV and isa/vector's: the tile.
+ * -D MR, NV and isa/vector's: the tile; CHUNK: floats per row of `scratch`, which has MR rows for every group.
  * Grid: x = chunks of tiles.x row tiles, y = chunks of tiles.y column tiles, z = phases (4 for a transposed 2x2
  * convolution, else 1). Within a chunk the row tiles run faster: the chunk's pixels stay in the second-level cache for all
  * its columns, a panel of weights stays there for all its rows. */
-#define NR (NV * VL)
+#define NR     (NV * VL)
+#define UNROLL 4
 
-/* F(0) F(1) .. F(n - 1), and the same with the row as first argument. */
-#define ROWS1(F)  F(0)
-#define ROWS2(F)  ROWS1(F) F(1)
-#define ROWS3(F)  ROWS2(F) F(2)
-#define ROWS4(F)  ROWS3(F) F(3)
-#define ROWS5(F)  ROWS4(F) F(4)
-#define ROWS6(F)  ROWS5(F) F(5)
-#define ROWS7(F)  ROWS6(F) F(6)
-#define ROWS8(F)  ROWS7(F) F(7)
-#define ROWS9(F)  ROWS8(F) F(8)
-#define ROWS10(F) ROWS9(F) F(9)
-#define ROWS11(F) ROWS10(F) F(10)
-#define ROWS12(F) ROWS11(F) F(11)
-#define ROWS13(F) ROWS12(F) F(12)
-#define ROWS14(F) ROWS13(F) F(13)
-#define ROWS16(F) ROWS14(F) F(14) F(15)
-#define ROWS20(F) ROWS16(F) F(16) F(17) F(18) F(19)
-#define ROWS24(F) ROWS20(F) F(20) F(21) F(22) F(23)
-#define ROWS28(F) ROWS24(F) F(24) F(25) F(26) F(27)
+/* Whether the products can read the input where it is. */
+#if defined(IST_HALF) && !defined(X32)
+#define IN_PLACE 0
+#define ADDRESS(p) scratch
+#else
+#define IN_PLACE 1
+#define ADDRESS(p) (p)
+#endif
+
+/* F(row, base, offset) for every row: row r is reached through base pointer r / 4 and r % 4 steps, so that four rows need
+ * one address register. And F(column vector, row). */
+#define ROWS4(F)  F(0, 0, 0) F(1, 0, 1) F(2, 0, 2) F(3, 0, 3)
+#define ROWS6(F)  ROWS4(F) F(4, 1, 0) F(5, 1, 1)
+#define ROWS8(F)  ROWS6(F) F(6, 1, 2) F(7, 1, 3)
+#define ROWS12(F) ROWS8(F) F(8, 2, 0) F(9, 2, 1) F(10, 2, 2) F(11, 2, 3)
+#define ROWS14(F) ROWS12(F) F(12, 3, 0) F(13, 3, 1)
+#define BASES6(F)  F(0) F(1)
+#define BASES8(F)  BASES6(F)
+#define BASES12(F) BASES8(F) F(2)
+#define BASES14(F) BASES12(F) F(3)
 #define COLS1(F, r) F(r, 0)
 #define COLS2(F, r) COLS1(F, r) F(r, 1)
 #define COLS3(F, r) COLS2(F, r) F(r, 2)
 #define COLS4(F, r) COLS3(F, r) F(r, 3)
 #define EACH_ROW(F)    CAT(ROWS, MR)(F)
+#define EACH_BASE(F)   CAT(BASES, MR)(F)
 #define EACH_COL(F, r) CAT(COLS, NV)(F, r)
 
-#define START1(r, j) V c##r##_##j = VLOAD(bias + j * VL);
-#define START(r)    EACH_COL(START1, r)
-#define B_LOAD(r, j) V b##j = VLOAD(wp + j * VL);
-#define MAC1(r, j)  c##r##_##j = fma(a, b##j, c##r##_##j);
-#define MAC(r)      { V a = (V)(LOAD_X(a##r, k)); EACH_COL(MAC1, r) }
-#define STEP        { EACH_COL(B_LOAD, 0) EACH_ROW(MAC) wp += NR; k++; }
-#define POINT(r)    __global const TX *a##r = off[r] < 0 ? zero : x + off[r];
-#define SPILL1(r, j) acc[r * NV + j] = c##r##_##j;
-#define SPILL(r)    EACH_COL(SPILL1, r)
-#define WRITE1(r, j) STORE_YV(fma(max(c##r##_##j, low), scale, shift), yp, j * VL);
-#define WRITE(r)    EACH_COL(WRITE1, r) yp += out.s3;
+#define START1(r, j)      V c##r##_##j = VLOAD(bias + j * VL);
+#define START(r, g, i)    EACH_COL(START1, r)
+#define BASE(g)           __global const float *a##g = a + g * 4 * step;
+#define ADVANCE(g)        a##g += UNROLL;
+#define ADVANCE1(g)       a##g++;
+#define B_LOAD(u, j)      V b##j = VLOAD(wp + (u * NV + j) * VL);
+#define MAC1(r, j)        c##r##_##j = fma(av, b##j, c##r##_##j);
+#define MAC(r, g, i, u)   { V av = (V)(a##g[i * step + u]); EACH_COL(MAC1, r) }
+#define MAC_0(r, g, i)    MAC(r, g, i, 0)
+#define MAC_1(r, g, i)    MAC(r, g, i, 1)
+#define MAC_2(r, g, i)    MAC(r, g, i, 2)
+#define MAC_3(r, g, i)    MAC(r, g, i, 3)
+#define STEP(u)           { EACH_COL(B_LOAD, u) EACH_ROW(MAC_##u) }
+#define SPILL1(r, j)      acc[r * NV + j] = c##r##_##j;
+#define SPILL(r, g, i)    EACH_COL(SPILL1, r)
+#define WRITE1(r, j)      STORE_YV(fma(max(c##r##_##j, low), scale, shift), yp, j * VL);
+#define WRITE(r, g, i)    EACH_COL(WRITE1, r) yp += out.s3;
 
 /* Geometry: in = {h, w, ld, c0, cin, 0, 0, 0}, win = {kh, kw, stride, top, left, 0, 0, 0},
  * out = {n, h, w, ld, c0, cout, up, 0}: h, w are those of the product; with up = 2 the stored map is twice as large and
@@ -86,11 +96,11 @@ static inline int16 tap_offsets(origin_t o, int ky, int kx, int8 in) {
     return select((int16)(-1), ((o.row + iy) * in.s1 + ix) * in.s2 + in.s3, inside);
 }
 
-/* The taps of a kernel row that can be summed as one run of kw * cin channels: all where the pixels of a row are dense
- * and no window reaches into the padding at its sides, else 1. */
-static inline int taps_in_run(origin_t o, int8 in, int8 win) {
-    bool dense = in.s2 == in.s4 && win.s1 > 1;
-    return dense && all((o.ix >= 0) & (o.ix <= in.s1 - win.s1)) ? win.s1 : 1;
+/* Copies `len` channels of MR pixels to rows of CHUNK floats, zeros where the offset is negative; `left` channels exist. */
+static inline void gather(__global float *dst, __global const TX *x, const int *off, int left, int len) {
+    for (int r = 0; r < MR; r++, dst += CHUNK)
+        for (int c = 0; c < len; c += VL)
+            STORE_FV(off[r] < 0 ? (V)(0.0f) : input_part(x + off[r] + c, left - c), dst, c);
 }
 
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
@@ -117,7 +127,7 @@ static inline void store_tile(const V *acc, int p, int rows, int col, int phase,
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
-     __global const TX *restrict zero, __global TY *restrict y, __global const T *restrict before,
+     __global float *scratch, __global TY *restrict y, __global const T *restrict before,
      __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
      float4 lab, int4 tiles) {
     int cin = in.s4, kh = win.s0, kw = win.s1;
@@ -132,39 +142,57 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && out.s6 == 1;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
+    size_t group = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * phase);
+    scratch += group * MR * CHUNK;
     for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
         int col = tile * NR;
         for (int p = p0; p < end; p += MR) {
-            int off[(MR + 15) / 16 * 16], run = kw;
-            origin_t o0, o1;
-            if (linear) {
-                vstore16(min(p + IOTA, last) * in.s2 + in.s3, 0, off);
-#if MR > 16
-                vstore16(min(p + 16 + IOTA, last) * in.s2 + in.s3, 1, off);
-#endif
-            } else {
-                o0 = window_origin(p, last, in, win, out);
-                run = taps_in_run(o0, in, win);
-#if MR > 16
-                o1 = window_origin(p + 16, last, in, win, out);
-                run = min(run, taps_in_run(o1, in, win));
-#endif
-            }
+            int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
+            int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
+            bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
+            long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
+            origin_t origin;
             __global const float *wp = w;
             EACH_ROW(START)
-            for (int ky = 0; ky < kh; ky++)
-                for (int kx = 0; kx < kw; kx += run) {
-                    if (!linear) {
-                        vstore16(tap_offsets(o0, ky, kx, in), 0, off);
-#if MR > 16
-                        vstore16(tap_offsets(o1, ky, kx, in), 1, off);
-#endif
-                    }
-                    EACH_ROW(POINT)
-                    int k = 0, count = run * cin;
-                    while (k + 4 <= count) { STEP STEP STEP STEP }
-                    while (k < count) STEP
+            for (int ky = 0; ky < kh; ky++) {
+                if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
+                    wp += kw * cin * NR;
+                    continue;
                 }
+                /* Where pixels are dense, the taps of a line are one run of channels. */
+                int run = straight && in.s2 == cin && ix0 >= 0 && ix0 + span + kw <= in.s1 ? kw : 1;
+                for (int kx = 0; kx < kw; kx += run) {
+                    bool direct = straight && (linear || (ix0 + kx >= 0 && ix0 + kx + span + run <= in.s1));
+                    __global const float *a = direct ? ADDRESS(x + corner + (ky * in.s1 + kx) * in.s2) : scratch;
+                    long step = direct ? win.s2 * in.s2 : CHUNK;
+                    int count = run * cin, off[16];
+                    if (!direct && linear) {
+                        vstore16(min(p + IOTA, last) * in.s2 + in.s3, 0, off);
+                    } else if (!direct) {
+                        if (!located) origin = window_origin(p, last, in, win, out);
+                        located = true;
+                        vstore16(tap_offsets(origin, ky, kx, in), 0, off);
+                    }
+                    for (int c = 0, len = count; c < count; c += len) {
+                        if (!direct) {
+                            len = min(CHUNK, count - c);
+                            gather(scratch, x + c, off, cin - c, len);
+                        }
+                        EACH_BASE(BASE)
+                        int k = len;
+                        for (; k >= UNROLL; k -= UNROLL) {
+                            STEP(0) STEP(1) STEP(2) STEP(3)
+                            wp += UNROLL * NR;
+                            EACH_BASE(ADVANCE)
+                        }
+                        for (; k > 0; k--) {
+                            STEP(0)
+                            wp += NR;
+                            EACH_BASE(ADVANCE1)
+                        }
+                    }
+                }
+            }
             if (simple && p + MR <= end && col + NR <= out.s5) {
                 __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                 EACH_ROW(WRITE)

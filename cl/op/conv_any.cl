@@ -12,7 +12,7 @@
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
-     __global const TX *restrict zero, __global TY *restrict y, __global const T *restrict before,
+     __global const float *restrict unused, __global TY *restrict y, __global const T *restrict before,
      __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
      float4 lab, int4 tiles) {
     __local float pixels[TK][MR + PAD], weights[TK][NR];

@@ -120,30 +120,28 @@ static void pack_bias(const problem *q, int nr, float *dst) {
 }
 
 typedef struct packed {
-    ist_tensor weights, bias, zeros;
+    ist_tensor weights, bias;
 } packed;
 
 static bool pack(ist_plan *p, const problem *q, int nr, packed *out) {
     size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr * (size_t)q->phases, size = width;
-    size_t run = (size_t)q->f.in * (size_t)q->f.kw, most = width > run ? width : run;
     if (!ist_mul_size(size, (size_t)q->taps, &size) || !ist_mul_size(size, (size_t)q->f.in, &size) ||
         size > SIZE_MAX / sizeof(float)) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
                       q->f.kw);
         return false;
     }
-    float *panels = malloc(size * sizeof *panels), *small = calloc(most, sizeof *small);
-    if (panels && small) {
-        out->zeros = ist_plan_const_bytes(p, small, run * sizeof *small, q->label);
+    float *panels = malloc(size * sizeof *panels), *bias = malloc(width * sizeof *bias);
+    if (panels && bias) {
         pack_panels(q, nr, panels);
-        pack_bias(q, nr, small);
+        pack_bias(q, nr, bias);
         out->weights = ist_plan_const_bytes(p, panels, size * sizeof *panels, q->label);
-        out->bias = ist_plan_const_bytes(p, small, width * sizeof *small, q->label);
+        out->bias = ist_plan_const_bytes(p, bias, width * sizeof *bias, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
     }
     free(panels);
-    free(small);
+    free(bias);
     return !ist_plan_status(p);
 }
 
@@ -172,14 +170,22 @@ static double bytes_moved(const ist_plan *p, const problem *q) {
            4.0 * q->phases * q->taps * q->f.in * q->f.out;
 }
 
+/* A CPU row's scratch: floats per row of a tile, for pixels that have to be gathered. */
+enum { SCRATCH_FLOATS = 64 };
+
 static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
     bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p);
     int nr = r->nv * r->vl, rows = 1, cols = 1;
     if (r->items == 1) cut(p, q, r, &rows, &cols);
     size_t items = (size_t)r->items;
-    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d%s%s", r->mr, r->nv, r->vl,
-                                         half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+    int row_groups = ist_div_up(q->x.n * q->oh * q->ow, r->mr * rows), col_groups = ist_div_up(q->f.out, nr * cols);
+    ist_arg scratch = IST_IN((ist_tensor){0});
+    if (r->items == 1)
+        scratch = (ist_arg)IST_OUT(
+            ist_plan_tensor(p, row_groups, col_groups, q->phases * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
+    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s", r->mr, r->nv, r->vl,
+                                         SCRATCH_FLOATS, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
     ist_launch l = {
         .label = q->label,
@@ -188,11 +194,10 @@ static void launch(ist_plan *p, const problem *q, const ist_conv_row *r, const p
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)ist_div_up(q->x.n * q->oh * q->ow, r->mr * rows) * items,
-                   (size_t)ist_div_up(q->f.out, nr * cols), (size_t)q->phases},
+        .global = {(size_t)row_groups * items, (size_t)col_groups, (size_t)q->phases},
         .local = {items, 1, 1},
-        .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_IN(w->zeros), IST_OUT(q->y),
-                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+        .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), scratch, IST_OUT(q->y), IST_IN(o->epi.add_before),
+                 IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
                  IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
                           0),
