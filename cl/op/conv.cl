@@ -167,7 +167,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                     long step = direct ? win.s2 * in.s2 : CHUNK;
                     int count = run * cin, off[16];
                     if (!direct && linear) {
-                        vstore16(min(p + IOTA, last) * in.s2 + in.s3, 0, off);
+                        vstore16(min(p + IOTA, (int16)(last)) * in.s2 + in.s3, 0, off);
                     } else if (!direct) {
                         if (!located) origin = window_origin(p, last, in, win, out);
                         located = true;
