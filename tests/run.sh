@@ -113,7 +113,7 @@ operators_under_oclgrind() {
     fi
     for t in "$build"/gcc/tests/op_*; do
         log=$build/oclgrind-$(basename "$t").log
-        if ISTHMUS_SMALL=1 ISTHMUS_CAPS=+CPU ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
+        if ISTHMUS_SMALL=1 ISTHMUS_CAPS=+CPU,+SIMD16 ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
             ! grep -qE 'Invalid (read|write)|data race|divergence|OCLGRIND' "$log"; then
             good
         else
