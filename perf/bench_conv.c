@@ -1,0 +1,174 @@
+/* bench_conv [ROW]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside the
+ * multiply-add rate that a loop on registers alone reaches on the same device.
+ *
+ * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
+ * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc). */
+#include "ops/conv_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct layer {
+    const char *model;
+    int h, w, cin, cout, k, stride;
+    ist_act act;
+} layer;
+
+static const layer layers[] = {
+    {"N, S stem1", 640, 640, 3, 16, 3, 2, IST_ACT_RELU},
+    {"N, S stem2a", 320, 320, 16, 8, 2, 1, IST_ACT_RELU},
+    {"N, S stem2b", 320, 320, 8, 16, 2, 1, IST_ACT_RELU},
+    {"N, S stem3", 320, 320, 32, 16, 3, 2, IST_ACT_RELU},
+    {"N, S stage 1", 160, 160, 16, 16, 3, 1, IST_ACT_RELU},
+    {"N, S stage 2", 80, 80, 64, 32, 3, 1, IST_ACT_RELU},
+    {"N, S stage 2", 80, 80, 160, 128, 1, 1, IST_ACT_RELU},
+    {"N, S stage 2", 80, 80, 128, 256, 1, 1, IST_ACT_RELU},
+    {"N, S stage 3", 40, 40, 704, 256, 1, 1, IST_ACT_RELU},
+    {"N, S stage 3", 40, 40, 256, 512, 1, 1, IST_ACT_RELU},
+    {"N, S stage 4", 20, 20, 896, 512, 1, 1, IST_ACT_RELU},
+    {"N, S stage 4", 20, 20, 512, 1024, 1, 1, IST_ACT_RELU},
+    {"N fpn", 40, 40, 128, 42, 1, 1, IST_ACT_SILU},
+    {"N fpn", 40, 40, 21, 21, 3, 1, IST_ACT_SILU},
+    {"N fpn", 40, 40, 298, 128, 1, 1, IST_ACT_SILU},
+    {"N decoder", 1, 300, 128, 512, 1, 1, IST_ACT_RELU},
+    {"N decoder", 1, 300, 512, 128, 1, 1, IST_ACT_NONE},
+    {"S fpn", 80, 80, 512, 512, 1, 1, IST_ACT_SILU},
+    {"S fpn", 80, 80, 64, 64, 3, 1, IST_ACT_SILU},
+    {"S fpn", 80, 80, 640, 256, 1, 1, IST_ACT_SILU},
+    {"S pan", 40, 40, 64, 64, 3, 1, IST_ACT_SILU},
+    {"S head", 1, 8400, 256, 80, 1, 1, IST_ACT_NONE},
+    {"TinyViT patch", 1024, 1024, 3, 32, 3, 2, IST_ACT_GELU},
+    {"TinyViT patch", 512, 512, 32, 64, 3, 2, IST_ACT_NONE},
+    {"TinyViT 0", 256, 256, 64, 256, 1, 1, IST_ACT_GELU},
+    {"TinyViT 0", 256, 256, 256, 64, 1, 1, IST_ACT_GELU},
+    {"TinyViT 1", 128, 128, 128, 512, 1, 1, IST_ACT_GELU},
+    {"TinyViT 1", 128, 128, 512, 128, 1, 1, IST_ACT_NONE},
+    {"TinyViT 2", 64, 64, 160, 480, 1, 1, IST_ACT_NONE},
+    {"TinyViT 2", 64, 64, 160, 640, 1, 1, IST_ACT_GELU},
+    {"TinyViT 3", 64, 64, 320, 1280, 1, 1, IST_ACT_GELU},
+    {"TinyViT neck", 64, 64, 256, 256, 3, 1, IST_ACT_NONE},
+};
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* 24 chains of float16 multiply-adds per work-item: the device's rate without memory. GFLOP/s, 0 when it cannot run. */
+static double peak(const ist_device *device) {
+    static const char *source = "#define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) "
+                                "F(13) F(14) F(15) F(16) F(17)"
+                                " F(18) F(19) F(20) F(21) F(22) F(23)\n"
+                                "#define START(i) float16 c##i = y[i];\n"
+                                "#define STEP(i) c##i = fma(a, b, c##i);\n"
+                                "#define ADD(i) sum += c##i;\n"
+                                "__kernel void peak(__global float *y, int n) {\n"
+                                "    float16 a = y[0], b = y[1], sum = 0.0f;\n"
+                                "    EACH(START)\n"
+                                "    for (int k = 0; k < n; k++) { EACH(STEP) }\n"
+                                "    EACH(ADD)\n"
+                                "    vstore16(sum, get_global_id(0) + 2, y);\n"
+                                "}\n";
+    cl_context context = ist_device_context(device);
+    cl_command_queue queue = ist_device_queue(device);
+    int units = ist_device_facts(device)->compute_units, steps = 200000;
+    size_t local = ist_device_facts(device)->type == IST_DEVICE_CPU ? 1 : 64;
+    size_t items = (size_t)(units > 0 ? units : 1) * local * 4;
+    double best = 0;
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
+    cl_mem y = clCreateBuffer(context, CL_MEM_READ_WRITE, (items + 2) * 64, NULL, NULL);
+    cl_kernel kernel = NULL;
+    if (program && y && clBuildProgram(program, 0, NULL, "", NULL, NULL) == CL_SUCCESS)
+        kernel = clCreateKernel(program, "peak", NULL);
+    float zero = 0;
+    bool ok = kernel &&
+              clEnqueueFillBuffer(queue, y, &zero, sizeof zero, 0, (items + 2) * 64, 0, NULL, NULL) == CL_SUCCESS &&
+              clSetKernelArg(kernel, 0, sizeof y, &y) == CL_SUCCESS &&
+              clSetKernelArg(kernel, 1, sizeof steps, &steps) == CL_SUCCESS && clFinish(queue) == CL_SUCCESS;
+    for (int r = 0; r < 8 && ok; r++) {
+        double t = now_ms();
+        ok = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &local, 0, NULL, NULL) == CL_SUCCESS &&
+             clFinish(queue) == CL_SUCCESS;
+        double rate = 24.0 * 32 * steps * (double)items / (now_ms() - t) * 1e-6;
+        if (ok && r && rate > best) best = rate;
+    }
+    if (kernel) clReleaseKernel(kernel);
+    if (program) clReleaseProgram(program);
+    if (y) clReleaseMemObject(y);
+    return best;
+}
+
+/* Least milliseconds of one replay; the row that ran goes to *used. */
+static ist_status measure(ist_device *device, const layer *l, const ist_conv_row *row, double *ms, double *flops,
+                          const ist_conv_row **used, ist_error *err) {
+    int pad = l->k == 3 ? 1 : 0;
+    size_t weights = (size_t)l->cout * l->cin * l->k * l->k, pixels = (size_t)l->h * l->w * l->cin;
+    float *w = malloc(weights * sizeof *w), *x = malloc(pixels * sizeof *x);
+    ist_plan *plan = NULL;
+    ist_status st = w && x ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %zu weights", weights);
+    for (size_t i = 0; w && i < weights; i++) w[i] = (float)(i * 2654435761u % 1000) / 1000 - 0.5f;
+    for (size_t i = 0; x && i < pixels; i++) x[i] = (float)(i * 2654435761u % 1009) / 1009 - 0.5f;
+    if (!st) st = ist_plan_begin(device, NULL, &plan, err);
+    if (!st) {
+        ist_conv_opts o = {
+            .stride = l->stride, .top = pad, .left = pad, .bottom = l->k / 2, .right = l->k / 2, .epi.act = l->act};
+        ist_tensor in = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T);
+        ist_tensor y = ist_op_conv_row(plan, IST_CONV_DENSE, in, (ist_filter){l->cout, l->cin, l->k, l->k, w, NULL}, &o,
+                                       row, l->model);
+        *used = row ? row : ist_conv_choose(plan, ist_pixels(y), l->cout);
+        st = ist_plan_finish(plan, err);
+        if (!st) st = ist_plan_write_f32(plan, in, x, err);
+        *flops = st ? 0 : ist_plan_launch_at(plan, 0)->flops;
+    }
+    *ms = 1e30;
+    double start = now_ms();
+    for (int r = 0; !st && (r < 10 || (now_ms() - start < 300 && r < 200)); r++) {
+        double t = now_ms();
+        st = ist_plan_replay(plan, err);
+        if (!st) st = ist_finish(device, (ist_frame_scope){0}, "benchmark", err);
+        if (r > 1 && now_ms() - t < *ms) *ms = now_ms() - t;
+    }
+    ist_plan_close(&plan);
+    free(w);
+    free(x);
+    return st;
+}
+
+int main(int argc, char **argv) {
+    ist_device *device = NULL;
+    ist_error err = {0};
+    ist_device_options options = {0};
+    const ist_conv_row *row = NULL;
+    for (int i = 0; argc > 1 && i < ist_conv_row_count(); i++)
+        if (!strcmp(ist_conv_row_at(i)->name, argv[1])) row = ist_conv_row_at(i);
+    if (argc > 2 || (argc > 1 && !row)) {
+        fprintf(stderr, "usage: bench_conv [ROW]; rows:");
+        for (int i = 0; i < ist_conv_row_count(); i++) fprintf(stderr, " %s", ist_conv_row_at(i)->name);
+        fprintf(stderr, "\n");
+        return 2;
+    }
+    ist_status st = ist_device_open(&options, &device, &err);
+    double most = st ? 0 : peak(device), total_ms = 0, total_flops = 0;
+    if (!st) printf("%s: %.0f GFLOP/s from registers\n", ist_device_facts(device)->name, most);
+    for (size_t i = 0; !st && i < sizeof layers / sizeof layers[0]; i++) {
+        const layer *l = &layers[i];
+        const ist_conv_row *used = NULL;
+        double ms, flops;
+        st = measure(device, l, row, &ms, &flops, &used, &err);
+        if (st) break;
+        printf("%-14s %4dx%-4d %4d ->%5d %dx%d/%d  %-10s %8.3f ms %8.1f GFLOP/s %5.1f %%\n", l->model, l->h, l->w,
+               l->cin, l->cout, l->k, l->k, l->stride, used->name, ms, flops / ms * 1e-6,
+               most > 0 ? flops / ms * 1e-4 / most : 0);
+        total_ms += ms;
+        total_flops += flops;
+    }
+    if (!st && total_ms > 0)
+        printf("all            %.3f ms %.1f GFLOP/s %.1f %%\n", total_ms, total_flops / total_ms * 1e-6,
+               most > 0 ? total_flops / total_ms * 1e-4 / most : 0);
+    if (st) fprintf(stderr, "%s\n", err.text);
+    ist_device_close(&device);
+    return st ? 1 : 0;
+}
