@@ -22,8 +22,7 @@ enum {
 /* Subcommand, what follows it on the command line, what it does. */
 #define CLI_COMMANDS(X)                                                                                                \
     X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
-    X(eval, "--annotations COCO.json SOURCE... [options]",                                                             \
-      "compare with ground truth: AP of boxes and masks, mask IoU")                                                    \
+    X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

@@ -152,3 +152,64 @@ Test(io_rle, a_mask_outside_of_the_image_is_refused) {
     cr_expect_eq(ist_rle_encode(&right, 70000, 70000, &rle, &err), IST_E_LIMIT);
     ist_rle_free(&rle);
 }
+
+static void expect_damaged(const char *text, uint64_t pixels, const char *part) {
+    ist_rle rle = {0};
+    ist_error err = {0};
+    cr_expect_eq(ist_rle_parse(text, strlen(text), pixels, &rle, &err), IST_E_INPUT, "%s", text);
+    cr_expect_not_null(strstr(err.text, part), "'%s' lacks '%s'", err.text, part);
+    ist_rle_free(&rle);
+}
+
+Test(io_rle, text_reads_back_as_pycocotools_wrote_it) {
+    json_t *cases = json_load_file(IST_GOLDEN_DIR "/rle.json", 0, NULL), *c;
+    ist_rle rle = {0};
+    size_t i;
+    json_array_foreach(cases, i, c) {
+        const char *text = json_string_value(json_object_get(c, "counts"));
+        const json_t *runs = json_object_get(c, "runs");
+        uint64_t pixels = (uint64_t)json_integer_value(json_object_get(c, "width")) *
+                          (uint64_t)json_integer_value(json_object_get(c, "height"));
+        ist_error err;
+        cr_assert_eq(ist_rle_parse(text, strlen(text), pixels, &rle, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(rle.count, json_array_size(runs));
+        for (size_t k = 0; k < rle.count; k++)
+            cr_assert_eq(rle.counts[k], (uint32_t)json_integer_value(json_array_get(runs, k)));
+        if (strlen(text) < 3) continue;
+        cr_expect_eq(ist_rle_parse(text, strlen(text) - 1, pixels, &rle, &err), IST_E_INPUT, "%s", text);
+        cr_expect_eq(ist_rle_parse(text, strlen(text), pixels - 1, &rle, &err), IST_E_INPUT, "%s", text);
+        cr_expect_eq(ist_rle_parse(text, strlen(text), pixels + 1, &rle, &err), IST_E_INPUT, "%s", text);
+    }
+    ist_rle_free(&rle);
+    json_decref(cases);
+}
+
+Test(io_rle, damaged_text) {
+    expect_damaged("", 12, "0 pixels in an image of 12");
+    expect_damaged("3/", 12, "byte 2 of 2");
+    expect_damaged("3p", 12, "byte 2 of 2");
+    expect_damaged("3P", 12, "byte 2 of 2"); /* more was to follow */
+    expect_damaged("ooooooooooo", 12, "damaged");
+    expect_damaged("O", 12, "run 0 of -1 pixels");
+    expect_damaged("3000", 12, "3 pixels in an image of 12");
+    expect_damaged("320O", 12, "6 pixels in an image of 12"); /* one fewer than the second */
+    expect_damaged("321M", 12, "run 3 of -1 pixels");
+    expect_damaged("=", 12, "run 0 of 13 pixels");
+    expect_damaged("\xFF", 12, "byte 1 of 1");
+}
+
+Test(io_rle, overlap_and_box) {
+    uint32_t a_runs[7] = {0, 3, 2, 4, 0, 2, 1}, b_runs[5] = {2, 4, 1, 0, 5};
+    ist_rle a = {.counts = a_runs, .count = 7}, b = {.counts = b_runs, .count = 5}, none = {0};
+    double box[4];
+    cr_expect_eq(ist_rle_overlap(&a, &b), 2); /* ones at 0..2, 5..10 and at 2..5 */
+    cr_expect_eq(ist_rle_overlap(&b, &a), 2);
+    cr_expect_eq(ist_rle_overlap(&a, &a), 9);
+    cr_expect_eq(ist_rle_overlap(&a, &none), 0);
+    ist_rle_box(&b, 3, box);
+    cr_expect(box[0] == 0 && box[1] == 0 && box[2] == 2 && box[3] == 3);
+    ist_rle_box(&b, 12, box); /* one column; a run of no pixels is nowhere */
+    cr_expect(box[0] == 0 && box[1] == 2 && box[2] == 1 && box[3] == 4);
+    ist_rle_box(&none, 3, box);
+    cr_expect(box[0] == 0 && box[1] == 0 && box[2] == 0 && box[3] == 0);
+}
