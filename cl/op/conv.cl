@@ -13,7 +13,7 @@
  * convolution, else 1). Within a chunk the row tiles run faster: the chunk's pixels stay in the second-level cache for all
  * its columns, a panel of weights stays there for all its rows. */
 #define NR     (NV * VL)
-#define UNROLL 4
+#define UNROLL 2
 
 /* Whether the products can read the input where it is. */
 #if defined(IST_HALF) && !defined(X32)
@@ -53,8 +53,6 @@
 #define MAC(r, g, i, u)   { V av = (V)(a##g[i * step + u]); EACH_COL(MAC1, r) }
 #define MAC_0(r, g, i)    MAC(r, g, i, 0)
 #define MAC_1(r, g, i)    MAC(r, g, i, 1)
-#define MAC_2(r, g, i)    MAC(r, g, i, 2)
-#define MAC_3(r, g, i)    MAC(r, g, i, 3)
 #define STEP(u)           { EACH_COL(B_LOAD, u) EACH_ROW(MAC_##u) }
 #define SPILL1(r, j)      acc[r * NV + j] = c##r##_##j;
 #define SPILL(r, g, i)    EACH_COL(SPILL1, r)
@@ -181,7 +179,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                         EACH_BASE(BASE)
                         int k = len;
                         for (; k >= UNROLL; k -= UNROLL) {
-                            STEP(0) STEP(1) STEP(2) STEP(3)
+                            STEP(0) STEP(1)
                             wp += UNROLL * NR;
                             EACH_BASE(ADVANCE)
                         }
