@@ -108,6 +108,20 @@ static ist_status check_targets(const ist_engine *e, const ist_image *m, int i, 
     return IST_OK;
 }
 
+/* The image lies inside the caller's buffer, and the buffer in the engine's context. */
+static ist_status check_buffer(const ist_engine *e, const ist_image *m, size_t row, int i, ist_error *err) {
+    cl_context context = NULL;
+    size_t size = 0, stride = m->stride ? m->stride : row, need = stride * (size_t)(m->height - 1) + row;
+    cl_int rc = clGetMemObjectInfo(m->cl_buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
+    if (rc == CL_SUCCESS) rc = clGetMemObjectInfo(m->cl_buffer, CL_MEM_SIZE, sizeof size, &size, NULL);
+    if (rc != CL_SUCCESS || context != ist_device_context(e->device))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: cl_buffer is not a buffer of the engine's context", i);
+    if (m->cl_offset > size || need > size - m->cl_offset)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %zu bytes from byte %zu on, but cl_buffer has %zu", i, need,
+                        m->cl_offset, size);
+    return IST_OK;
+}
+
 static ist_status check_image(const ist_engine *e, const ist_image *images, int i, ist_error *err) {
     const ist_image *m = &images[i];
     if (m->width < 1 || m->height < 1)
@@ -124,6 +138,7 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
         return ist_fail(err, IST_E_ARGUMENT, "image %d: give either pixels or cl_buffer", i);
     if (m->cl_buffer != images[0].cl_buffer)
         return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
+    if (m->cl_buffer) IST_TRY(check_buffer(e, m, row, i, err));
     return check_targets(e, m, i, err);
 }
 
@@ -195,6 +210,6 @@ ist_status ist_assign(ist_engine *e, const float *cost, int rows, int cols, int 
     if (rows > IST_ASSIGN_MAX || cols > IST_ASSIGN_MAX)
         return ist_fail(err, IST_E_LIMIT, "ist_assign: %d x %d costs, at most %d on a side", rows, cols,
                         IST_ASSIGN_MAX);
-    if (!ist_engine_idle(e)) return ist_fail(err, IST_E_STATE, "ist_assign: batches are in flight, receive them first");
+    IST_TRY(ist_engine_idle(e, err));
     return ist_assign_solve(e->device, cost, rows, cols, ld, row_to_col, total, err);
 }

@@ -108,7 +108,7 @@ typedef struct rig {
     int batch, most;
     ist_tensor objects, counts, match;
     ist_detections det;
-    uint32_t *up;
+    uint32_t *up, half; /* half: IST_UP_TRACK_HALF in every second replay */
     size_t bytes;
     external upload;
 } rig;
@@ -141,7 +141,8 @@ static void rig_run(rig *r, const frame *frames, int count, uint32_t flags, int 
         counts[4 * i] = frames[i].count;
     }
     r->up[IST_UP_COUNT] = (uint32_t)count;
-    r->up[IST_UP_FLAGS] = flags;
+    r->up[IST_UP_FLAGS] = flags | r->half;
+    r->half ^= IST_UP_TRACK_HALF;
     ist_frame_scope none = {0};
     EXTERNAL_OK(&r->t, ist_write(r->t.device, none, r->upload.mem, 0, r->bytes, r->up, true, "upload", &r->t.err));
     EXTERNAL_OK(&r->t, ist_plan_write_i32(r->t.plan, r->objects, words, &r->t.err));

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int countdown, host_countdown, host_calls; /* 0: never fail; the wrappers see one thread */
+static int countdown, wait_countdown, host_countdown, host_calls; /* 0: never fail; the wrappers see one thread */
 
 static bool fails(int *counter) {
     return *counter > 0 && --*counter == 0;
@@ -70,6 +70,18 @@ cl_int __wrap_clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool b, size_
 cl_int __wrap_clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, void *p, cl_uint n,
                                   const cl_event *w, cl_event *e) {
     return fails(&countdown) ? CL_OUT_OF_HOST_MEMORY : __real_clEnqueueReadBuffer(q, m, b, o, s, p, n, w, e);
+}
+
+cl_int __real_clWaitForEvents(cl_uint n, const cl_event *e);
+cl_int __wrap_clWaitForEvents(cl_uint n, const cl_event *e);
+cl_int __wrap_clWaitForEvents(cl_uint n, const cl_event *e) {
+    return fails(&wait_countdown) ? CL_INVALID_COMMAND_QUEUE : __real_clWaitForEvents(n, e);
+}
+
+cl_int __real_clFinish(cl_command_queue q);
+cl_int __wrap_clFinish(cl_command_queue q);
+cl_int __wrap_clFinish(cl_command_queue q) {
+    return fails(&wait_countdown) ? CL_INVALID_COMMAND_QUEUE : __real_clFinish(q);
 }
 
 void *__real_malloc(size_t n);
@@ -163,6 +175,108 @@ Test(pipeline_faults, a_failed_submit_can_be_repeated) {
         if (!reached) break;
     }
     cr_assert_gt(failures, 20);
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
+/* The kernels enqueued before the failure have run; the tracks are nevertheless those of the batches that went through.
+ */
+Test(pipeline_faults, a_failed_submit_leaves_the_tracks_alone) {
+    ist_config c = small_config();
+    c.match = IST_MATCH_TRACKS;
+    c.conf = 0;
+    c.max_objects = 5;
+    ist_engine *faulty = engines_open(&c), *sound = engines_open(&c);
+    ist_image pictures[3] = {engines_image(120, 90, 8), engines_image(120, 90, 9), engines_image(80, 110, 10)};
+    int failures = 0, round = 0;
+    for (int position = 1;; position += 7, round++) {
+        ist_error err = {0};
+        countdown = position;
+        ist_status st = ist_submit(faulty, &pictures[2], 1, &err);
+        bool reached = countdown == 0;
+        countdown = 0;
+        if (!reached) {
+            cr_assert_eq(st, IST_OK, "%s", err.text);
+            break;
+        }
+        failures += st != IST_OK;
+        const ist_result *got = engines_run(faulty, &pictures[round % 2], 1);
+        const ist_result *want = engines_run(sound, &pictures[round % 2], 1);
+        for (int i = 0; i < 5; i++)
+            cr_assert_eq(got->frames[0].objects[i].match, want->frames[0].objects[i].match,
+                         "failure %d, object %d: id %d, not %d", position, i, got->frames[0].objects[i].match,
+                         want->frames[0].objects[i].match);
+        ist_release(faulty, &got);
+        ist_release(sound, &want);
+    }
+    cr_assert_gt(failures, 10);
+    ist_close(&faulty);
+    ist_close(&sound);
+    for (int i = 0; i < 3; i++) free((void *)pictures[i].pixels);
+}
+
+/* A larger image needs larger buffers; when they cannot be had the engine goes on with smaller images. */
+Test(pipeline_faults, growth_that_fails_leaves_a_working_engine) {
+    ist_config c = small_config();
+    ist_engine *e = engines_open(&c);
+    ist_image small = engines_image(60, 40, 8), large = engines_image(700, 500, 9);
+    const ist_result *want = engines_run(e, &small, 1);
+    int failures = 0;
+    for (int position = 1;; position++) {
+        ist_error err = {0};
+        countdown = position;
+        ist_status st = ist_submit(e, &large, 1, &err);
+        bool reached = countdown == 0;
+        countdown = 0;
+        if (!reached || failures == 40) break;
+        failures++;
+        clean_sentence(&err, st, position);
+        const ist_result *r = engines_run(e, &small, 1);
+        engines_same(&want->frames[0], &r->frames[0]);
+        ist_release(e, &r);
+    }
+    cr_assert_eq(failures, 40);
+    ist_close(&e);
+    free((void *)small.pixels);
+    free((void *)large.pixels);
+}
+
+static void every_call_fails(ist_engine *e, const ist_image *m, const ist_error *lost) {
+    const ist_result *r = NULL;
+    for (int i = 0; i < 3; i++) {
+        ist_error err = {0};
+        cr_assert_eq(ist_receive(e, &r, &err), lost->code);
+        cr_assert_str_eq(err.text, lost->text);
+        cr_assert_null(r);
+        cr_assert_eq(ist_submit(e, m, 1, &err), lost->code);
+        cr_assert_str_eq(err.text, lost->text);
+        cr_assert_eq(ist_assign(e, (float[]){1}, 1, 1, 1, (int[]){0}, NULL, &err), lost->code);
+    }
+}
+
+Test(pipeline_faults, a_lost_device_fails_every_later_call) {
+    ist_config c = small_config();
+    c.frames_in_flight = 3;
+    ist_image m = engines_image(120, 90, 8);
+    ist_error err = {0};
+    const ist_result *r = NULL;
+    ist_engine *e = engines_open(&c); /* lost while a batch is awaited, with another one in flight */
+    for (int i = 0; i < 2; i++) cr_assert_eq(ist_submit(e, &m, 1, &err), IST_OK, "%s", err.text);
+    wait_countdown = 1;
+    cr_assert_eq(ist_receive(e, &r, &err), IST_E_DEVICE);
+    cr_assert_not_null(strstr(err.text, "CL_INVALID_COMMAND_QUEUE"), "%s", err.text);
+    every_call_fails(e, &m, &err);
+    ist_close(&e);
+
+    e = engines_open(&c); /* lost in the middle of a submit */
+    cr_assert_eq(ist_submit(e, &m, 1, &err), IST_OK, "%s", err.text);
+    countdown = 40;
+    wait_countdown = 1;
+    cr_assert_neq(ist_submit(e, &m, 1, &err), IST_OK);
+    cr_assert_eq(countdown, 0);
+    cr_assert_eq(ist_submit(e, &m, 1, &err), IST_E_DEVICE);
+    cr_assert_not_null(strstr(err.text, "clFinish"), "%s", err.text);
+    every_call_fails(e, &m, &err);
     ist_close(&e);
     free((void *)m.pixels);
 }

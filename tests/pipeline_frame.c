@@ -125,6 +125,37 @@ Test(pipeline_frame, frames_in_flight_come_back_in_order) {
     for (int i = 0; i < 3; i++) free((void *)m[i].pixels);
 }
 
+/* Buffers of one slot grow while other batches fly, and shrinking sizes use what is there. */
+Test(pipeline_frame, sizes_change_in_flight) {
+    static const int sizes[][2] = {{40, 30},   {90, 300}, {500, 200}, {33, 44},
+                                   {640, 480}, {80, 700}, {40, 30},   {900, 20}};
+    enum { IMAGES = sizeof sizes / sizeof *sizes, FLIGHT = 3 };
+    ist_config c = engines_config("n", false);
+    c.input_size = 256;
+    c.conf = 0;
+    c.max_objects = 6;
+    c.frames_in_flight = FLIGHT;
+    ist_engine *e = engines_open(&c);
+    ist_image m[IMAGES];
+    for (int i = 0; i < IMAGES + FLIGHT; i++) {
+        if (i >= FLIGHT) {
+            const ist_result *got;
+            cr_assert_eq(ist_receive(e, &got, &err), IST_OK, "%s", err.text);
+            ist_engine *alone = engines_open(&c);
+            const ist_result *want = engines_run(alone, &m[i - FLIGHT], 1);
+            engines_same(&want->frames[0], &got->frames[0]);
+            cr_assert_eq(got->frames[0].tag, m[i - FLIGHT].tag);
+            ist_release(e, &got);
+            ist_close(&alone);
+        }
+        if (i >= IMAGES) continue;
+        m[i] = engines_image(sizes[i][0], sizes[i][1], (uint64_t)(50 + i));
+        cr_assert_eq(ist_submit(e, &m[i], 1, &err), IST_OK, "%s", err.text);
+    }
+    ist_close(&e);
+    for (int i = 0; i < IMAGES; i++) free((void *)m[i].pixels);
+}
+
 /* The same picture in every pixel format gives the same objects where the formats hold the same values. */
 Test(pipeline_frame, formats_of_one_picture_agree) {
     ist_config c = engines_config("n", false);
@@ -188,6 +219,16 @@ Test(pipeline_frame, adopted_context_with_pixels_on_the_device) {
     on_device.pixels = NULL;
     on_device.cl_buffer = buffer;
     on_device.cl_offset = offset;
+    ist_image beyond = on_device;
+    beyond.cl_offset++;
+    cr_assert_eq(ist_submit(adopted, &beyond, 1, &err), IST_E_ARGUMENT);
+    cr_assert_not_null(strstr(err.text, "28413 bytes from byte 18 on, but cl_buffer has 28430"), "%s", err.text);
+    beyond.cl_offset = SIZE_MAX;
+    cr_assert_eq(ist_submit(adopted, &beyond, 1, &err), IST_E_ARGUMENT);
+    beyond = on_device;
+    beyond.stride = 370;
+    cr_assert_eq(ist_submit(adopted, &beyond, 1, &err), IST_E_ARGUMENT);
+    cr_assert_eq(ist_submit(own, &on_device, 1, &err), IST_E_ARGUMENT); /* of another context */
     for (int i = 0; i < 2; i++) {
         const ist_result *got = engines_run(adopted, &on_device, 1);
         engines_same(&want->frames[0], &got->frames[0]);
@@ -205,7 +246,8 @@ Test(pipeline_frame, adopted_context_with_pixels_on_the_device) {
     free((void *)m.pixels);
 }
 
-/* Masks of a large image exceed the packet's four megabytes: all of them arrive and the ledger shows the second read. */
+/* Masks of a large image exceed the packet's four megabytes: all of them arrive and the ledger shows the second read.
+ */
 Test(pipeline_frame, a_packet_never_loses_a_mask) {
     ist_config c = engines_config("n", true);
     c.conf = 0.0f;
@@ -238,7 +280,7 @@ Test(pipeline_frame, a_packet_never_loses_a_mask) {
 }
 
 Test(pipeline_frame, tiny_and_thin_images) {
-    static const int sizes[][2] = {{1, 1}, {1, 500}, {500, 1}, {2, 3}, {3000, 2}};
+    static const int sizes[][2] = {{1, 1}, {1, 500}, {500, 1}, {2, 3}, {3000, 2}, {65536, 1}, {1, 65536}};
     ist_config c = engines_config("n", true);
     c.conf = 0.0f;
     c.max_objects = 2;

@@ -6,6 +6,7 @@
 #define UP_STORE_WORDS  3
 #define UP_HEADER       16
 #define UP_RESET_TRACKS 1
+#define UP_TRACK_HALF   2
 
 #define IM_WIDTH       0
 #define IM_HEIGHT      1

@@ -4,6 +4,7 @@
 #define UP_FLAGS        1
 #define UP_HEADER       16
 #define UP_RESET_TRACKS 1
+#define UP_TRACK_HALF   2
 #define IM_WIDTH        0
 #define IM_HEIGHT       1
 #define IM_TARGETS      19
@@ -17,7 +18,7 @@
 #define DET_BOX         3
 #define DET_WORDS       8
 
-/* Track state: last id given, number of tracks; then tracks by rising id. */
+/* Track state, two of it (UP_TRACK_HALF): last id given, number of tracks; then tracks by rising id. */
 #define ST_LAST   0
 #define ST_COUNT  1
 #define ST_HEADER 4
@@ -29,6 +30,7 @@
 #ifndef TRACKS
 #define TRACKS 300
 #endif
+#define STATE_WORDS (ST_HEADER + TRACKS * TR_WORDS)
 
 /* Costs are fixed point with 20 fractional bits, so that small differences between devices do not show. */
 #define SCALE 1048576.0f
@@ -145,8 +147,13 @@ match_tracks(__global int *match, __global int *state, __global int *work, __glo
     LAP_ROOM
     __global float *cost = (__global float *)(work + sizes.y);
     __global int *partner = work + sizes.y + sizes.x * TRACKS, *seen = partner + sizes.x;
+    uint flags = upload[UP_FLAGS];
+    __global const int *before = state + (flags & UP_TRACK_HALF ? STATE_WORDS : 0);
+    if (!(flags & UP_TRACK_HALF)) state += STATE_WORDS;
     __global const int *tracks = state + ST_HEADER;
-    if (LANE == 0 && (upload[UP_FLAGS] & UP_RESET_TRACKS)) state[ST_LAST] = state[ST_COUNT] = 0;
+    for (int i = LANE; i < ST_HEADER + TR_WORDS * before[ST_COUNT]; i += LANES) state[i] = before[i];
+    SYNC();
+    if (LANE == 0 && (flags & UP_RESET_TRACKS)) state[ST_LAST] = state[ST_COUNT] = 0;
     SYNC();
     for (int image = 0; image < (int)upload[UP_COUNT]; image++) {
         int a = counts[4 * image], b = state[ST_COUNT];

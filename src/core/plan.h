@@ -113,6 +113,9 @@ ist_plan_facts ist_plan_describe(const ist_plan *plan);
 
 /* Binds an external buffer; sets arguments of the kernels that use it only when it differs from what is bound. */
 ist_status ist_plan_bind(ist_plan *plan, int ext, cl_mem buffer, ist_error *err);
+/* Forgets that `buffer` is bound, wherever it is: to be called before it is released, since the next buffer may get the
+ * same handle. */
+void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
 /* Enqueues the whole frame. */
 ist_status ist_plan_replay(ist_plan *plan, ist_error *err);
 

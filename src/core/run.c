@@ -33,6 +33,14 @@ ist_status ist_plan_bind(ist_plan *p, int ext, cl_mem buffer, ist_error *err) {
     return IST_OK;
 }
 
+void ist_plan_unbind(ist_plan *p, cl_mem buffer) {
+    for (int i = 0; i < IST_MAX_EXTERNALS; i++) {
+        if (!buffer || p->bound[i] != buffer) continue;
+        p->bound[i] = NULL;
+        if (p->external[i]) p->buffers[p->external[i] - 1].mem = NULL;
+    }
+}
+
 static ist_status externals_bound(const ist_plan *p, ist_error *err) {
     for (int i = 0; i < IST_MAX_EXTERNALS; i++)
         if (p->external[i] && !p->bound[i])

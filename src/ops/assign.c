@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACK_WORDS = 8, STATE_WORDS = 4 + TRACK_WORDS * IST_TRACK_MAX, MATCH_BITS = 20 };
+enum { TRACK_WORDS = 8, STATE_WORDS = 4 + TRACK_WORDS * IST_TRACK_MAX /* one of two */, MATCH_BITS = 20 };
 
 /* Ints of solver state for n sources and m sinks (lap.cl): longs first, an even number in all. */
 static int lap_words(int n, int m) {
@@ -87,7 +87,7 @@ ist_tensor ist_op_match_tracks(ist_plan *p, ist_tensor upload, const ist_detecti
     if (!check_int64(p, label)) return (ist_tensor){0};
     int most = det->max_objects, solver = lap_words(IST_TRACK_MAX, IST_TRACK_MAX);
     ist_tensor match = match_tensor(p, det);
-    ist_tensor state = ist_plan_persistent(p, 1, 1, 1, STATE_WORDS, IST_ELEM_I32);
+    ist_tensor state = ist_plan_persistent(p, 1, 1, 2, STATE_WORDS, IST_ELEM_I32);
     ist_tensor work = ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + most + IST_TRACK_MAX, IST_ELEM_I32);
     ist_launch l = with_solver(p, "op/track", "match_tracks", 1, label);
     ist_arg args[] = {IST_OUT(match),

@@ -27,8 +27,8 @@ ist_status ist_assign_solve(ist_device *device, const float *cost, int rows, int
 
 /* Track ids (1..). Pairs of equal label and IoU >= track_iou are allowed; the assignment maximises the sum of IoU over
  * allowed pairs. Unmatched objects start new tracks by falling score. A track unseen for more than `age` frames ends.
- * Images of a batch are consecutive frames. State persists over replays; IST_UP_RESET_TRACKS starts over, ids included.
- */
+ * Images of a batch are consecutive frames. State persists over replays, each of which sets
+ * IST_UP_TRACK_HALF unlike the one before; IST_UP_RESET_TRACKS starts over, ids included. */
 ist_tensor ist_op_match_tracks(ist_plan *p, ist_tensor upload, const ist_detections *det, float track_iou, int age,
                                const char *label);
 /* Index of the target. Pairs of equal label (target label -1: any) and IoU > 0 are allowed; maximal sum of IoU. */

@@ -13,12 +13,15 @@
 
 enum {
     IST_UP_COUNT = 0,        /* images in this batch; word 0, so that the upload itself serves ist_plan_limit */
-    IST_UP_FLAGS = 1,        /* IST_UP_RESET_TRACKS */
+    IST_UP_FLAGS = 1,        /* IST_UP_RESET_TRACKS, IST_UP_TRACK_HALF */
     IST_UP_PACKET_WORDS = 2, /* mask words the packet has room for */
     IST_UP_STORE_WORDS = 3,  /* words per object in the mask store: at least width * ceil(height / 32) of every image */
     IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
 
-    IST_UP_RESET_TRACKS = 1 /* flag: forget all tracks before the first image of this batch */
+    IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
+    IST_UP_TRACK_HALF = 2    /* flag: the tracks so far are the second half of the state. A batch leaves its own in the
+                              * other half, so that one that fails on the way can be forgotten: the host turns the flag
+                              * over with each batch that was enqueued whole */
 };
 
 /* Block of image i: words from IST_UP_HEADER + i * IST_IM_WORDS. Offsets of tables and targets are in words from the

@@ -63,6 +63,7 @@ struct ist_engine {
     ist_slot slots[IST_MAX_SLOTS];
     uint64_t sequence;
     bool reset_tracks; /* with the next submit */
+    bool track_half;   /* which half of the track state is current: IST_UP_TRACK_HALF; the submitting thread's own */
     ist_error lost;    /* the device failed: every later call reports this */
 };
 
@@ -72,8 +73,8 @@ void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);
 void ist_engine_release(ist_engine *engine, const ist_result *result);
-/* True when no batch is submitted and not yet received. */
-bool ist_engine_idle(ist_engine *engine);
+/* IST_E_STATE when a batch is submitted and not yet received; the loss of the device where it was lost. */
+ist_status ist_engine_idle(ist_engine *engine, ist_error *err);
 
 /* ---- slot.c ---- */
 

@@ -11,18 +11,36 @@ static ist_slot *oldest_flying(ist_engine *e) {
     return oldest;
 }
 
-bool ist_engine_idle(ist_engine *e) {
+ist_status ist_engine_idle(ist_engine *e, ist_error *err) {
     pthread_mutex_lock(&e->lock);
+    ist_error lost = e->lost;
     bool idle = !oldest_flying(e);
     pthread_mutex_unlock(&e->lock);
-    return idle;
+    if (lost.code && err) *err = lost;
+    if (lost.code || idle) return lost.code;
+    return ist_fail(err, IST_E_STATE, "batches are in flight, receive them first");
+}
+
+/* The device was lost: the oldest batch in flight, if any, ends without a result. */
+static ist_status abandon(ist_engine *e, ist_slot *s, const ist_error *lost, ist_error *err) {
+    if (s) {
+        clReleaseEvent(s->read_done);
+        s->read_done = NULL;
+        pthread_mutex_lock(&e->lock);
+        s->state = IST_SLOT_FREE;
+        pthread_mutex_unlock(&e->lock);
+    }
+    if (err) *err = *lost;
+    return lost->code;
 }
 
 ist_status ist_engine_receive(ist_engine *e, const ist_result **result, ist_error *err) {
     *result = NULL;
     pthread_mutex_lock(&e->lock);
     ist_slot *s = oldest_flying(e);
+    ist_error gone = e->lost;
     pthread_mutex_unlock(&e->lock);
+    if (gone.code) return abandon(e, s, &gone, err);
     if (!s) return ist_fail(err, IST_E_STATE, "receive: nothing is in flight");
 
     double start = ist_now_ms();

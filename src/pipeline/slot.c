@@ -16,12 +16,17 @@ ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
     return IST_OK;
 }
 
+static void release(ist_engine *e, cl_mem *buffer) {
+    if (e->plan) ist_plan_unbind(e->plan, *buffer);
+    ist_buffer_release(e->device, buffer);
+}
+
 void ist_slot_destroy(ist_engine *e, ist_slot *s) {
     if (s->read_done) clReleaseEvent(s->read_done);
     if (e->device) {
-        ist_buffer_release(e->device, &s->upload);
-        ist_buffer_release(e->device, &s->packet);
-        ist_buffer_release(e->device, &s->store);
+        release(e, &s->upload);
+        release(e, &s->packet);
+        release(e, &s->store);
         ist_pinned_release(e->device, &s->staging);
         ist_pinned_release(e->device, &s->landing);
     }
@@ -42,7 +47,7 @@ static ist_status reserve_upload(ist_engine *e, ist_slot *s, size_t bytes, ist_e
     bytes = with_headroom(bytes);
     s->upload_bytes = 0;
     s->geometry_count = 0; /* the tap tables go with the old staging */
-    ist_buffer_release(e->device, &s->upload);
+    release(e, &s->upload);
     ist_pinned_release(e->device, &s->staging);
     IST_TRY(ist_buffer_create(e->device, bytes, "upload", &s->upload, err));
     IST_TRY(ist_pinned_create(e->device, bytes, "upload", &s->staging, err));
@@ -53,13 +58,14 @@ static ist_status reserve_upload(ist_engine *e, ist_slot *s, size_t bytes, ist_e
 
 static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_error *err) {
     if (!e->has_masks || words <= s->store_words) return IST_OK;
-    size_t bytes;
+    size_t objects = (size_t)e->config.batch * (size_t)e->config.max_objects;
     words = with_headroom(words);
-    if (!ist_mul_size(words, (size_t)e->config.batch * (size_t)e->config.max_objects * sizeof(uint32_t), &bytes))
-        return ist_fail(err, IST_E_LIMIT, "mask store: %zu words per object overflow", words);
+    if (words > UINT32_MAX / objects) /* places in the mask stream are 32-bit words */
+        return ist_fail(err, IST_E_LIMIT, "mask store: %zu words for each of %zu objects, at most %u in all", words,
+                        objects, UINT32_MAX);
     s->store_words = 0;
-    ist_buffer_release(e->device, &s->store);
-    IST_TRY(ist_buffer_create(e->device, bytes, "mask store", &s->store, err));
+    release(e, &s->store);
+    IST_TRY(ist_buffer_create(e->device, words * objects * sizeof(uint32_t), "mask store", &s->store, err));
     s->store_words = words;
     return IST_OK;
 }
@@ -72,7 +78,7 @@ static ist_status reserve_packet(ist_engine *e, ist_slot *s, size_t bytes, ist_e
     if (bytes <= s->packet_bytes) return IST_OK;
     bytes = with_headroom(bytes);
     s->packet_bytes = 0;
-    ist_buffer_release(e->device, &s->packet);
+    release(e, &s->packet);
     ist_pinned_release(e->device, &s->landing);
     IST_TRY(ist_buffer_create(e->device, bytes, "packet", &s->packet, err));
     IST_TRY(ist_pinned_create(e->device, bytes, "packet", &s->landing, err));

@@ -123,7 +123,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
     fill_tables(e, s, images, count, l);
     memset(up, 0, IST_UP_HEADER * sizeof *up);
     up[IST_UP_COUNT] = (uint32_t)count;
-    up[IST_UP_FLAGS] = reset ? IST_UP_RESET_TRACKS : 0;
+    up[IST_UP_FLAGS] = (reset ? IST_UP_RESET_TRACKS : 0u) | (e->track_half ? IST_UP_TRACK_HALF : 0u);
     up[IST_UP_PACKET_WORDS] = (uint32_t)s->mask_words;
     up[IST_UP_STORE_WORDS] = (uint32_t)s->store_words;
     for (int i = 0; i < count; i++) {
@@ -160,8 +160,6 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     IST_TRY(ist_plan_replay(e->plan, err));
     IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
                      "packet", err));
-    /* A caller's buffer may be gone before the next frame: do not keep it bound. */
-    if (images[0].cl_buffer) IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, s->upload, err));
     return ist_flush(e->device, err);
 }
 
@@ -220,8 +218,10 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
     if (!st) {
         fill_upload(e, s, images, count, &layout, reset);
         st = enqueue_frame(e, s, images, layout.bytes, err);
+        ist_plan_unbind(e->plan, images[0].cl_buffer); /* may be gone before the next frame */
         if (st) undo(e, s);
     }
+    if (!st) e->track_half = !e->track_half;
     s->submit_ms = ist_now_ms() - start;
     pthread_mutex_lock(&e->lock);
     s->state = st ? IST_SLOT_FREE : IST_SLOT_FLYING;
