@@ -2,8 +2,9 @@
 # From nothing to boxes and masks: sh apps/demo.sh [IMAGE or FOLDER]...
 #
 # Installs the packages that are missing (Debian, Ubuntu), builds into build/, and runs `isthmus predict` on the given
-# images or on the frames in apps/frames. Without trained weights in weights/ it makes synthetic checkpoints: random
-# numbers in the published architectures, so that the computation is real and the boxes are arbitrary.
+# images or on the demo frames, whose ground truth `isthmus eval` compares with. Without trained weights in weights/ it
+# makes synthetic checkpoints (random numbers in the published architectures, so that the computation is real and the
+# boxes are arbitrary) and takes the frames in apps/frames.
 set -eu
 if [ $# -gt 0 ]; then # given paths are relative to where the user is
     from=$(pwd)
@@ -47,12 +48,25 @@ if [ ! -f "$detector" ] || [ ! -f "$segmenter" ]; then
     [ -f "$segmenter" ] || build/tests/make_checkpoint sam g:1 1 "$segmenter"
 fi
 
-[ $# -gt 0 ] || set -- apps/frames
+truth=
+if [ $# -eq 0 ]; then
+    set -- apps/frames
+    if [ -z "$synthetic" ] && [ -f weights/demo/annotations.json ]; then
+        truth=weights/demo/annotations.json
+        set -- weights/demo
+    fi
+fi
+[ -z "$synthetic" ] || set -- "$@" --max-objects 3
 build/isthmus devices
 echo "looking for objects (the first run also compiles kernels)"
 code=0
-build/isthmus predict "$@" -o build/demo/out --detector "$detector" --segmenter "$segmenter" --max-objects 3 || code=$?
+build/isthmus predict "$@" -o build/demo/out --detector "$detector" --segmenter "$segmenter" || code=$?
 [ "$code" = 0 ] || [ "$code" = 7 ] || exit "$code"
+if [ -n "$truth" ]; then
+    echo
+    echo "compared with the ground truth ($truth):"
+    build/isthmus eval --annotations "$truth" "$@" --detector "$detector" --segmenter "$segmenter" || code=$?
+fi
 
 echo
 echo "pictures   build/demo/out/overlays"

@@ -152,8 +152,8 @@ static int compare_verdicts(const void *a, const void *b) {
 
 /* Adds the verdicts over one image's detections, best first and no more than COCO's limit. */
 static ist_status match_image(evaluation *e, const group *truth, const group *found, ist_error *err) {
-    size_t cells;
-    if (!ist_grow((void **)&e->verdicts, &e->capacity, e->count + found->count, sizeof *e->verdicts))
+    size_t cells; /* one item of room more than needed: pointers into none would be null */
+    if (!ist_grow((void **)&e->verdicts, &e->capacity, e->count + found->count + 1, sizeof *e->verdicts))
         return out_of_memory(e->count + found->count, err);
     verdict *verdicts = e->verdicts + e->count;
     for (size_t d = 0; d < found->count; d++) {
@@ -163,7 +163,7 @@ static ist_status match_image(evaluation *e, const group *truth, const group *fo
     if (found->count) qsort(verdicts, found->count, sizeof *verdicts, compare_verdicts);
     size_t count = found->count < MAX_DETECTIONS ? found->count : MAX_DETECTIONS;
     if (!ist_mul_size(count, truth->count, &cells) ||
-        !ist_grow((void **)&e->ious, &e->iou_capacity, cells, sizeof *e->ious) ||
+        !ist_grow((void **)&e->ious, &e->iou_capacity, cells + 1, sizeof *e->ious) ||
         !ist_grow((void **)&e->tries, &e->try_capacity, truth->count, sizeof *e->tries) ||
         !ist_grow((void **)&e->taken, &e->taken_capacity, truth->count, sizeof *e->taken))
         return out_of_memory(truth->count, err);
