@@ -42,13 +42,11 @@ static inline void fill_lines(float16 *line, int length, int block_step, int blo
     }
 }
 
-/* Asks for what fill_lines will read for the next row. */
-static inline void expect_lines(int length, int blocks, __global const TX *x, int n, int iy, int ix, int8 in) {
+/* Asks for one block of `count` pixels of input row iy, a part of what fill_lines will read for the next row. */
+static inline void expect(__global const TX *x, int n, int iy, int ix, int count, int8 in) {
     if (iy < 0 || iy >= in.s0) return;
-    int first = max(0, -ix), past = min(length, in.s1 - ix);
-    __global const TX *p = x + ((long)(n * in.s0 + iy) * in.s1 + ix + first) * in.s2 + in.s3;
-    for (int i = first; i < past; i++, p += in.s2)
-        for (int b = 0; b < blocks; b++) PREFETCH(p + 16 * b);
+    __global const TX *p = x + (long)(n * in.s0 + iy) * in.s1 * in.s2 + in.s3;
+    for (int i = max(ix, 0); i < min(ix + count, in.s1); i++) PREFETCH(p + (long)i * in.s2);
 }
 
 /* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, blocks}, out = {n, h, w, ld, c0, 0,
@@ -70,9 +68,6 @@ dwconv(__global const TX *restrict x, __global const float *restrict w, __global
         for (filled = max(filled, top); filled < top + k; filled++)
             fill_lines(ring + filled % k * length, length, block_step, blocks, x + c, n, filled - win.s2,
                        ox0 * stride - win.s3, left, in);
-        if (oy + 1 < oy1)
-            for (int r = 0; r < stride; r++)
-                expect_lines(length, blocks, x + c, n, filled + r - win.s2, ox0 * stride - win.s3, in);
         for (int i = 0, count; i < cols; i += count) {
             count = min(cols - i, 8);
             for (int b = 0; b < blocks; b++) {
@@ -83,6 +78,8 @@ dwconv(__global const TX *restrict x, __global const float *restrict w, __global
                 } else {
                     sums4(lines, length, top % k, i * stride, k, stride, wb, vload16(b, bias), acc);
                 }
+                for (int r = 0; r < stride && oy + 1 < oy1; r++)
+                    expect(x + c + 16 * b, n, filled + r - win.s2, (ox0 + i) * stride - win.s3, count * stride, in);
                 for (int r = 0; r < count; r++) {
                     int ox = ox0 + i + r, ch = c + 16 * b;
                     long p = (n * out.s1 + oy) * out.s2 + ox, q = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
