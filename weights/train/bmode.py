@@ -174,7 +174,7 @@ class Generator:
         vee = real & (kind < 0.85) | (kind < 0.45)
         flat = ~vee & (kind < 0.8 + 0.1 * real)
         x0 = torch.where(real & ~torch.tensor(second, device=self.dev), d.u(-0.12, 0.42), d.u(-0.42, 0.42)) * g["wide"]
-        z0 = torch.where(vee, torch.where(real, d.u(0.07, 0.27), d.u(0.08, 0.45)), d.u(0.12, 0.6))
+        z0 = torch.where(vee, torch.where(real, d.u(0.05, 0.27), d.u(0.08, 0.45)), d.u(0.12, 0.6))
         roundness = d.u(0, 1)
         sharp = roundness < 0.4
         pts, half, amp = [], [], []
@@ -198,7 +198,7 @@ class Generator:
             lx = torch.cumsum(dx, 1) - dx
             lz = torch.cumsum(dz, 1) - dz
             # echo strength falls along the limb, since steep surfaces reflect away from the probe
-            drop = d.u(0, 14)[:, 0] * s ** 1.5
+            drop = torch.where(vee, d.u(0, 21), d.u(0, 14))[:, 0] * s ** 1.5
             rough = F.interpolate(d.normal(1, 10), size=LIMB, mode="linear", align_corners=True)[:, 0] * d.u(0.3, 2.5)[:, 0]
             a = -drop + rough
             t = thick * (1.25 - 0.45 * s) * (1 + 0.5 * fall_all * torch.exp(-s * 8)) * \
@@ -216,7 +216,7 @@ class Generator:
         tipx, tipz = d.u(-0.35, 0.35) * g["wide"], d.u(0.18, 0.75)
         length = d.u(0.2, 0.8)
         return {"tx": tipx, "tz": tipz, "c": -torch.cos(ang), "s": -torch.sin(ang.abs()) , "sx": torch.sign(ang),
-                "len": length, "half": d.u(0.0045, 0.0085), "amp": d.u(2, 16), "rev": d.u(0.012, 0.035), "nrev": d.u(0, 0.75),
+                "len": length, "half": d.u(0.006, 0.0095), "amp": d.u(4, 16), "rev": d.u(0.012, 0.035), "nrev": d.u(0, 0.75),
                 "lobe": d.u(0.0, 0.3)}
 
     @staticmethod
@@ -227,10 +227,10 @@ class Generator:
         return px * ux + pz * uz, px * uz - pz * ux
 
     def vessel_params(self, d, g):
-        r = torch.exp(d.u(math.log(0.028), math.log(0.13)))
+        r = torch.exp(d.u(math.log(0.034), math.log(0.13)))
         return {"x": d.u(-0.42, 0.42) * g["wide"], "z": d.u(0.12, 0.72), "a": r * d.u(1.0, 1.9), "b": r * d.u(0.65, 1.0),
                 "rot": d.u(-0.6, 0.6), "w2": d.u(-0.1, 0.1), "w3": d.u(-0.07, 0.07), "p2": d.u(0, 6.3), "p3": d.u(0, 6.3),
-                "dark": d.u(18, 40), "rim": d.u(-2, 10), "post": d.u(0, 9)}
+                "dark": d.u(26, 45), "rim": d.u(-2, 10), "post": d.u(0, 9)}
 
     @staticmethod
     def vessel_field(v, x, z):
@@ -272,6 +272,9 @@ class Generator:
         lvl = noise(d, wx, wz, d.u(6, 16), d.u(8, 24), ang)
         gate = torch.sigmoid(noise(d, x, z, 5.0, 5.0) * 3 - d.u(-2, 2))
         db = db + d.u(4, 20) * torch.exp(-(lvl / d.u(0.08, 0.25)) ** 2) * gate * (d.flag(0.75) | real)
+        # dark muscle between septa: soft edges, no wall, so no vessel
+        pocket = torch.sigmoid((noise(d, x, z, d.u(5, 11), d.u(6, 14), ang) - d.u(0.2, 1.0)) * d.u(3, 10))
+        db = db - d.u(5, 28) * pocket * d.flag(torch.where(real, 0.7, 0.15))
         return db - torch.where(real, d.u(8, 20), d.u(0, 14)) * torch.sigmoid((z - 0.1) * 40)
 
     def speckle(self, d, db, line, dep):
@@ -311,12 +314,12 @@ class Generator:
 
         has_bone = d.flag(torch.where(real, 0.93, 0.5))
         bone2 = d.flag(0.14)
-        vessel2 = ~bone2 & d.flag(0.25)
+        vessel2 = ~bone2 & d.flag(torch.where(real, 0.06, 0.28))
         has_needle = d.flag(torch.where(real, 0.22, 0.45))
-        has_vessel = d.flag(torch.where(real, 0.22, 0.5))
+        has_vessel = d.flag(torch.where(real, 0.10, 0.55))
 
         # bones: fields are evaluated on a half-size frame grid, where they are smooth, and read back bilinearly
-        bones = []
+        bones, apex = [], []
         for k, on in ((0, has_bone), (1, bone2)):
             p, half, amp = self.bone_curve(d, g, real, k == 1)
             q, a = self.polyline(cx.contiguous(), cz.contiguous(), p, half, amp)
@@ -326,6 +329,7 @@ class Generator:
             uvc_u, uvc_v = u.clamp(0.001, 0.999), v.clamp(0.001, 0.999)
             qb = lookup(qa, uvc_u, uvc_v)
             out = (u < -0.02) | (u > 1.02) | (v < -0.02) | (v > 1.02)
+            apex.append((p[:, LIMB - 1, 0, None, None], p[:, LIMB - 1, 1, None, None]))
             bones.append((torch.where(out, torch.full_like(u, 60.0), qb[:, 0]), qb[:, 1], qi, on))
         nd = self.needle_params(d, g)
         ves = [self.vessel_params(d, g), self.vessel_params(d, g)]
@@ -333,6 +337,12 @@ class Generator:
 
         # reflectivity
         db = self.tissue_db(d, bx, bz, real)
+        # soft tissue that is bright above a bone, and layers that run along it
+        near = ((bx - apex[0][0]) / d.u(0.05, 0.3)) ** 2 + ((bz - apex[0][1] + d.u(0.0, 0.08)) / d.u(0.03, 0.1)) ** 2
+        db = db + d.u(0, 22) * d.flag(0.5) * torch.exp(-near) * has_bone
+        for _ in range(2):
+            along = torch.exp(-0.5 * ((bones[0][0] - d.u(3.0, 12.0)) / d.u(0.5, 1.2)) ** 2) * (0.5 + 0.5 * noise(d, bx, bz, 6.0, 6.0)).clamp(0, 1)
+            db = db + along * d.u(0, 22) * d.flag(torch.where(real, 0.4, 0.15))
         enh = torch.zeros_like(db)
         for p, on in zip(ves, ves_on):
             rho = self.vessel_field(p, bx, bz)
@@ -374,7 +384,7 @@ class Generator:
         energy = energy * tgc * wall * (through.square() + leak)
 
         # specular structures
-        level = torch.where(real, d.u(16, 27), d.u(10, 27))
+        level = torch.where(real, d.u(18, 27), d.u(15, 26))
         grain = 0.35 + 0.65 * (self.speckle(d, torch.zeros_like(db), line, dep) / 1.0).clamp(0.05, 3.0)
         soft = d.u(0.0, 0.9)
         for k, (qb, ab, _, on) in enumerate(bones):

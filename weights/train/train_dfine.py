@@ -209,7 +209,7 @@ def main():
     ap.add_argument("--spent", type=float, default=0.0, help="with --start: minutes of the schedule already spent")
     ap.add_argument("--batch", type=int, default=96)
     ap.add_argument("--pool", type=int, default=3072, help="generated frames kept on the device")
-    ap.add_argument("--reuse", type=int, default=3, help="a new batch is generated every so many steps")
+    ap.add_argument("--reuse", type=int, default=4, help="a new batch is generated every so many steps")
     ap.add_argument("--sizes", default="0:320,0.15:448,0.4:640", help="progress:side steps")
     ap.add_argument("--peak", type=float, default=8e-4)
     ap.add_argument("--device", default="cuda")
