@@ -16,6 +16,7 @@ ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, i
     if (!p) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
     p->device = device;
     if (options) p->options = *options;
+    p->stage = "";
     int never = INT_MAX;
     p->no_limit = ist_plan_const(p, &never, 1, 1, 1, 1, IST_ELEM_I32, "no limit");
     if (p->error.code) {
@@ -43,7 +44,8 @@ void ist_plan_close(ist_plan **plan) {
         ist_kernel_release(&p->nodes[i].kernel);
         free_launch(&p->nodes[i].launch);
     }
-    for (size_t i = 0; i < p->buffer_count; i++)
+    /* Last made, first released: a widespread GPU driver crashes when overlapping sub-buffers go in another order. */
+    for (size_t i = p->buffer_count; i-- > 0;)
         if (p->buffers[i].home != IST_HOME_EXTERNAL) ist_buffer_release(p->device, &p->buffers[i].mem);
     ist_buffer_release(p->device, &p->arena);
     for (size_t i = 0; i < p->page_count; i++) {
@@ -276,6 +278,10 @@ ist_tensor ist_plan_current_limit(ist_plan *p) {
     return ist_has(p->limit) ? p->limit : p->no_limit;
 }
 
+void ist_plan_stage(ist_plan *p, const char *stage) {
+    p->stage = stage;
+}
+
 void ist_plan_tap(ist_plan *p, const char *name, ist_tensor t) {
     if (!p->options.taps || p->error.code || !ist_has(t)) return;
     char *copy = ist_strdup(name);
@@ -341,6 +347,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     l->isa = ist_strdup(launch->isa);
     l->defines = ist_strdup(launch->defines ? launch->defines : "");
     l->kernel = ist_strdup(launch->kernel);
+    l->stage = p->stage;
     p->node_count++;
     if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa)) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", launch->label);
