@@ -26,6 +26,14 @@ static const char *number(double value, char buffer[16]) {
     return buffer;
 }
 
+/* Ends a line of the table with its one or two columns. */
+static void put_columns(const eval_report *r, const char *boxes, const char *masks) {
+    if (r->masks)
+        printf(" %7s %7s\n", boxes, masks);
+    else
+        printf(" %7s\n", boxes);
+}
+
 static size_t images_used(const ist_coco *truth) {
     size_t used = 0;
     for (size_t i = 0; i < truth->image_count; i++) used += truth->images[i].used;
@@ -49,7 +57,8 @@ static size_t all_objects(const ist_coco *truth) {
 }
 
 static void print_classes(const eval_report *r) {
-    printf("\n%-24s %8s %7s %7s\n", "class", "objects", "boxes", r->masks ? "masks" : "");
+    printf("\n%-24s %8s", "class", "objects");
+    put_columns(r, "boxes", "masks");
     for (size_t c = 0; c < r->truth->category_count; c++) {
         const ist_coco_category *category = &r->truth->categories[c];
         size_t objects = category_objects(r->truth, c);
@@ -59,31 +68,37 @@ static void print_classes(const eval_report *r) {
             snprintf(name, sizeof name, "%s", category->name);
         else
             snprintf(name, sizeof name, "%lld", (long long)category->id);
-        printf("%-24s %8zu %7s %7s\n", cli_printable(name), objects, number(r->box_scores.class_ap[c], a),
-               r->masks ? number(r->mask_scores.class_ap[c], b) : "");
+        printf("%-24s %8zu", cli_printable(name), objects);
+        put_columns(r, number(r->box_scores.class_ap[c], a), r->masks ? number(r->mask_scores.class_ap[c], b) : "");
     }
+}
+
+/* Mean of a sum over `count`, undefined over none. */
+static double mean(double sum, size_t count) {
+    return count ? sum / (double)count : -1;
 }
 
 static void print_overlap(const eval_report *r) {
     const eval_overlap *o = &r->overlap;
-    double matched = o->matched ? (double)o->matched : 1, objects = o->objects ? (double)o->objects : 1;
+    char text[16];
     if (!o->measured) return;
     printf("\n%zu of %zu objects matched (score above %g, box IoU from %g)\n", o->matched, o->objects, EVAL_MATCH_SCORE,
            EVAL_MATCH_IOU);
-    printf("mean box IoU of the matched   %.3f\n", o->box_iou / matched);
+    printf("mean box IoU of the matched   %s\n", number(mean(o->box_iou, o->matched), text));
     if (!r->masks) return;
-    printf("mean mask IoU of the matched  %.3f\n", o->mask_iou / matched);
-    printf("mean mask IoU of all objects  %.3f (0 for those not matched)\n", o->mask_iou / objects);
+    printf("mean mask IoU of the matched  %s\n", number(mean(o->mask_iou, o->matched), text));
+    printf("mean mask IoU of all objects  %s (0 for those not matched)\n", number(mean(o->mask_iou, o->objects), text));
 }
 
 void eval_print(const eval_report *r) {
     printf("%zu images, %zu objects, %zu detections\n\n", images_used(r->truth), all_objects(r->truth),
            r->results->count);
-    printf("%-24s %7s %7s\n", "", "boxes", r->masks ? "masks" : "");
+    printf("%-24s", "");
+    put_columns(r, "boxes", "masks");
     for (int i = 0; i < IST_COCO_NUMBER_COUNT; i++) {
         char a[16], b[16];
-        printf("%-6s %-17s %7s %7s\n", lines[i].name, lines[i].meaning, number(r->box_scores.numbers[i], a),
-               r->masks ? number(r->mask_scores.numbers[i], b) : "");
+        printf("%-6s %-17s", lines[i].name, lines[i].meaning);
+        put_columns(r, number(r->box_scores.numbers[i], a), r->masks ? number(r->mask_scores.numbers[i], b) : "");
     }
     print_classes(r);
     print_overlap(r);
@@ -130,18 +145,17 @@ static void put_classes(ist_text *out, const eval_report *r) {
 
 static void put_overlap(ist_text *out, const eval_report *r) {
     const eval_overlap *o = &r->overlap;
-    double matched = (double)o->matched, objects = (double)o->objects;
     ist_text_put(out, ",\n\"matched\":");
     if (!o->measured) {
         ist_text_put(out, "null");
         return;
     }
     ist_text_printf(out, "{\"objects\":%zu,\"matched\":%zu,", o->objects, o->matched);
-    put_number(out, "box_iou", o->matched ? o->box_iou / matched : -1);
+    put_number(out, "box_iou", mean(o->box_iou, o->matched));
     ist_text_put(out, ",");
-    put_number(out, "mask_iou", r->masks && o->matched ? o->mask_iou / matched : -1);
+    put_number(out, "mask_iou", r->masks ? mean(o->mask_iou, o->matched) : -1);
     ist_text_put(out, ",");
-    put_number(out, "mask_iou_of_all", r->masks && o->objects ? o->mask_iou / objects : -1);
+    put_number(out, "mask_iou_of_all", r->masks ? mean(o->mask_iou, o->objects) : -1);
     ist_text_put(out, "}");
 }
 

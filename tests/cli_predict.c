@@ -406,12 +406,32 @@ Test(cli_predict, nothing_to_do_is_said_before_any_work) {
     cr_expect(!scratch_exists(b.out));
     const char *const missing[] = {PROGRAM, "predict", scratch_path(&b.s, "gone"), "-o", b.out, NULL};
     expect(spawn_run(&b.s, NULL, missing), 1, "gone: there is no such file");
-    unsetenv("ISTHMUS_WEIGHTS_DIR");
+    setenv("ISTHMUS_WEIGHTS_DIR", b.in, 1);
     write_png(scratch_path(&b.s, "in/a.png"), 9, 9);
     expect(PREDICT(&b, NULL), 4, "--detector");
     expect(PREDICT(&b, "--detector", "/nonexistent.pth"), 4, "/nonexistent.pth");
     expect(PREDICT(&b, "--detector", "/"), 4, "folder");
     scratch_remove(&b.s);
+}
+
+/* Installed or in the source tree, the program finds the checkpoints that lie in a certain place beside it. */
+Test(cli_predict, default_checkpoints_beside_the_program) {
+    static const char *const places[][2] = {{"bin", "share/isthmus/weights"}, {"build", "weights"}, {"b/x", "weights"}};
+    for (size_t i = 0; i < 3; i++) {
+        bench b = make_bench(1);
+        char command[1024];
+        unsetenv("ISTHMUS_WEIGHTS_DIR");
+        snprintf(command, sizeof command, "cd '%s' && mkdir -p moved/%s moved/%s && cp '%s' moved/%s/isthmus", b.s.path,
+                 places[i][0], places[i][1], PROGRAM, places[i][0]);
+        cr_assert_eq(system(command), 0);
+        const char *program = scratch_path(&b.s, "moved/%s/isthmus", places[i][0]);
+        const char *const argv[] = {program, "predict", b.in, "-o", b.out, NULL};
+        snprintf(command, sizeof command, "mv '%s'/*.safetensors '%s'", b.weights,
+                 scratch_path(&b.s, "moved/%s", places[i][1]));
+        cr_assert_eq(system(command), 0);
+        expect(spawn_run(&b.s, NULL, argv), 0, "1 images, 0 failed");
+        scratch_remove(&b.s);
+    }
 }
 
 Test(cli_predict, an_unwritable_output_is_said_before_any_work) {
