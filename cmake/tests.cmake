@@ -18,6 +18,7 @@ set(IST_TEST_LIB_op ist_ops)
 set(IST_TEST_LIB_model ist_models)
 set(IST_TEST_LIB_pipeline isthmus_static)
 set(IST_TEST_LIB_io ist_io)
+set(IST_TEST_LIB_audit ist_audit)
 set(IST_TEST_LIB_api isthmus_static)
 set(IST_TEST_LIB_cli ist_io)
 

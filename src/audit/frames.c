@@ -1,0 +1,234 @@
+/* Frames: where the work on one input begins and ends, from marks, from a kernel's name or from repetition.
+ *
+ * Repetition: each call becomes a token (what and where), neighbours that are equal become one. A token that occurs
+ * three times or more cuts its thread into segments; its score is the number of tokens in segments equal to the most
+ * common one. The token with the best score, and of those the one that comes first, begins a frame. */
+#include "audit/audit.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct token {
+    uint64_t value;
+    size_t event; /* the first of equal neighbours */
+    bool launch;
+} token;
+
+typedef struct tokens {
+    token *items;
+    uint64_t *prefix; /* polynomial hash of items[0, i) */
+    uint64_t *power;
+    uint32_t *launches; /* in items[0, i) */
+    size_t count;
+} tokens;
+
+typedef struct pattern {
+    size_t first, length, score; /* tokens: where it begins, how long it is */
+    uint64_t value;
+} pattern;
+
+static const uint64_t HASH_BASE = 0x9E3779B97F4A7C15u;
+
+static uint64_t mix(uint64_t x) {
+    x ^= x >> 31;
+    x *= 0xBF58476D1CE4E5B9u;
+    return x ^ x >> 29;
+}
+
+static bool counts_for_frames(const ist_audit_event *e) {
+    return e->op != IST_AUDIT_FLUSH && e->op != IST_AUDIT_KERNEL && e->op != IST_AUDIT_RELEASE &&
+           e->op != IST_AUDIT_FRAME && e->op != IST_AUDIT_CONTEXT;
+}
+
+/* The thread with the most launches; false when there is none. */
+static bool main_thread(const ist_audit_log *log, uint32_t *thread) {
+    enum { SLOTS = 64 }; /* threads beyond share a counter: good enough to find the busiest */
+    uint64_t counts[SLOTS] = {0}, best = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ist_audit_event *e = &log->events[i];
+        if (e->op != IST_AUDIT_LAUNCH || ++counts[e->thread % SLOTS] <= best) continue;
+        best = counts[e->thread % SLOTS];
+        *thread = e->thread;
+    }
+    return best > 0;
+}
+
+static bool make_tokens(const ist_audit_log *log, uint32_t thread, tokens *t) {
+    t->items = malloc((log->event_count + 1) * sizeof *t->items);
+    t->prefix = malloc((log->event_count + 1) * sizeof *t->prefix);
+    t->power = malloc((log->event_count + 1) * sizeof *t->power);
+    t->launches = malloc((log->event_count + 1) * sizeof *t->launches);
+    if (!t->items || !t->prefix || !t->power || !t->launches) return false;
+    t->prefix[0] = 0;
+    t->power[0] = 1;
+    t->launches[0] = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ist_audit_event *e = &log->events[i];
+        if (e->thread != thread || !counts_for_frames(e)) continue;
+        uint64_t value = mix(((uint64_t)e->site << 8 | e->op) + 1);
+        if (e->op == IST_AUDIT_LAUNCH) value = mix(value + e->label);
+        size_t n = t->count;
+        if (n && t->items[n - 1].value == value) continue;
+        t->items[n] = (token){value, i, e->op == IST_AUDIT_LAUNCH};
+        t->prefix[n + 1] = t->prefix[n] * HASH_BASE + value;
+        t->power[n + 1] = t->power[n] * HASH_BASE;
+        t->launches[n + 1] = t->launches[n] + (t->items[n].launch ? 1u : 0u);
+        t->count++;
+    }
+    return true;
+}
+
+static uint64_t segment_hash(const tokens *t, size_t from, size_t to) {
+    return t->prefix[to] - t->prefix[from] * t->power[to - from];
+}
+
+typedef struct segment {
+    uint64_t hash;
+    size_t from, length;
+} segment;
+
+static int by_hash(const void *a, const void *b) {
+    const segment *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return x->from < y->from ? -1 : x->from > y->from;
+}
+
+typedef struct occurrence {
+    uint64_t value;
+    size_t at;
+} occurrence;
+
+static int by_value(const void *a, const void *b) {
+    const occurrence *x = a, *y = b;
+    if (x->value != y->value) return x->value < y->value ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Judges the token at occurrences o[0, n); `segments` has room for n. What follows the last occurrence counts when it
+ * is as long as the pattern and equal to it. */
+static void try_token(const tokens *t, const occurrence *o, size_t n, segment *segments, pattern *best) {
+    for (size_t i = 0; i + 1 < n; i++)
+        segments[i] = (segment){segment_hash(t, o[i].at, o[i + 1].at), o[i].at, o[i + 1].at - o[i].at};
+    qsort(segments, n - 1, sizeof *segments, by_hash);
+    for (size_t i = 0, j; i < n - 1; i = j) {
+        for (j = i + 1; j < n - 1 && segments[j].hash == segments[i].hash;) j++;
+        size_t length = segments[i].length, score = (j - i) * length, last = o[n - 1].at;
+        if (j - i < 2 || t->launches[segments[i].from + length] == t->launches[segments[i].from]) continue;
+        if (score * 2 < last - segments[i].from) continue;
+        if (last + length <= t->count && segment_hash(t, last, last + length) == segments[i].hash) score += length;
+        if (score > best->score || (score == best->score && segments[i].from < best->first))
+            *best = (pattern){segments[i].from, length, score, o[0].value};
+    }
+}
+
+static bool find_pattern(const tokens *t, pattern *best) {
+    occurrence *o = malloc((t->count + 1) * sizeof *o);
+    segment *segments = malloc((t->count + 1) * sizeof *segments);
+    bool enough = o && segments;
+    for (size_t i = 0; enough && i < t->count; i++) o[i] = (occurrence){t->items[i].value, i};
+    if (enough) qsort(o, t->count, sizeof *o, by_value);
+    for (size_t i = 0, j; enough && i < t->count; i = j) {
+        for (j = i + 1; j < t->count && o[j].value == o[i].value;) j++;
+        if (j - i >= 3) try_token(t, o + i, j - i, segments, best);
+    }
+    free(o);
+    free(segments);
+    return enough;
+}
+
+/* How many tokens before the first occurrence of its token the repetition begins: a loop may start with a call that it
+ * makes more than once. */
+static size_t lead_of_pattern(const tokens *t, const pattern *p) {
+    size_t lead = 0;
+    while (lead + 1 < p->length && lead < p->first &&
+           t->items[p->first - lead - 1].value == t->items[p->first - lead - 1 + p->length].value)
+        lead++;
+    return lead;
+}
+
+/* Frames begin at the pattern's token, or its lead before; the last is as long as the pattern. */
+static void number_pattern(ist_audit_log *log, const tokens *t, const pattern *p, ist_audit_frames *frames) {
+    size_t lead = lead_of_pattern(t, p), begin = p->first - lead, last = begin;
+    uint32_t frame = 0;
+    for (size_t k = p->first; k < t->count; k++)
+        if (t->items[k].value == p->value) last = k - lead;
+    for (size_t k = begin; k < t->count; k++) {
+        frame += k + lead < t->count && t->items[k + lead].value == p->value;
+        size_t end = k + 1 < t->count ? t->items[k + 1].event : log->event_count;
+        for (size_t i = t->items[k].event; i < end; i++) log->events[i].frame = k < last + p->length ? frame : 0;
+    }
+    frames->count = frame;
+    frames->source = IST_AUDIT_FRAMES_PATTERN;
+}
+
+static ist_status by_pattern(ist_audit_log *log, ist_audit_frames *frames, ist_error *err) {
+    uint32_t thread = 0;
+    tokens t = {0};
+    pattern best = {0};
+    if (!main_thread(log, &thread)) return IST_OK;
+    bool enough = make_tokens(log, thread, &t) && find_pattern(&t, &best);
+    if (enough && best.score) number_pattern(log, &t, &best, frames);
+    free(t.items);
+    free(t.prefix);
+    free(t.power);
+    free(t.launches);
+    if (!enough) return ist_fail(err, IST_E_MEMORY, "out of memory for the patterns of %zu events", log->event_count);
+    return IST_OK;
+}
+
+/* How many events in front of the launch at `k` belong to its frame: those after the last wait or download. */
+static size_t lead_in(const ist_audit_log *log, size_t previous, size_t k) {
+    for (size_t i = k; i-- > previous + 1;)
+        if (ist_audit_is_wait(&log->events[i]) || ist_audit_is_download(&log->events[i])) return k - i - 1;
+    return 0;
+}
+
+static void by_kernel(ist_audit_log *log, const char *kernel, ist_audit_frames *frames) {
+    size_t previous = SIZE_MAX, first_lead = SIZE_MAX;
+    uint32_t count = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        ist_audit_event *e = &log->events[i];
+        e->frame = count;
+        if (e->op != IST_AUDIT_LAUNCH || strcmp(ist_audit_label(log, e->label), kernel)) continue;
+        count++;
+        size_t lead = previous == SIZE_MAX ? 0 : lead_in(log, previous, i);
+        if (count == 2) first_lead = lead;
+        for (size_t j = i - lead; j <= i; j++) log->events[j].frame = count;
+        previous = i;
+    }
+    /* what leads into the second frame tells how much led into the first */
+    for (size_t i = 0; count > 1 && i < log->event_count; i++) {
+        if (log->events[i].frame != 1) continue;
+        for (size_t j = i; j > 0 && i - j < first_lead; j--) log->events[j - 1].frame = 1;
+        break;
+    }
+    frames->source = IST_AUDIT_FRAMES_KERNEL;
+    frames->count = count;
+}
+
+ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err) {
+    uint32_t marks = 0;
+    *frames = (ist_audit_frames){IST_AUDIT_FRAMES_NONE, 0};
+    for (size_t i = 0; i < log->event_count; i++) {
+        if (log->events[i].frame > frames->count) frames->count = log->events[i].frame;
+        marks += log->events[i].op == IST_AUDIT_FRAME;
+    }
+    if (frames->count) {
+        frames->source = IST_AUDIT_FRAMES_GIVEN;
+        return IST_OK;
+    }
+    if (marks && !kernel) {
+        for (size_t i = 0; i < log->event_count; i++) {
+            frames->count += log->events[i].op == IST_AUDIT_FRAME;
+            log->events[i].frame = frames->count;
+        }
+        frames->source = IST_AUDIT_FRAMES_MARKER;
+        return IST_OK;
+    }
+    if (!kernel) return by_pattern(log, frames, err);
+    by_kernel(log, kernel, frames);
+    if (!frames->count) return ist_fail(err, IST_E_INPUT, "no kernel named %s was launched", kernel);
+    return IST_OK;
+}
