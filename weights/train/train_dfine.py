@@ -245,7 +245,8 @@ def main():
     run = torch.compile(trunk, dynamic=False) if a.compile else trunk
     plan = [(float(x.split(":")[0]), int(x.split(":")[1])) for x in a.sizes.split(",")]
     pool, began, first = None, time.time(), step
-    running = torch.zeros(2, device=dev)
+    running = torch.zeros(3, device=dev)         # two sums and the number of steps in them
+    one = torch.ones((), device=dev)
     while not clock.over() and not (a.steps and step - first >= a.steps):
         side = [s for p, s in plan if clock.progress() >= p][-1]
         if pool is None or pool.side != side:
@@ -271,10 +272,10 @@ def main():
                 p.grad.nan_to_num_(0, 0, 0)
         opt.step()
         avg.update(model)
-        running += torch.stack((loss.detach(), main_loss.detach()))
+        running += torch.stack((loss.detach(), main_loss.detach(), one))
         step += 1
         if step % 100 == 0 or a.steps:
-            mean = (running / (1 if a.steps else 100)).tolist()
+            mean = (running[:2] / running[2]).tolist()
             running.zero_()
             row = {"minute": round(clock.spent() / 60, 2), "step": step, "side": side, "loss": round(mean[0], 4),
                    "main": round(mean[1], 4), "rate": opt.param_groups[0]["lr"]}

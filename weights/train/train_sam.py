@@ -41,7 +41,7 @@ def mirrored(f):
     return {**f, "image": f["image"].flip(-1), "masks": f["masks"].flip(-1), "boxes": b}
 
 
-def mask_loss(logits, target, weight, valid):
+def mask_loss(logits, target, weight):
     """Cross entropy + dice, per prompt [N]. logits, target, weight [N,...,h,w]."""
     axes = (-2, -1)
     bce = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
@@ -73,9 +73,9 @@ def step_loss(model, f, side, dev):
     weight = torch.where(inside, 1.0, 0.1)
     v = valid.float()
     count = v.sum().clamp(min=1)
-    loss = (mask_loss(logits, target, weight, valid) * v).sum() / count
+    loss = (mask_loss(logits, target, weight) * v).sum() / count
     small = F.interpolate(target[:, None], size=low.shape[-2:], mode="bilinear", antialias=True, align_corners=False)
-    other = mask_loss(low[:, 1:].float(), small.expand(-1, 3, -1, -1), torch.ones_like(small).expand(-1, 3, -1, -1), valid).mean(1)
+    other = mask_loss(low[:, 1:].float(), small.expand(-1, 3, -1, -1), torch.ones_like(small).expand(-1, 3, -1, -1)).mean(1)
     with torch.no_grad():
         hit = (logits > 0) & (target > 0.5)
         true = hit.sum((1, 2)) / ((logits > 0) | (target > 0.5)).sum((1, 2)).clamp(min=1)
@@ -164,7 +164,8 @@ def main():
     if a.compile:
         encoder.forward = torch.compile(encoder.forward, dynamic=False)
     gens, f, began, first = {}, None, time.time(), step
-    running = torch.zeros(2, device=dev)
+    running = torch.zeros(3, device=dev)         # two sums and the number of steps in them
+    one = torch.ones((), device=dev)
     while not clock.over() and not (a.steps and step - first >= a.steps):
         side, batch = at(sizes), at(batches)
         full = min(side, a.frame)
@@ -186,10 +187,10 @@ def main():
                 p.grad.nan_to_num_(0, 0, 0)
         opt.step()
         avg.update(model)
-        running += torch.stack((loss.detach(), iou.detach()))
+        running += torch.stack((loss.detach(), iou.detach(), one))
         step += 1
         if step % 100 == 0 or a.steps:
-            mean = (running / (1 if a.steps else 100)).tolist()
+            mean = (running[:2] / running[2]).tolist()
             running.zero_()
             row = {"minute": round(clock.spent() / 60, 2), "step": step, "side": side, "loss": round(mean[0], 4),
                    "iou": round(mean[1], 4), "rate": opt.param_groups[0]["lr"]}
