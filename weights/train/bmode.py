@@ -76,7 +76,7 @@ def blur_rows(maps, sigma, radius, axis):
 
 def smooth_mean(img, sigma, radius=3):
     """Mean-preserving separable Gaussian of [B,h,w], one sigma per frame ([B])."""
-    b, h, w = img.shape
+    b = len(img)
     t = torch.arange(-radius, radius + 1, device=img.device, dtype=img.dtype)
     kern = torch.exp(-0.5 * (t[None] / sigma[:, None]) ** 2)
     kern = kern / kern.sum(1, keepdim=True)
@@ -169,7 +169,6 @@ class Generator:
     # ---- objects --------------------------------------------------------------------------------------------------
     def bone_curve(self, d, g, real, second):
         """A surface as two limbs that leave an apex: headings turn from phi0 to phi1 along each limb."""
-        b = d.n
         kind = d.u(0, 1)
         vee = real & (kind < 0.85) | (kind < 0.45)
         flat = ~vee & (kind < 0.8 + 0.1 * real)
@@ -253,7 +252,7 @@ class Generator:
         pos = (torch.arange(n, device=self.dev) / n)[None]
         # fascia: thin bright layers, most of them near the skin
         lines = torch.zeros_like(steps)
-        for i in range(6):
+        for _ in range(6):
             c = d.u(0, 1)[:, 0] ** 2 * torch.where(real, 0.3, 0.7)[:, 0] + 0.01
             amp = d.u(-4, 24)[:, 0].clamp(min=0)
             lines = torch.maximum(lines, amp * torch.exp(-0.5 * ((pos - c) / d.u(0.002, 0.009)[:, 0]) ** 2))

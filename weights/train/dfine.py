@@ -456,7 +456,7 @@ class DFine(nn.Module):
 def detections(out, keep=300):
     """Scores, labels, boxes (x1 y1 x2 y2 in 0..1), best first."""
     logits, boxes = out["layers"][-1][:2]
-    b, q, nc = logits.shape
+    _, q, nc = logits.shape
     s, i = logits.sigmoid().flatten(1).topk(min(keep, q * nc), 1)
     box = boxes.gather(1, (i // nc)[..., None].expand(-1, -1, 4))
     half = box[..., 2:] / 2
