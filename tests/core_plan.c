@@ -257,8 +257,13 @@ Test(core_plan, half_constants_round_to_nearest_even) {
 
 Test(core_plan, a_profile_has_one_time_per_launch) {
     begin(NULL);
-    for (int i = 0; i < 3; i++) fill(ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T), 0, 1, IST_ARG_OUT);
+    for (int i = 0; i < 3; i++) {
+        fill(ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T), 0, 1, IST_ARG_OUT);
+        ist_plan_stage(plan, i ? "second" : "first");
+    }
     finish();
+    const char *stages[3] = {"", "first", "second"};
+    for (int i = 0; i < 3; i++) cr_assert_str_eq(ist_plan_launch_at(plan, i)->stage, stages[i]);
     double ms[3] = {-1, -1, -1};
     cr_assert_eq(ist_plan_profile(plan, ms, &err), IST_OK);
     for (int i = 0; i < 3; i++) cr_assert_geq(ms[i], 0.0);

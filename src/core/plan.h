@@ -58,6 +58,9 @@ void ist_plan_limit(ist_plan *plan, ist_tensor count);
 /* What an op passes as its `limit` argument: the tensor set by ist_plan_limit, else a constant that never limits. */
 ist_tensor ist_plan_current_limit(ist_plan *plan);
 
+/* Launches from here on belong to this stage of the frame ("preprocess"); for profiles. `stage` is a static string. */
+void ist_plan_stage(ist_plan *plan, const char *stage);
+
 /* Names a tensor for tests; a no-op unless options.taps. Never tap a tensor that a later op modifies in place. */
 void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
 
@@ -96,6 +99,7 @@ typedef struct ist_launch {
     ist_arg args[IST_MAX_ARGS];
     int arg_count;
     double flops, bytes;                    /* of one replay, for profiles; 0 when not counted */
+    const char *stage;                      /* ist_plan_stage's, set by ist_plan_launch; "" before the first */
 } ist_launch;
 
 void ist_plan_launch(ist_plan *plan, const ist_launch *launch);

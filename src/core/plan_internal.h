@@ -58,6 +58,7 @@ struct ist_plan {
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
     ist_tensor limit, no_limit;
+    const char *stage;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];
     cl_mem arena;

@@ -37,7 +37,9 @@ static void copy_levels(const ist_net *net, const ist_dfine_memory *m, const ist
 
 static void encode(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image, const ist_dfine_memory *memory) {
     ist_pyramid places = places_in(memory);
+    ist_plan_stage(net->plan, "detector_backbone");
     ist_pyramid maps = ist_hgnetv2(net, arch, image);
+    ist_plan_stage(net->plan, "detector_encoder");
     maps = ist_hybrid_encoder(net, arch, maps, arch->decoder_proj ? (ist_pyramid){0} : places);
     for (int l = 0; l < maps.levels && arch->decoder_proj; l++)
         maps.maps[l] = ist_conv_norm(net, maps.maps[l], &(ist_conv_opts){.into = places.maps[l]}, /* [n,h,w,D] */
@@ -72,6 +74,7 @@ ist_dfine_result ist_dfine_forced(ist_plan *plan, const ist_weights *weights, co
     if (!accepts(plan, info, arch, image)) return (ist_dfine_result){0};
     ist_dfine_memory memory = memory_for(&net, arch, image.n, image.h, image.w);
     encode(&net, arch, image, &memory);
+    ist_plan_stage(plan, "detector_decoder");
     ist_dfine_result result = ist_dfine_decoder(&net, arch, &memory, force_index);
     return ist_plan_status(plan) ? (ist_dfine_result){0} : result;
 }

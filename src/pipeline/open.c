@@ -56,9 +56,11 @@ static ist_detections record_detector(ist_engine *e, const checkpoints *c, frame
     ist_plan *p = e->plan;
     const ist_config *g = &e->config;
     ist_plan_limit(p, b.upload); /* its first word is the number of images */
+    ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_detector(p, b.upload, b.pixels, g->batch, g->input_size, "detector input");
     *raw = ist_dfine(p, c->detector, &c->detector_info, x);
     ist_plan_limit(p, (ist_tensor){0});
+    ist_plan_stage(p, "detections");
     ist_detect_opts opts = {.conf = g->conf, .max_objects = g->max_objects, .keep = keep};
     return ist_op_detect(p, raw->logits, raw->boxes, b.upload, &opts, "detections");
 }
@@ -82,14 +84,18 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
                              ist_pack_inputs *pack) {
     ist_plan *p = e->plan;
     ist_plan_limit(p, b.upload);
+    ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
+    ist_plan_stage(p, "segmenter_encoder");
     ist_tensor embedding = ist_tinyvit(p, c->segmenter, x);
     ist_plan_limit(p, det->total);
+    ist_plan_stage(p, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
     ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners);
     ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, det->image_of, sparse, (ist_tensor){0}, false);
     ist_plan_limit(p, (ist_tensor){0});
+    ist_plan_stage(p, "masks");
     pack->stats = ist_op_masks(p, masks.low_res, b.upload, det, b.store, "masks");
     pack->score = masks.iou;
     pack->store = b.store;
@@ -104,8 +110,10 @@ static void record_frame(ist_engine *e, const checkpoints *c, const unsigned cha
     ist_dfine_result raw;
     ist_detections det = record_detector(e, c, b, keep, &raw);
     ist_pack_inputs pack = {.det = &det, .upload = b.upload, .packet = b.packet};
+    ist_plan_stage(p, "match");
     pack.match = record_match(e, b, &det, raw);
     if (e->has_masks) record_segmenter(e, c, b, &det, &pack);
+    ist_plan_stage(p, "pack");
     ist_op_pack(p, &pack, "packet");
 }
 
