@@ -65,7 +65,8 @@ build/isthmus predict "$@" -o build/demo/out --detector "$detector" --segmenter 
 if [ -n "$truth" ]; then
     echo
     echo "compared with the ground truth ($truth):"
-    build/isthmus eval --annotations "$truth" "$@" --detector "$detector" --segmenter "$segmenter" || code=$?
+    build/isthmus eval --annotations "$truth" "$@" --detector "$detector" --segmenter "$segmenter" --max-objects 20 ||
+        code=$?
 fi
 
 echo
