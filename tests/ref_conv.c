@@ -5,11 +5,16 @@
 
 double ref_act(double v, int act) {
     switch (act) {
-    case 1: return v > 0 ? v : 0;
-    case 2: return v / (1 + exp(-v));
-    case 3: return 0.5 * v * (1 + erf(v * 0.70710678118654752440));
-    case 4: return 1 / (1 + exp(-v));
-    default: return v;
+    case 1:
+        return v > 0 ? v : 0;
+    case 2:
+        return v / (1 + exp(-v));
+    case 3:
+        return 0.5 * v * (1 + erf(v * 0.70710678118654752440));
+    case 4:
+        return 1 / (1 + exp(-v));
+    default:
+        return v;
     }
 }
 
