@@ -124,6 +124,12 @@ static int copy_path(const char *path, char **out) {
     return *out ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
 }
 
+static void take_eval_option(int id, const char *value, predict_options *o) {
+    if (id == OPTION_ANNOTATIONS) o->annotations = value;
+    if (id == OPTION_RESULTS) o->results = value;
+    if (id == OPTION_JSON) o->json = value;
+}
+
 /* 0 or the exit code. */
 static int take_option(int id, const char *value, predict_options *o) {
     switch (id) {
@@ -155,15 +161,6 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_NAMES:
         o->names = value;
         break;
-    case OPTION_ANNOTATIONS:
-        o->annotations = value;
-        break;
-    case OPTION_RESULTS:
-        o->results = value;
-        break;
-    case OPTION_JSON:
-        o->json = value;
-        break;
     case OPTION_RESUME:
         o->resume = true;
         break;
@@ -185,7 +182,7 @@ static int take_option(int id, const char *value, predict_options *o) {
             return cli_usage(o->command, "--conf: '%s' is not a number from 0 to 1", value);
         break;
     default:
-        break;
+        take_eval_option(id, value, o);
     }
     return CLI_SUCCESS;
 }
