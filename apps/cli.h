@@ -23,6 +23,8 @@ enum {
 #define CLI_COMMANDS(X)                                                                                                \
     X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
+    X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
+    X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

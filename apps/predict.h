@@ -1,5 +1,5 @@
-/* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c,
- * cmd_predict.c and, to evaluate what it writes, cmd_eval.c only. */
+/* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c and
+ * cmd_predict.c; by cmd_eval.c to evaluate what it writes, by bench and profile to measure the same engine. */
 #ifndef PREDICT_H
 #define PREDICT_H
 
@@ -57,6 +57,10 @@ int predict_find_checkpoints(predict_options *options);
 
 void predict_options_free(predict_options *options);
 
+/* Values of --precision and of options that are whole numbers; 0, or the exit code when a mistake was named. */
+int predict_parse_precision(const char *command, const char *text, ist_precision *precision);
+int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out);
+
 /* Everything a run works with; set up by predict_job.c, read by the threads. */
 typedef struct predict_job {
     predict_options *options;
@@ -80,8 +84,12 @@ void predict_catch_interrupts(predict_job *job);
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);
 
-/* Everything after that: checks inputs, opens the engine, runs over the images, writes files and tables into the output
- * folder. The engine stays open, unless all was there already. 0 or the exit code; CLI_PARTIAL when images failed. */
+/* Opens job->engine and describes it; 0 or the exit code. */
+int predict_open_engine(predict_job *job);
+
+/* Everything after that: checks inputs, opens the engine unless it is open, runs over the images, writes files and
+ * tables into the output folder. The engine stays open, unless all was there already. 0 or the exit code; CLI_PARTIAL
+ * when images failed. */
 int predict_execute(predict_job *job);
 
 void predict_job_free(predict_job *job);

@@ -117,7 +117,7 @@ static int parse_classes(const predict_job *job, int **ids, int *count) {
     return code;
 }
 
-static int open_engine(predict_job *job) {
+int predict_open_engine(predict_job *job) {
     const predict_options *o = job->options;
     ist_config config = ist_config_default();
     int *classes = NULL, code = CLI_SUCCESS;
@@ -239,7 +239,7 @@ int predict_execute(predict_job *job) {
         cli_note("tracks go from image to image, so --resume with --track begins again");
         ist_journal_close(&job->journal);
     }
-    code = open_engine(job);
+    if (!job->engine) code = predict_open_engine(job);
     if (!code) code = name_labels(job);
     if (code) return code;
     if (!job->journal) {

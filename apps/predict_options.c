@@ -101,7 +101,7 @@ static int parse_save(const char *command, const char *list, unsigned *save) {
     }
 }
 
-static int parse_precision(const char *command, const char *text, ist_precision *precision) {
+int predict_parse_precision(const char *command, const char *text, ist_precision *precision) {
     if (!strcmp(text, "auto"))
         *precision = IST_PRECISION_AUTO;
     else if (!strcmp(text, "fp32"))
@@ -113,7 +113,7 @@ static int parse_precision(const char *command, const char *text, ist_precision 
     return CLI_SUCCESS;
 }
 
-static int parse_number(const char *command, const char *name, const char *text, long low, long high, int *out) {
+int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out) {
     if (cli_parse_int(text, low, high, out)) return CLI_SUCCESS;
     return cli_usage(command, "--%s: '%s' is not a whole number from %ld to %ld", name, text, low, high);
 }
@@ -170,13 +170,13 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_SAVE:
         return parse_save(o->command, value, &o->save);
     case OPTION_PRECISION:
-        return parse_precision(o->command, value, &o->precision);
+        return predict_parse_precision(o->command, value, &o->precision);
     case OPTION_MAX_OBJECTS:
-        return parse_number(o->command, "max-objects", value, 1, 300, &o->max_objects);
+        return predict_parse_number(o->command, "max-objects", value, 1, 300, &o->max_objects);
     case OPTION_BATCH:
-        return parse_number(o->command, "batch", value, 1, 64, &o->batch);
+        return predict_parse_number(o->command, "batch", value, 1, 64, &o->batch);
     case OPTION_LIMIT:
-        return parse_number(o->command, "limit", value, 1, INT32_MAX, &o->limit);
+        return predict_parse_number(o->command, "limit", value, 1, INT32_MAX, &o->limit);
     case OPTION_CONF:
         if (!cli_parse_float(value, 0, 1, &o->conf))
             return cli_usage(o->command, "--conf: '%s' is not a number from 0 to 1", value);

@@ -8,7 +8,7 @@
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
  *     FAKE_ENGINE=slow:MS      every batch takes this long */
-#include "base/status.h"
+#include "pipeline/profile.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -90,7 +90,14 @@ void ist_close(ist_engine **engine) {
 
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
     (void)err;
-    *info = (ist_engine_info){.detector = "dfine-n", .classes = 80, .batch = engine->config.batch};
+    *info = (ist_engine_info){.device = {.name = "Fake \"device\"", .driver = "1"},
+                              .precision = IST_PRECISION_FP32,
+                              .detector = "dfine-n",
+                              .classes = 80,
+                              .batch = engine->config.batch,
+                              .kernels = 3,
+                              .device_peak_bytes = 1 << 20};
+    if (engine->config.segmenter) memcpy(info->segmenter, "mobilesam", sizeof "mobilesam");
     return IST_OK;
 }
 
@@ -211,5 +218,29 @@ ist_status ist_assign(ist_engine *engine, const float *cost, int rows, int cols,
     if (rows > 16 || cols > 16 || ld != cols) return ist_fail(err, IST_E_LIMIT, "%d x %d costs", rows, cols);
     double sum = try_columns(cost, rows, cols, 0, rows - cols, 0, row_to_col);
     if (total) *total = sum;
+    return IST_OK;
+}
+
+/* ---- what bench and profile ask for: three launches in two stages ---- */
+
+ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *times, ist_error *err) {
+    (void)repeats;
+    if (!engine->batches) return ist_fail(err, IST_E_STATE, "no batch yet");
+    times[0] = (ist_launch_time){"preprocess", "resize", "op/image", "resize", "", 0, 2e6, 0.5};
+    times[1] = (ist_launch_time){"backbone", "conv \"a\"", "op/conv", "conv", "-D MR=4", 4e8, 1e6, 8};
+    times[2] = (ist_launch_time){"backbone", "conv b", "op/conv", "conv", "-D MR=4", 1e8, 1e6, 1.5};
+    return IST_OK;
+}
+
+ist_status ist_engine_replay(ist_engine *engine, double *ms, ist_error *err) {
+    if (!engine->batches) return ist_fail(err, IST_E_STATE, "no batch yet");
+    *ms = 0.75;
+    return IST_OK;
+}
+
+ist_status ist_engine_peak(ist_engine *engine, ist_device_peak *peak, ist_error *err) {
+    (void)engine;
+    (void)err;
+    *peak = (ist_device_peak){100, 8};
     return IST_OK;
 }

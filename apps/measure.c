@@ -1,0 +1,247 @@
+/* The common part of `isthmus bench` and `isthmus profile`: see measure.h. */
+#include "measure.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BATCH = 64, MAX_SIDE = 65536 };
+
+/* Option, name of its value, help. */
+#define COMMON_OPTIONS(X)                                                                                              \
+    X(DETECTOR, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")          \
+    X(SEGMENTER, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                               \
+    X(NO_MASKS, "no-masks", NULL, "boxes only")                                                                        \
+    X(BOXES, "boxes", "K", "objects per frame, 1 to 300 (1); each gets a mask")                                        \
+    X(BATCH, "batch", "N", "frames per submission, 1 to 64 (1)")                                                       \
+    X(WARMUP, "warmup", "N", "frames that run first and do not count (10)")                                            \
+    X(SIZE, "size", "WxH", "size of the generated frame in pixels (1280x720)")                                         \
+    X(DEVICE, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices")                     \
+    X(PRECISION, "precision", "P", "auto, fp32 or fp16 (auto)")                                                        \
+    X(JSON, "json", NULL, "print a JSON object instead of text")
+
+#define BENCH_OPTIONS(X)                                                                                               \
+    X(FRAMES, "frames", "N", "frames measured, for latency and again for throughput (100)")                            \
+    X(SCOPE, "scope", "S",                                                                                             \
+      "upload_to_packet: from pixels in memory to results in memory (default);\n"                                      \
+      "kernels: the device's part alone; file_to_file: what predict does,\n"                                           \
+      "from a PNG to result files")
+
+#define PROFILE_OPTIONS(X)                                                                                             \
+    X(FRAMES, "frames", "N", "frames profiled; the least time of each launch counts (10)")                             \
+    X(TRACE, "trace", "FILE", "also write a trace for chrome://tracing or Perfetto")
+
+enum {
+    OPTION_FIRST = 255,
+#define X(id, name, value, help) OPTION_##id,
+    COMMON_OPTIONS(X) BENCH_OPTIONS(X)
+#undef X
+        OPTION_TRACE
+};
+
+#define X(id, name, value, help) {name, OPTION_##id, value, help},
+static const cli_option bench_list[] = {BENCH_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option profile_list[] = {PROFILE_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
+#undef X
+
+static const char *const scope_names[] = {[MEASURE_UPLOAD_TO_PACKET] = "upload_to_packet",
+                                          [MEASURE_KERNELS] = "kernels",
+                                          [MEASURE_FILE_TO_FILE] = "file_to_file"};
+
+const char *measure_scope_name(measure_scope scope) {
+    return scope_names[scope];
+}
+
+static int parse_scope(const char *text, measure_scope *scope) {
+    for (size_t i = 0; i < sizeof scope_names / sizeof *scope_names; i++)
+        if (!strcmp(text, scope_names[i])) {
+            *scope = (measure_scope)i;
+            return CLI_SUCCESS;
+        }
+    return cli_usage("bench", "--scope: '%s' is none of upload_to_packet, kernels, file_to_file", text);
+}
+
+static int parse_size(const char *command, const char *text, int *width, int *height) {
+    char copy[32];
+    int n = snprintf(copy, sizeof copy, "%s", text);
+    char *x = strchr(copy, 'x');
+    if (x) *x = '\0';
+    if (!x || n >= (int)sizeof copy || !cli_parse_int(copy, 1, MAX_SIDE, width) ||
+        !cli_parse_int(x + 1, 1, MAX_SIDE, height))
+        return cli_usage(command, "--size: '%s' is not WxH with both from 1 to %d", text, MAX_SIDE);
+    if ((long long)*width * *height > IST_MAX_PIXELS)
+        return cli_usage(command, "--size: %s is more than %d pixels", text, IST_MAX_PIXELS);
+    return CLI_SUCCESS;
+}
+
+static int copy_path(const char *path, char **out) {
+    free(*out);
+    *out = strdup(path);
+    return *out ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
+}
+
+/* 0 or the exit code. */
+static int take_option(int id, const char *value, measure *m) {
+    predict_options *o = &m->options;
+    switch (id) {
+    case OPTION_DETECTOR:
+        return copy_path(value, &o->detector);
+    case OPTION_SEGMENTER:
+        return copy_path(value, &o->segmenter);
+    case OPTION_NO_MASKS:
+        o->masks = false;
+        break;
+    case OPTION_BOXES:
+        return predict_parse_number(m->command, "boxes", value, 1, 300, &o->max_objects);
+    case OPTION_BATCH:
+        return predict_parse_number(m->command, "batch", value, 1, MAX_BATCH, &o->batch);
+    case OPTION_FRAMES:
+        return predict_parse_number(m->command, "frames", value, 1, 1000000, &m->frames);
+    case OPTION_WARMUP:
+        return predict_parse_number(m->command, "warmup", value, 0, 1000000, &m->warmup);
+    case OPTION_SIZE:
+        return parse_size(m->command, value, &m->width, &m->height);
+    case OPTION_DEVICE:
+        o->device = value;
+        break;
+    case OPTION_PRECISION:
+        return predict_parse_precision(m->command, value, &o->precision);
+    case OPTION_SCOPE:
+        return parse_scope(value, &m->scope);
+    case OPTION_TRACE:
+        m->trace = value;
+        break;
+    case OPTION_JSON:
+        m->json = true;
+        break;
+    default:
+        break;
+    }
+    return CLI_SUCCESS;
+}
+
+int measure_parse(int argc, char **argv, measure *m, bool *stop) {
+    bool bench = !strcmp(argv[0], "bench");
+    *m = (measure){.command = argv[0], .frames = bench ? 100 : 10, .warmup = 10, .width = 1280, .height = 720};
+    m->options = (predict_options){.command = argv[0], .masks = true, .max_objects = 1, .batch = 1, .quiet = true};
+    const char *value;
+    int id, code = CLI_SUCCESS;
+    while (!code && (id = cli_next(argv[0], bench ? bench_list : profile_list, argc, argv, &value, &code)) != CLI_END) {
+        if (id == CLI_STOP) {
+            *stop = true;
+            return code;
+        }
+        code = take_option(id, value, m);
+    }
+    const predict_options *o = &m->options;
+    if (!code && optind < argc) code = cli_usage(m->command, "unexpected argument '%s'", argv[optind]);
+    if (!code && !o->masks && o->segmenter)
+        code = cli_usage(m->command, "--no-masks and --segmenter exclude each other");
+    *stop = code != CLI_SUCCESS;
+    return code;
+}
+
+/* A gradient with noise on it: nothing in it can be skipped or compressed away. */
+static ist_status make_frame(measure *m, ist_error *err) {
+    IST_TRY(
+        ist_bitmap_allocate("frame", (size_t)m->width, (size_t)m->height, IST_RGB8, IST_MAX_PIXELS, &m->frame, err));
+    uint8_t *p = m->frame.pixels;
+    uint32_t noise = 1;
+    for (int y = 0; y < m->height; y++)
+        for (int x = 0; x < m->width; x++)
+            for (int c = 0; c < 3; c++) {
+                noise = noise * 1664525u + 1013904223u; /* Numerical Recipes */
+                long long ramp = c == 0 ? 192LL * x / m->width : c == 1 ? 192LL * y / m->height : 96;
+                *p++ = (uint8_t)(ramp + (noise >> 28));
+            }
+    for (int i = 0; i < m->options.batch; i++)
+        m->images[i] = (ist_image){.width = m->width,
+                                   .height = m->height,
+                                   .format = m->frame.format,
+                                   .stride = m->frame.stride,
+                                   .pixels = m->frame.pixels};
+    return IST_OK;
+}
+
+int measure_open(measure *m) {
+    ist_error err;
+    m->job.options = &m->options;
+    int code = predict_find_checkpoints(&m->options);
+    if (!code) code = predict_open_engine(&m->job);
+    if (!code && make_frame(m, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
+    return code;
+}
+
+void measure_close(measure *m) {
+    predict_job_free(&m->job);
+    predict_options_free(&m->options);
+    ist_bitmap_free(&m->frame);
+}
+
+ist_status measure_batch(measure *m, double *ms, ist_error *err) {
+    const ist_result *result = NULL;
+    IST_TRY(ist_submit(m->job.engine, m->images, m->options.batch, err));
+    IST_TRY(ist_receive(m->job.engine, &result, err));
+    *ms = result->total_ms;
+    ist_release(m->job.engine, &result);
+    return IST_OK;
+}
+
+/* ---- stages ---- */
+
+ist_status measure_launches(measure *m, int repeats, ist_launch_time **times, int *count, ist_error *err) {
+    *count = m->job.engine_info.kernels;
+    *times = calloc((size_t)*count + 1, sizeof **times);
+    if (!*times) return ist_fail(err, IST_E_MEMORY, "out of memory for the times of %d launches", *count);
+    return ist_engine_profile(m->job.engine, repeats, *times, err);
+}
+
+int measure_stages(const ist_launch_time *times, int count, measure_sum *sums) {
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < n && strcmp(sums[k].name, times[i].stage)) k++;
+        if (k == n) sums[n++] = (measure_sum){.name = times[i].stage, .first = &times[i]};
+        sums[k].ms += times[i].ms;
+        sums[k].flops += times[i].flops;
+        sums[k].bytes += times[i].bytes;
+        sums[k].launches++;
+    }
+    return n;
+}
+
+void measure_put_name(ist_text *out, const char *key, const char *name) {
+    ist_text_printf(out, "\"%s\":", key);
+    if (*name)
+        ist_text_json_string(out, name);
+    else
+        ist_text_put(out, "null");
+}
+
+void measure_put_number(ist_text *out, const char *key, double value) {
+    ist_text_printf(out, "\"%s\":", key);
+    ist_text_json_float(out, (float)value);
+}
+
+void measure_put_stages(ist_text *out, const measure_sum *stages, int count) {
+    ist_text_put(out, "\"stages_ms\":{");
+    for (int i = 0; i < count; i++) {
+        if (i) ist_text_put(out, ",");
+        measure_put_number(out, stages[i].name, stages[i].ms);
+    }
+    ist_text_put(out, "}");
+}
+
+const char *measure_precision(const measure *m) {
+    return m->job.engine_info.precision == IST_PRECISION_FP16 ? "fp16" : "fp32";
+}
+
+void measure_print_heading(const measure *m) {
+    const ist_engine_info *e = &m->job.engine_info;
+    printf("device      %s, driver %s\n", e->device.name, e->device.driver);
+    printf("detector    %s, %s, %d x %d pixels, batch %d\n", e->detector, measure_precision(m), m->width, m->height,
+           m->options.batch);
+    printf("segmenter   %s, %d %s per frame\n", *e->segmenter ? e->segmenter : "none", m->options.max_objects,
+           m->options.max_objects == 1 ? "object" : "objects");
+}

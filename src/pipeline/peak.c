@@ -1,0 +1,137 @@
+/* The device's highest rates, measured: the yardstick of profiles. */
+#include "pipeline/profile.h"
+
+#include "pipeline/engine.h"
+
+#include <stdio.h>
+
+enum {
+    RUNS = 6,        /* the best counts */
+    MIN_RUN_MS = 10, /* shorter runs would measure the launch */
+    MAX_STEPS = 1 << 28,
+    COPY_BYTES = 1 << 27,
+    COPY_STEPS = 64 /* vectors per work-item */
+};
+
+/* Shapes of the multiply-add kernel: floats per vector, chains. Which is fastest depends on registers, so all run. */
+#define PEAK_ROWS(X)                                                                                                   \
+    X(16, 24) /* 32 registers of 512 bits */                                                                           \
+    X(8, 12)  /* 16 registers of 256 bits */                                                                           \
+    X(4, 8)   /* 16 registers of 128 bits; GPUs */
+
+typedef struct peak_row {
+    int lanes, chains;
+} peak_row;
+
+static const peak_row rows[] = {
+#define X(lanes, chains) {lanes, chains},
+    PEAK_ROWS(X)
+#undef X
+};
+
+typedef struct grid {
+    size_t global, local;
+} grid;
+
+/* CPUs take one work-item per group, as the engine's kernels do; others groups that fill their units. */
+static grid grid_of(const ist_device *d) {
+    size_t units = ist_device_facts(d)->compute_units > 0 ? (size_t)ist_device_facts(d)->compute_units : 1;
+    if (ist_device_caps(d) & IST_CAP_CPU) return (grid){4 * units, 1};
+    return (grid){32 * units * 64, 64};
+}
+
+static ist_status timed(ist_device *d, cl_kernel k, grid g, const char *what, double *ms, ist_error *err) {
+    double start = ist_now_ms();
+    IST_TRY(ist_enqueue(d, k, 1, &g.global, &g.local, what, err));
+    IST_TRY(ist_finish(d, (ist_frame_scope){0}, what, err));
+    *ms = ist_now_ms() - start;
+    return IST_OK;
+}
+
+static ist_status set_argument(cl_kernel k, cl_uint index, size_t bytes, const void *value, ist_error *err) {
+    cl_int rc = clSetKernelArg(k, index, bytes, value);
+    return rc == CL_SUCCESS ? IST_OK : ist_fail_cl(err, rc, "clSetKernelArg", "peak, argument %u", index);
+}
+
+/* Doubles the steps until a run is long enough, then takes the best of some. */
+static ist_status run_multiply_add(ist_device *d, cl_kernel k, cl_mem y, const peak_row *row, double *gflops,
+                                   ist_error *err) {
+    grid g = grid_of(d);
+    cl_float scale = 0.999f, shift = 0.001f;
+    double ms = 0, zero_to_one = 2.0 * row->lanes * row->chains * (double)g.global;
+    IST_TRY(set_argument(k, 0, sizeof y, &y, err));
+    IST_TRY(set_argument(k, 2, sizeof scale, &scale, err));
+    IST_TRY(set_argument(k, 3, sizeof shift, &shift, err));
+    int runs = 0;
+    for (cl_int steps = 1024; runs < RUNS;) {
+        IST_TRY(set_argument(k, 1, sizeof steps, &steps, err));
+        IST_TRY(timed(d, k, g, "multiply-adds", &ms, err));
+        if (ms < MIN_RUN_MS && steps < MAX_STEPS) {
+            steps *= 2;
+            continue;
+        }
+        double rate = zero_to_one * steps / ms * 1e-6;
+        if (rate > *gflops) *gflops = rate;
+        runs++;
+    }
+    return IST_OK;
+}
+
+static ist_status measure_multiply_add(ist_device *d, const peak_row *row, double *gflops, ist_error *err) {
+    char defines[64];
+    cl_kernel k = NULL;
+    cl_mem y = NULL;
+    snprintf(defines, sizeof defines, "-D VL=%d -D CHAINS=%d", row->lanes, row->chains);
+    ist_status status = ist_buffer_create(d, grid_of(d).global * (size_t)row->lanes * sizeof(float), "peak", &y, err);
+    if (!status) status = ist_kernel_create(d, "op/peak", "isa/vector", defines, "multiply_add", &k, err);
+    if (!status) status = run_multiply_add(d, k, y, row, gflops, err);
+    ist_kernel_release(&k);
+    ist_buffer_release(d, &y);
+    return status;
+}
+
+/* One way, then the other: the first copy of each pair also makes the pages behind both buffers real. */
+static ist_status run_copy(ist_device *d, cl_kernel k, const cl_mem *ends, grid g, size_t bytes, double *best,
+                           ist_error *err) {
+    cl_int steps = COPY_STEPS;
+    double ms = 0;
+    IST_TRY(set_argument(k, 2, sizeof steps, &steps, err));
+    for (int r = 0; r < RUNS; r++) {
+        IST_TRY(set_argument(k, 0, sizeof ends[0], &ends[r & 1], err));
+        IST_TRY(set_argument(k, 1, sizeof ends[0], &ends[!(r & 1)], err));
+        IST_TRY(timed(d, k, g, "copy", &ms, err));
+        double rate = 2.0 * (double)bytes / ms * 1e-6;
+        if (r > 1 && rate > *best) *best = rate;
+    }
+    return IST_OK;
+}
+
+static ist_status measure_copy(ist_device *d, double *best, ist_error *err) {
+    int lanes = ist_device_caps(d) & IST_CAP_CPU ? 16 : 4;
+    size_t local = ist_device_caps(d) & IST_CAP_CPU ? 1 : 64, group_bytes = local * COPY_STEPS * (size_t)lanes * 4;
+    uint64_t bytes = COPY_BYTES, most = ist_device_facts(d)->max_alloc_bytes / 4;
+    if (most && bytes > most) bytes = most;
+    grid g = {(size_t)bytes / group_bytes * local, local};
+    if (!g.global) return ist_fail(err, IST_E_LIMIT, "peak: %llu bytes are too few to copy", (unsigned long long)bytes);
+    bytes = g.global / local * group_bytes;
+    char defines[64];
+    cl_kernel k = NULL;
+    cl_mem ends[2] = {NULL, NULL};
+    snprintf(defines, sizeof defines, "-D VL=%d -D CHAINS=8", lanes);
+    ist_status status = ist_buffer_create(d, (size_t)bytes, "copy", &ends[0], err);
+    if (!status) status = ist_buffer_create(d, (size_t)bytes, "copy", &ends[1], err);
+    if (!status) status = ist_kernel_create(d, "op/peak", "isa/vector", defines, "copy", &k, err);
+    if (!status) status = run_copy(d, k, ends, g, (size_t)bytes, best, err);
+    ist_kernel_release(&k);
+    ist_buffer_release(d, &ends[0]);
+    ist_buffer_release(d, &ends[1]);
+    return status;
+}
+
+ist_status ist_engine_peak(ist_engine *e, ist_device_peak *peak, ist_error *err) {
+    *peak = (ist_device_peak){0};
+    IST_TRY(ist_engine_idle(e, err));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        IST_TRY(measure_multiply_add(e->device, &rows[i], &peak->gflops, err));
+    return measure_copy(e->device, &peak->gbytes_per_second, err);
+}

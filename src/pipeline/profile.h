@@ -1,0 +1,36 @@
+/* What the project's own programs may ask of an engine beyond isthmus.h: time per launch, time of the kernels alone,
+ * and what the device can do at most. Not part of the public API.
+ *
+ * All three wait. The frame that runs is the last one submitted, whose upload is still on the device, so a batch must
+ * have been received before; results that are out stay valid. On the submitting thread, with nothing in flight. */
+#ifndef IST_PIPELINE_PROFILE_H
+#define IST_PIPELINE_PROFILE_H
+
+#include "base/status.h"
+
+/* One kernel launch of the frame. Strings belong to the engine. */
+typedef struct ist_launch_time {
+    const char *stage;                 /* "preprocess", "detector_backbone", ... */
+    const char *label;                 /* "conv 3x3 backbone.stem.stem3" */
+    const char *op, *kernel, *defines; /* program, entry and build options: together the kernel's name */
+    double flops, bytes;               /* of one frame at full capacity; 0 when not counted */
+    double ms;
+} ist_launch_time;
+
+/* Runs the frame `repeats` times, waiting after each launch, and stores the launches in order with the least time of
+ * each; `times` has room for ist_engine_info.kernels of them. The sum is longer than a frame, in which launches follow
+ * each other without a wait. */
+ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *times, ist_error *err);
+
+/* Enqueues the frame's kernels and waits once: milliseconds without upload, packet and what the host does. */
+ist_status ist_engine_replay(ist_engine *engine, double *ms, ist_error *err);
+
+/* Rates that small kernels reach on the engine's device now. */
+typedef struct ist_device_peak {
+    double gflops;            /* float32 multiply-adds in registers, two operations each */
+    double gbytes_per_second; /* a copy that is larger than most caches, read and written bytes together */
+} ist_device_peak;
+
+ist_status ist_engine_peak(ist_engine *engine, ist_device_peak *peak, ist_error *err);
+
+#endif

@@ -1,0 +1,126 @@
+/* Profiles of an engine: one time per launch in frame order, stages named, results untouched; rates of the device. */
+#include "support/engines.h"
+
+#include "pipeline/profile.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ist_error err;
+
+static ist_config small_config(bool masks) {
+    ist_config c = engines_config("n", masks);
+    c.input_size = 256;
+    c.max_objects = 2;
+    c.conf = 0;
+    return c;
+}
+
+static int kernels_of(const ist_engine *e) {
+    ist_engine_info info;
+    cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK);
+    return info.kernels;
+}
+
+Test(pipeline_profile, launches_come_in_order_with_their_stages) {
+    static const char *const order[] = {"preprocess",
+                                        "detector_backbone",
+                                        "detector_encoder",
+                                        "detector_decoder",
+                                        "detections",
+                                        "preprocess",
+                                        "segmenter_encoder",
+                                        "segmenter_decoder",
+                                        "masks",
+                                        "pack"};
+    ist_config c = small_config(true);
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(320, 200, 5);
+    const ist_result *r = engines_run(e, &m, 1);
+    ist_release(e, &r);
+    int count = kernels_of(e);
+    ist_launch_time *times = calloc((size_t)count, sizeof *times);
+    cr_assert_not_null(times);
+    cr_assert_eq(ist_engine_profile(e, 2, times, &err), IST_OK, "%s", err.text);
+    size_t stage = 0;
+    double flops = 0;
+    for (int i = 0; i < count; i++) {
+        cr_assert(isfinite(times[i].ms) && times[i].ms > 0, "launch %d", i);
+        cr_assert(*times[i].label && *times[i].op && *times[i].kernel, "launch %d", i);
+        if (strcmp(times[i].stage, order[stage])) stage++;
+        cr_assert_lt(stage, sizeof order / sizeof *order);
+        cr_assert_str_eq(times[i].stage, order[stage], "launch %d, %s", i, times[i].label);
+        flops += times[i].flops;
+    }
+    cr_expect_eq(stage, sizeof order / sizeof *order - 1, "every stage has launches");
+    cr_expect_gt(flops, 20e9, "TinyViT at 1024 alone counts more");
+    free(times);
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
+Test(pipeline_profile, tracks_have_a_stage_and_results_stay) {
+    ist_config c = small_config(false);
+    c.match = IST_MATCH_TRACKS;
+    c.frames_in_flight = 3;
+    ist_engine *e = engines_open(&c), *plain = engines_open(&c);
+    ist_image m = engines_image(320, 200, 5);
+    int count = kernels_of(e), matches = 0;
+    double ms = -1;
+    ist_launch_time *times = calloc((size_t)count, sizeof *times);
+    cr_assert_not_null(times);
+    const ist_result *a = engines_run(e, &m, 1), *b = engines_run(plain, &m, 1);
+    cr_assert_eq(ist_engine_profile(e, 1, times, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_engine_replay(e, &ms, &err), IST_OK, "%s", err.text);
+    cr_expect_gt(ms, 0.0);
+    for (int i = 0; i < count; i++) matches += !strcmp(times[i].stage, "match");
+    cr_expect_gt(matches, 0);
+    engines_same(&a->frames[0], &b->frames[0]);
+    const ist_result *next = engines_run(e, &m, 1), *plain_next = engines_run(plain, &m, 1);
+    engines_same(&next->frames[0], &plain_next->frames[0]); /* the tracks have not seen the frames in between */
+    free(times);
+    ist_close(&e);
+    ist_close(&plain);
+    free((void *)m.pixels);
+}
+
+Test(pipeline_profile, order_of_calls) {
+    ist_config c = small_config(false);
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(64, 64, 1);
+    ist_launch_time *times = calloc((size_t)kernels_of(e), sizeof *times);
+    double ms = -1;
+    cr_assert_not_null(times);
+    cr_expect_eq(ist_engine_profile(e, 1, times, &err), IST_E_STATE);
+    cr_expect_not_null(strstr(err.text, "no batch has been submitted"), "%s", err.text);
+    cr_assert_eq(ist_submit(e, &m, 1, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_engine_replay(e, &ms, &err), IST_E_STATE);
+    cr_expect_not_null(strstr(err.text, "in flight"), "%s", err.text);
+    const ist_result *r;
+    cr_assert_eq(ist_receive(e, &r, &err), IST_OK);
+    cr_expect_eq(ist_engine_profile(e, 1, times, &err), IST_OK, "%s", err.text);
+    free(times);
+    ist_close(&e);
+    ist_config none = ist_config_default();
+    e = engines_open(&none);
+    cr_expect_eq(ist_engine_replay(e, &ms, &err), IST_E_STATE);
+    cr_expect_not_null(strstr(err.text, "without a detector"), "%s", err.text);
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
+Test(pipeline_profile, the_device_has_a_peak) {
+    ist_config none = ist_config_default();
+    ist_engine *e = engines_open(&none);
+    ist_engine_info before, after;
+    ist_device_peak peak;
+    cr_assert_eq(ist_engine_describe(e, &before, &err), IST_OK);
+    cr_assert_eq(ist_engine_peak(e, &peak, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_engine_describe(e, &after, &err), IST_OK);
+    cr_expect(isfinite(peak.gflops) && peak.gflops > 0);
+    cr_expect(isfinite(peak.gbytes_per_second) && peak.gbytes_per_second > 0);
+    cr_expect_eq(after.device_bytes, before.device_bytes, "nothing stays on the device");
+    ist_close(&e);
+}
