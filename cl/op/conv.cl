@@ -104,13 +104,15 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
 static inline void store_tile(const V *acc, int p, int rows, int col, int phase, __global TY *y,
                               __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
-    int up = out.s6, flags = epi.s1;
+    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up;
     bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
-    for (int r = 0; r < rows; r++, p++, acc += NV) {
+    int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
+    for (int r = 0; r < rows; r++, p++, x++, acc += NV) {
         int dst = p, b = p, a = p;
         if (mapped) {
-            int line = p / out.s2, n = line / out.s1, h = out.s1 * up, w = out.s2 * up;
-            int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
+            if (x == out.s2) x = 0, line++;
+            if (line == out.s1) line = 0, n++;
+            int oy = line * up + (phase >> 1), ox = x * up + (phase & 1);
             dst = (n * h + oy) * w + ox;
             b = before_pixel(n, oy, ox, h, w, flags);
             a = after_pixel(n, oy, ox, h, w, flags);
