@@ -114,11 +114,19 @@ typedef enum ist_match_mode {
     IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets */
 } ist_match_mode;
 
+/* What an image's objects are. */
+typedef enum ist_prompts {
+    IST_PROMPTS_DETECTIONS, /* what the detector finds */
+    IST_PROMPTS_TARGETS     /* the image's targets, in their order, the first max_objects of them: score 1, match = index
+                             * of the target, query -1. Masks for given boxes; no detector is used or needed. */
+} ist_prompts;
+
 /* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
  * are copied. */
 typedef struct ist_config {
     size_t struct_size;
-    const char *detector;     /* D-FINE checkpoint (.pth, .pt, .safetensors), or NULL: an engine for ist_assign only */
+    const char *detector;     /* D-FINE checkpoint (.pth, .pt, .safetensors), or NULL: see prompts; without either,
+                               *   an engine for ist_assign only */
     const char *segmenter;    /* MobileSAM checkpoint, or NULL: no masks */
     const char *device;       /* SPEC: "0", "1:0", "gpu", "cpu", part of a name, "uuid:..."; NULL or "": the default */
     void *cl_context;         /* adopt a cl_context, cl_device_id and in-order cl_command_queue of the caller: give all */
@@ -138,6 +146,7 @@ typedef struct ist_config {
     const char *cache_dir;    /* kernel binaries; NULL: ISTHMUS_CACHE_DIR or the user's cache; "off": none */
     float track_iou;          /* least IoU that continues a track; default 0.3 */
     int track_age;            /* frames a track survives unseen; default 30 */
+    ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; with IST_PROMPTS_TARGETS match must be IST_MATCH_NONE */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -171,7 +180,7 @@ typedef struct ist_image {
     const void *pixels;           /* host memory, or NULL when `cl_buffer` is given */
     void *cl_buffer;              /* a cl_mem buffer of the adopted context: the pixels never cross */
     size_t cl_offset;             /* first byte of the image in cl_buffer */
-    const ist_target *targets;    /* for IST_MATCH_TARGETS*, copied */
+    const ist_target *targets;    /* for IST_MATCH_TARGETS* and IST_PROMPTS_TARGETS, copied */
     int target_count;
     uint64_t tag;                 /* the caller's; comes back in ist_frame */
 } ist_image;
@@ -197,7 +206,7 @@ typedef struct ist_object {
     int label;           /* class index of the detector */
     float score;         /* sigmoid, 0..1 */
     float box[4];        /* x0 y0 x1 y1 in pixels of the image; not clipped */
-    int query;           /* D-FINE query this came from, 0..299 */
+    int query;           /* D-FINE query this came from, 0..299; -1 for a given box */
     int match;           /* track id (1..), or index of the matched target (0..); -1: none */
     float match_iou;     /* IoU with the matched track or target; 0 when unmatched */
     float mask_score;    /* the segmenter's own IoU estimate; 0 without masks */

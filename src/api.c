@@ -66,7 +66,11 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
                         ist_version());
     if (c->class_count < 0 || (c->class_count && !c->classes))
         return ist_fail(err, IST_E_ARGUMENT, "config.class_count is %d without a list", c->class_count);
-    if (c->segmenter && !c->detector)
+    IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_TARGETS));
+    if (c->prompts == IST_PROMPTS_TARGETS && (c->match != IST_MATCH_NONE || c->classes || !c->segmenter))
+        return ist_fail(err, IST_E_ARGUMENT,
+                        "config.prompts are targets: give a segmenter, and neither match nor classes");
+    if (c->segmenter && !c->detector && c->prompts == IST_PROMPTS_DETECTIONS)
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
     int adopted = !!c->cl_context + !!c->cl_device + !!c->cl_queue;
     if (adopted && adopted != 3)
@@ -145,7 +149,7 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err) {
     if (!engine || !images)
         return ist_fail(err, IST_E_ARGUMENT, "ist_submit: no %s given", engine ? "images" : "engine");
-    if (!engine->plan) return ist_fail(err, IST_E_STATE, "ist_submit: the engine was opened without a detector");
+    if (!engine->plan) return ist_fail(err, IST_E_STATE, "ist_submit: the engine was opened without a model");
     if (count < 1 || count > engine->config.batch)
         return ist_fail(err, IST_E_ARGUMENT, "ist_submit: %d images, the engine was opened for 1..%d", count,
                         engine->config.batch);

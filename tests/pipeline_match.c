@@ -410,3 +410,48 @@ Test(pipeline_match, assignment_of_larger_matrices) {
     }
     ist_close(&e);
 }
+
+/* Masks for given boxes: no detector; the objects are the targets, in their order, and the masks are those that the same
+ * boxes get as detections. */
+Test(pipeline_match, given_boxes_get_the_masks_of_equal_detections) {
+    ist_config c = engines_config("n", true);
+    ist_image m = engines_image(211, 160, 6);
+    ist_engine *found = engines_open(&c);
+    const ist_result *want = engines_run(found, &m, 1);
+    int count = want->frames[0].object_count;
+    cr_assert_geq(count, 2);
+    ist_target targets[16];
+    for (int i = 0; i < count; i++) {
+        memcpy(targets[i].box, want->frames[0].objects[i].box, sizeof targets[i].box);
+        targets[i].label = want->frames[0].objects[i].label;
+    }
+    c.detector = NULL;
+    c.prompts = IST_PROMPTS_TARGETS;
+    c.max_objects = count - 1;
+    ist_engine *given = engines_open(&c);
+    m.targets = targets;
+    m.target_count = count;
+    const ist_result *got = engines_run(given, &m, 1);
+    cr_assert_eq(got->frames[0].object_count, count - 1);
+    cr_assert_eq(got->frames[0].dropped, 1);
+    for (int i = 0; i < count - 1; i++) {
+        const ist_object *a = &want->frames[0].objects[i], *b = &got->frames[0].objects[i];
+        cr_assert_eq(b->score, 1.0f);
+        cr_assert_eq(b->query, -1);
+        cr_assert_eq(b->match, i);
+        cr_assert_eq(b->label, a->label);
+        cr_assert_arr_eq(b->box, a->box, sizeof a->box);
+        cr_assert_eq(b->area, a->area);
+        cr_assert_eq(b->mask_score, a->mask_score);
+        cr_assert_arr_eq(b->mask_box, a->mask_box, sizeof a->mask_box);
+    }
+    cr_assert_eq(got->transfers.writes, 1);
+    cr_assert_eq(got->transfers.reads, 1);
+    ist_release(given, &got);
+    m.target_count = 0;
+    got = engines_run(given, &m, 1);
+    cr_assert_eq(got->frames[0].object_count, 0);
+    ist_close(&given);
+    ist_close(&found);
+    free((void *)m.pixels);
+}

@@ -74,6 +74,30 @@ pick(__global int *objects, __global int *counts, __global const float *score, _
     }
 }
 
+/* objects [n, max_objects, DET_WORDS], counts [n, 4] and match [n, max_objects, 2] from the targets of image n. One
+ * work-item per place. */
+__kernel void given_boxes(__global int *objects, __global int *counts, __global int *match,
+                          __global const uint *upload) {
+    const int i = get_global_id(0), n = get_global_id(1), most = get_global_size(0);
+    __global const uint *im = IMAGE_AT(upload, n);
+    const int given = n < (int)upload[UP_COUNT] ? (int)im[IM_TARGETS] : 0;
+    if (i == 0) {
+        counts[4 * n] = min(given, most);
+        counts[4 * n + 1] = max(given - most, 0);
+    }
+    if (i >= given) return;
+    __global const uint *t = upload + im[IM_TARGET_AT] + (size_t)i * TARGET_WORDS;
+    const size_t at = (size_t)n * most + i;
+    __global int *o = objects + at * DET_WORDS;
+    o[DET_LABEL] = (int)t[TARGET_LABEL];
+    o[DET_SCORE] = as_int(1.0f);
+    o[DET_QUERY] = -1;
+    vstore4(as_int4(vload4(0, t + TARGET_BOX)), 0, o + DET_BOX);
+    o[DET_WORDS - 1] = 0;
+    match[2 * at] = i;
+    match[2 * at + 1] = as_int(1.0f);
+}
+
 /* x * ratio rounded once, ratio = high + low. */
 static float scaled(float x, uint high, uint low) {
     float p = x * as_float(high);

@@ -54,6 +54,28 @@ static bool check(ist_plan *p, ist_tensor logits, ist_tensor boxes, int max_obje
     return false;
 }
 
+/* The flat list over the batch, from d->objects and d->counts. */
+static void flatten(ist_plan *p, ist_detections *d, ist_tensor upload, const char *label) {
+    int batch = d->batch, most = d->max_objects;
+    size_t lanes = (size_t)ist_lanes(p);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
+    d->total = ist_plan_tensor(p, 1, 1, 1, 1, IST_ELEM_I32);
+    d->image_of = ist_plan_tensor(p, 1, 1, batch * most, 1, IST_ELEM_I32);
+    d->boxes = ist_plan_tensor(p, batch * most, 1, 1, 4, IST_ELEM_F32);
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/detect",
+                         .isa = "op/frame",
+                         .defines = defines.text,
+                         .kernel = "flatten",
+                         .dims = 1,
+                         .global = {lanes},
+                         .local = {lanes},
+                         .args = {IST_INOUT(d->counts), IST_OUT(d->total), IST_OUT(d->image_of), IST_OUT(d->boxes),
+                                  IST_IN(d->objects), IST_IN(upload), IST_INT(batch), IST_INT(most)},
+                         .arg_count = 8});
+}
+
 ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, ist_tensor upload,
                              const ist_detect_opts *opts, const char *label) {
     ist_detections d = {.batch = logits.n, .max_objects = opts->max_objects};
@@ -81,20 +103,28 @@ ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, i
                                   IST_IN(keep), IST_IN(upload), IST_INT4(best.w, logits.c, queries, most),
                                   IST_INT4(boxes.ld, boxes.c0, 0, 0), IST_FLOAT(opts->conf)},
                          .arg_count = 10});
-    d.total = ist_plan_tensor(p, 1, 1, 1, 1, IST_ELEM_I32);
-    d.image_of = ist_plan_tensor(p, 1, 1, batch * most, 1, IST_ELEM_I32);
-    d.boxes = ist_plan_tensor(p, batch * most, 1, 1, 4, IST_ELEM_F32);
-    ist_plan_launch(p,
-                    &(ist_launch){.label = label,
-                                  .op = "op/detect",
-                                  .isa = "op/frame",
-                                  .defines = defines.text,
-                                  .kernel = "flatten",
-                                  .dims = 1,
-                                  .global = {lanes},
-                                  .local = {lanes},
-                                  .args = {IST_INOUT(d.counts), IST_OUT(d.total), IST_OUT(d.image_of), IST_OUT(d.boxes),
-                                           IST_IN(d.objects), IST_IN(upload), IST_INT(batch), IST_INT(most)},
-                                  .arg_count = 8});
+    flatten(p, &d, upload, label);
+    return d;
+}
+
+ist_detections ist_op_given_boxes(ist_plan *p, ist_tensor upload, int batch, int max_objects, ist_tensor *match,
+                                  const char *label) {
+    ist_detections d = {.batch = batch, .max_objects = max_objects};
+    if (ist_plan_status(p)) return d;
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d", ist_lanes(p));
+    d.objects = ist_plan_tensor(p, batch, 1, max_objects, IST_DET_WORDS, IST_ELEM_I32);
+    d.counts = ist_plan_tensor(p, batch, 1, 1, 4, IST_ELEM_I32);
+    *match = ist_plan_tensor(p, batch, 1, max_objects, 2, IST_ELEM_I32);
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/detect",
+                                     .isa = "op/frame",
+                                     .defines = defines.text,
+                                     .kernel = "given_boxes",
+                                     .dims = 2,
+                                     .global = {(size_t)max_objects, (size_t)batch},
+                                     .local = {1, 1},
+                                     .args = {IST_OUT(d.objects), IST_OUT(d.counts), IST_OUT(*match), IST_IN(upload)},
+                                     .arg_count = 4});
+    flatten(p, &d, upload, label);
     return d;
 }

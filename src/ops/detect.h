@@ -30,4 +30,9 @@ typedef struct ist_detections {
 ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, ist_tensor upload,
                              const ist_detect_opts *opts, const char *label);
 
+/* The targets of each image in their order instead of detections, the first max_objects of them: score 1, query -1.
+ * `match` gets I32 [batch, 1, max_objects, 2], the index of each and the bits of IoU 1, for ist_op_pack. */
+ist_detections ist_op_given_boxes(ist_plan *p, ist_tensor upload, int batch, int max_objects, ist_tensor *match,
+                                  const char *label);
+
 #endif

@@ -26,15 +26,10 @@ static void free_checkpoints(checkpoints *c) {
     ist_checkpoint_info_free(&c->segmenter_info);
 }
 
-static ist_status open_checkpoints(ist_engine *e, const ist_config *config, checkpoints *c, ist_error *err) {
-    IST_TRY(ist_checkpoint_open(config->detector, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
+static ist_status open_detector(ist_engine *e, const char *path, checkpoints *c, ist_error *err) {
+    IST_TRY(ist_checkpoint_open(path, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
     e->classes = c->detector_info.classes;
     snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
-    if (config->segmenter) {
-        IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
-        e->has_masks = true;
-        snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
-    }
     if (ist_weights_class_count(c->detector) != e->classes) return IST_OK; /* no names, or not for these classes */
     e->class_names = calloc((size_t)e->classes, sizeof *e->class_names);
     if (!e->class_names) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
@@ -42,6 +37,15 @@ static ist_status open_checkpoints(ist_engine *e, const ist_config *config, chec
         e->class_names[i] = ist_strdup(ist_weights_class_name(c->detector, i));
         if (!e->class_names[i]) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     }
+    return IST_OK;
+}
+
+static ist_status open_checkpoints(ist_engine *e, const ist_config *config, checkpoints *c, ist_error *err) {
+    if (config->prompts == IST_PROMPTS_DETECTIONS) IST_TRY(open_detector(e, config->detector, c, err));
+    if (!config->segmenter) return IST_OK;
+    IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
+    e->has_masks = true;
+    snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
     return IST_OK;
 }
 
@@ -107,11 +111,17 @@ static void record_frame(ist_engine *e, const checkpoints *c, const unsigned cha
                        .pixels = ist_plan_external(p, IST_EXT_PIXELS, IST_ELEM_U8),
                        .packet = ist_plan_external(p, IST_EXT_PACKET, IST_ELEM_I32)};
     if (e->has_masks) b.store = ist_plan_external(p, IST_EXT_STORE, IST_ELEM_I32);
-    ist_dfine_result raw;
-    ist_detections det = record_detector(e, c, b, keep, &raw);
+    ist_detections det;
     ist_pack_inputs pack = {.det = &det, .upload = b.upload, .packet = b.packet};
-    ist_plan_stage(p, "match");
-    pack.match = record_match(e, b, &det, raw);
+    if (e->config.prompts == IST_PROMPTS_TARGETS) {
+        ist_plan_stage(p, "detections");
+        det = ist_op_given_boxes(p, b.upload, e->config.batch, e->config.max_objects, &pack.match, "given boxes");
+    } else {
+        ist_dfine_result raw;
+        det = record_detector(e, c, b, keep, &raw);
+        ist_plan_stage(p, "match");
+        pack.match = record_match(e, b, &det, raw);
+    }
     if (e->has_masks) record_segmenter(e, c, b, &det, &pack);
     ist_plan_stage(p, "pack");
     ist_op_pack(p, &pack, "packet");
@@ -173,8 +183,9 @@ ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_er
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir};
     ist_status st = ist_device_open(&options, &e->device, err);
-    if (!st && config->detector) st = record(e, config, err);
-    if (!st && config->detector) st = create_slots(e, err);
+    bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
+    if (!st && frames) st = record(e, config, err);
+    if (!st && frames) st = create_slots(e, err);
     if (st) {
         ist_engine_close(&e);
         return st;
