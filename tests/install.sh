@@ -58,7 +58,7 @@ add_executable(use_static ../use.c)
 target_link_libraries(use_static PRIVATE isthmus::isthmus_static)
 add_compile_definitions(VERSION="$version")
 CMAKE
-cmake -S "$work/package" -B "$work/package/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake -G Ninja -S "$work/package" -B "$work/package/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
 cmake --build "$work/package/build" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/package/build/use_shared"
 "$work/package/build/use_static"
