@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int countdown, wait_countdown, host_countdown, host_calls; /* 0: never fail; the wrappers see one thread */
+static int countdown, wait_countdown, host_countdown, host_calls,
+    waits; /* 0: never fail; the wrappers see one thread */
 
 static bool fails(int *counter) {
     return *counter > 0 && --*counter == 0;
@@ -60,6 +61,7 @@ cl_int __wrap_clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool b, size
                                    cl_uint n, const cl_event *w, cl_event *e);
 cl_int __wrap_clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, const void *p,
                                    cl_uint n, const cl_event *w, cl_event *e) {
+    waits += b == CL_TRUE;
     return fails(&countdown) ? CL_OUT_OF_RESOURCES : __real_clEnqueueWriteBuffer(q, m, b, o, s, p, n, w, e);
 }
 
@@ -69,19 +71,32 @@ cl_int __wrap_clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool b, size_
                                   const cl_event *w, cl_event *e);
 cl_int __wrap_clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t s, void *p, cl_uint n,
                                   const cl_event *w, cl_event *e) {
+    waits += b == CL_TRUE;
     return fails(&countdown) ? CL_OUT_OF_HOST_MEMORY : __real_clEnqueueReadBuffer(q, m, b, o, s, p, n, w, e);
 }
 
 cl_int __real_clWaitForEvents(cl_uint n, const cl_event *e);
 cl_int __wrap_clWaitForEvents(cl_uint n, const cl_event *e);
 cl_int __wrap_clWaitForEvents(cl_uint n, const cl_event *e) {
+    waits++;
     return fails(&wait_countdown) ? CL_INVALID_COMMAND_QUEUE : __real_clWaitForEvents(n, e);
 }
 
 cl_int __real_clFinish(cl_command_queue q);
 cl_int __wrap_clFinish(cl_command_queue q);
 cl_int __wrap_clFinish(cl_command_queue q) {
+    waits++;
     return fails(&wait_countdown) ? CL_INVALID_COMMAND_QUEUE : __real_clFinish(q);
+}
+
+void *__real_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t s, cl_uint n,
+                                const cl_event *w, cl_event *e, cl_int *rc);
+void *__wrap_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t s, cl_uint n,
+                                const cl_event *w, cl_event *e, cl_int *rc);
+void *__wrap_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t s, cl_uint n,
+                                const cl_event *w, cl_event *e, cl_int *rc) {
+    waits += b == CL_TRUE;
+    return __real_clEnqueueMapBuffer(q, m, b, f, o, s, n, w, e, rc);
 }
 
 void *__real_malloc(size_t n);
@@ -219,7 +234,7 @@ Test(pipeline_faults, a_failed_submit_leaves_the_tracks_alone) {
 Test(pipeline_faults, growth_that_fails_leaves_a_working_engine) {
     ist_config c = small_config();
     ist_engine *e = engines_open(&c);
-    ist_image small = engines_image(60, 40, 8), large = engines_image(700, 500, 9);
+    ist_image small = engines_image(60, 40, 8), large = engines_image(1700, 1500, 9);
     const ist_result *want = engines_run(e, &small, 1);
     int failures = 0;
     for (int position = 1;; position++) {
@@ -279,6 +294,28 @@ Test(pipeline_faults, a_lost_device_fails_every_later_call) {
     every_call_fails(e, &m, &err);
     ist_close(&e);
     free((void *)m.pixels);
+}
+
+/* Slots have room for 1080p from the start; only larger images make a submit wait for those in flight. */
+Test(pipeline_faults, submit_does_not_wait) {
+    static const int sizes[][2] = {{64, 48}, {1280, 720}, {1920, 1080}, {1080, 1920}, {300, 900}};
+    ist_config c = small_config();
+    ist_engine *e = engines_open(&c);
+    for (int i = 0; i < 5; i++) {
+        ist_image m = engines_image(sizes[i][0], sizes[i][1], 8);
+        ist_error err = {0};
+        const ist_result *r;
+        waits = 0;
+        cr_assert_eq(ist_submit(e, &m, 1, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(waits, 0, "image %d", i);
+        if (i > 0) { /* one batch stays in flight */
+            cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+            ist_release(e, &r);
+        }
+        cr_assert_eq(waits, i > 0);
+        free((void *)m.pixels);
+    }
+    ist_close(&e);
 }
 
 Test(pipeline_faults, a_frame_allocates_nothing_on_the_host) {

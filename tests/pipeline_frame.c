@@ -127,8 +127,8 @@ Test(pipeline_frame, frames_in_flight_come_back_in_order) {
 
 /* Buffers of one slot grow while other batches fly, and shrinking sizes use what is there. */
 Test(pipeline_frame, sizes_change_in_flight) {
-    static const int sizes[][2] = {{40, 30},   {90, 300}, {500, 200}, {33, 44},
-                                   {640, 480}, {80, 700}, {40, 30},   {900, 20}};
+    static const int sizes[][2] = {{40, 30},   {90, 300},    {500, 200}, {2500, 1000},
+                                   {640, 480}, {1600, 1800}, {40, 30},   {2100, 1900}};
     enum { IMAGES = sizeof sizes / sizeof *sizes, FLIGHT = 3 };
     ist_config c = engines_config("n", false);
     c.input_size = 256;

@@ -87,7 +87,7 @@ ist_status ist_pinned_create(ist_device *device, size_t bytes, const char *what,
 void ist_pinned_release(ist_device *device, ist_pinned *pinned) {
     if (!pinned || !pinned->mem) return;
     if (clEnqueueUnmapMemObject(device->queue, pinned->mem, pinned->data, 0, NULL, NULL) == CL_SUCCESS)
-        clFinish(device->queue);
+        ist_finish(device, (ist_frame_scope){0}, "host memory", NULL);
     clReleaseMemObject(pinned->mem);
     *pinned = (ist_pinned){0};
 }

@@ -3,7 +3,8 @@
  * A slot owns everything one batch needs between submit and release: pinned staging and device buffer of the upload,
  * device buffer and pinned copy of the packet, the mask store, and the results handed out. The arena is shared: the
  * queue is in order, so the kernels of one batch end before those of the next begin. Buffers grow when an image needs
- * more than any before; nothing is allocated otherwise.
+ * more than any before; nothing is allocated otherwise. Mapping pinned memory takes its turn in the queue, so growing
+ * waits for the batches in flight: therefore each slot starts with room for images of 1080p.
  *
  * Threads: submit on one thread, receive and release on another. `lock` guards slot states and the order of the queue;
  * the contents of a slot belong to whoever took it out of its state. */
@@ -85,6 +86,8 @@ size_t ist_slot_packet_bytes(const ist_engine *engine, const ist_slot *slot);
 /* Room for an upload of `bytes`, `store_words` per object and a packet of slot->mask_words; on failure the slot keeps
  * what it had or less. */
 ist_status ist_slot_reserve(ist_engine *engine, ist_slot *slot, size_t bytes, size_t store_words, ist_error *err);
+/* Room for what most users submit, made while the queue is empty. */
+ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 

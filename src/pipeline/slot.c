@@ -13,7 +13,7 @@ ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
     s->objects = calloc(objects, sizeof *s->objects);
     if (!s->geometry || !s->frames || !s->objects)
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory for %zu objects", objects);
-    return IST_OK;
+    return ist_slot_prepare(e, s, err);
 }
 
 static void release(ist_engine *e, cl_mem *buffer) {

@@ -1,4 +1,5 @@
-/* Submit: lay out the upload, fill it, enqueue one write, the frame and one read. Nothing waits here. */
+/* Submit: lay out the upload, fill it, enqueue one write, the frame and one read. Nothing waits here but the making of
+ * room for images larger than any before. */
 #include "pipeline/engine.h"
 
 #include "base/mem.h"
@@ -75,6 +76,19 @@ static void lay_out(const ist_engine *e, const ist_image *images, int count, upl
         byte += o->row_bytes * (size_t)m->height;
     }
     l->bytes = ist_align_up(byte, 4);
+}
+
+/* Upload and packet of an RGB 1080p batch, at most eight images; the mask store needs no mapping. */
+ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
+    enum { WIDTH = 1920, HEIGHT = 1080, IMAGES = 8 };
+    ist_image images[IMAGES];
+    upload_layout layout;
+    int count = e->config.batch < IMAGES ? e->config.batch : IMAGES;
+    if (WIDTH * HEIGHT > e->config.max_pixels) return IST_OK;
+    for (int i = 0; i < count; i++) images[i] = (ist_image){.width = WIDTH, .height = HEIGHT, .format = IST_RGB8};
+    lay_out(e, images, count, &layout);
+    s->mask_words = layout.mask_words;
+    return ist_slot_reserve(e, s, layout.bytes, 0, err);
 }
 
 static bool same_geometry(const ist_slot *s, const ist_image *images, int count) {
