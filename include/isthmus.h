@@ -185,7 +185,8 @@ typedef struct ist_image {
     uint64_t tag;                 /* the caller's; comes back in ist_frame */
 } ist_image;
 
-/* Enqueues one batch of 1..config.batch images. IST_E_STATE when frames_in_flight batches are already out: receive and
+/* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before wait
+ * for the batches in flight to make room. IST_E_STATE when frames_in_flight batches are already out: receive and
  * release one first. IST_E_LIMIT when an image exceeds max_pixels. A failed submit leaves the engine as it was, unless
  * the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
