@@ -153,6 +153,18 @@ static void note_oddities(const predict_options *o, const ist_coco *truth, const
                  o->results ? o->results : "results.json", results->skipped, o->annotations);
 }
 
+/* The run with the annotations' boxes, in place of the run's own engine: two at once might not fit on the device. 0,
+ * CLI_PARTIAL, or another exit code. */
+static int prompt(predict_job *job, const ist_coco *truth, eval_report *report) {
+    ist_error err;
+    if (job->options->results || !job->options->masks || job->options->no_truth_prompts) return CLI_SUCCESS;
+    ist_close(&job->engine);
+    if (eval_prompt(job, truth, &report->prompted, &err))
+        return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    if (*job->interrupted) return cli_fail(CLI_INTERRUPTED, "interrupted while the annotations' boxes were prompts");
+    return report->prompted.failed ? CLI_PARTIAL : CLI_SUCCESS;
+}
+
 static int evaluate(predict_job *job, const ist_coco *truth, const ist_coco_list *results) {
     const predict_options *o = job->options;
     eval_report report = {.truth = truth, .results = results, .masks = compare_masks(o, truth, results)};
@@ -165,8 +177,10 @@ static int evaluate(predict_job *job, const ist_coco *truth, const ist_coco_list
     if (!status && match) code = open_matcher(job);
     if (!status && !code && match)
         status = eval_match(job->engine, truth, results, report.masks, &report.overlap, &err);
-    if (!status && !code) eval_print(&report);
-    if (!status && !code && o->json) status = eval_write(&report, o->json, &err);
+    if (!status && !code) code = prompt(job, truth, &report);
+    bool complete = !status && (!code || code == CLI_PARTIAL);
+    if (complete) eval_print(&report);
+    if (complete && o->json) status = eval_write(&report, o->json, &err);
     ist_coco_scores_free(&report.box_scores);
     ist_coco_scores_free(&report.mask_scores);
     return status ? cli_fail(cli_exit_code(status), "%s", err.text) : code;

@@ -90,6 +90,14 @@ static void print_overlap(const eval_report *r) {
     printf("mean mask IoU of all objects  %s (0 for those not matched)\n", number(mean(o->mask_iou, o->objects), text));
 }
 
+static void print_prompted(const eval_report *r) {
+    const eval_prompted *p = &r->prompted;
+    char text[16];
+    if (!p->measured) return;
+    printf("mean mask IoU from true boxes %s (the boxes of %zu annotations as prompts)\n",
+           number(mean(p->mask_iou, p->objects), text), p->objects);
+}
+
 void eval_print(const eval_report *r) {
     printf("%zu images, %zu objects, %zu detections\n\n", images_used(r->truth), all_objects(r->truth),
            r->results->count);
@@ -102,6 +110,7 @@ void eval_print(const eval_report *r) {
     }
     print_classes(r);
     print_overlap(r);
+    print_prompted(r);
 }
 
 static void put_number(ist_text *out, const char *name, double value) {
@@ -159,6 +168,18 @@ static void put_overlap(ist_text *out, const eval_report *r) {
     ist_text_put(out, "}");
 }
 
+static void put_prompted(ist_text *out, const eval_report *r) {
+    const eval_prompted *p = &r->prompted;
+    ist_text_put(out, ",\n\"truth_prompts\":");
+    if (!p->measured) {
+        ist_text_put(out, "null");
+        return;
+    }
+    ist_text_printf(out, "{\"objects\":%zu,", p->objects);
+    put_number(out, "mask_iou", mean(p->mask_iou, p->objects));
+    ist_text_put(out, "}");
+}
+
 ist_status eval_write(const eval_report *r, const char *path, ist_error *err) {
     ist_text out = {0};
     ist_text_printf(&out, "{\"schema\":1,\"images\":%zu,\"objects\":%zu,\"detections\":%zu", images_used(r->truth),
@@ -166,6 +187,7 @@ ist_status eval_write(const eval_report *r, const char *path, ist_error *err) {
     put_scores(&out, "boxes", &r->box_scores);
     put_scores(&out, "masks", &r->mask_scores);
     put_overlap(&out, r);
+    put_prompted(&out, r);
     put_classes(&out, r);
     ist_text_put(&out, "}\n");
     ist_status status = ist_text_status(&out, err);

@@ -43,6 +43,7 @@ typedef struct predict_options {
     int max_objects, batch, limit; /* limit 0: all images */
     unsigned save;                 /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
+    bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool temporary;                           /* the output folder goes away after the run */
     const char *annotations, *results, *json; /* eval's */
     int first_source;                         /* index in argv */

@@ -53,7 +53,8 @@
     X(RESULTS, 0, "results", "FILE",                                                                                   \
       "evaluate these COCO results instead of images; the device is used\n"                                            \
       "(for the mask IoU) only when --device names one")                                                               \
-    X(JSON, 0, "json", "FILE", "also write the numbers as JSON")
+    X(JSON, 0, "json", "FILE", "also write the numbers as JSON")                                                       \
+    X(NO_TRUTH_PROMPTS, 0, "no-truth-prompts", NULL, "no second run that gives the segmenter the annotations' boxes")
 
 #define EVAL_OPTIONS(X)                                                                                                \
     EVAL_ONLY_OPTIONS(X)                                                                                               \
@@ -128,6 +129,7 @@ static void take_eval_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
     if (id == OPTION_JSON) o->json = value;
+    if (id == OPTION_NO_TRUTH_PROMPTS) o->no_truth_prompts = true;
 }
 
 /* 0 or the exit code. */

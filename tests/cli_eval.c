@@ -1,4 +1,5 @@
 /* `isthmus eval` over a double of the engine (tests/fake_engine.c): which images are evaluated, what is said, failures.
+ * The last test is over the real engine and the checkpoints that ship.
  *
  * The double finds a person, a stop sign and a zebra in each image; the truth here has the person with its very mask,
  * the stop sign with a mask twice as long, and the zebra elsewhere. */
@@ -8,6 +9,7 @@
 #include <jansson.h>
 
 #define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
+#define DEMO    IST_SOURCE_DIR "/weights/demo"
 
 typedef struct bench {
     scratch s;
@@ -112,6 +114,8 @@ Test(cli_eval, a_folder_against_its_truth) {
     cr_expect_float_eq(number(n, "matched", "box_iou"), 1, 1e-6);
     cr_expect_float_eq(number(n, "matched", "mask_iou"), 0.75, 1e-6);
     cr_expect_float_eq(number(n, "matched", "mask_iou_of_all"), 0.5, 1e-6);
+    cr_expect_eq(number(n, "truth_prompts", "objects"), 12);
+    cr_expect_float_eq(number(n, "truth_prompts", "mask_iou"), 0.5, 1e-6);
     json_decref(n);
     end_bench(&b);
 }
@@ -140,7 +144,8 @@ Test(cli_eval, the_table) {
                             "2 of 3 objects matched (score above 0.4, box IoU from 0.5)\n"
                             "mean box IoU of the matched   1.000\n"
                             "mean mask IoU of the matched  0.750\n"
-                            "mean mask IoU of all objects  0.500 (0 for those not matched)\n");
+                            "mean mask IoU of all objects  0.500 (0 for those not matched)\n"
+                            "mean mask IoU from true boxes 0.500 (the boxes of 3 annotations as prompts)\n");
     cr_expect_str_empty(r.err);
     spawn_free(&r);
     end_bench(&b);
@@ -156,6 +161,8 @@ Test(cli_eval, results_that_were_kept_say_the_same) {
     cr_expect(scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
     expect(EVAL(&b, "--results", scratch_path(&b.s, "out/results.json"), "--device", "0"), 0, "3 images", "");
     json_t *second = numbers(&b);
+    cr_expect(json_is_null(json_object_get(second, "truth_prompts")), "no image is named");
+    json_object_set(second, "truth_prompts", json_object_get(first, "truth_prompts"));
     cr_expect(json_equal(first, second));
     expect(EVAL(&b, "--results", scratch_path(&b.s, "out/results.json")), 0, "3 images", "");
     json_t *third = numbers(&b);
@@ -194,6 +201,8 @@ Test(cli_eval, an_image_that_cannot_be_read_has_no_detections) {
     json_t *n = numbers(&b);
     cr_expect_float_eq(of_class(n, 0, "box_AP"), 76.0 / 101, 1e-6);
     cr_expect_eq(number(n, "matched", "matched"), 6);
+    cr_expect_eq(number(n, "truth_prompts", "objects"), 12);
+    cr_expect_float_eq(number(n, "truth_prompts", "mask_iou"), 0.375, 1e-6);
     json_decref(n);
     end_bench(&b);
 }
@@ -205,7 +214,56 @@ Test(cli_eval, boxes_alone) {
     json_t *n = numbers(&b);
     cr_expect(json_is_null(json_object_get(n, "masks")));
     cr_expect(json_is_null(json_object_get(json_object_get(n, "matched"), "mask_iou")));
+    cr_expect(json_is_null(json_object_get(n, "truth_prompts")));
     json_decref(n);
+    end_bench(&b);
+}
+
+/* The second image's annotations: a crowd, one without a segmentation, and one that the mask found for the first box
+ * covers to the half. The first image has none. */
+Test(cli_eval, prompts_are_annotations_with_masks_and_no_crowds) {
+    bench b = make_bench(2);
+    const char *common = "\"image_id\":101,\"category_id\":1,\"bbox\":[1,1,9,9]";
+    FILE *f = fopen(b.truth, "w");
+    cr_assert_not_null(f);
+    fprintf(f,
+            "{\"categories\":[{\"id\":1,\"name\":\"person\"}],\"images\":["
+            "{\"id\":101,\"file_name\":\"01-x.png\",\"width\":51,\"height\":60},"
+            "{\"id\":100,\"file_name\":\"00-x.png\",\"width\":50,\"height\":60}],\"annotations\":["
+            "{\"id\":1,%s,\"iscrowd\":1,\"segmentation\":{\"size\":[60,51],\"counts\":[0,3060]}},{\"id\":2,%s},"
+            "{\"id\":3,%s,\"segmentation\":[[0,0,0,40,10,40,10,0]]}]}",
+            common, common, common);
+    cr_assert_eq(fclose(f), 0);
+    expect(EVAL(&b, b.in), 0, "mean mask IoU from true boxes 0.500 (the boxes of 1 annotations as prompts)",
+           "2 images");
+    expect(EVAL(&b, b.in, "--no-truth-prompts"), 0, "2 images", "2 images");
+    json_t *n = numbers(&b);
+    cr_expect(json_is_null(json_object_get(n, "truth_prompts")));
+    json_decref(n);
+    end_bench(&b);
+}
+
+Test(cli_eval, an_image_that_the_engine_refuses_counts_as_nothing) {
+    bench b = make_bench(2);
+    setenv("FAKE_ENGINE", "refuse:51", 1);
+    expect(EVAL(&b, b.in), 7, "mean mask IoU from true boxes 0.250 (the boxes of 6 annotations as prompts)",
+           "01-x.png: no masks for its annotations' boxes: an image of 51 pixels in width does not fit");
+    unsetenv("FAKE_ENGINE");
+    end_bench(&b);
+}
+
+/* The double makes three masks at most; the sums must not go on with fewer masks than boxes. */
+Test(cli_eval, a_mask_is_missing) {
+    bench b = make_bench(1);
+    const char *one = "\"image_id\":100,\"category_id\":1,\"bbox\":[0,0,5,40],\"segmentation\":[[0,0,0,40,5,40,5,0]]";
+    FILE *f = fopen(b.truth, "w");
+    cr_assert_not_null(f);
+    fprintf(f,
+            "{\"categories\":[{\"id\":1,\"name\":\"person\"}],\"images\":[{\"id\":100,\"file_name\":\"00-x.png\","
+            "\"width\":50,\"height\":60}],\"annotations\":[{\"id\":1,%s},{\"id\":2,%s},{\"id\":3,%s},{\"id\":4,%s}]}",
+            one, one, one, one);
+    cr_assert_eq(fclose(f), 0);
+    expect(EVAL(&b, b.in, "--quiet"), 1, "", "3 masks came for 4 boxes");
     end_bench(&b);
 }
 
@@ -265,5 +323,32 @@ Test(cli_eval, missing_weights_and_a_lost_device) {
     spawn_free(&r);
     unlink(scratch_path(&b.s, "weights/dfine_n_demo.safetensors"));
     expect(EVAL(&b, b.in), 4, "", "there is no dfine_n_demo.safetensors");
+    end_bench(&b);
+}
+
+/* The number over two frames follows from those over each, which have 2 objects and 1; what the detector keeps has no
+ * part in it. */
+Test(cli_eval, shipped_checkpoints_on_frames_of_the_demo) {
+    static const char *const frames[] = {DEMO "/frame-001.png", DEMO "/frame-002.png"};
+    static const double objects[] = {2, 1, 3};
+    bench b = make_bench(0);
+    double iou[3];
+    setenv("ISTHMUS_WEIGHTS_DIR", IST_SOURCE_DIR "/weights", 1);
+    for (int i = 0; i < 3; i++) {
+        const char *conf = i < 2 ? "0.9" : "0.001";
+        const char *const argv[] = {
+            IST_CLI,  "eval", "--annotations", DEMO "/annotations.json", "--json", b.json, "--max-objects", "3",
+            "--conf", conf,   frames[i == 1],  i < 2 ? NULL : frames[1], NULL};
+        spawned r = spawn_run(&b.s, NULL, argv);
+        cr_assert_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
+        cr_expect_not_null(strstr(r.out, "mean mask IoU from true boxes 0."), "%s", r.out);
+        spawn_free(&r);
+        json_t *n = numbers(&b);
+        cr_expect_eq(number(n, "truth_prompts", "objects"), objects[i]);
+        iou[i] = number(n, "truth_prompts", "mask_iou");
+        cr_expect(iou[i] > 0.5 && iou[i] < 1, "run %d: %g", i, iou[i]);
+        json_decref(n);
+    }
+    cr_expect_float_eq(iou[2], (2 * iou[0] + iou[1]) / 3, 1e-4);
     end_bench(&b);
 }

@@ -1,8 +1,10 @@
 /* A double of the engine for tests of the command line program: the public API without a device.
  *
  * Every image gives min(max_objects, 3) objects whose values follow from the image alone (see fake_objects), so that
- * tests know what must be written. It keeps the contract that the program relies on: copies pixels, counts batches in
- * flight, answers in order. Failures come from the environment:
+ * tests know what must be written; with IST_PROMPTS_TARGETS they are the targets, with the same masks. It keeps the
+ * contract that the program relies on: copies pixels, counts batches in flight, answers in order.
+ *
+ * Failures come from the environment:
  *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
@@ -117,6 +119,7 @@ ist_status ist_reset_tracks(ist_engine *engine, ist_error *err) {
  * columns i .. i+4, rows 0 .. min(40, h) - 1. */
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
     int count = e->config.max_objects < OBJECTS ? e->config.max_objects : OBJECTS;
+    if (e->config.prompts == IST_PROMPTS_TARGETS && image->target_count < count) count = image->target_count;
     int columns = image->width < MASK_COLUMNS + OBJECTS ? 1 : MASK_COLUMNS;
     int rows = image->height < 40 ? image->height : 40;
     e->frames_since_reset++;
@@ -130,6 +133,10 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
             .mask_score = 0.75f,
             .box = {(float)i, (float)i, (float)i + (float)image->width / 2, (float)i + (float)image->height / 2}};
         if (e->config.match == IST_MATCH_TRACKS) o->match = (int)e->frames_since_reset;
+        if (e->config.prompts == IST_PROMPTS_TARGETS) {
+            o->match = i;
+            memcpy(o->box, image->targets[i].box, sizeof o->box);
+        }
         if (e->config.match == IST_MATCH_TARGETS && i < image->target_count) {
             o->match = i;
             o->match_iou = image->targets[i].box[2];
