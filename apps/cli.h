@@ -15,6 +15,7 @@ enum {
     CLI_USAGE = 2,
     CLI_NO_DEVICE = 3,
     CLI_BAD_MODEL = 4,
+    CLI_OVER_BUDGET = 5,
     CLI_PARTIAL = 7,
     CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells expect */
 };
@@ -25,6 +26,7 @@ enum {
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
+    X(audit, "[options] -- PROGRAM ARGS", "show what any OpenCL program moves and what it waits for")                  \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

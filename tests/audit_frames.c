@@ -101,6 +101,21 @@ Test(pattern, other_threads_go_with_the_time) {
     ist_audit_log_free(&log);
 }
 
+Test(pattern, threads_that_launch_have_frames_of_their_own) {
+    ist_audit_log log = made_log();
+    ist_audit_frames frames;
+    for (int i = 0; i < 4; i++) {
+        MADE_LAUNCH(&log, 10, "a");
+        if (i < 3) MADE_ADD(&log, LAUNCH, 20, .thread = 1, .kernel = "b");
+        MADE_ADD(&log, WAIT, 11, .queue = 1);
+        if (i < 3) MADE_ADD(&log, WAIT, 21, .thread = 1, .queue = 2);
+    }
+    cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+    cr_expect_eq(frames.count, 7);
+    expect_frames(&log, "15152626373744");
+    ist_audit_log_free(&log);
+}
+
 Test(kernel, launches_of_a_name_with_what_leads_to_them) {
     ist_audit_log log = pipeline(3);
     ist_audit_frames frames;

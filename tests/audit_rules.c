@@ -286,8 +286,9 @@ static void one_poll(ist_audit_log *log, int pass) {
     MADE_ADD(log, POLL, 30, .repeat = 1);
 }
 static void flushes(ist_audit_log *log, int pass) {
-    clean(log, pass);
+    MADE_LAUNCH(log, 30, "s");
     for (int k = 0; k < 3; k++) MADE_ADD(log, FLUSH, 31, .queue = 1);
+    clean(log, pass);
 }
 
 Test(rules, polls_and_flushes) {
@@ -311,20 +312,28 @@ static void create_filled(ist_audit_log *log, int pass) {
     MADE_ADD(log, CREATE, 42, .bytes = 100, .flags = IST_AUDIT_TO_DEVICE);
 }
 static void create_kernel(ist_audit_log *log, int pass) {
-    clean(log, pass);
+    MADE_LAUNCH(log, 42, "s");
     MADE_ADD(log, KERNEL, 43);
+    clean(log, pass);
 }
 static void create_queue(ist_audit_log *log, int pass) {
-    clean(log, pass);
+    MADE_LAUNCH(log, 42, "s");
     MADE_ADD(log, CONTEXT, 44);
+    clean(log, pass);
 }
 static void slow_release(ist_audit_log *log, int pass) {
-    clean(log, pass);
+    MADE_LAUNCH(log, 44, "s");
     MADE_ADD(log, RELEASE, 45, .wait_ms = 3);
+    clean(log, pass);
 }
 static void quick_release(ist_audit_log *log, int pass) {
-    clean(log, pass);
+    MADE_LAUNCH(log, 44, "s");
     MADE_ADD(log, RELEASE, 45, .wait_ms = 0.1);
+    clean(log, pass);
+}
+static void idle_release(ist_audit_log *log, int pass) {
+    clean(log, pass);
+    MADE_ADD(log, RELEASE, 45, .wait_ms = 30);
 }
 
 Test(rules, objects_made_in_frames) {
@@ -335,6 +344,7 @@ Test(rules, objects_made_in_frames) {
     expect_only(create_queue, IST_AUDIT_CAT_CREATE, IST_AUDIT_CRITICAL, 44, PASSES);
     expect_only(slow_release, IST_AUDIT_CAT_RELEASE, IST_AUDIT_MEDIUM, 45, PASSES);
     EXPECT_NOTHING(quick_release);
+    EXPECT_NOTHING(idle_release);
 }
 
 static void lazy_build(ist_audit_log *log, int pass) {

@@ -132,7 +132,8 @@ typedef struct ist_audit_frames {
 
 /* Numbers the frames. In this order: frame numbers already there; FRAME events; launches of `kernel` (NULL: none),
  * which should be the first kernel of a frame; a sequence of calls that repeats at least three times and makes up at
- * least half of its thread. IST_E_INPUT when `kernel` was never launched. */
+ * least half of its thread; each thread that launches kernels has frames of its own. IST_E_INPUT when `kernel` was
+ * never launched. */
 ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err);
 
 /* ---- findings ---- */

@@ -12,7 +12,7 @@
 
 typedef struct token {
     uint64_t value;
-    size_t event; /* the first of equal neighbours */
+    size_t event, last; /* of equal neighbours */
     bool launch;
 } token;
 
@@ -42,17 +42,39 @@ static bool counts_for_frames(const ist_audit_event *e) {
            e->op != IST_AUDIT_FRAME && e->op != IST_AUDIT_CONTEXT;
 }
 
-/* The thread with the most launches; false when there is none. */
-static bool main_thread(const ist_audit_log *log, uint32_t *thread) {
-    enum { SLOTS = 64 }; /* threads beyond share a counter: good enough to find the busiest */
-    uint64_t counts[SLOTS] = {0}, best = 0;
+enum { THREADS = 64 }; /* threads with launches; more go with the busiest */
+
+typedef struct launcher {
+    uint32_t thread;
+    uint64_t launches;
+} launcher;
+
+static int by_launches(const void *a, const void *b) {
+    const launcher *x = a, *y = b;
+    if (x->launches != y->launches) return x->launches > y->launches ? -1 : 1;
+    return x->thread < y->thread ? -1 : x->thread > y->thread;
+}
+
+/* Threads that launch kernels, the busiest first; returns how many. */
+static size_t find_launchers(const ist_audit_log *log, launcher *list) {
+    size_t count = 0;
     for (size_t i = 0; i < log->event_count; i++) {
         const ist_audit_event *e = &log->events[i];
-        if (e->op != IST_AUDIT_LAUNCH || ++counts[e->thread % SLOTS] <= best) continue;
-        best = counts[e->thread % SLOTS];
-        *thread = e->thread;
+        size_t k = 0;
+        if (e->op != IST_AUDIT_LAUNCH) continue;
+        while (k < count && list[k].thread != e->thread) k++;
+        if (k == THREADS) continue;
+        if (k == count) list[count++] = (launcher){e->thread, 0};
+        list[k].launches++;
     }
-    return best > 0;
+    qsort(list, count, sizeof *list, by_launches);
+    return count;
+}
+
+static bool is_launcher(const launcher *list, size_t count, uint32_t thread) {
+    for (size_t k = 0; k < count; k++)
+        if (list[k].thread == thread) return true;
+    return false;
 }
 
 static bool make_tokens(const ist_audit_log *log, uint32_t thread, tokens *t) {
@@ -70,8 +92,11 @@ static bool make_tokens(const ist_audit_log *log, uint32_t thread, tokens *t) {
         uint64_t value = mix(((uint64_t)e->site << 8 | e->op) + 1);
         if (e->op == IST_AUDIT_LAUNCH) value = mix(value + e->label);
         size_t n = t->count;
-        if (n && t->items[n - 1].value == value) continue;
-        t->items[n] = (token){value, i, e->op == IST_AUDIT_LAUNCH};
+        if (n && t->items[n - 1].value == value) {
+            t->items[n - 1].last = i;
+            continue;
+        }
+        t->items[n] = (token){value, i, i, e->op == IST_AUDIT_LAUNCH};
         t->prefix[n + 1] = t->prefix[n] * HASH_BASE + value;
         t->power[n + 1] = t->power[n] * HASH_BASE;
         t->launches[n + 1] = t->launches[n] + (t->items[n].launch ? 1u : 0u);
@@ -148,32 +173,40 @@ static size_t lead_of_pattern(const tokens *t, const pattern *p) {
     return lead;
 }
 
-/* Frames begin at the pattern's token, or its lead before; the last is as long as the pattern. */
-static void number_pattern(ist_audit_log *log, const tokens *t, const pattern *p, ist_audit_frames *frames) {
+/* Frames begin at the pattern's token, or its lead before; the last is as long as the pattern, and none when the log
+ * ends before that: half a frame cannot be judged. The events of list[at]'s thread are numbered on from frames->count;
+ * those of threads without launches go with the busiest. */
+static void number_pattern(ist_audit_log *log, const tokens *t, const pattern *p, const launcher *list, size_t count,
+                           size_t at, ist_audit_frames *frames) {
     size_t lead = lead_of_pattern(t, p), begin = p->first - lead, last = begin;
-    uint32_t frame = 0;
     for (size_t k = p->first; k < t->count; k++)
         if (t->items[k].value == p->value) last = k - lead;
-    for (size_t k = begin; k < t->count; k++) {
-        frame += k + lead < t->count && t->items[k + lead].value == p->value;
-        size_t end = k + 1 < t->count ? t->items[k + 1].event : log->event_count;
-        for (size_t i = t->items[k].event; i < end; i++) log->events[i].frame = k < last + p->length ? frame : 0;
+    size_t stop = last + p->length <= t->count ? last + p->length : last;
+    for (size_t k = begin; k < stop; k++) {
+        frames->count += k + lead < t->count && t->items[k + lead].value == p->value;
+        size_t end = k + 1 < stop ? t->items[k + 1].event : t->items[k].last + 1;
+        for (size_t i = t->items[k].event; i < end; i++) {
+            ist_audit_event *e = &log->events[i];
+            if (e->thread == list[at].thread || (!at && !is_launcher(list, count, e->thread))) e->frame = frames->count;
+        }
     }
-    frames->count = frame;
     frames->source = IST_AUDIT_FRAMES_PATTERN;
 }
 
 static ist_status by_pattern(ist_audit_log *log, ist_audit_frames *frames, ist_error *err) {
-    uint32_t thread = 0;
-    tokens t = {0};
-    pattern best = {0};
-    if (!main_thread(log, &thread)) return IST_OK;
-    bool enough = make_tokens(log, thread, &t) && find_pattern(&t, &best);
-    if (enough && best.score) number_pattern(log, &t, &best, frames);
-    free(t.items);
-    free(t.prefix);
-    free(t.power);
-    free(t.launches);
+    launcher list[THREADS];
+    size_t count = find_launchers(log, list);
+    bool enough = true;
+    for (size_t k = 0; k < count && enough; k++) {
+        tokens t = {0};
+        pattern best = {0};
+        enough = make_tokens(log, list[k].thread, &t) && find_pattern(&t, &best);
+        if (enough && best.score) number_pattern(log, &t, &best, list, count, k, frames);
+        free(t.items);
+        free(t.prefix);
+        free(t.power);
+        free(t.launches);
+    }
     if (!enough) return ist_fail(err, IST_E_MEMORY, "out of memory for the patterns of %zu events", log->event_count);
     return IST_OK;
 }

@@ -47,7 +47,7 @@ static ist_status apply_rules(ist_audit_judge_state *j, const frame_order *order
     each_frame(j, order, ist_audit_rule_round_trips);
     IST_TRY(ist_audit_rule_uploads(j, err));
     ist_audit_rule_single_events(j);
-    ist_audit_rule_redundant_waits(j);
+    ist_audit_rule_unfinished_work(j);
     each_frame(j, order, ist_audit_rule_wait_loops);
     each_frame(j, order, ist_audit_rule_mid_frame);
     each_frame(j, order, ist_audit_rule_flushes);

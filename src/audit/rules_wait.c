@@ -1,11 +1,17 @@
 /* Rules about waiting and about objects made or released at the wrong time. */
 #include "audit/judge.h"
 
-/* ---- waits for nothing ---- */
+/* ---- waits for nothing, releases that wait ---- */
+
+typedef enum queue_work {
+    WORK_UNKNOWN, /* some of it was waited for, or the log begins here */
+    WORK_DONE,
+    WORK_PENDING
+} queue_work;
 
 typedef struct queue_state {
     uint64_t queue; /* 0: free */
-    bool dirty;     /* something may be unfinished */
+    queue_work work;
 } queue_state;
 
 enum { QUEUES = 64 };
@@ -14,26 +20,45 @@ static queue_state *find_queue(queue_state *table, uint64_t queue) {
     for (size_t k = 0; k < QUEUES; k++) {
         if (table[k].queue == queue) return &table[k];
         if (table[k].queue) continue;
-        table[k] = (queue_state){queue, true}; /* what came before the log began is not known */
+        table[k] = (queue_state){queue, WORK_UNKNOWN};
         return &table[k];
     }
     return NULL;
 }
 
+static bool any_pending(const queue_state *table) {
+    for (size_t k = 0; k < QUEUES; k++)
+        if (table[k].work == WORK_PENDING) return true;
+    return false;
+}
+
+/* A long release with nothing left to do is the driver tidying up. */
+static void judge_release(ist_audit_judge_state *j, size_t i, const queue_state *table) {
+    const ist_audit_event *e = &j->log->events[i];
+    const double least_ms = 1.0;
+    if (e->wait_ms >= least_ms && any_pending(table) && ist_audit_is_free(j, i))
+        ist_audit_claim_event(j, i, IST_AUDIT_CAT_RELEASE, e->frame ? IST_AUDIT_MEDIUM : IST_AUDIT_MINOR);
+}
+
 /* Outside of frames a needless clFinish before the end of a program harms nobody. */
-void ist_audit_rule_redundant_waits(ist_audit_judge_state *j) {
+void ist_audit_rule_unfinished_work(ist_audit_judge_state *j) {
     queue_state table[QUEUES] = {{0}}, *q;
     for (size_t i = 0; i < j->log->event_count; i++) {
         const ist_audit_event *e = &j->log->events[i];
+        if (e->op == IST_AUDIT_RELEASE) judge_release(j, i, table);
         if (!e->queue || e->op == IST_AUDIT_FLUSH || e->op == IST_AUDIT_RELEASE || e->op == IST_AUDIT_POLL ||
             e->op == IST_AUDIT_CONTEXT)
             continue;
         if (!(q = find_queue(table, e->queue))) continue;
-        bool covers = ist_audit_is_wait(e) && (e->flags & IST_AUDIT_WHOLE_QUEUE);
-        if (e->op == IST_AUDIT_WAIT && !q->dirty && e->frame && ist_audit_is_free(j, i))
+        bool waits = ist_audit_is_wait(e), whole = e->flags & IST_AUDIT_WHOLE_QUEUE;
+        if (e->op == IST_AUDIT_WAIT && q->work == WORK_DONE && e->frame && ist_audit_is_free(j, i))
             ist_audit_claim_event(j, i, IST_AUDIT_CAT_REDUNDANT_WAIT, IST_AUDIT_MINOR);
-        if (e->op != IST_AUDIT_WAIT) q->dirty = true;
-        if (covers) q->dirty = false;
+        if (!waits)
+            q->work = WORK_PENDING;
+        else if (whole)
+            q->work = WORK_DONE;
+        else if (q->work == WORK_PENDING || e->op != IST_AUDIT_WAIT)
+            q->work = WORK_UNKNOWN;
     }
 }
 
@@ -144,7 +169,6 @@ static void claim_creation(ist_audit_judge_state *j, size_t i) {
 
 void ist_audit_rule_single_events(ist_audit_judge_state *j) {
     enum { POLLS = 4 };
-    const double release_ms = 1.0;
     for (size_t i = 0; i < j->log->event_count; i++) {
         const ist_audit_event *e = &j->log->events[i];
         if (!ist_audit_is_free(j, i)) continue;
@@ -152,8 +176,6 @@ void ist_audit_rule_single_events(ist_audit_judge_state *j) {
             ist_audit_claim_event(j, i, IST_AUDIT_CAT_BUILD, IST_AUDIT_CRITICAL);
         else if (e->op == IST_AUDIT_POLL && e->repeat >= POLLS)
             ist_audit_claim_event(j, i, IST_AUDIT_CAT_POLL, IST_AUDIT_MEDIUM);
-        else if (e->op == IST_AUDIT_RELEASE && e->wait_ms >= release_ms)
-            ist_audit_claim_event(j, i, IST_AUDIT_CAT_RELEASE, e->frame ? IST_AUDIT_MEDIUM : IST_AUDIT_MINOR);
         else if (e->op == IST_AUDIT_CREATE || e->op == IST_AUDIT_KERNEL || e->op == IST_AUDIT_CONTEXT)
             claim_creation(j, i);
     }

@@ -1,0 +1,25 @@
+/* The parts of `isthmus audit`. Used by audit_*.c and cmd_audit.c only. */
+#ifndef APPS_AUDIT_H
+#define APPS_AUDIT_H
+
+#include "audit/audit.h"
+#include "cli.h"
+
+/* Its part of the command line; strings point into argv. */
+typedef struct audit_options {
+    const char *budget, *json, *sarif, *trace, *baseline, *report, *frame_kernel;
+    ist_audit_budget limits;
+} audit_options;
+
+/* Runs argv[0] with the layer, fills the log with what was seen, gives the program's exit code (128 + signal) in *code.
+ * 0 or the exit code of a failure of our own. */
+int audit_run_program(char **argv, ist_audit_log *log, int *code);
+
+/* Source file and line of every place that debug information knows. */
+void audit_resolve(ist_audit_log *log);
+
+/* Judges, writes all reports; 0, CLI_OVER_BUDGET or the exit code of a failure. The text goes to `text_default`
+ * ("-": standard output, "": standard error) unless --report names a file. */
+int audit_conclude(ist_audit_log *log, const audit_options *options, const char *text_default);
+
+#endif

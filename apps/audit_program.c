@@ -1,0 +1,132 @@
+/* Another program under the audit layer: its environment, its life, what it left behind. */
+#include "audit.h"
+
+#include "audit/load.h"
+#include "audit/wire.h"
+#include "base/mem.h"
+#include "io/atomic_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define LAYER_FILE "isthmus-audit-layer.so"
+
+/* Set while a program runs; a handler can reach nothing but a global. */
+static volatile sig_atomic_t child;
+
+static void pass_on(int number) {
+    int saved = errno;
+    if (child > 0) kill((pid_t)child, number);
+    errno = saved;
+}
+
+/* Beside the program (a build), else where it is installed. */
+static bool find_layer(char *path, size_t size) {
+    ssize_t n = readlink("/proc/self/exe", path, size - 1);
+    if (n > 0) {
+        path[n] = '\0';
+        char *slash = strrchr(path, '/');
+        if (slash && (size_t)(slash + 1 - path) + sizeof LAYER_FILE <= size) {
+            strcpy(slash + 1, LAYER_FILE);
+            if (!access(path, R_OK)) return true;
+        }
+    }
+    snprintf(path, size, "%s/%s", ISTHMUS_LAYERDIR, LAYER_FILE);
+    return !access(path, R_OK);
+}
+
+/* The interrupt of the terminal reaches the program by itself; ours waits for its end. */
+static int start_and_wait(char **argv, int *code) {
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, forward = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    struct sigaction old_int, old_quit, old_term;
+    pid_t pid;
+    int status = 0;
+    sigaction(SIGINT, &ignore, &old_int);
+    sigaction(SIGQUIT, &ignore, &old_quit);
+    sigaction(SIGTERM, &forward, &old_term);
+    sigemptyset(&defaults);
+    if (old_int.sa_handler != SIG_IGN) sigaddset(&defaults, SIGINT);
+    if (old_quit.sa_handler != SIG_IGN) sigaddset(&defaults, SIGQUIT);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    int failed = posix_spawnp(&pid, argv[0], NULL, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    if (!failed) {
+        child = (sig_atomic_t)pid;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+        child = 0;
+        *code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    sigaction(SIGINT, &old_int, NULL);
+    sigaction(SIGQUIT, &old_quit, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+    return failed ? cli_fail(CLI_FAILED, "%s: %s", argv[0], strerror(failed)) : CLI_SUCCESS;
+}
+
+static int set_environment(const char *layer, const char *folder) {
+    const char *others = getenv("OPENCL_LAYERS");
+    char layers[8192];
+    int n =
+        snprintf(layers, sizeof layers, "%s%s%s", others && *others ? others : "", others && *others ? ":" : "", layer);
+    if (n < 0 || (size_t)n >= sizeof layers || setenv("OPENCL_LAYERS", layers, 1) ||
+        setenv(IST_AUDIT_WIRE_DIR, folder, 1))
+        return cli_fail(CLI_FAILED, "cannot set up the environment of the program");
+    return CLI_SUCCESS;
+}
+
+/* Adds every recording in the folder to the log, removing them and the folder. */
+static int collect(const char *folder, ist_audit_log *log) {
+    DIR *d = opendir(folder);
+    struct dirent *entry;
+    int code = CLI_SUCCESS;
+    while (d && (entry = readdir(d))) {
+        if (entry->d_name[0] == '.') continue;
+        char *path = ist_path_join(folder, entry->d_name), *bytes = NULL;
+        size_t count = 0;
+        ist_error err;
+        if (!path) continue;
+        if (!code && ist_read_file(path, IST_AUDIT_WIRE_LIMIT + 1, &bytes, &count, &err))
+            code = cli_fail(CLI_FAILED, "%s", err.text);
+        else if (!code && ist_audit_load(log, bytes, count, &err) == IST_E_MEMORY)
+            code = cli_fail(CLI_FAILED, "%s", err.text);
+        free(bytes);
+        unlink(path);
+        free(path);
+    }
+    if (d) closedir(d);
+    rmdir(folder);
+    return code;
+}
+
+int audit_run_program(char **argv, ist_audit_log *log, int *code) {
+    char layer[4096], folder[4096];
+    const char *root = getenv("TMPDIR");
+    if (!find_layer(layer, sizeof layer))
+        return cli_fail(CLI_FAILED, "%s is missing: it is installed with isthmus", layer);
+    int n = snprintf(folder, sizeof folder, "%s/isthmus-audit-XXXXXX", root && *root ? root : "/tmp");
+    if ((size_t)n >= sizeof folder || !mkdtemp(folder))
+        return cli_fail(CLI_FAILED, "cannot make a folder %s: %s", folder, strerror(errno));
+    int own = set_environment(layer, folder);
+    if (!own) own = start_and_wait(argv, code);
+    int collected = collect(folder, log);
+    if (!own) own = collected;
+    if (own) return own;
+    ist_audit_sort(log);
+    audit_resolve(log);
+    log->program = ist_strdup(argv[0]);
+    if (*code >= 128) cli_note("%s ended with %d; the report is of what was seen until then", argv[0], *code);
+    if (!log->event_count) cli_note("%s made no OpenCL call, or its OpenCL loader knows no layers", argv[0]);
+    return CLI_SUCCESS;
+}

@@ -1,0 +1,74 @@
+/* isthmus audit: every crossing between host and device of a program, as a verdict. */
+#include "audit.h"
+
+#include <getopt.h>
+#include <string.h>
+
+#define OPTIONS(X)                                                                                                     \
+    X(BUDGET, budget, "budget", "B",                                                                                   \
+      "per frame, such as reads=1,writes=1,waits=1,bytes=4M; also builds=0.\n"                                         \
+      "Going over it gives exit code 5")                                                                               \
+    X(JSON, json, "json", "FILE", "write the report as JSON; '-': standard output")                                    \
+    X(SARIF, sarif, "sarif", "FILE", "write the findings as SARIF 2.1.0")                                              \
+    X(TRACE, trace, "trace", "FILE", "write all calls as a trace for chrome://tracing or Perfetto")                    \
+    X(BASELINE, baseline, "baseline", "FILE", "say what is new and what is gone since that JSON report")               \
+    X(REPORT, report, "report", "FILE", "write the text report there ('-': standard output)")                          \
+    X(FRAME_KERNEL, frame_kernel, "frame-kernel", "NAME", "a frame begins with the launch of this kernel")
+
+enum {
+    OPTION_FIRST = 255,
+#define X(id, field, name, value, help) OPTION_##id,
+    OPTIONS(X)
+#undef X
+};
+
+static const cli_option options_list[] = {
+#define X(id, field, name, value, help) {name, OPTION_##id, value, help},
+    OPTIONS(X)
+#undef X
+        {NULL, 0, NULL, NULL},
+};
+
+static void take_option(int id, const char *value, audit_options *o) {
+    switch (id) {
+#define X(id, field, name, kind, help)                                                                                 \
+    case OPTION_##id:                                                                                                  \
+        o->field = value;                                                                                              \
+        break;
+        OPTIONS(X)
+#undef X
+    default:
+        break;
+    }
+}
+
+static int parse_budget(audit_options *o) {
+    ist_error err;
+    if (o->budget && ist_audit_parse_budget(o->budget, &o->limits, &err)) return cli_usage("audit", "%s", err.text);
+    return CLI_SUCCESS;
+}
+
+/* The program's own failure goes before a broken budget. */
+static int audit_program(char **argv, const audit_options *o) {
+    ist_audit_log log = {0};
+    int theirs = 0;
+    int code = audit_run_program(argv, &log, &theirs);
+    if (!code) code = audit_conclude(&log, o, "");
+    ist_audit_log_free(&log);
+    return theirs ? theirs : code;
+}
+
+int cmd_audit(int argc, char **argv) {
+    audit_options o = {0};
+    const char *value;
+    int id, code = CLI_SUCCESS, end = 1;
+    while (end < argc && strcmp(argv[end], "--")) end++;
+    while ((id = cli_next("audit", options_list, end, argv, &value, &code)) != CLI_END) {
+        if (id == CLI_STOP) return code;
+        take_option(id, value, &o);
+    }
+    if ((code = parse_budget(&o))) return code;
+    if (optind < end) return cli_usage("audit", "unexpected argument '%s'", argv[optind]);
+    if (end + 1 >= argc) return cli_usage("audit", "name a program after --");
+    return audit_program(argv + end + 1, &o);
+}

@@ -1,0 +1,84 @@
+/* The audit layer: a library that ocl-icd puts between a program and its OpenCL platforms (OPENCL_LAYERS) and that
+ * records every call that moves data or blocks.
+ *
+ * What must hold: results, errors and order of calls are those of the program without the layer; nothing is printed;
+ * whatever cannot be recorded is left out. The layer keeps its state in globals, as an interface without a context
+ * argument demands; record.c owns all of it. Threads: any number; one lock. */
+#ifndef LAYER_H
+#define LAYER_H
+
+#include "audit/audit.h"
+#include "audit/wire.h"
+
+#include <CL/cl_layer.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The dispatch table below this layer. */
+extern const cl_icd_dispatch *layer_next;
+
+/* One call on its way: begun before it is passed on, recorded after it has succeeded. */
+typedef struct layer_call {
+    ist_audit_wire_event e;
+    const char *entry;
+    void *caller;
+    const char *kernel; /* LAUNCH */
+} layer_call;
+
+#define LAYER_CALL(op, name) layer_begin(IST_AUDIT_##op, name, __builtin_return_address(0))
+
+/* ---- record.c ---- */
+
+/* Opens the file named by the environment; false: nothing can be recorded. */
+bool layer_open(void);
+uint64_t layer_now(void);
+layer_call layer_begin(ist_audit_op op, const char *entry, void *caller);
+/* Appends the event; the place it was written to, or NULL. The file stays mapped. */
+ist_audit_wire_event *layer_record(layer_call *call);
+/* A status query: repeats by one thread at one place on one event are counted in one record. */
+void layer_record_poll(layer_call *call);
+
+/* ---- track.c: which commands are done ---- */
+
+bool layer_is_in_order(cl_command_queue queue);
+/* A command was enqueued; `event` may be NULL. Returns its number. */
+uint64_t layer_note_command(cl_command_queue queue, cl_event event);
+/* A download that ends later: its contents are hashed when it is known to be done. */
+void layer_note_pending(cl_command_queue queue, uint64_t command, cl_event event, const void *host, size_t bytes,
+                        ist_audit_wire_event *record);
+/* Everything in `queue` is done. Returns the bytes of the downloads among it. */
+uint64_t layer_queue_done(cl_command_queue queue);
+/* `event` is done, and in an in-order queue what came before. *whole: it was the queue's last command. */
+uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole);
+void layer_event_released(cl_event event);
+
+/* 0 when all bytes are the same. Large contents are sampled. `safe`: the memory may have gone; then 0. */
+uint64_t layer_hash(const void *bytes, size_t count, bool safe);
+
+/* ---- wrappers ---- */
+
+typedef struct layer_table {
+    cl_icd_dispatch *to;
+    const cl_icd_dispatch *from;
+    cl_uint entries; /* in `from` */
+} layer_table;
+
+/* Puts the wrapper of NAME into the table when the entry exists below. */
+#define LAYER_WRAP(table, name)                                                                                        \
+    do {                                                                                                               \
+        if (offsetof(cl_icd_dispatch, name) / sizeof(void *) < (table)->entries && (table)->from->name)                \
+            (table)->to->name = wrap_##name;                                                                           \
+    } while (0)
+
+void layer_wrap_transfers(layer_table *table);
+void layer_wrap_maps(layer_table *table);
+void layer_wrap_objects(layer_table *table);
+void layer_wrap_waits(layer_table *table);
+
+/* Before and after a command that moves data. `before` waits, for a blocking command, for what the command itself would
+ * wait for, so that waiting and moving can be told apart. `after` records; `event` is the caller's, may be NULL. */
+void layer_before(layer_call *call, cl_command_queue queue, bool blocking, cl_uint waits, const cl_event *list);
+cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_event *event);
+
+#endif

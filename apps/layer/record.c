@@ -1,0 +1,250 @@
+/* The recording: a file in mapped memory, the places and names that events refer to. */
+#include "layer.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SITES = 1 << 13, LABELS = 1 << 12, STEP = 1 << 20, DEPTH = 16 };
+
+typedef struct site_slot {
+    void *address;
+    uint32_t id;
+    bool used, in_loader; /* an address in the loader tells nothing: look further up */
+} site_slot;
+
+typedef struct label_slot {
+    char *text;
+    uint32_t id;
+} label_slot;
+
+static struct recording {
+    pthread_mutex_t lock;
+    char *base; /* NULL: not recording */
+    size_t used, size;
+    int fd;
+    bool full;
+    uint32_t sites, labels, threads;
+    site_slot site_slots[SITES];
+    label_slot label_slots[LABELS];
+} rec = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+static _Thread_local uint32_t thread_id;                /* + 1 */
+static _Thread_local ist_audit_wire_event *thread_poll; /* the thread's last record, when it is a poll */
+
+uint64_t layer_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- the file ---- */
+
+static bool open_file(void) {
+    char path[4096];
+    const char *folder = getenv(IST_AUDIT_WIRE_DIR);
+    if (!folder || (size_t)snprintf(path, sizeof path, "%s/%ld.audit", folder, (long)getpid()) >= sizeof path)
+        return false;
+    rec.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (rec.fd < 0) return false;
+    void *base = MAP_FAILED;
+    if (!posix_fallocate(rec.fd, 0, STEP))
+        base = mmap(NULL, IST_AUDIT_WIRE_LIMIT, PROT_READ | PROT_WRITE, MAP_SHARED, rec.fd, 0);
+    if (base == MAP_FAILED) {
+        close(rec.fd);
+        return false;
+    }
+    rec.base = base;
+    rec.size = STEP;
+    rec.used = IST_AUDIT_WIRE_HEADER;
+    ist_audit_wire_header *header = base;
+    header->pid = (uint64_t)getpid();
+    header->start_ns = layer_now();
+    header->magic = IST_AUDIT_WIRE_MAGIC;
+    return true;
+}
+
+static void before_fork(void) {
+    pthread_mutex_lock(&rec.lock);
+}
+static void after_fork(void) {
+    pthread_mutex_unlock(&rec.lock);
+}
+/* A forked child records into a file of its own, from the start. */
+static void in_child(void) {
+    if (rec.base) munmap(rec.base, IST_AUDIT_WIRE_LIMIT);
+    if (rec.fd >= 0) close(rec.fd);
+    for (size_t k = 0; k < LABELS; k++) free(rec.label_slots[k].text);
+    memset(rec.site_slots, 0, sizeof rec.site_slots);
+    memset(rec.label_slots, 0, sizeof rec.label_slots);
+    rec.base = NULL;
+    rec.full = false;
+    rec.sites = rec.labels = rec.threads = 0;
+    thread_id = 0;
+    thread_poll = NULL;
+    open_file();
+    pthread_mutex_unlock(&rec.lock);
+}
+
+bool layer_open(void) {
+    pthread_mutex_lock(&rec.lock);
+    bool opened = rec.base || open_file();
+    pthread_mutex_unlock(&rec.lock);
+    if (opened) pthread_atfork(before_fork, after_fork, in_child);
+    return opened;
+}
+
+/* Room for a record, zeroed; NULL when the file is full. With the lock held. */
+static void *take_room(size_t size) {
+    if (!rec.base) return NULL;
+    while (!rec.full && rec.used + size + sizeof(ist_audit_wire_record) > rec.size)
+        if (rec.size + STEP > IST_AUDIT_WIRE_LIMIT || posix_fallocate(rec.fd, (off_t)rec.size, STEP))
+            rec.full = true;
+        else
+            rec.size += STEP;
+    if (rec.full) {
+        ((ist_audit_wire_header *)(void *)rec.base)->dropped++;
+        return NULL;
+    }
+    void *room = rec.base + rec.used;
+    rec.used += size;
+    return room;
+}
+
+static void publish(ist_audit_wire_record *record, uint32_t type, size_t size) {
+    record->size = (uint32_t)size;
+    __atomic_store_n(&record->type, type, __ATOMIC_RELEASE);
+}
+
+/* ---- names and places, with the lock held ---- */
+
+static uint32_t label_id(const char *text) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char *p = text; *p; p++) hash = (hash ^ (unsigned char)*p) * 1099511628211u;
+    for (size_t k = 0; k < LABELS; k++) {
+        label_slot *slot = &rec.label_slots[(hash + k) % LABELS];
+        if (slot->text && !strcmp(slot->text, text)) return slot->id;
+        if (slot->text) continue;
+        size_t length = strlen(text) + 1, size = (sizeof(ist_audit_wire_label) + length + 7) & ~(size_t)7;
+        char *copy = malloc(length);
+        ist_audit_wire_label *label = copy ? take_room(size) : NULL;
+        if (!label) {
+            free(copy);
+            return IST_AUDIT_NONE;
+        }
+        memcpy(copy, text, length);
+        memcpy(label->text, text, length);
+        publish(&label->head, IST_AUDIT_WIRE_LABEL, size);
+        *slot = (label_slot){copy, rec.labels++};
+        return slot->id;
+    }
+    return IST_AUDIT_NONE;
+}
+
+static bool is_loader(const Dl_info *info) {
+    const char *name = info->dli_fname ? strrchr(info->dli_fname, '/') : NULL;
+    name = name ? name + 1 : info->dli_fname;
+    return name && !strncmp(name, "libOpenCL", 9);
+}
+
+static site_slot *site_slot_of(void *address) {
+    uint64_t hash = (uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u >> 40;
+    for (size_t k = 0; k < SITES; k++) {
+        site_slot *slot = &rec.site_slots[(hash + k) % SITES];
+        if (!slot->used || slot->address == address) return slot;
+    }
+    return NULL;
+}
+
+/* The main program's file has no name that dladdr would know for sure. */
+static void module_path(const Dl_info *info, char *path, size_t size) {
+    ssize_t n = -1;
+    if (info->dli_fname && *info->dli_fname == '/') {
+        snprintf(path, size, "%s", info->dli_fname);
+        return;
+    }
+    n = readlink("/proc/self/exe", path, size - 1);
+    path[n > 0 ? n : 0] = '\0';
+}
+
+static void add_site(site_slot *slot, void *address) {
+    Dl_info info = {0};
+    char path[4096] = "";
+    bool found = dladdr(address, &info) && info.dli_fbase;
+    *slot = (site_slot){.address = address, .id = IST_AUDIT_NONE, .used = true};
+    slot->in_loader = found && is_loader(&info);
+    if (slot->in_loader) return;
+    if (found) module_path(&info, path, sizeof path);
+    size_t length = strlen(path) + 1, size = (sizeof(ist_audit_wire_site) + length + 7) & ~(size_t)7;
+    ist_audit_wire_site *site = take_room(size);
+    if (!site) return;
+    site->address = (uint64_t)(uintptr_t)address;
+    if (found) site->offset = (uint64_t)((uintptr_t)address - (uintptr_t)info.dli_fbase);
+    memcpy(site->module, path, length);
+    publish(&site->head, IST_AUDIT_WIRE_SITE, size);
+    slot->id = rec.sites++;
+}
+
+/* The program's call: `caller`, or what called the loader when it does not jump straight into the layer. */
+static uint32_t site_id(void *caller) {
+    site_slot *slot = site_slot_of(caller);
+    if (!slot) return IST_AUDIT_NONE;
+    if (!slot->used) add_site(slot, caller);
+    if (!slot->in_loader) return slot->id;
+    void *stack[DEPTH];
+    int depth = backtrace(stack, DEPTH), at = 0;
+    while (at < depth && stack[at] != caller) at++;
+    for (at++; at < depth; at++) {
+        slot = site_slot_of(stack[at]);
+        if (!slot) return IST_AUDIT_NONE;
+        if (!slot->used) add_site(slot, stack[at]);
+        if (!slot->in_loader) return slot->id;
+    }
+    return IST_AUDIT_NONE;
+}
+
+/* ---- events ---- */
+
+layer_call layer_begin(ist_audit_op op, const char *entry, void *caller) {
+    layer_call call = {.entry = entry, .caller = caller};
+    call.e.op = (uint16_t)op;
+    call.e.repeat = 1;
+    call.e.start_ns = layer_now();
+    return call;
+}
+
+ist_audit_wire_event *layer_record(layer_call *call) {
+    pthread_mutex_lock(&rec.lock);
+    if (!thread_id) thread_id = ++rec.threads;
+    call->e.thread = thread_id - 1;
+    call->e.entry = label_id(call->entry);
+    call->e.label = call->kernel ? label_id(call->kernel) : IST_AUDIT_NONE;
+    call->e.site = site_id(call->caller);
+    ist_audit_wire_event *room = take_room(sizeof *room);
+    if (room) {
+        *room = call->e;
+        publish(&room->head, IST_AUDIT_WIRE_EVENT, sizeof *room);
+    }
+    thread_poll = NULL;
+    pthread_mutex_unlock(&rec.lock);
+    return room;
+}
+
+void layer_record_poll(layer_call *call) {
+    ist_audit_wire_event *last = thread_poll;
+    if (last && last->object == call->e.object && last->queue == (uint64_t)(uintptr_t)call->caller) {
+        last->repeat++;
+        last->wait_ns = layer_now() - last->start_ns;
+        return;
+    }
+    call->e.queue = (uint64_t)(uintptr_t)call->caller; /* a poll has no queue: the place, to compare the next with */
+    call->e.wait_ns = layer_now() - call->e.start_ns;
+    thread_poll = layer_record(call);
+}

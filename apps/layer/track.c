@@ -1,0 +1,170 @@
+/* Which commands are done: numbers for commands, downloads whose contents are not there yet, contents as a hash. */
+#include "layer.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { COMMANDS = 1024, QUEUES = 64, PENDING = 256 };
+
+typedef struct command {
+    cl_event event;
+    cl_command_queue queue;
+    uint64_t number;
+} command;
+
+typedef struct pending {
+    cl_command_queue queue; /* NULL: free */
+    cl_event event;
+    uint64_t number;
+    const void *host;
+    size_t bytes;
+    ist_audit_wire_event *record;
+} pending;
+
+typedef struct queue_last {
+    cl_command_queue queue;
+    uint64_t number;
+} queue_last;
+
+static struct tracking {
+    pthread_mutex_t lock;
+    uint64_t number;
+    command commands[COMMANDS]; /* the latest that have an event */
+    size_t next_command, next_pending;
+    queue_last last[QUEUES];
+    pending pending[PENDING]; /* the oldest makes room */
+} track = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+bool layer_is_in_order(cl_command_queue queue) {
+    cl_command_queue_properties properties = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+    layer_next->clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    return !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+}
+
+/* With the lock held. A queue beyond those that fit takes the place of another. */
+static queue_last *last_of(cl_command_queue queue) {
+    size_t at = (size_t)((uintptr_t)queue >> 4) % QUEUES;
+    for (size_t k = 0; k < QUEUES; k++) {
+        queue_last *l = &track.last[(at + k) % QUEUES];
+        if (l->queue == queue || !l->queue) {
+            l->queue = queue;
+            return l;
+        }
+    }
+    track.last[at] = (queue_last){queue, 0};
+    return &track.last[at];
+}
+
+uint64_t layer_note_command(cl_command_queue queue, cl_event event) {
+    pthread_mutex_lock(&track.lock);
+    uint64_t number = ++track.number;
+    last_of(queue)->number = number;
+    if (event) track.commands[track.next_command++ % COMMANDS] = (command){event, queue, number};
+    pthread_mutex_unlock(&track.lock);
+    return number;
+}
+
+void layer_note_pending(cl_command_queue queue, uint64_t number, cl_event event, const void *host, size_t bytes,
+                        ist_audit_wire_event *record) {
+    pthread_mutex_lock(&track.lock);
+    track.pending[track.next_pending++ % PENDING] = (pending){queue, event, number, host, bytes, record};
+    pthread_mutex_unlock(&track.lock);
+}
+
+/* With the lock held. */
+static uint64_t complete(pending *p) {
+    uint64_t bytes = p->bytes;
+    if (p->record && p->host) p->record->hash = layer_hash(p->host, p->bytes, true);
+    p->queue = NULL;
+    return bytes;
+}
+
+uint64_t layer_queue_done(cl_command_queue queue) {
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&track.lock);
+    for (size_t k = 0; k < PENDING; k++)
+        if (track.pending[k].queue == queue) bytes += complete(&track.pending[k]);
+    pthread_mutex_unlock(&track.lock);
+    return bytes;
+}
+
+uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) {
+    uint64_t number = 0, bytes = 0;
+    *queue = NULL;
+    *whole = false;
+    pthread_mutex_lock(&track.lock);
+    for (size_t k = 0; k < COMMANDS; k++)
+        if (track.commands[k].event == event && track.commands[k].number > number) {
+            number = track.commands[k].number;
+            *queue = track.commands[k].queue;
+        }
+    bool in_order = *queue && layer_is_in_order(*queue);
+    *whole = in_order && last_of(*queue)->number == number;
+    for (size_t k = 0; k < PENDING; k++) {
+        pending *p = &track.pending[k];
+        if (p->queue && (p->event == event || (in_order && p->queue == *queue && p->number <= number)))
+            bytes += complete(p);
+    }
+    pthread_mutex_unlock(&track.lock);
+    return bytes;
+}
+
+/* The handle may come again for another command. */
+void layer_event_released(cl_event event) {
+    pthread_mutex_lock(&track.lock);
+    for (size_t k = 0; k < COMMANDS; k++)
+        if (track.commands[k].event == event) track.commands[k].event = NULL;
+    for (size_t k = 0; k < PENDING; k++)
+        if (track.pending[k].event == event) track.pending[k].event = NULL;
+    pthread_mutex_unlock(&track.lock);
+}
+
+/* ---- contents ---- */
+
+static uint64_t mix(uint64_t x) {
+    x ^= x >> 32;
+    x *= 0xD6E8FEB86659FD93u;
+    return x ^ x >> 29;
+}
+
+/* Four lanes of eight bytes. */
+static uint64_t hash_block(const unsigned char *p, size_t n, uint64_t seed) {
+    uint64_t lane[4] = {seed ^ 1, seed ^ 2, seed ^ 3, seed ^ 4}, word[4];
+    for (; n >= sizeof word; n -= sizeof word, p += sizeof word) {
+        memcpy(word, p, sizeof word);
+        for (int k = 0; k < 4; k++) lane[k] = (lane[k] ^ word[k]) * 0x9FB21C651E98DF25u + (lane[k] >> 35);
+    }
+    memset(word, 0, sizeof word);
+    if (n) memcpy(word, p, n);
+    for (int k = 0; k < 4; k++) seed = mix(seed ^ mix(lane[k] ^ word[k]) ^ n);
+    return seed;
+}
+
+static bool all_same(const unsigned char *p, size_t n, unsigned char value) {
+    return n == 0 || (p[0] == value && !memcmp(p, p + 1, n - 1));
+}
+
+uint64_t layer_hash(const void *bytes, size_t count, bool safe) {
+    enum { BLOCK = 8192, BLOCKS = 1024 };
+    const unsigned char *p = bytes;
+    unsigned char copy[BLOCK], first = 0;
+    uint64_t hash = count;
+    bool constant = true;
+    size_t step = count > (size_t)BLOCK * BLOCKS ? count / BLOCKS : BLOCK;
+    if (!bytes || !count) return 0;
+    for (size_t at = 0; at < count; at += step) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK;
+        const unsigned char *block = p + at;
+        if (safe) {
+            struct iovec from = {(void *)(uintptr_t)block, n}, to = {copy, n};
+            if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)n) return 0;
+            block = copy;
+        }
+        if (!at) first = block[0];
+        constant = constant && all_same(block, n, first);
+        hash = hash_block(block, n, hash);
+    }
+    return constant ? 0 : hash ? hash : 1;
+}

@@ -1,0 +1,118 @@
+/* The layer's recordings: see wire.h. Nothing in the file is trusted. */
+#include "audit/load.h"
+
+#include "audit/wire.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct loader {
+    ist_audit_log *log;
+    uint64_t pid;
+    uint32_t *sites, *labels; /* number in the file -> index in the log */
+    size_t site_count, site_cap, label_count, label_cap;
+} loader;
+
+static bool ends_with_zero(const char *text, size_t room) {
+    return memchr(text, '\0', room) != NULL;
+}
+
+static ist_status add_site(loader *l, const ist_audit_wire_site *s, size_t room, ist_error *err) {
+    if (!ends_with_zero(s->module, room)) return IST_OK;
+    if (!ist_grow((void **)&l->sites, &l->site_cap, l->site_count + 1, sizeof *l->sites))
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu places", l->site_count + 1);
+    ist_audit_site site = {.address = s->address, .offset = s->offset};
+    char *module = *s->module ? ist_strdup(s->module) : NULL;
+    site.module = module;
+    ist_status status = ist_audit_add_site(l->log, &site, &l->sites[l->site_count], err);
+    free(module);
+    l->site_count += !status;
+    return status;
+}
+
+static ist_status add_label(loader *l, const ist_audit_wire_label *s, size_t room, ist_error *err) {
+    if (!ends_with_zero(s->text, room)) return IST_OK;
+    if (!ist_grow((void **)&l->labels, &l->label_cap, l->label_count + 1, sizeof *l->labels))
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu names", l->label_count + 1);
+    IST_TRY(ist_audit_add_label(l->log, s->text, &l->labels[l->label_count], err));
+    l->label_count++;
+    return IST_OK;
+}
+
+/* Handles and addresses of different processes are different things. */
+static uint64_t of_process(const loader *l, uint64_t handle) {
+    return handle ? handle ^ l->pid << 48 : 0;
+}
+
+static ist_status add_event(loader *l, const ist_audit_wire_event *w, ist_error *err) {
+    if (w->op >= IST_AUDIT_OP_COUNT) return IST_OK;
+    ist_audit_event e = {.op = w->op,
+                         .flags = w->flags,
+                         .thread = (uint32_t)(l->pid << 12) + w->thread,
+                         .entry = w->entry < l->label_count ? l->labels[w->entry] : IST_AUDIT_NONE,
+                         .site = w->site < l->site_count ? l->sites[w->site] : IST_AUDIT_NONE,
+                         .label = w->label < l->label_count ? l->labels[w->label] : IST_AUDIT_NONE,
+                         .repeat = w->repeat,
+                         .queue = of_process(l, w->queue),
+                         .object = of_process(l, w->object),
+                         .offset = w->offset,
+                         .bytes = w->bytes,
+                         .host = of_process(l, w->host),
+                         .hash = w->hash,
+                         .at_ms = (double)w->start_ns * 1e-6,
+                         .wait_ms = (double)w->wait_ns * 1e-6,
+                         .move_ms = (double)w->move_ns * 1e-6};
+    return ist_audit_add_event(l->log, &e, err);
+}
+
+ist_status ist_audit_load(ist_audit_log *log, const void *bytes, size_t count, ist_error *err) {
+    ist_audit_wire_header header;
+    loader l = {.log = log};
+    ist_status status = IST_OK;
+    if (count < IST_AUDIT_WIRE_HEADER) return ist_fail(err, IST_E_INPUT, "%zu bytes are no recording", count);
+    memcpy(&header, bytes, sizeof header);
+    if (header.magic != IST_AUDIT_WIRE_MAGIC) return ist_fail(err, IST_E_INPUT, "not a recording of the audit layer");
+    l.pid = header.pid;
+    log->dropped += header.dropped;
+    const char *at = (const char *)bytes + IST_AUDIT_WIRE_HEADER, *end = (const char *)bytes + count;
+    while (!status && (size_t)(end - at) >= sizeof(ist_audit_wire_record)) {
+        ist_audit_wire_record head;
+        memcpy(&head, at, sizeof head);
+        if (head.type == IST_AUDIT_WIRE_END || head.size < sizeof head || head.size % 8 ||
+            head.size > (size_t)(end - at))
+            break;
+        const void *record = at;
+        if (head.type == IST_AUDIT_WIRE_EVENT && head.size >= sizeof(ist_audit_wire_event))
+            status = add_event(&l, record, err);
+        else if (head.type == IST_AUDIT_WIRE_SITE && head.size > sizeof(ist_audit_wire_site))
+            status = add_site(&l, record, head.size - sizeof(ist_audit_wire_site), err);
+        else if (head.type == IST_AUDIT_WIRE_LABEL && head.size > sizeof(ist_audit_wire_label))
+            status = add_label(&l, record, head.size - sizeof(ist_audit_wire_label), err);
+        at += head.size;
+    }
+    free(l.sites);
+    free(l.labels);
+    return status;
+}
+
+static int by_time(const void *a, const void *b) {
+    const ist_audit_event *x = a, *y = b;
+    return x->at_ms < y->at_ms ? -1 : x->at_ms > y->at_ms;
+}
+
+void ist_audit_sort(ist_audit_log *log) {
+    enum { KNOWN = 256 };
+    uint32_t threads[KNOWN], count = 0;
+    if (!log->event_count) return;
+    qsort(log->events, log->event_count, sizeof *log->events, by_time);
+    double start = log->events[0].at_ms;
+    for (size_t i = 0; i < log->event_count; i++) {
+        ist_audit_event *e = &log->events[i];
+        uint32_t k = 0;
+        while (k < count && threads[k] != e->thread) k++;
+        if (k == count && count < KNOWN) threads[count++] = e->thread;
+        e->thread = k;
+        e->at_ms -= start;
+    }
+}

@@ -1,0 +1,131 @@
+/* Recordings of the layer: whole, cut off anywhere, and hostile. */
+#include "audit/load.h"
+#include "audit/wire.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+typedef union recording_bytes {
+    char c[IST_AUDIT_WIRE_HEADER + 4096];
+    uint64_t alignment;
+} recording_bytes;
+
+typedef struct recording {
+    recording_bytes raw;
+    char *bytes; /* raw.c; not copied with the rest */
+    size_t size;
+} recording;
+
+/* `record` is the start of the record, the rest is the text. */
+static void add(recording *r, uint32_t type, const void *record, size_t size, const char *text) {
+    size_t room = text ? 16 : 0;
+    ist_audit_wire_record head = {type, (uint32_t)(size + room)};
+    char *to = r->raw.c + r->size;
+    memcpy(to, record, size);
+    memcpy(to, &head, sizeof head);
+    if (text) strcpy(to + size, text);
+    r->size += size + room;
+}
+
+static void make_recording(recording *r) {
+    ist_audit_wire_header header = {IST_AUDIT_WIRE_MAGIC, 7, 1000, 3};
+    ist_audit_wire_site site = {.address = 0x1010, .offset = 0x10};
+    ist_audit_wire_label label = {.head = {0}};
+    memset(r, 0, sizeof *r);
+    r->bytes = r->raw.c;
+    r->size = IST_AUDIT_WIRE_HEADER;
+    memcpy(r->bytes, &header, sizeof header);
+    add(r, IST_AUDIT_WIRE_SITE, &site, sizeof site, "/lib/x.so");
+    add(r, IST_AUDIT_WIRE_LABEL, &label, sizeof label, "clFinish");
+    for (uint32_t k = 0; k < 2; k++) {
+        ist_audit_wire_event e = {.op = IST_AUDIT_WAIT,
+                                  .thread = k,
+                                  .label = IST_AUDIT_NONE,
+                                  .repeat = 1,
+                                  .queue = 0x5000,
+                                  .start_ns = 9000000 - k * 1000000,
+                                  .wait_ns = 2000000};
+        add(r, IST_AUDIT_WIRE_EVENT, &e, sizeof e, NULL);
+    }
+}
+
+Test(load, a_whole_recording) {
+    recording r;
+    make_recording(&r);
+    ist_audit_log log = {0};
+    cr_assert_eq(ist_audit_load(&log, r.bytes, r.size, NULL), IST_OK);
+    cr_assert_eq(log.event_count, 2);
+    cr_expect_eq(log.dropped, 3);
+    ist_audit_sort(&log);
+    cr_expect_float_eq(log.events[0].at_ms, 0, 1e-9);
+    cr_expect_float_eq(log.events[1].at_ms, 1, 1e-9);
+    cr_expect_eq(log.events[0].thread, 0);
+    cr_expect_eq(log.events[1].thread, 1);
+    cr_expect_float_eq(log.events[0].wait_ms, 2, 1e-9);
+    cr_expect_str_eq(ist_audit_label(&log, log.events[0].entry), "clFinish");
+    cr_expect_str_eq(log.sites[log.events[0].site].module, "/lib/x.so");
+    ist_audit_log_free(&log);
+}
+
+Test(load, two_processes_share_no_handles) {
+    recording a, b;
+    make_recording(&a);
+    make_recording(&b);
+    ist_audit_log log = {0};
+    b.bytes[8] = 8; /* pid */
+    cr_assert_eq(ist_audit_load(&log, a.bytes, a.size, NULL), IST_OK);
+    cr_assert_eq(ist_audit_load(&log, b.bytes, b.size, NULL), IST_OK);
+    cr_assert_eq(log.event_count, 4);
+    cr_expect_neq(log.events[0].queue, log.events[2].queue);
+    ist_audit_sort(&log);
+    uint32_t most = 0;
+    for (size_t i = 0; i < 4; i++) most = log.events[i].thread > most ? log.events[i].thread : most;
+    cr_expect_eq(most, 3);
+    ist_audit_log_free(&log);
+}
+
+Test(load, cut_off_anywhere) {
+    recording r;
+    make_recording(&r);
+    for (size_t n = 0; n <= r.size; n++) {
+        ist_audit_log log = {0};
+        ist_status status = ist_audit_load(&log, r.bytes, n, NULL);
+        cr_expect_eq(status, n < IST_AUDIT_WIRE_HEADER ? IST_E_INPUT : IST_OK);
+        size_t tail = r.size - n, want = tail == 0 ? 2 : tail <= sizeof(ist_audit_wire_event) ? 1 : 0;
+        if (!status) cr_expect_eq(log.event_count, want, "%zu bytes give %zu events", n, log.event_count);
+        ist_audit_log_free(&log);
+    }
+}
+
+Test(load, damaged_bytes_do_no_harm) {
+    uint32_t seed = 12345;
+    for (int round = 0; round < 20000; round++) {
+        recording r;
+        make_recording(&r);
+        ist_audit_log log = {0};
+        for (int k = 0; k < 4; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            size_t at = IST_AUDIT_WIRE_HEADER + (seed >> 8) % (r.size - IST_AUDIT_WIRE_HEADER);
+            r.bytes[at] = (char)(seed >> 3);
+        }
+        cr_assert_eq(ist_audit_load(&log, r.bytes, r.size, NULL), IST_OK);
+        ist_audit_sort(&log);
+        ist_audit_frames frames;
+        ist_audit_report report;
+        cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+        cr_assert_eq(ist_audit_judge(&log, frames, &report, NULL), IST_OK);
+        ist_audit_report_free(&report);
+        ist_audit_log_free(&log);
+    }
+}
+
+Test(load, refuses_other_files) {
+    recording r;
+    make_recording(&r);
+    ist_audit_log log = {0};
+    ist_error err;
+    r.bytes[0] ^= 1;
+    cr_expect_eq(ist_audit_load(&log, r.bytes, r.size, &err), IST_E_INPUT);
+    cr_expect_eq(ist_audit_load(&log, r.bytes, 0, &err), IST_E_INPUT);
+    cr_expect_eq(log.event_count, 0);
+}

@@ -1,0 +1,203 @@
+/* `isthmus audit -- PROGRAM`: programs with planted faults (tests/audit), each found at its line and nothing else. */
+#include "program.h"
+
+#include <jansson.h>
+
+#define PLANTED(name) IST_BUILD_DIR "/tests/audit/audit_" name
+
+enum { LINES = 200, MARKS = 256 };
+
+static json_t *load_json(const char *path) {
+    json_error_t at;
+    json_t *root = json_load_file(path, 0, &at);
+    cr_assert_not_null(root, "%s: %s", path, at.text);
+    return root;
+}
+
+static const char *text_at(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* The category planted on each line of the program's source; "" for none. */
+static void read_marks(const char *name, char marks[LINES][MARKS]) {
+    char path[512], line[1024];
+    snprintf(path, sizeof path, "%s/tests/audit/%s.c", IST_SOURCE_DIR, name);
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f, "%s", path);
+    for (int n = 1; n < LINES && fgets(line, sizeof line, f); n++) {
+        const char *mark = strstr(line, "/* FAULT ");
+        if (mark) sscanf(mark, "/* FAULT %60s", marks[n]);
+    }
+    fclose(f);
+}
+
+static bool is_above(const json_t *finding) {
+    return strcmp(text_at(finding, "severity"), "necessary") != 0;
+}
+
+/* All marks are found, and nothing is found that is not marked. */
+static void check_findings(const char *name, const json_t *root) {
+    char marks[LINES][MARKS] = {{0}}, file[64];
+    size_t k;
+    json_t *f;
+    read_marks(name, marks);
+    snprintf(file, sizeof file, "/%s.c", name);
+    json_array_foreach(json_object_get(root, "findings"), k, f) {
+        json_int_t line = json_integer_value(json_object_get(f, "line"));
+        if (!is_above(f)) continue;
+        cr_expect_not_null(strstr(text_at(f, "file"), file), "%s: found %s in '%s'", name, text_at(f, "category"),
+                           text_at(f, "file"));
+        cr_assert(line > 0 && line < LINES);
+        cr_expect_str_eq(marks[line], text_at(f, "category"), "%s:%d: found %s, planted '%s'", name, (int)line,
+                         text_at(f, "category"), marks[line]);
+        *marks[line] = '\0';
+        json_t *chain = json_object_get(f, "chain");
+        if (json_array_size(chain))
+            cr_expect_gt(json_integer_value(json_object_get(json_array_get(chain, 1), "line")), line);
+    }
+    for (int n = 1; n < LINES; n++) cr_expect_str_empty(marks[n], "%s:%d: %s was not found", name, n, marks[n]);
+}
+
+static void audit_planted(const char *name, int frames) {
+    char path[512];
+    scratch s = scratch_make();
+    snprintf(path, sizeof path, "%s/tests/audit/audit_%s", IST_BUILD_DIR, name);
+    const char *json = scratch_path(&s, "report.json");
+    spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--json", json, "--", path, NULL});
+    cr_assert_eq(r.code, 0, "%s: exit code %d, %s", name, r.code, r.err);
+    json_t *root = load_json(json);
+    check_findings(name, root);
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(root, "frames"), "count")), frames);
+    cr_expect_eq(json_integer_value(json_object_get(root, "dropped")), 0);
+    json_decref(root);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(planted, clean) {
+    audit_planted("clean", 6);
+}
+Test(planted, chains) {
+    audit_planted("chains", 6);
+}
+Test(planted, scalars) {
+    audit_planted("scalars", 6);
+}
+Test(planted, waits) {
+    audit_planted("waits", 6);
+}
+Test(planted, objects) {
+    audit_planted("objects", 6);
+}
+Test(planted, threads) {
+    audit_planted("threads", 48);
+}
+
+Test(program, output_and_exit_code_pass_through) {
+    scratch s = scratch_make();
+    scratch_put(scratch_path(&s, "input.txt"), "line\n");
+    spawned r = spawn_run(
+        &s, scratch_path(&s, "input.txt"),
+        (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c", "cat; echo problem >&2; exit 9", NULL});
+    cr_expect_eq(r.code, 9);
+    cr_expect_str_eq(r.out, "line\n");
+    cr_expect_not_null(strstr(r.err, "problem\n"));
+    cr_expect_not_null(strstr(r.err, "made no OpenCL call"));
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+static void check_death(const char *how, int code) {
+    scratch s = scratch_make();
+    const char *json = scratch_path(&s, "report.json");
+    spawned r =
+        spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--json", json, "--", PLANTED("dies"), how, NULL});
+    cr_expect_eq(r.code, code, "%s: exit code %d", how, r.code);
+    cr_expect_str_eq(r.out, "working\n");
+    json_t *root = load_json(json);
+    check_findings("dies", root);
+    json_decref(root);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(program, a_dying_program_still_gets_its_report) {
+    check_death("exit", 42);
+    check_death("abort", 134);
+    check_death("kill", 137);
+}
+
+Test(program, budgets) {
+    scratch s = scratch_make();
+    const char *const keeps[] = {IST_CLI, "audit",          "--budget", "reads=1,writes=1,waits=1,bytes=256K,builds=0",
+                                 "--",    PLANTED("clean"), NULL};
+    spawned r = spawn_run(&s, NULL, keeps);
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+    r = spawn_run(&s, NULL,
+                  (const char *const[]){IST_CLI, "audit", "--budget", "reads=1", "--", PLANTED("marked"), NULL});
+    cr_expect_eq(r.code, 5);
+    cr_expect_not_null(strstr(r.err, "over budget: frame 2 has 2 reads, the budget allows 1: clEnqueueReadBuffer at"));
+    cr_expect_not_null(strstr(r.err, "marked.c:11 in main"), "%s", r.err);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(program, frame_kernel_and_baseline) {
+    scratch s = scratch_make();
+    char json[256], sarif[256], trace[256];
+    snprintf(json, sizeof json, "%s", scratch_path(&s, "old.json"));
+    snprintf(sarif, sizeof sarif, "%s", scratch_path(&s, "a.sarif"));
+    snprintf(trace, sizeof trace, "%s", scratch_path(&s, "trace.json"));
+    spawned r = spawn_run(&s, NULL,
+                          (const char *const[]){IST_CLI, "audit", "--json", json, "--sarif", sarif, "--trace", trace,
+                                                "--frame-kernel", "add", "--", PLANTED("clean"), NULL});
+    cr_expect_eq(r.code, 0);
+    json_t *root = load_json(json);
+    cr_expect_str_eq(text_at(json_object_get(root, "frames"), "source"), "kernel");
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(root, "frames"), "count")), 6);
+    json_decref(root);
+    json_decref(load_json(sarif));
+    json_decref(load_json(trace));
+    spawn_free(&r);
+    r = spawn_run(
+        &s, NULL,
+        (const char *const[]){IST_CLI, "audit", "--baseline", json, "--report", "-", "--", PLANTED("scalars"), NULL});
+    cr_expect_eq(r.code, 0);
+    cr_expect_not_null(strstr(r.out, "new   scalar_read clEnqueueReadBuffer"), "%s", r.out);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(program, usage) {
+    scratch s = scratch_make();
+    static const char *const wrong[][6] = {{"audit", NULL},
+                                           {"audit", "--", NULL},
+                                           {"audit", "--budget", "reads", "--", "true", NULL},
+                                           {"audit", "--frames", "--", "true", NULL}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *argv[8] = {IST_CLI};
+        for (size_t k = 0; wrong[i][k]; k++) argv[k + 1] = wrong[i][k];
+        spawned r = spawn_run(&s, NULL, argv);
+        cr_expect_eq(r.code, 2, "case %zu gives %d", i, r.code);
+        spawn_free(&r);
+    }
+    spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/nowhere/at/all", NULL});
+    cr_expect_eq(r.code, 1);
+    cr_expect_not_null(strstr(r.err, "/nowhere/at/all"));
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(program, clinfo_prints_the_same) {
+    scratch s = scratch_make();
+    if (access("/usr/bin/clinfo", X_OK)) cr_skip_test("no clinfo here");
+    spawned plain = spawn_run(&s, NULL, (const char *const[]){"/usr/bin/clinfo", NULL});
+    spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/usr/bin/clinfo", NULL});
+    cr_expect_eq(r.code, plain.code);
+    cr_expect_str_eq(r.out, plain.out);
+    spawn_free(&plain);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
