@@ -35,7 +35,7 @@ Test(cli_program, help_and_version) {
 Test(cli_program, mistakes_are_usage_errors) {
     scratch s = scratch_make();
     expect(RUN(&s, "detect"), 2, NULL, "'detect' is not a subcommand");
-    expect(RUN(&s, "bench"), 2, NULL, "'bench' is not a subcommand");
+    expect(RUN(&s, "segment"), 2, NULL, "'segment' is not a subcommand");
     expect(RUN(&s, "predict"), 2, NULL, "at least one image");
     expect(RUN(&s, "predict", "x"), 2, NULL, "-o DIR is missing");
     expect(RUN(&s, "predict", "x", "-o"), 2, NULL, "'-o' needs a value");
