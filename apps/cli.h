@@ -26,7 +26,7 @@ enum {
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
-    X(audit, "[options] -- PROGRAM ARGS", "show what any OpenCL program moves and what it waits for")                  \
+    X(audit, "[options] SOURCE...|-- PROGRAM", "what predict, or any OpenCL program, moves and waits for")             \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

@@ -58,11 +58,52 @@ static int audit_program(char **argv, const audit_options *o) {
     return theirs ? theirs : code;
 }
 
+/* The option of ours that argv[i] is, its value in *value and the last argument it takes in *last; NULL: none. */
+static const cli_option *own_option(int argc, char **argv, int i, const char **value, int *last) {
+    for (const cli_option *o = options_list; o->name; o++) {
+        size_t n = strlen(o->name);
+        if (strncmp(argv[i], "--", 2) || strncmp(argv[i] + 2, o->name, n)) continue;
+        const char *rest = argv[i] + 2 + n;
+        if (*rest != '=' && *rest) continue;
+        *last = *rest ? i : i + 1;
+        *value = *rest ? rest + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+        return o;
+    }
+    return NULL;
+}
+
+/* Takes our options out of the command line; what is left belongs to predict. 0 or the exit code. */
+static int split(int *argc, char **argv, audit_options *o) {
+    int kept = 1;
+    for (int i = 1, last; i < *argc; i = last + 1) {
+        const char *value = NULL;
+        const cli_option *option = own_option(*argc, argv, i, &value, &last);
+        if (option && !value) return cli_usage("audit", "option '%s' needs a value", argv[i]);
+        if (option)
+            take_option(option->id, value, o);
+        else
+            argv[kept++] = argv[last = i];
+    }
+    argv[ *argc = kept] = NULL;
+    return CLI_SUCCESS;
+}
+
+static int audit_own(int argc, char **argv, audit_options *o) {
+    int code = split(&argc, argv, o);
+    if (!code) code = parse_budget(o);
+    if (code) return code;
+    if (o->frame_kernel) return cli_usage("audit", "--frame-kernel is for programs: our own frames are known");
+    if (argc < 2) return cli_usage("audit", "name images, or a program after --");
+    return audit_run_own(argc, argv, o);
+}
+
 int cmd_audit(int argc, char **argv) {
     audit_options o = {0};
     const char *value;
     int id, code = CLI_SUCCESS, end = 1;
+    bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
     while (end < argc && strcmp(argv[end], "--")) end++;
+    if (end == argc && !help) return audit_own(argc, argv, &o);
     while ((id = cli_next("audit", options_list, end, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) return code;
         take_option(id, value, &o);

@@ -76,6 +76,8 @@ typedef struct predict_job {
     ist_engine_info engine_info;
     ist_journal *journal;
     volatile sig_atomic_t *interrupted;
+    void (*received)(void *arg, ist_engine *engine); /* NULL, or called after every batch, by the engine's thread */
+    void *received_arg;
 } predict_job;
 
 /* From now on the first interrupt finishes what has begun and makes a run return CLI_INTERRUPTED, the second ends the

@@ -186,6 +186,7 @@ static void receive(engine_side *e) {
         fatal = status != IST_OK;
         ist_release(f->job->engine, &result);
     }
+    if (f->job->received) f->job->received(f->job->received_arg, f->job->engine);
     e->head = (e->head + 1) % MAX_IN_FLIGHT;
     e->in_flight--;
     if (fatal)

@@ -175,7 +175,10 @@ Test(program, usage) {
     static const char *const wrong[][6] = {{"audit", NULL},
                                            {"audit", "--", NULL},
                                            {"audit", "--budget", "reads", "--", "true", NULL},
-                                           {"audit", "--frames", "--", "true", NULL}};
+                                           {"audit", "--frames", "--", "true", NULL},
+                                           {"audit", "--json", NULL},
+                                           {"audit", "--frame-kernel", "add", "a.png", NULL},
+                                           {"audit", "--save", "json", "a.png", NULL}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *argv[8] = {IST_CLI};
         for (size_t k = 0; wrong[i][k]; k++) argv[k + 1] = wrong[i][k];
@@ -186,6 +189,64 @@ Test(program, usage) {
     spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/nowhere/at/all", NULL});
     cr_expect_eq(r.code, 1);
     cr_expect_not_null(strstr(r.err, "/nowhere/at/all"));
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+/* ---- our own run ---- */
+
+Test(own, a_read_too_many_breaks_the_promise) {
+    scratch s = scratch_make();
+    char image[] = IST_SOURCE_DIR "/apps/frames/bone-1.png", json[256], fake[] = IST_BUILD_DIR "/tests/isthmus_fake";
+    scratch_put(scratch_path(&s, "dfine_n_demo.safetensors"), "");
+    scratch_put(scratch_path(&s, "mobile_sam_demo.safetensors"), "");
+    setenv("ISTHMUS_WEIGHTS_DIR", s.path, 1);
+    setenv("TMPDIR", s.path, 1);
+    snprintf(json, sizeof json, "--json=%s", scratch_path(&s, "report.json"));
+    spawned r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", image, json, NULL});
+    cr_expect_eq(r.code, 5, "exit code %d: %s", r.code, r.err);
+    cr_expect_not_null(strstr(r.err, "frame 2 has 2 reads, the budget allows 1: ist_read at masks that did not fit"));
+    cr_expect_not_null(strstr(r.out, "frames     2 (given)"), "%s", r.out);
+    spawn_free(&r);
+    json_t *root = load_json(scratch_path(&s, "report.json"));
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(root, "total"), "reads")), 3);
+    json_decref(root);
+    r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", "--budget", "reads=2", image, NULL});
+    cr_expect_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
+    spawn_free(&r);
+    r = spawn_run(&s, NULL, (const char *const[]){"/bin/sh", "-c", "ls -d \"$TMPDIR\"/isthmus-audit-*", NULL});
+    cr_expect_neq(r.code, 0, "left behind: %s", r.out);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(own, the_pipeline_keeps_its_promise) {
+    scratch s = scratch_make();
+    char detector[256], segmenter[256], json[256];
+    snprintf(detector, sizeof detector, "%s", scratch_path(&s, "n.safetensors"));
+    snprintf(segmenter, sizeof segmenter, "%s", scratch_path(&s, "sam.safetensors"));
+    snprintf(json, sizeof json, "%s", scratch_path(&s, "report.json"));
+    const char *make = IST_BUILD_DIR "/tests/make_checkpoint";
+    spawned r = spawn_run(&s, NULL, (const char *const[]){make, "n", "g:1", "80", detector, NULL});
+    spawn_free(&r);
+    r = spawn_run(&s, NULL, (const char *const[]){make, "sam", "g:1", "1", segmenter, NULL});
+    spawn_free(&r);
+    r = spawn_run(&s, NULL,
+                  (const char *const[]){IST_CLI, "audit", IST_SOURCE_DIR "/apps/frames", "--limit", "3",
+                                        "--max-objects", "2", "--detector", detector, "--segmenter", segmenter,
+                                        "--json", json, NULL});
+    cr_assert_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
+    cr_expect_not_null(strstr(r.out, "budget     reads=1,writes=1,waits=1 holds"), "%s", r.out);
+    json_t *root = load_json(json), *frames = json_object_get(root, "frames"), *most = json_object_get(frames, "most");
+    cr_expect_eq(json_integer_value(json_object_get(frames, "count")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(most, "writes")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(most, "reads")), 1);
+    cr_expect_leq(json_integer_value(json_object_get(most, "waits")), 1);
+    size_t k;
+    json_t *f;
+    json_array_foreach(json_object_get(root, "findings"), k, f)
+        cr_expect(!is_above(f), "%s: %s", text_at(f, "category"), text_at(f, "function"));
+    json_decref(root);
     spawn_free(&r);
     scratch_remove(&s);
 }

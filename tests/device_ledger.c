@@ -117,6 +117,16 @@ Test(device_ledger, ring_keeps_the_latest_and_totals_stay_exact) {
     cr_expect_eq(e[1].frame, (uint64_t)more - 1);
     cr_expect_eq(ist_ledger_recent(d, e, 0), 0);
     cr_expect_eq(ist_ledger_recent(d, NULL, -1), 0);
+    uint64_t cursor = 0, missed = 0;
+    cr_assert_eq(ist_ledger_since(d, &cursor, &missed, e, 5), 5);
+    cr_expect_eq(cursor, missed + 5); /* what opening the device recorded is missed too */
+    cr_expect_eq(e[0].frame, 10);
+    cr_assert_eq(ist_ledger_since(d, &cursor, &missed, e, IST_LEDGER_RING), IST_LEDGER_RING - 5);
+    cr_expect_eq(e[0].frame, 15);
+    cr_expect_eq(cursor, missed + IST_LEDGER_RING);
+    cr_expect_geq(missed, 10);
+    cr_expect_eq(ist_ledger_since(d, &cursor, &missed, e, 5), 0);
+    cr_expect_eq(cursor, missed + IST_LEDGER_RING);
     free(e);
 }
 

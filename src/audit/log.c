@@ -119,6 +119,8 @@ char *ist_audit_site_text(const ist_audit_log *log, uint32_t site, char *text, s
         snprintf(text, size, "%s+0x%llx%s%s", base_name(s->module), (unsigned long long)s->offset, in, function);
     else if (s && s->address)
         snprintf(text, size, "0x%llx", (unsigned long long)s->address);
+    else if (s && s->function)
+        snprintf(text, size, "%s", s->function);
     else
         snprintf(text, size, "unknown place");
     return text;

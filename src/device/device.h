@@ -159,6 +159,10 @@ ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const siz
 void ist_ledger_totals(ist_device *device, ist_transfers *totals);
 int ist_ledger_recent(ist_device *device, ist_ledger_entry *entries, int capacity);
 
+/* For a reader that follows the ledger: at most `capacity` entries from number *cursor on (0: the first), oldest first.
+ * Moves *cursor behind them and adds to *missed what the ledger no longer had. Returns how many were stored. */
+int ist_ledger_since(ist_device *device, uint64_t *cursor, uint64_t *missed, ist_ledger_entry *entries, int capacity);
+
 /* ---- errors ---- */
 
 /* "clEnqueueReadBuffer failed: CL_OUT_OF_RESOURCES (-5): packet, 4096 bytes": fails with IST_E_DEVICE_MEMORY for

@@ -71,6 +71,20 @@ int ist_ledger_recent(ist_device *device, ist_ledger_entry *entries, int capacit
     return (int)stored;
 }
 
+int ist_ledger_since(ist_device *device, uint64_t *cursor, uint64_t *missed, ist_ledger_entry *entries, int capacity) {
+    ist_ledger *l = &device->ledger;
+    int stored = 0;
+    pthread_mutex_lock(&l->lock);
+    uint64_t oldest = l->recorded < IST_LEDGER_RING ? 0 : l->recorded - IST_LEDGER_RING;
+    if (*cursor < oldest) {
+        *missed += oldest - *cursor;
+        *cursor = oldest;
+    }
+    while (stored < capacity && *cursor < l->recorded) entries[stored++] = l->ring[(*cursor)++ % IST_LEDGER_RING];
+    pthread_mutex_unlock(&l->lock);
+    return stored;
+}
+
 /* ---- crossings ---- */
 
 ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes,
