@@ -133,6 +133,31 @@ Test(rules, a_single_chain_without_frames_is_medium) {
     ist_audit_log_free(&log);
 }
 
+Test(rules, host_memory_used_again_in_set_up_is_no_round_trip) {
+    ist_audit_log log = made_log();
+    for (uint64_t k = 0; k < 2; k++) {
+        MADE_ADD(&log, WRITE, 1, .bytes = 64, .host = 0x100, .hash = 20 + k);
+        MADE_LAUNCH(&log, 2, "probe");
+        MADE_ADD(&log, READ, 3, .bytes = 64, .host = 0x100, .hash = 10 + k, .flags = BLOCK);
+    }
+    ist_audit_report r = made_judge(&log, NULL);
+    cr_expect_eq(r.frames.count, 0);
+    cr_expect_eq(made_above(&r), 0);
+    ist_audit_report_free(&r);
+    ist_audit_log_free(&log);
+}
+
+static void edited_in_place(ist_audit_log *log, int pass) {
+    MADE_LAUNCH(log, 11, "a");
+    MADE_ADD(log, READ, 12, .bytes = 64, .object = 1, .host = 0x100, .hash = 10 + (uint64_t)pass, .flags = BLOCK);
+    MADE_ADD(log, WRITE, 13, .bytes = 64, .object = 2, .host = 0x100, .hash = 50 + (uint64_t)pass);
+    MADE_LAUNCH(log, 14, "b");
+}
+
+Test(rules, host_memory_edited_between_kernels_is_a_round_trip) {
+    expect_only(edited_in_place, IST_AUDIT_CAT_ROUND_TRIP, IST_AUDIT_CRITICAL, 12, PASSES);
+}
+
 Test(rules, equal_bytes_of_different_size_are_no_chain) {
     ist_audit_log log = made_log();
     MADE_ADD(&log, READ, 2, .bytes = 64, .hash = 5, .flags = BLOCK);

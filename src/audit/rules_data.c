@@ -40,7 +40,7 @@ static void claim_pair(ist_audit_judge_state *j, size_t download, size_t upload,
     j->claims[upload].partner = (uint32_t)download;
 }
 
-/* Has a kernel run between `from` and the start of its frame, or after `from` until the end of it? */
+/* Is there a launch of its frame before `from`, or after it? */
 static bool launch_near(const ist_audit_log *log, size_t from, bool before) {
     uint32_t frame = log->events[from].frame;
     for (size_t i = from, steps = 0; steps < 4096; steps++) {
@@ -51,7 +51,8 @@ static bool launch_near(const ist_audit_log *log, size_t from, bool before) {
     return false;
 }
 
-/* The upload's data, or its place in host memory, came down before: the chain's download, or SIZE_MAX. */
+/* The upload's data, or its place in host memory, came down before: the chain's download, or SIZE_MAX. Outside of
+ * frames, host memory that is used again for other data tells nothing. */
 static size_t find_download(const ist_audit_judge_state *j, chain_state *s, size_t upload,
                             ist_audit_category *category) {
     const ist_audit_event *ev = j->log->events, *u = &ev[upload];
@@ -67,7 +68,7 @@ static size_t find_download(const ist_audit_judge_state *j, chain_state *s, size
         if (!*entry || !overlaps(&ev[*entry - 1], u)) continue;
         size_t d = *entry - 1;
         *entry = 0; /* whatever it held, the host memory has a new use */
-        if (found != SIZE_MAX || ev[d].frame != u->frame || same_content(&ev[d], u)) continue;
+        if (found != SIZE_MAX || !u->frame || ev[d].frame != u->frame || same_content(&ev[d], u)) continue;
         if (!launch_near(j->log, d, true) || !launch_near(j->log, upload, false)) continue;
         found = d;
         *category = IST_AUDIT_CAT_ROUND_TRIP;
