@@ -29,18 +29,17 @@ static void pass_on(int number) {
     errno = saved;
 }
 
-/* Beside the program (a build), else where it is installed. */
+/* Beside the program (a build), below the prefix that the program is in, else where it was to be installed. */
 static bool find_layer(char *path, size_t size) {
-    ssize_t n = readlink("/proc/self/exe", path, size - 1);
-    if (n > 0) {
-        path[n] = '\0';
-        char *slash = strrchr(path, '/');
-        if (slash && (size_t)(slash + 1 - path) + sizeof LAYER_FILE <= size) {
-            strcpy(slash + 1, LAYER_FILE);
-            if (!access(path, R_OK)) return true;
-        }
-    }
-    snprintf(path, size, "%s/%s", ISTHMUS_LAYERDIR, LAYER_FILE);
+    static const char *const near[] = {LAYER_FILE, "../" ISTHMUS_LIBDIR "/isthmus/" LAYER_FILE};
+    char own[4096];
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    if (slash) slash[1] = '\0';
+    for (size_t k = 0; slash && k < sizeof near / sizeof *near; k++)
+        if ((size_t)snprintf(path, size, "%s%s", own, near[k]) < size && !access(path, R_OK)) return true;
+    snprintf(path, size, "%s/isthmus/%s", ISTHMUS_FULL_LIBDIR, LAYER_FILE);
     return !access(path, R_OK);
 }
 

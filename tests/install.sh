@@ -66,4 +66,7 @@ cmake --build "$work/package/build" >"$work/log" || { cat "$work/log"; exit 1; }
 if [ -e "$build/isthmus" ]; then
     echo "program"
     "$prefix/bin/isthmus" --version
+    echo "audit layer"
+    "$prefix/bin/isthmus" audit -- true 2>"$work/audit"
+    grep -q 'audit of true' "$work/audit"
 fi
