@@ -40,10 +40,10 @@ endif()
 
 # make_checkpoint MODEL SEED CLASSES OUT: the checkpoints that tests, benchmarks and the demo use.
 if(EXISTS ${PROJECT_SOURCE_DIR}/tests/make_checkpoint.c)
-  add_executable(make_checkpoint tests/make_checkpoint.c)
+  add_executable(make_checkpoint tests/make_checkpoint.c tests/synth.c) # without Criterion: tests start it
   set_target_properties(make_checkpoint PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   ist_test_common(make_checkpoint)
-  target_link_libraries(make_checkpoint PRIVATE ist_test_support ist_weights)
+  target_link_libraries(make_checkpoint PRIVATE ist_weights m)
 endif()
 
 # Programs with planted faults for cli_audit: debug information tells the lines.
