@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static int by_size_then_start(const void *a, const void *b) {
@@ -11,21 +12,38 @@ static int by_size_then_start(const void *a, const void *b) {
     return x < y ? -1 : x > y; /* qsort is not stable: the array order decides, so that placement is reproducible */
 }
 
-static int by_offset(const void *a, const void *b) {
-    const ist_span *x = *(ist_span *const *)a, *y = *(ist_span *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+static bool meet(const ist_span *a, const ist_span *b) {
+    return a->first <= b->last && b->first <= a->last;
 }
 
-/* Lowest offset at which `span` fits between the `count` placed spans in `overlap` (alive at the same time). */
-static size_t lowest_gap(ist_span **overlap, int count, const ist_span *span, size_t align) {
-    qsort(overlap, (size_t)count, sizeof *overlap, by_offset);
-    size_t at = 0;
+/* Steps that the region's tenants leave unused between them and `span`: the less, the better they follow each other. -1
+ * when one of them is alive together with `span`. */
+static int idle_steps(ist_span **placed, int count, int region, const ist_span *span) {
+    int least = INT_MAX;
     for (int i = 0; i < count; i++) {
-        if (overlap[i]->offset >= at && overlap[i]->offset - at >= span->bytes) return at;
-        size_t end = ist_align_up(overlap[i]->offset + overlap[i]->bytes, align);
-        if (end > at) at = end;
+        if (placed[i]->region != region) continue;
+        if (meet(placed[i], span)) return -1;
+        int gap = placed[i]->last < span->first ? span->first - placed[i]->last : placed[i]->first - span->last;
+        if (gap < least) least = gap;
     }
-    return at;
+    return least;
+}
+
+/* The smallest free region, of equal ones the one whose tenants come closest; -1 when none is free. Spans arrive by
+ * falling size, so every region is large enough. */
+static int best_region(ist_span **placed, int count, const ist_region *regions, int region_count,
+                       const ist_span *span) {
+    int best = -1, best_idle = INT_MAX;
+    for (int r = 0; r < region_count; r++) {
+        int idle = idle_steps(placed, count, r, span);
+        if (idle < 0) continue;
+        if (best < 0 || regions[r].bytes < regions[best].bytes ||
+            (regions[r].bytes == regions[best].bytes && idle < best_idle)) {
+            best = r;
+            best_idle = idle;
+        }
+    }
+    return best;
 }
 
 static size_t most_alive(const ist_span *spans, int count, size_t align) {
@@ -40,25 +58,25 @@ static size_t most_alive(const ist_span *spans, int count, size_t align) {
     return most;
 }
 
-ist_status ist_arena_place(ist_span *spans, int count, size_t align, ist_arena_size *size, ist_error *err) {
+ist_status ist_arena_place(ist_span *spans, int count, size_t align, ist_region *regions, int *region_count,
+                           ist_arena_size *size, ist_error *err) {
     size_t sum = 0;
+    *region_count = 0;
     for (int i = 0; i < count; i++)
         if (!ist_add_size(sum, spans[i].bytes, &sum) || !ist_add_size(sum, align, &sum))
             return ist_fail(err, IST_E_LIMIT, "arena: the sizes of %d tensors overflow", count);
-    ist_span **order = malloc((size_t)(count ? count : 1) * 2 * sizeof *order);
+    ist_span **order = malloc((count > 0 ? (size_t)count : 1) * sizeof *order);
     if (!order) return ist_fail(err, IST_E_MEMORY, "arena: no memory to place %d tensors", count);
-    ist_span **overlap = order + count;
     for (int i = 0; i < count; i++) order[i] = &spans[i];
     qsort(order, (size_t)count, sizeof *order, by_size_then_start);
 
     size->peak = 0;
     for (int i = 0; i < count; i++) {
-        int n = 0;
-        for (int j = 0; j < i; j++)
-            if (order[j]->first <= order[i]->last && order[i]->first <= order[j]->last) overlap[n++] = order[j];
-        order[i]->offset = lowest_gap(overlap, n, order[i], align);
-        size_t end = ist_align_up(order[i]->offset + order[i]->bytes, align);
-        if (end > size->peak) size->peak = end;
+        order[i]->region = best_region(order, i, regions, *region_count, order[i]);
+        if (order[i]->region >= 0) continue;
+        order[i]->region = (*region_count)++;
+        regions[order[i]->region] = (ist_region){size->peak, ist_align_up(order[i]->bytes, align)};
+        size->peak += regions[order[i]->region].bytes;
     }
     size->lower_bound = most_alive(spans, count, align);
     free(order);

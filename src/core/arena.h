@@ -1,7 +1,10 @@
-/* Places buffers with known lifetimes in one block of memory. Pure C: no OpenCL, no allocation beyond a scratch array.
+/* Places buffers with known lifetimes in one block of memory. Pure C: no OpenCL, no allocation beyond scratch arrays.
  *
- * A span is alive on steps [first, last]; two spans whose lives overlap get disjoint bytes. Offsets are multiples of
- * `align`. Greedy by size, largest first, each at the lowest gap that fits (Pisarchyk & Lee, arXiv 2001.03288). */
+ * A span is alive on steps [first, last]. The block is cut into regions; a region holds one span at a time, so spans
+ * whose lives overlap get disjoint bytes, and two regions never share any. Regions rather than free offsets, since a
+ * driver may track the overlaps of sub-buffers: with hundreds of overlapping ones a launch on a GPU cost over ten times
+ * as much. Greedy by size, largest first, each in the region that is free and needs it least, else in a new one of its
+ * size ("shared objects", Pisarchyk & Lee, arXiv 2001.03288). */
 #ifndef IST_CORE_ARENA_H
 #define IST_CORE_ARENA_H
 
@@ -11,16 +14,23 @@
 
 typedef struct ist_span {
     size_t bytes;
-    int first, last;  /* steps, inclusive; first <= last */
-    size_t offset;    /* result */
+    int first, last; /* steps, inclusive; first <= last */
+    int region;      /* result: its region */
 } ist_span;
 
+/* Bytes [offset, offset + bytes) of the block; offset and bytes are multiples of the alignment. */
+typedef struct ist_region {
+    size_t offset, bytes;
+} ist_region;
+
 typedef struct ist_arena_size {
-    size_t peak;         /* bytes of the block */
-    size_t lower_bound;  /* most aligned bytes alive on one step: no placement needs less */
+    size_t peak;        /* bytes of the block */
+    size_t lower_bound; /* most aligned bytes alive on one step: no placement needs less */
 } ist_arena_size;
 
-/* Fills in every offset. `align` is a power of two. IST_E_LIMIT when the sum does not fit size_t. */
-ist_status ist_arena_place(ist_span *spans, int count, size_t align, ist_arena_size *size, ist_error *err);
+/* Fills in every span's region and `regions` (room for `count`), and their number. `align` is a power of two.
+ * IST_E_LIMIT when the sum of the sizes does not fit size_t. */
+ist_status ist_arena_place(ist_span *spans, int count, size_t align, ist_region *regions, int *region_count,
+                           ist_arena_size *size, ist_error *err);
 
 #endif

@@ -27,16 +27,19 @@ static int collect_spans(const ist_plan *p, ist_span *spans, size_t *index) {
     return count;
 }
 
-static ist_status create_arena(ist_plan *p, const ist_span *spans, const size_t *index, int count, ist_error *err) {
-    if (!count) return IST_OK;
+/* With guards every tensor has a region of its own and the sub-buffer leaves out the pattern on both sides. */
+static ist_status create_regions(ist_plan *p, const ist_region *regions, int count, ist_error *err) {
     size_t guard = guard_of(p);
-    IST_TRY(ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
-    for (int i = 0; i < count; i++) {
-        ist_plan_buffer *b = &p->buffers[index[i]];
-        b->offset = spans[i].offset + guard;
-        IST_TRY(ist_buffer_sub(p->device, p->arena, b->offset, b->bytes, "arena", &b->mem, err));
-    }
-    if (!guard) return IST_OK;
+    p->regions = calloc((size_t)count, sizeof *p->regions);
+    if (!p->regions) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %d regions", count);
+    p->region_count = count;
+    for (int i = 0; i < count; i++)
+        IST_TRY(ist_buffer_sub(p->device, p->arena, regions[i].offset + guard, regions[i].bytes - 2 * guard, "arena",
+                               &p->regions[i], err));
+    return IST_OK;
+}
+
+static ist_status fill_pattern(ist_plan *p, ist_error *err) {
     void *pattern = malloc(p->arena_size.peak);
     if (!pattern) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
     memset(pattern, GUARD_PATTERN, p->arena_size.peak);
@@ -46,19 +49,35 @@ static ist_status create_arena(ist_plan *p, const ist_span *spans, const size_t 
     return st;
 }
 
+/* spans[i] is the life of buffer index[i]. */
+static ist_status create_arena(ist_plan *p, ist_span *spans, const size_t *index, int count, ist_region *regions,
+                               ist_error *err) {
+    int region_count = 0;
+    IST_TRY(
+        ist_arena_place(spans, count, ist_device_alignment(p->device), regions, &region_count, &p->arena_size, err));
+    if (!count) return IST_OK;
+    IST_TRY(ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
+    IST_TRY(create_regions(p, regions, region_count, err));
+    for (int i = 0; i < count; i++) {
+        ist_plan_buffer *b = &p->buffers[index[i]];
+        b->offset = regions[spans[i].region].offset + guard_of(p);
+        b->mem = p->regions[spans[i].region];
+    }
+    return guard_of(p) ? fill_pattern(p, err) : IST_OK;
+}
+
 static ist_status place(ist_plan *p, ist_error *err) {
     size_t n = p->buffer_count ? p->buffer_count : 1;
     ist_span *spans = calloc(n, sizeof *spans);
+    ist_region *regions = calloc(n, sizeof *regions);
     size_t *index = calloc(n, sizeof *index);
     ist_status st = IST_OK;
-    if (!spans || !index) {
+    if (!spans || !regions || !index)
         st = ist_fail(err, IST_E_MEMORY, "plan: out of host memory to place %zu tensors", p->buffer_count);
-    } else {
-        int count = collect_spans(p, spans, index);
-        st = ist_arena_place(spans, count, ist_device_alignment(p->device), &p->arena_size, err);
-        if (!st) st = create_arena(p, spans, index, count, err);
-    }
+    else
+        st = create_arena(p, spans, index, collect_spans(p, spans, index), regions, err);
     free(spans);
+    free(regions);
     free(index);
     return st;
 }

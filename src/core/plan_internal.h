@@ -10,12 +10,12 @@ typedef enum ist_home { IST_HOME_ARENA, IST_HOME_PERSISTENT, IST_HOME_CONST, IST
 typedef struct ist_plan_buffer {
     ist_home home;
     size_t bytes;
-    int first, last;      /* launches that touch it; first = -1: none */
-    bool keep;            /* tapped: alive to the end */
-    int ext;              /* IST_HOME_EXTERNAL */
-    int page;             /* IST_HOME_CONST */
-    size_t offset;        /* in the arena or the page */
-    cl_mem mem;           /* sub-buffer after finish, or the bound external */
+    int first, last; /* launches that touch it; first = -1: none */
+    bool keep;       /* tapped: alive to the end */
+    int ext;         /* IST_HOME_EXTERNAL */
+    int page;        /* IST_HOME_CONST */
+    size_t offset;   /* in the arena or the page */
+    cl_mem mem;      /* after finish: of the arena borrowed, of an external as bound, else owned */
 } ist_plan_buffer;
 
 /* Constants are gathered in pages on the host and uploaded once each. */
@@ -26,7 +26,7 @@ typedef struct ist_plan_page {
 } ist_plan_page;
 
 typedef struct ist_plan_node {
-    ist_launch launch;    /* label, op, isa, defines and kernel are owned copies */
+    ist_launch launch; /* label, op, isa, defines and kernel are owned copies */
     cl_kernel kernel;
 } ist_plan_node;
 
@@ -63,6 +63,8 @@ struct ist_plan {
     cl_mem bound[IST_MAX_EXTERNALS];
     cl_mem arena;
     ist_arena_size arena_size;
+    cl_mem *regions; /* sub-buffers of the arena; tensors borrow them */
+    int region_count;
 };
 
 /* Bytes of one element of `elem` in this plan. */

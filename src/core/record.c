@@ -44,9 +44,11 @@ void ist_plan_close(ist_plan **plan) {
         ist_kernel_release(&p->nodes[i].kernel);
         free_launch(&p->nodes[i].launch);
     }
-    /* Last made, first released: a widespread GPU driver crashes when overlapping sub-buffers go in another order. */
-    for (size_t i = p->buffer_count; i-- > 0;)
-        if (p->buffers[i].home != IST_HOME_EXTERNAL) ist_buffer_release(p->device, &p->buffers[i].mem);
+    for (size_t i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].home == IST_HOME_CONST || p->buffers[i].home == IST_HOME_PERSISTENT)
+            ist_buffer_release(p->device, &p->buffers[i].mem);
+    for (int i = 0; i < p->region_count; i++) ist_buffer_release(p->device, &p->regions[i]);
+    free(p->regions);
     ist_buffer_release(p->device, &p->arena);
     for (size_t i = 0; i < p->page_count; i++) {
         ist_buffer_release(p->device, &p->pages[i].mem);
