@@ -92,6 +92,8 @@ Test(api_arguments, configuration) {
     BAD(match, (ist_match_mode)4, IST_E_ARGUMENT, "match");
     BAD(precision, (ist_precision)3, IST_E_ARGUMENT, "precision");
     BAD(precision, IST_PRECISION_FP16, IST_E_UNSUPPORTED, "half precision");
+    BAD(prompts, (ist_prompts)2, IST_E_ARGUMENT, "prompts");
+    BAD(prompts, IST_PROMPTS_TARGETS, IST_E_ARGUMENT, "give a segmenter");
     BAD(class_count, 1, IST_E_ARGUMENT, "class_count");
     BAD(class_count, -1, IST_E_ARGUMENT, "class_count");
     BAD(cl_context, &err, IST_E_ARGUMENT, "together");
@@ -320,7 +322,7 @@ Test(api_arguments, assignment) {
     cr_assert_eq(ist_assign(e, NULL, 2, 0, 0, match, NULL, &err), IST_OK);
     cr_assert(match[0] == -1 && match[1] == -1);
     ist_image m = engines_image(8, 8, 1);
-    refused(ist_submit(e, &m, 1, &err), IST_E_STATE, "without a detector");
+    refused(ist_submit(e, &m, 1, &err), IST_E_STATE, "without a model");
     ist_engine_info info;
     cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK);
     cr_assert(!*info.detector && !*info.segmenter && info.kernels == 0 && info.classes == 0);
