@@ -147,6 +147,7 @@ typedef struct ist_config {
     float track_iou;          /* least IoU that continues a track; default 0.3 */
     int track_age;            /* frames a track survives unseen; default 30 */
     ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; with IST_PROMPTS_TARGETS match must be IST_MATCH_NONE */
+    int reserved;             /* leave 0; without it the struct would end in padding */
 } ist_config;
 
 ist_config ist_config_default(void);
