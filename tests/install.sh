@@ -1,9 +1,8 @@
 #!/bin/sh
 # Installs the build into an empty folder and uses it from there as a stranger would: exported symbols, pkg-config with
-# C and C++ (shared), CMake package with both libraries, the installed program. ctest runs it: install.sh SOURCE BUILD
+# C and C++ (shared), CMake package with both libraries, the installed program. ctest runs it: install.sh BUILD
 set -eu
-source=$1
-build=$2
+build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
