@@ -46,16 +46,12 @@ static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, ext
 }
 
 static const ist_conv_row *runnable(int i) {
-    static unsigned caps;
-    if (!caps) {
-        optest t;
-        optest_begin(&t, "capabilities", 0);
-        caps = ist_plan_caps(t.plan);
-        optest_run(&t);
-        optest_end(&t);
-    }
     const ist_conv_row *r = ist_conv_row_at(i);
-    return (caps & r->needs) == r->needs ? r : NULL;
+    optest t;
+    optest_begin(&t, "capabilities", 0);
+    bool runs = ist_conv_row_runs(t.plan, r);
+    optest_drop(&t);
+    return runs ? r : NULL;
 }
 
 #define EACH_RUNNABLE_ROW(row)                                                                                         \

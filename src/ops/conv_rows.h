@@ -1,4 +1,5 @@
-/* The rows of the convolution family, for conv.c and for tests that run every row a device can run. */
+/* The rows of the convolution family: for conv.c, for the files that pack and launch a kind of row, and for tests that
+ * run every row a device can run. */
 #ifndef IST_OPS_CONV_ROWS_H
 #define IST_OPS_CONV_ROWS_H
 
@@ -7,19 +8,52 @@
 /* Which operator a dense problem is: the same kernels serve all. */
 typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 
+/* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). */
+typedef enum ist_conv_family { IST_CONV_PANELS } ist_conv_family;
+
 typedef struct ist_conv_row {
     const char *name, *op;
+    ist_conv_family family;
     unsigned needs; /* ist_cap bits */
-    int mr, nv, vl, items;
-    double speed;
+    int mr, nv, vl; /* the tile: pixels by nv * vl channels */
+    int items;      /* work-items of a group */
+    double speed;   /* multiply-adds per time, relative to the family's other rows */
 } ist_conv_row;
 
 int ist_conv_row_count(void);
 const ist_conv_row *ist_conv_row_at(int index);
-/* The row the heuristic takes for `pixels` results per phase and `channels`; NULL when the device can run none. */
-const ist_conv_row *ist_conv_choose(const ist_plan *p, int pixels, int channels);
+
+/* A problem whose shapes have been checked: everything that packing and launching need. */
+typedef struct ist_conv_problem {
+    ist_conv_kind kind;
+    ist_tensor x, y;
+    ist_filter f;
+    const ist_conv_opts *o;
+    const char *label;
+    int phases, taps, oh, ow; /* oh, ow: extents of the product (those of x for a transposed convolution) */
+} ist_conv_problem;
+
+/* Weight of output o, input i, tap t of a phase, in PyTorch's orders. */
+static inline float ist_conv_weight(const ist_conv_problem *q, int phase, int o, int i, int t) {
+    if (q->kind == IST_CONV_DECONV2X2) return q->f.w[((size_t)i * (size_t)q->f.out + (size_t)o) * 4 + (size_t)phase];
+    return q->f.w[((size_t)o * (size_t)q->f.in + (size_t)i) * (size_t)q->taps + (size_t)t];
+}
+
+/* Compute units of the plan's device, at least 1. */
+int ist_conv_units(const ist_plan *p);
+/* Bytes of the activations and of weights of `weight_bytes` each: for profiles. */
+double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes);
+
+/* Whether the plan can run the row. */
+bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row);
+/* The row the heuristic takes; NULL when the device can run none. */
+const ist_conv_row *ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
 /* ist_op_conv / ist_op_deconv2x2 with a given row; NULL: the heuristic's. */
 ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
                            const ist_conv_row *row, const char *label);
+
+/* Least relative time of the row on the problem, and its packing and launch: one pair for each family. */
+double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 #endif

@@ -1,0 +1,129 @@
+/* Convolution rows in fp32 on register tiles or local memory: packs weights in the row's panels and records the launch.
+ */
+#include "ops/conv_rows.h"
+#include "ops/epilogue.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* Multiply-adds per input that the row really does (whole tiles of pixels and channels), weighted by its speed and by
+ * the compute units that find no tile. */
+double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
+    int units = ist_conv_units(p);
+    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, r->nv * r->vl);
+    return tiles * r->mr * r->nv * r->vl / r->speed * (tiles < units ? units / tiles : 1);
+}
+
+/* ---- weights ---- */
+
+/* [phase][column tile][tap][in][nr], zeros beyond the last channel. */
+static void pack_panels(const ist_conv_problem *q, int nr, float *dst) {
+    int tiles = ist_div_up(q->f.out, nr);
+    for (int phase = 0; phase < q->phases; phase++)
+        for (int tile = 0; tile < tiles; tile++)
+            for (int t = 0; t < q->taps; t++)
+                for (int i = 0; i < q->f.in; i++)
+                    for (int c = 0; c < nr; c++) {
+                        int o = tile * nr + c;
+                        *dst++ = o < q->f.out ? ist_conv_weight(q, phase, o, i, t) : 0.0f;
+                    }
+}
+
+/* [phase][column tile][nr] */
+static void pack_bias(const ist_conv_problem *q, int nr, float *dst) {
+    int width = ist_div_up(q->f.out, nr) * nr;
+    for (int phase = 0; phase < q->phases; phase++)
+        for (int o = 0; o < width; o++) *dst++ = q->f.b && o < q->f.out ? q->f.b[o] : 0.0f;
+}
+
+typedef struct packed {
+    ist_tensor weights, bias;
+} packed;
+
+static bool pack(ist_plan *p, const ist_conv_problem *q, int nr, packed *out) {
+    size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr * (size_t)q->phases, size = width;
+    if (!ist_mul_size(size, (size_t)q->taps, &size) || !ist_mul_size(size, (size_t)q->f.in, &size) ||
+        size > SIZE_MAX / sizeof(float)) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
+                      q->f.kw);
+        return false;
+    }
+    float *panels = malloc(size * sizeof *panels), *bias = malloc(width * sizeof *bias);
+    if (panels && bias) {
+        pack_panels(q, nr, panels);
+        pack_bias(q, nr, bias);
+        out->weights = ist_plan_const_bytes(p, panels, size * sizeof *panels, q->label);
+        out->bias = ist_plan_const_bytes(p, bias, width * sizeof *bias, q->label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
+    }
+    free(panels);
+    free(bias);
+    return !ist_plan_status(p);
+}
+
+/* ---- launch ---- */
+
+/* How many row and column tiles a work-item of a CPU row takes: rows whose pixels fill a part of the second-level cache
+ * and all columns, then smaller pieces until every compute unit has eight or a piece is one tile. */
+static void cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, int *row_tiles, int *col_tiles) {
+    enum { CHUNK_BYTES = 192 << 10, GROUPS_PER_UNIT = 8 };
+    int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
+    double tile_bytes = 4.0 * r->mr * q->f.in;
+    int want = GROUPS_PER_UNIT * ist_conv_units(p), fit = (int)(CHUNK_BYTES / tile_bytes);
+    int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit, most = ist_div_up(all_rows * q->phases, want);
+    if (rows > most) rows = most < 4 ? 4 : most;
+    int groups = ist_div_up(all_rows, rows) * q->phases, pieces = ist_div_up(want, groups);
+    if (pieces > all_cols) pieces = all_cols;
+    *col_tiles = ist_div_up(all_cols, pieces);
+    groups *= ist_div_up(all_cols, *col_tiles);
+    if (groups < want && rows > 1) rows = (int)((long)rows * groups / want);
+    *row_tiles = rows > 1 ? rows : 1;
+}
+
+/* A CPU row's scratch: floats per row of a tile, for pixels that have to be gathered. */
+enum { SCRATCH_FLOATS = 64 };
+
+static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
+    const ist_conv_opts *o = q->o;
+    bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p);
+    int nr = r->nv * r->vl, rows = 1, cols = 1;
+    if (r->items == 1) cut(p, q, r, &rows, &cols);
+    size_t items = (size_t)r->items;
+    int row_groups = ist_div_up(q->x.n * q->oh * q->ow, r->mr * rows), col_groups = ist_div_up(q->f.out, nr * cols);
+    ist_arg scratch = IST_IN((ist_tensor){0});
+    if (r->items == 1)
+        scratch = (ist_arg)IST_OUT(
+            ist_plan_tensor(p, row_groups, col_groups, q->phases * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
+    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s", r->mr, r->nv, r->vl,
+                                         SCRATCH_FLOATS, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+                                         half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    ist_launch l = {
+        .label = q->label,
+        .op = r->op,
+        .isa = "isa/vector",
+        .defines = defines.text,
+        .kernel = "conv",
+        .dims = 3,
+        .global = {(size_t)row_groups * items, (size_t)col_groups, (size_t)q->phases},
+        .local = {items, 1, 1},
+        .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), scratch, IST_OUT(q->y), IST_IN(o->epi.add_before),
+                 IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
+                 IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
+                          0),
+                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
+                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT4(rows, cols, 0, 0)},
+        .arg_count = 14,
+        .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+        .bytes = ist_conv_bytes(p, q, sizeof(float)),
+    };
+    ist_plan_launch(p, &l);
+}
+
+void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row) {
+    packed w;
+    if (pack(p, q, row->nv * row->vl, &w)) launch(p, q, row, &w);
+}
