@@ -104,7 +104,13 @@ ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_erro
 
 typedef struct ist_engine ist_engine;
 
-typedef enum ist_precision { IST_PRECISION_AUTO, IST_PRECISION_FP32, IST_PRECISION_FP16 } ist_precision;
+/* How activations are stored; sums, statistics, boxes, scores and mask logits are 32-bit floats in both. */
+typedef enum ist_precision {
+    IST_PRECISION_AUTO, /* FP16 on a GPU that can store halves, else FP32 */
+    IST_PRECISION_FP32,
+    IST_PRECISION_FP16  /* IST_E_UNSUPPORTED where the device cannot store halves; IST_E_WEIGHTS for a finite weight
+                         *   that a half cannot hold */
+} ist_precision;
 
 /* What the matcher compares detections with. */
 typedef enum ist_match_mode {

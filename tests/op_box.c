@@ -95,7 +95,7 @@ Test(op_box, quality_statistics) {
         ist_tensor y = ist_op_lqe(t.plan, optest_in(&t, corners, IST_ELEM_F32, false), "lqe");
         optest_run(&t);
         ref_lqe(corners, want);
-        optest_check(&t, "statistics", y, want, t.half ? 1e-3 : 3e-6, t.half ? 6e-8 : 1e-12, -1);
+        optest_check(&t, "statistics", y, want, 3e-6, 1e-12, -1);
         optest_end(&t);
     }
 }

@@ -54,7 +54,8 @@ static void deform_case(const shape *s, unsigned i) {
         if (e % 5) box.v[4 * e] = 0.5f + 0.5f * box.v[4 * e];
         if (e % 5) box.v[4 * e + 1] = 0.5f + 0.5f * box.v[4 * e + 1];
     }
-    ist_tensor ot = optest_in(&t, o, IST_ELEM_T, i & 1), wt = optest_in(&t, w, IST_ELEM_T, i & 1);
+    ist_elem where = (i >> 1 ^ i >> 2) & 1 ? IST_ELEM_T : IST_ELEM_F32;
+    ist_tensor ot = optest_in(&t, o, where, i & 1), wt = optest_in(&t, w, where, i & 1);
     ist_tensor bt = optest_in(&t, box, IST_ELEM_F32, i & 1), mt = optest_in(&t, m, IST_ELEM_T, i & 1);
     ist_tensor out = optest_out(&t, s->n, 1, s->q, m.c, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));

@@ -146,7 +146,7 @@ static float4 four_largest(__global const float *c) {
 
 /* y[n, q, 5 s ..]: the four largest probabilities of side s and their mean. One work-item per (row, side);
  * sizes: queries, then ld and c0 of y. */
-__kernel void lqe(__global T *y, __global const float *corners, __global const int *limit, int4 sizes) {
+__kernel void lqe(__global float *y, __global const float *corners, __global const int *limit, int4 sizes) {
     int n = get_global_id(1), q = get_global_id(0) >> 2, s = get_global_id(0) & 3;
     if (n >= *limit || q >= sizes.x) return;
     size_t row = (size_t)n * sizes.x + q, to = row * sizes.y + sizes.z + 5 * s;
@@ -157,9 +157,6 @@ __kernel void lqe(__global T *y, __global const float *corners, __global const i
     p.y = ist_exp_float(top.y - b.most) / b.total;
     p.z = ist_exp_float(top.z - b.most) / b.total;
     p.w = ist_exp_float(top.w - b.most) / b.total;
-    STORE(p.x, y, to);
-    STORE(p.y, y, to + 1);
-    STORE(p.z, y, to + 2);
-    STORE(p.w, y, to + 3);
-    STORE((p.x + p.y + p.z + p.w) * 0.25f, y, to + 4);
+    vstore4(p, 0, y + to);
+    y[to + 4] = (p.x + p.y + p.z + p.w) * 0.25f;
 }

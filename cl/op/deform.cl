@@ -7,9 +7,16 @@
  * height, first token and reach. WIDE (CPU): a work-item alone in its group takes `rows` queries, all heads, sixteen
  * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query.
  *
- * -D POINTS: points of a head. */
+ * -D POINTS: points of a head. -D WHERE_F32: offsets and weights are float although T is half. */
 #ifndef POINTS
 #define POINTS 12
+#endif
+#ifdef WHERE_F32
+typedef float WHERE_T;
+#define WHERE(p, i) ((p)[i])
+#else
+typedef T WHERE_T;
+#define WHERE(p, i) LOAD(p, i)
 #endif
 #ifdef WIDE
 #define GROUP 1
@@ -56,14 +63,14 @@ static inline void put_neighbour(samples *s, int at, VI x, VI y, VI width, VI he
 #endif
 }
 
-static inline void find_samples(samples *s, __global const T *offsets, int o, __global const T *weights, int w,
+static inline void find_samples(samples *s, __global const WHERE_T *offsets, int o, __global const WHERE_T *weights, int w,
                                 float4 box, __global const float *points) {
-    float e[PAD], ox[PAD], oy[PAD], top = LOAD(weights, w), sum = 0.0f;
+    float e[PAD], ox[PAD], oy[PAD], top = WHERE(weights, w), sum = 0.0f;
     for (int p = 0; p < PAD; p++) { /* the lanes beyond the last point repeat it */
         const int from = min(p, POINTS - 1);
-        e[p] = LOAD(weights, w + from);
-        ox[p] = LOAD(offsets, o + 2 * from);
-        oy[p] = LOAD(offsets, o + 2 * from + 1);
+        e[p] = WHERE(weights, w + from);
+        ox[p] = WHERE(offsets, o + 2 * from);
+        oy[p] = WHERE(offsets, o + 2 * from + 1);
     }
     for (int p = 1; p < POINTS; p++) top = fmax(top, e[p]);
     for (int p = 0; p < PAD; p += STEP) PUT(EXP(GET(e, p) - top), e, p);
@@ -86,7 +93,7 @@ static inline void find_samples(samples *s, __global const T *offsets, int o, __
 /* lds, firsts {out, memory, offsets, weights}; ref_at {ld, c0}; sizes {queries, tokens of memory, heads, head
  * dimension}; more {-, rows, memory has one item for all}. Group (i, n). */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
-deform(__global T *out, __global const T *memory, __global const T *offsets, __global const T *weights,
+deform(__global T *out, __global const T *memory, __global const WHERE_T *offsets, __global const WHERE_T *weights,
        __global const float *ref, __global const float *points, __global const int *limit, int4 lds, int4 firsts,
        int4 ref_at, int4 sizes, int4 more) {
     const int n = get_global_id(1), heads = sizes.z, d = sizes.w;

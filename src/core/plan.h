@@ -49,6 +49,9 @@ ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_e
 ist_tensor ist_plan_external(ist_plan *plan, int ext, ist_elem elem);
 /* A read-only tensor with known contents (weights, tables), copied now. Equal contents are not merged. */
 ist_tensor ist_plan_const(ist_plan *plan, const void *data, int n, int h, int w, int c, ist_elem elem, const char *what);
+/* False, and the plan fails naming `what`, when activations are stored as half and one of `count` values is finite but
+ * beyond half's range: then no device could compute with it alike. ist_plan_const asks this itself for IST_ELEM_T. */
+bool ist_plan_representable(ist_plan *plan, const float *values, size_t count, const char *what);
 /* A constant of raw bytes for packed weights; passed to kernels as an opaque pointer. */
 ist_tensor ist_plan_const_bytes(ist_plan *plan, const void *data, size_t bytes, const char *what);
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +240,17 @@ unsigned short ist_half_of(float f) {
     return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+bool ist_plan_representable(ist_plan *p, const float *values, size_t count, const char *what) {
+    if (p->error.code) return false;
+    for (size_t i = 0; p->options.half && i < count; i++)
+        if (isfinite(values[i]) && fabsf(values[i]) >= 65520.0f) { /* halfway to the next half, if there were one */
+            ist_plan_fail(p, IST_E_WEIGHTS, "%s: element %zu is %g, half precision ends at 65504; use fp32", what, i,
+                          (double)values[i]);
+            return false;
+        }
+    return true;
+}
+
 ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, int c, ist_elem elem, const char *what) {
     ist_tensor t = tensor_of(p, IST_HOME_CONST, n, h, w, c, elem, what);
     if (!ist_has(t)) return t;
@@ -247,6 +259,7 @@ ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, in
         fill_const(p, &t, data, bytes, what);
         return t;
     }
+    if (!ist_plan_representable(p, data, bytes / 2, what)) return (ist_tensor){0};
     unsigned short *half = malloc(bytes);
     if (!half) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);

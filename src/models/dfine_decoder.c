@@ -14,7 +14,7 @@ enum { BINS = IST_DFINE_REG_MAX + 1, HEADS = IST_DFINE_HEADS, QUERIES = IST_DFIN
 
 static const float ln_eps = 1e-5f;
 
-/* Room for what boxes and scores are made of: float also where activations are half. */
+/* Room for what positions, boxes and scores are made of: float also where activations are half. */
 static ist_tensor exact(const ist_net *net, ist_tensor queries, int c) {
     return ist_plan_tensor(net->plan, queries.n, 1, QUERIES, c, IST_ELEM_F32);
 }
@@ -149,7 +149,8 @@ static ist_tensor cross_attention(const ist_net *net, int i, ist_tensor query, i
     ist_name name = ist_name_of("decoder.decoder.layers.%d.cross_attn", i);
     ist_conv_weights w_offsets = ist_take_dense(net, "%s.sampling_offsets", name.text);
     ist_conv_weights w_weights = ist_take_dense(net, "%s.attention_weights", name.text);
-    ist_tensor both = ist_apply(net, query, ist_stack(net, w_offsets, w_weights), NULL, name.text); /* [n,1,300,288] */
+    ist_tensor both = exact(net, query, 3 * points);
+    ist_apply(net, query, ist_stack(net, w_offsets, w_weights), OPTS(.into = both), name.text); /* [n,1,300,288] */
     ist_tensor offsets = ist_slice(both, 0, 2 * points), weights = ist_slice(both, 2 * points, points);
     ist_tap(net, offsets, "dec.l%d.offsets", i);
     ist_tensor y = ist_op_deform_attention(net->plan, offsets, weights, ref, memory->tokens, memory->level,

@@ -103,7 +103,7 @@ ist_tensor ist_op_lqe(ist_plan *p, ist_tensor corners, const char *label) {
         return none;
     }
     size_t local = (size_t)ist_lanes(p);
-    ist_tensor y = ist_plan_tensor(p, n, 1, q, SIDES * 5, IST_ELEM_T);
+    ist_tensor y = ist_plan_tensor(p, n, 1, q, SIDES * 5, IST_ELEM_F32);
     ist_defines defines = types_of(p, none, none, (int)local);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/box",

@@ -84,6 +84,7 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     ist_conv_opts plain = {0};
     ist_conv_problem q = {.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
+    if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.in * (size_t)f.kh * (size_t)f.kw, label)) return none;
     if (!row) row = ist_conv_choose(p, &q);
     if (!row) {
         ist_plan_fail(p, IST_E_UNSUPPORTED, "%s: this device can run no kernel for dense convolutions", label);

@@ -43,7 +43,7 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
     if (!points || heads < 1 || d * heads != memory.c || d % 4 || offsets.c != heads * points * 2 ||
         weights.c != heads * points || weights.h * weights.w != queries || ref.h * ref.w != queries || ref.c != 4 ||
         weights.n != offsets.n || ref.n != offsets.n || (memory.n != offsets.n && memory.n != 1) ||
-        ref.elem != IST_ELEM_F32) {
+        ref.elem != IST_ELEM_F32 || offsets.elem != weights.elem) {
         ist_plan_fail(p, IST_E_ARGUMENT,
                       "%s: deformable attention of offsets [%d,%d,%d], weights [%d,%d,%d], boxes [%d,%d,%d], memory "
                       "[%d,%d,%d], %d heads, %d points",
@@ -54,7 +54,8 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
     bool cpu = ist_cpu_row(p);
     ist_tensor out = ist_plan_into(p, into, offsets.n, 1, queries, memory.c, IST_ELEM_T, label);
     ist_tensor table = point_table(p, levels, points, cpu ? (int)ist_round_up((size_t)points, 16) : points, label);
-    ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s", points, cpu ? " -DWIDE" : "");
+    ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s%s", points, cpu ? " -DWIDE" : "",
+                                         offsets.elem == IST_ELEM_F32 ? " -DWHERE_F32" : "");
     size_t units = cpu ? (size_t)ist_div_up(queries, QUERIES_PER_GROUP)
                        : ist_round_up((size_t)queries * (size_t)(memory.c / 4), PORTABLE_GROUP);
     ist_plan_launch(p, &(ist_launch){.label = label,

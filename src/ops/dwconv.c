@@ -170,6 +170,7 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     ist_conv_opts plain = {0};
     problem q = {.x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
+    if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.kh * (size_t)f.kw, label)) return none;
     int width = row == IST_DWCONV_cpu ? 16 : 4;
     if (!pack(p, &q, width, &weights, &bias)) return none;
     record(p, &q, row, weights, bias);

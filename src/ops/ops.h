@@ -102,8 +102,8 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
 typedef struct ist_level {
     int h, w, start, points;
 } ist_level;
-/* D-FINE's deformable attention (dfine.md 5.5). offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P] are the raw linear
- * outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D]; result [n,1,q,D],
+/* D-FINE's deformable attention (dfine.md 5.5). offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both F32,
+ * are the raw linear outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D]; result [n,1,q,D],
  * written into `into` when that is a tensor. */
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
                                    ist_tensor memory, const ist_level *levels, int level_count, int heads,
@@ -125,7 +125,7 @@ ist_tensor ist_op_box_refine(ist_plan *p, ist_tensor delta, ist_tensor ref, cons
  * integral(corners)). `project` is W[33]. *corners_out may be NULL when nobody reads the corners later. */
 ist_tensor ist_op_fdr(ist_plan *p, ist_tensor increment, ist_tensor previous, ist_tensor ref_init, const float *project,
                       float reg_scale, ist_tensor *corners_out, const char *label);
-/* LQE statistics, dfine.md 5.7: per side the 4 largest probabilities and their mean -> [n,1,q,20]. */
+/* LQE statistics, dfine.md 5.7: per side the 4 largest probabilities and their mean -> F32 [n,1,q,20]. */
 ist_tensor ist_op_lqe(ist_plan *p, ist_tensor corners, const char *label);
 /* quality [n,1,q,1] added to every class of logits, result F32 [n,1,q,c]. */
 ist_tensor ist_op_add_quality(ist_plan *p, ist_tensor logits, ist_tensor quality, const char *label);

@@ -148,7 +148,7 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
 static ist_status record(ist_engine *e, const ist_config *config, ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
-    ist_plan_options options = {0};
+    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
@@ -164,6 +164,21 @@ static ist_status create_slots(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
+/* Replaces AUTO by what it becomes: half halves what moves through memory, which is what a GPU's time goes to, while a
+ * CPU pays for each conversion. */
+static ist_status choose_precision(ist_engine *e, ist_error *err) {
+    const ist_device_info *facts = ist_device_facts(e->device);
+    bool stores = ist_device_caps(e->device) & IST_CAP_HALF_STORAGE;
+    if (e->config.precision == IST_PRECISION_FP16 && !stores)
+        return ist_fail(
+            err, IST_E_UNSUPPORTED,
+            "half precision: %s does not round, or does not build, the half_storage probe; use fp32 or auto",
+            facts->name);
+    if (e->config.precision == IST_PRECISION_AUTO)
+        e->config.precision = stores && facts->type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32;
+    return IST_OK;
+}
+
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
     *engine = NULL;
     ist_engine *e = calloc(1, sizeof *e);
@@ -176,13 +191,13 @@ ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_er
     e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
     e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
     e->config.classes = NULL;
-    e->config.precision = IST_PRECISION_FP32;
     ist_device_options options = {.spec = config->device,
                                   .cl_context = config->cl_context,
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir};
     ist_status st = ist_device_open(&options, &e->device, err);
+    if (!st) st = choose_precision(e, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
     if (!st && frames) st = record(e, config, err);
     if (!st && frames) st = create_slots(e, err);
