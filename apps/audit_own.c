@@ -19,18 +19,19 @@
 typedef struct follower {
     ist_audit_log *log;
     uint64_t cursor;
+    uint32_t open_frame; /* whose write was seen and whose read was not */
     ist_status status;
     ist_error err;
 } follower;
 
-/* Places are named by what is moved: the ledger has no addresses. */
-static ist_status find_place(ist_audit_log *log, const char *what, uint32_t *index, ist_error *err) {
+static ist_status find_place(ist_audit_log *log, const ist_site *here, uint32_t *index, ist_error *err) {
     for (size_t i = 0; i < log->site_count; i++)
-        if (!strcmp(log->sites[i].function, what)) {
+        if (log->sites[i].line == here->line && !strcmp(log->sites[i].file, here->file)) {
             *index = (uint32_t)i;
             return IST_OK;
         }
-    ist_audit_site site = {.function = (char *)(uintptr_t)what};
+    ist_audit_site site = {
+        .file = (char *)(uintptr_t)here->file, .function = (char *)(uintptr_t)here->function, .line = here->line};
     return ist_audit_add_site(log, &site, index, err);
 }
 
@@ -38,36 +39,43 @@ static ist_status find_place(ist_audit_log *log, const char *what, uint32_t *ind
 static uint64_t completes(const ist_audit_log *log, const ist_audit_event *wait) {
     for (size_t i = log->event_count; i-- > 0;) {
         const ist_audit_event *e = &log->events[i];
-        if (e->frame == wait->frame && e->op == IST_AUDIT_READ && e->site == wait->site) return e->bytes;
+        if (e->frame == wait->frame && e->op == IST_AUDIT_READ && e->label == wait->label) return e->bytes;
         if (e->frame && e->frame + 64 < wait->frame) break;
     }
     return 0;
 }
 
-static ist_status add_entry(ist_audit_log *log, const ist_ledger_entry *l, ist_error *err) {
+/* Builds know no frame: one between the write and the read of a frame is in it. */
+static uint32_t frame_of(follower *f, const ist_ledger_entry *l) {
+    if (l->kind == IST_CROSS_WRITE) f->open_frame = (uint32_t)l->frame;
+    if (l->kind == IST_CROSS_READ) f->open_frame = 0;
+    return l->kind == IST_CROSS_BUILD ? f->open_frame : (uint32_t)l->frame;
+}
+
+static ist_status add_entry(follower *f, const ist_ledger_entry *l, ist_error *err) {
     static const struct {
         ist_audit_op op;
         const char *entry;
     } kinds[IST_CROSS_KINDS] = {[IST_CROSS_WRITE] = {IST_AUDIT_WRITE, "ist_write"},
                                 [IST_CROSS_READ] = {IST_AUDIT_READ, "ist_read"},
                                 [IST_CROSS_MAP] = {IST_AUDIT_MAP, "ist_pinned_create"},
-                                [IST_CROSS_WAIT] = {IST_AUDIT_WAIT, "ist_wait"}};
-    const ist_audit_event *last = log->event_count ? &log->events[log->event_count - 1] : NULL;
+                                [IST_CROSS_UNMAP] = {IST_AUDIT_UNMAP, "ist_pinned_release"},
+                                [IST_CROSS_COPY] = {IST_AUDIT_COPY, "ist_copy"},
+                                [IST_CROSS_WAIT] = {IST_AUDIT_WAIT, "ist_wait"},
+                                [IST_CROSS_FLUSH] = {IST_AUDIT_FLUSH, "ist_flush"},
+                                [IST_CROSS_BUILD] = {IST_AUDIT_BUILD, "ist_kernel_create"}};
+    ist_audit_log *log = f->log;
     ist_audit_event e = {.op = (uint16_t)kinds[l->kind].op,
-                         .frame = (uint32_t)l->frame,
+                         .frame = frame_of(f, l),
                          .repeat = 1,
                          .bytes = l->bytes,
-                         .at_ms = l->at_ms};
+                         .at_ms = l->at_ms,
+                         .wait_ms = l->wait_ms,
+                         .move_ms = l->move_ms};
     IST_TRY(ist_audit_add_label(log, kinds[l->kind].entry, &e.entry, err));
     IST_TRY(ist_audit_add_label(log, l->what, &e.label, err));
-    IST_TRY(find_place(log, l->what, &e.site, err));
-    if (l->kind == IST_CROSS_WAIT) {
-        e.bytes = completes(log, &e);
-        bool of_blocking = last && last->at_ms >= l->at_ms && last->label == e.label; /* its time is in the transfer */
-        e.wait_ms = of_blocking ? 0 : l->host_ms;
-    } else {
-        e.move_ms = l->host_ms;
-    }
+    IST_TRY(find_place(log, &l->site, &e.site, err));
+    if (l->kind == IST_CROSS_WAIT) e.bytes = completes(log, &e);
     return ist_audit_add_event(log, &e, err);
 }
 
@@ -77,7 +85,7 @@ static void follow(void *arg, ist_engine *engine) {
     ist_ledger_entry entries[AT_ONCE];
     for (int n = AT_ONCE; n == AT_ONCE && !f->status;) {
         n = ist_engine_crossings(engine, &f->cursor, &f->log->dropped, entries, AT_ONCE);
-        for (int i = 0; i < n && !f->status; i++) f->status = add_entry(f->log, &entries[i], &f->err);
+        for (int i = 0; i < n && !f->status; i++) f->status = add_entry(f, &entries[i], &f->err);
     }
 }
 

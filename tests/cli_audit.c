@@ -205,11 +205,26 @@ Test(own, a_read_too_many_breaks_the_promise) {
     snprintf(json, sizeof json, "--json=%s", scratch_path(&s, "report.json"));
     spawned r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", image, json, NULL});
     cr_expect_eq(r.code, 5, "exit code %d: %s", r.code, r.err);
-    cr_expect_not_null(strstr(r.err, "frame 2 has 2 reads, the budget allows 1: ist_read at masks that did not fit"));
+    cr_expect_not_null(strstr(
+        r.err, "frame 2 has 2 reads, the budget allows 1: ist_read at fake.c:31 in overflow (masks that did not fit)"));
     cr_expect_not_null(strstr(r.out, "frames     2 (given)"), "%s", r.out);
     spawn_free(&r);
-    json_t *root = load_json(scratch_path(&s, "report.json"));
+    json_t *root = load_json(scratch_path(&s, "report.json")), *calls = json_object_get(root, "calls"), *f;
     cr_expect_eq(json_integer_value(json_object_get(json_object_get(root, "total"), "reads")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(calls, "flush")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(calls, "wait")), 3);
+    cr_expect_float_eq(json_real_value(json_object_get(root, "wait_ms")), 4.25, 1e-6);
+    size_t k;
+    bool built = false;
+    json_array_foreach(json_object_get(root, "findings"), k, f) {
+        if (strcmp(text_at(f, "category"), "build_in_frame")) continue;
+        built = true;
+        cr_expect_str_eq(text_at(f, "file"), "fake.c");
+        cr_expect_str_eq(text_at(f, "object"), "op/conv");
+        cr_expect_eq(json_integer_value(json_object_get(f, "line")), 40);
+        cr_expect_eq(json_integer_value(json_object_get(f, "first_frame")), 2);
+    }
+    cr_expect(built);
     json_decref(root);
     r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", "--budget", "reads=2", image, NULL});
     cr_expect_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
@@ -246,6 +261,13 @@ Test(own, the_pipeline_keeps_its_promise) {
     json_t *f;
     json_array_foreach(json_object_get(root, "findings"), k, f)
         cr_expect(!is_above(f), "%s: %s", text_at(f, "category"), text_at(f, "function"));
+    json_array_foreach(json_object_get(root, "findings"), k, f)
+        cr_expect(!strncmp(text_at(f, "file"), "src/", 4) && json_integer_value(json_object_get(f, "line")) > 0,
+                  "%s is called at '%s'", text_at(f, "object"), text_at(f, "file"));
+    json_t *calls = json_object_get(root, "calls");
+    cr_expect_eq(json_integer_value(json_object_get(calls, "flush")), 3);
+    cr_expect_gt(json_integer_value(json_object_get(calls, "build")), 10);
+    cr_expect_gt(json_integer_value(json_object_get(calls, "map")), 0);
     json_decref(root);
     spawn_free(&r);
     scratch_remove(&s);

@@ -39,9 +39,10 @@ Test(device_ledger, one_frame) {
     ist_transfers counts = {0};
     ist_frame_scope scope = {.frame = 5, .counts = &counts};
     cl_event done;
+    int first_line = __LINE__ + 1;
     cr_assert_eq(ist_write(d, scope, mem, 100, 300, src, false, "pixels", &err), IST_OK, "%s", err.text);
     cr_assert_eq(ist_read(d, scope, mem, 100, 300, dst, &done, "packet", &err), IST_OK, "%s", err.text);
-    cr_assert_eq(ist_flush(d, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_flush(d, scope, &err), IST_OK, "%s", err.text);
     cr_assert_eq(ist_wait(d, scope, &done, "frame", &err), IST_OK, "%s", err.text);
     cr_expect_null(done);
     cr_expect_eq(memcmp(src, dst, 300), 0);
@@ -52,18 +53,21 @@ Test(device_ledger, one_frame) {
     cr_expect_eq(counts.d2h_bytes, 300u);
     expect_since_open(1, 1, 1, 300, 300);
 
-    ist_ledger_entry e[3];
-    cr_assert_eq(ist_ledger_recent(d, e, 3), 3);
-    const ist_crossing kinds[] = {IST_CROSS_WRITE, IST_CROSS_READ, IST_CROSS_WAIT};
-    const char *const whats[] = {"pixels", "packet", "frame"};
-    const size_t bytes[] = {300, 300, 0};
-    for (int i = 0; i < 3; i++) {
+    ist_ledger_entry e[4];
+    cr_assert_eq(ist_ledger_recent(d, e, 4), 4);
+    const ist_crossing kinds[] = {IST_CROSS_WRITE, IST_CROSS_READ, IST_CROSS_FLUSH, IST_CROSS_WAIT};
+    const char *const whats[] = {"pixels", "packet", "queue", "frame"};
+    const size_t bytes[] = {300, 300, 0, 0};
+    for (int i = 0; i < 4; i++) {
         cr_expect_eq(e[i].kind, kinds[i]);
         cr_expect_str_eq(e[i].what, whats[i]);
         cr_expect_eq(e[i].bytes, bytes[i]);
         cr_expect_eq(e[i].frame, 5u);
-        cr_expect_geq(e[i].host_ms, 0.0);
+        cr_expect(e[i].kind == IST_CROSS_WAIT ? e[i].wait_ms > 0 && e[i].move_ms == 0 : e[i].wait_ms == 0);
+        cr_expect_geq(e[i].move_ms, 0.0);
         if (i) cr_expect_geq(e[i].at_ms, e[i - 1].at_ms);
+        cr_expect(strstr(e[i].site.file, "tests/device_ledger.c"), "%s", e[i].site.file);
+        cr_expect_eq(e[i].site.line, first_line + i);
     }
 }
 
@@ -83,10 +87,50 @@ Test(device_ledger, device_side_copies_do_not_cross) {
     int value = 7, back = 0;
     ist_frame_scope setup = {0};
     cr_assert_eq(ist_write(d, setup, mem, 0, sizeof value, &value, true, "w", &err), IST_OK);
-    cr_assert_eq(ist_copy(d, mem, 0, mem, 2048, sizeof value, "c", &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_copy(d, setup, mem, 0, mem, 2048, sizeof value, "c", &err), IST_OK, "%s", err.text);
     expect_since_open(1, 0, 1, 4, 0);
     cr_assert_eq(ist_read(d, setup, mem, 2048, sizeof back, &back, NULL, "r", &err), IST_OK);
     cr_expect_eq(back, 7);
+}
+
+/* Each kind, with what it moves and where it was called. */
+Test(device_ledger, set_up_leaves_records_too) {
+    static const ist_crossing want[] = {IST_CROSS_BUILD, IST_CROSS_WAIT,  IST_CROSS_MAP,
+                                        IST_CROSS_WAIT,  IST_CROSS_WRITE, IST_CROSS_COPY,
+                                        IST_CROSS_WAIT,  IST_CROSS_UNMAP, IST_CROSS_WAIT};
+    static const char *const whats[] = {"probe/int64", "ring", "ring",        "w",          "w",
+                                        "c",           "end",  "host memory", "host memory"};
+    static const size_t bytes[] = {0, 0, 64, 0, 64, 32, 0, 64, 0};
+    enum { COUNT = sizeof want / sizeof *want };
+    const ist_frame_scope frame = {.frame = 3};
+    ist_pinned p;
+    cl_kernel k;
+    int here[COUNT], at = 0;
+    here[at++] = __LINE__ + 1;
+    cr_assert_eq(ist_kernel_create(d, "probe/int64", NULL, "-DLEDGER", "probe", &k, &err), IST_OK, "%s", err.text);
+    ist_kernel_release(&k);
+    here[at] = here[at + 1] = __LINE__ + 1;
+    cr_assert_eq(ist_pinned_create(d, 64, "ring", &p, &err), IST_OK, "%s", err.text);
+    memset(p.data, 5, 64);
+    here[at + 2] = here[at + 3] = __LINE__ + 1;
+    cr_assert_eq(ist_write(d, frame, mem, 0, 64, p.data, true, "w", &err), IST_OK, "%s", err.text);
+    here[at + 4] = __LINE__ + 1;
+    cr_assert_eq(ist_copy(d, frame, mem, 0, mem, 1024, 32, "c", &err), IST_OK, "%s", err.text);
+    here[at + 5] = __LINE__ + 1;
+    cr_assert_eq(ist_finish(d, frame, "end", &err), IST_OK, "%s", err.text);
+    here[at + 6] = here[at + 7] = __LINE__ + 1;
+    ist_pinned_release(d, &p);
+    ist_ledger_entry e[COUNT];
+    cr_assert_eq(ist_ledger_recent(d, e, COUNT), COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        cr_expect_eq(e[i].kind, want[i], "entry %d is of kind %d", i, (int)e[i].kind);
+        cr_expect_str_eq(e[i].what, whats[i]);
+        cr_expect(want[i] == IST_CROSS_BUILD ? e[i].bytes > 100 : e[i].bytes == bytes[i], "entry %d", i);
+        cr_expect_eq(e[i].frame, i >= 3 && i <= 6 ? 3u : 0u);
+        cr_expect_eq(e[i].site.line, here[i], "entry %d is of line %d", i, e[i].site.line);
+        cr_expect_str_eq(e[i].site.function + strlen(e[i].site.function) - 4, "impl");
+        cr_expect(want[i] == IST_CROSS_WAIT ? e[i].move_ms == 0 : e[i].wait_ms == 0);
+    }
 }
 
 Test(device_ledger, failed_calls_name_themselves_and_do_not_count) {
@@ -104,8 +148,10 @@ Test(device_ledger, failed_calls_name_themselves_and_do_not_count) {
 Test(device_ledger, ring_keeps_the_latest_and_totals_stay_exact) {
     static const char *const names[2] = {"even", "odd"};
     const int more = IST_LEDGER_RING + 10;
-    for (int i = 0; i < more; i++)
-        ist_ledger_record(d, (ist_frame_scope){.frame = (uint64_t)i}, IST_CROSS_WRITE, 3, names[i % 2], ist_clock_ms());
+    for (int i = 0; i < more; i++) {
+        ist_ledger_entry write = ist_ledger_begin(IST_HERE, IST_CROSS_WRITE, 3, names[i % 2]);
+        ist_ledger_moved(d, (ist_frame_scope){.frame = (uint64_t)i}, &write);
+    }
     expect_since_open(more, 0, 0, (uint64_t)more * 3, 0);
     ist_ledger_entry *e = calloc(IST_LEDGER_RING + 5, sizeof *e);
     cr_assert_eq(ist_ledger_recent(d, e, IST_LEDGER_RING + 5), IST_LEDGER_RING);
@@ -132,8 +178,8 @@ Test(device_ledger, ring_keeps_the_latest_and_totals_stay_exact) {
 
 /* One thread enqueues while another waits: no count may get lost. */
 static void *record_many(void *counts) {
-    for (int i = 0; i < 20000; i++)
-        ist_ledger_record(d, (ist_frame_scope){.counts = counts}, IST_CROSS_READ, 1, "thread", 0);
+    ist_ledger_entry read = ist_ledger_begin(IST_HERE, IST_CROSS_READ, 1, "thread");
+    for (int i = 0; i < 20000; i++) ist_ledger_record(d, (ist_frame_scope){.counts = counts}, &read);
     return NULL;
 }
 

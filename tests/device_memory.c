@@ -99,10 +99,10 @@ Test(device_memory, pinned_memory_crosses_like_any) {
     cr_expect_eq(p.bytes, 5000u);
     ist_ledger_entry e[2];
     cr_assert_eq(ist_ledger_recent(d, e, 2), 2);
-    cr_expect_eq(e[0].kind, IST_CROSS_MAP);
-    cr_expect_eq(e[0].bytes, 5000u);
-    cr_expect_eq(e[0].frame, 0u);
-    cr_expect_eq(e[1].kind, IST_CROSS_WAIT);
+    cr_expect_eq(e[0].kind, IST_CROSS_WAIT);
+    cr_expect_eq(e[1].kind, IST_CROSS_MAP);
+    cr_expect_eq(e[1].bytes, 5000u);
+    cr_expect_eq(e[1].frame, 0u);
     unsigned char *bytes = p.data;
     for (int i = 0; i < 2500; i++) bytes[i] = (unsigned char)(i * 13);
     cr_assert_eq(ist_buffer_create(d, 2500, "buffer", &mem, &err), IST_OK, "%s", err.text);
@@ -143,10 +143,10 @@ static ist_status use_device(things *t, ist_error *e) {
     if (rc == CL_SUCCESS) rc = clSetKernelArg(t->kernel, 1, sizeof t->window, &t->window);
     if (rc != CL_SUCCESS) return ist_fail_cl(e, rc, "clSetKernelArg", "kernel probe");
     IST_TRY(ist_write(t->device, scope, t->buffer, 0, 1024, t->pinned.data, false, "in", e));
-    IST_TRY(ist_copy(t->device, t->buffer, 0, t->buffer, 2048, 1024, "copy", e));
+    IST_TRY(ist_copy(t->device, scope, t->buffer, 0, t->buffer, 2048, 1024, "copy", e));
     IST_TRY(ist_enqueue(t->device, t->kernel, 1, &global, &local, "probe", e));
     IST_TRY(ist_read(t->device, scope, t->buffer, 0, 1024, t->pinned.data, &done, "out", e));
-    ist_status flushed = ist_flush(t->device, e), waited;
+    ist_status flushed = ist_flush(t->device, scope, e), waited;
     ist_error *second = flushed == IST_OK ? e : NULL; /* the first failure is the one to report */
     waited = ist_wait(t->device, scope, &done, "frame", second);
     if (flushed != IST_OK || waited != IST_OK) return flushed != IST_OK ? flushed : waited;

@@ -258,10 +258,17 @@ ist_status ist_engine_peak(ist_engine *engine, ist_device_peak *peak, ist_error 
 int ist_engine_crossings(ist_engine *engine, uint64_t *cursor, uint64_t *missed, ist_ledger_entry *entries,
                          int capacity) {
     static const ist_ledger_entry all[] = {
-        {IST_CROSS_MAP, 0, 64, "upload", 1, 0.5},   {IST_CROSS_WRITE, 1, 100, "upload", 2, 0.25},
-        {IST_CROSS_READ, 1, 50, "packet", 3, 0.25}, {IST_CROSS_WRITE, 2, 100, "upload", 4, 0.25},
-        {IST_CROSS_READ, 2, 50, "packet", 5, 0.25}, {IST_CROSS_WAIT, 1, 0, "packet", 6, 2},
-        {IST_CROSS_WAIT, 2, 0, "packet", 8, 2},     {IST_CROSS_READ, 2, 7, "masks that did not fit", 10, 1},
+        {IST_CROSS_WAIT, 0, 0, "upload", 1, 0.25, 0, {"fake.c", "make_room", 10}},
+        {IST_CROSS_MAP, 0, 64, "upload", 1.5, 0, 0.5, {"fake.c", "make_room", 10}},
+        {IST_CROSS_WRITE, 1, 100, "upload", 2, 0, 0.25, {"fake.c", "submit", 20}},
+        {IST_CROSS_READ, 1, 50, "packet", 3, 0, 0.25, {"fake.c", "submit", 21}},
+        {IST_CROSS_WRITE, 2, 100, "upload", 4, 0, 0.25, {"fake.c", "submit", 20}},
+        {IST_CROSS_BUILD, 0, 500, "op/conv", 4.5, 0, 0.25, {"fake.c", "record", 40}},
+        {IST_CROSS_READ, 2, 50, "packet", 5, 0, 0.25, {"fake.c", "submit", 21}},
+        {IST_CROSS_FLUSH, 2, 0, "queue", 5.5, 0, 0.25, {"fake.c", "submit", 22}},
+        {IST_CROSS_WAIT, 1, 0, "packet", 6, 2, 0, {"fake.c", "receive", 30}},
+        {IST_CROSS_WAIT, 2, 0, "packet", 8, 2, 0, {"fake.c", "receive", 30}},
+        {IST_CROSS_READ, 2, 7, "masks that did not fit", 10, 0, 1, {"fake.c", "overflow", 31}},
     };
     int stored = 0;
     (void)engine;

@@ -98,7 +98,8 @@ typedef struct ist_audit_log {
 ist_status ist_audit_add_event(ist_audit_log *log, const ist_audit_event *event, ist_error *err);
 ist_status ist_audit_add_site(ist_audit_log *log, const ist_audit_site *site, uint32_t *index, ist_error *err);
 ist_status ist_audit_add_label(ist_audit_log *log, const char *text, uint32_t *index, ist_error *err);
-const char *ist_audit_label(const ist_audit_log *log, uint32_t label); /* "" when there is none */
+const char *ist_audit_label(const ist_audit_log *log, uint32_t label);                     /* "" when there is none */
+void ist_audit_count_calls(const ist_audit_log *log, uint64_t counts[IST_AUDIT_OP_COUNT]); /* of each kind */
 void ist_audit_log_free(ist_audit_log *log);
 
 /* "src/run.c:120 in step", "libfoo.so+0x1234" or "unknown place", into `text`; returns it. */

@@ -52,6 +52,12 @@ ist_status ist_audit_add_event(ist_audit_log *log, const ist_audit_event *event,
     return IST_OK;
 }
 
+void ist_audit_count_calls(const ist_audit_log *log, uint64_t counts[IST_AUDIT_OP_COUNT]) {
+    memset(counts, 0, IST_AUDIT_OP_COUNT * sizeof *counts);
+    for (size_t i = 0; i < log->event_count; i++)
+        counts[log->events[i].op] += log->events[i].repeat ? log->events[i].repeat : 1;
+}
+
 static void free_site(ist_audit_site *site) {
     free(site->module);
     free(site->file);

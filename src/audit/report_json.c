@@ -60,6 +60,14 @@ static json_t *counts_object(const ist_audit_counts *c) {
     return o;
 }
 
+static json_t *calls_object(const ist_audit_log *log) {
+    uint64_t counts[IST_AUDIT_OP_COUNT];
+    json_t *o = json_object();
+    ist_audit_count_calls(log, counts);
+    for (int op = 0; op < IST_AUDIT_OP_COUNT; op++) json_object_set_new(o, ist_audit_op_name(op), number(counts[op]));
+    return o;
+}
+
 /* Source file, else module, else nothing; then the function. */
 static void place_key(const ist_audit_log *log, uint32_t site, char *text, size_t size) {
     const ist_audit_site *s = site_of(log, site);
@@ -91,6 +99,8 @@ static json_t *finding_object(const ist_audit_report *r, const ist_audit_finding
     json_object_set_new(o, "text", string(ist_audit_category_text(f->category)));
     json_object_set_new(o, "advice", string(ist_audit_category_advice(f->category)));
     set_place(o, r->log, f->entry, f->site);
+    const char *object = ist_audit_label(r->log, r->log->events[f->first].label);
+    json_object_set_new(o, "object", *object ? string(object) : json_null());
     json_object_set_new(o, "thread", number(f->thread));
     json_object_set_new(o, "count", number(f->count));
     json_object_set_new(o, "bytes", number(f->bytes));
@@ -147,6 +157,7 @@ ist_status ist_audit_write_json(const ist_audit_report *r, const ist_audit_verdi
     json_object_set_new(frames, "most", r->frames.count ? counts_object(&r->most) : json_null());
     json_object_set_new(root, "frames", frames);
     json_object_set_new(root, "total", counts_object(&r->total));
+    json_object_set_new(root, "calls", calls_object(r->log));
     json_object_set_new(root, "wait_ms", milliseconds(r->wait_ms));
     json_object_set_new(root, "move_ms", milliseconds(r->move_ms));
     json_object_set_new(root, "events", number(r->log->event_count));

@@ -22,13 +22,21 @@ static char *bytes_text(uint64_t bytes, char *text, size_t size) {
     return text;
 }
 
+/* " (packet)": what is moved, where the log says; launches name their kernel. */
+static const char *object_text(const ist_audit_log *log, const ist_audit_event *e, char *text, size_t size) {
+    const char *label = ist_audit_label(log, e->label);
+    *text = '\0';
+    if (*label) snprintf(text, size, " (%s)", label);
+    return text;
+}
+
 char *ist_audit_breach_text(const ist_audit_report *r, const ist_audit_breach *b, char *text, size_t size) {
     const ist_audit_event *e = &r->log->events[b->event];
-    char place[PLACE], where[40] = "the run";
+    char place[PLACE], object[PLACE], where[40] = "the run";
     if (b->frame) snprintf(where, sizeof where, "frame %u", b->frame);
-    snprintf(text, size, "%s has %llu %s, the budget allows %llu: %s at %s", where, (unsigned long long)b->have,
+    snprintf(text, size, "%s has %llu %s, the budget allows %llu: %s at %s%s", where, (unsigned long long)b->have,
              b->what, (unsigned long long)b->limit, ist_audit_label(r->log, e->entry),
-             ist_audit_site_text(r->log, e->site, place, sizeof place));
+             ist_audit_site_text(r->log, e->site, place, sizeof place), object_text(r->log, e, object, sizeof object));
     return text;
 }
 
@@ -45,6 +53,19 @@ static void put_counts(FILE *out, const ist_audit_counts *c) {
             (unsigned long long)c->launches);
 }
 
+/* "write 3, read 3, wait 4": what the program called, of each kind that occurs. */
+static void put_calls(const ist_audit_log *log, FILE *out) {
+    uint64_t counts[IST_AUDIT_OP_COUNT];
+    const char *between = "";
+    ist_audit_count_calls(log, counts);
+    for (int op = 0; op < IST_AUDIT_OP_COUNT; op++) {
+        if (!counts[op]) continue;
+        fprintf(out, "%s%s %llu", between, ist_audit_op_name(op), (unsigned long long)counts[op]);
+        between = ", ";
+    }
+    fputs(*between ? "\n" : "none\n", out);
+}
+
 static void put_summary(const ist_audit_report *r, FILE *out) {
     fputs("audit of ", out);
     put(out, r->log->program ? r->log->program : "a program");
@@ -58,6 +79,8 @@ static void put_summary(const ist_audit_report *r, FILE *out) {
     }
     fprintf(out, "  whole run  ");
     put_counts(out, &r->total);
+    fprintf(out, "  calls      ");
+    put_calls(r->log, out);
     fprintf(out, "  host time  %.1f ms waiting, %.1f ms moving data\n", r->wait_ms, r->move_ms);
     fprintf(out, "  findings   ");
     for (int s = 0; s < IST_AUDIT_SEVERITY_COUNT; s++)
@@ -67,11 +90,12 @@ static void put_summary(const ist_audit_report *r, FILE *out) {
 }
 
 static void put_finding(const ist_audit_report *r, const ist_audit_finding *f, FILE *out) {
-    char place[PLACE], bytes[32];
+    char place[PLACE], object[PLACE], bytes[32];
     fprintf(out, "  %-9s %s: ", ist_audit_severity_name(f->severity), ist_audit_category_name(f->category));
     put(out, ist_audit_label(r->log, f->entry));
     fputs(" at ", out);
     put(out, ist_audit_site_text(r->log, f->site, place, sizeof place));
+    put(out, object_text(r->log, &r->log->events[f->first], object, sizeof object));
     fprintf(out, "\n            %s; %llu times", ist_audit_category_text(f->category), (unsigned long long)f->count);
     if (f->frames) fprintf(out, " in %u frames", f->frames);
     fprintf(out, ", %s, %.2f ms waiting, %.2f ms moving\n", bytes_text(f->bytes, bytes, sizeof bytes), f->wait_ms,
@@ -105,13 +129,14 @@ void ist_audit_write_text(const ist_audit_report *r, const ist_audit_verdict *ve
             "wait ms", "move ms");
     for (size_t k = 0; k < r->finding_count; k++) {
         const ist_audit_finding *f = &r->findings[k];
-        char bytes[32], place[PLACE];
+        char bytes[32], place[PLACE], object[PLACE];
         fprintf(out, "  %-9s %-18s %10llu %10s %10.2f %10.2f  ", ist_audit_severity_name(f->severity),
                 ist_audit_category_name(f->category), (unsigned long long)f->count,
                 bytes_text(f->bytes, bytes, sizeof bytes), f->wait_ms, f->move_ms);
         put(out, ist_audit_label(r->log, f->entry));
         fputc(' ', out);
         put(out, ist_audit_site_text(r->log, f->site, place, sizeof place));
+        put(out, object_text(r->log, &r->log->events[f->first], object, sizeof object));
         fputc('\n', out);
     }
 }

@@ -17,6 +17,14 @@
 
 typedef struct ist_device ist_device;
 
+/* Where a call stands in the source. The calls below that leave a record are macros that say so by themselves. */
+typedef struct ist_site {
+    const char *file; /* from the root of the repository on */
+    const char *function;
+    int line;
+} ist_site;
+#define IST_HERE ((ist_site){__FILE__, __func__, __LINE__})
+
 /* A capability is true when a small kernel of cl/probe/ builds *and* returns the right numbers on this device, or when
  * it is a plain property (CPU). For tests and diagnosis, ISTHMUS_CAPS overrules: "-INT64,+CPU" hides one and claims
  * another. X(name, probe source or NULL, meaning) */
@@ -77,8 +85,9 @@ cl_command_queue ist_device_queue(const ist_device *device);
  * NULL), `defines` a string of -D options (may be ""). Programs are built once per (op, isa, defines) and shared; each
  * call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build puts the first line of
  * the log in `err`. Where the platform keeps no cache of its own, binaries are kept in cache_dir. */
-ist_status ist_kernel_create(ist_device *device, const char *op, const char *isa, const char *defines,
-                             const char *kernel, cl_kernel *out, ist_error *err);
+#define ist_kernel_create(...) ist_kernel_create_at(IST_HERE, __VA_ARGS__)
+ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
+                                const char *kernel, cl_kernel *out, ist_error *err);
 void ist_kernel_release(cl_kernel *kernel);
 
 typedef struct ist_build_stats {
@@ -103,8 +112,11 @@ typedef struct ist_pinned {
     void *data;
     size_t bytes;
 } ist_pinned;
-ist_status ist_pinned_create(ist_device *device, size_t bytes, const char *what, ist_pinned *out, ist_error *err);
-void ist_pinned_release(ist_device *device, ist_pinned *pinned);
+#define ist_pinned_create(...)  ist_pinned_create_at(IST_HERE, __VA_ARGS__)
+#define ist_pinned_release(...) ist_pinned_release_at(IST_HERE, __VA_ARGS__)
+ist_status ist_pinned_create_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pinned *out,
+                                ist_error *err);
+void ist_pinned_release_at(ist_site site, ist_device *device, ist_pinned *pinned);
 
 /* ---- crossings and waits: the ledger ---- */
 
@@ -112,7 +124,11 @@ typedef enum ist_crossing {
     IST_CROSS_WRITE,
     IST_CROSS_READ,
     IST_CROSS_MAP,
+    IST_CROSS_UNMAP,
+    IST_CROSS_COPY, /* on the device */
     IST_CROSS_WAIT,
+    IST_CROSS_FLUSH,
+    IST_CROSS_BUILD, /* of a program, from source or from the cache */
     IST_CROSS_KINDS
 } ist_crossing;
 
@@ -122,8 +138,10 @@ typedef struct ist_ledger_entry {
     uint64_t frame; /* 0: set-up */
     size_t bytes;
     const char *what;
-    double at_ms;   /* since the device was opened */
-    double host_ms; /* time the host spent in the call */
+    double at_ms;   /* the call, since the device was opened */
+    double wait_ms; /* time the host waited for earlier work */
+    double move_ms; /* time the host spent in the call itself; what a non-blocking transfer takes later is not known */
+    ist_site site;
 } ist_ledger_entry;
 
 /* The frame a crossing belongs to: its number (0: set-up) and the counters it adds to (may be NULL). */
@@ -134,21 +152,28 @@ typedef struct ist_frame_scope {
 
 /* Enqueues a host-to-device write; `src` must stay valid until a later wait unless `blocking`. A blocking write counts
  * as a wait too. */
-ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes,
-                     const void *src, bool blocking, const char *what, ist_error *err);
+#define ist_write(...) ist_write_at(IST_HERE, __VA_ARGS__)
+ist_status ist_write_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset,
+                        size_t bytes, const void *src, bool blocking, const char *what, ist_error *err);
 /* Enqueues a device-to-host read. With `done` NULL it blocks (and counts as a wait); else *done is an event to wait for
  * with ist_wait, which releases it. */
-ist_status ist_read(ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset, size_t bytes, void *dst,
-                    cl_event *done, const char *what, ist_error *err);
+#define ist_read(...) ist_read_at(IST_HERE, __VA_ARGS__)
+ist_status ist_read_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset,
+                       size_t bytes, void *dst, cl_event *done, const char *what, ist_error *err);
 /* Waits for *event and releases it (also on failure); the error of the command it stands for is reported. */
-ist_status ist_wait(ist_device *device, ist_frame_scope scope, cl_event *event, const char *what, ist_error *err);
+#define ist_wait(...) ist_wait_at(IST_HERE, __VA_ARGS__)
+ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_event *event, const char *what,
+                       ist_error *err);
 /* clFinish; counts as a wait. */
-ist_status ist_finish(ist_device *device, ist_frame_scope scope, const char *what, ist_error *err);
+#define ist_finish(...) ist_finish_at(IST_HERE, __VA_ARGS__)
+ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err);
 /* clFlush: not a crossing and not a wait. */
-ist_status ist_flush(ist_device *device, ist_error *err);
+#define ist_flush(...) ist_flush_at(IST_HERE, __VA_ARGS__)
+ist_status ist_flush_at(ist_site site, ist_device *device, ist_frame_scope scope, ist_error *err);
 /* Device-side copy; not a crossing. */
-ist_status ist_copy(ist_device *device, cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes,
-                    const char *what, ist_error *err);
+#define ist_copy(...) ist_copy_at(IST_HERE, __VA_ARGS__)
+ist_status ist_copy_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem src, size_t src_offset,
+                       cl_mem dst, size_t dst_offset, size_t bytes, const char *what, ist_error *err);
 
 /* Enqueues one kernel on the in-order queue. `label` names it in errors ("conv 3x3 backbone.stem.stem3"). */
 ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const size_t *global, const size_t *local,

@@ -1,7 +1,8 @@
 /* The transfer ledger: every crossing between host and device and every wait of the host passes through this file.
  *
  * What must hold: totals are exact; the ring keeps the latest entries; both are right when one thread enqueues while
- * another waits. A blocking transfer is two entries, the crossing and the wait. */
+ * another waits; nothing is allocated. A blocking transfer is two entries, the crossing and the wait: it waits for
+ * earlier work first, as it would by itself, so that the two can be told apart. (The engine fills nothing.) */
 #include "device/state.h"
 
 #include <string.h>
@@ -33,25 +34,45 @@ static void count(ist_transfers *t, ist_crossing kind, size_t bytes) {
         t->waits++;
         break;
     case IST_CROSS_MAP:
+    case IST_CROSS_UNMAP:
+    case IST_CROSS_COPY:
+    case IST_CROSS_FLUSH:
+    case IST_CROSS_BUILD:
     case IST_CROSS_KINDS:
         break;
     }
 }
 
-void ist_ledger_record(ist_device *device, ist_frame_scope scope, ist_crossing kind, size_t bytes, const char *what,
-                       double start_ms) {
+void ist_ledger_record(ist_device *device, ist_frame_scope scope, const ist_ledger_entry *entry) {
     ist_ledger *l = &device->ledger;
-    ist_ledger_entry entry = {.kind = kind,
-                              .frame = scope.frame,
-                              .bytes = bytes,
-                              .what = what,
-                              .at_ms = start_ms - l->opened_ms,
-                              .host_ms = ist_clock_ms() - start_ms};
+    ist_ledger_entry copy = *entry;
+    copy.frame = scope.frame;
+    copy.at_ms -= l->opened_ms;
     pthread_mutex_lock(&l->lock);
-    l->ring[l->recorded++ % IST_LEDGER_RING] = entry;
-    count(&l->totals, kind, bytes);
-    if (scope.counts) count(scope.counts, kind, bytes);
+    l->ring[l->recorded++ % IST_LEDGER_RING] = copy;
+    count(&l->totals, copy.kind, copy.bytes);
+    if (scope.counts) count(scope.counts, copy.kind, copy.bytes);
     pthread_mutex_unlock(&l->lock);
+}
+
+ist_ledger_entry ist_ledger_begin(ist_site site, ist_crossing kind, size_t bytes, const char *what) {
+    return (ist_ledger_entry){.kind = kind, .bytes = bytes, .what = what, .at_ms = ist_clock_ms(), .site = site};
+}
+
+void ist_ledger_moved(ist_device *device, ist_frame_scope scope, ist_ledger_entry *entry) {
+    entry->move_ms = ist_clock_ms() - entry->at_ms;
+    ist_ledger_record(device, scope, entry);
+}
+
+static void waited(ist_device *device, ist_frame_scope scope, ist_ledger_entry *entry) {
+    entry->wait_ms = ist_clock_ms() - entry->at_ms;
+    ist_ledger_record(device, scope, entry);
+}
+
+cl_int ist_ledger_wait_first(ist_device *device, ist_ledger_entry *wait) {
+    cl_int rc = clFinish(device->queue);
+    wait->wait_ms = ist_clock_ms() - wait->at_ms;
+    return rc;
 }
 
 void ist_ledger_totals(ist_device *device, ist_transfers *totals) {
@@ -87,30 +108,36 @@ int ist_ledger_since(ist_device *device, uint64_t *cursor, uint64_t *missed, ist
 
 /* ---- crossings ---- */
 
-ist_status ist_write(ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset, size_t bytes,
-                     const void *src, bool blocking, const char *what, ist_error *err) {
-    double start = ist_clock_ms();
-    cl_int rc =
-        clEnqueueWriteBuffer(device->queue, dst, blocking ? CL_TRUE : CL_FALSE, offset, bytes, src, 0, NULL, NULL);
+ist_status ist_write_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem dst, size_t offset,
+                        size_t bytes, const void *src, bool blocking, const char *what, ist_error *err) {
+    ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
+    cl_int rc = blocking ? ist_ledger_wait_first(device, &wait) : CL_SUCCESS;
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFinish", "%s", what);
+    ist_ledger_entry write = ist_ledger_begin(site, IST_CROSS_WRITE, bytes, what);
+    rc = clEnqueueWriteBuffer(device->queue, dst, blocking ? CL_TRUE : CL_FALSE, offset, bytes, src, 0, NULL, NULL);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueWriteBuffer", "%s, %zu bytes", what, bytes);
-    ist_ledger_record(device, scope, IST_CROSS_WRITE, bytes, what, start);
-    if (blocking) ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    if (blocking) ist_ledger_record(device, scope, &wait);
+    ist_ledger_moved(device, scope, &write);
     return IST_OK;
 }
 
-ist_status ist_read(ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset, size_t bytes, void *dst,
-                    cl_event *done, const char *what, ist_error *err) {
-    double start = ist_clock_ms();
+ist_status ist_read_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem src, size_t offset,
+                       size_t bytes, void *dst, cl_event *done, const char *what, ist_error *err) {
+    ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     if (done) *done = NULL;
-    cl_int rc = clEnqueueReadBuffer(device->queue, src, done ? CL_FALSE : CL_TRUE, offset, bytes, dst, 0, NULL, done);
+    cl_int rc = done ? CL_SUCCESS : ist_ledger_wait_first(device, &wait);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFinish", "%s", what);
+    ist_ledger_entry read = ist_ledger_begin(site, IST_CROSS_READ, bytes, what);
+    rc = clEnqueueReadBuffer(device->queue, src, done ? CL_FALSE : CL_TRUE, offset, bytes, dst, 0, NULL, done);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueReadBuffer", "%s, %zu bytes", what, bytes);
-    ist_ledger_record(device, scope, IST_CROSS_READ, bytes, what, start);
-    if (!done) ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    if (!done) ist_ledger_record(device, scope, &wait);
+    ist_ledger_moved(device, scope, &read);
     return IST_OK;
 }
 
-ist_status ist_wait(ist_device *device, ist_frame_scope scope, cl_event *event, const char *what, ist_error *err) {
-    double start = ist_clock_ms();
+ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_event *event, const char *what,
+                       ist_error *err) {
+    ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     cl_int rc = clWaitForEvents(1, event);
     if (rc == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) {
         cl_int of_command = 0;
@@ -121,28 +148,32 @@ ist_status ist_wait(ist_device *device, ist_frame_scope scope, cl_event *event, 
     }
     clReleaseEvent(*event);
     *event = NULL;
-    ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    waited(device, scope, &wait);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clWaitForEvents", "%s", what);
     return IST_OK;
 }
 
-ist_status ist_finish(ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
-    double start = ist_clock_ms();
+ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
+    ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     cl_int rc = clFinish(device->queue);
-    ist_ledger_record(device, scope, IST_CROSS_WAIT, 0, what, start);
+    waited(device, scope, &wait);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFinish", "%s", what);
     return IST_OK;
 }
 
-ist_status ist_flush(ist_device *device, ist_error *err) {
+ist_status ist_flush_at(ist_site site, ist_device *device, ist_frame_scope scope, ist_error *err) {
+    ist_ledger_entry flush = ist_ledger_begin(site, IST_CROSS_FLUSH, 0, "queue");
     cl_int rc = clFlush(device->queue);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFlush", "device %s", device->facts.name);
+    ist_ledger_moved(device, scope, &flush);
     return IST_OK;
 }
 
-ist_status ist_copy(ist_device *device, cl_mem src, size_t src_offset, cl_mem dst, size_t dst_offset, size_t bytes,
-                    const char *what, ist_error *err) {
+ist_status ist_copy_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem src, size_t src_offset,
+                       cl_mem dst, size_t dst_offset, size_t bytes, const char *what, ist_error *err) {
+    ist_ledger_entry copy = ist_ledger_begin(site, IST_CROSS_COPY, bytes, what);
     cl_int rc = clEnqueueCopyBuffer(device->queue, src, dst, src_offset, dst_offset, bytes, 0, NULL, NULL);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueCopyBuffer", "%s, %zu bytes", what, bytes);
+    ist_ledger_moved(device, scope, &copy);
     return IST_OK;
 }

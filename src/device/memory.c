@@ -65,29 +65,39 @@ void ist_device_memory(const ist_device *device, uint64_t *now, uint64_t *peak) 
     pthread_mutex_unlock(&d->ledger.lock);
 }
 
-ist_status ist_pinned_create(ist_device *device, size_t bytes, const char *what, ist_pinned *out, ist_error *err) {
+ist_status ist_pinned_create_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pinned *out,
+                                ist_error *err) {
     *out = (ist_pinned){0};
     if (bytes == 0) return ist_fail(err, IST_E_ARGUMENT, "%s: a buffer of 0 bytes", what);
     cl_int rc;
     cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &rc);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateBuffer", "%s, %zu bytes of host memory", what, bytes);
-    double start = ist_clock_ms();
+    ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
+    rc = ist_ledger_wait_first(device, &wait);
+    if (rc != CL_SUCCESS) {
+        clReleaseMemObject(mem);
+        return ist_fail_cl(err, rc, "clFinish", "%s", what);
+    }
+    ist_ledger_entry map = ist_ledger_begin(site, IST_CROSS_MAP, bytes, what);
     void *data =
         clEnqueueMapBuffer(device->queue, mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, NULL, NULL, &rc);
     if (rc != CL_SUCCESS) {
         clReleaseMemObject(mem);
         return ist_fail_cl(err, rc, "clEnqueueMapBuffer", "%s, %zu bytes", what, bytes);
     }
-    ist_ledger_record(device, (ist_frame_scope){0}, IST_CROSS_MAP, bytes, what, start);
-    ist_ledger_record(device, (ist_frame_scope){0}, IST_CROSS_WAIT, 0, what, start);
+    ist_ledger_record(device, (ist_frame_scope){0}, &wait);
+    ist_ledger_moved(device, (ist_frame_scope){0}, &map);
     *out = (ist_pinned){.mem = mem, .data = data, .bytes = bytes};
     return IST_OK;
 }
 
-void ist_pinned_release(ist_device *device, ist_pinned *pinned) {
+void ist_pinned_release_at(ist_site site, ist_device *device, ist_pinned *pinned) {
     if (!pinned || !pinned->mem) return;
-    if (clEnqueueUnmapMemObject(device->queue, pinned->mem, pinned->data, 0, NULL, NULL) == CL_SUCCESS)
-        ist_finish(device, (ist_frame_scope){0}, "host memory", NULL);
+    ist_ledger_entry unmap = ist_ledger_begin(site, IST_CROSS_UNMAP, pinned->bytes, "host memory");
+    if (clEnqueueUnmapMemObject(device->queue, pinned->mem, pinned->data, 0, NULL, NULL) == CL_SUCCESS) {
+        ist_ledger_moved(device, (ist_frame_scope){0}, &unmap);
+        ist_finish_at(site, device, (ist_frame_scope){0}, "host memory", NULL);
+    }
     clReleaseMemObject(pinned->mem);
     *pinned = (ist_pinned){0};
 }

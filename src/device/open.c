@@ -122,7 +122,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
 void ist_device_close(ist_device **device) {
     if (!device || !*device) return;
     ist_device *d = *device;
-    if (d->queue) clFinish(d->queue);
+    if (d->queue) ist_finish(d, (ist_frame_scope){0}, "close", NULL);
     ist_programs_release(d);
     if (d->queue) clReleaseCommandQueue(d->queue);
     if (d->context) clReleaseContext(d->context);

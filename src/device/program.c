@@ -12,9 +12,9 @@
 
 #define MAX_TEXTS 6 /* prelude, isa and op, each behind a #line that names it in build logs */
 
-static const char *find_source(const char *name) {
+static const ist_source *find_source(const char *name) {
     for (const ist_source *s = ist_sources; s->name; s++)
-        if (!strcmp(s->name, name)) return s->text;
+        if (!strcmp(s->name, name)) return s;
     return NULL;
 }
 
@@ -76,19 +76,22 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
 }
 
 /* Loads the program from the cache or compiles and caches it. */
-static ist_status load_or_compile(ist_device *d, const char *op, const char *isa, const char *defines, cl_program *out,
-                                  ist_error *err) {
+static ist_status load_or_compile(ist_site site, ist_device *d, const char *op, const char *isa, const char *defines,
+                                  cl_program *out, ist_error *err) {
     const char *names[] = {"prelude", isa, op};
-    const char *texts[MAX_TEXTS];
+    const char *texts[MAX_TEXTS], *source_name = op;
+    size_t source_bytes = 0;
     char lines[3][128];
     cl_uint count = 0;
     for (int i = 0; i < 3; i++) {
         if (!names[i]) continue;
-        const char *text = find_source(names[i]);
-        if (!text) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
+        const ist_source *source = find_source(names[i]);
+        if (!source) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
+        source_name = source->name; /* lives on, the caller's may not */
+        source_bytes += strlen(source->text);
         snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s.cl\"\n", names[i]);
         texts[count++] = lines[i];
-        texts[count++] = text;
+        texts[count++] = source->text;
     }
     static const char standard[] = "-cl-std=CL1.2 ";
     size_t size = sizeof standard + strlen(defines);
@@ -96,6 +99,7 @@ static ist_status load_or_compile(ist_device *d, const char *op, const char *isa
     if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", op);
     snprintf(options, size, "%s%s", standard, defines);
 
+    ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, source_name);
     ist_cache_key key = ist_cache_make_key(d, options, texts, (int)count);
     ist_status status = IST_OK;
     *out = ist_cache_load(d, key, options);
@@ -103,12 +107,13 @@ static ist_status load_or_compile(ist_device *d, const char *op, const char *isa
         status = compile(d, texts, count, op, options, out, err);
         if (status == IST_OK) ist_cache_store(d, key, *out);
     }
+    if (status == IST_OK) ist_ledger_moved(d, (ist_frame_scope){0}, &build);
     free(options);
     return status;
 }
 
-static ist_status shared_program(ist_device *d, const char *op, const char *isa, const char *defines, cl_program *out,
-                                 ist_error *err) {
+static ist_status shared_program(ist_site site, ist_device *d, const char *op, const char *isa, const char *defines,
+                                 cl_program *out, ist_error *err) {
     size_t size = strlen(op) + (isa ? strlen(isa) : 0) + strlen(defines) + 3;
     char *key = malloc(size);
     if (!key) return ist_fail(err, IST_E_MEMORY, "%s: no memory for a program key", op);
@@ -123,7 +128,7 @@ static ist_status shared_program(ist_device *d, const char *op, const char *isa,
         free(key);
         return ist_fail(err, IST_E_MEMORY, "%s: no memory for %zu programs", op, d->program_count + 1);
     }
-    ist_status status = load_or_compile(d, op, isa, defines, out, err);
+    ist_status status = load_or_compile(site, d, op, isa, defines, out, err);
     if (status != IST_OK) {
         free(key);
         return status;
@@ -132,11 +137,11 @@ static ist_status shared_program(ist_device *d, const char *op, const char *isa,
     return IST_OK;
 }
 
-ist_status ist_kernel_create(ist_device *device, const char *op, const char *isa, const char *defines,
-                             const char *kernel, cl_kernel *out, ist_error *err) {
+ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
+                                const char *kernel, cl_kernel *out, ist_error *err) {
     *out = NULL;
     cl_program program;
-    IST_TRY(shared_program(device, op, isa, defines ? defines : "", &program, err));
+    IST_TRY(shared_program(site, device, op, isa, defines ? defines : "", &program, err));
     cl_int rc;
     cl_kernel k = clCreateKernel(program, kernel, &rc);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateKernel", "kernel %s of %s", kernel, op);

@@ -74,8 +74,13 @@ void ist_programs_release(ist_device *device);
 /* ---- ledger.c ---- */
 
 ist_status ist_ledger_init(ist_ledger *ledger, ist_error *err);
-void ist_ledger_record(ist_device *device, ist_frame_scope scope, ist_crossing kind, size_t bytes, const char *what,
-                       double start_ms);
+/* An entry that begins now, at_ms on the clock until it is recorded. */
+ist_ledger_entry ist_ledger_begin(ist_site site, ist_crossing kind, size_t bytes, const char *what);
+void ist_ledger_record(ist_device *device, ist_frame_scope scope, const ist_ledger_entry *entry);
+/* Records the entry; the time since its beginning is move_ms. */
+void ist_ledger_moved(ist_device *device, ist_frame_scope scope, ist_ledger_entry *entry);
+/* Waits for the queue ahead of a blocking call and sets wait->wait_ms; the caller records it when the call succeeds. */
+cl_int ist_ledger_wait_first(ist_device *device, ist_ledger_entry *wait);
 double ist_clock_ms(void); /* monotonic */
 
 /* ---- errors.c ---- */

@@ -174,7 +174,7 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     IST_TRY(ist_plan_replay(e->plan, err));
     IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
                      "packet", err));
-    return ist_flush(e->device, err);
+    return ist_flush(e->device, scope, err);
 }
 
 static ist_slot *take_free_slot(ist_engine *e, ist_error *err) {
