@@ -129,7 +129,7 @@ static void print_text(const measure *m, const bench_result *r, const measure_su
     printf("latency     p50 %.2f, p90 %.2f, p99 %.2f, least %.2f ms per batch\n", r->p50, r->p90, r->p99, r->least);
     printf("throughput  %.2f frames per second\n", r->fps);
     printf("memory      %.1f MiB on the device at most\n", (double)m->job.engine_info.device_peak_bytes / 1048576);
-    printf("stages      %.2f ms, each launch waited for\n", total);
+    printf("stages      %.2f ms in kernels\n", total);
     for (int i = 0; i < count; i++)
         printf("  %-18s %9.3f ms %5.1f %%\n", stages[i].name, stages[i].ms, total > 0 ? 100 * stages[i].ms / total : 0);
 }

@@ -93,7 +93,7 @@ void profile_print(const profile *p) {
     measure_print_heading(p->m);
     printf("peak        %.1f GFLOP/s of multiply-adds, %.1f GB/s of copying, measured now\n", p->peak.gflops,
            p->peak.gbytes_per_second);
-    printf("frame       %.3f ms; %d launches, each waited for, %.3f ms together\n\n", p->frame_ms, p->launches,
+    printf("frame       %.3f ms; %d launches, %.3f ms together\n\n", p->frame_ms, p->launches,
            p->total_ms);
     print_flame(p);
     print_columns("   count", "kernel");

@@ -1,7 +1,8 @@
 /* profile_plan CHECKPOINT: every launch of a network with its share of the time, then the sum per kind of launch.
  *
- * Each launch is waited for, so the total is longer than a frame; the frame's own time is printed beside it. Times are
- * the least of REPEATS profiled frames: what other programs take of the machine is left out as far as possible. */
+ * Times are the device's own, from start to end of each kernel, the least of REPEATS profiled frames: what other
+ * programs take of the machine is left out as far as possible. The frame's time beside them is the host's, and so is
+ * the time to enqueue it. */
 #include "support/model_plan.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static double least(const double *v, int n, int step) {
 
 typedef struct row {
     const ist_launch *launch;
-    double ms, flops;
+    double ms, flops, bytes;
     int count;
 } row;
 
@@ -29,7 +30,9 @@ static int slowest_first(const void *a, const void *b) {
 
 static void print(const row *r, const char *name, double total) {
     double rate = r->ms > 0 ? r->flops / r->ms * 1e-6 : 0;
-    printf("%8.3f ms %5.1f %% %7.2f GFLOP/s %4d  %s\n", r->ms, 100 * r->ms / total, rate, r->count, name);
+    double traffic = r->ms > 0 ? r->bytes / r->ms * 1e-6 : 0;
+    printf("%8.4f ms %5.1f %% %8.1f GFLOP/s %7.1f GB/s %4d  %s\n", r->ms, 100 * r->ms / total, rate, traffic, r->count,
+           name);
 }
 
 /* Merges rows of the same op and kernel. */
@@ -44,36 +47,43 @@ static int by_kind(const row *rows, int count, row *kinds) {
         if (k == n) kinds[n++] = (row){.launch = rows[i].launch};
         kinds[k].ms += rows[i].ms;
         kinds[k].flops += rows[i].flops;
+        kinds[k].bytes += rows[i].bytes;
         kinds[k].count++;
     }
     return n;
 }
 
-static ist_status measure(model_plan *m, row *rows, int count, double *frame, ist_error *err) {
-    double frames[REPEATS], *ms = malloc((size_t)count * REPEATS * sizeof *ms), warm;
+static ist_status measure(model_plan *m, row *rows, int count, double *frame, double *host, ist_error *err) {
+    double frames[REPEATS], hosts[REPEATS], *ms = malloc((size_t)count * REPEATS * sizeof *ms), warm;
     ist_status status = ms ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %d launches", count);
     for (int i = 0; i < WARM && !status; i++) status = model_plan_run(m, &warm, err);
     for (int i = 0; i < REPEATS && !status; i++) {
         status = model_plan_run(m, &frames[i], err);
+        hosts[i] = m->enqueue_ms;
         if (!status) status = ist_plan_profile(m->plan, ms + (size_t)i * (size_t)count, err);
     }
     for (int l = 0; l < count && !status; l++) {
         const ist_launch *launch = ist_plan_launch_at(m->plan, l);
-        rows[l] = (row){.launch = launch, .ms = least(ms + l, REPEATS, count), .flops = launch->flops, .count = l};
+        rows[l] = (row){.launch = launch,
+                        .ms = least(ms + l, REPEATS, count),
+                        .flops = launch->flops,
+                        .bytes = launch->bytes,
+                        .count = l};
     }
-    if (!status) *frame = least(frames, REPEATS, 1);
+    if (!status) *frame = least(frames, REPEATS, 1), *host = least(hosts, REPEATS, 1);
     free(ms);
     return status;
 }
 
-static void report(const model_plan *m, row *rows, int count, double frame) {
+static void report(const model_plan *m, row *rows, int count, double frame, double host) {
     ist_plan_facts facts = ist_plan_describe(m->plan);
     row *kinds = calloc((size_t)count, sizeof *kinds);
     double total = 0, flops = 0;
     if (!kinds) return;
     for (int i = 0; i < count; i++) total += rows[i].ms, flops += rows[i].flops;
-    printf("%s on %s: %d launches, frame %.2f ms, sum of launches %.2f ms, %.2f GFLOP, %.1f GFLOP/s\n", m->what,
-           ist_device_facts(m->device)->name, count, frame, total, flops * 1e-9, flops / frame * 1e-6);
+    printf("%s on %s: %d launches, frame %.3f ms, enqueued in %.3f ms, sum of launches %.3f ms, %.2f GFLOP, %.1f "
+           "GFLOP/s\n",
+           m->what, ist_device_facts(m->device)->name, count, frame, host, total, flops * 1e-9, flops / frame * 1e-6);
     printf("arena %.1f MiB (no placement below %.1f), constants %.1f MiB\n\n", (double)facts.arena_bytes / 1048576,
            (double)facts.arena_lower_bound / 1048576, (double)facts.const_bytes / 1048576);
     int kind_count = by_kind(rows, count, kinds);
@@ -85,7 +95,14 @@ static void report(const model_plan *m, row *rows, int count, double frame) {
     }
     printf("\n");
     qsort(rows, (size_t)count, sizeof *rows, slowest_first);
-    for (int i = 0; i < count; i++) print(&rows[i], rows[i].launch->label, total);
+    for (int i = 0; i < count; i++) {
+        const ist_launch *l = rows[i].launch;
+        char name[400];
+        snprintf(name, sizeof name, "%s  %s [%zu,%zu,%zu]/[%zu,%zu,%zu]", l->label, l->kernel, l->global[0],
+                 l->dims > 1 ? l->global[1] : 1, l->dims > 2 ? l->global[2] : 1, l->local[0],
+                 l->dims > 1 ? l->local[1] : 1, l->dims > 2 ? l->local[2] : 1);
+        print(&rows[i], name, total);
+    }
     free(kinds);
 }
 
@@ -93,16 +110,16 @@ int main(int argc, char **argv) {
     model_plan_options options;
     model_plan m;
     ist_error err = {0};
-    double frame = 0;
+    double frame = 0, host = 0;
     if (!model_plan_arguments(argc, argv, &options)) return 2;
     ist_status status = model_plan_open(&options, &m, &err);
     int count = status ? 0 : ist_plan_describe(m.plan).launches;
     row *rows = calloc((size_t)count + 1, sizeof *rows);
-    if (!status && rows) status = measure(&m, rows, count, &frame, &err);
+    if (!status && rows) status = measure(&m, rows, count, &frame, &host, &err);
     if (status)
         fprintf(stderr, "%s\n", err.text);
     else if (rows)
-        report(&m, rows, count, frame);
+        report(&m, rows, count, frame, host);
     free(rows);
     model_plan_close(&m);
     return status ? 1 : 0;

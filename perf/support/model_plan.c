@@ -120,6 +120,7 @@ static double now_ms(void) {
 ist_status model_plan_run(model_plan *m, double *ms, ist_error *err) {
     double start = now_ms();
     IST_TRY(ist_plan_replay(m->plan, err));
+    m->enqueue_ms = now_ms() - start;
     IST_TRY(ist_finish(m->device, (ist_frame_scope){0}, "benchmark", err));
     *ms = now_ms() - start;
     return IST_OK;

@@ -10,6 +10,7 @@ typedef struct model_plan {
     ist_plan *plan;
     ist_checkpoint_info info;
     char what[96]; /* "dfine-n 640x640 batch 1", "mobilesam decoder 4 boxes" */
+    double enqueue_ms; /* of the last run: until its last kernel was enqueued */
 } model_plan;
 
 typedef struct model_plan_options {

@@ -137,7 +137,7 @@ ist_status ist_plan_read_i32(ist_plan *plan, ist_tensor t, int *values, ist_erro
 ist_tensor ist_plan_tapped(const ist_plan *plan, const char *name);
 /* With guard_bytes: IST_E_STATE naming the first tensor whose surroundings were overwritten. */
 ist_status ist_plan_check_guards(ist_plan *plan, ist_error *err);
-/* Replays once, waiting after each launch; ms[i] for launch i of ist_plan_describe().launches. */
+/* Replays once and waits; ms[i], by the device's clock, for launch i of ist_plan_describe().launches. */
 ist_status ist_plan_profile(ist_plan *plan, double *ms, ist_error *err);
 const ist_launch *ist_plan_launch_at(const ist_plan *plan, int i);
 

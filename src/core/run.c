@@ -2,10 +2,10 @@
 #include "core/plan_internal.h"
 
 #include "base/mem.h"
+#include "device/timing.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static ist_status must_be_finished(const ist_plan *p, ist_error *err) {
     if (p->error.code) {
@@ -60,22 +60,18 @@ ist_status ist_plan_replay(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
 ist_status ist_plan_profile(ist_plan *p, double *ms, ist_error *err) {
     IST_TRY(must_be_finished(p, err));
     IST_TRY(externals_bound(p, err));
+    ist_timed_kernel *list = calloc(p->node_count + 1, sizeof *list);
+    if (!list) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu launches", p->node_count);
     for (size_t i = 0; i < p->node_count; i++) {
-        double start = now_ms();
-        IST_TRY(enqueue(p, i, err));
-        IST_TRY(ist_finish(p->device, (ist_frame_scope){0}, "profile", err));
-        ms[i] = now_ms() - start;
+        const ist_launch *l = &p->nodes[i].launch;
+        list[i] = (ist_timed_kernel){p->nodes[i].kernel, l->dims, l->global, l->local, l->label};
     }
-    return IST_OK;
+    ist_status status = ist_time_kernels(p->device, list, (int)p->node_count, ms, err);
+    free(list);
+    return status;
 }
 
 const ist_launch *ist_plan_launch_at(const ist_plan *p, int i) {

@@ -17,9 +17,9 @@ typedef struct ist_launch_time {
     double ms;
 } ist_launch_time;
 
-/* Runs the frame `repeats` times, waiting after each launch, and stores the launches in order with the least time of
- * each; `times` has room for ist_engine_info.kernels of them. The sum is longer than a frame, in which launches follow
- * each other without a wait. */
+/* Runs the frame `repeats` times and stores the launches in order with the least time of each by the device's clock;
+ * `times` has room for ist_engine_info.kernels of them. What a launch costs the host, which is what short kernels wait
+ * for, is not in them. */
 ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *times, ist_error *err);
 
 /* Enqueues the frame's kernels and waits once: milliseconds without upload, packet and what the host does. */
