@@ -19,21 +19,21 @@ typedef T WHERE_T;
 #define WHERE(p, i) LOAD(p, i)
 #endif
 #ifdef WIDE
-#define GROUP 1
-#define PAD   ((POINTS + 15) / 16 * 16)
-#define V     float16
-#define VI    int16
-#define STEP  16
+#define GROUP        1
+#define PAD          ((POINTS + 15) / 16 * 16)
+#define V            float16
+#define VI           int16
+#define STEP         16
 #define GET(p, i)    vload16(0, (p) + (i))
 #define PUT(v, p, i) vstore16((v), 0, (p) + (i))
 #define TO_INT       convert_int16
 #define EXP          ist_exp_float16
 #else
-#define GROUP 64
-#define PAD   POINTS
-#define V     float
-#define VI    int
-#define STEP  1
+#define GROUP        64
+#define PAD          POINTS
+#define V            float
+#define VI           int
+#define STEP         1
 #define GET(p, i)    ((p)[i])
 #define PUT(v, p, i) ((p)[i] = (v))
 #define TO_INT       convert_int
@@ -63,8 +63,8 @@ static inline void put_neighbour(samples *s, int at, VI x, VI y, VI width, VI he
 #endif
 }
 
-static inline void find_samples(samples *s, __global const WHERE_T *offsets, int o, __global const WHERE_T *weights, int w,
-                                float4 box, __global const float *points) {
+static inline void find_samples(samples *s, __global const WHERE_T *offsets, int o, __global const WHERE_T *weights,
+                                int w, float4 box, __global const float *points) {
     float e[PAD], ox[PAD], oy[PAD], top = WHERE(weights, w), sum = 0.0f;
     for (int p = 0; p < PAD; p++) { /* the lanes beyond the last point repeat it */
         const int from = min(p, POINTS - 1);
