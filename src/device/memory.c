@@ -1,7 +1,47 @@
 /* Device buffers with their count, windows into them, and pinned host memory. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "device/state.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* ---- large pages ----
+ * On a CPU the arena and the weights are host memory. In pages of 4 KiB they need more entries than the processor's
+ * address translation keeps; where the system offers large pages to programs that ask, we ask. */
+
+enum { LARGE_PAGE = 2 << 20 };
+
+/* Room for `bytes` in large pages, or NULL where that is not offered or not worth it: the platform allocates then. */
+static void *large_pages(const ist_device *device, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    if (device->facts.type != IST_DEVICE_CPU || bytes < LARGE_PAGE || bytes > SIZE_MAX - LARGE_PAGE) return NULL;
+    size_t whole = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    void *memory = aligned_alloc(LARGE_PAGE, whole);
+    if (memory) madvise(memory, whole, MADV_HUGEPAGE); /* advice: ordinary pages do as well */
+    return memory;
+#else
+    (void)device, (void)bytes;
+    return NULL;
+#endif
+}
+
+static void CL_CALLBACK free_pages(cl_mem mem, void *memory) {
+    (void)mem;
+    free(memory);
+}
+
+/* A buffer of the platform's memory, or of ours, which is freed with it. */
+static cl_mem new_buffer(const ist_device *device, size_t bytes, cl_int *rc) {
+    void *memory = large_pages(device, bytes);
+    if (!memory) return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
+    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, memory, rc);
+    if (*rc == CL_SUCCESS) *rc = clSetMemObjectDestructorCallback(mem, free_pages, memory);
+    if (*rc == CL_SUCCESS) return mem;
+    if (mem) clReleaseMemObject(mem);
+    free(memory);
+    return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
+}
 
 ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what, cl_mem *out, ist_error *err) {
     *out = NULL;
@@ -18,7 +58,7 @@ ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what,
                         "%s: %zu bytes more than the %llu in use do not fit %s, which has %llu", what, bytes,
                         (unsigned long long)now, f->name, (unsigned long long)f->global_bytes);
     cl_int rc;
-    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, &rc);
+    cl_mem mem = new_buffer(device, bytes, &rc);
     if (rc != CL_SUCCESS)
         return ist_fail_cl(err, rc, "clCreateBuffer", "%s, %zu bytes (%llu in use on %s)", what, bytes,
                            (unsigned long long)now, f->name);
