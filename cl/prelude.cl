@@ -16,8 +16,35 @@ typedef half T;
 #define STORE8(v, p, i)  vstore_half8((v), 0, (p) + (i))
 #define LOAD16(p, i)     vload_half16(0, (p) + (i))
 #define STORE16(v, p, i) vstore_half16((v), 0, (p) + (i))
+/* At multiples of their own size: one access, where vload_half4 may become four. */
+static inline float4 ist_load4_aligned(__global const half *p) {
+    uint2 u = *(__global const uint2 *)p;
+    return vload_half4(0, (const __private half *)&u);
+}
+static inline float8 ist_load8_aligned(__global const half *p) {
+    uint4 u = *(__global const uint4 *)p;
+    return vload_half8(0, (const __private half *)&u);
+}
+static inline void ist_store4_aligned(float4 v, __global half *p) {
+    uint2 u;
+    vstore_half4(v, 0, (__private half *)&u);
+    *(__global uint2 *)p = u;
+}
+static inline void ist_store8_aligned(float8 v, __global half *p) {
+    uint4 u;
+    vstore_half8(v, 0, (__private half *)&u);
+    *(__global uint4 *)p = u;
+}
+#define LOAD4_ALIGNED(p, i)      ist_load4_aligned((p) + (i))
+#define LOAD8_ALIGNED(p, i)      ist_load8_aligned((p) + (i))
+#define STORE4_ALIGNED(v, p, i)  ist_store4_aligned((v), (p) + (i))
+#define STORE8_ALIGNED(v, p, i)  ist_store8_aligned((v), (p) + (i))
 #else
 typedef float T;
+#define LOAD4_ALIGNED(p, i)      (*(__global const float4 *)((p) + (i)))
+#define LOAD8_ALIGNED(p, i)      (*(__global const float8 *)((p) + (i)))
+#define STORE4_ALIGNED(v, p, i)  (*(__global float4 *)((p) + (i)) = (v))
+#define STORE8_ALIGNED(v, p, i)  (*(__global float8 *)((p) + (i)) = (v))
 #define LOAD(p, i)       ((p)[i])
 #define STORE(v, p, i)   ((p)[i] = (v))
 #define LOAD4(p, i)      vload4(0, (p) + (i))

@@ -92,6 +92,18 @@ Test(dwconv, random_shapes) {
     optest_drop(&seed);
 }
 
+/* Maps large enough for several columns and eight channels per work-item. */
+Test(dwconv, large_maps) {
+    const shape shapes[] = {{1, 66, 97, 132, 5, 1, 2, 2, 2, 2},
+                            {1, 131, 97, 68, 3, 2, 1, 1, 1, 1},
+                            {1, 130, 131, 252, 3, 1, 1, 1, 1, 1},
+                            {1, 181, 182, 248, 3, 1, 1, 1, 1, 1}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && !optest_small(); i++)
+        if (runs(IST_DWCONV_group))
+            check_case(IST_DWCONV_group, shapes[i], (convtest_extras){.act = IST_ACT_SILU, .slices = i % 2}, IST_ELEM_T,
+                       -1, 400 + i);
+}
+
 Test(dwconv, items_beyond_the_count_are_untouched) {
     EACH_RUNNABLE_ROW(row)
     for (int items = 0; items <= 4; items++)

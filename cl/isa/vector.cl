@@ -1,12 +1,21 @@
 /* Vectors of VL channels of one pixel: how they are loaded, finished and stored. Used by the convolution family.
  *
- * -D VL: 4, 8 or 16. -D X32 / Y32: input / output are float although T is half. */
+ * -D VL: 4, 8 or 16. -D X32 / Y32: input / output are float although T is half. -D ALIGNED (VL 4 or 8, not with X32 or
+ * Y32): every whole vector of T lies at a multiple of its size. */
 #define CAT_(a, b) a##b
 #define CAT(a, b)  CAT_(a, b)
 
 #define V            CAT(float, VL)
 #define VLOAD(p)     CAT(vload, VL)(0, (p))
 #define VSTORE(v, p) CAT(vstore, VL)((v), 0, (p))
+
+#ifdef ALIGNED
+#define LOAD_TV(p, i)     CAT(CAT(LOAD, VL), _ALIGNED)(p, i)
+#define STORE_TV(v, p, i) CAT(CAT(STORE, VL), _ALIGNED)(v, p, i)
+#else
+#define LOAD_TV(p, i)     CAT(LOAD, VL)(p, i)
+#define STORE_TV(v, p, i) CAT(STORE, VL)(v, p, i)
+#endif
 
 #ifdef X32
 typedef float TX;
@@ -15,7 +24,7 @@ typedef float TX;
 #else
 typedef T TX;
 #define LOAD_X(p, i)  LOAD(p, i)
-#define LOAD_XV(p, i) CAT(LOAD, VL)(p, i)
+#define LOAD_XV(p, i) LOAD_TV(p, i)
 #endif
 #ifdef Y32
 typedef float TY;
@@ -24,7 +33,7 @@ typedef float TY;
 #else
 typedef T TY;
 #define STORE_Y(v, p, i)  STORE(v, p, i)
-#define STORE_YV(v, p, i) CAT(STORE, VL)(v, p, i)
+#define STORE_YV(v, p, i) STORE_TV(v, p, i)
 #endif
 
 /* VL floats to any address of a float in global memory. */
@@ -47,7 +56,7 @@ typedef V vector_at4 __attribute__((aligned(4)));
         return VLOAD(t);                                                                                               \
     }
 DEFINE_PART(input_part, TX, LOAD_X, LOAD_XV)
-DEFINE_PART(addend_part, T, LOAD, CAT(LOAD, VL))
+DEFINE_PART(addend_part, T, LOAD, LOAD_TV)
 
 /* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map. */
 static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {

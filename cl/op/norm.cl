@@ -4,10 +4,17 @@
  *     out = act((v - mean) / sqrt(variance + eps) * gamma + beta)
  *
  * Statistics over the c channels of a pixel, in two passes over fp32 values. WIDE (CPU): a work-item per group takes
- * `rows` pixels and keeps the current one in a private buffer; else a group of LANES work-items takes one pixel.
- * Group (i, n): pixels of item n. */
+ * `rows` pixels and keeps the current one in a private buffer; else LANES work-items of a group of 64 take a pixel, each
+ * PARTS times VW channels of it. ALIGNED: vectors of four lie at multiples of their size. Group (i, n): pixels of
+ * item n. */
 #ifndef LANES
 #define LANES 64
+#endif
+#ifndef VW
+#define VW 1
+#endif
+#ifndef PARTS
+#define PARTS 16
 #endif
 #ifndef C_MAX
 #define C_MAX 1024
@@ -69,45 +76,66 @@ static inline void normalise(row *r, __global T *out, int at, __global const flo
 #define PUT(r, i, x)       (r).v[i / 16] = x
 #define SIGMOID(x)         activate_float16(x, ACT_SIGMOID)
 #else
-#define GROUP LANES
+#define GROUP 64
+#if VW == 4
+#define VEC              float4
+#define VALUE(p, i)      (*(__global const float4 *)((p) + (i)))
+#define SUM(v)           (((v).x + (v).y) + ((v).z + (v).w))
+#define SIGMOID(x)       activate_float4(x, ACT_SIGMOID)
+#define ACTIVATE(x, act) activate_float4(x, act)
+#ifdef ALIGNED
+#define PART(x, at)      LOAD4_ALIGNED(x, at)
+#define STORE_PART       STORE4_ALIGNED
+#else
+#define PART(x, at)      LOAD4(x, at)
+#define STORE_PART       STORE4
+#endif
+#else
+#define VEC              float
+#define VALUE(p, i)      ((p)[i])
+#define SUM(v)           (v)
+#define SIGMOID(x)       activate_float(x, ACT_SIGMOID)
+#define ACTIVATE(x, act) activate_float(x, act)
+#define PART(x, at)      LOAD(x, at)
+#define STORE_PART       STORE
+#endif
+#define LANE             (get_local_id(0) % LANES)
+#define EACH_CHANNEL(i, k, c)                                                                                          \
+    for (int k = 0, i = LANE * VW; k < PARTS; k++, i += LANES * VW)                                                    \
+        if (i < c)
 
-typedef struct row {
-    float v[C_MAX / LANES];
-} row;
-
-/* Sum over the group, in every work-item. */
-static float group_sum(float v, __local float *part) {
-    const int lane = get_local_id(0);
+/* Sum over the LANES of a pixel, in each of them. */
+static float lane_sum(float v, __local float *part) {
+    part[get_local_id(0)] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
-    part[lane] = v;
-    for (int step = LANES / 2; step > 0; step /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane < step) part[lane] += part[lane + step];
+    __local const float *mine = part + get_local_id(0) / LANES * LANES;
+    float a = 0.0f, b = 0.0f, d = 0.0f, e = 0.0f;
+    for (int i = 0; i < LANES; i += 4) {
+        a += mine[i];
+        b += mine[i + 1];
+        d += mine[i + 2];
+        e += mine[i + 3];
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return part[0];
+    return (a + b) + (d + e);
 }
 
-static inline void normalise(row *r, __global T *out, int at, __global const float *gamma, __global const float *beta,
-                             int c, float eps, int act, __local float *part) {
-    const int lane = get_local_id(0);
+/* `part` has room for two values of each work-item. */
+static inline void normalise(VEC *v, __global T *out, int at, __global const float *gamma, __global const float *beta,
+                             int c, float eps, int act, bool live, __local float *part) {
     float total = 0.0f, square = 0.0f;
-    for (int i = lane; i < c; i += LANES) total += r->v[i / LANES];
-    const float mean = group_sum(total, part) / c;
-    for (int i = lane; i < c; i += LANES) {
-        float d = r->v[i / LANES] - mean;
-        square = fma(d, d, square);
+    EACH_CHANNEL(i, k, c) total += SUM(v[k]);
+    const float mean = lane_sum(total, part) / c;
+    EACH_CHANNEL(i, k, c) {
+        const VEC d = v[k] - mean;
+        square += SUM(d * d);
     }
-    const float scale = 1.0f / sqrt(group_sum(square, part) / c + eps);
-    for (int i = lane; i < c; i += LANES)
-        STORE(activate_float(fma((r->v[i / LANES] - mean) * scale, gamma[i], beta[i]), act), out, at + i);
+    const float scale = 1.0f / sqrt(lane_sum(square, part + GROUP) / c + eps);
+    if (!live) return;
+    EACH_CHANNEL(i, k, c) {
+        const VEC y = fma((v[k] - mean) * scale, VALUE(gamma, i), VALUE(beta, i));
+        STORE_PART(ACTIVATE(y, act), out, at + i);
+    }
 }
-
-#define EACH_CHANNEL(i, c) for (int i = get_local_id(0); i < c; i += LANES)
-#define VEC                float
-#define PART(x, at, i, c)  LOAD(x, (at) + i)
-#define PUT(r, i, x)       (r).v[i / LANES] = x
-#define SIGMOID(x)         activate_float(x, ACT_SIGMOID)
 #endif
 
 /* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, 0}; modes
@@ -117,10 +145,8 @@ layernorm(__global T *out, __global const T *x, __global const T *add, __global 
           __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
           float4 params) {
     const int n = get_group_id(1), c = sizes.y;
-#ifndef WIDE
-    __local float part[LANES];
-#endif
     if (n >= *limit) return;
+#ifdef WIDE
     row r;
     for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
         const int pixel = n * sizes.x + k;
@@ -130,12 +156,22 @@ layernorm(__global T *out, __global const T *x, __global const T *add, __global 
             if (params.y > 0.0f) v = clamp(v, (VEC)(-params.y), (VEC)(params.y));
             PUT(r, i, v);
         }
-#ifdef WIDE
         normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y);
-#else
-        normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, part);
-#endif
     }
+#else
+    __local float part[2 * GROUP];
+    const int mine = get_global_id(0) / LANES, k = min(mine, sizes.x - 1), pixel = n * sizes.x + k;
+    const int from = pixel * lds.x + firsts.x, more = (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y;
+    VEC v[PARTS];
+    EACH_CHANNEL(i, p, c) v[p] = PART(x, from + i);
+    if (modes.x) {
+        EACH_CHANNEL(i, p, c) v[p] += PART(add, more + i);
+    }
+    if (params.y > 0.0f) {
+        EACH_CHANNEL(i, p, c) v[p] = clamp(v[p], (VEC)(-params.y), (VEC)(params.y));
+    }
+    normalise(v, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, mine < sizes.x, part);
+#endif
 }
 
 /* lds, firsts {g, x, y, out}; sizes as above. */
@@ -143,10 +179,8 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 gate(__global T *out, __global const T *g, __global const T *x, __global const T *y, __global const float *gamma,
      __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, float eps) {
     const int n = get_group_id(1), c = sizes.y;
-#ifndef WIDE
-    __local float part[LANES];
-#endif
     if (n >= *limit) return;
+#ifdef WIDE
     row r;
     for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
         const int pixel = n * sizes.x + k, at = pixel * lds.x + firsts.x;
@@ -154,10 +188,15 @@ gate(__global T *out, __global const T *g, __global const T *x, __global const T
             VEC a = SIGMOID(PART(g, at, i, c)) * PART(x, pixel * lds.y + firsts.y, i, c);
             PUT(r, i, a + SIGMOID(PART(g, at + c, i, c)) * PART(y, pixel * lds.z + firsts.z, i, c));
         }
-#ifdef WIDE
         normalise(&r, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE);
-#else
-        normalise(&r, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE, part);
-#endif
     }
+#else
+    __local float part[2 * GROUP];
+    const int mine = get_global_id(0) / LANES, pixel = n * sizes.x + min(mine, sizes.x - 1);
+    const int at = pixel * lds.x + firsts.x, ax = pixel * lds.y + firsts.y, ay = pixel * lds.z + firsts.z;
+    VEC v[PARTS];
+    EACH_CHANNEL(i, p, c)
+    v[p] = SIGMOID(PART(g, at + i)) * PART(x, ax + i) + SIGMOID(PART(g, at + c + i)) * PART(y, ay + i);
+    normalise(v, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE, mine < sizes.x, part);
+#endif
 }

@@ -1,6 +1,12 @@
-/* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. A work-item takes `run`
- * neighbouring pixels: a whole row on a CPU, one pixel elsewhere. in = {h, w, ld, c0}, out = {ld, c0, c, run}.
+/* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. On a CPU a work-item takes `run`
+ * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) one pixel and four channels. in = {h, w, ld, c0}, out = {ld, c0, c, run}.
  * Grid: x = n * h * w / run. */
+#ifdef ALIGNED /* of a group: every quad of channels lies at a multiple of its size */
+#undef LOAD4
+#undef STORE4
+#define LOAD4(p, i)     LOAD4_ALIGNED(p, i)
+#define STORE4(v, p, i) STORE4_ALIGNED(v, p, i)
+#endif
 #define LOAD1(p, i)     LOAD(p, i)
 #define STORE1(v, p, i) STORE(v, p, i)
 
@@ -30,4 +36,21 @@ __kernel void maxpool2x2(__global const T *restrict x, __global T *restrict y, _
     for (; c + 16 <= out.z; c += 16) pool16(a + c, d + c, ox, down, in, out);
     for (; c + 4 <= out.z; c += 4) pool4(a + c, d + c, ox, down, in, out);
     for (; c < out.z; c++) pool1(a + c, d + c, ox, down, in, out);
+}
+
+/* out.w: quads of channels; n items. Grid: x = n * h * w * quads, rounded up to the group. */
+__attribute__((reqd_work_group_size(64, 1, 1))) __kernel void
+maxpool2x2_group(__global const T *restrict x, __global T *restrict y, __global const int *restrict limit, int4 in,
+                 int4 out, int items) {
+    int p = get_global_id(0) / out.w, c = (get_global_id(0) - p * out.w) * 4, line = p / in.y, ox = p - line * in.y;
+    int n = line / in.x, down = line + 1 < (n + 1) * in.x ? in.y * in.z : 0;
+    if (n >= min(*limit, items)) return;
+    __global const T *a = x + (long)p * in.z + in.w + c;
+    __global T *d = y + (long)p * out.x + out.y + c;
+    int4 to = (int4)(out.x, out.y, out.z, 1);
+    if (c + 4 <= out.z) {
+        pool4(a, d, ox, down, in, to);
+    } else {
+        for (int i = 0; c + i < out.z; i++) pool1(a + i, d + i, ox, down, in, to);
+    }
 }

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+enum { ITEMS = 128, GROUP_K_MAX = 5 }; /* of the group row: work-items of a group; larger filters are not unrolled */
+
 /* Vectors of 16 channels that a work-item of the CPU row keeps: 28 KiB, inside a first-level cache. */
 enum { RING = 448, MAX_COLS = 64, MAX_BLOCKS = 4 };
 
@@ -119,31 +121,76 @@ static pieces cut(const ist_plan *p, const problem *q) {
     return c;
 }
 
+/* Tensors of T whose vectors of `width` channels all lie at multiples of their size. */
+static bool aligned(ist_tensor t, int width) {
+    return !ist_has(t) || (t.elem == IST_ELEM_T && t.ld % width == 0 && t.c0 % width == 0);
+}
+
+static bool all_aligned(const problem *q, int width) {
+    return aligned(q->x, width) && aligned(q->y, width) && aligned(q->o->epi.add_before, width) &&
+           aligned(q->o->epi.add_after, width);
+}
+
+/* Channels per work-item and output columns per work-item of the group row: 16-byte vectors and four columns as long as
+ * every compute unit gets two thousand work-items. */
+static int group_width(const ist_plan *p, const problem *q) {
+    double outputs = (double)ist_pixels(q->y) * q->y.c;
+    return ist_plan_half(p) && all_aligned(q, 8) && outputs >= 4e6 ? 8 : 4;
+}
+
+static int group_cols(const problem *q, int width) {
+    double items = (double)ist_pixels(q->y) * ist_div_up(q->y.c, width);
+    return items >= 1e6 && q->stride == 1 ? 4 : items >= 2e5 ? 2 : 1;
+}
+
+static int width_of(const ist_plan *p, const problem *q, ist_dwconv_row r) {
+    return r == IST_DWCONV_cpu ? 16 : r == IST_DWCONV_group ? group_width(p, q) : 4;
+}
+
+static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, const pieces *c, ist_launch *l) {
+    int blocks = ist_div_up(q->x.c, width_of(p, q, r));
+    l->local[0] = l->local[1] = l->local[2] = 1;
+    l->global[2] = (size_t)q->x.n;
+    if (r == IST_DWCONV_cpu) {
+        l->global[0] = (size_t)c->segments * (size_t)c->bands;
+        l->global[1] = (size_t)c->chunks;
+    } else if (r == IST_DWCONV_group) {
+        l->dims = 2;
+        l->local[0] = ITEMS;
+        l->global[0] = ist_round_up((size_t)blocks * (size_t)ist_div_up(q->y.w, c->cols) * (size_t)q->y.h, ITEMS);
+        l->global[1] = (size_t)q->x.n;
+    } else {
+        l->local[0] = 16;
+        l->local[1] = 4;
+        l->global[0] = ist_round_up((size_t)blocks, l->local[0]);
+        l->global[1] = ist_round_up((size_t)q->y.h * (size_t)q->y.w, l->local[1]);
+    }
+}
+
+static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_row r, const pieces *c) {
+    int width = width_of(p, q, r);
+    bool half = ist_plan_half(p);
+    const char *x32 = half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "";
+    const char *y32 = half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "";
+    if (r == IST_DWCONV_cpu) return ist_defines_of(p, "-DVL=16 -DRING=%d%s%s", RING, x32, y32);
+    if (r == IST_DWCONV_any) return ist_defines_of(p, "-DVL=4%s%s", x32, y32);
+    return ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->f.kh, q->stride, c->cols,
+                          q->x.c % width ? "" : " -DWHOLE", all_aligned(q, width) ? " -DALIGNED" : "", x32, y32);
+}
+
 static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
     bool half = ist_plan_half(p);
-    pieces c = r == IST_DWCONV_cpu ? cut(p, q) : (pieces){0};
-    ist_defines defines = ist_defines_of(p, "-DVL=%d -DRING=%d%s%s", r == IST_DWCONV_cpu ? 16 : 4, RING,
-                                         half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
-                                         half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    pieces c = r == IST_DWCONV_cpu ? cut(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
+    ist_defines defines = defines_of(p, q, r, &c);
     ist_launch l = {.label = q->label,
                     .op = rows[r].op,
                     .isa = "isa/vector",
                     .defines = defines.text,
                     .kernel = "dwconv",
                     .dims = 3};
-    if (r == IST_DWCONV_cpu) {
-        l.global[0] = (size_t)c.segments * (size_t)c.bands;
-        l.global[1] = (size_t)c.chunks;
-        l.local[0] = l.local[1] = 1;
-    } else {
-        l.local[0] = 16;
-        l.local[1] = 4;
-        l.global[0] = ist_round_up((size_t)ist_div_up(q->x.c, 4), l.local[0]);
-        l.global[1] = ist_round_up((size_t)q->y.h * (size_t)q->y.w, l.local[1]);
-    }
-    l.global[2] = (size_t)q->x.n;
-    l.local[2] = 1;
+    set_grid(p, q, r, &c, &l);
+    int first = r == IST_DWCONV_group ? ist_div_up(q->x.c, width_of(p, q, r)) : c.cols;
     const ist_arg args[] = {IST_IN(q->x),
                             IST_IN(weights),
                             IST_IN(bias),
@@ -152,7 +199,7 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                             IST_IN(o->epi.add_after),
                             IST_IN(ist_plan_current_limit(p)),
                             IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                            IST_INT8(q->f.kh, q->stride, o->top, o->left, c.cols, c.rows, c.segments, c.blocks),
+                            IST_INT8(q->f.kh, q->stride, o->top, o->left, first, c.rows, c.segments, c.blocks),
                             IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, 0, 0, 0),
                             ist_epilogue_ints(&o->epi, q->y),
                             ist_epilogue_lab(&o->epi)};
@@ -171,7 +218,8 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     problem q = {.x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
     if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.kh * (size_t)f.kw, label)) return none;
-    int width = row == IST_DWCONV_cpu ? 16 : 4;
+    if (row == IST_DWCONV_group && f.kh > GROUP_K_MAX) row = IST_DWCONV_any;
+    int width = width_of(p, &q, row);
     if (!pack(p, &q, width, &weights, &bias)) return none;
     record(p, &q, row, weights, bias);
     return ist_plan_status(p) ? none : q.y;
@@ -180,5 +228,6 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
 ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     int stride = opts && opts->stride ? opts->stride : 1;
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
-    return ist_op_dwconv_row(p, x, f, opts, cpu ? IST_DWCONV_cpu : IST_DWCONV_any, label);
+    bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
+    return ist_op_dwconv_row(p, x, f, opts, cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_group : IST_DWCONV_any, label);
 }

@@ -1,26 +1,46 @@
 /* Layer normalisation and D-FINE's gate. One source, op/norm, serves both machines: on CPUs a work-item per group of
- * rows, elsewhere a group of 64 work-items per row. */
+ * rows, elsewhere 8 to 64 work-items of a group of 64 per row. */
 #include "ops/ops.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
 
-enum { CHANNELS_MAX = 1024, LANES = 64, GROUP_VALUES = 16384 };
+enum { CHANNELS_MAX = 1024, GROUP = 64, GROUP_VALUES = 16384 };
 
-/* Grid of a normalisation over `x`: sets sizes {pixels, c, rows per group} too. */
+/* Grid and options of a normalisation over `x`: sets sizes {pixels, c, rows per group} too. */
 typedef struct grid {
     size_t global[3], local[3];
     int pixels, rows;
+    ist_defines defines;
 } grid;
 
-static grid grid_of(const ist_plan *p, ist_tensor x, int c) {
-    grid g = {.pixels = x.h * x.w, .rows = 1};
-    bool wide = ist_cpu_row(p);
-    if (wide) g.rows = GROUP_VALUES / c < g.pixels ? GROUP_VALUES / c : g.pixels;
-    g.global[0] = (size_t)ist_div_up(g.pixels, g.rows) * (wide ? 1 : LANES);
+static bool quads(ist_tensor t) {
+    return !ist_has(t) || (t.ld | t.c0) % 4 == 0;
+}
+
+/* Work-items per pixel: few for many pixels, so that each has several loads under way; `vectors` per pixel in all. */
+static int lanes_of(int pixels, int vectors) {
+    int lanes = 8;
+    while (lanes < GROUP && (ist_div_up(vectors, lanes) > 8 || (pixels * lanes < 65536 && lanes < vectors))) lanes *= 2;
+    return lanes;
+}
+
+/* `others`: the tensors beside x that are read or written four channels at a time. */
+static grid grid_of(const ist_plan *p, ist_tensor x, int values, const ist_tensor others[3]) {
+    grid g = {.pixels = x.h * x.w, .rows = 1, .local = {1, 1}};
     g.global[1] = (size_t)x.n;
-    g.local[0] = wide ? 1 : LANES;
-    g.local[1] = 1;
+    if (ist_cpu_row(p)) {
+        g.rows = GROUP_VALUES / values < g.pixels ? GROUP_VALUES / values : g.pixels;
+        g.global[0] = (size_t)ist_div_up(g.pixels, g.rows);
+        g.defines = ist_defines_of(p, "-DWIDE");
+        return g;
+    }
+    bool aligned = quads(x) && quads(others[0]) && quads(others[1]) && quads(others[2]);
+    int width = x.c % 4 ? 1 : 4, vectors = x.c / width, lanes = lanes_of(g.pixels * x.n, vectors);
+    g.local[0] = GROUP;
+    g.global[0] = ist_round_up((size_t)g.pixels * (size_t)lanes, GROUP);
+    g.defines = ist_defines_of(p, "-DLANES=%d -DVW=%d -DPARTS=%d%s", lanes, width, ist_div_up(vectors, lanes),
+                               aligned && width == 4 ? " -DALIGNED" : "");
     return g;
 }
 
@@ -48,12 +68,11 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
     ist_tensor g = ist_plan_const(p, gamma, 1, 1, 1, x.c, IST_ELEM_F32, label);
     ist_tensor b = ist_plan_const(p, beta, 1, 1, 1, x.c, IST_ELEM_F32, label);
     int add = !ist_has(o.add) ? 0 : o.add.n == x.n ? 1 : 2;
-    grid at = grid_of(p, x, x.c);
-    ist_defines d = ist_defines_of(p, "%s", ist_cpu_row(p) ? "-DWIDE" : "");
+    grid at = grid_of(p, x, x.c, (ist_tensor[]){o.add, out, {0}});
     double bytes = (double)ist_pixels(x) * x.c * (add ? 3 : 2) * (ist_plan_half(p) ? 2 : 4);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/norm",
-                                     .defines = d.text,
+                                     .defines = at.defines.text,
                                      .kernel = "layernorm",
                                      .dims = 2,
                                      .global = {at.global[0], at.global[1]},
@@ -78,11 +97,10 @@ ist_tensor ist_op_gate(ist_plan *p, ist_tensor g, ist_tensor x, ist_tensor y, co
     ist_tensor out = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
     ist_tensor ga = ist_plan_const(p, gamma, 1, 1, 1, x.c, IST_ELEM_F32, label);
     ist_tensor be = ist_plan_const(p, beta, 1, 1, 1, x.c, IST_ELEM_F32, label);
-    grid at = grid_of(p, x, 4 * x.c);
-    ist_defines d = ist_defines_of(p, "%s", ist_cpu_row(p) ? "-DWIDE" : "");
+    grid at = grid_of(p, x, 4 * x.c, (ist_tensor[]){g, y, out});
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/norm",
-                                     .defines = d.text,
+                                     .defines = at.defines.text,
                                      .kernel = "gate",
                                      .dims = 2,
                                      .global = {at.global[0], at.global[1]},

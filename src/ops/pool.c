@@ -2,6 +2,10 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 
+#include "base/mem.h"
+
+enum { GROUP = 64 };
+
 ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
@@ -11,19 +15,21 @@ ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const c
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: the input holds no activations", label);
         return none;
     }
-    int run = ist_cpu_row(p) ? x.w : 1;
-    ist_defines defines = ist_defines_of(p, "%s", "");
+    bool cpu = ist_cpu_row(p);
+    int run = cpu ? x.w : 1, quads = ist_div_up(x.c, 4);
+    bool aligned = (x.ld | x.c0 | y.ld | y.c0) % 4 == 0;
+    ist_defines defines = ist_defines_of(p, "%s", !cpu && aligned ? "-DALIGNED" : "");
     ist_launch l = {
         .label = label,
         .op = "op/pool",
         .defines = defines.text,
-        .kernel = "maxpool2x2",
+        .kernel = cpu ? "maxpool2x2" : "maxpool2x2_group",
         .dims = 1,
-        .global = {(size_t)(ist_pixels(x) / run)},
-        .local = {1},
+        .global = {cpu ? (size_t)(ist_pixels(x) / run) : ist_round_up((size_t)ist_pixels(x) * (size_t)quads, GROUP)},
+        .local = {cpu ? 1 : GROUP},
         .args = {IST_IN(x), IST_OUT(y), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.ld, x.c0),
-                 IST_INT4(y.ld, y.c0, y.c, run)},
-        .arg_count = 5,
+                 IST_INT4(y.ld, y.c0, y.c, cpu ? run : quads), IST_INT(x.n)},
+        .arg_count = cpu ? 5 : 6,
         .bytes = 2.0 * (ist_plan_half(p) ? 2 : 4) * ist_pixels(x) * x.c,
     };
     ist_plan_launch(p, &l);
