@@ -16,6 +16,7 @@ enum {
     CLI_NO_DEVICE = 3,
     CLI_BAD_MODEL = 4,
     CLI_OVER_BUDGET = 5,
+    CLI_DIFFERENT = 6,
     CLI_PARTIAL = 7,
     CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells expect */
 };
@@ -27,6 +28,7 @@ enum {
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
     X(audit, "[options] SOURCE...|-- PROGRAM", "what predict, or any OpenCL program, moves and waits for")             \
+    X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

@@ -26,7 +26,7 @@ static void print_help(FILE *out) {
             "environment: ISTHMUS_DEVICE (device to use), ISTHMUS_WEIGHTS_DIR (folder of the default checkpoints),\n"
             "  ISTHMUS_CACHE_DIR (kernel cache; 'off' for none)\n"
             "exit codes: 0 success, 1 failed, 2 usage, 3 no usable device, 4 bad model,\n"
-            "  5 audit budget exceeded, 7 some inputs failed, 130 interrupted\n");
+            "  5 audit budget exceeded, 6 verify failed, 7 some inputs failed, 130 interrupted\n");
 }
 
 /* Written data that did not arrive (a full disk, a closed pipe) is a failure. */

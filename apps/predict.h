@@ -1,5 +1,5 @@
 /* The parts of `isthmus predict`: options, the run over all images, the files written. Used by predict_*.c and
- * cmd_predict.c; by cmd_eval.c to evaluate what it writes, by bench and profile to measure the same engine. */
+ * cmd_predict.c; by cmd_eval.c to evaluate what it writes, by bench, profile and verify for the same engine. */
 #ifndef PREDICT_H
 #define PREDICT_H
 
@@ -35,7 +35,7 @@ enum {
 
 /* The command line, checked. Strings point into argv, except the two checkpoint paths, which are owned. */
 typedef struct predict_options {
-    const char *command; /* "predict" or "eval" */
+    const char *command; /* "predict", "eval" or "verify" */
     const char *output, *device, *targets, *names, *classes;
     char *detector, *segmenter; /* segmenter NULL: --no-masks */
     ist_precision precision;
@@ -45,16 +45,20 @@ typedef struct predict_options {
     bool masks, track, resume, recursive, quiet;
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool temporary;                           /* the output folder goes away after the run */
+    bool print_json;                          /* verify's */
     const char *annotations, *results, *json; /* eval's */
     int first_source;                         /* index in argv */
 } predict_options;
 
-/* Parses the command line of argv[0], "predict" or "eval"; CLI_STOP in *stop when the program ends with the returned
+/* Parses the command line of argv[0], "predict", "eval" or "verify"; CLI_STOP in *stop when the program ends with the returned
  * code (help, a mistake). */
 int predict_parse(int argc, char **argv, predict_options *options, bool *stop);
 
 /* Fills in the default checkpoints and checks that the files are there; 0 or the exit code. */
 int predict_find_checkpoints(predict_options *options);
+
+/* The folder of the demo frames, in *path, the caller's to free; 0 or the exit code. */
+int predict_find_demo(char **path);
 
 void predict_options_free(predict_options *options);
 
@@ -86,6 +90,10 @@ void predict_catch_interrupts(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);
+
+/* The engine's configuration that the options ask for. *classes (may be NULL after) is what config->classes points to,
+ * the caller's to free. 0 or the exit code. */
+int predict_configure(const predict_job *job, ist_config *config, int **classes);
 
 /* Opens job->engine and describes it; 0 or the exit code. */
 int predict_open_engine(predict_job *job);

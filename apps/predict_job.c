@@ -117,23 +117,30 @@ static int parse_classes(const predict_job *job, int **ids, int *count) {
     return code;
 }
 
-int predict_open_engine(predict_job *job) {
+int predict_configure(const predict_job *job, ist_config *config, int **classes) {
     const predict_options *o = job->options;
-    ist_config config = ist_config_default();
-    int *classes = NULL, code = CLI_SUCCESS;
+    int code = CLI_SUCCESS;
+    *config = ist_config_default();
+    *classes = NULL;
+    if (o->classes) code = parse_classes(job, classes, &config->class_count);
+    config->detector = o->detector;
+    config->segmenter = o->masks ? o->segmenter : NULL;
+    config->device = o->device;
+    config->precision = o->precision;
+    config->match = job->match;
+    config->batch = o->batch;
+    config->max_objects = o->max_objects;
+    config->conf = o->conf;
+    config->classes = *classes;
+    config->max_pixels = IST_MAX_PIXELS;
+    if (job->match == IST_MATCH_TARGETS) config->max_targets = (int)ist_targets_most(&job->targets);
+    return code;
+}
+
+int predict_open_engine(predict_job *job) {
+    ist_config config;
+    int *classes = NULL, code = predict_configure(job, &config, &classes);
     ist_error err;
-    if (o->classes) code = parse_classes(job, &classes, &config.class_count);
-    config.detector = o->detector;
-    config.segmenter = o->masks ? o->segmenter : NULL;
-    config.device = o->device;
-    config.precision = o->precision;
-    config.match = job->match;
-    config.batch = o->batch;
-    config.max_objects = o->max_objects;
-    config.conf = o->conf;
-    config.classes = classes;
-    config.max_pixels = IST_MAX_PIXELS;
-    if (job->match == IST_MATCH_TARGETS) config.max_targets = (int)ist_targets_most(&job->targets);
     if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     free(classes);
     if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);

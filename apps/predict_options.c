@@ -1,4 +1,5 @@
-/* The command lines of `isthmus predict` and `isthmus eval`, and where the default checkpoints are. */
+/* The command lines of `isthmus predict`, `isthmus eval` and `isthmus verify`, and where the default checkpoints are.
+ */
 #include "predict.h"
 
 #include "io/atomic_file.h"
@@ -27,7 +28,7 @@
     X(CONF, 0, "conf", "P", "keep detections with a score above P (0.4)")                                              \
     X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (16)")
 
-#define COMMON_OPTIONS(X)                                                                                              \
+#define ENGINE_OPTIONS(X)                                                                                              \
     X(RECURSIVE, 'r', "recursive", NULL, "enter the folders inside of folders")                                        \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
@@ -35,11 +36,15 @@
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices")                  \
     X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")                                                     \
-    X(BATCH, 0, "batch", "N", "images per submission, 1 to 64 (1)")                                                    \
-    X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
-    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
+
+#define RUN_OPTIONS(X)                                                                                                 \
+    X(BATCH, 0, "batch", "N", "images per submission, 1 to 64 (1)")                                                    \
+    X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
+    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")
+
+#define COMMON_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X)
 
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
@@ -63,17 +68,24 @@
     X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (100)")                                    \
     X(SAVE, 0, "save", "LIST", "with -o: what to write besides results.json (ndjson)")
 
+#define VERIFY_OPTIONS(X)                                                                                              \
+    X(CONF, 0, "conf", "P", "compare detections with a score above P (0.4)")                                           \
+    X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (16)")                                     \
+    X(PRINT_JSON, 0, "json", NULL, "print a JSON object instead of a table")
+
 enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
     PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X) PREDICT_LAST_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
 #undef X
+        OPTION_PRINT_JSON
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
 static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X)
                                               PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option verify_list[] = {VERIFY_OPTIONS(X) ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static bool add_save(unsigned *save, const char *name, size_t length) {
@@ -125,11 +137,12 @@ static int copy_path(const char *path, char **out) {
     return *out ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
 }
 
-static void take_eval_option(int id, const char *value, predict_options *o) {
+static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
     if (id == OPTION_JSON) o->json = value;
     if (id == OPTION_NO_TRUTH_PROMPTS) o->no_truth_prompts = true;
+    if (id == OPTION_PRINT_JSON) o->print_json = true;
 }
 
 /* 0 or the exit code. */
@@ -184,7 +197,7 @@ static int take_option(int id, const char *value, predict_options *o) {
             return cli_usage(o->command, "--conf: '%s' is not a number from 0 to 1", value);
         break;
     default:
-        take_eval_option(id, value, o);
+        take_other_option(id, value, o);
     }
     return CLI_SUCCESS;
 }
@@ -220,7 +233,8 @@ static int check_eval(predict_options *o, int argc) {
 
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
     ist_config defaults = ist_config_default();
-    bool eval = !strcmp(argv[0], "eval");
+    bool eval = !strcmp(argv[0], "eval"), verify = !strcmp(argv[0], "verify");
+    const cli_option *list = eval ? eval_list : verify ? verify_list : predict_list;
     *o = (predict_options){.command = argv[0],
                            .masks = true,
                            .conf = eval ? 0.001f : defaults.conf,
@@ -228,7 +242,7 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
                            .batch = 1};
     const char *value;
     int id, code = CLI_SUCCESS;
-    while (!code && (id = cli_next(argv[0], eval ? eval_list : predict_list, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next(argv[0], list, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) {
             *stop = true;
             return code;
@@ -236,7 +250,7 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
         code = take_option(id, value, o);
     }
     o->first_source = optind;
-    if (!code) code = eval ? check_eval(o, argc) : check_predict(o, argc);
+    if (!code) code = eval ? check_eval(o, argc) : verify ? check_masks(o) : check_predict(o, argc);
     *stop = code != CLI_SUCCESS;
     return code;
 }
@@ -269,8 +283,9 @@ static bool find_beside_program(const char *relative, const char *file, char **p
     return find_in(folder, file, path);
 }
 
-/* The default checkpoint: in $ISTHMUS_WEIGHTS_DIR when that is set; else where it is installed, beside an installation
- * that was moved, or in the source tree around the build folder (build or build/NAME). */
+/* The default checkpoint (or the demo frames, without an option): in $ISTHMUS_WEIGHTS_DIR when that is set; else where
+ * it is installed, beside an installation that was moved, or in the source tree around the build folder (build or
+ * build/NAME). */
 static int find_default(const char *file, const char *option, char **path) {
     const char *folder = getenv("ISTHMUS_WEIGHTS_DIR");
     bool given = folder && *folder;
@@ -279,7 +294,12 @@ static int find_default(const char *file, const char *option, char **path) {
     if (!given && (find_beside_program("../share/isthmus/weights", file, path) ||
                    find_beside_program("../weights", file, path) || find_beside_program("../../weights", file, path)))
         return CLI_SUCCESS;
+    if (!option) return cli_fail(CLI_FAILED, "there are no demo frames in %s; name images", folder);
     return cli_fail(CLI_BAD_MODEL, "there is no %s in %s; name a checkpoint with --%s FILE", file, folder, option);
+}
+
+int predict_find_demo(char **path) {
+    return find_default("demo", NULL, path);
 }
 
 static int check_checkpoint(const char *path) {

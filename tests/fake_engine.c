@@ -9,8 +9,10 @@
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
- *     FAKE_ENGINE=slow:MS      every batch takes this long */
+ *     FAKE_ENGINE=slow:MS      every batch takes this long
+ *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
 #include "pipeline/crossings.h"
+#include "pipeline/inspect.h"
 #include "pipeline/profile.h"
 
 #include <math.h>
@@ -94,7 +96,8 @@ void ist_close(ist_engine **engine) {
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
     (void)err;
     *info = (ist_engine_info){.device = {.name = "Fake \"device\"", .driver = "1"},
-                              .precision = IST_PRECISION_FP32,
+                              .precision = engine->config.precision == IST_PRECISION_FP16 ? IST_PRECISION_FP16
+                                                                                          : IST_PRECISION_FP32,
                               .detector = "dfine-n",
                               .classes = 80,
                               .batch = engine->config.batch,
@@ -114,6 +117,18 @@ ist_status ist_reset_tracks(ist_engine *engine, ist_error *err) {
     (void)err;
     engine->frames_since_reset = 0;
     return IST_OK;
+}
+
+enum { WRONG_MEMORY, WRONG_NAN, WRONG_BOX, WRONG_SCORE, WRONG_MASK, WRONG_LABEL };
+
+/* What FAKE_ENGINE=wrong:K does to the last of an fp16 engine's objects. */
+static void spoil(const ist_engine *e, ist_object *o) {
+    if (e->config.precision != IST_PRECISION_FP16) return;
+    long wrong = wish("wrong");
+    if (wrong == WRONG_BOX) o->box[0] += 0.2f * (o->box[2] - o->box[0]);
+    if (wrong == WRONG_SCORE) o->score += 0.1f;
+    if (wrong == WRONG_MASK) o->mask.columns--;
+    if (wrong == WRONG_LABEL) o->label++;
 }
 
 /* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
@@ -151,6 +166,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
         }
         o->area = columns * rows;
     }
+    if (count) spoil(e, &b->objects[f][count - 1]);
     if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
     b->frames[f] = (ist_frame){.tag = image->tag,
                                .width = image->width,
@@ -275,4 +291,26 @@ int ist_engine_crossings(ist_engine *engine, uint64_t *cursor, uint64_t *missed,
     (void)missed;
     while (*cursor < sizeof all / sizeof *all && stored < capacity) entries[stored++] = all[(*cursor)++];
     return stored;
+}
+
+/* ---- what verify asks for: tensors that count up; the queries of an fp16 engine are in another order ---- */
+
+ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return ist_open(config, engine, err);
+}
+
+ist_status ist_engine_read_kept(ist_engine *engine, const char *name, ist_kept *kept, ist_error *err) {
+    bool half = engine->config.precision == IST_PRECISION_FP16, queries = !strcmp(name, "sel.topk_index");
+    bool ranked = queries || !strcmp(name, "logits") || !strcmp(name, "boxes");
+    *kept = (ist_kept){.n = strcmp(name, "masks") ? 1 : 16, .h = 1, .w = 8, .c = queries ? 1 : 4};
+    int count = kept->n * kept->w * kept->c;
+    kept->values = malloc((size_t)count * sizeof *kept->values);
+    if (!kept->values) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", name);
+    for (int i = 0; i < count; i++) {
+        int row = i / kept->c, from = half && ranked ? kept->w - 1 - row : row;
+        kept->values[i] = (float)(from * kept->c + i % kept->c);
+    }
+    if (half && wish("wrong") == WRONG_MEMORY && !strcmp(name, "dec.memory")) kept->values[31] *= 1.25f;
+    if (half && wish("wrong") == WRONG_NAN && !strcmp(name, "boxes")) kept->values[3] = NAN;
+    return IST_OK;
 }

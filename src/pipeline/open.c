@@ -1,4 +1,6 @@
 /* Opening an engine: checkpoints are read, the frame is recorded from them, slots are made. */
+#include "pipeline/inspect.h"
+
 #include "pipeline/engine.h"
 
 #include "base/mem.h"
@@ -145,10 +147,10 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
     return IST_OK;
 }
 
-static ist_status record(ist_engine *e, const ist_config *config, ist_error *err) {
+static ist_status record(ist_engine *e, const ist_config *config, bool keep_taps, ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
-    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16};
+    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16, .taps = keep_taps};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
@@ -179,7 +181,7 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+static ist_status open_engine(const ist_config *config, bool keep_taps, ist_engine **engine, ist_error *err) {
     *engine = NULL;
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
@@ -199,7 +201,7 @@ ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_er
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
-    if (!st && frames) st = record(e, config, err);
+    if (!st && frames) st = record(e, config, keep_taps, err);
     if (!st && frames) st = create_slots(e, err);
     if (st) {
         ist_engine_close(&e);
@@ -207,6 +209,14 @@ ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_er
     }
     *engine = e;
     return IST_OK;
+}
+
+ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return open_engine(config, false, engine, err);
+}
+
+ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return open_engine(config, true, engine, err);
 }
 
 void ist_engine_close(ist_engine **engine) {

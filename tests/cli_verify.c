@@ -1,0 +1,146 @@
+/* `isthmus verify` over a double of the engine (tests/fake_engine.c): what passes, what each kind of fault is called.
+ * The last tests are over the real device and the weights that ship, as they are and with a statistic that half cannot
+ * take.
+ */
+#include "gray_png.h"
+#include "program.h"
+
+#include <jansson.h>
+
+#define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
+#define WEIGHTS IST_SOURCE_DIR "/weights"
+
+static scratch make_bench(void) {
+    scratch s = scratch_make();
+    mkdir(scratch_path(&s, "demo"), 0777);
+    scratch_put(scratch_path(&s, "dfine_n_demo.safetensors"), "");
+    scratch_put(scratch_path(&s, "mobile_sam_demo.safetensors"), "");
+    setenv("ISTHMUS_WEIGHTS_DIR", scratch_path(&s, "."), 1);
+    for (int i = 0; i < 2; i++) write_png(scratch_path(&s, "demo/%02d.png", i), 50 + i, 60);
+    return s;
+}
+
+#define FAKE(s, ...)                                                                                                   \
+    spawn_run((s), NULL, (const char *const[]){PROGRAM, "verify", "--precision", "fp16", __VA_ARGS__, NULL})
+#define REAL(s, ...)                                                                                                   \
+    spawn_run((s), NULL, (const char *const[]){IST_CLI, "verify", "--precision", "fp16", __VA_ARGS__, NULL})
+
+static void expect(spawned r, int code, const char *out_part, const char *err_part) {
+    cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
+    cr_expect_not_null(strstr(r.out, out_part), "stdout lacks '%s': %s", out_part, r.out);
+    cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
+    spawn_free(&r);
+}
+
+static double number(const json_t *o, const char *key) {
+    cr_assert(json_is_number(json_object_get(o, key)), "%s", key);
+    return json_number_value(json_object_get(o, key));
+}
+
+/* The double's queries come in another order in fp16, which is no difference. */
+Test(cli_verify, equal_engines_pass_on_the_demo_frames) {
+    scratch s = make_bench();
+    expect(FAKE(&s, "--limit", "2"), 0, "6 and 6 objects, 6 the same; 16 of 16 queries chosen by both", "");
+    spawned r = FAKE(&s, "--json", "--no-masks", scratch_path(&s, "demo/01.png"));
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    json_t *all = json_loads(r.out, 0, NULL);
+    cr_assert_not_null(all, "%s", r.out);
+    cr_expect_eq(number(all, "images"), 1);
+    cr_expect_eq(number(all, "f1"), 1);
+    cr_expect_eq(number(all, "objects"), 3);
+    cr_expect_null(json_object_get(all, "mask_iou"));
+    cr_expect(json_is_true(json_object_get(all, "passed")));
+    cr_expect_eq(json_array_size(json_object_get(all, "stages")), 4);
+    cr_expect_str_eq(json_string_value(json_object_get(json_object_get(all, "tested"), "precision")), "fp16");
+    cr_expect_str_eq(json_string_value(json_object_get(json_object_get(all, "reference"), "precision")), "fp32");
+    json_decref(all);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+/* The numbers follow from what the double does to the last of three objects: see spoil() there. */
+Test(cli_verify, each_fault_is_named) {
+    static const char *const faults[][3] = {
+        {"wrong:0", "encoder             0.0759  <= ", "encoder: the relative error is 0.07594, more than "},
+        {"wrong:1", "decoder boxes          inf  <= ", "decoder boxes: the relative error is inf, more than "},
+        {"wrong:2", "detections           0.667  >= 0.98     FAILED", "detections: F1 is 0.6667, less than 0.98"},
+        {"wrong:3", "scores                 0.1  <= ", "scores: the largest difference is 0.1, more than 0.02"},
+        {"wrong:4", "masks                0.933  >= 0.99     FAILED", "masks: the mean IoU is 0.9333, less than 0.99"},
+        {"wrong:5", "detections           0.667  >= 0.98     FAILED", "detections: F1 is 0.6667, less than 0.98"},
+    };
+    scratch s = make_bench();
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        setenv("FAKE_ENGINE", faults[i][0], 1);
+        expect(FAKE(&s, "--limit", "1"), 6, faults[i][1], faults[i][2]);
+        spawned r = FAKE(&s, "--limit", "1", "--json");
+        json_t *all = json_loads(r.out, 0, NULL);
+        cr_expect_eq(r.code, 6);
+        cr_expect(json_is_false(json_object_get(all, "passed")));
+        json_decref(all);
+        spawn_free(&r);
+    }
+    unsetenv("FAKE_ENGINE");
+    scratch_remove(&s);
+}
+
+Test(cli_verify, what_cannot_be_verified) {
+    scratch s = make_bench();
+    expect(FAKE(&s, "--track"), 2, "", "--track");
+    expect(FAKE(&s, scratch_path(&s, "nothing.png")), 1, "", "nothing.png");
+    setenv("FAKE_ENGINE", "lost:1", 1);
+    expect(FAKE(&s, "--limit", "2"), 1, "", "the device is lost");
+    unsetenv("FAKE_ENGINE");
+    setenv("ISTHMUS_WEIGHTS_DIR", scratch_path(&s, "elsewhere"), 1);
+    expect(FAKE(&s, "--quiet"), 1, "", "there are no demo frames in");
+    scratch_remove(&s);
+}
+
+/* ---- the real device ---- */
+
+/* The demo detector with all of an F32 tensor's values replaced. */
+static void change_weights(const char *path, const char *name, float value) {
+    size_t size = 0;
+    char *file = scratch_read(WEIGHTS "/dfine_n_demo.safetensors", &size);
+    uint64_t header = 0;
+    cr_assert_not_null(file);
+    memcpy(&header, file, sizeof header);
+    json_t *tensors = json_loadb(file + 8, (size_t)header, 0, NULL), *tensor = json_object_get(tensors, name);
+    cr_assert_not_null(tensor, "no tensor %s", name);
+    cr_assert_str_eq(json_string_value(json_object_get(tensor, "dtype")), "F32");
+    const json_t *place = json_object_get(tensor, "data_offsets");
+    for (size_t at = (size_t)json_integer_value(json_array_get(place, 0));
+         at < (size_t)json_integer_value(json_array_get(place, 1)); at += sizeof value)
+        memcpy(file + 8 + header + at, &value, sizeof value);
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(file, 1, size, f) == size && !fclose(f));
+    json_decref(tensors);
+    free(file);
+}
+
+Test(cli_verify, half_on_this_device) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    expect(REAL(&s, "--limit", "1"), 0, "F1 at box IoU 0.9", "");
+    scratch_remove(&s);
+}
+
+/* A bias of a million after the first convolution: floats carry it, halves end at 65504. */
+Test(cli_verify, activations_beyond_half_are_found) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    change_weights(scratch_path(&s, "wrong.safetensors"), "backbone.stem.stem1.bn.running_mean", -1e6f);
+    expect(REAL(&s, "--limit", "1", "--no-masks", "--detector", scratch_path(&s, "wrong.safetensors")), 6, "FAILED",
+           "verify: backbone: the relative error is");
+    scratch_remove(&s);
+}
+
+/* Variances of minus epsilon leave next to nothing to divide by: the folded filter is beyond half, and fp16 says whose
+ * it is. */
+Test(cli_verify, weights_beyond_half_are_named) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    change_weights(scratch_path(&s, "wrong.safetensors"), "backbone.stem.stem1.bn.running_var", -1e-5f);
+    expect(REAL(&s, "--limit", "1", "--no-masks", "--detector", scratch_path(&s, "wrong.safetensors")), 4, "",
+           "backbone.stem.stem1");
+    scratch_remove(&s);
+}
