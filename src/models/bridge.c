@@ -54,6 +54,11 @@ static ist_conv_weights take_bn(const ist_net *net, const char *name, const char
     return ist_take_conv(net, conv.text, bn.text, has_lab ? affine.text : NULL);
 }
 
+ist_conv_weights ist_take_conv_bn(const ist_net *net, const char *fmt, ...) {
+    FORMAT_NAME(name, fmt);
+    return take_bn(net, name.text, "bn", true);
+}
+
 ist_conv_weights ist_take_conv_norm(const ist_net *net, const char *fmt, ...) {
     FORMAT_NAME(name, fmt);
     return take_bn(net, name.text, "norm", false);

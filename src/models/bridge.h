@@ -50,6 +50,7 @@ ist_tensor ist_layer_norm(const ist_net *net, ist_tensor x, float eps, const ist
 
 /* See weights/fold.h; empty and the plan failed when a tensor is missing or misshapen. */
 ist_conv_weights ist_take_conv(const ist_net *net, const char *conv, const char *bn, const char *lab);
+ist_conv_weights ist_take_conv_bn(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_conv_weights ist_take_conv_norm(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_conv_weights ist_take_repvgg(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_conv_weights ist_take_linear(const ist_net *net, const char *weight, const char *bias);

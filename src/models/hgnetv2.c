@@ -4,21 +4,46 @@
  * launch. Every block owns one wide map: its input and the results of its layers lie side by side in it, and whoever
  * makes a block's input writes it there. */
 #include "models/dfine.h"
+#include "ops/stem.h"
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
 #define RELU      .epi.act = IST_ACT_RELU
 
-/* image [n,2h,2w,3] -> x; sizes below are for the larger of the two strides. */
-static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
-    int h = image.h / 2, w = image.w / 2;
-    ist_tensor cat = ist_plan_tensor(net->plan, image.n, h, w, 2 * mid, IST_ELEM_T); /* [n,h,w,2m] */
+/* The stem's layers in the checkpoint's order. */
+enum { STEM1, STEM2A, STEM2B, STEM3, STEM4, STEM_LAYERS };
+static const char *const stem_names[] = {"backbone.stem.stem1", "backbone.stem.stem2a", "backbone.stem.stem2b",
+                                         "backbone.stem.stem3", "backbone.stem.stem4"};
+
+/* Layer by layer. Takes the weights. */
+static void stem_in_steps(const ist_net *net, int mid, ist_tensor image, ist_conv_weights w[STEM_LAYERS],
+                          ist_tensor x) {
+    int h = image.h / 2, width = image.w / 2;
+    ist_tensor cat = ist_plan_tensor(net->plan, image.n, h, width, 2 * mid, IST_ELEM_T); /* [n,h,w,2m] */
     ist_tensor pool = ist_slice(cat, 0, mid), conv = ist_slice(cat, mid, mid);
-    ist_tensor y = ist_conv_bn(net, image, OPTS(.stride = 2, IST_PAD(1), RELU), "backbone.stem.stem1"); /* [n,h,w,m] */
-    ist_tensor z = ist_conv_bn(net, y, OPTS(IST_PAD_FAR, RELU), "backbone.stem.stem2a");   /* [n,h,w,m/2] */
-    ist_conv_bn(net, z, OPTS(IST_PAD_FAR, RELU, .into = conv), "backbone.stem.stem2b");    /* [n,h,w,m] */
-    ist_op_maxpool2x2(net->plan, y, pool, "backbone.stem.pool");                           /* [n,h,w,m] */
-    z = ist_conv_bn(net, cat, OPTS(.stride = 2, IST_PAD(1), RELU), "backbone.stem.stem3"); /* [n,h/2,w/2,m] */
-    ist_conv_bn(net, z, OPTS(RELU, .into = x), "backbone.stem.stem4");                     /* [n,h/2,w/2,o] */
+    ist_tensor y =
+        ist_apply(net, image, w[STEM1], OPTS(.stride = 2, IST_PAD(1), RELU), stem_names[STEM1]); /* [n,h,w,m] */
+    ist_tensor z = ist_apply(net, y, w[STEM2A], OPTS(IST_PAD_FAR, RELU), stem_names[STEM2A]);    /* [n,h,w,m/2] */
+    ist_apply(net, z, w[STEM2B], OPTS(IST_PAD_FAR, RELU, .into = conv), stem_names[STEM2B]);     /* [n,h,w,m] */
+    ist_op_maxpool2x2(net->plan, y, pool, "backbone.stem.pool");                                 /* [n,h,w,m] */
+    z = ist_apply(net, cat, w[STEM3], OPTS(.stride = 2, IST_PAD(1), RELU), stem_names[STEM3]);   /* [n,h/2,w/2,m] */
+    ist_apply(net, z, w[STEM4], OPTS(RELU, .into = x), stem_names[STEM4]);                       /* [n,h/2,w/2,o] */
+}
+
+/* image [n,h,w,3] -> x [n,h/4,w/4,o]. The 2x2 convolutions and the pooling see one more zero row and column. */
+static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
+    ist_conv_weights w[STEM_LAYERS];
+    ist_stem_layer layers[STEM_LAYERS];
+    for (int i = 0; i < STEM_LAYERS; i++) {
+        w[i] = ist_take_conv_bn(net, "%s", stem_names[i]);
+        layers[i] =
+            (ist_stem_layer){{w[i].out, w[i].in, w[i].kh, w[i].kw, w[i].w, w[i].b}, w[i].lab_scale, w[i].lab_bias};
+    }
+    if (!ist_plan_status(net->plan) && ist_stem_fits(net->plan, image, layers)) {
+        ist_op_stem(net->plan, image, layers, x, "backbone.stem");
+        for (int i = 0; i < STEM_LAYERS; i++) ist_conv_weights_free(&w[i]);
+    } else {
+        stem_in_steps(net, mid, image, w, x);
+    }
     ist_tap(net, x, "stem");
 }
 

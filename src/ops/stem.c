@@ -1,0 +1,140 @@
+/* HGNetv2's stem on CPUs: packs the five layers' weights and records the one launch. */
+#include "ops/stem.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum { SCALES = 16 }; /* floats in front of the weights: scale and shift of the five layers */
+
+static bool filter_is(const ist_filter *f, int out, int in, int k) {
+    return f->out == out && f->in == in && f->kh == k && f->kw == k;
+}
+
+/* Floats of local memory: see the rings in cl/op/stem.cl. */
+static size_t room(ist_tensor image, int m) {
+    size_t w = (size_t)image.w / 2, mid = (size_t)m;
+    return 3 * ((size_t)image.w * 3 + 16) + 3 * (w + 1) * mid + 2 * (w + 2) * (mid / 2) + 3 * (w + 1) * 2 * mid +
+           w / 2 * mid;
+}
+
+bool ist_stem_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
+    int m = layers[0].f.out;
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
+    if ((ist_plan_caps(p) & need) != need || (m != 16 && m != 24 && m != 32)) return false;
+    if (image.elem != IST_ELEM_T || image.ld != 3 || image.c0 || image.h < 64 || image.w < 64 || image.h % 32 ||
+        image.w % 32)
+        return false;
+    return filter_is(&layers[0].f, m, 3, 3) && filter_is(&layers[1].f, m / 2, m, 2) &&
+           filter_is(&layers[2].f, m, m / 2, 2) && filter_is(&layers[3].f, m, 2 * m, 3) &&
+           filter_is(&layers[4].f, layers[4].f.out, m, 1) && layers[4].f.out % 16 == 0 &&
+           room(image, m) * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p));
+}
+
+/* ---- weights ---- */
+
+static float weight(const ist_filter *f, int o, int i, int y, int x) {
+    return o < f->out
+               ? f->w[(((size_t)o * (size_t)f->in + (size_t)i) * (size_t)f->kh + (size_t)y) * (size_t)f->kw + (size_t)x]
+               : 0.0f;
+}
+
+/* [ky][kx][in][lane], then the bias. */
+static float *pack_plain(const ist_filter *f, int first, int lanes, float *dst) {
+    for (int y = 0; y < f->kh; y++)
+        for (int x = 0; x < f->kw; x++)
+            for (int i = 0; i < f->in; i++)
+                for (int o = 0; o < lanes; o++) *dst++ = weight(f, first + o, i, y, x);
+    return dst;
+}
+
+static float *pack_bias(const ist_filter *f, int lanes, float *dst) {
+    for (int o = 0; o < lanes; o++) *dst++ = f->b && o < f->out ? f->b[o] : 0.0f;
+    return dst;
+}
+
+/* [ky][in][left column's 8 outputs, right column's]; the bias belongs to the left. */
+static float *pack_columns(const ist_filter *f, float *dst) {
+    for (int y = 0; y < 2; y++)
+        for (int i = 0; i < f->in; i++)
+            for (int lane = 0; lane < 16; lane++) *dst++ = weight(f, lane % 8, i, y, lane / 8);
+    return pack_bias(f, 16, dst);
+}
+
+static ist_tensor pack(ist_plan *p, const ist_stem_layer layers[5], const char *label) {
+    int m = layers[0].f.out, lanes = m > 16 ? 32 : 16, out = layers[4].f.out;
+    size_t count =
+        SCALES + (size_t)(27 + 20 * m + 3) * (size_t)lanes + (size_t)(4 * m + 1) * 16 + (size_t)(m + 1) * (size_t)out;
+    float *all = calloc(count, sizeof *all), *dst = all + SCALES;
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return (ist_tensor){0};
+    }
+    for (int l = 0; l < 5; l++) {
+        all[2 * l] = layers[l].lab_scale;
+        all[2 * l + 1] = layers[l].lab_bias;
+    }
+    dst = pack_bias(&layers[0].f, lanes, pack_plain(&layers[0].f, 0, lanes, dst));
+    if (m == 16)
+        dst = pack_columns(&layers[1].f, dst);
+    else
+        dst = pack_bias(&layers[1].f, 16, pack_plain(&layers[1].f, 0, 16, dst));
+    dst = pack_bias(&layers[2].f, lanes, pack_plain(&layers[2].f, 0, lanes, dst));
+    dst = pack_bias(&layers[3].f, lanes, pack_plain(&layers[3].f, 0, lanes, dst));
+    for (int j = 0; j < out; j += 16) dst = pack_plain(&layers[4].f, j, 16, dst);
+    pack_bias(&layers[4].f, out, dst);
+    ist_tensor packed = ist_plan_const_bytes(p, all, count * sizeof *all, label);
+    free(all);
+    return packed;
+}
+
+/* ---- launch ---- */
+
+/* Output lines of a work-item: some eight for every compute unit, but not so few that the lines made twice at the
+ * band's edges weigh. */
+static int band_of(const ist_plan *p, ist_tensor y) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int band = ist_div_up(y.n * y.h, 8 * (units > 0 ? units : 1));
+    return band < 4 ? 4 : band > y.h ? y.h : band;
+}
+
+static double multiply_adds(const ist_filter *f) {
+    return (double)f->out * f->in * f->kh * f->kw;
+}
+
+ist_tensor ist_op_stem(ist_plan *p, ist_tensor image, const ist_stem_layer layers[5], ist_tensor into,
+                       const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p)) return none;
+    ist_elem elem = ist_has(into) ? into.elem : IST_ELEM_T;
+    ist_tensor y = ist_plan_into(p, into, image.n, image.h / 4, image.w / 4, layers[4].f.out, elem, label);
+    if (ist_plan_status(p)) return none;
+    if (!ist_stem_fits(p, image, layers) || elem != IST_ELEM_T) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: no fused stem for an image [%d,%d,%d,%d] and %d channels", label, image.n,
+                      image.h, image.w, image.c, layers[0].f.out);
+        return none;
+    }
+    ist_tensor packed = pack(p, layers, label);
+    int m = layers[0].f.out, band = band_of(p, y), bands = ist_div_up(y.h, band);
+    double half = ist_pixels(image) / 4.0, quarter = ist_pixels(y), elem_bytes = ist_plan_half(p) ? 2 : 4;
+    ist_defines defines = ist_defines_of(p, "-DVL=16 -DM=%d -DROOM=%zu", m, room(image, m));
+    ist_launch l = {
+        .label = label,
+        .op = "op/stem",
+        .isa = "isa/vector",
+        .defines = defines.text,
+        .kernel = "stem",
+        .dims = 1,
+        .global = {(size_t)bands * (size_t)image.n},
+        .local = {1},
+        .args = {IST_IN(image), IST_IN(packed), IST_OUT(y), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT4(image.h, image.w, band, bands), IST_INT4(y.ld, y.c0, y.c, 0)},
+        .arg_count = 6,
+        .flops = 2 * (half * (multiply_adds(&layers[0].f) + multiply_adds(&layers[1].f) + multiply_adds(&layers[2].f)) +
+                      quarter * (multiply_adds(&layers[3].f) + multiply_adds(&layers[4].f))),
+        .bytes = elem_bytes * (ist_pixels(image) * 3.0 + quarter * y.c),
+    };
+    ist_plan_launch(p, &l);
+    return ist_plan_status(p) ? none : y;
+}
