@@ -4,6 +4,7 @@
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,12 +15,12 @@ typedef struct shape {
 typedef convtest_extras extras;
 
 /* One case; items >= 0 is a limit. */
-static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, extras x, ist_elem out, int items,
+static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extras x, ist_elem out, int items,
                        unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", row->name, s.n, s.h, s.w,
-             s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, salt);
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, %d splits, case %u", choice.row->name,
+             s.n, s.h, s.w, s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, choice.splits, salt);
     optest_begin(&t, name, salt);
     bool deconv = kind == IST_CONV_DECONV2X2;
     int oh = deconv ? 2 * s.h : (s.h + s.top + s.bottom - s.kh) / s.stride + 1;
@@ -27,6 +28,7 @@ static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, ext
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
     int terms = s.cin * (deconv ? 1 : s.kh * s.kw);
     float *w = optest_values(&t, (size_t)s.cout * s.cin * s.kh * s.kw, -1, 1);
+    for (int i = 0; i < s.cout * s.cin * s.kh * s.kw; i++) w[i] = rintf(w[i] * 1024) / 1024; /* exact in half */
     float *b = x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
     ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
     ref_epilogue r;
@@ -34,8 +36,11 @@ static void check_case(const ist_conv_row *row, ist_conv_kind kind, shape s, ext
     o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, kind, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, row, "test");
+    ist_tensor y =
+        ist_op_conv_row(t.plan, kind, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, choice, "test");
     optest_run(&t);
+    if (choice.splits > 1)
+        cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
     if (deconv)
         ref_deconv2x2(in, w, b, &r, want);
     else
@@ -68,7 +73,8 @@ Test(conv, kernel_sizes_strides_and_padding) {
     };
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_case(row, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1, i);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2},
+                   IST_ELEM_T, -1, i);
 }
 
 /* Every combination of bias, activation, LAB and addends. */
@@ -79,7 +85,7 @@ Test(conv, epilogues) {
     for (int bits = 0; bits < 128; bits++) {
         if (optest_small() && bits % 9) continue;
         extras x = convtest_combination(bits);
-        check_case(row, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
     }
 }
 
@@ -106,11 +112,30 @@ Test(conv, random_shapes) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)};
-        check_case(row, IST_CONV_DENSE, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
-                   1000 + (unsigned)i);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T,
+                   -1, 1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
+}
+
+/* Sums of more steps than a row keeps in local memory, whole and shared among groups; channels in whole vectors and
+ * not. */
+Test(conv, long_sums) {
+    const shape shapes[] = {
+        {1, 5, 7, 320, 40, 1, 1, 1, 0, 0, 0, 0},   {2, 9, 11, 64, 72, 3, 3, 1, 1, 1, 1, 1},
+        {1, 13, 10, 24, 136, 3, 3, 2, 1, 1, 1, 1}, {1, 6, 5, 200, 130, 1, 1, 1, 0, 0, 0, 0},
+        {1, 12, 12, 36, 16, 3, 3, 1, 1, 1, 1, 1},  {1, 3, 100, 8, 260, 3, 3, 1, 1, 1, 1, 1},
+        {1, 8, 9, 43, 21, 3, 3, 1, 1, 1, 1, 1},    {3, 7, 6, 40, 24, 2, 2, 1, 0, 0, 1, 1},
+    };
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int splits = 1; splits <= (row->family == IST_CONV_MMA ? 5 : 1); splits += 1 + (splits > 1)) {
+            extras x = {.act = (ist_act)(i % 5), .lab = i == 1, .after = i == 2, .before = i == 3, .slices = i == 4};
+            if (optest_small() && i > 1) continue;
+            check_case((ist_conv_choice){row, splits}, IST_CONV_DENSE, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T,
+                       -1, 400 + i);
+        }
 }
 
 Test(conv, transposed_2x2) {
@@ -123,7 +148,7 @@ Test(conv, transposed_2x2) {
                     .after = i >= 3,
                     .after_one = i == 5,
                     .slices = i % 3 == 1};
-        check_case(row, IST_CONV_DECONV2X2, s, x, IST_ELEM_T, -1, 200 + i);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DECONV2X2, s, x, IST_ELEM_T, -1, 200 + i);
     }
 }
 
@@ -131,9 +156,11 @@ Test(conv, items_beyond_the_count_are_untouched) {
     shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1};
     EACH_RUNNABLE_ROW(row)
     for (int items = 0; items <= 5; items++) {
-        check_case(row, IST_CONV_DENSE, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items, 300);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, (extras){.act = IST_ACT_RELU, .slices = items % 2},
+                   IST_ELEM_T, items, 300);
         shape d = {4, 3, 4, 5, 9, 2, 2, 1, 0, 0, 0, 0};
-        check_case(row, IST_CONV_DECONV2X2, d, (extras){.act = IST_ACT_RELU}, IST_ELEM_T, items, 301);
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DECONV2X2, d, (extras){.act = IST_ACT_RELU}, IST_ELEM_T, items,
+                   301);
     }
 }
 

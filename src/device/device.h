@@ -37,7 +37,8 @@ typedef struct ist_site {
     X(HALF_STORAGE, "half_storage", "vload_half / vstore_half round correctly")                                        \
     X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
-    X(FP64, "fp64", "double arithmetic")
+    X(FP64, "fp64", "double arithmetic")                                                                               \
+    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")
 
 typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,

@@ -106,17 +106,31 @@ static void expect_fp64(const uint32_t *in, uint32_t *out) {
     }
 }
 
+/* C = A B with a 16 x 16 A, whose last column the copy zeroes, and a 16 x 8 B. */
+static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 128; i++) {
+        float sum = 0;
+        for (int k = 0; k < 15; k++) sum += (float)(in[i / 8 * 16 + k] % 16u) * (float)(in[k * 8 + i % 8] / 16u % 16u);
+        out[i] = as_bits(sum);
+    }
+}
+
 static const struct probe {
     const char *name; /* of cl/probe/ */
     size_t global, local;
     int words;   /* how many outputs count */
     bool zeroed; /* outputs start at 0 and UINT32_MAX, for atomics */
     void (*expect)(const uint32_t *in, uint32_t *out);
+    const char *isa; /* NULL: none */
 } probes[] = {
-    {"vec16", 1, 1, 128, false, expect_vec16},           {"local", 128, 64, 128, false, expect_local},
-    {"group256", 256, 256, 256, false, expect_group256}, {"half_storage", 1, 1, 16, false, expect_half_storage},
-    {"atomics", 256, 64, 4, true, expect_atomics},       {"int64", 64, 64, 128, false, expect_int64},
-    {"fp64", 64, 64, 128, false, expect_fp64},
+    {"vec16", 1, 1, 128, false, expect_vec16, NULL},
+    {"local", 128, 64, 128, false, expect_local, NULL},
+    {"group256", 256, 256, 256, false, expect_group256, NULL},
+    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL},
+    {"atomics", 256, 64, 4, true, expect_atomics, NULL},
+    {"int64", 64, 64, 128, false, expect_int64, NULL},
+    {"fp64", 64, 64, 128, false, expect_fp64, NULL},
+    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx"},
 };
 
 /* ---- running them ---- */
@@ -155,7 +169,7 @@ static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *hol
         char source[64] = "probe/";
         strncat(source, name, sizeof source - sizeof "probe/");
         cl_kernel kernel;
-        if (ist_kernel_create(d, source, NULL, "", "probe", &kernel, NULL) != IST_OK) return IST_OK;
+        if (ist_kernel_create(d, source, probes[i].isa, "", "probe", &kernel, NULL) != IST_OK) return IST_OK;
         *holds = computes(d, b, &probes[i], kernel, &status, err);
         ist_kernel_release(&kernel);
     }

@@ -8,9 +8,13 @@
 #include "ops/rows.h"
 
 static const ist_conv_row conv_rows[] = {
-#define ROW(name, op, needs, mr, nv, vl, items, speed) {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed},
+#define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
+    {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0},
+#define MMA(name, bm, bn, wm, wn, bk, stages)                                                                          \
+    {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn), 1, wm, wn, bk, stages},
 #include "ops/rows/conv.inc"
 #undef ROW
+#undef MMA
 };
 
 int ist_conv_row_count(void) {
@@ -33,15 +37,30 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
-    return (ist_plan_caps(p) & row->needs) == row->needs;
+    return (ist_plan_caps(p) & row->needs) == row->needs && (row->family != IST_CONV_MMA || ist_plan_half(p));
 }
 
-const ist_conv_row *ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
-    const ist_conv_row *best = NULL;
+bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q) {
+    return ist_conv_row_runs(p, row) && (row->family != IST_CONV_MMA || q->x.elem == IST_ELEM_T);
+}
+
+/* Panels are there for what matrix instructions do not take. */
+static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
+    if (a.row->family != b.row->family) return a.row->family == IST_CONV_MMA;
+    if (a.row->family == IST_CONV_MMA) return ist_conv_mma_cost(p, a, q) < ist_conv_mma_cost(p, b, q);
+    return ist_conv_panels_cost(p, a.row, q) < ist_conv_panels_cost(p, b.row, q);
+}
+
+ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
+    ist_conv_choice best = {NULL, 1};
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
-        if (!ist_conv_row_runs(p, r)) continue;
-        if (!best || ist_conv_panels_cost(p, r, q) < ist_conv_panels_cost(p, best, q)) best = r;
+        if (!ist_conv_row_takes(p, r, q)) continue;
+        int most = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, q) : 1;
+        for (int splits = 1; splits <= most; splits++) {
+            ist_conv_choice c = {r, splits};
+            if (!best.row || better(p, c, best, q)) best = c;
+        }
     }
     return best;
 }
@@ -79,23 +98,31 @@ static bool setup(ist_plan *p, ist_conv_problem *q) {
 }
 
 ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
-                           const ist_conv_row *row, const char *label) {
+                           ist_conv_choice choice, const char *label) {
     ist_tensor none = {0};
     ist_conv_opts plain = {0};
     ist_conv_problem q = {.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
-    if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.in * (size_t)f.kh * (size_t)f.kw, label)) return none;
-    if (!row) row = ist_conv_choose(p, &q);
-    if (!row) {
+    if (!choice.row) choice = ist_conv_choose(p, &q);
+    if (!choice.row) {
         ist_plan_fail(p, IST_E_UNSUPPORTED, "%s: this device can run no kernel for dense convolutions", label);
         return none;
     }
-    ist_conv_panels(p, &q, row);
+    if (!ist_conv_row_takes(p, choice.row, &q)) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: row %s cannot do this convolution", label, choice.row->name);
+        return none;
+    }
+    if (choice.row->family == IST_CONV_MMA)
+        ist_conv_mma(p, &q, choice);
+    else
+        ist_conv_panels(p, &q, choice.row);
     return ist_plan_status(p) ? none : q.y;
 }
 
+static const ist_conv_choice heuristic = {NULL, 0};
+
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
-    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, NULL, label);
+    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }
 
 ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
@@ -103,9 +130,9 @@ ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: a linear layer with a %dx%d kernel", label, f.kh, f.kw);
         return (ist_tensor){0};
     }
-    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, NULL, label);
+    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }
 
 ist_tensor ist_op_deconv2x2(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
-    return ist_op_conv_row(p, IST_CONV_DECONV2X2, x, f, opts, NULL, label);
+    return ist_op_conv_row(p, IST_CONV_DECONV2X2, x, f, opts, heuristic, label);
 }

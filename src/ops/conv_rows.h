@@ -8,17 +8,25 @@
 /* Which operator a dense problem is: the same kernels serve all. */
 typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 
-/* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). */
-typedef enum ist_conv_family { IST_CONV_PANELS } ist_conv_family;
+/* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
+ * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). */
+typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA } ist_conv_family;
 
 typedef struct ist_conv_row {
     const char *name, *op;
     ist_conv_family family;
-    unsigned needs; /* ist_cap bits */
-    int mr, nv, vl; /* the tile: pixels by nv * vl channels */
-    int items;      /* work-items of a group */
-    double speed;   /* multiply-adds per time, relative to the family's other rows */
+    unsigned needs;                   /* ist_cap bits */
+    int mr, nv, vl;                   /* the tile: pixels by nv * vl channels */
+    int items;                        /* work-items of a group */
+    double speed;                     /* multiply-adds per time, relative to the family's other rows */
+    int warps_m, warps_n, bk, stages; /* MMA: warps along pixels and channels, inputs per step, steps in local memory */
 } ist_conv_row;
+
+/* A row and how many groups share the sum of one tile (MMA; else 1). */
+typedef struct ist_conv_choice {
+    const ist_conv_row *row;
+    int splits;
+} ist_conv_choice;
 
 int ist_conv_row_count(void);
 const ist_conv_row *ist_conv_row_at(int index);
@@ -44,16 +52,23 @@ int ist_conv_units(const ist_plan *p);
 /* Bytes of the activations and of weights of `weight_bytes` each: for profiles. */
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes);
 
-/* Whether the plan can run the row. */
+/* Whether the plan's device and precision can run the row; whether the row can do the problem. */
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row);
-/* The row the heuristic takes; NULL when the device can run none. */
-const ist_conv_row *ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
-/* ist_op_conv / ist_op_deconv2x2 with a given row; NULL: the heuristic's. */
+bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+/* What the heuristic takes; no row when the device can run none. */
+ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
+/* ist_op_conv / ist_op_deconv2x2 with a given row and number of splits; NULL and 0: the heuristic's. */
 ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
-                           const ist_conv_row *row, const char *label);
+                           ist_conv_choice choice, const char *label);
 
-/* Least relative time of the row on the problem, and its packing and launch: one pair for each family. */
+/* ---- one family's relative time for a problem, and its packing and launch ---- */
+
 double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
+
+/* Most groups that may share a tile's sum: each has at least one step. */
+int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
+double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q);
+void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice);
 
 #endif

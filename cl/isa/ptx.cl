@@ -1,0 +1,83 @@
+/* Matrix instructions of NVIDIA GPUs from compute capability 8.0 on, as inline PTX: a warp of 32 work-items multiplies
+ * 16 x 16 by 16 x 8 halves and adds to floats; copies from global to local memory go on while it computes.
+ *
+ * Local memory is addressed by the number that PTX uses, SHARED(pointer). Every work-item of a warp must reach
+ * MATRIX_LOAD and MATRIX_MULTIPLY. Fragments, with g = lane / 4 and t = lane % 4 (PTX ISA, "mma.m16n8k16"):
+ *   a[0..3]: rows g, g + 8, g, g + 8; columns 2t + {0, 1}, the last two 8 further; two halves in each word
+ *   b[0..1]: column g; rows 2t + {0, 1}, then 8 further
+ *   c[0..3]: row g, columns 2t + {0, 1}; then the same of row g + 8
+ * Each asm is volatile with a memory clobber, so that no copy moves across a barrier.
+ *
+ * Empty for compilers that do not take PTX; the probe then fails without an error message. */
+#if defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(__NVPTX__)
+#define IST_PTX
+
+#define SHARED(p) ((uint)(size_t)(p))
+
+/* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. */
+#define COPY16(to, from, bytes)                                                                                        \
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
+/* Ends a group of copies; waits until at most the `n` (a literal) latest groups are under way. */
+#define COPY_COMMIT()  __asm__ volatile("cp.async.commit_group;" ::: "memory")
+#define COPY_WAIT_(n)  __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
+#define COPY_WAIT(n)   COPY_WAIT_(n)
+
+/* Four 8 x 8 matrices of halves into r[0..3]; lane l gives the address of row l % 8 of matrix l / 8. */
+#define MATRIX_LOAD(r, address)                                                                                        \
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"                                \
+                     : "=r"((r)[0]), "=r"((r)[1]), "=r"((r)[2]), "=r"((r)[3])                                          \
+                     : "r"(address)                                                                                    \
+                     : "memory")
+/* c += a b */
+#define MATRIX_MULTIPLY(c, a, b0, b1)                                                                                  \
+    __asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+                     "{%0, %1, %2, %3};"                                                                               \
+                     : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
+
+/* 16 bytes of local memory. */
+#define SHARED_LOAD(v, address)                                                                                        \
+    __asm__ volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
+                     : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
+                     : "r"(address)                                                                                    \
+                     : "memory")
+
+/* Orders this work-item's accesses to global memory before its later ones, for the whole device. */
+#define DEVICE_FENCE() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
+
+/* Four floats that another work-group wrote: past the first-level cache. */
+static inline float4 load_shared_result(__global const float4 *p) {
+    float a, b, c, d;
+    __asm__ volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(a), "=f"(b), "=f"(c), "=f"(d)
+                     : "l"(p)
+                     : "memory");
+    return (float4)(a, b, c, d);
+}
+
+/* Two floats to halves (round to nearest even) and back; the first is in the low bits. */
+static inline uint halves_of(float low, float high) {
+    uint r;
+    __asm__("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+static inline float2 floats_of(uint halves) {
+    float low, high;
+    __asm__("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(low), "=f"(high)
+            : "r"(halves));
+    return (float2)(low, high);
+}
+
+/* 2^x and 1/x to 2 ulp. */
+static inline float quick_exp2(float x) {
+    float r;
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+static inline float quick_reciprocal(float x) {
+    float r;
+    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+#endif

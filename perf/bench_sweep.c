@@ -1,0 +1,255 @@
+/* bench_sweep [--device SPEC] [--size N] [--count N] [--decoder] CHECKPOINT: every dense convolution of a network, in
+ * half storage, by every kernel row and split that can do it, and how far the heuristic's choice is from the fastest.
+ *
+ * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
+ * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times, height,
+ * width, channels in and out, kernel, stride, phases, row, splits, microseconds. */
+#include "ops/conv_rows.h"
+#include "support/model_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_PROBLEMS = 400, TRIALS = 3, MAX_TIMES = 400 };
+
+/* A convolution as its launch describes it. */
+typedef struct problem {
+    int n, h, w, ld, c0, cin, kh, kw, stride, top, left, oh, ow, y_ld, y_c0, cout, up, act, flags, y32, count;
+} problem;
+
+typedef struct timed {
+    ist_conv_choice choice;
+    double us;
+} timed;
+
+static double now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* The problem of a launch of op/conv_mma. */
+static bool problem_of(const ist_launch *l, problem *q) {
+    if (strcmp(l->op, "op/conv_mma")) return false;
+    const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
+    *q = (problem){
+        out[0], in[0],  in[1],  in[2],  in[3],  in[4],  win[0], win[1], win[2], win[3],
+        win[4], out[1], out[2], out[3], out[4], out[5], out[6], epi[0], epi[1], strstr(l->defines, "Y32") != NULL,
+        0};
+    return true;
+}
+
+static int collect(const ist_plan *p, problem *all) {
+    int count = 0, launches = ist_plan_describe(p).launches;
+    for (int i = 0; i < launches; i++) {
+        problem q;
+        if (!problem_of(ist_plan_launch_at(p, i), &q)) continue;
+        int k = 0;
+        while (k < count && (q.count = all[k].count, memcmp(&q, &all[k], sizeof q))) k++;
+        if (k == count && count < MAX_PROBLEMS) {
+            q.count = 0;
+            all[count++] = q;
+        }
+        if (k < count) all[k].count++;
+    }
+    return count;
+}
+
+/* ---- the device kept busy ---- */
+
+typedef struct blocker {
+    cl_program program;
+    cl_kernel kernel;
+    cl_mem mem;
+    double us; /* alone, with its wait */
+} blocker;
+
+static ist_status block(ist_device *d, blocker *b, ist_error *err) {
+    size_t one = 1;
+    IST_TRY(ist_enqueue(d, b->kernel, 1, &one, &one, "blocker", err));
+    return ist_flush(d, (ist_frame_scope){0}, err);
+}
+
+static ist_status blocker_open(ist_device *d, blocker *b, ist_error *err) {
+    static const char *source = "__kernel void spin(__global float *x, int n) {\n"
+                                "    float a = x[0];\n"
+                                "    for (int i = 0; i < n; i++) a = fma(a, 0.999f, 0.001f);\n"
+                                "    x[0] = a;\n"
+                                "}\n";
+    int n = 90000;
+    cl_device_id id;
+    cl_context context = ist_device_context(d);
+    b->program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
+    b->mem = clCreateBuffer(context, CL_MEM_READ_WRITE, 64, NULL, NULL);
+    if (clGetContextInfo(context, CL_CONTEXT_DEVICES, sizeof id, &id, NULL) != CL_SUCCESS || !b->program || !b->mem ||
+        clBuildProgram(b->program, 0, NULL, "", NULL, NULL) != CL_SUCCESS)
+        return ist_fail(err, IST_E_BUILD, "the blocking kernel does not build");
+    b->kernel = clCreateKernel(b->program, "spin", NULL);
+    if (!b->kernel || clSetKernelArg(b->kernel, 0, sizeof b->mem, &b->mem) != CL_SUCCESS ||
+        clSetKernelArg(b->kernel, 1, sizeof n, &n) != CL_SUCCESS)
+        return ist_fail(err, IST_E_DEVICE, "the blocking kernel cannot be set up");
+    b->us = 1e30;
+    for (int i = 0; i < 20; i++) {
+        double start = now_us();
+        IST_TRY(block(d, b, err));
+        IST_TRY(ist_finish(d, (ist_frame_scope){0}, "blocker", err));
+        if (i > 2 && now_us() - start < b->us) b->us = now_us() - start;
+    }
+    return IST_OK;
+}
+
+static void blocker_close(blocker *b) {
+    if (b->kernel) clReleaseKernel(b->kernel);
+    if (b->program) clReleaseProgram(b->program);
+    if (b->mem) clReleaseMemObject(b->mem);
+}
+
+/* ---- one candidate ---- */
+
+static ist_tensor addend(ist_plan *p, const problem *q, ist_tensor y, int shrink, bool one) {
+    return ist_plan_input(p, one ? 1 : q->n, y.h / shrink, y.w / shrink, q->cout, IST_ELEM_T);
+}
+
+static void record(ist_plan *p, const problem *q, const float *weights, ist_conv_choice choice) {
+    bool deconv = q->up == 2;
+    ist_tensor x = ist_plan_input(p, q->n, q->h, q->w, q->ld, IST_ELEM_T);
+    ist_tensor y = ist_plan_input(p, q->n, q->oh * q->up, q->ow * q->up, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
+    ist_conv_opts o = {.stride = q->stride, .top = q->top, .left = q->left, .epi.act = (ist_act)q->act};
+    o.bottom = deconv ? 0 : (q->oh - 1) * q->stride + q->kh - q->h - q->top;
+    o.right = deconv ? 0 : (q->ow - 1) * q->stride + q->kw - q->w - q->left;
+    if (o.bottom < 0) o.bottom = 0;
+    if (o.right < 0) o.right = 0;
+    y = ist_slice(y, q->y_c0 % q->y_ld, q->cout);
+    if (q->flags & 1) o.epi.add_before = addend(p, q, y, q->flags & 2 ? 2 : 1, q->flags & 4), o.epi.up2 = q->flags & 2;
+    if (q->flags & 16) o.epi.add_after = addend(p, q, y, 1, q->flags & 32);
+    o.into = y;
+    ist_op_conv_row(p, deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE, ist_slice(x, q->c0 % q->ld, q->cin),
+                    (ist_filter){q->cout, q->cin, deconv ? 2 : q->kh, deconv ? 2 : q->kw, weights, NULL}, &o, choice,
+                    "sweep");
+}
+
+/* Least microseconds of one launch; gives up after one trial when that is twice `enough`. */
+static ist_status measure(ist_device *d, blocker *b, const problem *q, const float *weights, timed *t, double enough,
+                          ist_error *err) {
+    ist_plan *plan = NULL;
+    ist_plan_options options = {.half = true};
+    int repeats = 3;
+    t->us = 1e30;
+    ist_status st = ist_plan_begin(d, &options, &plan, err);
+    if (!st) record(plan, q, weights, t->choice);
+    if (!st) st = ist_plan_finish(plan, err);
+    for (int i = 0; !st && i < TRIALS + 1; i++) {
+        double start = now_us();
+        st = block(d, b, err);
+        for (int k = 0; !st && k < repeats; k++) st = ist_plan_replay(plan, err);
+        if (!st) st = ist_finish(d, (ist_frame_scope){0}, "sweep", err);
+        double us = (now_us() - start - b->us) / repeats;
+        if (i == 0) {
+            repeats = us > 200 ? 3 : 30;
+            if (us > 3 * enough + 20) break;
+            continue;
+        }
+        if (us < t->us) t->us = us;
+        if (us > 2 * enough) break;
+    }
+    ist_plan_close(&plan);
+    return st;
+}
+
+static int by_time(const void *a, const void *b) {
+    const timed *x = a, *y = b;
+    return (x->us > y->us) - (x->us < y->us);
+}
+
+static bool same(ist_conv_choice a, ist_conv_choice b) {
+    return a.row == b.row && a.splits == b.splits;
+}
+
+static void report(const problem *q, timed *t, int count, timed chosen) {
+    double flop = 2.0 * q->n * q->oh * q->ow * (q->up == 2 ? 4 : q->kh * q->kw) * q->cin * q->cout;
+    qsort(t, (size_t)count, sizeof *t, by_time);
+    printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %s%8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
+           q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, q->up == 2 ? "up " : "", flop * 1e-9,
+           chosen.choice.row->name + 4, chosen.choice.splits, chosen.us, chosen.us / t[0].us);
+    for (int i = 0; i < count && i < 4; i++)
+        printf("  %s/%d %.2f", t[i].choice.row->name + 4, t[i].choice.splits, t[i].us);
+    printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
+    for (int i = 0; i < count; i++)
+        printf("C %d %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,
+               q->stride, q->up == 2 ? 4 : 1, q->ld % 8 || q->c0 % 8, q->act, t[i].choice.row->name, t[i].choice.splits,
+               t[i].us);
+    fflush(stdout);
+}
+
+/* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. */
+static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum, ist_error *err) {
+    timed t[MAX_TIMES], chosen = {0};
+    int count = 0, taps = q->up == 2 ? 4 : q->kh * q->kw;
+    float *weights = calloc((size_t)q->cout * (size_t)q->cin * (size_t)taps, sizeof *weights);
+    if (!weights) return ist_fail(err, IST_E_MEMORY, "out of memory for weights");
+    for (size_t i = 0; i < (size_t)q->cout * (size_t)q->cin * (size_t)taps; i++)
+        weights[i] = (float)(i * 2654435761u % 1000) / 10000 - 0.05f;
+    ist_conv_problem whole = {.kind = q->up == 2 ? IST_CONV_DECONV2X2 : IST_CONV_DENSE,
+                              .x = {1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T},
+                              .y = {1, q->n, q->oh, q->ow, q->cout, q->y_ld, q->y_c0, IST_ELEM_T},
+                              .f = {q->cout, q->cin, q->kh, q->kw, weights, NULL},
+                              .o = &(ist_conv_opts){.stride = q->stride, .top = q->top, .left = q->left},
+                              .label = "sweep",
+                              .phases = q->up == 2 ? 4 : 1,
+                              .taps = q->kh * q->kw,
+                              .oh = q->oh,
+                              .ow = q->ow};
+    double best = 1e30;
+    int units = ist_device_facts(m->device)->compute_units;
+    ist_status st = IST_OK;
+    ist_conv_choice choice = ist_conv_choose(m->plan, &whole);
+    for (int i = 0; i < ist_conv_row_count() && !st; i++) {
+        const ist_conv_row *r = ist_conv_row_at(i);
+        if (r->family != IST_CONV_MMA || !ist_conv_row_runs(m->plan, r)) continue;
+        int bn = r->nv * r->vl, most = ist_conv_mma_most_splits(r, &whole);
+        int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn) * whole.phases;
+        for (int s = 1; s <= most && !st && count < MAX_TIMES; s++) {
+            bool sensible = (s == 1 || groups * s <= 3 * units) && s != 5 && s != 7;
+            timed *one = &t[count];
+            one->choice = (ist_conv_choice){r, s};
+            if (!sensible && !same(one->choice, choice)) continue;
+            st = measure(m->device, b, q, weights, one, best, err);
+            if (st || one->us > 1e29) continue;
+            if (one->us < best) best = one->us;
+            if (same(one->choice, choice)) chosen = *one;
+            count++;
+        }
+    }
+    if (!st && !chosen.choice.row) {
+        chosen.choice = choice;
+        st = measure(m->device, b, q, weights, &chosen, 1e30, err);
+    }
+    if (!st && count) report(q, t, count, chosen);
+    sum[0] += q->count * chosen.us;
+    sum[1] += q->count * best;
+    free(weights);
+    return st;
+}
+
+int main(int argc, char **argv) {
+    static problem problems[MAX_PROBLEMS];
+    model_plan_options options;
+    model_plan m = {0};
+    blocker b = {0};
+    ist_error err = {0};
+    double sum[2] = {0};
+    if (!model_plan_arguments(argc, argv, &options)) return 2;
+    options.half = true;
+    ist_status st = model_plan_open(&options, &m, &err);
+    if (!st) st = blocker_open(m.device, &b, &err);
+    int count = st ? 0 : collect(m.plan, problems);
+    if (!st) printf("%s: %d different convolutions; blocker %.1f us\n", m.what, count, b.us);
+    for (int i = 0; i < count && !st; i++) st = sweep(&m, &b, &problems[i], sum, &err);
+    if (!st) printf("all: chosen %.1f us, fastest %.1f us\n", sum[0], sum[1]);
+    if (st) fprintf(stderr, "%s\n", err.text);
+    blocker_close(&b);
+    model_plan_close(&m);
+    return st ? 1 : 0;
+}

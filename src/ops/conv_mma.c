@@ -1,0 +1,170 @@
+/* Convolution rows on matrix instructions with half storage: packs weights in the order of the instruction's fragments
+ * and records the launch.
+ *
+ * The product runs over "chunks" of eight inputs (cl/op/conv_mma.cl): tap by tap the channels, padded to a multiple of
+ * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
+#include "ops/conv_rows.h"
+#include "ops/epilogue.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+enum { CHUNK = 8, PAIR = 16, BLOCK = 16, LANES = 32, FRAGMENT = 8 };
+
+/* How a problem's inputs are counted. */
+typedef struct layout {
+    bool gather, point;        /* single elements; one tap on the pixel itself */
+    int per_tap;               /* inputs of a tap, padding included */
+    int chunks, pairs, blocks; /* of eight inputs; of two chunks; of 16 channels */
+} layout;
+
+static layout layout_of(const ist_conv_problem *q) {
+    const ist_conv_opts *o = q->o;
+    layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK};
+    l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+    l.per_tap = l.gather ? q->f.in : ist_div_up(q->f.in, CHUNK) * CHUNK;
+    l.chunks = ist_div_up(q->taps * l.per_tap, CHUNK);
+    l.pairs = ist_div_up(l.chunks, PAIR / CHUNK);
+    l.blocks = ist_div_up(q->f.out, BLOCK);
+    return l;
+}
+
+static int steps_of(const ist_conv_row *r, const layout *l) {
+    return ist_div_up(l->pairs, r->bk / PAIR);
+}
+
+int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
+    enum { MOST = 8 };
+    layout l = layout_of(q);
+    int steps = steps_of(row, &l);
+    return steps < MOST ? steps : MOST;
+}
+
+double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q) {
+    const ist_conv_row *r = choice.row;
+    layout l = layout_of(q);
+    int bn = r->nv * r->vl, units = ist_conv_units(p);
+    double groups =
+        (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, bn) * q->phases * choice.splits;
+    double waves = groups < units ? 1 : groups / units;
+    double steps = (double)steps_of(r, &l) / choice.splits;
+    double step = (r->mr + bn) * r->bk * 0.03 + r->mr * bn * r->bk * 0.0005;
+    double finish = r->mr * bn * 0.1 + (choice.splits > 1 ? 1000 + r->mr * bn * choice.splits * 0.1 : 0);
+    return waves * (steps * step + finish) + 1000;
+}
+
+/* ---- weights ---- */
+
+/* [phase][pair][block][lane][8]: lane l holds column l / 4 of two blocks of eight, of each the inputs 2 (l % 4) + {0,
+ * 1} and those 8 further (mma.m16n8k16, matrix B). */
+static void pack_fragments(const ist_conv_problem *q, const layout *l, float *dst) {
+    for (int phase = 0; phase < q->phases; phase++)
+        for (int pair = 0; pair < l->pairs; pair++)
+            for (int block = 0; block < l->blocks; block++)
+                for (int e = 0; e < LANES * FRAGMENT; e++) {
+                    int lane = e / FRAGMENT, i = e % FRAGMENT;
+                    int k = pair * PAIR + lane % 4 * 2 + i % 2 + i / 2 % 2 * 8, tap = k / l->per_tap;
+                    int o = block * BLOCK + i / 4 * 8 + lane / 4, in = k - tap * l->per_tap;
+                    bool real = o < q->f.out && tap < q->taps && in < q->f.in;
+                    *dst++ = real ? ist_conv_weight(q, phase, o, in, tap) : 0.0f;
+                }
+}
+
+static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, ist_tensor *weights, ist_tensor *bias) {
+    int rows = l->pairs * l->blocks * LANES;
+    size_t width = (size_t)l->blocks * BLOCK, size = (size_t)q->phases * FRAGMENT;
+    if (!ist_mul_size(size, (size_t)l->pairs, &size) || !ist_mul_size(size, (size_t)l->blocks * LANES, &size) ||
+        size > INT_MAX) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
+                      q->f.kw);
+        return false;
+    }
+    float *w = malloc(size * sizeof *w), *b = calloc(width, sizeof *b);
+    if (w && b) {
+        pack_fragments(q, l, w);
+        for (int o = 0; q->f.b && o < q->f.out; o++) b[o] = q->f.b[o];
+        *weights = ist_plan_const(p, w, q->phases, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
+        *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
+    }
+    free(w);
+    free(b);
+    return !ist_plan_status(p);
+}
+
+/* ---- launch ---- */
+
+/* Multiplier and shift with which n / d = n * multiplier >> shift for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
+typedef struct divider {
+    int multiplier, shift;
+} divider;
+
+static divider divider_of(int d) {
+    int log = 0;
+    while ((1LL << log) < d) log++;
+    uint64_t power = 1ULL << (31 + log);
+    return (divider){(int)(uint32_t)((power + (uint64_t)d - 1) / (uint64_t)d), 31 + log};
+}
+
+static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l) {
+    return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d%s%s", r->mr, r->nv * r->vl,
+                          r->warps_m, r->warps_n, r->bk, r->stages, r->stages - 2,
+                          l->gather  ? " -DGATHER"
+                          : l->point ? " -DPOINT"
+                                     : "",
+                          q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+}
+
+static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, const layout *l, ist_tensor weights,
+                   ist_tensor bias) {
+    const ist_conv_opts *o = q->o;
+    const ist_conv_row *r = c.row;
+    bool deconv = q->kind == IST_CONV_DECONV2X2;
+    int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw;
+    int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr), col_tiles = ist_div_up(q->f.out, bn);
+    ist_arg partial = IST_IN((ist_tensor){0}), arrived = IST_IN((ist_tensor){0});
+    if (c.splits > 1) {
+        partial =
+            (ist_arg)IST_OUT(ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn, IST_ELEM_F32));
+        arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
+    }
+    divider by_w = divider_of(q->ow), by_h = divider_of(q->oh), by_kw = divider_of(kw);
+    divider by_tap = divider_of(l->gather ? l->per_tap : l->per_tap / CHUNK);
+    ist_defines defines = defines_of(p, q, r, l);
+    ist_launch launch = {
+        .label = q->label,
+        .op = r->op,
+        .isa = "isa/ptx",
+        .defines = defines.text,
+        .kernel = "conv",
+        .dims = 3,
+        .global = {(size_t)row_tiles * (size_t)r->items, (size_t)col_tiles, (size_t)q->phases * (size_t)c.splits},
+        .local = {(size_t)r->items, 1, 1},
+        .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), partial, arrived, IST_OUT(q->y),
+                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->per_tap / CHUNK, 0, 0),
+                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
+                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
+                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
+                 IST_INT8(l->pairs, l->blocks, steps_of(r, l), c.splits, l->chunks, 0, 0, 0),
+                 IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
+                          by_kw.multiplier, by_kw.shift)},
+        .arg_count = 16,
+        .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+        .bytes = ist_conv_bytes(p, q, 2),
+    };
+    ist_plan_launch(p, &launch);
+}
+
+void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice) {
+    layout l = layout_of(q);
+    ist_tensor weights = {0}, bias = {0};
+    int most = ist_conv_mma_most_splits(choice.row, q);
+    if (choice.splits > most) choice.splits = most;
+    if (choice.splits < 1) choice.splits = 1;
+    if (pack(p, q, &l, &weights, &bias)) launch(p, q, choice, &l, weights, bias);
+}
