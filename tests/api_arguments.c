@@ -91,6 +91,9 @@ Test(api_arguments, configuration) {
     BAD(track_age, -1, IST_E_ARGUMENT, "track_age");
     BAD(match, (ist_match_mode)4, IST_E_ARGUMENT, "match");
     BAD(precision, (ist_precision)3, IST_E_ARGUMENT, "precision");
+    setenv("ISTHMUS_CAPS", "-HALF_STORAGE", 1);
+    BAD(precision, IST_PRECISION_FP16, IST_E_UNSUPPORTED, "the half_storage probe; use fp32 or auto");
+    unsetenv("ISTHMUS_CAPS");
     BAD(prompts, (ist_prompts)2, IST_E_ARGUMENT, "prompts");
     BAD(prompts, IST_PROMPTS_TARGETS, IST_E_ARGUMENT, "give a segmenter");
     BAD(class_count, 1, IST_E_ARGUMENT, "class_count");

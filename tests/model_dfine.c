@@ -126,6 +126,9 @@ Test(model_dfine, x) {
 Test(model_dfine, n_stored_as_half) {
     against_published(IST_MODEL_DFINE_N, true);
 }
+Test(model_dfine, s_stored_as_half) {
+    against_published(IST_MODEL_DFINE_S, true);
+}
 
 /* Rows of a result in the published order of the queries; natural: the tokens in the order of the result. */
 static float *in_published_order(const run *r, const char *name, int columns, const int *natural) {

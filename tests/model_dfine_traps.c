@@ -29,6 +29,10 @@ static void large_positions(ist_weights *w) {
 static void large_feed_forward(ist_weights *w) {
     dfine_edit(w, "decoder.decoder.layers.1.linear2.weight", scale, 524288);
 }
+/* As above for halves, which end at 65504: weights that they hold, sums that they do not. */
+static void overflowing_feed_forward(ist_weights *w) {
+    dfine_edit(w, "decoder.decoder.layers.1.linear2.weight", scale, 65536);
+}
 static void inside_out(ist_weights *w) {
     dfine_edit(w, "decoder.dec_bbox_head.0.layers.2.bias", first_bins, 4);
     dfine_edit(w, "decoder.dec_bbox_head.1.layers.2.bias", first_bins, 4);
@@ -72,6 +76,33 @@ CASE(x_3classes_128, .kind = IST_MODEL_DFINE_X, .classes = 3, .h = 128, .w = 128
 CASE(s_192x128, .kind = IST_MODEL_DFINE_S, .classes = 3, .h = 192, .w = 128)
 CASE(s_pos_clamp, .kind = IST_MODEL_DFINE_S, .classes = 1, .h = 128, .w = 128, .change = large_positions)
 CASE(s_half_clamp, .kind = IST_MODEL_DFINE_S, .classes = 1, .h = 128, .w = 128, .change = large_feed_forward)
+
+/* A sum beyond half becomes infinite where it is stored; the clamp before the normalisation brings it back, and what
+ * follows agrees with floats, clamped at the same value. */
+Test(model_dfine_traps, s_overflow_stored_as_half) {
+    ist_weights *golden = golden_open("dfine_cases");
+    int *order = golden_ints(golden, "s_half_clamp.order", QUERIES), beyond = 0;
+    dfine_setup setup = {.kind = IST_MODEL_DFINE_S, .classes = 1, .n = 1, .h = 128, .w = 128, .seed = SEED};
+    setup.order = order;
+    setup.change = overflowing_feed_forward;
+    dfine_run single, half;
+    dfine_start(&single, &setup);
+    setup.half = true;
+    dfine_start(&half, &setup);
+    float *got = dfine_read(&half, "boxes"), *want = dfine_read(&single, "boxes");
+    float *sums = dfine_read(&half, "dec.l1.ffn");
+    for (int i = 0; i < 4 * QUERIES; i++)
+        cr_assert_float_eq(got[i], want[i], 0.01, "box value %d: %g, in floats %g", i, got[i], want[i]);
+    for (int i = 0; i < 256 * QUERIES; i++) beyond += isinf(sums[i]);
+    cr_assert_gt(beyond, QUERIES, "only %d sums are beyond half", beyond);
+    free(got);
+    free(want);
+    free(sums);
+    free(order);
+    dfine_stop(&single);
+    dfine_stop(&half);
+    ist_weights_close(&golden);
+}
 
 Test(model_dfine_traps, s_inside_out) {
     dfine_run r;

@@ -16,15 +16,16 @@ static void one_crossing_each_way(const ist_result *r) {
     cr_assert_leq(r->transfers.waits, 1);
 }
 
-/* D-FINE-N at 256 keeps a thousand frames short; what is counted does not depend on the size. */
-Test(pipeline_frame, a_thousand_frames_cross_once_each_way_in_constant_memory) {
+/* D-FINE-N at 256 keeps many frames short; what is counted does not depend on the size. */
+static void cross_once_each_way_in_constant_memory(int frames, ist_precision precision) {
     ist_config c = engines_config("n", false);
+    c.precision = precision;
     c.input_size = 256;
     c.match = IST_MATCH_TRACKS;
     ist_engine *e = engines_open(&c);
     ist_image m = engines_image(320, 200, 5);
     uint64_t bytes = 0;
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < frames; i++) {
         const ist_result *r = engines_run(e, &m, 1);
         one_crossing_each_way(r);
         cr_assert_eq(r->transfers.waits, 1);
@@ -32,12 +33,28 @@ Test(pipeline_frame, a_thousand_frames_cross_once_each_way_in_constant_memory) {
         ist_release(e, &r);
         ist_engine_info info;
         cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK);
+        if (precision) cr_assert_eq(info.precision, precision);
         if (i == 1) bytes = info.device_bytes;
         if (i > 1) cr_assert_eq(info.device_bytes, bytes, "frame %d", i);
         if (i > 1) cr_assert_eq(info.device_peak_bytes, bytes);
     }
     ist_close(&e);
     free((void *)m.pixels);
+}
+
+Test(pipeline_frame, a_thousand_frames_cross_once_each_way_in_constant_memory) {
+    cross_once_each_way_in_constant_memory(1000, IST_PRECISION_AUTO);
+}
+
+Test(pipeline_frame, so_do_frames_in_the_other_precision) {
+    ist_config c = engines_config("n", false);
+    ist_engine *e = engines_open(&c);
+    ist_engine_info info;
+    cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK);
+    cr_assert_eq(info.precision, info.device.type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32);
+    ist_close(&e);
+    ist_precision other = info.precision == IST_PRECISION_FP16 ? IST_PRECISION_FP32 : IST_PRECISION_FP16;
+    cross_once_each_way_in_constant_memory(20, other);
 }
 
 Test(pipeline_frame, masks_cross_once_too_and_memory_stays_under_a_gibibyte) {
@@ -77,13 +94,14 @@ Test(pipeline_frame, two_runs_give_the_same_bits) {
     free((void *)other.pixels);
 }
 
-Test(pipeline_frame, a_batch_equals_its_images_one_by_one) {
+static void a_batch_equals_its_images_one_by_one(ist_precision precision, int least) {
     ist_config c = engines_config("n", true);
+    c.precision = precision;
     ist_engine *single = engines_open(&c);
     c.batch = 3;
     ist_engine *batch = engines_open(&c);
     ist_image m[3] = {engines_image(200, 150, 11), engines_image(97, 131, 12), engines_image(320, 240, 13)};
-    for (int count = 1; count <= 3; count++) {
+    for (int count = least; count <= 3; count++) {
         const ist_result *all = engines_run(batch, m, count);
         one_crossing_each_way(all);
         for (int i = 0; i < count; i++) {
@@ -98,6 +116,14 @@ Test(pipeline_frame, a_batch_equals_its_images_one_by_one) {
     ist_close(&single);
     ist_close(&batch);
     for (int i = 0; i < 3; i++) free((void *)m[i].pixels);
+}
+
+Test(pipeline_frame, a_batch_equals_its_images_one_by_one) {
+    a_batch_equals_its_images_one_by_one(IST_PRECISION_FP32, 1);
+}
+
+Test(pipeline_frame, a_batch_in_half_equals_its_images_one_by_one) {
+    a_batch_equals_its_images_one_by_one(IST_PRECISION_FP16, 3);
 }
 
 Test(pipeline_frame, frames_in_flight_come_back_in_order) {

@@ -1,6 +1,7 @@
-/* The engine against the published code: every image of tests/golden/e2e through the public API. Checkpoints and images
- * are rebuilt from integers; the files hold what PyTorch and Pillow made of them (tests/official/make_e2e.py), searched
- * so that labels and order are certain. N and S run all their images, larger models the first. */
+/* The engine against the published code, in fp32 to rounding and in fp16 to its promise: every image of
+ * tests/golden/e2e through the public API. Checkpoints and images are rebuilt from integers; the files hold what
+ * PyTorch and Pillow made of them (tests/official/make_e2e.py), searched so that labels and order are certain. N and S
+ * run all their images, larger models the first. */
 #include "support/engines.h"
 
 #include "synth.h"
@@ -126,14 +127,15 @@ static void same_objects(const ist_frame *f, const json_t *want, worst *w) {
     }
 }
 
-static ist_engine *open_for(const json_t *golden) {
+static ist_config config_for(const json_t *golden) {
     const json_t *d = json_object_get(golden, "detector"), *s = json_object_get(golden, "segmenter");
     ist_config c = ist_config_default();
     c.detector = engines_checkpoint(string(d, "model"), integer(d, "classes"), (uint64_t)number(d, "seed"));
     c.segmenter = engines_checkpoint("sam", 80, (uint64_t)number(s, "seed"));
     c.conf = (float)number(golden, "conf");
     c.max_objects = integer(golden, "max_objects");
-    return engines_open(&c);
+    c.precision = IST_PRECISION_FP32;
+    return c;
 }
 
 ParameterizedTestParameters(pipeline_golden, published) {
@@ -156,7 +158,8 @@ ParameterizedTest(golden_path *path, pipeline_golden, published) {
     size_t count = json_array_size(images);
     cr_assert_gt(count, 0);
     if (!strchr("ns", *model)) count = 1;
-    ist_engine *e = open_for(golden);
+    ist_config c = config_for(golden);
+    ist_engine *e = engines_open(&c);
     for (size_t i = 0; i < count; i++) {
         const json_t *want = json_array_get(images, i);
         ist_image m = image_of(json_object_get(want, "phantom"));
@@ -174,4 +177,62 @@ ParameterizedTest(golden_path *path, pipeline_golden, published) {
     }
     ist_close(&e);
     json_decref(golden);
+}
+
+/* ---- halves ---- */
+
+static double box_iou(const float *a, const double *b) {
+    double w = fmin(a[2], b[2]) - fmax(a[0], b[0]), h = fmin(a[3], b[3]) - fmax(a[1], b[1]);
+    double both = w > 0 && h > 0 ? w * h : 0;
+    return both / (((double)a[2] - a[0]) * ((double)a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both);
+}
+
+/* The object with the label and, to an IoU of 0.9, the box of a published one; -1: there is none. */
+static int find_object(const ist_frame *f, const json_t *want) {
+    double box[4];
+    for (size_t i = 0; i < 4; i++) box[i] = json_number_value(json_array_get(json_object_get(want, "box"), i));
+    for (int k = 0; k < f->object_count; k++)
+        if (f->objects[k].label == integer(want, "label") && box_iou(f->objects[k].box, box) >= 0.9) return k;
+    return -1;
+}
+
+/* What fp16 promises: detections agree with an F1 of 0.98 at box IoU 0.9, masks to a mean IoU of 0.99. */
+static void half_agrees(const char *file) {
+    json_error_t json_error;
+    json_t *golden = json_load_file(file, 0, &json_error);
+    cr_assert_not_null(golden, "%s: %s", file, json_error.text);
+    const json_t *want = json_array_get(json_object_get(golden, "images"), 0),
+                 *objects = json_object_get(want, "objects");
+    ist_config c = config_for(golden);
+    c.precision = IST_PRECISION_FP16;
+    ist_engine *e = engines_open(&c);
+    ist_engine_info info;
+    cr_assert_eq(ist_engine_describe(e, &info, NULL), IST_OK);
+    cr_assert_eq(info.precision, IST_PRECISION_FP16);
+    ist_image m = image_of(json_object_get(want, "phantom"));
+    const ist_result *r = engines_run(e, &m, 1);
+    const ist_frame *f = &r->frames[0];
+    double same = 0, iou = 0;
+    for (size_t i = 0; i < json_array_size(objects); i++) {
+        int k = find_object(f, json_array_get(objects, i));
+        if (k < 0) continue;
+        same++;
+        iou += sampled_iou(&f->objects[k].mask, f, json_object_get(json_array_get(objects, i), "mask"));
+    }
+    cr_expect_geq(2 * same / (f->object_count + (double)json_array_size(objects)), 0.98, "%g of %d and %zu objects",
+                  same, f->object_count, json_array_size(objects));
+    cr_expect_geq(iou, 0.99 * same, "mean mask IoU %g", iou / same);
+    cr_expect_eq(r->transfers.writes + r->transfers.reads + r->transfers.waits, 3);
+    ist_release(e, &r);
+    ist_close(&e);
+    free((void *)m.pixels);
+    json_decref(golden);
+}
+
+Test(pipeline_golden, n_in_half) {
+    half_agrees(IST_GOLDEN_DIR "/e2e/dfine_n80.json");
+}
+
+Test(pipeline_golden, s_in_half) {
+    half_agrees(IST_GOLDEN_DIR "/e2e/dfine_s3.json");
 }

@@ -187,6 +187,7 @@ static ist_tensor transform(const ist_net *net, int i, const state *s, const ist
     x = gateway(net, i, both, x, y);                                                              /* [n,1,300,D] */
     ist_tensor f = ist_dense(net, x, OPTS(RELU), "%s.linear1", name.text);                        /* [n,1,300,ff] */
     f = ist_dense(net, f, NULL, "%s.linear2", name.text);                                         /* [n,1,300,D] */
+    ist_tap(net, f, "dec.l%d.ffn", i);
     x = ist_layer_norm(net, f, ln_eps, &(ist_norm_opts){.add = x, .clamp = 65504}, "%s.norm3", name.text);
     ist_tap(net, x, "dec.l%d.out", i);
     return x;
