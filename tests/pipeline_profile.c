@@ -1,6 +1,7 @@
 /* Profiles of an engine: one time per launch in frame order, stages named, results untouched; rates of the device. */
 #include "support/engines.h"
 
+#include "pipeline/engine.h"
 #include "pipeline/profile.h"
 
 #include <criterion/criterion.h>
@@ -122,5 +123,20 @@ Test(pipeline_profile, the_device_has_a_peak) {
     cr_expect(isfinite(peak.gflops) && peak.gflops > 0);
     cr_expect(isfinite(peak.gbytes_per_second) && peak.gbytes_per_second > 0);
     cr_expect_eq(after.device_bytes, before.device_bytes, "nothing stays on the device");
+    ist_close(&e);
+}
+
+/* The programs of a frame are few where a program costs much at the start: none of the units fell back to programs
+ * built one by one. */
+Test(pipeline_profile, a_cpu_builds_few_programs) {
+    ist_config c = small_config(true);
+    c.match = IST_MATCH_TRACKS;
+    ist_engine *e = engines_open(&c);
+    unsigned needs = IST_CAP_CPU | IST_CAP_VEC16;
+    ist_build_stats builds = ist_device_builds(e->device);
+    if ((ist_device_caps(e->device) & needs) == needs)
+        cr_expect_leq(builds.built + builds.from_cache, 7, "probes and five units: %d", builds.built);
+    else
+        cr_expect_gt(builds.built + builds.from_cache, 7);
     ist_close(&e);
 }

@@ -152,7 +152,25 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     return IST_OK;
 }
 
+/* Joins the programs of each unit; those that an earlier unit has are left out by the device layer. */
+static ist_status join_units(ist_plan *p, ist_error *err) {
+    ist_program_part *parts = calloc(p->node_count + 1, sizeof *parts);
+    if (!parts) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu programs", p->node_count);
+    ist_status st = IST_OK;
+    for (int unit = 1; unit <= p->unit && !st; unit++) {
+        int count = 0;
+        for (size_t n = 0; n < p->node_count; n++) {
+            const ist_launch *l = &p->nodes[n].launch;
+            if (p->nodes[n].unit == unit) parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
+        }
+        st = ist_programs_join(p->device, parts, count, err);
+    }
+    free(parts);
+    return st;
+}
+
 static ist_status create_kernels(ist_plan *p, ist_error *err) {
+    IST_TRY(join_units(p, err));
     for (size_t n = 0; n < p->node_count; n++) {
         ist_launch *l = &p->nodes[n].launch;
         ist_status st = ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);

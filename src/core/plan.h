@@ -64,6 +64,11 @@ ist_tensor ist_plan_current_limit(ist_plan *plan);
 /* Launches from here on belong to this stage of the frame ("preprocess"); for profiles. `stage` is a static string. */
 void ist_plan_stage(ist_plan *plan, const char *stage);
 
+/* Launches from here on to the next call are a unit: the programs that it is the first to use are built as one, which
+ * shortens the start on CPU platforms. Programs of launches before the first call are built one by one. Units should be
+ * few, and the same whatever the rest of the frame is, so that frames of other options find them compiled. */
+void ist_plan_unit(ist_plan *plan);
+
 /* Names a tensor for tests; a no-op unless options.taps. Never tap a tensor that a later op modifies in place. */
 void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
 

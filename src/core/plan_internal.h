@@ -28,6 +28,7 @@ typedef struct ist_plan_page {
 typedef struct ist_plan_node {
     ist_launch launch; /* label, op, isa, defines and kernel are owned copies */
     cl_kernel kernel;
+    int unit; /* 0: none */
 } ist_plan_node;
 
 typedef struct ist_plan_tap_entry {
@@ -59,6 +60,7 @@ struct ist_plan {
     size_t slot_count, slot_capacity;
     ist_tensor limit, no_limit;
     const char *stage;
+    int unit;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];
     cl_mem arena;

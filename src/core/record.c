@@ -297,6 +297,10 @@ void ist_plan_stage(ist_plan *p, const char *stage) {
     p->stage = stage;
 }
 
+void ist_plan_unit(ist_plan *p) {
+    p->unit++;
+}
+
 void ist_plan_tap(ist_plan *p, const char *name, ist_tensor t) {
     if (!p->options.taps || p->error.code || !ist_has(t)) return;
     char *copy = ist_strdup(name);
@@ -355,7 +359,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
         return;
     }
     ist_plan_node *node = &p->nodes[p->node_count];
-    *node = (ist_plan_node){.launch = *launch};
+    *node = (ist_plan_node){.launch = *launch, .unit = p->unit};
     ist_launch *l = &node->launch;
     l->label = ist_strdup(launch->label);
     l->op = ist_strdup(launch->op);

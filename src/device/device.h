@@ -91,6 +91,16 @@ ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *o
                                 const char *kernel, cl_kernel *out, ist_error *err);
 void ist_kernel_release(cl_kernel *kernel);
 
+/* What identifies a program: the arguments of ist_kernel_create. */
+typedef struct ist_program_part {
+    const char *op, *isa, *defines; /* isa may be NULL, defines "" */
+} ist_program_part;
+/* Builds programs that will be wanted together as one, which is much cheaper on CPU platforms (elsewhere it does
+ * nothing). Where they cannot be joined, each is built when a kernel asks for it, as without this call. */
+#define ist_programs_join(...) ist_programs_join_at(IST_HERE, __VA_ARGS__)
+ist_status ist_programs_join_at(ist_site site, ist_device *device, const ist_program_part *parts, int count,
+                                ist_error *err);
+
 typedef struct ist_build_stats {
     int built, from_cache, rejected; /* programs compiled from source, loaded, and cache entries found unusable */
 } ist_build_stats;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,21 @@ static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *hol
     return status;
 }
 
+/* The probes as one program where that is cheaper; best effort, since a probe may be what does not build. */
+static void join_probes(ist_device *d) {
+    enum { COUNT = sizeof probes / sizeof *probes };
+    char sources[COUNT][64];
+    ist_program_part parts[COUNT];
+    int count = 0;
+    for (int i = 0; i < COUNT; i++) {
+        if (probes[i].isa) continue; /* for other machines than those that join */
+        snprintf(sources[count], sizeof sources[count], "probe/%s", probes[i].name);
+        parts[count] = (ist_program_part){sources[count], NULL, ""};
+        count++;
+    }
+    ist_programs_join(d, parts, count, NULL);
+}
+
 /* Floats of a native vector of a CPU; 0 on other devices. A CPU whose compiler splits vectors into scalars (native
  * width 1) spends minutes on the register-tile kernels and gains nothing from them. */
 static cl_uint vector_width(const ist_device *device) {
@@ -215,11 +231,13 @@ ist_status ist_device_probe(ist_device *device, ist_error *err) {
         status = ist_write(device, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
     if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
     if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
+    join_probes(device);
     for (int bit = 0; bit < IST_CAP_COUNT && status == IST_OK; bit++) {
         bool holds = false;
         if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
         if (holds) device->caps |= 1u << bit;
     }
+    ist_programs_release(device);
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);
     return status == IST_OK ? overrule(&device->caps, getenv("ISTHMUS_CAPS"), err) : status;

@@ -4,6 +4,7 @@
 #include "device/state.h"
 
 #include "base/mem.h"
+#include "device/join.h"
 #include "device/sources.h"
 
 #include <stdio.h>
@@ -75,36 +76,22 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
     return IST_OK;
 }
 
-/* Loads the program from the cache or compiles and caches it. */
-static ist_status load_or_compile(ist_site site, ist_device *d, const char *op, const char *isa, const char *defines,
-                                  cl_program *out, ist_error *err) {
-    const char *names[] = {"prelude", isa, op};
-    const char *texts[MAX_TEXTS], *source_name = op;
-    size_t source_bytes = 0;
-    char lines[3][128];
-    cl_uint count = 0;
-    for (int i = 0; i < 3; i++) {
-        if (!names[i]) continue;
-        const ist_source *source = find_source(names[i]);
-        if (!source) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
-        source_name = source->name; /* lives on, the caller's may not */
-        source_bytes += strlen(source->text);
-        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s.cl\"\n", names[i]);
-        texts[count++] = lines[i];
-        texts[count++] = source->text;
-    }
+/* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
+static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
+                                  const char *defines, cl_program *out, ist_error *err) {
     static const char standard[] = "-cl-std=CL1.2 ";
-    size_t size = sizeof standard + strlen(defines);
+    size_t size = sizeof standard + strlen(defines), source_bytes = 0;
     char *options = malloc(size);
-    if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", op);
+    if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", what);
     snprintf(options, size, "%s%s", standard, defines);
+    for (int i = 0; i < count; i++) source_bytes += strlen(texts[i]);
 
-    ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, source_name);
-    ist_cache_key key = ist_cache_make_key(d, options, texts, (int)count);
+    ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, what);
+    ist_cache_key key = ist_cache_make_key(d, options, texts, count);
     ist_status status = IST_OK;
     *out = ist_cache_load(d, key, options);
     if (!*out) {
-        status = compile(d, texts, count, op, options, out, err);
+        status = compile(d, texts, (cl_uint)count, what, options, out, err);
         if (status == IST_OK) ist_cache_store(d, key, *out);
     }
     if (status == IST_OK) ist_ledger_moved(d, (ist_frame_scope){0}, &build);
@@ -112,38 +99,123 @@ static ist_status load_or_compile(ist_site site, ist_device *d, const char *op, 
     return status;
 }
 
-static ist_status shared_program(ist_site site, ist_device *d, const char *op, const char *isa, const char *defines,
-                                 cl_program *out, ist_error *err) {
-    size_t size = strlen(op) + (isa ? strlen(isa) : 0) + strlen(defines) + 3;
-    char *key = malloc(size);
-    if (!key) return ist_fail(err, IST_E_MEMORY, "%s: no memory for a program key", op);
-    snprintf(key, size, "%s\n%s\n%s", op, isa ? isa : "", defines);
-    for (size_t i = 0; i < d->program_count; i++)
-        if (!strcmp(d->programs[i].key, key)) {
-            free(key);
-            *out = d->programs[i].program;
-            return IST_OK;
-        }
-    if (!ist_grow((void **)&d->programs, &d->program_cap, d->program_count + 1, sizeof *d->programs)) {
-        free(key);
-        return ist_fail(err, IST_E_MEMORY, "%s: no memory for %zu programs", op, d->program_count + 1);
+/* A program of its own: prelude, isa, op. */
+static ist_status build_alone(ist_site site, ist_device *d, const ist_program_part *part, cl_program *out,
+                              ist_error *err) {
+    const char *names[] = {"prelude", part->isa, part->op};
+    const char *texts[MAX_TEXTS], *what = part->op;
+    char lines[3][128];
+    int count = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!names[i]) continue;
+        const ist_source *source = find_source(names[i]);
+        if (!source) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
+        what = source->name; /* lives on, the caller's may not */
+        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s.cl\"\n", names[i]);
+        texts[count++] = lines[i];
+        texts[count++] = source->text;
     }
-    ist_status status = load_or_compile(site, d, op, isa, defines, out, err);
+    return load_or_compile(site, d, texts, count, what, part->defines, out, err);
+}
+
+static char *program_key(const ist_program_part *part) {
+    const char *isa = part->isa ? part->isa : "";
+    size_t size = strlen(part->op) + strlen(isa) + strlen(part->defines) + 3;
+    char *key = malloc(size);
+    if (key) snprintf(key, size, "%s\n%s\n%s", part->op, isa, part->defines);
+    return key;
+}
+
+static const ist_program *find_program(const ist_device *d, const char *key) {
+    for (size_t i = 0; i < d->program_count; i++)
+        if (!strcmp(d->programs[i].key, key)) return &d->programs[i];
+    return NULL;
+}
+
+/* Takes `key` in every case; `program` too unless it is a later part, since the first one owns a joined program. */
+static ist_status keep_program(ist_device *d, char *key, cl_program program, int part, ist_error *err) {
+    if (!key || !ist_grow((void **)&d->programs, &d->program_cap, d->program_count + 1, sizeof *d->programs)) {
+        free(key);
+        if (part <= 0) clReleaseProgram(program);
+        return ist_fail(err, IST_E_MEMORY, "no memory for %zu programs", d->program_count + 1);
+    }
+    d->programs[d->program_count++] = (ist_program){.key = key, .program = program, .part = part};
+    return IST_OK;
+}
+
+static ist_status shared_program(ist_site site, ist_device *d, const ist_program_part *part, const ist_program **out,
+                                 ist_error *err) {
+    char *key = program_key(part);
+    if (!key) return ist_fail(err, IST_E_MEMORY, "%s: no memory for a program key", part->op);
+    *out = find_program(d, key);
+    if (*out) {
+        free(key);
+        return IST_OK;
+    }
+    cl_program program = NULL;
+    ist_status status = build_alone(site, d, part, &program, err);
     if (status != IST_OK) {
         free(key);
         return status;
     }
-    d->programs[d->program_count++] = (ist_program){.key = key, .program = *out};
+    IST_TRY(keep_program(d, key, program, -1, err));
+    *out = &d->programs[d->program_count - 1];
     return IST_OK;
+}
+
+static int by_key(const void *a, const void *b) {
+    const ist_program_part *x = a, *y = b;
+    int c = strcmp(x->op, y->op);
+    if (!c) c = strcmp(x->isa ? x->isa : "", y->isa ? y->isa : "");
+    return c ? c : strcmp(x->defines, y->defines);
+}
+
+/* Leaves out what is built already and what comes twice; sorts, so that the text does not depend on the order. */
+static int needed_parts(const ist_device *d, ist_program_part *parts, int count) {
+    int n = 0;
+    qsort(parts, (size_t)count, sizeof *parts, by_key);
+    for (int i = 0; i < count; i++) {
+        char *key = program_key(&parts[i]);
+        if (key && !find_program(d, key) && (!n || by_key(&parts[n - 1], &parts[i]))) parts[n++] = parts[i];
+        free(key);
+    }
+    return n;
+}
+
+ist_status ist_programs_join_now(ist_site site, ist_device *d, const ist_program_part *parts, int count,
+                                 ist_error *err) {
+    ist_program_part *sorted = malloc(sizeof *sorted * (size_t)(count > 0 ? count : 1));
+    if (!sorted) return ist_fail(err, IST_E_MEMORY, "no memory to join %d programs", count);
+    memcpy(sorted, parts, sizeof *sorted * (size_t)count);
+    count = needed_parts(d, sorted, count);
+    char *text = count > 1 ? ist_join_text(sorted, count) : NULL;
+    const char *texts[] = {text};
+    cl_program program = NULL;
+    ist_status status = IST_OK;
+    /* one that does not build is no failure: the parts are built alone then, and theirs is the better message */
+    if (text && load_or_compile(site, d, texts, 1, "joined programs", "", &program, NULL) == IST_OK) {
+        for (int i = 0; i < count && !status; i++) status = keep_program(d, program_key(&sorted[i]), program, i, err);
+    }
+    free(text);
+    free(sorted);
+    return status;
+}
+
+ist_status ist_programs_join_at(ist_site site, ist_device *d, const ist_program_part *parts, int count,
+                                ist_error *err) {
+    return d->caps & IST_CAP_CPU ? ist_programs_join_now(site, d, parts, count, err) : IST_OK;
 }
 
 ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
                                 const char *kernel, cl_kernel *out, ist_error *err) {
     *out = NULL;
-    cl_program program;
-    IST_TRY(shared_program(site, device, op, isa, defines ? defines : "", &program, err));
+    const ist_program *program = NULL;
+    ist_program_part part = {.op = op, .isa = isa, .defines = defines ? defines : ""};
+    IST_TRY(shared_program(site, device, &part, &program, err));
+    char joined[IST_JOIN_NAME];
+    if (program->part >= 0) ist_join_kernel(kernel, program->part, joined);
     cl_int rc;
-    cl_kernel k = clCreateKernel(program, kernel, &rc);
+    cl_kernel k = clCreateKernel(program->program, program->part >= 0 ? joined : kernel, &rc);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateKernel", "kernel %s of %s", kernel, op);
     *out = k;
     return IST_OK;
@@ -157,7 +229,7 @@ void ist_kernel_release(cl_kernel *kernel) {
 
 void ist_programs_release(ist_device *device) {
     for (size_t i = 0; i < device->program_count; i++) {
-        clReleaseProgram(device->programs[i].program);
+        if (device->programs[i].part <= 0) clReleaseProgram(device->programs[i].program);
         free(device->programs[i].key);
     }
     free(device->programs);

@@ -16,10 +16,11 @@ typedef struct ist_ledger {
     double opened_ms;
 } ist_ledger;
 
-/* One built program; `key` is "op\nisa\ndefines". */
+/* One built program, or one part of a joined one; `key` is "op\nisa\ndefines". */
 typedef struct ist_program {
     char *key;
     cl_program program;
+    int part; /* of a joined program, which its first part owns and whose kernels have other names; -1: built alone */
 } ist_program;
 
 struct ist_device {
@@ -68,6 +69,10 @@ cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *opt
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
 
 /* ---- program.c ---- */
+
+/* ist_programs_join on any device. */
+ist_status ist_programs_join_now(ist_site site, ist_device *device, const ist_program_part *parts, int count,
+                                 ist_error *err);
 
 void ist_programs_release(ist_device *device);
 

@@ -61,6 +61,7 @@ static ist_detections record_detector(ist_engine *e, const checkpoints *c, frame
                                       ist_dfine_result *raw) {
     ist_plan *p = e->plan;
     const ist_config *g = &e->config;
+    ist_plan_unit(p);
     ist_plan_limit(p, b.upload); /* its first word is the number of images */
     ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_detector(p, b.upload, b.pixels, g->batch, g->input_size, "detector input");
@@ -89,6 +90,7 @@ static ist_tensor record_match(ist_engine *e, frame_buffers b, const ist_detecti
 static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers b, const ist_detections *det,
                              ist_pack_inputs *pack) {
     ist_plan *p = e->plan;
+    ist_plan_unit(p);
     ist_plan_limit(p, b.upload);
     ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
@@ -102,6 +104,7 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
     ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, det->image_of, sparse, (ist_tensor){0}, false);
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_stage(p, "masks");
+    ist_plan_unit(p);
     pack->stats = ist_op_masks(p, masks.low_res, b.upload, det, b.store, "masks");
     pack->score = masks.iou;
     pack->store = b.store;
@@ -122,10 +125,12 @@ static void record_frame(ist_engine *e, const checkpoints *c, const unsigned cha
         ist_dfine_result raw;
         det = record_detector(e, c, b, keep, &raw);
         ist_plan_stage(p, "match");
+        ist_plan_unit(p);
         pack.match = record_match(e, b, &det, raw);
     }
     if (e->has_masks) record_segmenter(e, c, b, &det, &pack);
     ist_plan_stage(p, "pack");
+    if (!e->has_masks) ist_plan_unit(p);
     ist_op_pack(p, &pack, "packet");
 }
 

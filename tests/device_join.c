@@ -1,0 +1,138 @@
+/* Joined programs: each part keeps its own options and names, computes what it computes alone, and what cannot be
+ * joined is built alone without a word. */
+#include "device/join.h"
+#include "device/state.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ist_device *d;
+static ist_error err;
+
+static void open_one(void) {
+    ist_device_options o = {.cache_dir = "off"};
+    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
+}
+static void close_one(void) {
+    ist_device_close(&d);
+}
+
+TestSuite(device_join, .init = open_one, .fini = close_one);
+
+static ist_status join(const ist_program_part *parts, int count) {
+    return ist_programs_join_now(IST_HERE, d, parts, count, &err);
+}
+
+/* out[0..128) of a probe kernel over in[i] = i * i. */
+static void run(const ist_program_part *part, size_t global, size_t local, uint32_t out[256]) {
+    uint32_t in[256];
+    cl_mem a, b;
+    cl_kernel k;
+    for (uint32_t i = 0; i < 256; i++) in[i] = i * i, out[i] = 0;
+    cr_assert_eq(ist_kernel_create(d, part->op, part->isa, part->defines, "probe", &k, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_buffer_create(d, sizeof in, "in", &a, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_buffer_create(d, sizeof in, "out", &b, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_write(d, (ist_frame_scope){0}, a, 0, sizeof in, in, true, "in", &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_write(d, (ist_frame_scope){0}, b, 0, sizeof in, out, true, "out", &err), IST_OK, "%s", err.text);
+    cr_assert_eq(clSetKernelArg(k, 0, sizeof b, &b), CL_SUCCESS);
+    cr_assert_eq(clSetKernelArg(k, 1, sizeof a, &a), CL_SUCCESS);
+    cr_assert_eq(ist_enqueue(d, k, 1, &global, &local, "joined", &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_read(d, (ist_frame_scope){0}, b, 0, sizeof in, out, NULL, "out", &err), IST_OK, "%s", err.text);
+    ist_buffer_release(d, &a);
+    ist_buffer_release(d, &b);
+    ist_kernel_release(&k);
+}
+
+/* Three sources that all call their kernel `probe`, two of which define a WORDS of their own. */
+Test(device_join, parts_compute_what_they_compute_alone) {
+    static const ist_program_part parts[] = {
+        {"probe/local", NULL, ""}, {"probe/atomics", NULL, "-DUNUSED=3 -D OTHER"}, {"probe/group256", NULL, ""}};
+    static const size_t global[] = {128, 256, 256}, local[] = {64, 64, 256};
+    uint32_t alone[3][256], joined[3][256];
+    for (int i = 0; i < 3; i++) run(&parts[i], global[i], local[i], alone[i]);
+    ist_programs_release(d);
+    int before = ist_device_builds(d).built;
+    cr_assert_eq(join(parts, 3), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_device_builds(d).built, before + 1);
+    for (int i = 0; i < 3; i++) {
+        run(&parts[i], global[i], local[i], joined[i]);
+        cr_expect_arr_eq(joined[i], alone[i], sizeof alone[i], "%s", parts[i].op);
+    }
+    cr_expect_eq(ist_device_builds(d).built, before + 1, "no part is built a second time");
+    cr_expect(alone[0][0] != 0 && alone[1][0] != 0 && alone[2][0] != 0);
+}
+
+/* The same source three times, with macros and functions that differ by its options. */
+Test(device_join, variants_of_one_source) {
+    static const ist_program_part parts[] = {{"op/conv", "isa/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
+                                             {"op/conv", "isa/vector", "-DMR=12 -DNV=1 -DVL=8 -DCHUNK=64"},
+                                             {"op/conv", "isa/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
+                                             {"op/norm", NULL, "-DLANES=1"},
+                                             {"op/mask", "op/frame", "-DLANES=1 -DGROUPS=32"}};
+    int before = ist_device_builds(d).built;
+    cr_assert_eq(join(parts, 5), IST_OK, "%s", err.text);
+    cl_kernel k[3];
+    static const char *const names[] = {"conv", "conv", "layernorm"};
+    for (int i = 0; i < 3; i++) {
+        const ist_program_part *p = &parts[i == 2 ? 3 : i];
+        cr_assert_eq(ist_kernel_create(d, p->op, p->isa, p->defines, names[i], &k[i], &err), IST_OK, "%s", err.text);
+    }
+    cr_expect_eq(ist_device_builds(d).built, before + 1);
+    char name[2][64];
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(clGetKernelInfo(k[i], CL_KERNEL_FUNCTION_NAME, sizeof name[i], name[i], NULL), CL_SUCCESS);
+    cr_expect_str_neq(name[0], name[1]);
+    cl_kernel none;
+    cr_expect_eq(ist_kernel_create(d, parts[3].op, NULL, parts[3].defines, "no_such_kernel", &none, &err),
+                 IST_E_DEVICE);
+    cr_expect(strstr(err.text, "kernel no_such_kernel of op/norm"), "%s", err.text);
+    for (int i = 0; i < 3; i++) ist_kernel_release(&k[i]);
+}
+
+/* The text of a join does not depend on the order in which a frame uses its programs, so that a cache finds it again.
+ */
+Test(device_join, order_does_not_matter) {
+    ist_program_part parts[] = {{"probe/local", NULL, ""}, {"probe/atomics", NULL, ""}, {"probe/local", NULL, ""}};
+    cr_assert_eq(join(parts, 2), IST_OK, "%s", err.text);
+    int before = ist_device_builds(d).built;
+    ist_programs_release(d);
+    ist_program_part other[] = {parts[1], parts[2], parts[0]};
+    char folder[] = "/tmp/isthmus-join-XXXXXX";
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(ist_cache_use(d, folder, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(join(parts, 2), IST_OK, "%s", err.text);
+    ist_programs_release(d);
+    cr_assert_eq(join(other, 3), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_device_builds(d).built, before + 1);
+    cr_expect_eq(ist_device_builds(d).from_cache, 1);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+Test(device_join, a_part_that_does_not_build_leaves_the_others) {
+    static const ist_program_part parts[] = {{"probe/local", NULL, ""}, {"probe/atomics", NULL, "-Dprobe=+"}};
+    cr_assert_eq(join(parts, 2), IST_OK, "not this call's failure");
+    cl_kernel k;
+    cr_expect_eq(ist_kernel_create(d, "probe/atomics", NULL, "-Dprobe=+", "probe", &k, &err), IST_E_BUILD);
+    cr_expect(strstr(err.text, "probe/atomics does not build on "), "%s", err.text);
+    uint32_t out[256];
+    run(&parts[0], 128, 64, out);
+    cr_expect_neq(out[0], 0);
+}
+
+Test(device_join, what_cannot_be_joined) {
+    const ist_program_part option[] = {{"probe/local", NULL, "-cl-opt-disable"}, {"probe/atomics", NULL, ""}};
+    const ist_program_part halves[] = {{"probe/local", NULL, "-DIST_HALF"}, {"probe/atomics", NULL, ""}};
+    const ist_program_part missing[] = {{"probe/local", NULL, ""}, {"op/no_such_op", NULL, ""}};
+    cr_expect_null(ist_join_text(option, 2));
+    cr_expect_null(ist_join_text(halves, 2));
+    cr_expect_null(ist_join_text(missing, 2));
+    char *text = ist_join_text(&halves[1], 1);
+    cr_assert_not_null(text);
+    cr_expect_not_null(strstr(text, "#define probe probe_0"));
+    cr_expect_not_null(strstr(text, "#undef probe"));
+    free(text);
+}
