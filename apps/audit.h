@@ -19,8 +19,8 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code);
  * one write, one read and one wait per submission. */
 int audit_run_own(int argc, char **argv, audit_options *options);
 
-/* Source file and line of every place that debug information knows. */
-void audit_resolve(ist_audit_log *log);
+/* Source file and line of every place that debug information knows; equal places become one. */
+ist_status audit_resolve(ist_audit_log *log, ist_error *err);
 
 /* Judges, writes all reports; 0, CLI_OVER_BUDGET or the exit code of a failure. The text goes to `text_default`
  * ("-": standard output, "": standard error) unless --report names a file. */

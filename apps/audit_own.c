@@ -30,8 +30,10 @@ static ist_status find_place(ist_audit_log *log, const ist_site *here, uint32_t 
             *index = (uint32_t)i;
             return IST_OK;
         }
-    ist_audit_site site = {
-        .file = (char *)(uintptr_t)here->file, .function = (char *)(uintptr_t)here->function, .line = here->line};
+    ist_audit_site site = {.file = (char *)(uintptr_t)here->file,
+                           .function = (char *)(uintptr_t)here->function,
+                           .line = here->line,
+                           .outer = IST_AUDIT_NONE};
     return ist_audit_add_site(log, &site, index, err);
 }
 

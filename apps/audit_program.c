@@ -123,7 +123,8 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     if (!own) own = collected;
     if (own) return own;
     ist_audit_sort(log);
-    audit_resolve(log);
+    ist_error err;
+    if (audit_resolve(log, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     log->program = ist_strdup(argv[0]);
     if (*code >= 128) cli_note("%s ended with %d; the report is of what was seen until then", argv[0], *code);
     if (!log->event_count) cli_note("%s made no OpenCL call, or its OpenCL loader knows no layers", argv[0]);

@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 
+#include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,21 +34,68 @@ static module open_module(const char *path) {
     return m;
 }
 
+/* Headers that wrap OpenCL for a language: their lines say nothing, what called them does. */
+static bool is_binding(const char *file) {
+    static const char *const names[] = {"opencl.hpp", "cl2.hpp", "cl.hpp"};
+    const char *slash = file ? strrchr(file, '/') : NULL, *name = slash ? slash + 1 : file;
+    for (size_t k = 0; name && k < sizeof names / sizeof *names; k++)
+        if (!strcmp(name, names[k])) return true;
+    return false;
+}
+
+typedef struct source_place {
+    const char *file, *function; /* owned by the session */
+    int line;
+} source_place;
+
+/* Where the function that `die` stands for was inlined. */
+static void step_out(Dwarf_Die *unit, Dwarf_Die *die, source_place *p) {
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0, line = 0;
+    Dwarf_Files *files = NULL;
+    size_t count = 0;
+    if (dwarf_formudata(dwarf_attr(die, DW_AT_call_file, &attribute), &file) ||
+        dwarf_formudata(dwarf_attr(die, DW_AT_call_line, &attribute), &line) || dwarf_getsrcfiles(unit, &files, &count))
+        return;
+    const char *name = dwarf_filesrc(files, (size_t)file, NULL, NULL);
+    if (!name) return;
+    p->file = name;
+    p->line = (int)line;
+}
+
+/* The function whose line it is, without what its compiler makes of the name; out of inlined bindings. */
+static void look_into_scopes(const module *m, GElf_Addr at, source_place *p) {
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *unit = dwfl_module_addrdie(m->loaded, at, &bias), *inner = NULL, *scopes = NULL;
+    int found = unit ? dwarf_getscopes(unit, at - bias, &inner) : 0;
+    int count = found > 0 ? dwarf_getscopes_die(&inner[0], &scopes) : 0;
+    for (int k = 0; k < count; k++) {
+        int tag = dwarf_tag(&scopes[k]);
+        if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
+        const char *name = dwarf_diename(&scopes[k]);
+        if (name) p->function = name;
+        if (tag == DW_TAG_subprogram || !is_binding(p->file)) break;
+        step_out(unit, &scopes[k], p);
+    }
+    free(inner);
+    free(scopes);
+}
+
 /* The address of a call is the byte before the one it returns to. */
 static void resolve(ist_audit_site *site, const module *m) {
     GElf_Addr at = m->base + site->offset - 1;
-    int line = 0;
+    source_place p = {.function = dwfl_module_addrname(m->loaded, at)};
     Dwfl_Line *found = dwfl_module_getsrc(m->loaded, at);
-    const char *file = found ? dwfl_lineinfo(found, NULL, &line, NULL, NULL, NULL) : NULL;
-    const char *function = dwfl_module_addrname(m->loaded, at);
-    if (file) {
-        site->file = ist_strdup(file);
-        site->line = line;
+    if (found) p.file = dwfl_lineinfo(found, NULL, &p.line, NULL, NULL, NULL);
+    look_into_scopes(m, at, &p);
+    if (p.file) {
+        site->file = ist_strdup(p.file);
+        site->line = p.line;
     }
-    if (function) site->function = ist_strdup(function);
+    if (p.function) site->function = ist_strdup(p.function);
 }
 
-void audit_resolve(ist_audit_log *log) {
+static void resolve_all(ist_audit_log *log) {
     for (size_t i = 0; i < log->site_count; i++) {
         const char *path = log->sites[i].module;
         bool done = !path || !*path;
@@ -59,4 +108,23 @@ void audit_resolve(ist_audit_log *log) {
         }
         if (m.session) dwfl_end(m.session);
     }
+}
+
+/* A call that was not inlined into its caller: the caller's place, unless that is not known either. */
+static void leave_binding(ist_audit_log *log, ist_audit_site *site) {
+    const ist_audit_site *outer = site;
+    while (outer && is_binding(outer->file)) outer = outer->outer < log->site_count ? &log->sites[outer->outer] : NULL;
+    if (!outer || outer == site || !outer->file) return;
+    char *file = ist_strdup(outer->file), *function = ist_strdup(outer->function);
+    free(site->file);
+    free(site->function);
+    site->file = file;
+    site->function = function;
+    site->line = outer->line;
+}
+
+ist_status audit_resolve(ist_audit_log *log, ist_error *err) {
+    resolve_all(log);
+    for (size_t i = log->site_count; i-- > 0;) leave_binding(log, &log->sites[i]); /* outer sites come first */
+    return ist_audit_merge_sites(log, err);
 }

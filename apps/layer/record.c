@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SITES = 1 << 13, LABELS = 1 << 12, STEP = 1 << 20, DEPTH = 16 };
+enum { SITES = 1 << 13, LABELS = 1 << 12, STEP = 1 << 20, DEPTH = 16, OUTER = 3 };
 
 typedef struct site_slot {
     void *address;
-    uint32_t id;
+    uint32_t outer, id;
     bool used, in_loader; /* an address in the loader tells nothing: look further up */
 } site_slot;
 
@@ -154,15 +154,6 @@ static bool is_loader(const Dl_info *info) {
     return name && !strncmp(name, "libOpenCL", 9);
 }
 
-static site_slot *site_slot_of(void *address) {
-    uint64_t hash = (uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u >> 40;
-    for (size_t k = 0; k < SITES; k++) {
-        site_slot *slot = &rec.site_slots[(hash + k) % SITES];
-        if (!slot->used || slot->address == address) return slot;
-    }
-    return NULL;
-}
-
 /* The main program's file has no name that dladdr would know for sure. */
 static void module_path(const Dl_info *info, char *path, size_t size) {
     ssize_t n = -1;
@@ -174,11 +165,11 @@ static void module_path(const Dl_info *info, char *path, size_t size) {
     path[n > 0 ? n : 0] = '\0';
 }
 
-static void add_site(site_slot *slot, void *address) {
+static void add_site(site_slot *slot, void *address, uint32_t outer) {
     Dl_info info = {0};
     char path[4096] = "";
     bool found = dladdr(address, &info) && info.dli_fbase;
-    *slot = (site_slot){.address = address, .id = IST_AUDIT_NONE, .used = true};
+    *slot = (site_slot){.address = address, .outer = outer, .id = IST_AUDIT_NONE, .used = true};
     slot->in_loader = found && is_loader(&info);
     if (slot->in_loader) return;
     if (found) module_path(&info, path, sizeof path);
@@ -186,28 +177,41 @@ static void add_site(site_slot *slot, void *address) {
     ist_audit_wire_site *site = take_room(size);
     if (!site) return;
     site->address = (uint64_t)(uintptr_t)address;
+    site->outer = outer;
     if (found) site->offset = (uint64_t)((uintptr_t)address - (uintptr_t)info.dli_fbase);
     memcpy(site->module, path, length);
     publish(&site->head, IST_AUDIT_WIRE_SITE, size);
     slot->id = rec.sites++;
 }
 
-/* The program's call: `caller`, or what called the loader when it does not jump straight into the layer. */
-static uint32_t site_id(void *caller) {
-    site_slot *slot = site_slot_of(caller);
-    if (!slot) return IST_AUDIT_NONE;
-    if (!slot->used) add_site(slot, caller);
-    if (!slot->in_loader) return slot->id;
+/* The slot of a place, added when it is new; NULL: no room. */
+static site_slot *site_slot_of(void *address, uint32_t outer) {
+    uint64_t hash = ((uint64_t)(uintptr_t)address ^ (uint64_t)outer << 48) * 0x9E3779B97F4A7C15u >> 40;
+    for (size_t k = 0; k < SITES; k++) {
+        site_slot *slot = &rec.site_slots[(hash + k) % SITES];
+        if (slot->used && (slot->address != address || slot->outer != outer)) continue;
+        if (!slot->used) add_site(slot, address, outer);
+        return slot;
+    }
+    return NULL;
+}
+
+/* The program's call: `caller`, or what called the loader when it does not jump straight into the layer. With `outer`
+ * the places that called that one's function come along: who is behind a language binding shows after the run. */
+static uint32_t site_id(void *caller, bool outer) {
     void *stack[DEPTH];
+    site_slot *slot = outer ? NULL : site_slot_of(caller, IST_AUDIT_NONE);
+    if (slot && !slot->in_loader) return slot->id;
     int depth = backtrace(stack, DEPTH), at = 0;
     while (at < depth && stack[at] != caller) at++;
-    for (at++; at < depth; at++) {
-        slot = site_slot_of(stack[at]);
-        if (!slot) return IST_AUDIT_NONE;
-        if (!slot->used) add_site(slot, stack[at]);
-        if (!slot->in_loader) return slot->id;
+    while (at < depth && (slot = site_slot_of(stack[at], IST_AUDIT_NONE)) && slot->in_loader) at++;
+    if (at >= depth) return (slot = site_slot_of(caller, IST_AUDIT_NONE)) ? slot->id : IST_AUDIT_NONE;
+    uint32_t id = IST_AUDIT_NONE;
+    for (int k = !outer ? at : at + OUTER < depth ? at + OUTER : depth - 1; k >= at; k--) {
+        if (!(slot = site_slot_of(stack[k], id))) return IST_AUDIT_NONE;
+        id = slot->id;
     }
-    return IST_AUDIT_NONE;
+    return id;
 }
 
 /* ---- events ---- */
@@ -226,7 +230,7 @@ ist_audit_wire_event *layer_record(layer_call *call) {
     call->e.thread = thread_id - 1;
     call->e.entry = label_id(call->entry);
     call->e.label = call->kernel ? label_id(call->kernel) : IST_AUDIT_NONE;
-    call->e.site = site_id(call->caller);
+    call->e.site = site_id(call->caller, call->e.op != IST_AUDIT_LAUNCH && call->e.op != IST_AUDIT_POLL);
     ist_audit_wire_event *room = take_room(sizeof *room);
     if (room) {
         *room = call->e;

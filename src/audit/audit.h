@@ -81,6 +81,7 @@ typedef struct ist_audit_site {
     char *file;       /* source, when debug information says */
     char *function;
     int line;
+    uint32_t outer; /* the place that called this one's function, an earlier site; IST_AUDIT_NONE: not known */
 } ist_audit_site;
 
 typedef struct ist_audit_log {
@@ -101,6 +102,9 @@ ist_status ist_audit_add_label(ist_audit_log *log, const char *text, uint32_t *i
 const char *ist_audit_label(const ist_audit_log *log, uint32_t label);                     /* "" when there is none */
 void ist_audit_count_calls(const ist_audit_log *log, uint64_t counts[IST_AUDIT_OP_COUNT]); /* of each kind */
 void ist_audit_log_free(ist_audit_log *log);
+
+/* Events at places that read the same (source line and function, else module and offset) share one site from now on. */
+ist_status ist_audit_merge_sites(ist_audit_log *log, ist_error *err);
 
 /* "src/run.c:120 in step", "libfoo.so+0x1234" or "unknown place", into `text`; returns it. */
 char *ist_audit_site_text(const ist_audit_log *log, uint32_t site, char *text, size_t size);
@@ -155,6 +159,8 @@ typedef enum ist_audit_severity {
     X(SCALAR_READ, "scalar_read", "values are read one by one", "read them all with one call")                         \
     X(SCALAR_WRITE, "scalar_write", "values are written one by one",                                                   \
       "write them all with one call, or pass them as kernel arguments")                                                \
+    X(TRANSFER_LOOP, "transfer_in_loop", "data is transferred piece by piece in a loop",                               \
+      "gather it on one side and transfer it once, outside the loop")                                                  \
     X(ROUND_TRIP, "host_round_trip", "the host works on data between two kernels",                                     \
       "do the step in a kernel, so that the device goes on without the host")                                          \
     X(REDUNDANT_UPLOAD, "redundant_upload", "unchanged data is written again", "write it once, during set-up")         \
@@ -165,16 +171,22 @@ typedef enum ist_audit_severity {
       "wait once, at the end; an in-order queue keeps the order of the commands")                                      \
     X(WAIT_MID_FRAME, "wait_mid_frame", "the host waits in the middle of a frame",                                     \
       "leave the order to the queue or to event wait lists")                                                           \
+    X(IMPLICIT_WAIT, "implicit_wait", "an expression needs a value that is still being computed",                      \
+      "keep the decision on the device (a mask, torch.where), or read the value once, with the results")               \
+    X(DYNAMIC_SHAPE, "data_dependent_shape", "the size of a result depends on data, so the host waits for it",         \
+      "keep the size fixed: a mask, torch.where with three arguments, topk")                                           \
     X(HOST_POINTER, "host_pointer", "an object is made over, or filled from, host memory",                             \
       "make it once, fill it with a non-blocking write")                                                               \
     X(CREATE, "creation_in_frame", "objects are made inside a frame", "make them during set-up and keep them")         \
     X(BLOCKING, "blocking_transfer", "a transfer blocks although work follows",                                        \
       "make it non-blocking and wait once, where the data is used")                                                    \
+    X(SPLIT_TRANSFER, "split_transfer", "one frame is transferred in several calls", "pack it and transfer it once")   \
     X(RELEASE, "release_waits", "releasing an object waits for the device", "wait once, then release")                 \
     X(FLUSH, "flush_in_loop", "the queue is flushed several times per frame", "flush once, at the end of the frame")   \
     X(UPLOAD, "upload", "data goes to the device", "")                                                                 \
     X(DOWNLOAD, "download", "data comes to the host", "")                                                              \
-    X(WAIT, "wait", "the host waits for a result", "")
+    X(WAIT, "wait", "the host waits for a result", "")                                                                 \
+    X(DEVICE_COPY, "device_copy", "data is copied or filled on the device", "")
 
 typedef enum ist_audit_category {
 #define X(id, name, text, advice) IST_AUDIT_CAT_##id,
@@ -189,10 +201,30 @@ const char *ist_audit_category_name(int category);
 const char *ist_audit_category_text(int category);
 const char *ist_audit_category_advice(int category); /* "" for what is necessary */
 
-/* All events of one category at one place. */
+/* How often source code runs (source.h). */
+#define IST_AUDIT_CONTEXTS(X)                                                                                          \
+    X(RUN, "run")     /* not source code: something that ran */                                                        \
+    X(LOOP, "loop")   /* many times in a frame */                                                                      \
+    X(FRAME, "frame") /* once or a few times in a frame */                                                             \
+    X(REPEATED, "repeated") /* in a loop of code that is not known to be part of a frame */                            \
+    X(ONCE, "once")                                                                                                    \
+    X(SETUP, "setup")
+
+typedef enum ist_audit_context {
+#define X(id, name) IST_AUDIT_CONTEXT_##id,
+    IST_AUDIT_CONTEXTS(X)
+#undef X
+} ist_audit_context;
+
+const char *ist_audit_context_name(int context);
+
+/* All events of one category at one place; of source code, all calls of one line (count: how many calls). */
 typedef struct ist_audit_finding {
     ist_audit_severity severity;
     ist_audit_category category;
+    ist_audit_context context;
+    bool training; /* source code that only training runs */
+    bool python;   /* source code in Python: other advice */
     uint32_t site, entry;
     uint32_t partner_site,
         partner_entry; /* chains and round trips: where the data goes up again; else IST_AUDIT_NONE */
@@ -203,6 +235,9 @@ typedef struct ist_audit_finding {
     double wait_ms, move_ms;
     size_t first; /* event */
 } ist_audit_finding;
+
+/* ist_audit_category_advice in the words of the finding's language. */
+const char *ist_audit_finding_advice(const ist_audit_finding *finding);
 
 /* Calls of a frame, or of the whole run. A blocking transfer is a transfer and a wait. */
 typedef struct ist_audit_counts {

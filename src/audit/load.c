@@ -22,7 +22,8 @@ static ist_status add_site(loader *l, const ist_audit_wire_site *s, size_t room,
     if (!ends_with_zero(s->module, room)) return IST_OK;
     if (!ist_grow((void **)&l->sites, &l->site_cap, l->site_count + 1, sizeof *l->sites))
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu places", l->site_count + 1);
-    ist_audit_site site = {.address = s->address, .offset = s->offset};
+    ist_audit_site site = {.address = s->address, .offset = s->offset, .outer = IST_AUDIT_NONE};
+    if (s->outer < l->site_count) site.outer = l->sites[s->outer];
     char *module = *s->module ? ist_strdup(s->module) : NULL;
     site.module = module;
     ist_status status = ist_audit_add_site(l->log, &site, &l->sites[l->site_count], err);

@@ -44,6 +44,36 @@ const char *ist_audit_category_advice(int category) {
     return categories[category].advice;
 }
 
+const char *ist_audit_context_name(int context) {
+    static const char *const names[] = {
+#define X(id, name) name,
+        IST_AUDIT_CONTEXTS(X)
+#undef X
+    };
+    return names[context];
+}
+
+/* PyTorch and CuPy have words of their own. */
+const char *ist_audit_finding_advice(const ist_audit_finding *f) {
+    switch (f->python ? (int)f->category : IST_AUDIT_CATEGORY_COUNT) {
+    case IST_AUDIT_CAT_CHAIN:
+        return "keep it on the device: pass the tensor on instead of its copy";
+    case IST_AUDIT_CAT_ROUND_TRIP:
+        return "do the step with tensor operations on the device, so that the host need not wait";
+    case IST_AUDIT_CAT_SCALAR_READ:
+        return "keep the value on the device, or put all values into one tensor and read it once";
+    case IST_AUDIT_CAT_WAIT_LOOP:
+    case IST_AUDIT_CAT_WAIT_MID_FRAME:
+        return "leave the order to the stream; wait once, at the end";
+    case IST_AUDIT_CAT_HOST_POINTER:
+        return "create it on the device (device=...), or once, during set-up";
+    case IST_AUDIT_CAT_BLOCKING:
+        return "transfer after the last step, or from pinned memory with non_blocking=True";
+    default:
+        return ist_audit_category_advice(f->category);
+    }
+}
+
 ist_status ist_audit_add_event(ist_audit_log *log, const ist_audit_event *event, ist_error *err) {
     if (event->op >= IST_AUDIT_OP_COUNT) return ist_fail(err, IST_E_INPUT, "event of kind %d", event->op);
     if (!ist_grow((void **)&log->events, &log->event_cap, log->event_count + 1, sizeof *log->events))
@@ -107,6 +137,30 @@ void ist_audit_log_free(ist_audit_log *log) {
     free(log->events);
     free(log->program);
     *log = (ist_audit_log){0};
+}
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool same_place(const ist_audit_site *a, const ist_audit_site *b) {
+    if (a->line != b->line || !same_text(a->file, b->file) || !same_text(a->function, b->function)) return false;
+    return a->file || (a->offset == b->offset && a->address == b->address && same_text(a->module, b->module));
+}
+
+ist_status ist_audit_merge_sites(ist_audit_log *log, ist_error *err) {
+    uint32_t *first = malloc((log->site_count + 1) * sizeof *first);
+    if (!first) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu places", log->site_count);
+    for (uint32_t i = 0; i < log->site_count; i++) {
+        first[i] = 0;
+        while (!same_place(&log->sites[first[i]], &log->sites[i])) first[i]++;
+    }
+    for (size_t i = 0; i < log->event_count; i++) {
+        ist_audit_event *e = &log->events[i];
+        if (e->site < log->site_count) e->site = first[e->site];
+    }
+    free(first);
+    return IST_OK;
 }
 
 static const char *base_name(const char *path) {

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define IST_AUDIT_WIRE_MAGIC UINT64_C(0x3130445541545349) /* "ISTAUD01" */
+#define IST_AUDIT_WIRE_MAGIC UINT64_C(0x3230445541545349) /* "ISTAUD02" */
 #define IST_AUDIT_WIRE_DIR   "ISTHMUS_AUDIT_DIR"          /* environment: folder of the files, PID.audit */
 
 enum { IST_AUDIT_WIRE_HEADER = 4096, IST_AUDIT_WIRE_LIMIT = 128 << 20 }; /* bytes; about a million calls */
@@ -36,6 +36,7 @@ typedef struct ist_audit_wire_event {
 typedef struct ist_audit_wire_site {
     ist_audit_wire_record head;
     uint64_t address, offset;
+    uint32_t outer, unused; /* the place that called the function of this one; UINT32_MAX: not known */
     char module[]; /* ends with a zero byte; empty: not in a file */
 } ist_audit_wire_site;
 
