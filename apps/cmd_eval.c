@@ -159,6 +159,7 @@ static int prompt(predict_job *job, const ist_coco *truth, eval_report *report) 
     ist_error err;
     if (job->options->results || !job->options->masks || job->options->no_truth_prompts) return CLI_SUCCESS;
     ist_close(&job->engine);
+    while (job->other_count) ist_close(&job->others[--job->other_count]);
     if (eval_prompt(job, truth, &report->prompted, &err))
         return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (*job->interrupted) return cli_fail(CLI_INTERRUPTED, "interrupted while the annotations' boxes were prompts");

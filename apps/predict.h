@@ -50,8 +50,8 @@ typedef struct predict_options {
     int first_source;                         /* index in argv */
 } predict_options;
 
-/* Parses the command line of argv[0], "predict", "eval" or "verify"; CLI_STOP in *stop when the program ends with the returned
- * code (help, a mistake). */
+/* Parses the command line of argv[0], "predict", "eval" or "verify"; CLI_STOP in *stop when the program ends with the
+ * returned code (help, a mistake). */
 int predict_parse(int argc, char **argv, predict_options *options, bool *stop);
 
 /* Fills in the default checkpoints and checks that the files are there; 0 or the exit code. */
@@ -66,6 +66,8 @@ void predict_options_free(predict_options *options);
 int predict_parse_precision(const char *command, const char *text, ist_precision *precision);
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out);
 
+enum { PREDICT_MAX_DEVICES = 64 };
+
 /* Everything a run works with; set up by predict_job.c, read by the threads. */
 typedef struct predict_job {
     predict_options *options;
@@ -78,6 +80,9 @@ typedef struct predict_job {
     ist_match_mode match;
     ist_engine *engine;
     ist_engine_info engine_info;
+    ist_engine *others[PREDICT_MAX_DEVICES - 1]; /* --device all: one engine for each further device */
+    int other_count;
+    char first_device[16]; /* what options->device becomes once --device all is resolved */
     ist_journal *journal;
     volatile sig_atomic_t *interrupted;
     void (*received)(void *arg, ist_engine *engine); /* NULL, or called after every batch, by the engine's thread */
@@ -95,7 +100,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv);
  * the caller's to free. 0 or the exit code. */
 int predict_configure(const predict_job *job, ist_config *config, int **classes);
 
-/* Opens job->engine and describes it; 0 or the exit code. */
+/* Opens job->engine and describes it; with --device all, job->others too. 0 or the exit code. */
 int predict_open_engine(predict_job *job);
 
 /* Everything after that: checks inputs, opens the engine unless it is open, runs over the images, writes files and
@@ -113,10 +118,10 @@ typedef struct predict_totals {
     ist_text failures; /* lines of failed.ndjson */
 } predict_totals;
 
-/* Decodes, submits, receives and encodes all images that have no line in the journal yet: decoding and encoding on
- * threads of their own, the engine on the caller's, lines in input order. Image failures are named on stderr and
- * collected; a failure of the run itself (device lost, disk full) is returned, with what was done safe in the
- * journal. */
+/* Decodes, submits, receives and encodes all images that have no line in the journal yet: decoding, encoding and
+ * engines beyond the first on threads of their own, the first engine on the caller's, lines in input order. Image
+ * failures are named on stderr and collected; a failure of the run itself (device lost, disk full) is returned, with
+ * what was done safe in the journal. */
 ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err);
 
 /* Writes the files of one image: instance map, overlay, YOLO labels. `image` is needed for overlays only. */

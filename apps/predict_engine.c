@@ -1,7 +1,8 @@
 /* The engine's side of `isthmus predict`: batches in, results out, several batches in flight.
  *
  * Submits while there is room and decoded images wait, else receives the oldest batch. An image that the engine refuses
- * fails alone: the batch is tried again image by image. A lost device fails the run. */
+ * fails alone: the batch is tried again image by image. What a lost device had in flight goes to the other engines;
+ * when none is left, the run fails. */
 #include "predict_slots.h"
 
 #include "base/mem.h"
@@ -19,6 +20,8 @@ typedef struct batch {
 
 typedef struct engine_side {
     predict_flow *flow;
+    ist_engine *engine;
+    bool lost;
     batch ring[MAX_IN_FLIGHT];
     size_t head, in_flight, capacity;
     int sequence; /* the tracks' */
@@ -28,17 +31,36 @@ static bool is_fatal(ist_status status) {
     return status == IST_E_DEVICE || status == IST_E_BUILD || status == IST_E_NO_DEVICE || status == IST_E_STATE;
 }
 
+/* Images of a batch that leave the engine. */
 static void set_states(predict_flow *f, const batch *b, predict_state state) {
     pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < b->count; i++) predict_slot_at(f, b->images[i])->state = state;
+    f->flying -= b->count;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
 }
 
-static void fail_run(predict_flow *f, const ist_error *err) {
+/* With the lock held. */
+static void return_batch(predict_flow *f, const batch *b) {
+    for (size_t i = 0; i < b->count; i++) f->returned[f->returned_count++] = b->images[i];
+    f->flying -= b->count;
+}
+
+/* The engine can do no more: what it has in flight, and `b` beside that (NULL: nothing), goes to the others. */
+static void lose_engine(engine_side *e, const batch *b, const ist_error *err) {
+    predict_flow *f = e->flow;
+    ist_engine_info info;
     pthread_mutex_lock(&f->lock);
-    predict_fail_flow(f, err);
+    size_t before = f->returned_count;
+    if (--f->working == 0) predict_fail_flow(f, err);
+    for (; e->in_flight; e->in_flight--, e->head = (e->head + 1) % MAX_IN_FLIGHT) return_batch(f, &e->ring[e->head]);
+    if (b) return_batch(f, b);
+    if (f->working && !ist_engine_describe(e->engine, &info, NULL))
+        cli_note("%s (device %d): %s; its %zu images go to the other devices", info.device.name, info.device.index,
+                 err->text, f->returned_count - before);
+    pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
+    e->lost = true;
 }
 
 static bool has_failed(predict_flow *f) {
@@ -75,21 +97,36 @@ static bool find_batch(const predict_flow *f, batch *b, size_t *end) {
     return true;
 }
 
-/* Takes the next batch; waits for it when `wait`. False when the work list is through or the run has failed. */
+/* With the lock held: a batch of images that a lost engine left. */
+static void take_returned(predict_flow *f, batch *b) {
+    b->count = f->returned_count < f->batch ? f->returned_count : f->batch;
+    memcpy(b->images, f->returned, b->count * sizeof *b->images);
+    f->returned_count -= b->count;
+    memmove(f->returned, f->returned + b->count, f->returned_count * sizeof *f->returned);
+    f->flying += b->count;
+}
+
+/* Takes the next batch; waits for it when `wait`. False when the work list is through and no engine can lose images any
+ * more, or when the run has failed. */
 static bool take_batch(predict_flow *f, batch *b, bool wait) {
     bool more = true;
     pthread_mutex_lock(&f->lock);
     for (b->count = 0;;) {
         size_t end = 0;
         predict_poll_interrupt(f);
-        more = !f->failed && f->next_engine < f->limit;
+        more = !f->failed && (f->next_engine < f->limit || f->returned_count || (f->engines > 1 && f->flying));
         if (!more) break;
-        if (find_batch(f, b, &end)) {
+        if (f->returned_count) {
+            take_returned(f, b);
+            break;
+        }
+        if (f->next_engine < f->limit && find_batch(f, b, &end)) {
             for (size_t k = f->next_engine; k < end; k++) {
                 predict_slot *slot = predict_slot_at(f, k);
                 slot->state = slot->status ? SLOT_READY : SLOT_IN_FLIGHT;
             }
             f->next_engine = end;
+            f->flying += b->count;
             pthread_cond_broadcast(&f->changed);
             if (b->count) break;
             continue;
@@ -104,6 +141,13 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
     }
     pthread_mutex_unlock(&f->lock);
     return more;
+}
+
+static void drop_pixels(predict_flow *f, const batch *b) {
+    if (f->job->options->save & PREDICT_SAVE_OVERLAY) return;
+    pthread_mutex_lock(&f->lock);
+    for (size_t i = 0; i < b->count; i++) predict_drop_pixels(f, predict_slot_at(f, b->images[i]));
+    pthread_mutex_unlock(&f->lock);
 }
 
 static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
@@ -123,14 +167,11 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
                                 .tag = b->images[i]};
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
-    if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(job->engine, err));
-    IST_TRY(ist_submit(job->engine, images, (int)b->count, err));
+    if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
+    IST_TRY(ist_submit(e->engine, images, (int)b->count, err));
     e->sequence = sequence;
     e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
-    if (job->options->save & PREDICT_SAVE_OVERLAY) return IST_OK;
-    pthread_mutex_lock(&f->lock); /* the engine has its own copy of the pixels */
-    for (size_t i = 0; i < b->count; i++) predict_drop_pixels(f, predict_slot_at(f, b->images[i]));
-    pthread_mutex_unlock(&f->lock);
+    if (f->engines == 1) drop_pixels(f, b); /* the engine has its own copy */
     return IST_OK;
 }
 
@@ -179,19 +220,22 @@ static void receive(engine_side *e) {
     const batch *b = &e->ring[e->head];
     const ist_result *result = NULL;
     ist_error err;
-    ist_status status = ist_receive(f->job->engine, &result, &err);
+    ist_status status = ist_receive(e->engine, &result, &err);
     bool fatal = status && is_fatal(status);
     if (!status) {
         status = take_results(f, b, result, &err);
         fatal = status != IST_OK;
-        ist_release(f->job->engine, &result);
+        ist_release(e->engine, &result);
     }
-    if (f->job->received) f->job->received(f->job->received_arg, f->job->engine);
+    if (f->job->received) f->job->received(f->job->received_arg, e->engine);
+    if (fatal) {
+        lose_engine(e, NULL, &err);
+        return;
+    }
     e->head = (e->head + 1) % MAX_IN_FLIGHT;
     e->in_flight--;
-    if (fatal)
-        fail_run(f, &err);
-    else if (status)
+    if (f->engines > 1) drop_pixels(f, b); /* kept for another engine until now */
+    if (status)
         fail_images(f, b, &err);
     else
         set_states(f, b, SLOT_READY);
@@ -201,7 +245,7 @@ static void receive(engine_side *e) {
 static void submit_singly(engine_side *e, const batch *b, const ist_error *err) {
     predict_flow *f = e->flow;
     if (is_fatal(err->code)) {
-        fail_run(f, err);
+        lose_engine(e, b, err);
         return;
     }
     if (b->count == 1) {
@@ -209,21 +253,31 @@ static void submit_singly(engine_side *e, const batch *b, const ist_error *err) 
         return;
     }
     while (e->in_flight) receive(e);
-    for (size_t i = 0; i < b->count && !has_failed(f); i++) {
-        batch one = {.images = {b->images[i]}, .count = 1};
+    batch rest = *b;
+    while (rest.count && !has_failed(f) && !e->lost) {
+        batch one = {.images = {rest.images[0]}, .count = 1};
         ist_error single;
         ist_status status = submit(e, &one, &single);
-        if (!status)
-            receive(e);
-        else if (is_fatal(status))
-            fail_run(f, &single);
-        else
+        if (status && is_fatal(status)) {
+            lose_engine(e, &rest, &single);
+            return;
+        }
+        memmove(rest.images, rest.images + 1, --rest.count * sizeof *rest.images);
+        if (status)
             fail_images(f, &one, &single);
+        else
+            receive(e);
+    }
+    if (e->lost && rest.count) { /* by the receive: it returned what was in flight */
+        pthread_mutex_lock(&f->lock);
+        return_batch(f, &rest);
+        pthread_cond_broadcast(&f->changed);
+        pthread_mutex_unlock(&f->lock);
     }
 }
 
-void predict_engine_loop(predict_flow *f) {
-    engine_side e = {.flow = f, .capacity = (size_t)ist_config_default().frames_in_flight, .sequence = 0};
+static void run_engine(predict_flow *f, ist_engine *engine) {
+    engine_side e = {.flow = f, .engine = engine, .capacity = (size_t)ist_config_default().frames_in_flight};
     if (e.capacity > MAX_IN_FLIGHT) e.capacity = MAX_IN_FLIGHT;
     bool more = true;
     while (more || e.in_flight) {
@@ -234,6 +288,35 @@ void predict_engine_loop(predict_flow *f) {
             receive(&e);
         else if (b.count && submit(&e, &b, &err))
             submit_singly(&e, &b, &err);
-        if (has_failed(f)) break;
+        if (e.lost || has_failed(f)) break;
     }
+}
+
+typedef struct helper {
+    predict_flow *flow;
+    ist_engine *engine;
+    pthread_t thread;
+    bool started;
+} helper;
+
+static void *run_helper(void *context) {
+    helper *h = context;
+    run_engine(h->flow, h->engine);
+    return NULL;
+}
+
+void predict_engines_run(predict_flow *f) {
+    helper helpers[PREDICT_MAX_DEVICES - 1];
+    int count = f->job->other_count;
+    for (int i = 0; i < count; i++) {
+        helpers[i] = (helper){.flow = f, .engine = f->job->others[i]};
+        helpers[i].started = !pthread_create(&helpers[i].thread, NULL, run_helper, &helpers[i]);
+        if (helpers[i].started) continue;
+        pthread_mutex_lock(&f->lock);
+        f->working--;
+        pthread_mutex_unlock(&f->lock);
+    }
+    run_engine(f, f->job->engine);
+    for (int i = 0; i < count; i++)
+        if (helpers[i].started) pthread_join(helpers[i].thread, NULL);
 }

@@ -5,6 +5,7 @@
  * images read. */
 #include "predict.h"
 
+#include "device/device.h"
 #include "weights/checkpoint.h"
 
 #include <stdio.h>
@@ -137,13 +138,61 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     return code;
 }
 
+/* ---- engines ---- */
+
+/* What follows "all" in --device: "" for the default's kind, or ":SPEC"; NULL when it is another SPEC. */
+static const char *all_of(const predict_options *o) {
+    const char *spec = o->device && !strncmp(o->device, "all", 3) ? o->device + 3 : NULL;
+    return spec && (!*spec || *spec == ':') ? spec : NULL;
+}
+
+/* Flat indices of the devices that share platform and type with the one that `spec` selects, which comes first. */
+static ist_status list_devices(const char *spec, int *indices, int *count, ist_error *err) {
+    ist_device_info list[PREDICT_MAX_DEVICES];
+    int found = 0, first = 0;
+    *count = 0;
+    IST_TRY(ist_devices(list, PREDICT_MAX_DEVICES, &found, err));
+    if (found > PREDICT_MAX_DEVICES) found = PREDICT_MAX_DEVICES;
+    while (!*spec && first < found && !list[first].is_default) first++;
+    if (*spec || first == found) IST_TRY(ist_device_select(list, found, *spec ? spec + 1 : NULL, &first, err));
+    indices[(*count)++] = list[first].index;
+    for (int i = 0; i < found; i++)
+        if (i != first && list[i].platform == list[first].platform && list[i].type == list[first].type)
+            indices[(*count)++] = list[i].index;
+    return IST_OK;
+}
+
+/* Engines on the other devices; one that does not open is named and left out. */
+static void open_others(predict_job *job, ist_config *config, const int *indices, int count) {
+    config->precision = job->engine_info.precision;
+    for (int i = 1; i < count; i++) {
+        char spec[16];
+        ist_error err;
+        snprintf(spec, sizeof spec, "%d", indices[i]);
+        config->device = spec;
+        if (ist_open(config, &job->others[job->other_count], &err))
+            cli_note("device %d is left out: %s", indices[i], err.text);
+        else
+            job->other_count++;
+    }
+}
+
 int predict_open_engine(predict_job *job) {
     ist_config config;
-    int *classes = NULL, code = predict_configure(job, &config, &classes);
+    int indices[PREDICT_MAX_DEVICES], count = 0, *classes = NULL;
     ist_error err;
+    const char *all = all_of(job->options);
+    if (all && job->received) return cli_usage(job->options->command, "--device all: an audit follows one device");
+    if (all && list_devices(all, indices, &count, &err)) return cli_fail(cli_exit_code(err.code), "%s", err.text);
+    if (all) {
+        snprintf(job->first_device, sizeof job->first_device, "%d", indices[0]);
+        job->options->device = job->first_device;
+    }
+    int code = predict_configure(job, &config, &classes);
     if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
-    free(classes);
     if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
+    if (!code) open_others(job, &config, indices, count);
+    free(classes);
     return code;
 }
 
@@ -269,6 +318,7 @@ int predict_execute(predict_job *job) {
 void predict_job_free(predict_job *job) {
     ist_journal_close(&job->journal);
     ist_close(&job->engine);
+    for (int i = 0; i < job->other_count; i++) ist_close(&job->others[i]);
     if (job->names) ist_names_free(&job->names, job->name_count);
     ist_targets_free(&job->targets);
     ist_labels_free(&job->labels);

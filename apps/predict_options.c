@@ -34,7 +34,9 @@
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
-    X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices")                  \
+    X(DEVICE, 0, "device", "SPEC",                                                                                     \
+      "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices.\n"                                             \
+      "all or all:SPEC: the images are shared out among all devices of one kind")                                      \
     X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")                                                     \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
@@ -213,6 +215,8 @@ static int check_predict(predict_options *o, int argc) {
     if (o->first_source >= argc) return cli_usage("predict", "name at least one image, folder or '-'");
     if (!o->output) return cli_usage("predict", "-o DIR is missing");
     if (!*o->output) return cli_usage("predict", "-o: the name of the folder is empty");
+    if (o->track && o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':'))
+        return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
     return check_masks(o);

@@ -174,7 +174,7 @@ static void run_threads(predict_flow *f) {
         if (!pthread_create(&threads[started], NULL, work, f)) started++;
     }
     if (started == decoders + encoders) {
-        predict_engine_loop(f);
+        predict_engines_run(f);
     } else {
         ist_error err;
         ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started, decoders + encoders);
@@ -189,10 +189,12 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     predict_job *job = f->job;
     size_t count = job->sources.count;
     f->batch = (size_t)job->options->batch;
-    f->window = 4 * f->batch + 16;
+    f->engines = f->working = 1 + job->other_count;
+    f->window = 4 * f->batch * (size_t)f->engines + 16;
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
-    if (!f->todo || !f->slots) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
+    f->returned = calloc(f->window, sizeof *f->returned);
+    if (!f->todo || !f->slots || !f->returned) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
         if (ist_journal_has(job->journal, i))
             f->totals->skipped++;
@@ -209,6 +211,7 @@ static void free_flow(predict_flow *f) {
         free(f->slots[i].storage);
     }
     free(f->slots);
+    free(f->returned);
     free(f->todo);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);

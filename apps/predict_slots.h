@@ -44,8 +44,12 @@ typedef struct predict_flow {
     size_t window;
     size_t batch;
     size_t next_decode, next_engine, next_encode, next_commit;
-    size_t pixel_bytes; /* decoded pixels in all slots */
-    bool failed;        /* the run itself: threads leave */
+    size_t pixel_bytes;   /* decoded pixels in all slots */
+    int engines, working; /* engines, and those that have not been lost */
+    size_t flying;        /* images in flight on any engine */
+    size_t *returned;     /* [window] images that a lost engine had in flight, for the others; */
+    size_t returned_count;
+    bool failed; /* the run itself: threads leave */
     ist_error failure;
     bool progress; /* a progress line is shown */
     double begin_ms, shown_ms;
@@ -68,7 +72,8 @@ void predict_fail_flow(predict_flow *f, const ist_error *err);
 /* With the lock held: gives the pixels of a slot back. */
 void predict_drop_pixels(predict_flow *f, predict_slot *slot);
 
-/* The engine's side, run by the calling thread until the work list is through or the run has failed. */
-void predict_engine_loop(predict_flow *f);
+/* The engines' side: the first on the calling thread, the others on threads of their own, until the work list is
+ * through or the run has failed. Each takes the next batch when it has room. */
+void predict_engines_run(predict_flow *f);
 
 #endif

@@ -5,7 +5,10 @@
  * contract that the program relies on: copies pixels, counts batches in flight, answers in order.
  *
  * Failures come from the environment:
+ *     FAKE_DEVICES=N           there are N devices, all alike
  *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
+ *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result
+ *     FAKE_ENGINE=closed:D     device D does not open
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
@@ -33,6 +36,7 @@ typedef struct fake_batch {
 
 struct ist_engine {
     ist_config config;
+    int device;       /* number */
     char *classes[2]; /* names */
     fake_batch *ring[FLIGHT];
     int head, submitted, held; /* held: received and not released */
@@ -58,14 +62,17 @@ ist_config ist_config_default(void) {
 
 ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {
     (void)err;
-    *count = 1;
-    if (capacity > 0)
-        *list = (ist_device_info){.is_default = 1,
-                                  .name = "Fake \"device\"",
-                                  .driver = "1",
-                                  .compute_units = 2,
-                                  .global_bytes = 1u << 30,
-                                  .max_alloc_bytes = 1u << 28};
+    const char *devices = getenv("FAKE_DEVICES");
+    *count = devices ? (int)strtol(devices, NULL, 10) : 1;
+    for (int i = 0; i < capacity && i < *count; i++)
+        list[i] = (ist_device_info){.index = i,
+                                    .device = i,
+                                    .is_default = i == 0,
+                                    .name = "Fake \"device\"",
+                                    .driver = "1",
+                                    .compute_units = 2,
+                                    .global_bytes = 1u << 30,
+                                    .max_alloc_bytes = 1u << 28};
     return IST_OK;
 }
 
@@ -80,6 +87,11 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "out of memory");
     e->config = *config;
+    e->device = config->device ? (int)strtol(config->device, NULL, 10) : 0;
+    if (wish("closed") == e->device) {
+        free(e);
+        return ist_fail(err, IST_E_DEVICE, "the device does not open");
+    }
     for (int i = 0; i < FLIGHT; i++)
         if (!(e->ring[i] = calloc(1, sizeof **e->ring))) return ist_fail(err, IST_E_MEMORY, "out of memory");
     *engine = e;
@@ -95,7 +107,7 @@ void ist_close(ist_engine **engine) {
 
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
     (void)err;
-    *info = (ist_engine_info){.device = {.name = "Fake \"device\"", .driver = "1"},
+    *info = (ist_engine_info){.device = {.index = engine->device, .name = "Fake \"device\"", .driver = "1"},
                               .precision = engine->config.precision == IST_PRECISION_FP16 ? IST_PRECISION_FP16
                                                                                           : IST_PRECISION_FP32,
                               .detector = "dfine-n",
@@ -205,6 +217,8 @@ ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err)
     long ms = wish("slow");
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     if (ms > 0) nanosleep(&pause, NULL);
+    long lost_on = wish("lost_on");
+    if (lost_on >= 0 && e->device >= lost_on && b->number > 0) return ist_fail(err, IST_E_DEVICE, "the device is lost");
     if (wish("receive") == b->number) return ist_fail(err, IST_E_MEMORY, "no memory for masks");
     *result = &b->result;
     e->held++;
