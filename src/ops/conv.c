@@ -9,9 +9,10 @@
 
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
-    {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0},
-#define MMA(name, bm, bn, wm, wn, bk, stages)                                                                          \
-    {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn), 1, wm, wn, bk, stages},
+    {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0, 0},
+#define MMA(name, bm, bn, wm, wn, wk, bk, stages)                                                                      \
+    {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), 1, wm, wn, wk,     \
+     bk,    stages},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef MMA

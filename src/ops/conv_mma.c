@@ -14,43 +14,40 @@
 
 enum { CHUNK = 8, PAIR = 16, BLOCK = 16, LANES = 32, FRAGMENT = 8 };
 
-/* How a problem's inputs are counted. */
+/* How a row counts a problem's inputs and channels. */
 typedef struct layout {
-    bool gather, point;        /* single elements; one tap on the pixel itself */
-    int per_tap;               /* inputs of a tap, padding included */
-    int chunks, pairs, blocks; /* of eight inputs; of two chunks; of 16 channels */
+    bool gather, point; /* single elements; one tap on the pixel itself */
+    int per_tap;        /* inputs of a tap, padding included */
+    int steps;          /* of BK inputs */
+    int pairs, blocks;  /* of 16 inputs, whole steps; of 16 channels */
 } layout;
 
-static layout layout_of(const ist_conv_problem *q) {
+static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
+    enum { MASK_TAPS = 31 };
     const ist_conv_opts *o = q->o;
-    layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK};
+    layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK || q->taps > MASK_TAPS};
     l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
     l.per_tap = l.gather ? q->f.in : ist_div_up(q->f.in, CHUNK) * CHUNK;
-    l.chunks = ist_div_up(q->taps * l.per_tap, CHUNK);
-    l.pairs = ist_div_up(l.chunks, PAIR / CHUNK);
+    l.steps = ist_div_up(q->taps * l.per_tap, r->bk);
+    l.pairs = l.steps * (r->bk / PAIR);
     l.blocks = ist_div_up(q->f.out, BLOCK);
     return l;
 }
 
-static int steps_of(const ist_conv_row *r, const layout *l) {
-    return ist_div_up(l->pairs, r->bk / PAIR);
-}
-
 int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
     enum { MOST = 8 };
-    layout l = layout_of(q);
-    int steps = steps_of(row, &l);
+    int steps = layout_of(row, q).steps;
     return steps < MOST ? steps : MOST;
 }
 
 double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q) {
     const ist_conv_row *r = choice.row;
-    layout l = layout_of(q);
+    layout l = layout_of(r, q);
     int bn = r->nv * r->vl, units = ist_conv_units(p);
     double groups =
         (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, bn) * q->phases * choice.splits;
     double waves = groups < units ? 1 : groups / units;
-    double steps = (double)steps_of(r, &l) / choice.splits;
+    double steps = (double)l.steps / choice.splits;
     double step = (r->mr + bn) * r->bk * 0.03 + r->mr * bn * r->bk * 0.0005;
     double finish = r->mr * bn * 0.1 + (choice.splits > 1 ? 1000 + r->mr * bn * choice.splits * 0.1 : 0);
     return waves * (steps * step + finish) + 1000;
@@ -111,8 +108,9 @@ static divider divider_of(int d) {
 }
 
 static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l) {
-    return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d%s%s", r->mr, r->nv * r->vl,
-                          r->warps_m, r->warps_n, r->bk, r->stages, r->stages - 2,
+    return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s",
+                          r->mr, r->nv * r->vl, r->warps_m, r->warps_n, r->warps_k, r->bk, r->stages, r->stages - 2,
+                          (int)q->o->epi.act,
                           l->gather  ? " -DGATHER"
                           : l->point ? " -DPOINT"
                                      : "",
@@ -128,12 +126,12 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
     int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr), col_tiles = ist_div_up(q->f.out, bn);
     ist_arg partial = IST_IN((ist_tensor){0}), arrived = IST_IN((ist_tensor){0});
     if (c.splits > 1) {
-        partial =
-            (ist_arg)IST_OUT(ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn, IST_ELEM_F32));
+        partial = (ist_arg)IST_OUT(
+            ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32));
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
     }
     divider by_w = divider_of(q->ow), by_h = divider_of(q->oh), by_kw = divider_of(kw);
-    divider by_tap = divider_of(l->gather ? l->per_tap : l->per_tap / CHUNK);
+    divider by_splits = divider_of(c.splits), by_tap = divider_of(l->gather ? l->per_tap : l->per_tap / CHUNK);
     ist_defines defines = defines_of(p, q, r, l);
     ist_launch launch = {
         .label = q->label,
@@ -150,7 +148,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
                  IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
                  ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
-                 IST_INT8(l->pairs, l->blocks, steps_of(r, l), c.splits, l->chunks, 0, 0, 0),
+                 IST_INT8(l->pairs, l->blocks, l->steps, c.splits, ist_div_up(l->steps, c.splits), by_splits.multiplier,
+                          by_splits.shift, 0),
                  IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
                           by_kw.multiplier, by_kw.shift)},
         .arg_count = 16,
@@ -161,10 +160,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
 }
 
 void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice) {
-    layout l = layout_of(q);
+    layout l = layout_of(choice.row, q);
     ist_tensor weights = {0}, bias = {0};
-    int most = ist_conv_mma_most_splits(choice.row, q);
-    if (choice.splits > most) choice.splits = most;
+    if (choice.splits > l.steps) choice.splits = l.steps;
     if (choice.splits < 1) choice.splits = 1;
+    choice.splits = ist_div_up(l.steps, ist_div_up(l.steps, choice.splits)); /* none without a step */
     if (pack(p, q, &l, &weights, &bias)) launch(p, q, choice, &l, weights, bias);
 }

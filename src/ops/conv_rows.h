@@ -15,11 +15,12 @@ typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA } ist_conv_family;
 typedef struct ist_conv_row {
     const char *name, *op;
     ist_conv_family family;
-    unsigned needs;                   /* ist_cap bits */
-    int mr, nv, vl;                   /* the tile: pixels by nv * vl channels */
-    int items;                        /* work-items of a group */
-    double speed;                     /* multiply-adds per time, relative to the family's other rows */
-    int warps_m, warps_n, bk, stages; /* MMA: warps along pixels and channels, inputs per step, steps in local memory */
+    unsigned needs;                            /* ist_cap bits */
+    int mr, nv, vl;                            /* the tile: pixels by nv * vl channels */
+    int items;                                 /* work-items of a group */
+    double speed;                              /* multiply-adds per time, relative to the family's other rows */
+    int warps_m, warps_n, warps_k, bk, stages; /* MMA: warps along pixels, channels and inputs; inputs of a step; steps
+                                                  in local memory */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
