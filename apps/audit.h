@@ -2,12 +2,12 @@
 #ifndef APPS_AUDIT_H
 #define APPS_AUDIT_H
 
-#include "audit/audit.h"
+#include "audit/report.h"
 #include "cli.h"
 
 /* Its part of the command line; strings point into argv. */
 typedef struct audit_options {
-    const char *budget, *json, *sarif, *trace, *baseline, *report, *frame_kernel;
+    const char *budget, *json, *sarif, *trace, *baseline, *report, *frame_kernel, *source;
     ist_audit_budget limits;
 } audit_options;
 
@@ -25,5 +25,17 @@ ist_status audit_resolve(ist_audit_log *log, ist_error *err);
 /* Judges, writes all reports; 0, CLI_OVER_BUDGET or the exit code of a failure. The text goes to `text_default`
  * ("-": standard output, "": standard error) unless --report names a file. */
 int audit_conclude(ist_audit_log *log, const audit_options *options, const char *text_default);
+
+/* Reads the sources in options->source and concludes; the exit code (CLI_PARTIAL: some could not be read). */
+int audit_source(const audit_options *options);
+
+typedef ist_status audit_writer(void *what, FILE *out, ist_error *err);
+
+/* To standard output for "-", to standard error for "", nowhere for NULL, else a file that appears complete or not at
+ * all. */
+ist_status audit_write(const char *path, audit_writer *write, void *what, ist_error *err);
+
+/* What is new and what is gone since the JSON report `baseline` (NULL: nothing to compare with). */
+ist_status audit_compare(const ist_audit_report *report, const char *baseline, FILE *out, ist_error *err);
 
 #endif

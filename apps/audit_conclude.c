@@ -1,72 +1,66 @@
 /* The end of every form of `isthmus audit`: frames, findings, budget, reports. */
 #include "audit.h"
 
-#include "audit/report.h"
 #include "io/atomic_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef ist_status writer(const ist_audit_report *report, const ist_audit_verdict *verdict, FILE *out, ist_error *err);
-
-static ist_status write_trace(const ist_audit_report *report, const ist_audit_verdict *verdict, FILE *out,
-                              ist_error *err) {
-    (void)verdict;
-    return ist_audit_write_trace(report, out, err);
-}
-
-/* To standard output for "-", else a file that appears complete or not at all. */
-static ist_status write_to(const char *path, writer *write, const ist_audit_report *report,
-                           const ist_audit_verdict *verdict, ist_error *err) {
+ist_status audit_write(const char *path, audit_writer *write, void *what, ist_error *err) {
     ist_atomic_file file;
     if (!path) return IST_OK;
-    if (!strcmp(path, "-")) return write(report, verdict, stdout, err);
+    if (!*path) return write(what, stderr, err);
+    if (!strcmp(path, "-")) return write(what, stdout, err);
     IST_TRY(ist_atomic_begin(&file, path, err));
-    ist_status status = write(report, verdict, file.stream, err);
+    ist_status status = write(what, file.stream, err);
     if (!status) return ist_atomic_commit(&file, err);
     ist_atomic_abort(&file);
     return status;
 }
 
-typedef struct text_parts {
-    const char *baseline; /* NULL: no comparison */
+ist_status audit_compare(const ist_audit_report *report, const char *baseline, FILE *out, ist_error *err) {
+    enum { MOST_BASELINE = 256 << 20 };
     char *old;
-    size_t length;
-} text_parts;
-
-static ist_status write_text(const ist_audit_report *report, const ist_audit_verdict *verdict, const text_parts *parts,
-                             FILE *out, ist_error *err) {
-    size_t added, gone;
-    ist_audit_write_text(report, verdict, out);
-    if (!parts->old) return IST_OK;
-    if (!ist_audit_compare(report, parts->old, parts->length, out, &added, &gone, err)) return IST_OK;
-    return ist_fail_context(err, "%s", parts->baseline);
+    size_t length, added, gone;
+    if (!baseline) return IST_OK;
+    IST_TRY(ist_read_file(baseline, MOST_BASELINE, &old, &length, err));
+    ist_status status = ist_audit_compare(report, old, length, out, &added, &gone, err);
+    free(old);
+    return status ? ist_fail_context(err, "%s", baseline) : IST_OK;
 }
 
-static ist_status write_report(const char *path, const ist_audit_report *report, const ist_audit_verdict *verdict,
-                               const text_parts *parts, ist_error *err) {
-    ist_atomic_file file;
-    if (!*path) return write_text(report, verdict, parts, stderr, err);
-    if (!strcmp(path, "-")) return write_text(report, verdict, parts, stdout, err);
-    IST_TRY(ist_atomic_begin(&file, path, err));
-    ist_status status = write_text(report, verdict, parts, file.stream, err);
-    if (!status) return ist_atomic_commit(&file, err);
-    ist_atomic_abort(&file);
-    return status;
+typedef struct outcome {
+    const ist_audit_report *report;
+    const ist_audit_verdict *verdict;
+    const char *baseline; /* NULL: no comparison */
+} outcome;
+
+static ist_status write_text(void *what, FILE *out, ist_error *err) {
+    const outcome *o = what;
+    ist_audit_write_text(o->report, o->verdict, out);
+    return audit_compare(o->report, o->baseline, out, err);
+}
+
+static ist_status write_json(void *what, FILE *out, ist_error *err) {
+    return ist_audit_write_json(((outcome *)what)->report, ((outcome *)what)->verdict, out, err);
+}
+
+static ist_status write_sarif(void *what, FILE *out, ist_error *err) {
+    return ist_audit_write_sarif(((outcome *)what)->report, ((outcome *)what)->verdict, out, err);
+}
+
+static ist_status write_trace(void *what, FILE *out, ist_error *err) {
+    return ist_audit_write_trace(((outcome *)what)->report, out, err);
 }
 
 static ist_status write_all(const ist_audit_report *report, const ist_audit_verdict *verdict, const audit_options *o,
                             const char *text_default, ist_error *err) {
-    enum { MOST_BASELINE = 256 << 20 };
-    text_parts parts = {.baseline = o->baseline};
-    if (o->baseline) IST_TRY(ist_read_file(o->baseline, MOST_BASELINE, &parts.old, &parts.length, err));
-    ist_status status = write_report(o->report ? o->report : text_default, report, verdict, &parts, err);
-    free(parts.old);
-    IST_TRY(status);
-    IST_TRY(write_to(o->json, ist_audit_write_json, report, verdict, err));
-    IST_TRY(write_to(o->sarif, ist_audit_write_sarif, report, verdict, err));
-    return write_to(o->trace, write_trace, report, verdict, err);
+    outcome what = {report, verdict, o->baseline};
+    IST_TRY(audit_write(o->report ? o->report : text_default, write_text, &what, err));
+    IST_TRY(audit_write(o->json, write_json, &what, err));
+    IST_TRY(audit_write(o->sarif, write_sarif, &what, err));
+    return audit_write(o->trace, write_trace, &what, err);
 }
 
 int audit_conclude(ist_audit_log *log, const audit_options *o, const char *text_default) {

@@ -27,7 +27,7 @@ enum {
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
-    X(audit, "[options] SOURCE...|-- PROGRAM", "what predict, or any OpenCL program, moves and waits for")             \
+    X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR", "what predict, a program or its sources move and wait for") \
     X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \

@@ -13,7 +13,8 @@
     X(TRACE, trace, "trace", "FILE", "write all calls as a trace for chrome://tracing or Perfetto")                    \
     X(BASELINE, baseline, "baseline", "FILE", "say what is new and what is gone since that JSON report")               \
     X(REPORT, report, "report", "FILE", "write the text report there ('-': standard output)")                          \
-    X(FRAME_KERNEL, frame_kernel, "frame-kernel", "NAME", "a frame begins with the launch of this kernel")
+    X(FRAME_KERNEL, frame_kernel, "frame-kernel", "NAME", "a frame begins with the launch of this kernel")             \
+    X(SOURCE, source, "source", "DIR", "audit the C, C++ and Python sources there, without running them")
 
 enum {
     OPTION_FIRST = 255,
@@ -88,8 +89,18 @@ static int split(int *argc, char **argv, audit_options *o) {
     return CLI_SUCCESS;
 }
 
+/* What counts calls of a run means nothing to source code. */
+static int audit_sources(int argc, char **argv, const audit_options *o) {
+    const char *wrong = o->budget ? "budget" : o->trace ? "trace" : o->frame_kernel ? "frame-kernel" : NULL;
+    if (wrong) return cli_usage("audit", "--%s is for programs that run, not for --source", wrong);
+    if (!*o->source) return cli_usage("audit", "--source needs a folder or a file");
+    if (argc > 1) return cli_usage("audit", "unexpected argument '%s' beside --source", argv[1]);
+    return audit_source(o);
+}
+
 static int audit_own(int argc, char **argv, audit_options *o) {
     int code = split(&argc, argv, o);
+    if (!code && o->source) return audit_sources(argc, argv, o);
     if (!code) code = parse_budget(o);
     if (code) return code;
     if (o->frame_kernel) return cli_usage("audit", "--frame-kernel is for programs: our own frames are known");
@@ -108,6 +119,7 @@ int cmd_audit(int argc, char **argv) {
         if (id == CLI_STOP) return code;
         take_option(id, value, &o);
     }
+    if (o.source) return cli_usage("audit", "--source takes no program");
     if ((code = parse_budget(&o))) return code;
     if (optind < end) return cli_usage("audit", "unexpected argument '%s'", argv[optind]);
     if (end + 1 >= argc) return cli_usage("audit", "name a program after --");

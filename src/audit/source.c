@@ -1,0 +1,135 @@
+/* Files into findings: which language, which analyser, what was left out. */
+#include "audit/source_unit.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ist_audit_language ist_audit_language_of(const char *path) {
+    static const char *const c_ends[] = {".c",   ".h",   ".cc",  ".cpp", ".cxx", ".c++", ".hh", ".hpp",
+                                         ".hxx", ".h++", ".inl", ".ipp", ".tpp", ".cu",  ".cuh"};
+    static const char *const python_ends[] = {".py", ".pyw", ".pyx"};
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    if (!dot) return IST_AUDIT_LANGUAGE_NONE;
+    if (!strcmp(dot, ".C") || !strcmp(dot, ".H")) return IST_AUDIT_LANGUAGE_C;
+    for (size_t k = 0; k < sizeof c_ends / sizeof *c_ends; k++)
+        if (!strcmp(dot, c_ends[k])) return IST_AUDIT_LANGUAGE_C;
+    for (size_t k = 0; k < sizeof python_ends / sizeof *python_ends; k++)
+        if (!strcmp(dot, python_ends[k])) return IST_AUDIT_LANGUAGE_PYTHON;
+    return IST_AUDIT_LANGUAGE_NONE;
+}
+
+ist_status ist_audit_source_skip(ist_audit_source *source, const char *path, const char *reason, ist_error *err) {
+    char *copy = ist_strdup(path), *why = ist_strdup(reason);
+    if (!copy || !why ||
+        !ist_grow((void **)&source->skipped, &source->skipped_cap, source->skipped_count + 1,
+                  sizeof *source->skipped)) {
+        free(copy);
+        free(why);
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu names of files", source->skipped_count + 1);
+    }
+    source->skipped[source->skipped_count++] = (ist_audit_skipped){copy, why};
+    return IST_OK;
+}
+
+static ist_status read_text(ist_audit_source *source, const char *path, size_t inner, const char *text, size_t length,
+                            ist_error *err) {
+    ist_src_unit unit;
+    bool python = ist_audit_language_of(path) == IST_AUDIT_LANGUAGE_PYTHON;
+    ist_status status = IST_OK;
+    if (ist_src_unit_init(&unit, path + (inner < strlen(path) ? inner : 0)))
+        (python ? ist_src_read_python : ist_src_read_c)(&unit, text, length);
+    else
+        unit.failed = true;
+    if (!unit.failed) status = ist_src_judge(&unit, source, path, python, err);
+    if (unit.failed) status = ist_fail(err, IST_E_MEMORY, "out of memory for %s", path);
+    source->lines += unit.lines;
+    source->log.dropped += unit.dropped;
+    if (python)
+        source->python_files++;
+    else
+        source->c_files++;
+    ist_src_unit_free(&unit);
+    return status;
+}
+
+ist_status ist_audit_source_add(ist_audit_source *source, const char *path, size_t inner, const char *bytes,
+                                size_t count, ist_error *err) {
+    char *text;
+    const char *reason;
+    size_t length;
+    if (count > IST_AUDIT_SOURCE_LIMIT) return ist_audit_source_skip(source, path, "larger than 64 MiB", err);
+    if (!ist_src_decode(bytes, count, &text, &length, &reason))
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu bytes of %s", count, path);
+    if (reason) return ist_audit_source_skip(source, path, reason, err);
+    ist_status status = read_text(source, path, inner, text, length, err);
+    free(text);
+    return status;
+}
+
+/* Worst first: severity, how often it runs, training last; then by place. */
+static int by_weight(const void *a, const void *b) {
+    const ist_audit_finding *x = a, *y = b;
+    if (x->severity != y->severity) return x->severity < y->severity ? -1 : 1;
+    if (x->training != y->training) return x->training ? 1 : -1;
+    if (x->context != y->context) return x->context < y->context ? -1 : 1;
+    if (x->category != y->category) return x->category < y->category ? -1 : 1;
+    return x->site < y->site ? -1 : x->site > y->site;
+}
+
+ist_status ist_audit_source_finish(ist_audit_source *source, const char *name, ist_error *err) {
+    ist_audit_report *r = &source->report;
+    r->log = &source->log;
+    free(source->log.program);
+    source->log.program = ist_strdup(name);
+    if (!source->log.program) return ist_fail(err, IST_E_MEMORY, "out of memory for a name");
+    if (r->finding_count) qsort(r->findings, r->finding_count, sizeof *r->findings, by_weight);
+    memset(r->severities, 0, sizeof r->severities);
+    for (size_t k = 0; k < r->finding_count; k++) r->severities[r->findings[k].severity]++;
+    return IST_OK;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const ist_audit_file_total *)a)->path, ((const ist_audit_file_total *)b)->path);
+}
+
+static int by_severities(const void *a, const void *b) {
+    const ist_audit_file_total *x = a, *y = b;
+    for (int s = 0; s < IST_AUDIT_SEVERITY_COUNT; s++)
+        if (x->severities[s] != y->severities[s]) return x->severities[s] > y->severities[s] ? -1 : 1;
+    return by_path(a, b);
+}
+
+ist_audit_file_total *ist_audit_source_files(const ist_audit_source *source, size_t *count) {
+    const ist_audit_report *r = &source->report;
+    ist_audit_file_total *files = calloc(r->finding_count + 1, sizeof *files);
+    size_t n = 0;
+    *count = 0;
+    if (!files) return NULL;
+    for (size_t k = 0; k < r->finding_count; k++) {
+        files[k].path = source->log.sites[r->findings[k].site].file;
+        files[k].severities[r->findings[k].severity] = 1;
+    }
+    qsort(files, r->finding_count, sizeof *files, by_path);
+    for (size_t k = 0; k < r->finding_count; k++) {
+        if (n && !by_path(&files[n - 1], &files[k]))
+            for (int s = 0; s < IST_AUDIT_SEVERITY_COUNT; s++) files[n - 1].severities[s] += files[k].severities[s];
+        else
+            files[n++] = files[k];
+    }
+    qsort(files, n, sizeof *files, by_severities);
+    *count = n;
+    return files;
+}
+
+void ist_audit_source_free(ist_audit_source *source) {
+    for (size_t k = 0; k < source->skipped_count; k++) {
+        free(source->skipped[k].path);
+        free(source->skipped[k].reason);
+    }
+    free(source->skipped);
+    ist_audit_report_free(&source->report);
+    ist_audit_log_free(&source->log);
+    *source = (ist_audit_source){0};
+}

@@ -1,0 +1,485 @@
+/* Expressions of Python: precedence climbing over the tokens of one logical line. */
+#include "audit/source_py.h"
+
+#include <string.h>
+
+static const ist_py_token *here(const ist_py_reader *r) {
+    return &r->tokens[r->at];
+}
+
+static bool at_end(const ist_py_reader *r) {
+    return r->at >= r->end;
+}
+
+static bool sees(const ist_py_reader *r, const char *text) {
+    return !at_end(r) && ist_py_is(here(r), text);
+}
+
+static bool takes(ist_py_reader *r, const char *text) {
+    if (!sees(r, text)) return false;
+    r->at++;
+    return true;
+}
+
+/* False, and nothing more is read up to the end, when expressions nest too deeply. */
+static bool enter(ist_py_reader *r) {
+    if (r->depth >= IST_PY_DEPTH) {
+        r->at = r->end;
+        return false;
+    }
+    r->depth++;
+    return true;
+}
+
+/* ---- values ---- */
+
+ist_src_value ist_py_either(ist_src_value a, ist_src_value b) {
+    ist_src_value v = {.origin = a.origin ? a.origin : b.origin};
+    bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
+    v.flags = (uint8_t)((a.flags & b.flags) | ((a.flags | b.flags) & (IST_PY_DERIVED | IST_PY_ARRAY)));
+    if (a.kind == b.kind)
+        v.kind = a.kind;
+    else if (tensor)
+        v.kind = IST_PY_TENSOR, v.flags &= (uint8_t)~IST_PY_SURE;
+    else if (a.kind + b.kind == IST_PY_DEVICE + IST_PY_HOST_DEVICE || a.kind == IST_PY_DEVICE ||
+             b.kind == IST_PY_DEVICE)
+        v.kind = IST_PY_DEVICE;
+    else if ((a.kind == IST_PY_HOST && b.kind == IST_PY_HOST_TENSOR) ||
+             (b.kind == IST_PY_HOST && a.kind == IST_PY_HOST_TENSOR))
+        v.kind = IST_PY_HOST_TENSOR;
+    return v;
+}
+
+ist_src_value ist_py_combine(ist_src_value a, ist_src_value b) {
+    ist_src_value v = ist_py_either(a, b);
+    bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
+    if (tensor && ((a.flags | b.flags) & IST_PY_SURE)) v.flags |= IST_PY_SURE;
+    if (tensor) v.kind = IST_PY_TENSOR, v.origin = 0;
+    if (v.origin) v.flags |= IST_PY_DERIVED;
+    return v;
+}
+
+/* ---- comprehensions, brackets ---- */
+
+/* Precedences. */
+enum { OR = 1, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, UNARY, POWER };
+
+static ist_src_value binary(ist_py_reader *r, int least);
+
+void ist_py_clauses(ist_py_reader *r, uint32_t end) {
+    uint32_t outer_end = r->end;
+    r->end = end;
+    while (!at_end(r)) {
+        if (takes(r, "async")) continue;
+        if (takes(r, "if")) {
+            uint32_t line = here(r)->line;
+            ist_py_truth(r, binary(r, OR), line);
+        } else if (takes(r, "for")) {
+            uint32_t first = r->at;
+            while (!at_end(r) && !sees(r, "in")) r->at = here(r)->match > r->at ? here(r)->match : r->at + 1;
+            uint32_t last = r->at;
+            takes(r, "in");
+            r->element_end = UINT32_MAX;
+            ist_src_value v = binary(r, OR);
+            r->loop = ist_src_loop_begin(r->u, r->loop, r->function);
+            ist_py_assign(r, first, last, v);
+        } else {
+            r->at++;
+        }
+    }
+    r->end = outer_end;
+}
+
+/* What a comprehension gives; `open` is its bracket. */
+static ist_src_value comprehension(ist_py_reader *r, uint32_t open) {
+    uint32_t end = r->tokens[open].match, loop = r->loop, outer_end = r->end, clauses = r->tokens[open].loop;
+    r->at = clauses;
+    ist_py_clauses(r, end);
+    r->at = open + 1;
+    r->end = clauses;
+    ist_src_value v = ist_py_expression(r);
+    if (takes(r, ":")) v = ist_py_expression(r);
+    r->loop = loop;
+    r->end = outer_end;
+    r->at = end < outer_end ? end + 1 : outer_end;
+    v.flags &= (uint8_t) ~(IST_PY_SURE | IST_PY_CONST);
+    v.hit = 0;
+    return v;
+}
+
+/* Elements up to `end`, joined; the values of a dictionary count, its keys do not. */
+static ist_src_value display(ist_py_reader *r, uint32_t end) {
+    ist_src_value all = ist_py_of(IST_PY_HOST, IST_PY_CONST), kept[IST_PY_ELEMENTS];
+    uint32_t outer_end = r->end, count = 0;
+    bool comma = false;
+    r->end = end < outer_end ? end : outer_end;
+    while (!at_end(r)) {
+        uint32_t before = r->at;
+        if (takes(r, ",")) {
+            comma = true;
+            continue;
+        }
+        if (takes(r, "*") || takes(r, "**")) continue;
+        ist_src_value v = ist_py_expression(r);
+        if (takes(r, ":")) v = ist_py_expression(r);
+        if (r->at == before) r->at++;
+        if (count < IST_PY_ELEMENTS) kept[count] = v;
+        all = count++ ? ist_py_either(all, v) : v;
+    }
+    r->end = outer_end;
+    if (count > 1 || comma) all.flags &= (uint8_t)~IST_PY_SURE;
+    if (count > 1 && count <= IST_PY_ELEMENTS) {
+        memcpy(r->elements, kept, count * sizeof *kept);
+        r->element_count = count;
+    } else {
+        r->element_count = 0;
+    }
+    return all;
+}
+
+static ist_src_value bracket(ist_py_reader *r) {
+    uint32_t open = r->at, end = here(r)->match;
+    bool round = *here(r)->at == '(', single;
+    if (r->tokens[open].loop) return comprehension(r, open);
+    r->at++;
+    ist_src_value v = display(r, end);
+    r->at = end < r->end ? end + 1 : r->end;
+    r->element_end = r->at;
+    single = round && !r->element_count;
+    if (!single) v.flags &= (uint8_t)~IST_PY_SURE, v.hit = 0;
+    return v;
+}
+
+/* ---- atoms ---- */
+
+/* Expressions in the braces of an f-string, each a line of its own to the lexer. */
+static void format_string(ist_py_reader *r, const ist_py_token *t) {
+    const char *p = t->at, *end = t->at + t->length;
+    while (p < end && enter(r)) {
+        const char *open = memchr(p, '{', (size_t)(end - p));
+        p = open ? open + 1 : end;
+        if (open && p < end && *p == '{') {
+            p++;
+        } else if (open) {
+            ist_py_lexer lexer;
+            const ist_py_token *tokens = r->tokens;
+            uint32_t at = r->at, stop = r->end;
+            const char *close = p;
+            for (unsigned braces = 1; close < end && (braces += (*close == '{') - (unsigned)(*close == '}')); close++) {
+            }
+            ist_py_lexer_init(&lexer, p, (size_t)(close - p), t->line);
+            if (ist_py_next_line(&lexer)) {
+                r->tokens = lexer.tokens;
+                r->at = 0;
+                r->end = (uint32_t)lexer.count;
+                ist_py_format(r, ist_py_expression(r), t->line, "f-string of a tensor");
+            }
+            r->u->failed = r->u->failed || lexer.failed;
+            r->tokens = tokens;
+            r->at = at;
+            r->end = stop;
+            ist_py_lexer_free(&lexer);
+            p = close;
+        }
+        r->depth--;
+    }
+}
+
+static bool begins_with(const ist_py_token *t, const char *text) {
+    size_t n = strlen(text);
+    return t->length >= n && !memcmp(t->at, text, n);
+}
+
+static ist_src_value string_value(ist_py_reader *r) {
+    const ist_py_token *t = here(r);
+    ist_src_value v = ist_py_of(IST_PY_HOST, IST_PY_CONST | IST_PY_STRING_);
+    while (!at_end(r) && (here(r)->kind == IST_PY_STRING || here(r)->kind == IST_PY_FORMAT)) {
+        r->at++;
+        if (r->tokens[r->at - 1].kind == IST_PY_FORMAT) {
+            v.flags &= (uint8_t)~IST_PY_CONST;
+            format_string(r, &r->tokens[r->at - 1]);
+        }
+    }
+    if (begins_with(t, "cuda") || begins_with(t, "xpu") || begins_with(t, "mps")) v.kind = IST_PY_DEVICE;
+    if (t->length == 3 && begins_with(t, "cpu")) v.kind = IST_PY_HOST_DEVICE;
+    return v;
+}
+
+static ist_src_value lambda(ist_py_reader *r) {
+    while (!at_end(r) && !sees(r, ":")) r->at = here(r)->match > r->at ? here(r)->match : r->at + 1;
+    takes(r, ":");
+    ist_py_expression(r);
+    return ist_py_of(IST_PY_UNKNOWN, 0);
+}
+
+/* ---- what follows an atom ---- */
+
+typedef struct chain {
+    char path[IST_PY_PATH], label[IST_SRC_LABEL];
+    uint32_t base; /* the atom's name while nothing but attributes and subscripts follow, else 0 */
+    bool imported, is_path, alone;
+} chain;
+
+static void extend_path(chain *c, const char *text, size_t n) {
+    size_t have = strlen(c->path);
+    if (!c->is_path || have + n + 2 > sizeof c->path) {
+        c->is_path = false;
+        c->path[0] = '\0';
+        return;
+    }
+    if (have) c->path[have++] = '.';
+    memcpy(c->path + have, text, n);
+    c->path[have + n] = '\0';
+}
+
+static void read_args(ist_py_reader *r, ist_py_call *call) {
+    uint32_t open = r->at, end = here(r)->match, outer_end = r->end;
+    if (r->tokens[open].loop) {
+        call->args[0] = (ist_py_arg){.first = open + 1, .end = end, .value = comprehension(r, open)};
+        call->arg_count = 1;
+        return;
+    }
+    r->at = open + 1;
+    r->end = end < outer_end ? end : outer_end;
+    while (!at_end(r)) {
+        ist_py_arg a = {.first = r->at};
+        if (takes(r, ",") || takes(r, "*") || takes(r, "**")) continue;
+        if (here(r)->kind == IST_PY_NAME && r->at + 1 < r->end && ist_py_is(here(r) + 1, "=")) {
+            a.keyword = ist_src_intern(r->u, here(r)->at, here(r)->length);
+            r->at += 2;
+            a.first = r->at;
+        }
+        a.value = ist_py_expression(r);
+        if (r->at == a.first) r->at++;
+        a.end = r->at;
+        if (call->arg_count < IST_PY_ARGS) call->args[call->arg_count++] = a;
+    }
+    r->end = outer_end;
+    r->at = end < outer_end ? end + 1 : outer_end;
+}
+
+/* The call of `on`, or of its attribute `name`, with the arguments at "(". */
+static ist_src_value call_here(ist_py_reader *r, chain *c, ist_src_value on, const ist_py_token *name, bool method) {
+    const char *dot = strrchr(c->path, '.');
+    ist_py_call call = {.path = c->path,
+                        .method = method,
+                        .imported = c->imported && c->is_path,
+                        .on = on,
+                        .line = r->tokens[r->at].line,
+                        .base = c->base,
+                        .alone = c->alone,
+                        .chain = c->label};
+    if (name) {
+        call.name = name->at;
+        call.name_length = name->length;
+        call.line = name->line;
+    } else {
+        call.name = dot ? dot + 1 : c->path;
+        call.name_length = strlen(call.name);
+    }
+    call.name_id = ist_src_intern(r->u, call.name, call.name_length);
+    read_args(r, &call);
+    ist_src_value v = ist_py_apply(r, &call);
+    c->is_path = false;
+    c->path[0] = '\0';
+    c->base = 0;
+    return v;
+}
+
+static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
+    uint32_t end = here(r)->match, outer_end = r->end, line = here(r)->line;
+    r->at++;
+    r->end = end < outer_end ? end : outer_end;
+    ist_src_value index = {0};
+    bool mask = false, sure = false;
+    while (!at_end(r)) {
+        uint32_t before = r->at;
+        if (takes(r, ":") || takes(r, ",")) continue;
+        index = ist_py_expression(r);
+        if (r->at == before) r->at++;
+        mask = mask || (index.kind == IST_PY_TENSOR && (index.flags & IST_PY_MASK));
+        sure = sure || (mask && ist_py_is_sure(index));
+    }
+    r->end = outer_end;
+    r->at = end < outer_end ? end + 1 : outer_end;
+    bool stored = r->at < r->end && ist_py_is(here(r), "=");
+    if (mask && !stored && (on.kind == IST_PY_TENSOR || (sure && on.kind == IST_PY_UNKNOWN))) {
+        ist_py_hit(r, IST_SRC_DYNAMIC, 0, line, "[mask]");
+        on = ist_py_of(IST_PY_TENSOR, IST_PY_SURE | (on.flags & IST_PY_ARRAY));
+    }
+    on.hit = 0;
+    if (on.kind >= IST_PY_QUEUE || on.kind == IST_PY_MODULE)
+        on.kind = on.kind == IST_PY_MODULE ? IST_PY_MODULE : IST_PY_UNKNOWN;
+    return on;
+}
+
+static ist_src_value follow(ist_py_reader *r, chain *c, ist_src_value v) {
+    for (;;) {
+        if (sees(r, ".") && r->at + 1 < r->end && here(r)[1].kind == IST_PY_NAME) {
+            const ist_py_token *name = here(r) + 1;
+            extend_path(c, name->at, name->length);
+            r->at += 2;
+            if (sees(r, "("))
+                v = call_here(r, c, v, name, true);
+            else
+                v = ist_py_attribute(r, v, c->path, name->at, name->length), c->label[0] = '\0';
+        } else if (sees(r, "(")) {
+            v = call_here(r, c, v, NULL, false);
+        } else if (sees(r, "[")) {
+            v = subscript(r, v);
+            c->is_path = false;
+            c->path[0] = c->label[0] = '\0';
+        } else {
+            return v;
+        }
+    }
+}
+
+static ist_src_value atom(ist_py_reader *r) {
+    const ist_py_token *t = here(r);
+    chain c = {.is_path = false, .alone = r->at == r->line_start};
+    ist_src_value v = {0};
+    if (at_end(r)) return v;
+    if (t->kind == IST_PY_STRING || t->kind == IST_PY_FORMAT) {
+        v = string_value(r);
+    } else if (t->kind == IST_PY_NUMBER) {
+        r->at++;
+        return ist_py_of(IST_PY_HOST, IST_PY_CONST);
+    } else if (ist_py_is(t, "(") || ist_py_is(t, "[") || ist_py_is(t, "{")) {
+        v = bracket(r);
+    } else if (ist_py_is(t, "lambda")) {
+        return lambda(r);
+    } else if (t->kind == IST_PY_NAME) {
+        uint32_t name = ist_src_intern(r->u, t->at, t->length);
+        r->at++;
+        if (ist_py_is(t, "None") || ist_py_is(t, "True") || ist_py_is(t, "False"))
+            return ist_py_of(IST_PY_HOST, IST_PY_CONST);
+        v = ist_py_lookup(r, name);
+        c.is_path = true;
+        c.base = name;
+        c.imported = r->u->names[name].alias && !r->u->names[name].binding;
+        name = c.imported ? r->u->names[name].alias : name;
+        extend_path(&c, ist_src_text(r->u, name), r->u->names[name].length);
+    } else {
+        return v; /* the caller goes on behind it */
+    }
+    return follow(r, &c, v);
+}
+
+/* ---- operators ---- */
+
+/* Its precedence, 0: none; *length: in tokens. */
+static int operator_here(const ist_py_reader *r, uint32_t *length) {
+    static const struct {
+        const char *text;
+        int precedence;
+    } all[] = {{"or", OR},      {"and", AND},    {"<", COMPARE},  {">", COMPARE},  {"<=", COMPARE}, {">=", COMPARE},
+               {"==", COMPARE}, {"!=", COMPARE}, {"in", COMPARE}, {"is", COMPARE}, {"|", BIT_OR},   {"^", BIT_XOR},
+               {"&", BIT_AND},  {"<<", SHIFT},   {">>", SHIFT},   {"+", SUM},      {"-", SUM},      {"*", PRODUCT},
+               {"/", PRODUCT},  {"//", PRODUCT}, {"%", PRODUCT},  {"@", PRODUCT},  {"**", POWER}};
+    *length = 1;
+    if (at_end(r) || (here(r)->kind != IST_PY_SIGN && here(r)->kind != IST_PY_NAME)) return 0;
+    if (sees(r, "not") && r->at + 1 < r->end && ist_py_is(here(r) + 1, "in")) {
+        *length = 2;
+        return COMPARE;
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (ist_py_is(here(r), all[i].text)) {
+            if (all[i].precedence == COMPARE && sees(r, "is") && r->at + 1 < r->end && ist_py_is(here(r) + 1, "not"))
+                *length = 2;
+            return all[i].precedence;
+        }
+    return 0;
+}
+
+/* "is" and "in" give a plain truth value, comparisons of tensors give tensors. */
+static ist_src_value compare(const ist_py_token *op, ist_src_value a, ist_src_value b) {
+    ist_src_value v = ist_py_combine(a, b);
+    if (op->kind == IST_PY_NAME) return ist_py_of(IST_PY_HOST, 0);
+    if (v.kind == IST_PY_HOST) return (ist_src_value){.kind = IST_PY_HOST, .origin = v.origin, .flags = IST_PY_DERIVED};
+    if (((a.flags | b.flags) & IST_PY_STRING_) && !(ist_py_is_sure(a) || ist_py_is_sure(b)))
+        return ist_py_of(IST_PY_HOST, 0);
+    v.flags |= IST_PY_MASK;
+    return v;
+}
+
+static ist_src_value unary(ist_py_reader *r) {
+    ist_src_value v = {0};
+    uint32_t line = here(r)->line;
+    if (!enter(r)) return v;
+    if (takes(r, "not")) {
+        v = binary(r, COMPARE);
+        ist_py_truth(r, v, line);
+        v = ist_py_of(IST_PY_HOST, 0);
+    } else if (takes(r, "-") || takes(r, "+") || takes(r, "~")) {
+        v = binary(r, UNARY);
+        v.hit = 0;
+    } else if (takes(r, "await") || takes(r, "yield") || takes(r, "from") || takes(r, "*") || takes(r, "**")) {
+        v = binary(r, OR);
+    } else {
+        v = atom(r);
+    }
+    r->depth--;
+    return v;
+}
+
+static ist_src_value binary(ist_py_reader *r, int least) {
+    ist_src_value left = {0};
+    uint32_t length;
+    if (at_end(r) || !enter(r)) return left;
+    left = unary(r);
+    for (int p; (p = operator_here(r, &length)) >= least && p;) {
+        const ist_py_token *op = here(r);
+        r->at += length;
+        if (p == OR || p == AND) ist_py_truth(r, left, op->line);
+        ist_src_value right = binary(r, p == POWER ? UNARY : p + 1);
+        if (p == COMPARE)
+            left = compare(op, left, right);
+        else if (p == OR || p == AND)
+            left = ist_py_either(left, right);
+        else if (ist_py_is(op, "%") && (left.flags & IST_PY_STRING_))
+            ist_py_format(r, right, op->line, "formatting of a tensor"), left = ist_py_of(IST_PY_HOST, IST_PY_STRING_);
+        else {
+            bool masks = (left.flags & right.flags & IST_PY_MASK) && p >= BIT_OR && p <= BIT_AND;
+            left = ist_py_combine(left, right);
+            left.flags = (uint8_t)((left.flags & ~IST_PY_MASK) | (masks ? IST_PY_MASK : 0));
+        }
+        left.hit = 0;
+    }
+    r->depth--;
+    return left;
+}
+
+ist_src_value ist_py_expression(ist_py_reader *r) {
+    ist_src_value v = {0};
+    if (at_end(r) || !enter(r)) return v;
+    if (here(r)->kind == IST_PY_NAME && r->at + 1 < r->end && ist_py_is(here(r) + 1, ":=")) {
+        uint32_t name = ist_src_intern(r->u, here(r)->at, here(r)->length);
+        r->at += 2;
+        v = ist_py_expression(r);
+        ist_py_bind(r, name, v);
+    } else {
+        uint32_t line = here(r)->line;
+        v = binary(r, OR);
+        if (takes(r, "if")) {
+            ist_py_truth(r, binary(r, OR), line);
+            if (takes(r, "else")) v = ist_py_either(v, ist_py_expression(r));
+        }
+    }
+    r->depth--;
+    return v;
+}
+
+ist_src_value ist_py_expression_list(ist_py_reader *r) {
+    uint32_t start = r->at, end = r->end, next;
+    for (next = start; next < end && !ist_py_is(&r->tokens[next], ",");)
+        next = r->tokens[next].match > next ? r->tokens[next].match + 1 : next + 1;
+    if (next >= end) {
+        ist_src_value v = ist_py_expression(r);
+        if (r->element_end != r->at) r->element_count = 0;
+        return v;
+    }
+    ist_src_value v = display(r, end);
+    r->element_end = r->at;
+    return v;
+}
