@@ -55,9 +55,13 @@ foreach(file ${audited})
   set_target_properties(audit_${name}_program PROPERTIES OUTPUT_NAME audit_${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/audit)
   target_compile_options(audit_${name}_program PRIVATE -g -O1)
-  target_link_libraries(audit_${name}_program PRIVATE OpenCL::OpenCL Threads::Threads)
+  target_link_libraries(audit_${name}_program PRIVATE OpenCL::OpenCL Threads::Threads ${CMAKE_DL_LIBS})
   add_dependencies(isthmus_audited audit_${name}_program)
 endforeach()
+add_library(audit_waiting_driver MODULE EXCLUDE_FROM_ALL tests/audit/driver/waiting.c)
+set_target_properties(audit_waiting_driver PROPERTIES PREFIX "" OUTPUT_NAME waiting_driver
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/audit)
+add_dependencies(isthmus_audited audit_waiting_driver)
 
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pocl-cache)
 file(GLOB IST_TESTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_*.c)

@@ -94,6 +94,44 @@ Test(planted, threads) {
     audit_planted("threads", 48);
 }
 
+Test(planted, kinds) {
+    audit_planted("kinds", 6);
+}
+Test(planted, callbacks) {
+    audit_planted("callbacks", 6);
+}
+Test(planted, recorded) {
+    audit_planted("recorded", 6);
+}
+Test(planted, loaded) {
+    audit_planted("loaded", 6);
+}
+
+/* All that can be found in a run. */
+Test(planted, every_category) {
+    static const char *const names[] = {"chains", "scalars", "waits", "objects", "releases"};
+    char marks[LINES][MARKS] = {{0}};
+    static const char *const wanted[] = {"read_write_chain", "build_in_frame",    "scalar_read",      "scalar_write",
+                                         "host_round_trip",  "redundant_upload",  "poll_loop",        "redundant_wait",
+                                         "wait_in_loop",     "wait_mid_frame",    "host_pointer",     "flush_in_loop",
+                                         "release_waits",    "creation_in_frame", "blocking_transfer"};
+    for (size_t c = 0; c < sizeof wanted / sizeof *wanted; c++) {
+        bool planted = false;
+        for (size_t k = 0; k < sizeof names / sizeof *names && !planted; k++) {
+            memset(marks, 0, sizeof marks);
+            read_marks(names[k], marks);
+            for (int n = 1; n < LINES; n++) planted = planted || !strcmp(marks[n], wanted[c]);
+        }
+        cr_expect(planted, "no program plants %s", wanted[c]);
+    }
+}
+
+/* With a driver whose releases wait; whether the one here does is its own affair. */
+Test(planted, releases) {
+    setenv("OPENCL_LAYERS", IST_BUILD_DIR "/tests/audit/waiting_driver.so", 1);
+    audit_planted("releases", 6);
+}
+
 Test(program, output_and_exit_code_pass_through) {
     scratch s = scratch_make();
     scratch_put(scratch_path(&s, "input.txt"), "line\n");

@@ -17,6 +17,26 @@ CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info name, size_t size, 
     return CL_SUCCESS;
 }
 
+enum { WRAPPERS = 128 };
+
+typedef struct named_wrapper {
+    const char *name;
+    void *wrapper;
+} named_wrapper;
+
+static named_wrapper wrappers[WRAPPERS];
+static size_t wrapper_count;
+
+void layer_note_wrapper(const char *name, void *wrapper) {
+    if (wrapper_count < WRAPPERS) wrappers[wrapper_count++] = (named_wrapper){name, wrapper};
+}
+
+void *layer_wrapper(const char *name) {
+    for (size_t k = 0; k < wrapper_count; k++)
+        if (!strcmp(wrappers[k].name, name)) return wrappers[k].wrapper;
+    return NULL;
+}
+
 /* Entries that stay NULL go straight to the table below. */
 CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispatch *next, cl_uint *entries_ret,
                                             const cl_icd_dispatch **dispatch) {
@@ -32,5 +52,6 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispat
     layer_wrap_maps(&t);
     layer_wrap_objects(&t);
     layer_wrap_waits(&t);
+    layer_wrap_extensions(&t);
     return CL_SUCCESS;
 }

@@ -41,6 +41,13 @@ void layer_record_poll(layer_call *call);
 
 /* ---- track.c: which commands are done ---- */
 
+/* A command as the tracking knows it; number 0: not known. */
+typedef struct layer_command {
+    cl_command_queue queue;
+    uint64_t number;
+    bool in_order; /* its queue is */
+} layer_command;
+
 bool layer_is_in_order(cl_command_queue queue);
 /* A command was enqueued; `event` may be NULL. Returns its number. */
 uint64_t layer_note_command(cl_command_queue queue, cl_event event);
@@ -52,6 +59,16 @@ uint64_t layer_queue_done(cl_command_queue queue);
 /* `event` is done, and in an in-order queue what came before. *whole: it was the queue's last command. */
 uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole);
 void layer_event_released(cl_event event);
+/* The same in two steps, for an event that may be released in between: the latest command of `event`; it is done. */
+layer_command layer_find_command(cl_event event);
+uint64_t layer_command_done(const layer_command *command, cl_event event);
+/* In a forked child nothing is under way. */
+void layer_forget_commands(void);
+
+/* Shared virtual memory: what clSVMAlloc gave. */
+void layer_svm_note(const void *svm, size_t bytes);
+void layer_svm_forget(const void *svm);
+bool layer_svm_has(const void *address);
 
 /* 0 when all bytes are the same. Large contents are sampled. `safe`: the memory may have gone; then 0. */
 uint64_t layer_hash(const void *bytes, size_t count, bool safe);
@@ -67,14 +84,21 @@ typedef struct layer_table {
 /* Puts the wrapper of NAME into the table when the entry exists below. */
 #define LAYER_WRAP(table, name)                                                                                        \
     do {                                                                                                               \
-        if (offsetof(cl_icd_dispatch, name) / sizeof(void *) < (table)->entries && (table)->from->name)                \
+        if (offsetof(cl_icd_dispatch, name) / sizeof(void *) < (table)->entries && (table)->from->name) {              \
             (table)->to->name = wrap_##name;                                                                           \
+            layer_note_wrapper(#name, (void *)wrap_##name);                                                            \
+        }                                                                                                              \
     } while (0)
+
+/* The wrappers that are in the table, by name; NULL: none. */
+void layer_note_wrapper(const char *name, void *wrapper);
+void *layer_wrapper(const char *name);
 
 void layer_wrap_transfers(layer_table *table);
 void layer_wrap_maps(layer_table *table);
 void layer_wrap_objects(layer_table *table);
 void layer_wrap_waits(layer_table *table);
+void layer_wrap_extensions(layer_table *table);
 
 /* Before and after a command that moves data. `before` waits, for a blocking command, for what the command itself would
  * wait for, so that waiting and moving can be told apart. `after` records; `event` is the caller's, may be NULL. */

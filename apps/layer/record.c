@@ -84,6 +84,7 @@ static void in_child(void) {
     for (size_t k = 0; k < LABELS; k++) free(rec.label_slots[k].text);
     memset(rec.site_slots, 0, sizeof rec.site_slots);
     memset(rec.label_slots, 0, sizeof rec.label_slots);
+    layer_forget_commands();
     rec.base = NULL;
     rec.full = false;
     rec.sites = rec.labels = rec.threads = 0;

@@ -6,12 +6,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { COMMANDS = 1024, QUEUES = 64, PENDING = 256 };
+enum { COMMANDS = 1024, QUEUES = 64, PENDING = 256, RANGES = 1024 };
 
 typedef struct command {
     cl_event event;
-    cl_command_queue queue;
-    uint64_t number;
+    layer_command what;
 } command;
 
 typedef struct pending {
@@ -28,6 +27,12 @@ typedef struct queue_last {
     uint64_t number;
 } queue_last;
 
+typedef struct svm_range {
+    const char *from; /* NULL: free */
+    size_t bytes;
+} svm_range;
+
+/* No OpenCL call is made with the lock held: a driver may call back with locks of its own. */
 static struct tracking {
     pthread_mutex_t lock;
     uint64_t number;
@@ -35,6 +40,8 @@ static struct tracking {
     size_t next_command, next_pending;
     queue_last last[QUEUES];
     pending pending[PENDING]; /* the oldest makes room */
+    svm_range ranges[RANGES];
+    size_t next_range;
 } track = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool layer_is_in_order(cl_command_queue queue) {
@@ -58,10 +65,11 @@ static queue_last *last_of(cl_command_queue queue) {
 }
 
 uint64_t layer_note_command(cl_command_queue queue, cl_event event) {
+    bool in_order = event && layer_is_in_order(queue);
     pthread_mutex_lock(&track.lock);
     uint64_t number = ++track.number;
     last_of(queue)->number = number;
-    if (event) track.commands[track.next_command++ % COMMANDS] = (command){event, queue, number};
+    if (event) track.commands[track.next_command++ % COMMANDS] = (command){event, {queue, number, in_order}};
     pthread_mutex_unlock(&track.lock);
     return number;
 }
@@ -90,25 +98,42 @@ uint64_t layer_queue_done(cl_command_queue queue) {
     return bytes;
 }
 
-uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) {
-    uint64_t number = 0, bytes = 0;
-    *queue = NULL;
-    *whole = false;
+layer_command layer_find_command(cl_event event) {
+    layer_command found = {0};
     pthread_mutex_lock(&track.lock);
     for (size_t k = 0; k < COMMANDS; k++)
-        if (track.commands[k].event == event && track.commands[k].number > number) {
-            number = track.commands[k].number;
-            *queue = track.commands[k].queue;
-        }
-    bool in_order = *queue && layer_is_in_order(*queue);
-    *whole = in_order && last_of(*queue)->number == number;
+        if (track.commands[k].event == event && track.commands[k].what.number > found.number)
+            found = track.commands[k].what;
+    pthread_mutex_unlock(&track.lock);
+    return found;
+}
+
+uint64_t layer_command_done(const layer_command *c, cl_event event) {
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&track.lock);
     for (size_t k = 0; k < PENDING; k++) {
         pending *p = &track.pending[k];
-        if (p->queue && (p->event == event || (in_order && p->queue == *queue && p->number <= number)))
-            bytes += complete(p);
+        bool before = c->in_order && p->queue == c->queue && p->number <= c->number;
+        bool itself = p->queue == c->queue && p->number == c->number;
+        if (p->queue && (p->event == event || itself || before)) bytes += complete(p);
     }
     pthread_mutex_unlock(&track.lock);
     return bytes;
+}
+
+uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) {
+    layer_command c = layer_find_command(event);
+    pthread_mutex_lock(&track.lock);
+    *queue = c.queue;
+    *whole = c.in_order && last_of(c.queue)->number == c.number;
+    pthread_mutex_unlock(&track.lock);
+    return layer_command_done(&c, event);
+}
+
+void layer_forget_commands(void) {
+    pthread_mutex_init(&track.lock, NULL); /* another thread may have held it when the process was forked */
+    memset(track.pending, 0, sizeof track.pending);
+    memset(track.commands, 0, sizeof track.commands);
 }
 
 /* The handle may come again for another command. */
@@ -119,6 +144,38 @@ void layer_event_released(cl_event event) {
     for (size_t k = 0; k < PENDING; k++)
         if (track.pending[k].event == event) track.pending[k].event = NULL;
     pthread_mutex_unlock(&track.lock);
+}
+
+/* ---- shared virtual memory ---- */
+
+void layer_svm_note(const void *svm, size_t bytes) {
+    pthread_mutex_lock(&track.lock);
+    track.ranges[track.next_range++ % RANGES] = (svm_range){svm, bytes};
+    pthread_mutex_unlock(&track.lock);
+}
+
+/* NULL where the address is in no range. With the lock held. */
+static svm_range *range_of(const void *address) {
+    const char *p = address;
+    for (size_t k = 0; k < RANGES; k++) {
+        svm_range *r = &track.ranges[k];
+        if (r->from && p >= r->from && p < r->from + r->bytes) return r;
+    }
+    return NULL;
+}
+
+void layer_svm_forget(const void *svm) {
+    pthread_mutex_lock(&track.lock);
+    svm_range *r = range_of(svm);
+    if (r) r->from = NULL;
+    pthread_mutex_unlock(&track.lock);
+}
+
+bool layer_svm_has(const void *address) {
+    pthread_mutex_lock(&track.lock);
+    bool has = range_of(address) != NULL;
+    pthread_mutex_unlock(&track.lock);
+    return has;
 }
 
 /* ---- contents ---- */

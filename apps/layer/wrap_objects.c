@@ -87,6 +87,7 @@ static cl_mem CL_API_CALL wrap_clCreateImage3D(cl_context context, cl_mem_flags 
 static void *CL_API_CALL wrap_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment) {
     layer_call c = LAYER_CALL(CREATE, "clSVMAlloc");
     void *svm = layer_next->clSVMAlloc(context, flags, size, alignment);
+    if (svm) layer_svm_note(svm, size);
     c.e.bytes = size;
     created(&c, svm);
     return svm;
@@ -200,6 +201,7 @@ static cl_int CL_API_CALL wrap_clReleaseContext(cl_context context) {
 
 static void CL_API_CALL wrap_clSVMFree(cl_context context, void *svm) {
     layer_call c = LAYER_CALL(RELEASE, "clSVMFree");
+    layer_svm_forget(svm);
     layer_next->clSVMFree(context, svm);
     released(&c, svm, CL_SUCCESS);
 }

@@ -42,6 +42,7 @@ cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_e
     return result;
 }
 
+/* With hash = 1 the contents are looked at: they lie in one piece. */
 static void set_object(layer_call *call, cl_mem object, size_t offset, size_t bytes, const void *host, bool one_piece) {
     cl_mem_flags flags = 0;
     layer_next->clGetMemObjectInfo(object, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
@@ -55,11 +56,23 @@ static void set_object(layer_call *call, cl_mem object, size_t offset, size_t by
 
 /* ---- buffers ---- */
 
+/* A part of a buffer is a range of the whole. */
+static void set_buffer(layer_call *call, cl_mem buffer, size_t offset, size_t bytes, const void *host, bool one_piece) {
+    cl_mem whole = NULL;
+    size_t origin = 0;
+    set_object(call, buffer, offset, bytes, host, one_piece);
+    layer_next->clGetMemObjectInfo(buffer, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole, &whole, NULL);
+    if (!whole) return;
+    layer_next->clGetMemObjectInfo(buffer, CL_MEM_OFFSET, sizeof origin, &origin, NULL);
+    call->e.object = (uint64_t)(uintptr_t)whole;
+    call->e.offset += origin;
+}
+
 static cl_int CL_API_CALL wrap_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
                                                    size_t offset, size_t size, void *ptr, cl_uint n,
                                                    const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(READ, "clEnqueueReadBuffer");
-    set_object(&c, buffer, offset, size, ptr, true);
+    set_buffer(&c, buffer, offset, size, ptr, true);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueReadBuffer(queue, buffer, blocking, offset, size, ptr, n, list, event);
     return layer_after(&c, queue, rc, event);
@@ -69,7 +82,7 @@ static cl_int CL_API_CALL wrap_clEnqueueWriteBuffer(cl_command_queue queue, cl_m
                                                     size_t offset, size_t size, const void *ptr, cl_uint n,
                                                     const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(WRITE, "clEnqueueWriteBuffer");
-    set_object(&c, buffer, offset, size, ptr, true);
+    set_buffer(&c, buffer, offset, size, ptr, true);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueWriteBuffer(queue, buffer, blocking, offset, size, ptr, n, list, event);
     return layer_after(&c, queue, rc, event);
@@ -92,7 +105,7 @@ static cl_int CL_API_CALL wrap_clEnqueueReadBufferRect(cl_command_queue queue, c
     layer_call c = LAYER_CALL(READ, "clEnqueueReadBufferRect");
     bool known = origin && host_origin && region && ptr, one = false;
     const void *host = known ? rect_start(ptr, host_origin, region, host_row, host_slice, &one) : NULL;
-    if (known) set_object(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
+    if (known) set_buffer(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueReadBufferRect(queue, buffer, blocking, origin, host_origin, region, row, slice,
                                                     host_row, host_slice, ptr, n, list, event);
@@ -107,7 +120,7 @@ static cl_int CL_API_CALL wrap_clEnqueueWriteBufferRect(cl_command_queue queue, 
     layer_call c = LAYER_CALL(WRITE, "clEnqueueWriteBufferRect");
     bool known = origin && host_origin && region && ptr, one = false;
     const void *host = known ? rect_start(ptr, host_origin, region, host_row, host_slice, &one) : NULL;
-    if (known) set_object(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
+    if (known) set_buffer(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueWriteBufferRect(queue, buffer, blocking, origin, host_origin, region, row, slice,
                                                      host_row, host_slice, ptr, n, list, event);
@@ -235,7 +248,13 @@ static cl_int CL_API_CALL wrap_clEnqueueFillImage(cl_command_queue queue, cl_mem
 static cl_int CL_API_CALL wrap_clEnqueueSVMMemcpy(cl_command_queue queue, cl_bool blocking, void *dst, const void *src,
                                                   size_t size, cl_uint n, const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueSVMMemcpy");
-    set_device_command(&c, queue, dst, size);
+    bool up = layer_svm_has(dst) && !layer_svm_has(src), down = !layer_svm_has(dst) && layer_svm_has(src);
+    set_device_command(&c, queue, down ? src : dst, size);
+    if (up || down) {
+        c.e.op = up ? IST_AUDIT_WRITE : IST_AUDIT_READ;
+        c.e.host = (uint64_t)(uintptr_t)(up ? src : dst);
+        c.e.hash = 1;
+    }
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     return layer_after(&c, queue, layer_next->clEnqueueSVMMemcpy(queue, blocking, dst, src, size, n, list, event),
                        event);

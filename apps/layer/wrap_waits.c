@@ -1,11 +1,5 @@
-/* Calls that wait or ask, markers, and the mark that begins a frame. */
+/* Calls that wait or ask, and markers. */
 #include "layer.h"
-
-#include <string.h>
-
-/* A program begins a frame with clGetExtensionFunctionAddressForPlatform(platform, "isthmus_frame"), which does nothing
- * and gives NULL, with the layer or without. */
-static const char FRAME_MARK[] = "isthmus_frame";
 
 static void waited(layer_call *c) {
     c->e.wait_ns = layer_now() - c->e.start_ns;
@@ -79,13 +73,6 @@ static cl_int CL_API_CALL wrap_clEnqueueBarrierWithWaitList(cl_command_queue que
     return rc;
 }
 
-static void *CL_API_CALL wrap_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char *name) {
-    layer_call c = LAYER_CALL(FRAME, "clGetExtensionFunctionAddressForPlatform");
-    if (!name || strcmp(name, FRAME_MARK)) return layer_next->clGetExtensionFunctionAddressForPlatform(platform, name);
-    layer_record(&c);
-    return NULL;
-}
-
 void layer_wrap_waits(layer_table *t) {
     LAYER_WRAP(t, clFinish);
     LAYER_WRAP(t, clFlush);
@@ -93,5 +80,4 @@ void layer_wrap_waits(layer_table *t) {
     LAYER_WRAP(t, clGetEventInfo);
     LAYER_WRAP(t, clEnqueueMarkerWithWaitList);
     LAYER_WRAP(t, clEnqueueBarrierWithWaitList);
-    LAYER_WRAP(t, clGetExtensionFunctionAddressForPlatform);
 }
