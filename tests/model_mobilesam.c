@@ -165,17 +165,6 @@ static void check_prompt(const prompt_run *r, const ist_weights *golden, const c
         golden_check_values(golden, name, GOLDEN_TOKENS, got, count, 1);
         free(got);
     }
-    float *nhwc = read_tap(r, "upscaled", &count), *nchw = malloc(count * sizeof *nchw);
-    cr_assert_not_null(nchw);
-    size_t channels = 32, pixels = (size_t)LOW * LOW;
-    for (size_t i = 0; i < count; i++) { /* the golden order is item, channel, pixel */
-        size_t n = i / (channels * pixels), c = i / pixels % channels;
-        nchw[i] = nhwc[(n * pixels + i % pixels) * channels + c];
-    }
-    snprintf(name, sizeof name, "%s.upscaled", prefix);
-    golden_check_values(golden, name, GOLDEN_TOKENS, nchw, count, 1);
-    free(nhwc);
-    free(nchw);
 }
 
 static float *golden_floats(const ist_weights *golden, const char *name) {

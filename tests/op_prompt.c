@@ -56,28 +56,11 @@ static void join_case(unsigned i) {
     optest_end(&t);
 }
 
-static void mask_case(unsigned i) {
-    optest t;
-    optest_begin(&t, "mask product", i);
-    int n = optest_int(&t, 1, 3), masks = i & 1 ? 3 : 1, count = i & 2 ? n - 1 : n;
-    int h = optest_int(&t, 1, optest_small() ? 3 : 40), w = optest_int(&t, 1, optest_small() ? 3 : 40);
-    ref_map x = optest_random(&t, n, h, w, 32), v = optest_random(&t, n, 1, masks, 32);
-    ref_map want = optest_zeros(&t, n * masks, h, w, 1);
-    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 4), vt = optest_in(&t, v, IST_ELEM_T, i & 4);
-    if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_mask_product(t.plan, xt, vt, "masks");
-    optest_run(&t);
-    ref_mask_product(x, v, want);
-    optest_check(&t, "masks", y, want, 0, 32 * 2e-7, count * masks); /* inputs are exact in half, sums are fp32 */
-    optest_end(&t);
-}
-
 static void all_cases(void) {
     unsigned cases = optest_small() ? 2 : 8;
     for (unsigned i = 0; i < cases; i++) {
         for (int kind = 0; kind < 3; kind++) point_case(kind, i);
         join_case(i);
-        mask_case(i);
     }
 }
 

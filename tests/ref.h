@@ -71,6 +71,18 @@ typedef struct ref_level {
 void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_map memory, const ref_level *levels,
                           int level_count, int heads, ref_map out);
 
+/* ---- two-way attention, mask upscaling: ref_two_way.c ---- */
+
+/* ops/two_way.h's folded tokens: q = w (x + add) + b, y of (t, h) = scale * m_h^T q_h; columns when told, else panels. */
+void ref_fold_heads(ref_map x, ref_map add, int d, const float *w, const float *b, const float *m, const float *mb,
+                    double scale, bool columns, ref_map y);
+/* One item of x per prompt; position has one item. */
+void ref_image_update(ref_map x, ref_map position, ref_map keys, ref_map values, const float *bias, const float *gamma,
+                      const float *beta, double eps, ref_map y);
+void ref_image_read(ref_map x, ref_map position, ref_map queries, int d, const float *w, const float *b, ref_map y);
+void ref_upscale(ref_map x, const float *w1, const float *b1, const float *gamma, const float *beta, double eps,
+                 const float *w2, const float *b2, ref_map vectors, ref_map y);
+
 /* ---- selection, boxes, masks, matching: ref_vision.c ---- */
 
 /* y[n,t,0] = max over channels. */
@@ -99,7 +111,5 @@ double ref_iou(const float a[4], const float b[4]);
  * is corner j of a box. gauss [2][c / 2], table [5][c]: not_a_point, background, object, first and second corner.
  * Tokens beyond the points are padding. */
 void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side, ref_map y);
-/* y[i * masks + m] at each pixel = x[i] . vectors[i][m]. */
-void ref_mask_product(ref_map x, ref_map vectors, ref_map y);
 
 #endif

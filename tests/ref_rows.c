@@ -180,12 +180,3 @@ void ref_point_tokens(ref_map points, const int *labels, const float *gauss, con
             }
         }
 }
-
-void ref_mask_product(ref_map x, ref_map vectors, ref_map y) {
-    int masks = y.n / x.n;
-    for (int i = 0; i < y.n; i++)
-        for (int py = 0; py < y.h; py++)
-            for (int px = 0; px < y.w; px++)
-                *ref_at(y, i, py, px) =
-                    (float)dot(ref_at(x, i / masks, py, px), ref_at(vectors, i / masks, 0, i % masks), x.c);
-}

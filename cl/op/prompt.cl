@@ -1,4 +1,4 @@
-/* Prompt tokens and mask products of the segmenter (src/ops/prompt.h). */
+/* Prompt tokens of the segmenter (src/ops/prompt.h). */
 
 /* One work-item per (Fourier feature, token, prompt): code = [sin z, cos z], z = 2 pi (2 (x, y) - 1) G with
  * (x, y) = (point + 0.5) / side, plus the embedding of the token's label.
@@ -43,25 +43,4 @@ __kernel void join_tokens(__global T *y, __global const T *a, __global const T *
     const size_t from_b = (size_t)item * nb + (token - na);
     const float v = token < na ? LOAD(a, from_a * shape.s4 + shape.s5 + ch) : LOAD(b, from_b * shape.s6 + shape.s7 + ch);
     STORE(v, y, ((size_t)item * (na + nb) + token) * channels + ch);
-}
-
-inline float sum16(const float16 v) {
-    const float8 a = v.lo + v.hi;
-    const float4 b = a.lo + a.hi;
-    return (b.s0 + b.s2) + (b.s1 + b.s3);
-}
-
-/* y[(item * masks + m) * pixels + i] = x[item, i, 0:32] . hyper[item, m, 0:32]; a work-item takes `run` pixels.
- * shape: pixels, masks, run, x's ld, c0, hyper's ld, c0, 0. */
-__kernel void mask_product(__global float *y, __global const T *x, __global const T *hyper, __global const int *limit,
-                           const int8 shape) {
-    const int pixels = shape.s0, masks = shape.s1, m = (int)get_global_id(1), item = (int)get_global_id(2);
-    const int first = (int)get_global_id(0) * shape.s2, last = min(first + shape.s2, pixels);
-    if (item >= *limit) return;
-    const size_t at = ((size_t)item * masks + m) * shape.s5 + shape.s6;
-    const float16 h0 = LOAD16(hyper, at), h1 = LOAD16(hyper, at + 16);
-    for (int i = first; i < last; i++) {
-        const size_t pixel = ((size_t)item * pixels + i) * shape.s3 + shape.s4;
-        y[((size_t)item * masks + m) * pixels + i] = sum16(fma(LOAD16(x, pixel), h0, LOAD16(x, pixel + 16) * h1));
-    }
 }

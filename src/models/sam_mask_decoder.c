@@ -1,29 +1,37 @@
 /* SAM's mask decoder (mobilesam.md 4; Kirillov et al., ICCV 2023): a two-way transformer between a few tokens and the
  * 64x64 image, upscaling, and one dot product per mask.
  *
- * P prompts share the embedding of their image. What does not depend on the prompt (without a mask prompt: keys, values
- * and queries of layer 0's image side) is computed once per image and reached through `image_of`. */
+ * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
+ * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the
+ * next layer do not wait for the image. P prompts share the embedding of their image, reached through `image_of`, until
+ * the first update. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "ops/prompt.h"
+#include "ops/two_way.h"
+#include "ops/upscale.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MASK_TOKENS = 4, HEADS = 8, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM };
+enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
 
-/* The image side of the transformer: n is the number of images until prompts have changed it, then P. */
+static const float LOG2_E = 1.44269504088896340736f;
+
+/* The image before or after updates; `shift` is owned. An update that the next reading will carry out is `pending`. */
 typedef struct image_side {
-    ist_tensor k;   /* [n,1,4096,256] */
-    ist_tensor kpe; /* k + position */
-    ist_tensor map; /* item of k for each prompt, or empty: prompt i has item i */
+    ist_image_side now;
+    float *shift;
+    bool pending;
+    ist_tensor keys, values; /* of the tokens, folded */
+    ist_conv_weights out;    /* out_proj: its bias belongs to the update */
+    ist_norm_weights norm;
 } image_side;
 
 typedef struct decoder {
     ist_net net;
-    ist_tensor t;     /* initial tokens [P,1,N,256], added to every query */
-    ist_tensor pe;    /* dense position code [1,1,4096,256] */
-    ist_tensor limit; /* prompts */
+    ist_tensor t;  /* initial tokens [P,1,N,256], added to every query */
+    ist_tensor pe; /* dense position code [1,1,4096,256] */
     ist_tensor image_of;
     int prompts;
 } decoder;
@@ -67,81 +75,117 @@ static ist_tensor table(const ist_net *net, const char *name, int rows, ist_tens
     return ist_has(below) && ist_has(y) ? ist_op_join_tokens(net->plan, y, below, name) : y;
 }
 
-/* ---- attention ---- */
-
-static ist_tensor project(const decoder *d, ist_tensor x, const char *at, const char *which) {
-    return ist_dense(&d->net, x, NULL, "mask_decoder.transformer.%s.%s_proj", at, which);
-}
-
-/* Projected q, k, v -> attention -> out projection. */
-static ist_tensor attend(const decoder *d, ist_tensor q, ist_tensor k, ist_tensor v, ist_tensor q_map,
-                         ist_tensor kv_map, const char *at) {
-    ist_attention_opts opts = {.heads = HEADS,
-                               .scale = q.c ? 1.0f / sqrtf((float)q.c / HEADS) : 1.0f,
-                               .q_map = q_map,
-                               .kv_map = kv_map,
-                               .count = d->prompts};
-    ist_tensor y = ist_op_attention(d->net.plan, q, k, v, &opts, at);
-    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at);
-}
-
-/* Projections of the image side: while it is per image, they are done for all images whatever the prompt count is. */
-static ist_tensor project_image(const decoder *d, const image_side *s, ist_tensor x, const char *at,
-                                const char *which) {
-    if (ist_has(s->map)) ist_plan_limit(d->net.plan, (ist_tensor){0});
-    ist_tensor y = project(d, x, at, which);
-    ist_plan_limit(d->net.plan, d->limit);
-    return y;
-}
-
-static ist_tensor tokens_to_image(const decoder *d, const image_side *s, ist_tensor q_pe, const char *at) {
-    ist_tensor k = project_image(d, s, s->kpe, at, "k"); /* [n,1,4096,128] */
-    ist_tensor v = project_image(d, s, s->k, at, "v");
-    return attend(d, project(d, q_pe, at, "q"), k, v, (ist_tensor){0}, s->map, at); /* [P,1,N,256] */
-}
-
-static ist_tensor image_to_tokens(const decoder *d, const image_side *s, ist_tensor q_pe, ist_tensor q,
-                                  const char *at) {
-    ist_tensor queries = project_image(d, s, s->kpe, at, "q"); /* [n,1,4096,128] */
-    return attend(d, queries, project(d, q_pe, at, "k"), project(d, q, at, "v"), s->map, (ist_tensor){0}, at);
-}
-
-static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at) {
-    ist_tensor qk = first ? q : ist_op_add(d->net.plan, q, d->t, (ist_tensor){0}, at);
-    return attend(d, project(d, qk, at, "q"), project(d, qk, at, "k"), project(d, q, at, "v"), (ist_tensor){0},
-                  (ist_tensor){0}, at);
-}
+/* ---- attention among tokens ---- */
 
 /* LN(x + y). */
 static ist_tensor add_norm(const decoder *d, ist_tensor x, ist_tensor y, const char *name) {
     return ist_layer_norm(&d->net, x, 1e-5f, &(ist_norm_opts){.add = y}, "mask_decoder.transformer.%s", name);
 }
 
-/* The image after an update: one item per prompt from here on. */
-static image_side update_image(const decoder *d, const image_side *s, ist_tensor change, const char *norm) {
+static ist_conv_weights take(const decoder *d, const char *at, const char *which) {
+    return ist_take_dense(&d->net, "mask_decoder.transformer.%s.%s_proj", at, which);
+}
+
+/* A projection of a cross attention, whose matrices are read without an operator's checks. */
+static ist_conv_weights take_cross(const decoder *d, const char *at, const char *which, int out, int in) {
+    ist_conv_weights w = take(d, at, which);
+    if (!ist_plan_status(d->net.plan) && (w.out != out || w.in != in))
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s.%s_proj: %d x %d weights, want %d x %d", at, which, w.out, w.in,
+                      out, in);
+    return w;
+}
+
+/* Queries and keys see the position of the initial tokens except in the first layer, where q is those tokens. */
+static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at) {
     ist_plan *p = d->net.plan;
-    ist_tensor k = s->k;
-    if (ist_has(s->map) && k.n > 1) k = ist_op_expand(p, k, s->map, d->prompts, norm);
-    image_side out = {.k = add_norm(d, change, k, norm)}; /* an addend with n = 1 serves every prompt */
-    out.kpe = ist_op_add(p, out.k, d->pe, (ist_tensor){0}, "image position");
-    return out;
+    ist_tensor qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
+    qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
+    ist_tensor v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
+    ist_attention_opts opts = {.heads = HEADS, .scale = 1.0f / sqrtf((float)DIM / HEADS), .count = d->prompts};
+    ist_tensor y = ist_op_attention(p, ist_slice(qk, 0, DIM), ist_slice(qk, DIM, DIM), v, &opts, at);
+    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at);
+}
+
+/* ---- attention between tokens and image ---- */
+
+/* Tokens x + add, projected by `own` and seen through the `other` side's projection. */
+static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist_conv_weights *own, const float *other,
+                       const float *constant, bool columns, const char *at) {
+    if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
+    int per_head = own->out / HEADS;
+    ist_head_fold f = {.d = per_head,
+                       .k = DIM,
+                       .w = own->w,
+                       .b = own->b,
+                       .m = other,
+                       .mb = constant,
+                       .scale = columns ? LOG2_E / sqrtf((float)per_head) : 1.0f,
+                       .columns = columns};
+    return ist_op_fold_heads(d->net.plan, x, add, &f, at);
+}
+
+/* out_proj [256,128] as [128][256]; the caller frees it. */
+static float *transposed(const decoder *d, const ist_conv_weights *w) {
+    ist_plan *p = d->net.plan;
+    if (ist_plan_status(p)) return NULL;
+    float *t = malloc((size_t)w->out * (size_t)w->in * sizeof *t);
+    if (!t) ist_plan_fail(p, IST_E_MEMORY, "mask decoder: out of host memory");
+    for (int o = 0; t && o < w->out; o++)
+        for (int i = 0; i < w->in; i++) t[i * w->out + o] = w->w[o * w->in + i];
+    return t;
+}
+
+/* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
+static void update_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
+    ist_conv_weights k = take_cross(d, at, "k", INNER, DIM), v = take_cross(d, at, "v", INNER, DIM);
+    ist_conv_weights query = take_cross(d, at, "q", INNER, DIM);
+    s->out = take_cross(d, at, "out", DIM, INNER);
+    s->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", norm);
+    if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
+    float *out = transposed(d, &s->out);
+    s->keys = fold(d, q, d->t, &k, query.w, query.b, true, at);        /* [P,1,257,64] */
+    s->values = fold(d, q, (ist_tensor){0}, &v, out, NULL, false, at); /* [P,4,8 N,64] */
+    s->pending = true;
+    free(out);
+    ist_conv_weights_free(&k);
+    ist_conv_weights_free(&v);
+    ist_conv_weights_free(&query);
+}
+
+/* Attention of the tokens to the image after its pending update. */
+static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at) {
+    ist_plan *p = d->net.plan;
+    ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
+    ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
+    ist_image_update u = {
+        .keys = s->keys, .values = s->values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
+    ist_tensor columns = fold(d, q, d->t, &query, k.w, NULL, true, at), updated = {0}, y = {0};
+    if (!ist_plan_status(p)) {
+        y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, columns, q.w, &updated, at);
+        y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, at); /* [P,1,N,128] */
+    }
+    if (s->pending) s->now = (ist_image_side){.x = updated, .position = d->pe};
+    s->pending = false;
+    ist_conv_weights_free(&s->out);
+    ist_norm_weights_free(&s->norm);
+    ist_conv_weights_free(&query);
+    ist_conv_weights_free(&k);
+    ist_conv_weights_free(&v);
+    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at); /* [P,1,N,256] */
 }
 
 static ist_tensor two_way_layer(const decoder *d, image_side *s, ist_tensor q, int i) {
-    ist_plan *p = d->net.plan;
     ist_name self = ist_name_of("layers.%d.self_attn", i), t2i = ist_name_of("layers.%d.cross_attn_token_to_image", i);
     ist_name i2t = ist_name_of("layers.%d.cross_attn_image_to_token", i);
     ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
     ist_tensor y = self_attention(d, q, i == 0, self.text); /* [P,1,N,256] */
     q = add_norm(d, y, i == 0 ? (ist_tensor){0} : q, ist_name_of("layers.%d.norm1", i).text);
-    y = ist_op_add(p, q, d->t, (ist_tensor){0}, t2i.text);
-    q = add_norm(d, tokens_to_image(d, s, y, t2i.text), q, ist_name_of("layers.%d.norm2", i).text);
+    q = add_norm(d, read_image(d, s, q, t2i.text), q, ist_name_of("layers.%d.norm2", i).text);
     y = ist_dense(&d->net, q, &relu, "mask_decoder.transformer.layers.%d.mlp.lin1", i); /* [P,1,N,2048] */
     y = ist_dense(&d->net, y, NULL, "mask_decoder.transformer.layers.%d.mlp.lin2", i);
     q = add_norm(d, y, q, ist_name_of("layers.%d.norm3", i).text);
-    y = ist_op_add(p, q, d->t, (ist_tensor){0}, i2t.text);
-    y = image_to_tokens(d, s, y, q, i2t.text); /* [P,1,4096,256] */
-    *s = update_image(d, s, y, ist_name_of("layers.%d.norm4", i).text);
+    update_image(d, s, q, i2t.text, ist_name_of("layers.%d.norm4", i).text);
     return q;
 }
 
@@ -162,37 +206,40 @@ static ist_tensor mlp3(const decoder *d, ist_tensor x, const ist_conv_opts *last
     return ist_dense(&d->net, x, last, "mask_decoder.%s.layers.2", at);
 }
 
-/* Transposed convolution 2x2 stride 2 with NAME.weight [in,out,2,2] and NAME.bias [out]. */
-static ist_tensor deconv(const ist_net *net, ist_tensor x, int out, const ist_conv_opts *opts, const char *at) {
-    ist_name w_name = ist_name_of("%s.weight", at), b_name = ist_name_of("%s.bias", at);
-    int64_t w_dims[4] = {x.c, out, 2, 2}, b_dims[1] = {out};
-    float *w = NULL, *b = NULL;
-    ist_tensor y = {0};
-    ist_error *err = ist_plan_error(net->plan);
-    if (ist_plan_status(net->plan)) return y;
-    if (!ist_weights_f32(net->weights, w_name.text, 4, w_dims, &w, err) &&
-        !ist_weights_f32(net->weights, b_name.text, 1, b_dims, &b, err)) {
-        ist_filter f = {.out = out, .in = x.c, .kh = 2, .kw = 2, .w = w, .b = b};
-        y = ist_op_deconv2x2(net->plan, x, f, opts, at);
-    }
-    free(w);
-    free(b);
-    return y;
+/* NAME of the checkpoint as floats; NULL when the plan has failed. */
+static float *load(const ist_net *net, const char *name, int rank, const int64_t *dims) {
+    float *v = NULL;
+    if (!ist_plan_status(net->plan)) ist_weights_f32(net->weights, name, rank, dims, &v, ist_plan_error(net->plan));
+    return v;
 }
 
-static ist_tensor upscale(const decoder *d, ist_tensor k) {
+/* vectors [P,1,masks,32] -> logits [P * masks,256,256,1]. */
+static ist_tensor upscale(const decoder *d, ist_tensor k, ist_tensor vectors) {
     const ist_net *net = &d->net;
-    ist_tensor x = ist_view(k, d->prompts, GRID, GRID);                             /* [P,64,64,256] */
-    x = deconv(net, x, 64, &(ist_conv_opts){0}, "mask_decoder.output_upscaling.0"); /* [P,128,128,64] */
-    x = ist_layer_norm(net, x, 1e-6f, &(ist_norm_opts){.act = IST_ACT_GELU}, "mask_decoder.output_upscaling.1");
-    return deconv(net, x, 32, &(ist_conv_opts){.epi.act = IST_ACT_GELU},
-                  "mask_decoder.output_upscaling.3"); /* [P,256,256,32] */
+    enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT };
+    float *w1 = load(net, "mask_decoder.output_upscaling.0.weight", 4, (int64_t[]){DIM, C1, 2, 2});
+    float *b1 = load(net, "mask_decoder.output_upscaling.0.bias", 1, (int64_t[]){C1});
+    float *w2 = load(net, "mask_decoder.output_upscaling.3.weight", 4, (int64_t[]){C1, C2, 2, 2});
+    float *b2 = load(net, "mask_decoder.output_upscaling.3.bias", 1, (int64_t[]){C2});
+    ist_norm_weights norm = ist_take_norm(net, "mask_decoder.output_upscaling.1");
+    if (!ist_plan_status(net->plan) && norm.n != C1)
+        ist_plan_fail(net->plan, IST_E_WEIGHTS, "mask_decoder.output_upscaling.1: norm of %d channels", norm.n);
+    ist_tensor y = {0};
+    ist_upscale_weights w = {w1, b1, norm.w, norm.b, w2, b2, 1e-6f};
+    if (!ist_plan_status(net->plan))
+        y = ist_op_upscale(net->plan, ist_view(k, d->prompts, GRID, GRID), &w, vectors,
+                           "mask_decoder.output_upscaling");
+    free(w1);
+    free(b1);
+    free(w2);
+    free(b2);
+    ist_norm_weights_free(&norm);
+    return y;
 }
 
 static ist_sam_masks read_out(const decoder *d, ist_tensor q, ist_tensor k, bool multimask) {
     ist_plan *p = d->net.plan;
     int first = multimask ? 1 : 0, masks = multimask ? MASK_TOKENS - 1 : 1;
-    ist_tensor up = upscale(d, k);
     ist_tensor hyper = ist_plan_tensor(p, d->prompts, 1, 1, masks * IST_SAM_DIM / 8, IST_ELEM_T); /* [P,1,1,masks*32] */
     for (int m = 0; m < masks; m++)
         mlp3(d, token_at(q, 1 + first + m), &(ist_conv_opts){.into = ist_slice(hyper, m * 32, 32)},
@@ -201,33 +248,28 @@ static ist_sam_masks read_out(const decoder *d, ist_tensor q, ist_tensor k, bool
     hyper.c = hyper.ld = 32;
     ist_tensor iou = ist_plan_tensor(p, d->prompts, 1, 1, MASK_TOKENS, IST_ELEM_F32);
     mlp3(d, token_at(q, 0), &(ist_conv_opts){.into = iou}, "iou_prediction_head");
-    ist_tap(&d->net, up, "upscaled");
-    return (ist_sam_masks){
-        .low_res = ist_op_mask_product(p, up, hyper, "masks"), .iou = ist_slice(iou, first, masks), .masks = masks};
+    return (ist_sam_masks){.low_res = upscale(d, k, hyper), .iou = ist_slice(iou, first, masks), .masks = masks};
 }
 
 /* Embedding plus the dense prompt: per image without a mask prompt, else per prompt. */
 static image_side start_image(const decoder *d, ist_tensor embedding, ist_tensor dense) {
     ist_plan *p = d->net.plan;
     ist_tensor e = ist_view(embedding, embedding.n, 1, GRID * GRID);
-    image_side s = {.map = d->image_of};
+    image_side s = {.now = {.x = e, .map = d->image_of, .position = d->pe}};
     if (ist_has(dense)) {
         if (e.n > 1) e = ist_op_expand(p, e, d->image_of, d->prompts, "embedding");
-        s.map = (ist_tensor){0};
-        s.k = ist_op_add(p, ist_view(dense, dense.n, 1, GRID * GRID), e, (ist_tensor){0}, "embedding");
+        s.now.map = (ist_tensor){0};
+        s.now.x = ist_op_add(p, ist_view(dense, dense.n, 1, GRID * GRID), e, (ist_tensor){0}, "embedding");
     } else {
-        ist_plan_limit(p, (ist_tensor){0});
-        ist_tensor no_mask = table(&d->net, "prompt_encoder.no_mask_embed.weight", 1, (ist_tensor){0});
-        s.k = ist_op_add(p, e, no_mask, (ist_tensor){0}, "embedding");
+        s.shift = load(&d->net, "prompt_encoder.no_mask_embed.weight", 2, (int64_t[]){1, DIM});
+        s.now.shift = s.shift;
     }
-    s.kpe = ist_op_add(p, s.k, d->pe, (ist_tensor){0}, "image position");
-    ist_plan_limit(p, d->limit);
     return s;
 }
 
 ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor image_of,
                              ist_tensor sparse, ist_tensor dense, bool multimask) {
-    decoder dec = {.net = {p, weights}, .limit = ist_plan_current_limit(p), .prompts = sparse.n}, *d = &dec;
+    decoder dec = {.net = {p, weights}, .prompts = sparse.n}, *d = &dec;
     if (ist_plan_status(p)) return (ist_sam_masks){0};
     d->image_of = image_of;
     if (!ist_has(image_of)) { /* one image for all */
@@ -242,12 +284,11 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     image_side s = start_image(d, embedding, dense);
     ist_tensor q = d->t;
     for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
-    ist_tensor y = ist_op_add(p, q, d->t, (ist_tensor){0}, "final tokens");
-    y = tokens_to_image(d, &s, y, "final_attn_token_to_image");
-    q = add_norm(d, y, q, "norm_final_attn");
+    q = add_norm(d, read_image(d, &s, q, "final_attn_token_to_image"), q, "norm_final_attn");
+    free(s.shift);
     ist_tap(&d->net, q, "tokens");
-    ist_tap(&d->net, s.k, "keys");
-    ist_sam_masks out = read_out(d, q, s.k, multimask);
+    ist_tap(&d->net, s.now.x, "keys");
+    ist_sam_masks out = read_out(d, q, s.now.x, multimask);
     ist_plan_tap(p, "masks", out.low_res);
     ist_plan_tap(p, "iou", out.iou);
     ist_plan_tap(p, "dense_pe", d->pe);

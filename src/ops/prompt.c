@@ -1,11 +1,11 @@
-/* Prompt tokens and mask products of the segmenter. One kernel each serves every device: they are a percent of a frame.
+/* Prompt tokens of the segmenter. One kernel each serves every device: they are a percent of a frame.
  */
 #include "ops/prompt.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
 
-enum { GROUP = 64, LABELS = 5, MASK_CHANNELS = 32 };
+enum { GROUP = 64, LABELS = 5 };
 
 ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels, int first_label, bool pad,
                                const ist_point_code *code, const char *label) {
@@ -56,35 +56,5 @@ ist_tensor ist_op_join_tokens(ist_plan *p, ist_tensor a, ist_tensor b, const cha
                                      .args = {IST_OUT(y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
                                               IST_INT8(a.c, a.w, b.w, a.n, a.ld, a.c0, b.ld, b.c0)},
                                      .arg_count = 5});
-    return y;
-}
-
-ist_tensor ist_op_mask_product(ist_plan *p, ist_tensor x, ist_tensor hyper, const char *label) {
-    ist_tensor none = {0};
-    if (ist_plan_status(p)) return none;
-    if (x.c != MASK_CHANNELS || hyper.c != MASK_CHANNELS || hyper.n != x.n || x.elem != IST_ELEM_T ||
-        hyper.elem != IST_ELEM_T) {
-        ist_plan_fail(p, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", label, x.n, x.h, x.w, x.c,
-                      hyper.n, hyper.h, hyper.w, hyper.c);
-        return none;
-    }
-    int masks = hyper.h * hyper.w, pixels = x.h * x.w;
-    ist_tensor y = ist_plan_tensor(p, x.n * masks, x.h, x.w, 1, IST_ELEM_F32);
-    bool cpu = ist_cpu_row(p); /* there a work-item takes a run of pixels, elsewhere one */
-    int run = cpu ? 512 : 1;
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "op/prompt",
-                         .defines = ist_defines_of(p, "%s", "").text,
-                         .kernel = "mask_product",
-                         .dims = 3,
-                         .global = {cpu ? (size_t)ist_div_up(pixels, run) : ist_round_up((size_t)pixels, GROUP),
-                                    (size_t)masks, (size_t)x.n},
-                         .local = {cpu ? 1 : GROUP, 1, 1},
-                         .args = {IST_OUT(y), IST_IN(x), IST_IN(hyper), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT8(pixels, masks, run, x.ld, x.c0, hyper.ld, hyper.c0, 0)},
-                         .arg_count = 5,
-                         .flops = 2.0 * x.n * masks * pixels * MASK_CHANNELS,
-                         .bytes = 4.0 * x.n * pixels * (MASK_CHANNELS + masks)});
     return y;
 }

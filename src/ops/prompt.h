@@ -1,4 +1,4 @@
-/* Operators of the segmenter that nothing else needs: prompt tokens and the product of masks. */
+/* Operators of the segmenter's prompt encoder: prompt tokens. */
 #ifndef IST_OPS_PROMPT_H
 #define IST_OPS_PROMPT_H
 
@@ -20,8 +20,5 @@ ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels
                                const ist_point_code *code, const char *label);
 /* Tokens of a, then those of b, per item: [1 or P,1,i,c] and [P,1,j,c] -> [P,1,i+j,c]. */
 ist_tensor ist_op_join_tokens(ist_plan *p, ist_tensor a, ist_tensor b, const char *label);
-/* y[i * masks + m, pixel] = sum over c of x[i, pixel, c] * hyper[i, m, c], F32: x [P,h,w,32], hyper [P,1,masks,32] ->
- * [P * masks,h,w,1]. The limit counts items i. */
-ist_tensor ist_op_mask_product(ist_plan *p, ist_tensor x, ist_tensor hyper, const char *label);
 
 #endif

@@ -1,0 +1,94 @@
+/* Register tiles for CPU kernels whose operands lie in private memory: one work-item per group, float16 vectors.
+ *
+ * tile6x4 adds a product of 6 rows (in private memory, `lda` floats apart) and 64 columns (4 vectors, `ldb` floats per
+ * step of k, in global memory) to 24 accumulators in registers. A caller that passes constants for lda and ldb gets
+ * immediate offsets. */
+#define TILE_ROWS 6
+
+/* Asks for the cache line of an address that will be read soon. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#else
+#define PREFETCH(p)
+#endif
+
+#define LOWEST    (-3.0e38f)
+
+#define TILE_COLS(F, r) F(r, 0) F(r, 1) F(r, 2) F(r, 3)
+#define TILE_EACH(F)    TILE_COLS(F, 0) TILE_COLS(F, 1) TILE_COLS(F, 2) TILE_COLS(F, 3) TILE_COLS(F, 4) TILE_COLS(F, 5)
+#define TILE_OPEN(r, j)  float16 c##r##_##j = acc[r * 4 + j];
+#define TILE_CLOSE(r, j) acc[r * 4 + j] = c##r##_##j;
+#define TILE_MAC(r, j)   c##r##_##j = fma(v, b##j, c##r##_##j);
+#define TILE_ROW(r, u)                                                                                                 \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * lda + u]);                                                                 \
+        TILE_COLS(TILE_MAC, r)                                                                                         \
+    }
+#define TILE_STEP(u)                                                                                                   \
+    {                                                                                                                  \
+        const float16 b0 = vload16(0, b + u * ldb), b1 = vload16(1, b + u * ldb), b2 = vload16(2, b + u * ldb);        \
+        const float16 b3 = vload16(3, b + u * ldb);                                                                    \
+        TILE_ROW(0, u) TILE_ROW(1, u) TILE_ROW(2, u) TILE_ROW(3, u) TILE_ROW(4, u) TILE_ROW(5, u)                      \
+    }
+
+/* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
+static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+    TILE_EACH(TILE_OPEN)
+    for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
+        TILE_STEP(0)
+        TILE_STEP(1)
+    }
+    TILE_EACH(TILE_CLOSE)
+}
+
+/* The same, and with every two steps one cache line each of what will be read next from p and q. */
+static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
+                                 __global const T *p, __global const T *q) {
+    TILE_EACH(TILE_OPEN)
+    for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
+        TILE_STEP(0)
+        TILE_STEP(1)
+        PREFETCH(p);
+        PREFETCH(q);
+        p += 64 / sizeof(T);
+        q += 64 / sizeof(T);
+    }
+    TILE_EACH(TILE_CLOSE)
+}
+
+static inline float sum16(float16 v) {
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+    return (b.x + b.y) + (b.z + b.w);
+}
+
+static inline float16 larger(float16 a, float16 b) {
+    return a > b ? a : b; /* one instruction; fmax would also order NaN */
+}
+
+/* 2^t for t <= 0, 2^-126 below: nearest integer by the 1.5 * 2^23 trick, 1 + r * q(r) on the rest with q fitted for
+ * relative error 2e-9. */
+static inline float16 exp2_negative(float16 t) {
+    t = larger(t, (float16)(-126.0f));
+    float16 n = t + (float16)(12582912.0f), r = t - (n - (float16)(12582912.0f));
+    float16 p = fma((float16)(0.00015353362f), r, (float16)(0.00133988739f));
+    p = fma(p, r, (float16)(0.00961843692f));
+    p = fma(p, r, (float16)(0.0555033237f));
+    p = fma(p, r, (float16)(0.240226477f));
+    p = fma(p, r, (float16)(0.693147182f));
+    p = fma(p, r, (float16)(1.0f));
+    return as_float16(as_int16(p) + (as_int16(n) << (int16)(23)));
+}
+
+/* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. */
+static inline void norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta, float eps) {
+    float16 total = (float16)(0.0f), square = (float16)(0.0f);
+    for (int i = 0; i < vectors; i++) total += v[i];
+    const float16 mean = (float16)(sum16(total) / (vectors * 16));
+    for (int i = 0; i < vectors; i++) {
+        const float16 d = v[i] - mean;
+        square = fma(d, d, square);
+    }
+    const float16 scale = (float16)(1.0f / sqrt(sum16(square) / (vectors * 16) + eps));
+    for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
+}

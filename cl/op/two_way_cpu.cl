@@ -1,0 +1,253 @@
+/* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), for CPUs:
+ * one work-item per group, needs isa/tile.
+ *
+ * Column t * 8 + h belongs to token t and head h, so that a vector holds two tokens of all heads and a softmax over tokens
+ * runs between vectors and vector halves. Columns come in blocks of 64, 8 tokens.
+ *
+ * -D K: channels of the image, a multiple of 64. -D BLOCKS: of 64 columns. -D SUB: image rows that are read together, a
+ * multiple of 6. */
+#define HEADS 8
+#define CP    (BLOCKS * 64)
+#define KV    (K / 16)
+#define XV    (KV + 1) /* vectors from one image row to the next in private memory: rows fall into different cache sets */
+
+/* ---- tokens ---- */
+
+/* Group (h, n): head h of prompt n. q = (x + add) W + b, 16 lanes at a time; then per token t
+ * y[t, h] = scale * q_h M_h. w [head][K of x][d padded to 16], b [head][16s], m [head][d][K], mb [head][16s].
+ * Columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there score LOWEST. Rows: y [K / 64][c][64].
+ * sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
+           __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
+           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale) {
+    const int h = get_group_id(0), n = get_group_id(1), tokens = sizes.x, c_in = sizes.y, d = sizes.z;
+    const int d16 = (d + 15) / 16 * 16;
+    if (n >= *limit) return;
+    w += h * c_in * d16;
+    b += h * d16;
+    m += h * d * K;
+    mb += h * d16;
+    y += (size_t)n * (sizes.w ? (K + 1) * CP : tokens * HEADS * K);
+    for (int t = 0; t < tokens; t++) {
+        float q[64];
+        const int xi = (n * tokens + t) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w;
+        for (int i = 0; i < d16; i += 16) {
+            float16 s0 = vload16(0, b + i), s1 = (float16)(0.0f);
+            for (int k = 0; k < c_in; k += 2) {
+                float v0 = LOAD(x, xi + k), v1 = LOAD(x, xi + k + 1);
+                if (modes.x) v0 += LOAD(add, ai + k), v1 += LOAD(add, ai + k + 1);
+                s0 = fma((float16)(v0), vload16(0, w + k * d16 + i), s0);
+                s1 = fma((float16)(v1), vload16(0, w + (k + 1) * d16 + i), s1);
+            }
+            vstore16((s0 + s1) * (float16)(scale), 0, q + i);
+        }
+        const int c = t * HEADS + h;
+        for (int k = 0; k < K; k += 16) {
+            float16 s = (float16)(0.0f);
+            for (int i = 0; i < d; i++) s = fma((float16)(q[i]), vload16(0, m + i * K + k), s);
+            if (sizes.w)
+                for (int i = 0; i < 16; i++) y[(k + i) * CP + c] = ((float *)&s)[i];
+            else
+                vstore16(s, 0, y + (k / 64 * tokens * HEADS + c) * 64 + k % 64);
+        }
+        float bias = 0.0f;
+        for (int i = 0; i < d; i++) bias = fma(q[i], mb[i], bias);
+        if (sizes.w) y[K * CP + c] = bias;
+    }
+    for (int c = tokens * HEADS + h; sizes.w && c < CP; c += HEADS)
+        for (int k = 0; k <= K; k++) y[k * CP + c] = k < K ? 0.0f : LOWEST;
+}
+
+/* ---- the image ---- */
+
+/* s becomes the softmax over tokens of its rows: vectors of two tokens by eight heads. */
+static inline void softmax_tokens(float16 *s) {
+    for (int r = 0; r < TILE_ROWS; r++, s += CP / 16) {
+        float16 m = s[0];
+        for (int i = 1; i < CP / 16; i++) m = larger(m, s[i]);
+        const float8 top = max(m.lo, m.hi);
+        m = (float16)(top, top);
+        float16 sum = (float16)(0.0f);
+        for (int i = 0; i < CP / 16; i++) {
+            s[i] = exp2_negative(s[i] - m);
+            sum += s[i];
+        }
+        const float8 inv = (float8)(1.0f) / (sum.lo + sum.hi);
+        for (int i = 0; i < CP / 16; i++) s[i] *= (float16)(inv, inv);
+    }
+}
+
+/* s[r] = xp[r] . columns + bias, for 6 rows; the rows of s are CP floats. The next rows are at x and p. */
+static inline void scores(float16 *s, const float *xp, __global const float *columns, __global const T *x,
+                          __global const T *p) {
+    for (int j = 0; j < BLOCKS; j++, columns += 64) {
+        float16 acc[TILE_ROWS * 4];
+        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, columns + K * CP);
+        tile6x4_ahead(acc, xp, K, columns, CP, K, x, p);
+        for (int i = 0; i < TILE_ROWS * 4; i++) s[i / 4 * (CP / 16) + j * 4 + i % 4] = acc[i];
+    }
+}
+
+/* x += s values + bias for 6 rows, then layer norm. norm {bias, gamma, beta} [3][K]. */
+static inline void update(float16 *x, const float *s, __global const float *values, int columns,
+                          __global const float *norm, float eps) {
+    for (int j = 0; j < K; j += 64) {
+        float16 acc[TILE_ROWS * 4];
+        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = x[i / 4 * XV + j / 16 + i % 4] + vload16(i % 4, norm + j);
+        tile6x4(acc, s, CP, values + j * columns, 64, columns);
+        for (int i = 0; i < TILE_ROWS * 4; i++) x[i / 4 * XV + j / 16 + i % 4] = acc[i];
+    }
+    for (int r = 0; r < TILE_ROWS; r++) norm_row(x + r * XV, KV, norm + K, norm + 2 * K, eps);
+}
+
+/* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f first: SUB rows. */
+#define EACH8(F)    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+#define SUM_OPEN(i)                                                                                                    \
+    float16 p##i = sums[i * KV] * (float16)(f[i]), q##i = sums[i * KV + 1] * (float16)(f[i]);
+#define SUM_CLOSE(i) sums[i * KV] = p##i, sums[i * KV + 1] = q##i;
+#define SUM_STEP(i)                                                                                                    \
+    {                                                                                                                  \
+        const float16 v = (float16)(w[i]);                                                                             \
+        p##i = fma(v, x0, p##i);                                                                                       \
+        q##i = fma(v, x1, q##i);                                                                                       \
+    }
+static inline void weighted_sums(float16 *sums, const float *f, const float *w, const float16 *x) {
+    EACH8(SUM_OPEN)
+    for (int r = 0; r < SUB; r++, w += CP, x += XV) {
+        const float16 x0 = x[0], x1 = x[1];
+        EACH8(SUM_STEP)
+    }
+    EACH8(SUM_CLOSE)
+}
+
+/* The softmax over image rows so far, per column. */
+typedef struct reading {
+    float16 m[CP / 16], sum[CP / 16];
+    float16 acc[CP * KV];
+} reading;
+
+/* Takes SUB rows of scores s, of which `rows` exist, and of the image. */
+static inline void read_rows(reading *read, float16 *s, const float16 *x, int rows, int columns) {
+    float16 f[CP / 16];
+    for (int i = 0; i < CP / 16; i++) {
+        float16 m = read->m[i], sum;
+        for (int r = 0; r < rows; r++) m = larger(m, s[r * (CP / 16) + i]);
+        f[i] = exp2_negative(read->m[i] - m);
+        sum = read->sum[i] * f[i];
+        for (int r = 0; r < rows; r++) {
+            const float16 e = exp2_negative(s[r * (CP / 16) + i] - m);
+            s[r * (CP / 16) + i] = e;
+            sum += e;
+        }
+        for (int r = rows; r < SUB; r++) s[r * (CP / 16) + i] = (float16)(0.0f);
+        read->m[i] = m;
+        read->sum[i] = sum;
+    }
+    for (int v = 0; v < KV; v += 2)
+        for (int c = 0; c < columns; c += 8)
+            weighted_sums(read->acc + c * KV + v, (const float *)f + c, (const float *)s + c, x + v);
+}
+
+/* Group (i, n): image rows [i * sizes.z, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
+ * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax over this
+ * group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums [columns][K]}.
+ * sizes {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
+           __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
+           __global const float *restrict keys, __global const float *restrict values,
+           __global const float *restrict norm, __global const float *restrict queries,
+           __global const int *restrict limit, int4 sizes, int4 lds, int4 modes, float eps) {
+    const int n = get_group_id(1), columns = sizes.w, first = get_group_id(0) * sizes.z;
+    if (n >= *limit) return;
+    const int last = min(sizes.x, first + sizes.z), item = modes.y ? map[n] : n;
+    float16 xs[SUB * XV], s[SUB * CP / 16], xp[TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
+    reading read;
+    for (int i = 0; i < CP / 16; i++) {
+        read.m[i] = (float16)(LOWEST);
+        read.sum[i] = (float16)(0.0f);
+    }
+    for (int i = 0; i < CP * KV; i++) read.acc[i] = (float16)(0.0f);
+    keys += (size_t)n * (K + 1) * CP;
+    values += (size_t)n * columns * K;
+    queries += (size_t)n * (K + 1) * CP;
+    for (int r0 = first; r0 < last; r0 += SUB) {
+        const int rows = min(SUB, last - r0);
+        for (int t = 0; t < SUB; t += TILE_ROWS) {
+            float16 *xt = xs + t * XV;
+            if (t >= rows) { /* weights there are zeros, but zero times garbage may be NaN */
+                for (int i = 0; i < TILE_ROWS * XV; i++) xt[i] = (float16)(0.0f);
+                continue;
+            }
+            const size_t next = min(r0 + t + TILE_ROWS, sizes.x - 1);
+            __global const T *next_x = x + ((size_t)item * sizes.x + next) * lds.x + lds.y;
+            __global const T *next_p = position + next * lds.z + lds.w;
+            for (int r = 0; r < TILE_ROWS; r++) {
+                const int row = min(r0 + t + r, last - 1);
+                const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
+                for (int i = 0; i < KV; i++) {
+                    xt[r * XV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
+                    xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
+                }
+            }
+            if (modes.x) {
+                scores(a, (const float *)xp, keys, next_x, next_p);
+                softmax_tokens(a);
+                update(xt, (const float *)a, values, columns, norm, eps);
+                for (int r = 0; r < min(TILE_ROWS, rows - t); r++)
+                    for (int i = 0; i < KV; i++)
+                        STORE16(xt[r * XV + i], x_out, ((size_t)n * sizes.x + r0 + t + r) * K + i * 16);
+                for (int r = 0; r < TILE_ROWS; r++) {
+                    const size_t at = (size_t)min(r0 + t + r, last - 1) * lds.z + lds.w;
+                    for (int i = 0; i < KV; i++) xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
+                }
+            }
+            scores(s + t * (CP / 16), (const float *)xp, queries, next_x, next_p);
+        }
+        read_rows(&read, s, xs, rows, columns);
+    }
+    part += ((size_t)n * sizes.y + get_group_id(0)) * CP * (K + 2);
+    for (int i = 0; i < CP / 16; i++) {
+        vstore16(read.m[i], i, part);
+        vstore16(read.sum[i], i, part + CP);
+    }
+    for (int i = 0; i < columns * KV; i++) vstore16(read.acc[i], i, part + 2 * CP);
+}
+
+/* ---- what the tokens read ---- */
+
+/* Group (h, n): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w [head][K][d padded to
+ * 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
+            __global const float *restrict b, __global const int *limit, int4 sizes) {
+    const int h = get_group_id(0), n = get_group_id(1), d16 = (sizes.z + 15) / 16 * 16;
+    if (n >= *limit) return;
+    part += (size_t)n * sizes.y * CP * (K + 2);
+    w += h * K * d16;
+    b += h * d16;
+    for (int t = 0; t < sizes.x; t++) {
+        const int c = t * HEADS + h;
+        float16 o[KV];
+        float m = LOWEST, sum = 0.0f;
+        for (int g = 0; g < sizes.y; g++) m = max(m, part[(size_t)g * CP * (K + 2) + c]);
+        for (int i = 0; i < KV; i++) o[i] = (float16)(0.0f);
+        for (int g = 0; g < sizes.y; g++) {
+            __global const float *p = part + (size_t)g * CP * (K + 2);
+            const float f = exp2_negative((float16)(p[c] - m)).s0;
+            sum = fma(p[CP + c], f, sum);
+            for (int i = 0; i < KV; i++) o[i] = fma(vload16(i, p + 2 * CP + c * K), (float16)(f), o[i]);
+        }
+        for (int i = 0; i < d16; i += 16) {
+            float16 s0 = (float16)(0.0f), s1 = s0;
+            for (int k = 0; k < K; k += 2) {
+                s0 = fma((float16)(((float *)o)[k]), vload16(0, w + k * d16 + i), s0);
+                s1 = fma((float16)(((float *)o)[k + 1]), vload16(0, w + (k + 1) * d16 + i), s1);
+            }
+            s0 = fma(s0 + s1, (float16)(1.0f / sum), vload16(0, b + i));
+            for (int k = 0; k < min(16, sizes.z - i); k++)
+                STORE(((float *)&s0)[k], y, (n * sizes.x + t) * sizes.w + h * sizes.z + i + k);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+/* Two-way attention with the projections moved to the tokens: packs weights, chooses a row, records.
+ *
+ * Rows: op/two_way_cpu (a work-item per group) and op/two_way (work-groups with local memory). How the image is cut
+ * into groups depends on the device alone, never on the number of prompts: a prompt's result has the same bits whatever
+ * stands beside it. */
+#include "ops/two_way.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HEADS = IST_TWO_WAY_HEADS,
+    HEAD_MAX = 32,
+    IMAGE_MAX = 256,      /* channels of the image */
+    COLUMNS = 64,         /* per block */
+    SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
+    CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
+    ANY_GROUP_ROWS = 64
+};
+
+static int blocks_of(int tokens) {
+    return ist_div_up(tokens, COLUMNS / HEADS);
+}
+
+/* Work-items per group of the portable row's image steps. */
+static int group_items(const ist_plan *p) {
+    return ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64;
+}
+
+/* Image rows that a group of the portable row keeps in local memory. */
+static int local_rows(const ist_plan *p, int tokens) {
+    return group_items(p) == 256 && blocks_of(tokens) == 1 ? 8 : 4;
+}
+
+static ist_defines defines_of(const ist_plan *p, int k, int tokens) {
+    if (ist_cpu_row(p)) return ist_defines_of(p, "-DK=%d -DBLOCKS=%d -DSUB=%d", k, blocks_of(tokens), SUB_ROWS);
+    return ist_defines_of(p, "-DK=%d -DBLOCKS=%d -DGROUP=%d -DROWS=%d", k, blocks_of(tokens), group_items(p),
+                          local_rows(p, tokens));
+}
+
+static void use_row(const ist_plan *p, ist_launch *l) {
+    bool cpu = ist_cpu_row(p);
+    l->op = cpu ? "op/two_way_cpu" : "op/two_way";
+    l->isa = cpu ? "isa/tile" : NULL;
+}
+
+/* ---- tokens ---- */
+
+/* dst[head][row][d16] = src[head * d + i][row] for an [8 d][rows] matrix. */
+static void pack_heads(const float *src, int rows, int d, float *dst) {
+    int d16 = ist_div_up(d, 16) * 16;
+    for (int h = 0; h < HEADS; h++)
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < d; i++)
+                dst[((size_t)h * (size_t)rows + (size_t)r) * (size_t)d16 + (size_t)i] =
+                    src[((size_t)h * (size_t)d + (size_t)i) * (size_t)rows + (size_t)r];
+}
+
+/* A matrix [8 d][rows] by heads, or zeros when src is NULL. */
+static ist_tensor head_const(ist_plan *p, const float *src, int rows, int d, const char *label) {
+    size_t count = (size_t)HEADS * (size_t)rows * (size_t)(ist_div_up(d, 16) * 16);
+    float *packed = calloc(count, sizeof *packed);
+    ist_tensor t = {0};
+    if (packed) {
+        if (src) pack_heads(src, rows, d, packed);
+        t = ist_plan_const_bytes(p, packed, count * sizeof *packed, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+    }
+    free(packed);
+    return t;
+}
+
+static bool check(ist_plan *p, bool good, ist_tensor x, int tokens, int k, int d, const char *label) {
+    if (ist_plan_status(p)) return false;
+    if (good && tokens >= 1 && tokens <= IST_TWO_WAY_TOKENS && k >= COLUMNS && k <= IMAGE_MAX && k % COLUMNS == 0 &&
+        d >= 4 && d <= HEAD_MAX && d % 4 == 0)
+        return true;
+    ist_plan_fail(p, IST_E_ARGUMENT, "%s: two-way attention of [%d,%d,%d,%d] with %d tokens, %d channels, %d per head",
+                  label, x.n, x.h, x.w, x.c, tokens, k, d);
+    return false;
+}
+
+ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *f, const char *label) {
+    int tokens = x.w, k = f->k, d = f->d;
+    bool added = ist_has(add);
+    bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T &&
+                (!added || (add.w == tokens && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
+    if (!check(p, good, x, tokens, k, d, label)) return (ist_tensor){0};
+    int columns = blocks_of(tokens) * COLUMNS;
+    ist_tensor y = f->columns ? ist_plan_tensor(p, x.n, 1, k + 1, columns, IST_ELEM_F32)
+                              : ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32);
+    ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label);
+    ist_tensor m = ist_plan_const(p, f->m, 1, 1, HEADS * d, k, IST_ELEM_F32, label);
+    ist_tensor mb = head_const(p, f->mb, 1, d, label);
+    bool cpu = ist_cpu_row(p);
+    ist_defines defines = defines_of(p, k, tokens);
+    ist_launch l = {.label = label,
+                    .defines = defines.text,
+                    .kernel = "fold_heads",
+                    .dims = cpu ? 2 : 3,
+                    .global = {cpu ? HEADS : COLUMNS, cpu ? (size_t)x.n : HEADS, cpu ? 1 : (size_t)x.n},
+                    .local = {cpu ? 1 : COLUMNS, 1, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, f->columns),
+                             IST_INT4(x.ld, x.c0, add.ld, add.c0), IST_INT4(added, added && add.n == 1, 0, 0),
+                             IST_FLOAT(f->scale)},
+                    .arg_count = 12,
+                    .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + k)};
+    use_row(p, &l);
+    ist_plan_launch(p, &l);
+    return y;
+}
+
+/* ---- the image ---- */
+
+/* {bias, gamma, beta} [3][k], zeros without an update. */
+static ist_tensor norm_const(ist_plan *p, const ist_image_update *u, int k, const char *label) {
+    float all[3 * IMAGE_MAX] = {0};
+    size_t row = (size_t)k * sizeof(float);
+    if (u) {
+        memcpy(all, u->bias, row);
+        memcpy(all + k, u->gamma, row);
+        memcpy(all + 2 * k, u->beta, row);
+    }
+    return ist_plan_const(p, all, 1, 1, 3, k, IST_ELEM_F32, label);
+}
+
+static bool columns_fit(ist_tensor t, int prompts, int k, int tokens) {
+    return t.n == prompts && t.w == k + 1 && t.c == blocks_of(tokens) * COLUMNS && t.elem == IST_ELEM_F32;
+}
+
+static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_update *u, ist_tensor queries, int tokens,
+                       const char *label) {
+    int n = queries.n, k = s->x.c;
+    bool good = columns_fit(queries, n, k, tokens) && s->x.elem == IST_ELEM_T && s->position.elem == IST_ELEM_T &&
+                s->position.c == k && s->position.h * s->position.w == s->x.h * s->x.w &&
+                (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n);
+    if (good && u)
+        good = columns_fit(u->keys, n, k, tokens) && u->values.n == n && u->values.w == tokens * HEADS &&
+               u->values.h == k / COLUMNS && u->values.c == COLUMNS && u->values.elem == IST_ELEM_F32;
+    return check(p, good, s->x, tokens, k, 4, label);
+}
+
+/* Everything the launches of a step need. */
+typedef struct step {
+    const ist_image_side *side;
+    const ist_image_update *update; /* or NULL */
+    ist_tensor queries, updated, parts, shift, norm, limit;
+    int n, k, length, columns, groups, rows;
+    ist_defines defines;
+    const char *label;
+} step;
+
+/* The CPU row does all in one launch: the image rows stay in the cache between update and reading. */
+static void launch_cpu(ist_plan *p, const step *s) {
+    const ist_image_side *x = s->side;
+    const ist_image_update *u = s->update;
+    ist_tensor none = {0};
+    ist_arg out = IST_IN(none);
+    if (u) out = (ist_arg)IST_OUT(s->updated);
+    ist_plan_launch(p, &(ist_launch){.label = s->label,
+                                     .op = "op/two_way_cpu",
+                                     .isa = "isa/tile",
+                                     .defines = s->defines.text,
+                                     .kernel = "image_step",
+                                     .dims = 2,
+                                     .global = {(size_t)s->groups, (size_t)s->n},
+                                     .local = {1, 1},
+                                     .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
+                                              IST_IN(s->shift), IST_IN(u ? u->keys : none),
+                                              IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
+                                              IST_IN(s->limit), IST_INT4(s->length, s->groups, s->rows, s->columns),
+                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                                              IST_INT4(u != NULL, ist_has(x->map), 0, 0), IST_FLOAT(u ? u->eps : 0.0f)},
+                                     .arg_count = 15,
+                                     .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
+                                     .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+}
+
+static void launch_update(ist_plan *p, const step *s, size_t items, int local) {
+    const ist_image_side *x = s->side;
+    const ist_image_update *u = s->update;
+    ist_plan_launch(p, &(ist_launch){.label = s->label,
+                                     .op = "op/two_way",
+                                     .defines = s->defines.text,
+                                     .kernel = "image_update",
+                                     .dims = 2,
+                                     .global = {(size_t)ist_div_up(s->length, local) * items, (size_t)s->n},
+                                     .local = {items, 1},
+                                     .args = {IST_OUT(s->updated), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
+                                              IST_IN(s->shift), IST_IN(u->keys), IST_IN(u->values), IST_IN(s->norm),
+                                              IST_IN(s->limit), IST_INT4(s->length, 0, 0, s->columns),
+                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                                              IST_INT4(ist_has(x->map), 0, 0, 0), IST_FLOAT(u->eps)},
+                                     .arg_count = 13,
+                                     .flops = 4.0 * s->n * s->length * s->columns * s->k});
+}
+
+static void launch_read(ist_plan *p, const step *s, const ist_image_side *x, size_t items) {
+    ist_plan_launch(p, &(ist_launch){.label = s->label,
+                                     .op = "op/two_way",
+                                     .defines = s->defines.text,
+                                     .kernel = "image_read",
+                                     .dims = 2,
+                                     .global = {(size_t)s->groups * items, (size_t)s->n},
+                                     .local = {items, 1},
+                                     .args = {IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
+                                              IST_IN(s->shift), IST_IN(s->queries), IST_IN(s->limit),
+                                              IST_INT4(s->length, s->groups, s->rows, s->columns),
+                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                                              IST_INT4(ist_has(x->map), 0, 0, 0)},
+                                     .arg_count = 10,
+                                     .flops = 4.0 * s->n * s->length * s->columns * s->k});
+}
+
+ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_image_update *update,
+                             ist_tensor queries, int tokens, ist_tensor *updated, const char *label) {
+    if (ist_plan_status(p) || !check_step(p, side, update, queries, tokens, label)) return (ist_tensor){0};
+    static const float zeros[IMAGE_MAX] = {0};
+    bool cpu = ist_cpu_row(p);
+    int k = side->x.c, length = side->x.h * side->x.w, rows = cpu ? CPU_GROUP_ROWS : ANY_GROUP_ROWS;
+    step s = {.side = side,
+              .update = update,
+              .queries = queries,
+              .shift = ist_plan_const(p, side->shift ? side->shift : zeros, 1, 1, 1, k, IST_ELEM_F32, label),
+              .norm = norm_const(p, update, k, label),
+              .limit = ist_plan_current_limit(p),
+              .n = queries.n,
+              .k = k,
+              .length = length,
+              .columns = tokens * HEADS,
+              .groups = ist_div_up(length, rows),
+              .rows = rows,
+              .defines = defines_of(p, k, tokens),
+              .label = label};
+    s.parts = ist_plan_tensor(p, s.n, s.groups, k + 2, queries.c, IST_ELEM_F32);
+    if (update) *updated = s.updated = ist_plan_tensor(p, s.n, 1, length, k, IST_ELEM_T);
+    if (cpu) {
+        launch_cpu(p, &s);
+        return s.parts;
+    }
+    ist_image_side changed = *side;
+    size_t items = (size_t)group_items(p);
+    if (update) {
+        launch_update(p, &s, items, local_rows(p, tokens));
+        changed = (ist_image_side){.x = s.updated, .position = side->position};
+        s.shift = ist_plan_const(p, zeros, 1, 1, 1, k, IST_ELEM_F32, label);
+    }
+    launch_read(p, &s, &changed, items);
+    return s.parts;
+}
+
+ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
+                              const char *label) {
+    if (!check(p, parts.w == k + 2 && parts.c == blocks_of(tokens) * COLUMNS, parts, tokens, k, d, label))
+        return (ist_tensor){0};
+    bool cpu = ist_cpu_row(p);
+    ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
+    ist_tensor weights = head_const(p, w, k, d, label), bias = head_const(p, b, 1, d, label);
+    ist_defines defines = defines_of(p, k, tokens);
+    size_t n = (size_t)parts.n, columns = (size_t)tokens * HEADS;
+    ist_launch l = {.label = label,
+                    .defines = defines.text,
+                    .kernel = "image_merge",
+                    .dims = cpu ? 2 : 3,
+                    .global = {cpu ? HEADS : COLUMNS, cpu ? n : columns, cpu ? 1 : n},
+                    .local = {cpu ? 1 : COLUMNS, 1, 1},
+                    .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld)},
+                    .arg_count = 6,
+                    .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)};
+    use_row(p, &l);
+    ist_plan_launch(p, &l);
+    return y;
+}

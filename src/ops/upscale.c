@@ -1,0 +1,82 @@
+/* Mask upscaling: packs both transposed convolutions by pixel of their 2x2 blocks and records one launch.
+ *
+ * Rows: op/upscale_cpu (a work-item per group) and op/upscale (work-groups with local memory). */
+#include "ops/upscale.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, IN_MAX = 256, CPU_PIXELS = 66, ANY_PIXELS = 8 };
+
+typedef struct packed {
+    ist_tensor w1, w2, norm, b2;
+} packed;
+
+/* w1 [phase][in][C1] and w2 [line][C1][column][C2] from PyTorch's [in][out][2][2]. */
+static void pack_weights(const ist_upscale_weights *w, int in, float *w1, float *w2) {
+    for (int phase = 0; phase < 4; phase++)
+        for (int i = 0; i < in; i++)
+            for (int o = 0; o < C1; o++) *w1++ = w->w1[((size_t)i * C1 + (size_t)o) * 4 + (size_t)phase];
+    for (int line = 0; line < 2; line++)
+        for (int i = 0; i < C1; i++)
+            for (int column = 0; column < 2; column++)
+                for (int o = 0; o < C2; o++) *w2++ = w->w2[(i * C2 + o) * 4 + 2 * line + column];
+}
+
+static bool pack(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
+    size_t first = 4 * (size_t)in * C1, second = 4 * C1 * C2;
+    float *both = malloc((first + second) * sizeof *both), norm[3 * C1];
+    if (!both) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, first + second);
+        return false;
+    }
+    pack_weights(w, in, both, both + first);
+    memcpy(norm, w->b1, sizeof norm / 3);
+    memcpy(norm + C1, w->gamma, sizeof norm / 3);
+    memcpy(norm + 2 * C1, w->beta, sizeof norm / 3);
+    out->w1 = ist_plan_const_bytes(p, both, first * sizeof *both, label);
+    out->w2 = ist_plan_const_bytes(p, both + first, second * sizeof *both, label);
+    out->norm = ist_plan_const(p, norm, 1, 1, 3, C1, IST_ELEM_F32, label);
+    out->b2 = ist_plan_const(p, w->b2, 1, 1, 1, C2, IST_ELEM_F32, label);
+    free(both);
+    return !ist_plan_status(p);
+}
+
+ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
+                          const char *label) {
+    ist_tensor none = {0};
+    packed c;
+    if (ist_plan_status(p)) return none;
+    if (x.c < 16 || x.c > IN_MAX || x.c % 16 || vectors.c != C2 || vectors.n != x.n || x.elem != IST_ELEM_T ||
+        vectors.elem != IST_ELEM_T) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", label, x.n, x.h, x.w, x.c,
+                      vectors.n, vectors.h, vectors.w, vectors.c);
+        return none;
+    }
+    if (!pack(p, w, x.c, label, &c)) return none;
+    bool cpu = ist_cpu_row(p);
+    int masks = vectors.h * vectors.w, pixels = x.h * x.w;
+    int items = cpu ? 1 : ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64;
+    int take = cpu ? CPU_PIXELS : items == 256 ? ANY_PIXELS : ANY_PIXELS / 2;
+    ist_tensor y = ist_plan_tensor(p, x.n * masks, 4 * x.h, 4 * x.w, 1, IST_ELEM_F32);
+    ist_defines defines = cpu ? ist_defines_of(p, "-DK=%d", x.c) : ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = cpu ? "op/upscale_cpu" : "op/upscale",
+                         .isa = cpu ? "isa/tile" : NULL,
+                         .defines = defines.text,
+                         .kernel = "upscale",
+                         .dims = 2,
+                         .global = {(size_t)ist_div_up(pixels, take) * (size_t)items, (size_t)x.n},
+                         .local = {(size_t)items, 1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(c.w2), IST_IN(c.b2),
+                                  IST_IN(vectors), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, take, masks),
+                                  IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
+                         .arg_count = 11,
+                         .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
+                         .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
+    return y;
+}
