@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""isthmus beside PyTorch on an NVIDIA GPU: the same networks, the same weights, fp16, interleaved in one run.
+
+    peers_gpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR --bench BINARY [--cases n:1,s:1,...] [--rounds 12]
+                 [--modes eager,compile,graph] [--prepare-jobs 4] [--json FILE] [--plot FILE]
+
+A case is NETWORK:COUNT: n, s, m, l, x (D-FINE, 640x640, network only, deployed form), tinyvit (encoder at 1024) with COUNT
+images, or decoder (SAM's prompt encoder and mask decoder, one mask) with COUNT boxes. Contenders:
+    eager    the published modules in half (position codes of prompts in float, as published)
+    compile  torch.compile of them
+    graph    that, captured in one CUDA graph with every constant on the GPU
+    isthmus  BINARY (bench_models) --half, a child that runs a frame per line of input
+All time is the host's, from the call to the end of the device's work: launches count. A round goes through the contenders in
+turn, each with frames that do not count before those that do. Reported: median, least, and isthmus / graph (below 1: isthmus
+is faster). Clocks and temperature are nvidia-smi's while the case ran. torch.compile is slow, so each case is compiled in a
+process of its own first, --prepare-jobs at a time, into inductor's cache; a contender that fails is named and left out.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "official"))
+import official                           # noqa: E402
+from synth import FIXED, weight           # noqa: E402
+
+CASES = "n:1,s:1,x:1,n:32,s:32,x:32,tinyvit:1,tinyvit:8,decoder:1,decoder:8,decoder:32"
+COUNTED, UNCOUNTED = 10, 3
+DEVICE = "cuda"
+
+
+class Detector(torch.nn.Module):
+    """Network only: logits and boxes."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, image):
+        r = self.model(image)
+        return r["pred_logits"], r["pred_boxes"]
+
+
+class Decoder(torch.nn.Module):
+    """Prompt encoder and mask decoder for boxes in pixels of the 1024 frame."""
+
+    def __init__(self, sam):
+        super().__init__()
+        self.prompt, self.decoder = sam.prompt_encoder, sam.mask_decoder
+        self.register_buffer("position", sam.prompt_encoder.get_dense_pe().detach())
+
+    def forward(self, embedding, boxes):
+        sparse, dense = self.prompt(points=None, boxes=boxes, masks=None)
+        return self.decoder(image_embeddings=embedding, image_pe=self.position.half(),
+                            sparse_prompt_embeddings=sparse.half(), dense_prompt_embeddings=dense.half(),
+                            multimask_output=False)
+
+
+def place_constants(module):
+    """Moves tensors that are plain attributes, which .cuda() and .half() leave where they are. A scale read from a YAML
+    file as a whole number would make everything behind it float."""
+    for name, value in module.named_parameters():
+        if name.endswith("reg_scale"):
+            value.data = value.data.half()
+    for m in module.modules():
+        for name, value in list(vars(m).items()):
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                value = value.to(DEVICE)
+                setattr(m, name, value.half() if value.is_floating_point() else value)
+
+
+def synthetic(model):
+    """state_dict with every generated entry filled; the others keep what the architecture gives."""
+    return {k: v if k.rsplit(".", 1)[-1] in FIXED else torch.from_numpy(weight(k, tuple(v.shape), 1))
+            for k, v in model.state_dict().items()}
+
+
+def save_weights(path, state):
+    from safetensors.torch import save_file
+    save_file({k: v.clone().contiguous() for k, v in state.items()}, path + ".part")
+    os.replace(path + ".part", path)
+
+
+def build(a, network, count):
+    """(module in half on the device, its inputs)."""
+    generator = torch.Generator().manual_seed(0)
+    if network in official.SIZES:
+        model, _ = official.build_dfine(a.dfine, network)
+        state = synthetic(model)
+        module = Detector(official.load_strict(model, state).deploy())
+        shape, path = (count, 3, 640, 640), os.path.join(a.work, "dfine_%s.safetensors" % network)
+    else:
+        sam = official.build_mobile_sam(a.mobilesam)
+        state = synthetic(sam)
+        official.load_strict(sam, state)
+        module = sam.image_encoder if network == "tinyvit" else Decoder(sam)
+        shape = (count, 3, 1024, 1024) if network == "tinyvit" else (1, 256, 64, 64)
+        path = os.path.join(a.work, "mobile_sam.safetensors")
+    if not os.path.exists(path):
+        save_weights(path, state)
+    module = module.eval().to(DEVICE)
+    if network == "decoder":
+        module.decoder.half()
+    else:
+        module.half()
+    place_constants(module)
+    inputs = [torch.rand(shape, generator=generator).half().to(DEVICE)]
+    if network == "decoder":
+        corner = torch.rand((count, 2), generator=generator) * 600
+        inputs.append(torch.cat([corner, corner + 200], 1).to(DEVICE))
+    return module, inputs, path
+
+
+def first(result):
+    return result[0] if isinstance(result, (tuple, list)) else result
+
+
+def waiting(run):
+    """run() and then nothing left to do on the device: milliseconds."""
+    def ms():
+        t = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - t) * 1e3
+    return ms
+
+
+def captured(run):
+    """run as one CUDA graph over the same inputs."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = run()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph.replay, out
+
+
+def contenders(a, module, inputs):
+    """name -> function that runs a frame and gives its milliseconds; what fails is in the second result."""
+    sides, failed = {}, {}
+    expect = first(module(*inputs)).float()
+    if not torch.isfinite(expect).all():
+        failed["eager"] = "a result is not finite"
+    modes = a.modes.split(",")
+    if "eager" in modes:
+        sides["eager"] = waiting(lambda: module(*inputs))
+    compiled = torch.compile(module, dynamic=False) if "compile" in modes or "graph" in modes else None
+    for mode in modes:
+        try:
+            if mode == "compile":
+                compiled(*inputs)
+                sides[mode] = waiting(lambda: compiled(*inputs))
+            elif mode == "graph":
+                replay, out = captured(lambda: compiled(*inputs))
+                sides[mode] = waiting(replay)
+                got = first(out).float()
+                if not torch.isfinite(got).all() or (got.mean() - expect.mean()).abs() > 0.05 * expect.std():
+                    failed[mode] = "its mean is %g, eager's %g" % (got.mean(), expect.mean())
+        except Exception as error:                       # the other contenders are worth measuring
+            failed[mode] = "%s: %s" % (type(error).__name__, str(error).splitlines()[0][:200] if str(error) else "")
+    return sides, failed
+
+
+class Isthmus:
+    """bench_models as a child that runs a frame per line."""
+
+    def __init__(self, binary, options, path):
+        self.command = [binary] + options + [path]
+        self.child = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = self.child.stdout.readline()
+        if not line.startswith("ready"):
+            raise RuntimeError("%s did not get ready: %r" % (" ".join(self.command), line))
+
+    def __call__(self):
+        self.child.stdin.write("run\n")
+        self.child.stdin.flush()
+        return float(self.child.stdout.readline())
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def smi(fields):
+    text = subprocess.run(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], capture_output=True,
+                          text=True).stdout.splitlines()
+    return dict(zip(fields.split(","), [v.strip() for v in text[0].split(",")])) if text else {}
+
+
+def measure(a, case):
+    network, count = case.split(":")[0], int(case.split(":")[1])
+    module, inputs, path = build(a, network, count)
+    sides, failed = contenders(a, module, inputs)
+    options = ["--half", "--count", str(count)] + (["--decoder"] if network == "decoder" else [])
+    child = None
+    if a.bench:
+        try:
+            child = sides["isthmus"] = Isthmus(a.bench, options, path)
+        except RuntimeError as error:
+            failed["isthmus"] = str(error)
+    times, clocks = {s: [] for s in sides}, {}
+    for r in range(a.rounds):
+        for s, run in sides.items():
+            for _ in range(UNCOUNTED):
+                run()
+            times[s] += [run() for _ in range(COUNTED)]
+        if r == a.rounds // 2:
+            clocks = smi("clocks.sm,clocks.mem,temperature.gpu,power.draw")
+    if child:
+        child.close()
+    result = dict(failed=failed, clocks=clocks, command=" ".join(child.command) if child else None)
+    result["times"] = {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
+    return result
+
+
+def prepare(a):
+    """Compiles every case in a process of its own; what it makes is found again in inductor's cache."""
+    waiting_cases, running = a.cases.split(","), []
+    while waiting_cases or running:
+        while waiting_cases and len(running) < a.prepare_jobs:
+            case = waiting_cases.pop(0)
+            command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--dfine", a.dfine, "--mobilesam",
+                       a.mobilesam, "--work", a.work, "--cases", case, "--modes", a.modes, "--compile-only"]
+            running.append((case, time.time(), subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
+        time.sleep(0.2)
+        for entry in list(running):
+            if entry[2].poll() is not None:
+                running.remove(entry)
+                print("compiled %s in %.0f s%s" % (entry[0], time.time() - entry[1], "" if entry[2].returncode == 0 else ", FAILED"),
+                      flush=True)
+
+
+def show(results):
+    names = ("eager", "compile", "graph", "isthmus")
+    print("%-12s %s  isthmus/graph" % ("ms", " ".join("%9s" % n for n in names)))
+    for case, r in results.items():
+        t = r["times"]
+        cells = ["%9.3f" % t[n]["median"] if n in t else "%9s" % "-" for n in names]
+        ratio = "%.2f" % (t["isthmus"]["median"] / t["graph"]["median"]) if "isthmus" in t and "graph" in t else "-"
+        print("%-12s %s  %s" % (case, " ".join(cells), ratio))
+        for name, why in r["failed"].items():
+            print("             %s: %s" % (name, why))
+
+
+def plot(results, title, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(figsize=(10, 3.6))
+    names = ("eager", "compile", "graph", "isthmus")
+    for k, name in enumerate(names):
+        at = [(i + 0.2 * k, r["times"][name]["median"]) for i, r in enumerate(results.values()) if name in r["times"]]
+        axes.bar([x for x, _ in at], [y for _, y in at], 0.19, label=name if name == "isthmus" else "PyTorch " + name)
+    axes.set_xticks([i + 0.3 for i in range(len(results))], list(results), fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("ms per frame or batch")
+    axes.set_title(title, fontsize=9)
+    axes.grid(axis="y", which="both", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--dfine", "--mobilesam", "--work"):
+        p.add_argument(name, required=True)
+    p.add_argument("--bench")
+    p.add_argument("--cases", default=CASES)
+    p.add_argument("--modes", default="eager,compile,graph")
+    p.add_argument("--rounds", type=int, default=12)
+    p.add_argument("--prepare-jobs", type=int, default=4)
+    p.add_argument("--json")
+    p.add_argument("--plot")
+    p.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    torch.set_grad_enabled(False)
+    os.makedirs(a.work, exist_ok=True)
+    if a.compile_only:
+        module, inputs, _ = build(a, a.cases.split(":")[0], int(a.cases.split(":")[1]))
+        torch.compile(module, dynamic=False)(*inputs)
+        torch.cuda.synchronize()
+        return
+    machine = dict(smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit"), torch=torch.__version__,
+                   cuda=torch.version.cuda)
+    print(machine, flush=True)
+    if a.prepare_jobs and ("compile" in a.modes or "graph" in a.modes):
+        prepare(a)
+    results = {}
+    for case in a.cases.split(","):
+        start = time.time()
+        results[case] = measure(a, case)
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+        print("measured %s in %.0f s: %s %s" % (case, time.time() - start, results[case]["times"], results[case]["clocks"]),
+              flush=True)
+        if a.json:                                       # after each case: a run cut short keeps what it has
+            with open(a.json, "w") as f:
+                json.dump(dict(machine=machine, command=sys.argv, rounds=a.rounds, cases=results), f, indent=1)
+    show(results)
+    if a.plot:
+        plot(results, "%s, driver %s, torch %s, fp16" % (machine.get("name"), machine.get("driver_version"), torch.__version__), a.plot)
+
+
+if __name__ == "__main__":
+    main()
