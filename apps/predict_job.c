@@ -5,6 +5,8 @@
  * images read. */
 #include "predict.h"
 
+#include "ahead.h"
+
 #include "device/device.h"
 #include "weights/checkpoint.h"
 
@@ -189,6 +191,7 @@ int predict_open_engine(predict_job *job) {
         job->options->device = job->first_device;
     }
     int code = predict_configure(job, &config, &classes);
+    if (!code && !all) job->helper = ahead_start(&config);
     if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
     if (!code) open_others(job, &config, indices, count);
@@ -319,6 +322,7 @@ void predict_job_free(predict_job *job) {
     ist_journal_close(&job->journal);
     ist_close(&job->engine);
     for (int i = 0; i < job->other_count; i++) ist_close(&job->others[i]);
+    ahead_end(&job->helper);
     if (job->names) ist_names_free(&job->names, job->name_count);
     ist_targets_free(&job->targets);
     ist_labels_free(&job->labels);

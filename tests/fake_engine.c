@@ -14,6 +14,7 @@
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
  *     FAKE_ENGINE=slow:MS      every batch takes this long
  *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
+#include "pipeline/ahead.h"
 #include "pipeline/crossings.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
@@ -327,4 +328,14 @@ ist_status ist_engine_read_kept(ist_engine *engine, const char *name, ist_kept *
     if (half && wish("wrong") == WRONG_MEMORY && !strcmp(name, "dec.memory")) kept->values[31] *= 1.25f;
     if (half && wish("wrong") == WRONG_NAN && !strcmp(name, "boxes")) kept->values[3] = NAN;
     return IST_OK;
+}
+
+bool ist_ahead_path(const ist_config *config, char *path, size_t size) {
+    (void)config, (void)path, (void)size;
+    return false;
+}
+
+ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
+    (void)config;
+    return ist_fail(err, IST_E_STATE, "the double of the engine compiles nothing");
 }

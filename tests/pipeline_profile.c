@@ -1,6 +1,7 @@
 /* Profiles of an engine: one time per launch in frame order, stages named, results untouched; rates of the device. */
 #include "support/engines.h"
 
+#include "pipeline/ahead.h"
 #include "pipeline/engine.h"
 #include "pipeline/profile.h"
 
@@ -8,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static ist_error err;
 
@@ -139,4 +141,32 @@ Test(pipeline_profile, a_cpu_builds_few_programs) {
     else
         cr_expect_gt(builds.built + builds.from_cache, 7);
     ist_close(&e);
+}
+
+/* The kernels that a second process compiles are those of the frame: nothing is left to compile for an engine that
+ * opens afterwards, and its results are those of one that compiled for itself. */
+Test(pipeline_profile, compiled_ahead) {
+    char folder[] = "/tmp/isthmus-ahead-XXXXXX", path[1200];
+    cr_assert_not_null(mkdtemp(folder));
+    ist_config c = small_config(true);
+    c.cache_dir = folder;
+    cr_assert(ist_ahead_path(&c, path, sizeof path));
+    cr_expect_neq(access(path, F_OK), 0);
+    cr_assert_eq(ist_ahead_compile(&c, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(access(path, F_OK), 0, "%s", path);
+    ist_config other = c;
+    char second[1200];
+    other.batch = 2;
+    cr_assert(ist_ahead_path(&other, second, sizeof second));
+    cr_expect_str_neq(path, second);
+    other.cache_dir = "off";
+    cr_expect_not(ist_ahead_path(&other, second, sizeof second));
+    cr_expect_eq(ist_ahead_compile(&other, &err), IST_E_STATE);
+    c.segmenter = "/no/such/file.safetensors";
+    ist_status missing = ist_ahead_compile(&c, &err);
+    cr_expect(missing == IST_OK || missing == IST_E_IO || missing == IST_E_WEIGHTS, "%d: %s", (int)missing, err.text);
+    unlink(path);
+    cr_assert(ist_ahead_path(&c, path, sizeof path));
+    unlink(path);
+    cr_expect_eq(rmdir(folder), 0);
 }

@@ -152,34 +152,45 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     return IST_OK;
 }
 
-/* Joins the programs of each unit; those that an earlier unit has are left out by the device layer. */
-static ist_status join_units(ist_plan *p, ist_error *err) {
+static bool same_program(const ist_launch *a, const ist_launch *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->defines, b->defines) && !a->isa == !b->isa &&
+           (!a->isa || !strcmp(a->isa, b->isa));
+}
+
+/* The first unit that uses node n's program: the one whose joined program has it. */
+static int home_unit(const ist_plan *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return p->nodes[i].unit;
+    return p->nodes[n].unit;
+}
+
+static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
     ist_program_part *parts = calloc(p->node_count + 1, sizeof *parts);
     if (!parts) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu programs", p->node_count);
-    ist_status st = IST_OK;
-    for (int unit = 1; unit <= p->unit && !st; unit++) {
-        int count = 0;
-        for (size_t n = 0; n < p->node_count; n++) {
-            const ist_launch *l = &p->nodes[n].launch;
-            if (p->nodes[n].unit == unit) parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
-        }
-        st = ist_programs_join(p->device, parts, count, err);
+    int count = 0;
+    for (size_t n = 0; n < p->node_count; n++) {
+        const ist_launch *l = &p->nodes[n].launch;
+        if (home_unit(p, n) == unit) parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
     }
+    ist_status st = ist_programs_join(p->device, parts, count, err);
     free(parts);
     return st;
 }
 
-static ist_status create_kernels(ist_plan *p, ist_error *err) {
-    IST_TRY(join_units(p, err));
-    for (size_t n = 0; n < p->node_count; n++) {
-        ist_launch *l = &p->nodes[n].launch;
-        ist_status st = ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
-        if (st) {
-            ist_fail_context(err, "%s", l->label);
-            return st;
-        }
-        for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
+static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
+    ist_launch *l = &p->nodes[n].launch;
+    ist_status st = ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
+    if (st) {
+        ist_fail_context(err, "%s", l->label);
+        return st;
     }
+    for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
+    return IST_OK;
+}
+
+static ist_status create_kernels(ist_plan *p, ist_error *err) {
+    for (int unit = 1; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
+    for (size_t n = 0; n < p->node_count; n++) IST_TRY(create_kernel(p, n, err));
     return IST_OK;
 }
 
@@ -193,13 +204,67 @@ ist_status ist_plan_finish(ist_plan *p, ist_error *err) {
     ist_status st = place(p, &own);
     if (!st) st = upload_pages(p, &own);
     if (!st) st = zero_persistent(p, &own);
-    if (!st) st = create_kernels(p, &own);
+    if (!st && !p->options.late) st = create_kernels(p, &own);
     if (st) {
         p->error = own;
         if (err) *err = own;
         return st;
     }
     p->finished = true;
+    return IST_OK;
+}
+
+/* ---- compiling without running ---- */
+
+/* Whether a later node launches the same kernel in groups of the same size, which is what gets compiled. */
+static bool launched_later(const ist_plan *p, size_t n) {
+    const ist_launch *a = &p->nodes[n].launch;
+    for (size_t i = n + 1; i < p->node_count; i++) {
+        const ist_launch *b = &p->nodes[i].launch;
+        if (same_program(a, b) && !strcmp(a->kernel, b->kernel) && a->dims == b->dims &&
+            !memcmp(a->local, b->local, sizeof a->local))
+            return true;
+    }
+    return false;
+}
+
+static ist_status set_externals(ist_plan *p, ist_error *err) {
+    for (size_t i = 0; i < p->slot_count; i++) {
+        const ist_plan_slot *s = &p->slots[i];
+        cl_int code = clSetKernelArg(p->nodes[s->node].kernel, (cl_uint)s->arg, sizeof(cl_mem), &p->bound[s->ext]);
+        if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "external buffer %d", s->ext);
+    }
+    p->slot_count = 0;
+    return IST_OK;
+}
+
+static ist_status zero_arena(ist_plan *p, ist_error *err) {
+    if (!p->arena) return IST_OK;
+    void *zeros = calloc(1, p->arena_size.peak);
+    if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes", p->arena_size.peak);
+    ist_status st =
+        ist_write(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, zeros, true, "zeros", err);
+    free(zeros);
+    return st;
+}
+
+ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
+    if (!p->finished || !p->options.late) return ist_fail(err, IST_E_STATE, "plan: not one that is compiled late");
+    IST_TRY(zero_arena(p, err));
+    /* the process that runs the frame begins with the first unit, and wants the others' programs before their kernels
+     */
+    for (int unit = p->unit; unit > 1; unit--) IST_TRY(join_unit(p, unit, err));
+    for (int unit = p->unit; unit > 0; unit--) {
+        if (unit == 1) IST_TRY(join_unit(p, unit, err));
+        for (size_t n = p->node_count; n-- > 0;) {
+            const ist_launch *l = &p->nodes[n].launch;
+            if (home_unit(p, n) != unit || launched_later(p, n)) continue;
+            IST_TRY(create_kernel(p, n, err));
+            IST_TRY(set_externals(p, err));
+            IST_TRY(ist_enqueue(p->device, p->nodes[n].kernel, l->dims, l->local, l->local, l->label, err));
+            IST_TRY(ist_finish(p->device, (ist_frame_scope){0}, "compile", err));
+        }
+    }
     return IST_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct ist_plan_options {
     int guard_bytes; /* tests: keep this many bytes of pattern on both sides of every tensor, none shared */
     bool taps;       /* tests: keep tapped tensors to the end of the frame */
     bool half;       /* storage type of IST_ELEM_T */
+    bool late;       /* finishing makes no kernels: ist_plan_compile does */
 } ist_plan_options;
 
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
@@ -128,6 +129,10 @@ ist_status ist_plan_bind(ist_plan *plan, int ext, cl_mem buffer, ist_error *err)
 /* Forgets that `buffer` is bound, wherever it is: to be called before it is released, since the next buffer may get the
  * same handle. */
 void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
+/* For a plan with options.late, bound: makes its kernels, last unit first, and launches one group of each on zeroed
+ * buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be done with such
+ * a plan. */
+ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
 /* Enqueues the whole frame. */
 ist_status ist_plan_replay(ist_plan *plan, ist_error *err);
 

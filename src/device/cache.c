@@ -6,6 +6,7 @@
 #include "device/state.h"
 
 #include "base/mem.h"
+#include "device/sources.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,6 +50,10 @@ static bool caches_itself(const ist_device *d) {
     return false;
 }
 
+bool ist_device_compiles_late(const ist_device *device) {
+    return !strcmp(device->facts.platform_name, self_caching[0].platform);
+}
+
 /* mkdir -p; what fails here shows when a file is written. */
 static void make_folders(char *path) {
     for (char *p = path + 1; *p; p++)
@@ -58,6 +63,14 @@ static void make_folders(char *path) {
             *p = '/';
         }
     mkdir(path, 0755);
+}
+
+void ist_cache_make_folder_of(const char *path) {
+    char folder[1200];
+    const char *end = strrchr(path, '/');
+    if (!end || end == path || (size_t)(end - path) >= sizeof folder) return;
+    snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);
+    make_folders(folder);
 }
 
 ist_status ist_cache_use(ist_device *device, const char *dir, ist_error *err) {
@@ -70,36 +83,48 @@ ist_status ist_cache_use(ist_device *device, const char *dir, ist_error *err) {
     return IST_OK;
 }
 
+bool ist_cache_folder(const char *cache_dir, char *path, size_t size) {
+    if (!cache_dir || !*cache_dir) cache_dir = getenv("ISTHMUS_CACHE_DIR");
+    if (cache_dir && !strcmp(cache_dir, "off")) return false;
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = cache_dir && *cache_dir ? snprintf(path, size, "%s", cache_dir)
+            : xdg && *xdg           ? snprintf(path, size, "%s/isthmus", xdg)
+            : home && *home         ? snprintf(path, size, "%s/.cache/isthmus", home)
+                                    : -1;
+    return n >= 0 && (size_t)n < size;
+}
+
 ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *err) {
     char path[1024];
-    if (!cache_dir || !*cache_dir) cache_dir = getenv("ISTHMUS_CACHE_DIR");
-    if (cache_dir && !strcmp(cache_dir, "off")) return IST_OK;
-    if (caches_itself(device)) return IST_OK;
-    if (!cache_dir || !*cache_dir) {
-        const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-        int n = xdg && *xdg     ? snprintf(path, sizeof path, "%s/isthmus", xdg)
-                : home && *home ? snprintf(path, sizeof path, "%s/.cache/isthmus", home)
-                                : -1;
-        if (n < 0 || (size_t)n >= sizeof path) return IST_OK;
-        cache_dir = path;
-    }
-    return ist_cache_use(device, cache_dir, err);
+    if (!ist_cache_folder(cache_dir, path, sizeof path) || caches_itself(device)) return IST_OK;
+    return ist_cache_use(device, path, err);
 }
 
 /* ---- key ---- */
 
+/* Two lanes make 128 bits; each text enters with its final 0, so that moving a border changes the key. */
+static ist_cache_key extend(ist_cache_key key, const char *const *texts, int count) {
+    for (int lane = 0; lane < 2; lane++)
+        for (int i = 0; i < count; i++) key.hash[lane] = fnv(key.hash[lane], texts[i], strlen(texts[i]) + 1);
+    return key;
+}
+
+static const ist_cache_key empty_key = {{FNV_OFFSET, ~FNV_OFFSET}};
+
+ist_cache_key ist_hash_texts(const char *const *texts, int count) {
+    return extend(empty_key, texts, count);
+}
+
+ist_cache_key ist_hash_sources(void) {
+    ist_cache_key key = empty_key;
+    for (const ist_source *s = ist_sources; s->name; s++) key = extend(key, &s->text, 1);
+    return key;
+}
+
 ist_cache_key ist_cache_make_key(const ist_device *device, const char *options, const char *const *texts, int count) {
     const ist_device_info *f = &device->facts;
     const char *facts[] = {CACHE_FORMAT, f->name, f->vendor, f->platform_name, f->driver, f->version, options};
-    /* Two lanes make 128 bits; each text enters with its final 0, so that moving a border changes the key. */
-    ist_cache_key key = {{FNV_OFFSET, ~FNV_OFFSET}};
-    for (int lane = 0; lane < 2; lane++) {
-        uint64_t h = key.hash[lane];
-        for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) h = fnv(h, facts[i], strlen(facts[i]) + 1);
-        for (int i = 0; i < count; i++) h = fnv(h, texts[i], strlen(texts[i]) + 1);
-        key.hash[lane] = h;
-    }
-    return key;
+    return extend(ist_hash_texts(facts, sizeof facts / sizeof *facts), texts, count);
 }
 
 static bool entry_path(const ist_device *d, ist_cache_key key, const char *suffix, char *out, size_t size) {

@@ -101,6 +101,23 @@ typedef struct ist_program_part {
 ist_status ist_programs_join_at(ist_site site, ist_device *device, const ist_program_part *parts, int count,
                                 ist_error *err);
 
+/* Whether the platform compiles a kernel when it is first launched, one at a time in a process, and keeps the result on
+ * disk for other processes (PoCL). */
+bool ist_device_compiles_late(const ist_device *device);
+
+/* The folder that binaries are kept in for `cache_dir` as in ist_device_options; false when there is none. */
+bool ist_cache_folder(const char *cache_dir, char *path, size_t size);
+/* Makes the folders that a file at `path` needs, as far as that can be done. */
+void ist_cache_make_folder_of(const char *path);
+
+typedef struct ist_cache_key {
+    uint64_t hash[2];
+} ist_cache_key;
+/* A hash of texts; moving a border between two changes it. */
+ist_cache_key ist_hash_texts(const char *const *texts, int count);
+/* The same of all kernel sources. */
+ist_cache_key ist_hash_sources(void);
+
 typedef struct ist_build_stats {
     int built, from_cache, rejected; /* programs compiled from source, loaded, and cache entries found unusable */
 } ist_build_stats;

@@ -53,10 +53,6 @@ ist_status ist_device_probe(ist_device *device, ist_error *err);
 
 /* ---- cache.c ---- */
 
-typedef struct ist_cache_key {
-    uint64_t hash[2];
-} ist_cache_key;
-
 /* Decides on the folder: see ist_device_options.cache_dir. No folder where the platform keeps binaries itself. */
 ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *err);
 /* Caches in `dir` whatever the platform does by itself; NULL: no cache. */

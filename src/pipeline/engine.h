@@ -70,6 +70,10 @@ struct ist_engine {
 
 /* All arguments have been checked by src/api.c. */
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);
+/* For frames; keeping the tensors that models name (inspect.h); or with a plan for ist_plan_compile only, and with
+ * none on devices where that is of no use (ahead.h). */
+typedef enum ist_open_mode { IST_OPEN_FRAMES, IST_OPEN_KEPT, IST_OPEN_LATE } ist_open_mode;
+ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_engine **engine, ist_error *err);
 void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);

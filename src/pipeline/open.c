@@ -152,10 +152,11 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
     return IST_OK;
 }
 
-static ist_status record(ist_engine *e, const ist_config *config, bool keep_taps, ist_error *err) {
+static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
-    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16, .taps = keep_taps};
+    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16, .taps = mode == IST_OPEN_KEPT,
+                                .late = mode == IST_OPEN_LATE};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
@@ -186,7 +187,7 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
-static ist_status open_engine(const ist_config *config, bool keep_taps, ist_engine **engine, ist_error *err) {
+ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_engine **engine, ist_error *err) {
     *engine = NULL;
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
@@ -206,7 +207,9 @@ static ist_status open_engine(const ist_config *config, bool keep_taps, ist_engi
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
-    if (!st && frames) st = record(e, config, keep_taps, err);
+    if (!st && mode == IST_OPEN_LATE)
+        frames = frames && ist_device_compiles_late(e->device) && ist_device_caps(e->device) & IST_CAP_CPU;
+    if (!st && frames) st = record(e, config, mode, err);
     if (!st && frames) st = create_slots(e, err);
     if (st) {
         ist_engine_close(&e);
@@ -217,11 +220,11 @@ static ist_status open_engine(const ist_config *config, bool keep_taps, ist_engi
 }
 
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return open_engine(config, false, engine, err);
+    return ist_engine_open_as(config, IST_OPEN_FRAMES, engine, err);
 }
 
 ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return open_engine(config, true, engine, err);
+    return ist_engine_open_as(config, IST_OPEN_KEPT, engine, err);
 }
 
 void ist_engine_close(ist_engine **engine) {

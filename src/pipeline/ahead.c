@@ -1,0 +1,72 @@
+/* Compiling for another process: see ahead.h. */
+#include "pipeline/ahead.h"
+
+#include "pipeline/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *or_empty(const char *s) {
+    return s ? s : "";
+}
+
+/* Everything that decides which kernels a frame has, as far as it is known before a device is open. */
+bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
+    char folder[1024], numbers[128];
+    if (!ist_cache_folder(c->cache_dir, folder, sizeof folder)) return false;
+    ist_cache_key sources = ist_hash_sources();
+    snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d", (unsigned long long)sources.hash[0],
+             (int)c->precision, c->input_size, c->batch, c->max_objects, (int)c->match, c->max_targets, (int)c->prompts,
+             c->classes != NULL);
+    const char *texts[] = {numbers,
+                           or_empty(c->detector),
+                           or_empty(c->segmenter),
+                           or_empty(c->device),
+                           or_empty(getenv("ISTHMUS_DEVICE")),
+                           or_empty(getenv("ISTHMUS_CAPS")),
+                           or_empty(getenv("OCL_ICD_VENDORS")),
+                           or_empty(getenv("POCL_CACHE_DIR"))};
+    ist_cache_key key = ist_hash_texts(texts, sizeof texts / sizeof *texts);
+    int n = snprintf(path, size, "%s/%016llx%016llx.compiled", folder, (unsigned long long)key.hash[0],
+                     (unsigned long long)key.hash[1]);
+    return n > 0 && (size_t)n < size;
+}
+
+static ist_status zero(ist_engine *e, cl_mem buffer, size_t bytes, ist_error *err) {
+    void *zeros = calloc(1, bytes);
+    if (!zeros) return ist_fail(err, IST_E_MEMORY, "out of host memory for %zu bytes", bytes);
+    ist_status status = ist_write(e->device, (ist_frame_scope){0}, buffer, 0, bytes, zeros, true, "zeros", err);
+    free(zeros);
+    return status;
+}
+
+/* Zeros everywhere: an upload of no images, and counts that are 0 before their kernel has run. */
+static ist_status compile(ist_engine *e, ist_error *err) {
+    enum { MASK_WORDS = 4096 }; /* per object; without images none is written */
+    ist_slot *s = &e->slots[0];
+    size_t objects = (size_t)e->config.batch * (size_t)e->config.max_objects;
+    IST_TRY(ist_slot_reserve(e, s, s->upload_bytes, MASK_WORDS, err));
+    IST_TRY(zero(e, s->upload, s->upload_bytes, err));
+    IST_TRY(zero(e, s->packet, s->packet_bytes, err));
+    if (e->has_masks) IST_TRY(zero(e, s->store, s->store_words * objects * sizeof(uint32_t), err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, s->upload, err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
+    if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
+    return ist_plan_compile(e->plan, err);
+}
+
+ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
+    char path[1200];
+    ist_engine *e = NULL;
+    if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
+    IST_TRY(ist_engine_open_as(config, IST_OPEN_LATE, &e, err));
+    ist_status status = e->plan ? compile(e, err) : IST_OK;
+    ist_engine_close(&e);
+    IST_TRY(status);
+    ist_cache_make_folder_of(path);
+    FILE *file = fopen(path, "w");
+    if (!file || fclose(file)) return ist_fail(err, IST_E_IO, "cannot write %s", path);
+    return IST_OK;
+}
