@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 
 static int entries(const char *folder) {
     DIR *d = opendir(folder);
@@ -32,6 +34,25 @@ Test(io_atomic_file, nothing_is_seen_before_commit) {
     cr_expect_str_eq(seen, "new");
     free(seen);
     cr_expect_eq(entries(s.path), 1);
+    scratch_remove(&s);
+}
+
+/* What is no file, such as /dev/null, must not become one. */
+Test(io_atomic_file, pipes_and_devices_stay_what_they_are) {
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "pipe");
+    struct stat st;
+    char text[8] = "";
+    ist_error err;
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDWR | O_NONBLOCK);
+    cr_assert_geq(reader, 0);
+    cr_assert_eq(ist_atomic_write(path, "new", 3, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(read(reader, text, sizeof text - 1), 3);
+    cr_expect_str_eq(text, "new");
+    cr_expect(!stat(path, &st) && S_ISFIFO(st.st_mode), "the pipe was replaced");
+    cr_expect_eq(entries(s.path), 1);
+    close(reader);
     scratch_remove(&s);
 }
 

@@ -56,18 +56,25 @@ static char *temporary_name(const char *path) {
     return name;
 }
 
+/* A device or a pipe (/dev/null, /dev/stdout): written to as it is, never replaced by a file. */
+static bool is_special(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 static int open_new(const char *name) {
     return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
 ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err) {
-    *file = (ist_atomic_file){.path = ist_strdup(path), .temporary = temporary_name(path)};
-    if (!file->path || !file->temporary) {
+    bool special = is_special(path);
+    *file = (ist_atomic_file){.path = ist_strdup(path), .temporary = special ? NULL : temporary_name(path)};
+    if (!file->path || (!file->temporary && !special)) {
         ist_atomic_abort(file);
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
     }
-    int fd = open_new(file->temporary);
-    if (fd < 0 && errno == ENOENT) {
+    int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_new(file->temporary);
+    if (fd < 0 && errno == ENOENT && !special) {
         char *slash = strrchr(file->temporary, '/');
         if (slash) {
             *slash = '\0';
@@ -84,7 +91,7 @@ ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *
     if (fd >= 0 && !(file->stream = fdopen(fd, "wb"))) {
         code = errno;
         close(fd);
-        unlink(file->temporary);
+        if (file->temporary) unlink(file->temporary);
     }
     if (!file->stream) {
         ist_atomic_abort(file);
@@ -101,9 +108,9 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
     if (code) errno = code;
     file->stream = NULL;
     ist_status status = IST_OK;
-    if (bad || rename(file->temporary, file->path)) {
+    if (bad || (file->temporary && rename(file->temporary, file->path))) {
         status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(errno ? errno : EIO));
-        unlink(file->temporary);
+        if (file->temporary) unlink(file->temporary);
     }
     ist_atomic_abort(file);
     return status;
@@ -112,7 +119,7 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
 void ist_atomic_abort(ist_atomic_file *file) {
     if (file->stream) {
         fclose(file->stream);
-        unlink(file->temporary);
+        if (file->temporary) unlink(file->temporary);
     }
     free(file->path);
     free(file->temporary);

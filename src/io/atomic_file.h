@@ -13,7 +13,7 @@
 typedef struct ist_atomic_file {
     FILE *stream; /* write here; NULL when not open */
     char *path;   /* the final name */
-    char *temporary;
+    char *temporary; /* NULL: the path is a device or a pipe, written to as it is */
 } ist_atomic_file;
 
 /* Opens a temporary file beside `path`. */
