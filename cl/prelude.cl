@@ -136,3 +136,34 @@ IST_DEFINE_ACTIVATE(float16)
 #define EPI_AFTER      16
 #define EPI_AFTER_ONE  32
 
+/* ---- sharing out work on CPUs ----
+ * One group per compute unit takes items until none is left, so that neither a late nor a slowed unit holds up the
+ * others. A unit begins with its own share of the items, the same share in every launch: what it wrote in one launch it
+ * finds in its cache in the next. It knows itself by where its stack lies; a wrong guess costs time only. `queue` has a
+ * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue). */
+typedef struct {
+    int units, items, share, tried;
+} work_t;
+
+static inline work_t work_begin(int items) {
+    work_t w = {(int)get_num_groups(0), items, 0, 0};
+    w.share = (int)(((size_t)&w >> 23) % (size_t)w.units);
+    return w;
+}
+
+/* The next item, -1 when there is none: of the own share, then of the others'. */
+static inline int work_next(work_t *w, volatile __global int *queue) {
+    for (; w->tried < w->units; w->tried++, w->share = w->share + 1 == w->units ? 0 : w->share + 1) {
+        int first = (int)((long)w->items * w->share / w->units);
+        int count = (int)((long)w->items * (w->share + 1) / w->units) - first;
+        int taken = queue[w->share] < count ? atomic_inc(queue + w->share) : count;
+        if (taken < count) return first + taken;
+    }
+    return -1;
+}
+
+/* Every group calls this once, after its last item. */
+static inline void work_end(const work_t *w, volatile __global int *queue) {
+    if (atomic_inc(queue + w->units) + 1 < w->units) return;
+    for (int i = 0; i <= w->units; i++) queue[i] = 0;
+}

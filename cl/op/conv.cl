@@ -9,9 +9,10 @@
  * Weights come in panels [phase][column tile][tap][cin][NR], padded with zeros to whole tiles; the bias likewise.
  *
  * -D MR, NV and isa/vector's: the tile; CHUNK: floats per row of `scratch`, which has MR rows for every group.
- * Grid: x = chunks of tiles.x row tiles, y = chunks of tiles.y column tiles, z = phases (4 for a transposed 2x2
- * convolution, else 1). Within a chunk the row tiles run faster: the chunk's pixels stay in the second-level cache for all
- * its columns, a panel of weights stays there for all its rows. */
+ * Grid: x = compute units, which share out items of work by `queue` (see prelude): chunks of tiles.x row tiles by tiles.y
+ * column tiles of one of tiles.z phases (4 for a transposed 2x2 convolution, else 1). Within an item the row tiles run
+ * faster: its pixels stay in the second-level cache for all its columns, a panel of weights stays there for all its rows.
+ * Items of the same pixels follow each other. */
 #define NR     (NV * VL)
 #define UNROLL 2
 
@@ -129,78 +130,82 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
      __global float *scratch, __global TY *restrict y, __global const T *restrict before,
      __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
-     float4 lab, int4 tiles) {
+     float4 lab, int4 tiles, __global int *queue) {
     int cin = in.s4, kh = win.s0, kw = win.s1;
     int rows = min(out.s0, *limit) * out.s1 * out.s2, last = rows - 1;
-    int phase = get_group_id(2), col_tiles = (out.s5 + NR - 1) / NR;
-    int first = get_group_id(1) * tiles.y, past = min(first + tiles.y, col_tiles);
-    int p0 = get_group_id(0) * tiles.x * MR, end = min(rows, p0 + tiles.x * MR);
+    int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     size_t panel = (size_t)kh * kw * cin * NR;
-    w += (phase * col_tiles + first) * panel;
-    bias += (phase * col_tiles + first) * NR;
     bool linear = kh * kw == 1 && (win.s2 - 1 | win.s3 | win.s4) == 0 && in.s0 == out.s1 && in.s1 == out.s2;
     bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && out.s6 == 1;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
-    size_t group = get_group_id(0) + get_num_groups(0) * (get_group_id(1) + get_num_groups(1) * phase);
-    scratch += group * MR * CHUNK;
-    for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
-        int col = tile * NR;
-        for (int p = p0; p < end; p += MR) {
-            int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
-            int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
-            bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
-            long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
-            origin_t origin;
-            __global const float *wp = w;
-            EACH_ROW(START)
-            for (int ky = 0; ky < kh; ky++) {
-                if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
-                    wp += kw * cin * NR;
-                    continue;
-                }
-                /* Where pixels are dense, the taps of a line are one run of channels. */
-                int run = straight && in.s2 == cin && ix0 >= 0 && ix0 + span + kw <= in.s1 ? kw : 1;
-                for (int kx = 0; kx < kw; kx += run) {
-                    bool direct = straight && (linear || (ix0 + kx >= 0 && ix0 + kx + span + run <= in.s1));
-                    __global const float *a = direct ? ADDRESS(x + corner + (ky * in.s1 + kx) * in.s2) : scratch;
-                    long step = direct ? win.s2 * in.s2 : CHUNK;
-                    int count = run * cin, off[16];
-                    if (!direct && linear) {
-                        vstore16(min(p + IOTA, (int16)(last)) * in.s2 + in.s3, 0, off);
-                    } else if (!direct) {
-                        if (!located) origin = window_origin(p, last, in, win, out);
-                        located = true;
-                        vstore16(tap_offsets(origin, ky, kx, in), 0, off);
+    scratch += get_group_id(0) * MR * CHUNK;
+    __global const float *weights = w, *biases = bias;
+    work_t work = work_begin((rows + tiles.x * MR - 1) / (tiles.x * MR) * col_chunks * tiles.z);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        int phase = item % tiles.z, chunk = item / tiles.z / col_chunks, first = item / tiles.z % col_chunks * tiles.y;
+        int past = min(first + tiles.y, col_tiles), p0 = chunk * tiles.x * MR, end = min(rows, p0 + tiles.x * MR);
+        w = weights + (phase * col_tiles + first) * panel;
+        bias = biases + (phase * col_tiles + first) * NR;
+        for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
+            int col = tile * NR;
+            for (int p = p0; p < end; p += MR) {
+                int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
+                int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
+                bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
+                long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
+                origin_t origin;
+                __global const float *wp = w;
+                EACH_ROW(START)
+                for (int ky = 0; ky < kh; ky++) {
+                    if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
+                        wp += kw * cin * NR;
+                        continue;
                     }
-                    for (int c = 0, len = count; c < count; c += len) {
-                        if (!direct) {
-                            len = min(CHUNK, count - c);
-                            gather(scratch, x + c, off, cin - c, len);
+                    /* Where pixels are dense, the taps of a line are one run of channels. */
+                    int run = straight && in.s2 == cin && ix0 >= 0 && ix0 + span + kw <= in.s1 ? kw : 1;
+                    for (int kx = 0; kx < kw; kx += run) {
+                        bool direct = straight && (linear || (ix0 + kx >= 0 && ix0 + kx + span + run <= in.s1));
+                        __global const float *a = direct ? ADDRESS(x + corner + (ky * in.s1 + kx) * in.s2) : scratch;
+                        long step = direct ? win.s2 * in.s2 : CHUNK;
+                        int count = run * cin, off[16];
+                        if (!direct && linear) {
+                            vstore16(min(p + IOTA, (int16)(last)) * in.s2 + in.s3, 0, off);
+                        } else if (!direct) {
+                            if (!located) origin = window_origin(p, last, in, win, out);
+                            located = true;
+                            vstore16(tap_offsets(origin, ky, kx, in), 0, off);
                         }
-                        EACH_BASE(BASE)
-                        int k = len;
-                        for (; k >= UNROLL; k -= UNROLL) {
-                            STEP(0) STEP(1)
-                            wp += UNROLL * NR;
-                            EACH_BASE(ADVANCE)
-                        }
-                        for (; k > 0; k--) {
-                            STEP(0)
-                            wp += NR;
-                            EACH_BASE(ADVANCE1)
+                        for (int c = 0, len = count; c < count; c += len) {
+                            if (!direct) {
+                                len = min(CHUNK, count - c);
+                                gather(scratch, x + c, off, cin - c, len);
+                            }
+                            EACH_BASE(BASE)
+                            int k = len;
+                            for (; k >= UNROLL; k -= UNROLL) {
+                                STEP(0) STEP(1)
+                                wp += UNROLL * NR;
+                                EACH_BASE(ADVANCE)
+                            }
+                            for (; k > 0; k--) {
+                                STEP(0)
+                                wp += NR;
+                                EACH_BASE(ADVANCE1)
+                            }
                         }
                     }
                 }
-            }
-            if (simple && p + MR <= end && col + NR <= out.s5) {
-                __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
-                EACH_ROW(WRITE)
-            } else {
-                V acc[MR * NV];
-                EACH_ROW(SPILL)
-                store_tile(acc, p, min(MR, end - p), col, phase, y, before, after, out, epi, lab);
+                if (simple && p + MR <= end && col + NR <= out.s5) {
+                    __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
+                    EACH_ROW(WRITE)
+                } else {
+                    V acc[MR * NV];
+                    EACH_ROW(SPILL)
+                    store_tile(acc, p, min(MR, end - p), col, phase, y, before, after, out, epi, lab);
+                }
             }
         }
     }
+    work_end(&work, queue);
 }

@@ -45,6 +45,9 @@ ist_tensor ist_plan_into(ist_plan *plan, ist_tensor into, int n, int h, int w, i
 ist_tensor ist_plan_input(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
 /* Like ist_plan_tensor, but it keeps its contents from frame to frame and starts as zeros: track state. */
 ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
+/* Counters by which the work-groups of a CPU kernel share out its work (work_next in cl/prelude.cl): the same tensor for
+ * every launch, for as many groups as the device has compute units; pass it as IST_INOUT. */
+ist_tensor ist_plan_work_queue(ist_plan *plan);
 /* A buffer the pipeline binds before replay (ist_plan_bind): the upload, the packet, mask storage. `ext` is a small
  * number of the caller's choosing (0..15). The view is of bytes. */
 ist_tensor ist_plan_external(ist_plan *plan, int ext, ist_elem elem);

@@ -58,7 +58,7 @@ struct ist_plan {
     size_t tap_count, tap_capacity;
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
-    ist_tensor limit, no_limit;
+    ist_tensor limit, no_limit, work_queue;
     const char *stage;
     int unit;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */

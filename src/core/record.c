@@ -164,6 +164,13 @@ ist_tensor ist_plan_persistent(ist_plan *p, int n, int h, int w, int c, ist_elem
     return tensor_of(p, IST_HOME_PERSISTENT, n, h, w, c, elem, "persistent tensor");
 }
 
+ist_tensor ist_plan_work_queue(ist_plan *p) {
+    int units = ist_device_facts(p->device)->compute_units;
+    if (!ist_has(p->work_queue))
+        p->work_queue = ist_plan_persistent(p, 1, 1, (units > 0 ? units : 1) + 1, 1, IST_ELEM_I32);
+    return p->work_queue;
+}
+
 ist_tensor ist_plan_into(ist_plan *p, ist_tensor into, int n, int h, int w, int c, ist_elem elem, const char *label) {
     if (!ist_has(into)) return tensor_of(p, IST_HOME_ARENA, n, h, w, c, elem, label);
     if (into.n != n || into.h != h || into.w != w || into.c != c || into.elem != elem)

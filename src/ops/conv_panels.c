@@ -66,13 +66,13 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, int nr, packed *out) {
 
 /* ---- launch ---- */
 
-/* How many row and column tiles a work-item of a CPU row takes: rows whose pixels fill a part of the second-level cache
- * and all columns, then smaller pieces until every compute unit has eight or a piece is one tile. */
+/* How many row and column tiles an item of a CPU row's work is: rows whose pixels fill a part of the second-level cache
+ * and all columns, then smaller pieces until there are sixteen for every compute unit or a piece is one tile. */
 static void cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, int *row_tiles, int *col_tiles) {
-    enum { CHUNK_BYTES = 192 << 10, GROUPS_PER_UNIT = 8 };
+    enum { CHUNK_BYTES = 192 << 10, ITEMS_PER_UNIT = 16 };
     int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
     double tile_bytes = 4.0 * r->mr * q->f.in;
-    int want = GROUPS_PER_UNIT * ist_conv_units(p), fit = (int)(CHUNK_BYTES / tile_bytes);
+    int want = ITEMS_PER_UNIT * ist_conv_units(p), fit = (int)(CHUNK_BYTES / tile_bytes);
     int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit, most = ist_div_up(all_rows * q->phases, want);
     if (rows > most) rows = most < 4 ? 4 : most;
     int groups = ist_div_up(all_rows, rows) * q->phases, pieces = ist_div_up(want, groups);
@@ -88,15 +88,15 @@ enum { SCRATCH_FLOATS = 64 };
 
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p);
-    int nr = r->nv * r->vl, rows = 1, cols = 1;
-    if (r->items == 1) cut(p, q, r, &rows, &cols);
+    bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p), cpu = r->items == 1;
+    int rows = 1, cols = 1, units = ist_conv_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     size_t items = (size_t)r->items;
-    int row_groups = ist_div_up(q->x.n * q->oh * q->ow, r->mr * rows), col_groups = ist_div_up(q->f.out, nr * cols);
-    ist_arg scratch = IST_IN((ist_tensor){0});
-    if (r->items == 1)
-        scratch = (ist_arg)IST_OUT(
-            ist_plan_tensor(p, row_groups, col_groups, q->phases * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
+    ist_arg scratch = IST_IN((ist_tensor){0}), queue = scratch;
+    if (cpu) {
+        cut(p, q, r, &rows, &cols);
+        scratch = (ist_arg)IST_OUT(ist_plan_tensor(p, 1, 1, units * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
+        queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
+    }
     ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s", r->mr, r->nv, r->vl,
                                          SCRATCH_FLOATS, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
@@ -107,7 +107,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)row_groups * items, (size_t)col_groups, (size_t)q->phases},
+        .global = {cpu ? (size_t)units : (size_t)row_tiles * items,
+                   cpu ? 1 : (size_t)ist_div_up(q->f.out, r->nv * r->vl), cpu ? 1 : (size_t)q->phases},
         .local = {items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), scratch, IST_OUT(q->y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
@@ -115,8 +116,9 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
                  IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
                           0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT4(rows, cols, 0, 0)},
-        .arg_count = 14,
+                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT4(rows, cols, q->phases, 0),
+                 queue},
+        .arg_count = cpu ? 15 : 14,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, sizeof(float)),
     };
