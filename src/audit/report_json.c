@@ -3,7 +3,8 @@
 
 /* Not more digits than the clock has. */
 static json_t *milliseconds(double ms) {
-    return json_real((double)(long long)(ms * 1e4 + 0.5) / 1e4);
+    const double most = 1e14; /* sums of hostile recordings */
+    return json_real(ms < most ? (double)(long long)(ms * 1e4 + 0.5) / 1e4 : most);
 }
 
 static json_t *counts_object(const ist_audit_counts *c) {
