@@ -99,7 +99,7 @@ typedef struct ist_arg {
 #define IST_INT8(...) {.kind = IST_ARG_INT8, .v.i = {__VA_ARGS__}}
 #define IST_FLOAT4(...) {.kind = IST_ARG_FLOAT4, .v.f = {__VA_ARGS__}}
 
-#define IST_MAX_ARGS 16
+#define IST_MAX_ARGS 28
 
 /* One kernel launch. An absent optional tensor argument ({0}) passes some valid buffer: kernels must decide by their size
  * arguments whether to touch it. */
@@ -115,6 +115,15 @@ typedef struct ist_launch {
 } ist_launch;
 
 void ist_plan_launch(ist_plan *plan, const ist_launch *launch);
+
+/* Operators that are being gathered into one launch (ops/chain.h); while there are, nothing else can be launched. */
+struct ist_chain;
+void ist_plan_set_chain(ist_plan *plan, struct ist_chain *chain);
+struct ist_chain *ist_plan_chain(const ist_plan *plan);
+/* Number of buffers so far; tensors made later have higher ones. */
+int ist_plan_buffers(const ist_plan *plan);
+/* The tensor is read after the frame (a tap). */
+bool ist_plan_keeps(const ist_plan *plan, int buffer);
 
 /* ---- finishing and running ---- */
 

@@ -59,6 +59,7 @@ struct ist_plan {
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
     ist_tensor limit, no_limit, work_queue;
+    struct ist_chain *chain; /* borrowed */
     const char *stage;
     int unit;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */

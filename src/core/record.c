@@ -355,8 +355,28 @@ static ist_status check_grid(ist_plan *p, const ist_launch *l) {
     return IST_OK;
 }
 
+void ist_plan_set_chain(ist_plan *p, struct ist_chain *chain) {
+    p->chain = chain;
+}
+
+struct ist_chain *ist_plan_chain(const ist_plan *p) {
+    return p->chain;
+}
+
+int ist_plan_buffers(const ist_plan *p) {
+    return (int)p->buffer_count;
+}
+
+bool ist_plan_keeps(const ist_plan *p, int buffer) {
+    return p->buffers[buffer - 1].keep;
+}
+
 void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     if (p->error.code || check_grid(p, launch)) return;
+    if (p->chain) {
+        ist_plan_fail(p, IST_E_STATE, "%s: not an operator that a chain takes", launch->label);
+        return;
+    }
     if (p->finished) {
         ist_plan_fail(p, IST_E_STATE, "%s: recording after finish", launch->label);
         return;

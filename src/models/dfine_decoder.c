@@ -1,8 +1,12 @@
 /* D-FINE's decoder (Peterande/D-FINE, src/zoo/dfine/dfine_decoder.py): query selection, then layers that move a box by
  * a distribution over 33 offsets per side.
  *
- * Only what the last layer's result needs is recorded: one score head, one quality head. */
+ * Only what the last layer's result needs is recorded: one score head, one quality head. From the gathering of the
+ * queries on all but the keys and values of self-attention is work on one query: a chain (ops/chain.h) where that pays.
+ */
 #include "models/dfine.h"
+
+#include "ops/chain.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -103,6 +107,7 @@ static void select_queries(const ist_net *net, const ist_dfine_memory *memory, i
     ist_tensor index = ist_op_topk(p, best, QUERIES, "decoder.top_queries"); /* [n,1,300,1] */
     ist_tap(net, index, "sel.topk_index");
     if (ist_has(force_index)) index = force_index;
+    ist_chain_begin(p, e.n, QUERIES, e.c, 4 * e.c);
     *target = ist_op_gather(p, e, index, "decoder.target"); /* [n,1,300,D] */
     ist_tap(net, *target, "dec.target");
     ist_tensor logit = ist_op_gather(p, anchor.logits, index, "decoder.anchor");                 /* [n,1,300,4] */
@@ -245,5 +250,6 @@ ist_dfine_result ist_dfine_decoder(const ist_net *net, const ist_dfine_arch *arc
     logits = ist_op_add_quality(net->plan, logits, quality, quality_head.text);          /* [n,1,300,classes] */
     ist_tap(net, logits, "logits");
     ist_tap(net, s.ref, "boxes");
+    ist_chain_end(net->plan, (ist_tensor[]){logits, s.ref}, 2, "decoder");
     return (ist_dfine_result){.logits = logits, .boxes = s.ref};
 }

@@ -6,6 +6,8 @@
  * product, to which the position term, a constant, is added. */
 #include "models/dfine.h"
 
+#include "ops/chain.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -71,7 +73,8 @@ static ist_tensor transformer_layer(const ist_net *net, const char *name, ist_te
     ist_conv_weights in_proj = ist_take_linear(net, weight.text, bias.text);
     ist_tensor pos = position_term(net, &in_proj, map.h, map.w); /* [1,1,T,3C] */
 
-    ist_tensor t = ist_view(map, map.n, 1, map.h * map.w);                               /* [n,1,T,C] */
+    ist_tensor t = ist_view(map, map.n, 1, map.h * map.w); /* [n,1,T,C] */
+    ist_chain_begin(net->plan, t.n, t.w, width, 4 * width);
     ist_tensor qkv = ist_apply(net, t, in_proj, OPTS(.epi.add_before = pos), attn.text); /* [n,1,T,3C] */
     ist_tensor q = ist_slice(qkv, 0, width), k = ist_slice(qkv, width, width), v = ist_slice(qkv, 2 * width, width);
     ist_tensor a = ist_op_attention(net->plan, q, k, v, &heads, attn.text);              /* [n,1,T,C] */
@@ -80,6 +83,7 @@ static ist_tensor transformer_layer(const ist_net *net, const char *name, ist_te
     ist_tensor f = ist_dense(net, t, OPTS(.epi.act = IST_ACT_GELU), "%s.linear1", name); /* [n,1,T,ff] */
     f = ist_dense(net, f, NULL, "%s.linear2", name);                                     /* [n,1,T,C] */
     t = ist_layer_norm(net, f, 1e-5f, &(ist_norm_opts){.add = t}, "%s.norm2", name);     /* [n,1,T,C] */
+    ist_chain_end(net->plan, &t, 1, attn.text);
     return ist_view(t, map.n, map.h, map.w);
 }
 

@@ -4,6 +4,7 @@
  * keys shared through local memory, and, for few queries, a group per query with the keys spread over its work-items.
  */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -48,6 +49,17 @@ ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor 
                .heads = opts->heads,
                .scale = opts->scale};
     ist_tensor out = ist_plan_tensor(p, s.n, 1, s.nq, q.c, IST_ELEM_T);
+    if (!ist_has(opts->q_map) && !ist_has(opts->kv_map) && s.heads * s.d <= 1024 &&
+        ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_ATTENTION,
+                                         .out = {out},
+                                         .rows = {q},
+                                         .whole = {k, v},
+                                         .ints = {s.heads},
+                                         .floats = {s.scale},
+                                         .flops = 4.0 * s.n * s.nq * s.nk * q.c},
+                       label))
+        return out;
     ist_launch launch = {.label = label,
                          .dims = 3,
                          .global = {1, (size_t)s.heads, (size_t)s.n},

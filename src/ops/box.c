@@ -1,5 +1,6 @@
 /* D-FINE's box arithmetic: reference boxes, distributions over bins, quality (dfine.md 5.4 to 5.7). */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/lanes.h"
 
 #include "base/mem.h"
@@ -13,7 +14,8 @@ static ist_defines types_of(const ist_plan *p, ist_tensor a, ist_tensor b, int l
 }
 
 /* A kernel over the pixels of a with b beside it: F32 result of a's extents. */
-static ist_tensor pixelwise(ist_plan *p, ist_tensor a, ist_tensor b, const char *kernel, const char *label) {
+static ist_tensor pixelwise(ist_plan *p, ist_tensor a, ist_tensor b, ist_chain_op op, const char *kernel,
+                            const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
     int pixels = a.h * a.w;
@@ -24,6 +26,7 @@ static ist_tensor pixelwise(ist_plan *p, ist_tensor a, ist_tensor b, const char 
     }
     size_t local = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, a.n, a.h, a.w, a.c, IST_ELEM_F32);
+    if (ist_chain_take(p, &(ist_chain_step){.op = op, .out = {y}, .rows = {a, b}}, label)) return y;
     ist_defines defines = types_of(p, a, b, (int)local);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -41,17 +44,17 @@ static ist_tensor pixelwise(ist_plan *p, ist_tensor a, ist_tensor b, const char 
 }
 
 ist_tensor ist_op_box_init(ist_plan *p, ist_tensor delta, ist_tensor anchor_logit, const char *label) {
-    return pixelwise(p, delta, anchor_logit, "box_init", label);
+    return pixelwise(p, delta, anchor_logit, IST_CHAIN_BOX_INIT, "box_init", label);
 }
 
 ist_tensor ist_op_box_refine(ist_plan *p, ist_tensor delta, ist_tensor ref, const char *label) {
-    return pixelwise(p, delta, ref, "box_refine", label);
+    return pixelwise(p, delta, ref, IST_CHAIN_BOX_REFINE, "box_refine", label);
 }
 
 ist_tensor ist_op_add_quality(ist_plan *p, ist_tensor logits, ist_tensor quality, const char *label) {
     if (!ist_plan_status(p) && quality.c != 1)
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: quality has %d channels, not 1", label, quality.c);
-    return pixelwise(p, logits, quality, "add_quality", label);
+    return pixelwise(p, logits, quality, IST_CHAIN_SUM, "add_quality", label);
 }
 
 static bool dense_f32(ist_tensor t, int n, int pixels, int c) {
@@ -72,9 +75,19 @@ ist_tensor ist_op_fdr(ist_plan *p, ist_tensor increment, ist_tensor previous, is
     }
     bool cpu = ist_lanes(p) == 1;
     size_t lanes = cpu ? 1 : IST_GROUP_LANES;
-    ist_tensor w = ist_plan_const(p, project, 1, 1, 1, BINS, IST_ELEM_F32, label);
     ist_tensor corners = ist_plan_tensor(p, n, 1, q, SIDES * BINS, IST_ELEM_F32);
     ist_tensor ref = ist_plan_tensor(p, n, 1, q, 4, IST_ELEM_F32);
+    if (corners_out) *corners_out = corners;
+    if (ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_FDR,
+                                         .out = {ref, corners},
+                                         .rows = {increment, previous, ref_init},
+                                         .data = {project},
+                                         .sizes = {BINS},
+                                         .floats = {reg_scale}},
+                       label))
+        return ref;
+    ist_tensor w = ist_plan_const(p, project, 1, 1, 1, BINS, IST_ELEM_F32, label);
     ist_defines defines = types_of(p, increment, none, (int)lanes);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -89,7 +102,6 @@ ist_tensor ist_op_fdr(ist_plan *p, ist_tensor increment, ist_tensor previous, is
                                   IST_INT4(increment.ld, increment.c0, 0, 0), IST_FLOAT(reg_scale)},
                          .arg_count = 10,
                          .bytes = 12.0 * n * q * SIDES * BINS});
-    if (corners_out) *corners_out = corners;
     return ref;
 }
 
@@ -104,6 +116,7 @@ ist_tensor ist_op_lqe(ist_plan *p, ist_tensor corners, const char *label) {
     }
     size_t local = (size_t)ist_lanes(p);
     ist_tensor y = ist_plan_tensor(p, n, 1, q, SIDES * 5, IST_ELEM_F32);
+    if (ist_chain_take(p, &(ist_chain_step){.op = IST_CHAIN_LQE, .out = {y}, .rows = {corners}}, label)) return y;
     ist_defines defines = types_of(p, none, none, (int)local);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/box",

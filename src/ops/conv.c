@@ -4,6 +4,7 @@
  * A transposed 2x2 convolution with stride 2 has no overlap: it is four 1x1 convolutions ("phases"), one per pixel of
  * the 2x2 block, that the kernel runs as one grid. */
 #include "ops/conv_rows.h"
+#include "ops/chain.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
 
@@ -131,6 +132,7 @@ ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: a linear layer with a %dx%d kernel", label, f.kh, f.kw);
         return (ist_tensor){0};
     }
+    if (ist_plan_chain(p)) return ist_chain_linear(p, x, f, opts, label);
     return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }
 

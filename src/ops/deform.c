@@ -1,5 +1,6 @@
 /* D-FINE's deformable attention (dfine.md 5.5). One source, op/deform, for both machines. */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -20,8 +21,7 @@ static int points_of(const ist_level *levels, int count, int tokens) {
 }
 
 /* [4][pad]: width, height, first token and reach of each point; the last point repeats up to `pad`. */
-static ist_tensor point_table(ist_plan *p, const ist_level *levels, int points, int pad, const char *label) {
-    float table[4 * POINTS_MAX];
+static void fill_points(const ist_level *levels, int points, int pad, float *table) {
     for (int k = 0, i = 0, left = levels[0].points; k < pad; k++) {
         if (!left && k < points) left = levels[++i].points;
         if (left) left--;
@@ -30,7 +30,6 @@ static ist_tensor point_table(ist_plan *p, const ist_level *levels, int points, 
         table[2 * pad + k] = (float)levels[i].start;
         table[3 * pad + k] = 0.5f * (1.0f / (float)levels[i].points);
     }
-    return ist_plan_const(p, table, 1, 1, 4, pad, IST_ELEM_F32, label);
 }
 
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
@@ -53,7 +52,21 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
     }
     bool cpu = ist_cpu_row(p);
     ist_tensor out = ist_plan_into(p, into, offsets.n, 1, queries, memory.c, IST_ELEM_T, label);
-    ist_tensor table = point_table(p, levels, points, cpu ? (int)ist_round_up((size_t)points, 16) : points, label);
+    float points_of_levels[4 * POINTS_MAX];
+    int pad = cpu ? (int)ist_round_up((size_t)points, 16) : points;
+    fill_points(levels, points, pad, points_of_levels);
+    if (ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_DEFORM,
+                                         .out = {out},
+                                         .rows = {offsets, weights, ref},
+                                         .whole = {memory},
+                                         .ints = {heads, points},
+                                         .data = {points_of_levels},
+                                         .sizes = {4 * points},
+                                         .flops = 8.0 * offsets.n * queries * points * memory.c},
+                       label))
+        return out;
+    ist_tensor table = ist_plan_const(p, points_of_levels, 1, 1, 4, pad, IST_ELEM_F32, label);
     ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s%s", points, cpu ? " -DWIDE" : "",
                                          offsets.elem == IST_ELEM_F32 ? " -DWHERE_F32" : "");
     size_t units = cpu ? (size_t)ist_div_up(queries, QUERIES_PER_GROUP)

@@ -1,5 +1,6 @@
 /* Element-wise operators: sum, copy, expansion over items, clamp. One kernel, op/eltwise, with optional parts. */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -31,6 +32,15 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: bytes are not activations", label);
         return (ist_tensor){0};
     }
+    if (!(e->mode & (A_MAPPED | A_ONE_ITEM | B_ONE_PIXEL)) &&
+        ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_SUM,
+                                         .out = {e->y},
+                                         .rows = {e->a, e->b},
+                                         .ints = {e->mode & CLAMPED},
+                                         .floats = {e->lo, e->hi}},
+                       label))
+        return e->y;
     bool cpu = ist_cpu_row(p);
     int pixels = e->y.h * e->y.w, c = e->y.c, rows = 1, span = 4;
     size_t units = 0;

@@ -1,6 +1,7 @@
 /* Layer normalisation and D-FINE's gate. One source, op/norm, serves both machines: on CPUs a work-item per group of
  * rows, elsewhere 8 to 64 work-items of a group of 64 per row. */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -65,6 +66,16 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
         return (ist_tensor){0};
     }
     ist_tensor out = ist_plan_into(p, o.into, x.n, x.h, x.w, x.c, IST_ELEM_T, label);
+    if (ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_NORM,
+                                         .out = {out},
+                                         .rows = {x, o.add},
+                                         .data = {gamma, beta},
+                                         .sizes = {x.c, x.c},
+                                         .floats = {eps, o.clamp},
+                                         .ints = {(int)o.act}},
+                       label))
+        return out;
     ist_tensor g = ist_plan_const(p, gamma, 1, 1, 1, x.c, IST_ELEM_F32, label);
     ist_tensor b = ist_plan_const(p, beta, 1, 1, 1, x.c, IST_ELEM_F32, label);
     int add = !ist_has(o.add) ? 0 : o.add.n == x.n ? 1 : 2;
@@ -95,6 +106,15 @@ ist_tensor ist_op_gate(ist_plan *p, ist_tensor g, ist_tensor x, ist_tensor y, co
         return (ist_tensor){0};
     }
     ist_tensor out = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
+    if (ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_GATE,
+                                         .out = {out},
+                                         .rows = {x, y, g},
+                                         .data = {gamma, beta},
+                                         .sizes = {x.c, x.c},
+                                         .floats = {1e-5f}},
+                       label))
+        return out;
     ist_tensor ga = ist_plan_const(p, gamma, 1, 1, 1, x.c, IST_ELEM_F32, label);
     ist_tensor be = ist_plan_const(p, beta, 1, 1, 1, x.c, IST_ELEM_F32, label);
     grid at = grid_of(p, x, 4 * x.c, (ist_tensor[]){g, y, out});

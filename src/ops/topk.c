@@ -1,5 +1,6 @@
 /* Selection: row maxima, exact top-k, gather. One work-item per problem on CPUs, groups of 64 elsewhere. */
 #include "ops/ops.h"
+#include "ops/chain.h"
 #include "ops/lanes.h"
 
 #include "base/mem.h"
@@ -82,6 +83,7 @@ ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char
     bool cpu = ist_lanes(p) == 1;
     int run = cpu ? 32 : 1;
     ist_tensor y = ist_plan_tensor(p, index.n, 1, k, x.c, x.elem);
+    if (ist_chain_take(p, &(ist_chain_step){.op = IST_CHAIN_GATHER, .out = {y}, .whole = {x, index}}, label)) return y;
     ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/topk",

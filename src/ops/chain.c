@@ -1,0 +1,148 @@
+/* Gathers operators into chains and cuts these into pieces; chain_tape.c writes the launch of each piece. */
+#include "ops/chain_internal.h"
+#include "ops/epilogue.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Beyond this many rows matrix kernels over all of them win. */
+enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024 };
+
+static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
+    return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_GROUP256) && rows <= ROWS_MAX &&
+           ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= 16u * IST_CHAIN_SLOTS &&
+           inner + 2 * width + LINEAR_ROOM <= IST_CHAIN_SLOTS && 2 * own + 2 * width + KEYS_ROOM <= IST_CHAIN_SLOTS;
+}
+
+void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner) {
+    if (ist_plan_status(p) || !pays(p, n * rows, rows, width, inner)) return;
+    struct ist_chain *c = calloc(1, sizeof *c);
+    if (!c) {
+        ist_plan_fail(p, IST_E_MEMORY, "out of host memory for a chain of operators");
+        return;
+    }
+    c->n = n;
+    c->rows = rows;
+    c->inside = ist_plan_buffers(p);
+    ist_plan_set_chain(p, c);
+}
+
+/* Appends W^T [in][out rounded up to 4]. */
+static bool pack(struct ist_chain *c, const ist_filter *f, size_t *at) {
+    size_t ld = (size_t)ist_div_up(f->out, 4) * 4, count = (size_t)f->in * ld;
+    if (!ist_grow((void **)&c->weights, &c->weight_capacity, c->weight_count + count, sizeof *c->weights)) return false;
+    float *to = c->weights + c->weight_count;
+    memset(to, 0, count * sizeof *to);
+    for (int o = 0; o < f->out; o++)
+        for (int i = 0; i < f->in; i++) to[(size_t)i * ld + (size_t)o] = f->w[(size_t)o * (size_t)f->in + (size_t)i];
+    *at = c->weight_count;
+    c->weight_count += count;
+    return true;
+}
+
+static bool copy_data(struct ist_chain *c, const float *data, int count, size_t *at) {
+    if (!data) return true;
+    if (!ist_grow((void **)&c->table, &c->table_capacity, c->table_count + (size_t)count, sizeof *c->table))
+        return false;
+    memcpy(c->table + c->table_count, data, (size_t)count * sizeof *data);
+    *at = c->table_count;
+    c->table_count += (size_t)count;
+    return true;
+}
+
+static bool rows_fit(const struct ist_chain *c, ist_tensor t, bool repeats) {
+    return !ist_has(t) || (t.h * t.w == c->rows && (t.n == c->n || (repeats && t.n == 1)));
+}
+
+bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label) {
+    struct ist_chain *c = ist_plan_chain(p);
+    if (!c) return false;
+    if (ist_plan_status(p)) return true;
+    bool fits = true;
+    for (int i = 0; i < 2; i++) fits = fits && rows_fit(c, step->out[i], false);
+    for (int i = 0; i < 3; i++) fits = fits && rows_fit(c, step->rows[i], true);
+    if (!fits) {
+        ist_plan_fail(p, IST_E_STATE, "%s: not on the %d rows of %d items of the chain it is in", label, c->rows, c->n);
+        return true;
+    }
+    bool room = ist_grow((void **)&c->steps, &c->capacity, c->count + 1, sizeof *c->steps);
+    ist_chain_step s = *step;
+    room = room && copy_data(c, s.data[0], s.sizes[0], &s.data_at[0]) &&
+           copy_data(c, s.data[1], s.sizes[1], &s.data_at[1]);
+    if (s.op == IST_CHAIN_LINEAR) {
+        s.has_bias = s.filter.b != NULL;
+        if (!ist_plan_representable(p, s.filter.w, (size_t)s.filter.out * (size_t)s.filter.in, label)) return true;
+        room = room && pack(c, &s.filter, &s.weights_at) && copy_data(c, s.filter.b, s.filter.out, &s.data_at[0]);
+    }
+    s.data[0] = s.data[1] = s.filter.w = s.filter.b = NULL;
+    if (room)
+        c->steps[c->count++] = s;
+    else
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a chain of operators", label);
+    return true;
+}
+
+ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
+    static const ist_conv_opts plain = {0};
+    const ist_conv_opts *o = opts ? opts : &plain;
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    if (x.c != f.in || f.out > 1024 || o->epi.has_lab || o->epi.up2) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d to %d channels%s on %d channels, in a chain", label, f.in, f.out,
+                      o->epi.has_lab || o->epi.up2 ? " with a scale or an upsampled addend" : "", x.c);
+        return (ist_tensor){0};
+    }
+    ist_elem elem = ist_has(o->into) ? o->into.elem : IST_ELEM_T;
+    ist_tensor y = ist_plan_into(p, o->into, x.n, x.h, x.w, f.out, elem, label);
+    if (ist_plan_status(p) || !ist_epilogue_check(p, &o->epi, y, label)) return (ist_tensor){0};
+    ist_chain_take(p,
+                   &(ist_chain_step){.op = IST_CHAIN_LINEAR,
+                                     .out = {y},
+                                     .rows = {x, o->epi.add_before, o->epi.add_after},
+                                     .filter = f,
+                                     .ints = {(int)o->epi.act},
+                                     .flops = 2.0 * ist_pixels(x) * f.in * f.out},
+                   label);
+    return y;
+}
+
+/* A step that reads, at any row, what the piece makes. */
+static bool must_cut(const struct ist_chain *c, size_t first, size_t i) {
+    for (int w = 0; w < 2; w++)
+        for (size_t k = first; k < i && ist_has(c->steps[i].whole[w]); k++)
+            for (int o = 0; o < 2; o++)
+                if (c->steps[k].out[o].buffer == c->steps[i].whole[w].buffer) return true;
+    return false;
+}
+
+/* [1,1,1,count], one zero when there is nothing. */
+static ist_tensor constant(ist_plan *p, const float *values, size_t count, ist_elem elem, const char *label) {
+    static const float zero = 0;
+    return ist_plan_const(p, count ? values : &zero, 1, 1, 1, count ? (int)count : 1, elem, label);
+}
+
+static void launch_pieces(ist_plan *p, const struct ist_chain *c, const char *label) {
+    ist_tensor weights = constant(p, c->weights, c->weight_count, IST_ELEM_T, label);
+    ist_tensor table = constant(p, c->table, c->table_count, IST_ELEM_F32, label);
+    size_t first = 0;
+    for (size_t i = 1; i <= c->count; i++) {
+        if (i < c->count && !must_cut(c, first, i)) continue;
+        ist_chain_launch(p, c, first, i, weights, table, label);
+        first = i;
+    }
+}
+
+void ist_chain_end(ist_plan *p, const ist_tensor *results, int count, const char *label) {
+    struct ist_chain *c = ist_plan_chain(p);
+    if (!c) return;
+    ist_plan_set_chain(p, NULL);
+    c->results = results;
+    c->result_count = count;
+    if (!ist_plan_status(p) && c->count) launch_pieces(p, c, label);
+    free(c->steps);
+    free(c->weights);
+    free(c->table);
+    free(c);
+}

@@ -1,0 +1,56 @@
+/* Chains: operators on the same rows (queries, tokens) gathered into few launches, for GPUs and short sequences, where
+ * a launch costs more than the work (cl/op/chain.cl).
+ *
+ * Between ist_chain_begin and ist_chain_end the operators that can be part of a chain are recorded as steps. The chain
+ * is cut only where a step reads rows that other groups make: the keys of an attention. Tensors made and used up inside
+ * one piece never leave local memory. Where a chain does not pay, beginning does nothing and operators launch as
+ * always. */
+#ifndef IST_OPS_CHAIN_H
+#define IST_OPS_CHAIN_H
+
+#include "ops/ops.h"
+
+/* Begins a chain over `rows` rows of n items if the device has what it needs and the rows are few; `width` and `inner`:
+ * channels of the rows and of the widest intermediate result, which must fit local memory. */
+void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner);
+/* Launches what was gathered. Of the tensors made since the beginning only `results` (and taps) can be read later.
+ * `label` names the launches. Does nothing when no chain was begun; to be called also when the plan has failed. */
+void ist_chain_end(ist_plan *p, const ist_tensor *results, int count, const char *label);
+
+/* ---- for operators ---- */
+
+typedef enum ist_chain_op {
+    IST_CHAIN_LINEAR,     /* filter, ints {act}; rows {x, before, after} */
+    IST_CHAIN_SUM,        /* rows {a, b or none}; ints {clamped}; floats {low, high} */
+    IST_CHAIN_GATE,       /* rows {x, y, g}; data {gamma, beta}; floats {eps} */
+    IST_CHAIN_NORM,       /* rows {x, add or none}; data {gamma, beta}; floats {eps, clamp or 0}; ints {act} */
+    IST_CHAIN_ATTENTION,  /* rows {q}; whole {k, v}; ints {heads}; floats {scale} */
+    IST_CHAIN_DEFORM,     /* rows {offsets, weights, boxes}; whole {memory}; ints {heads, points}; data {table} */
+    IST_CHAIN_GATHER,     /* whole {x, index} */
+    IST_CHAIN_BOX_INIT,   /* rows {a, b} */
+    IST_CHAIN_BOX_REFINE, /* rows {a, b} */
+    IST_CHAIN_FDR,        /* rows {increment, previous or none, first boxes}; out {boxes, corners}; data {offsets} */
+    IST_CHAIN_LQE         /* rows {corners} */
+} ist_chain_op;
+
+typedef struct ist_chain_step {
+    ist_chain_op op;
+    ist_tensor out[2];
+    ist_tensor rows[3];  /* read at the row that is made */
+    ist_tensor whole[2]; /* read at any row */
+    ist_filter filter;   /* 1x1; packed now */
+    int ints[2];
+    float floats[2];
+    const float *data[2]; /* copied now */
+    int sizes[2];
+    double flops;
+    size_t data_at[2], weights_at; /* set by ist_chain_take: where the copies are */
+    bool has_bias;
+} ist_chain_step;
+
+/* Makes the operator a step if there is a chain; false: it has to launch. */
+bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label);
+/* ist_op_linear's way into a chain. */
+ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
+
+#endif

@@ -1,0 +1,26 @@
+/* What chain.c and chain_tape.c share. */
+#ifndef IST_OPS_CHAIN_INTERNAL_H
+#define IST_OPS_CHAIN_INTERNAL_H
+
+#include "ops/chain.h"
+
+enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 3000, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
+
+struct ist_chain {
+    int n, rows;
+    int inside; /* buffers above this number were made since the beginning */
+    ist_chain_step *steps;
+    size_t count, capacity;
+    float *weights; /* stored as T */
+    size_t weight_count, weight_capacity;
+    float *table;
+    size_t table_count, table_capacity;
+    const ist_tensor *results; /* at the end */
+    int result_count;
+};
+
+/* Records the launch of steps [first, end). */
+void ist_chain_launch(ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
+                      ist_tensor table, const char *label);
+
+#endif

@@ -1,0 +1,163 @@
+/* Chains: the same operators once as launches of their own (each tested against its definition) and once gathered into
+ * a chain must agree, leave items beyond the count alone, and give the same bits twice. */
+#include "ops/chain.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct shape {
+    int n, rows, tokens, heads, d, inner, classes, count;
+    bool slices;
+} shape;
+
+enum { POINTS = 5, BINS = 33, RESULTS = 4 };
+
+static ist_tensor linear(optest *t, ist_tensor x, int out, ist_conv_opts o, const char *label) {
+    float reach = 1.7f / (float)x.c, *w = optest_values(t, (size_t)(out * x.c), -reach, reach);
+    float *b = out % 2 ? NULL : optest_values(t, (size_t)out, -0.5f, 0.5f);
+    return ist_op_linear(t->plan, x, (ist_filter){out, x.c, 1, 1, w, b}, &o, label);
+}
+
+static ist_tensor normal(optest *t, ist_tensor x, ist_norm_opts o) {
+    float *gamma = optest_values(t, (size_t)x.c, 0.5f, 1.5f), *beta = optest_values(t, (size_t)x.c, -0.5f, 0.5f);
+    return ist_op_layernorm(t->plan, x, gamma, beta, 1e-5f, &o, "norm");
+}
+
+/* A small decoder in which every step that a chain knows occurs: what is gathered, two attentions (the second one's
+ * keys are made in the chain), sampling, gate, boxes and their distribution. */
+static void network(optest *t, const shape *s, bool chained, ist_tensor results[RESULTS]) {
+    ist_plan *p = t->plan;
+    int n = s->n, rows = s->rows, c = s->heads * s->d;
+    ist_level level = {.h = 3, .w = 4, .start = 1, .points = POINTS};
+    ist_tensor memory = optest_in(t, optest_random(t, n, 1, s->tokens, c), IST_ELEM_T, false);
+    ist_tensor anchors = optest_in(t, optest_random(t, 1, 1, s->tokens, 4), IST_ELEM_F32, s->slices);
+    ist_tensor extra = optest_in(t, optest_random(t, 1, 1, rows, c), IST_ELEM_T, s->slices);
+    ist_tensor outer = optest_out(t, n, 1, rows, c, IST_ELEM_T, s->slices);
+    int *picks = optest_alloc(t, (size_t)(n * rows) * sizeof *picks);
+    for (int i = 0; i < n * rows; i++) picks[i] = optest_int(t, 0, s->tokens - 1);
+    ist_tensor index = ist_view(optest_ints(t, picks, n * rows), n, 1, rows);
+    if (s->count < n) ist_plan_limit(p, optest_ints(t, &s->count, 1));
+    ist_attention_opts heads = {.heads = s->heads, .scale = 0.4f};
+
+    if (chained) ist_chain_begin(p, n, rows, c, s->inner);
+    cr_assert_eq(ist_plan_chain(p) != NULL, chained, "the device has what chains need");
+    ist_tensor x = ist_op_gather(p, memory, index, "gather"), logit = ist_op_gather(p, anchors, index, "anchor");
+    ist_tensor delta = linear(t, x, 4, (ist_conv_opts){.into = ist_plan_tensor(p, n, 1, rows, 4, IST_ELEM_F32)}, "d");
+    ist_tensor ref = ist_op_box_init(p, delta, logit, "init");
+    ist_tensor q = ist_op_add(p, x, extra, (ist_tensor){0}, "extra");
+    ist_tensor qk = linear(t, q, 2 * c, (ist_conv_opts){0}, "qk"), v = linear(t, x, c, (ist_conv_opts){0}, "v");
+    ist_tensor a = ist_op_attention(p, ist_slice(qk, 0, c), ist_slice(qk, c, c), v, &heads, "self");
+    ist_tensor both = ist_plan_tensor(p, n, 1, rows, 2 * c, IST_ELEM_T);
+    x = normal(t, a, (ist_norm_opts){.add = x, .clamp = 1.5f, .act = IST_ACT_SILU, .into = ist_slice(both, 0, c)});
+    a = ist_op_attention(p, x, memory, memory, &heads, "cross");
+    int points = s->heads * POINTS;
+    ist_tensor offsets = linear(t, a, 3 * points, (ist_conv_opts){0}, "offsets");
+    ist_tensor y = ist_op_deform_attention(p, ist_slice(offsets, 0, 2 * points), ist_slice(offsets, 2 * points, points),
+                                           ref, memory, &level, 1, s->heads, ist_slice(both, c, c), "deform");
+    ist_tensor g = linear(t, both, 2 * c, (ist_conv_opts){0}, "gate");
+    float *gamma = optest_values(t, (size_t)c, 0.5f, 1.5f), *beta = optest_values(t, (size_t)c, -0.5f, 0.5f);
+    x = ist_op_gate(p, g, x, y, gamma, beta, "gate");
+    ist_tensor f =
+        linear(t, x, s->inner, (ist_conv_opts){.epi = {.act = IST_ACT_GELU, .add_before = (ist_tensor){0}}}, "f");
+    f = linear(t, f, c,
+               (ist_conv_opts){.epi = {.act = IST_ACT_RELU, .add_before = x, .add_after = extra}, .into = outer},
+               "outer");
+    f = ist_op_clamp(p, f, -1.25f, 0.75f, "clamp");
+    ist_tensor first = ist_op_box_refine(p, linear(t, f, 4, (ist_conv_opts){0}, "refine"), ref, "refine");
+    ist_tensor corners = {0}, more = {0};
+    float *project = optest_values(t, BINS, -2, 2);
+    ist_tensor increment = linear(t, x, 4 * BINS, (ist_conv_opts){0}, "corners");
+    ist_op_fdr(p, increment, corners, first, project, 4.0f, &corners, "fdr");
+    ref = ist_op_fdr(p, increment, corners, first, project, 4.0f, &more, "fdr");
+    ist_tensor quality = linear(t, ist_op_lqe(p, more, "lqe"), 1, (ist_conv_opts){0}, "quality");
+    ist_tensor logits = ist_op_add_quality(p, linear(t, f, s->classes, (ist_conv_opts){0}, "score"), quality, "logits");
+    memcpy(results, (ist_tensor[RESULTS]){logits, ref, more, outer}, RESULTS * sizeof *results);
+    if (chained) ist_chain_end(p, results, RESULTS, "chain");
+}
+
+static void agrees(shape s, unsigned salt) {
+    static const char *const names[RESULTS] = {"logits", "boxes", "corners", "outer"};
+    optest plain, chain;
+    ist_tensor a[RESULTS], b[RESULTS];
+    optest_begin(&plain, "as launches", salt);
+    network(&plain, &s, false, a);
+    optest_run(&plain);
+    optest_begin(&chain, "as a chain", salt);
+    network(&chain, &s, true, b);
+    optest_run(&chain);
+    cr_expect_eq(ist_plan_describe(chain.plan).launches, 2, "%d launches", ist_plan_describe(chain.plan).launches);
+    double tol = plain.half ? 3e-2 : 2e-4; /* plain storage rounds every intermediate result */
+    for (int i = 0; i < RESULTS; i++) {
+        ref_map want = optest_read(&plain, a[i]), got = optest_read(&chain, b[i]);
+        want.n = got.n = s.count;
+        optest_close(&chain, names[i], got, want, tol, tol);
+    }
+    optest_check(&chain, "beyond the count", b[3], optest_read(&plain, a[3]), tol, tol, s.count);
+    ref_map once = optest_read(&chain, b[0]);
+    cr_assert_eq(ist_plan_replay(chain.plan, &chain.err), IST_OK, "%s", chain.err.text);
+    ref_map twice = optest_read(&chain, b[0]);
+    cr_expect_eq(memcmp(once.v, twice.v, (size_t)s.count * (ref_size(once) / (size_t)once.n) * sizeof *once.v), 0);
+    optest_end(&plain);
+    optest_end(&chain);
+}
+
+Test(chain, agrees_with_its_operators) {
+    static const shape shapes[] = {{1, 5, 14, 2, 4, 24, 3, 1, false},  {2, 30, 40, 8, 16, 512, 80, 2, true},
+                                   {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 300, 320, 8, 24, 768, 80, 1, false},
+                                   {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true}};
+    without = IST_CAP_VEC16;
+    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++) agrees(shapes[i], i);
+}
+
+Test(chain, nothing_else_launches_inside) {
+    optest t;
+    without = IST_CAP_VEC16;
+    optest_begin(&t, "inside", 0);
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 8, 8), IST_ELEM_T, false);
+    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "sum");
+    ist_op_row_max(t.plan, y, "layer.best");
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.best: not an operator that a chain takes"));
+    ist_chain_end(t.plan, &y, 1, "chain");
+    cr_assert_null(ist_plan_chain(t.plan));
+    optest_drop(&t);
+}
+
+Test(chain, rows_must_agree) {
+    optest t;
+    without = IST_CAP_VEC16;
+    optest_begin(&t, "rows", 0);
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 7, 8), IST_ELEM_T, false);
+    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "layer.sum");
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.sum: not on the 8 rows of 1 items of the chain"));
+    ist_chain_end(t.plan, &y, 1, "chain");
+    optest_drop(&t);
+}
+
+Test(chain, not_on_cpus_nor_for_many_rows) {
+    optest t;
+    without = 0;
+    optest_begin(&t, "not begun", 0);
+    bool cpu = (ist_plan_caps(t.plan) & IST_CAP_CPU) != 0;
+    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    cr_expect_eq(ist_plan_chain(t.plan) == NULL, cpu);
+    ist_chain_end(t.plan, NULL, 0, "chain");
+    without = IST_CAP_VEC16;
+    ist_chain_begin(t.plan, 32, 300, 8, 8);
+    cr_expect_null(ist_plan_chain(t.plan));
+    ist_chain_begin(t.plan, 1, 300, 256, 2048);
+    cr_expect_null(ist_plan_chain(t.plan));
+    optest_drop(&t);
+}
