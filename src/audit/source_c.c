@@ -82,13 +82,18 @@ static void open_brace(ist_c_reader *r) {
     bool value = r->header_init && (r->last.kind == IST_C_NAME || is_sign(&r->last, '>', 1)); /* member{...} */
     bool of_loop = l && !l->condition && !l->begun && l->braces == r->brace_count + r->lost_braces &&
                    l->parens == r->paren_count + r->lost_parens;
-    ist_c_brace b = {.function = r->function, .loop = r->loop, .in_function = r->function != 0, .of_loop = of_loop};
+    ist_c_brace b = {.function = r->function,
+                     .loop = r->loop,
+                     .branch = r->branch,
+                     .in_function = r->function != 0,
+                     .of_loop = of_loop};
     if (l && of_loop) l->begun = true;
     if (r->brace_count == IST_C_BRACES) {
         r->lost_braces++;
         return;
     }
     r->braces[r->brace_count++] = b;
+    r->branch = ++r->branches;
     if (!r->function && r->header && r->header_done && !value && !r->paren_count) begin_function(r);
 }
 
@@ -99,6 +104,7 @@ static void close_brace(ist_c_reader *r) {
     }
     if (!r->brace_count) return;
     const ist_c_brace *b = &r->braces[--r->brace_count];
+    r->branch = b->branch;
     if (!b->in_function && r->function) { /* nothing of a function reaches beyond it */
         r->function = r->loop = r->loop_count = r->paren_count = r->lost_parens = 0;
         return;
@@ -215,6 +221,7 @@ static void take_name(ist_c_reader *r) {
         ist_src_hit h = {.line = t->line,
                          .function = r->function,
                          .loop = r->loop,
+                         .branch = r->branch,
                          .op = IST_SRC_POLL,
                          .calls = 1,
                          .label = "getInfo<CL_EVENT_COMMAND_EXECUTION_STATUS>"};
@@ -239,13 +246,14 @@ static void take_sign(ist_c_reader *r, const ist_c_rule *rule) {
         r->target = r->indexed = 0;
         r->in_return = false;
         if (!r->function && !r->brace_count) r->paren_count = r->lost_parens = 0; /* nothing is open there */
-        end_statement(r);
+        if (!is_name(&r->next, "else")) end_statement(r);
     } else if (is_sign(t, '[', 1)) {
         r->indexed = r->last.kind == IST_C_NAME ? r->last_name : 0;
     } else if (is_sign(t, '<', 3) && r->function) {
         ist_src_hit h = {.line = t->line,
                          .function = r->function,
                          .loop = r->loop,
+                         .branch = r->branch,
                          .op = IST_SRC_LAUNCH,
                          .flags = IST_SRC_MODEL,
                          .calls = 1};
@@ -287,6 +295,7 @@ void ist_src_read_c(ist_src_unit *unit, const char *text, size_t count) {
         ist_src_begin_pass(unit);
         read_tokens(r, text, count);
         opencl = r->opencl;
+        if (!unit->hit_count && !opencl) break; /* nothing to learn about */
     }
     if (!r) unit->failed = true;
     free(r);

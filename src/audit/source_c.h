@@ -45,7 +45,7 @@ typedef struct ist_c_paren {
 } ist_c_paren;
 
 typedef struct ist_c_brace {
-    uint32_t function, loop; /* to go back to */
+    uint32_t function, loop, branch; /* to go back to */
     bool in_function, of_loop;
 } ist_c_brace;
 
@@ -63,7 +63,8 @@ typedef struct ist_c_reader {
     uint32_t token_name, last_name; /* of NAME tokens */
     bool opencl, final;
     uint32_t function, loop;
-    uint32_t header; /* name of what may be a function's head */
+    uint32_t branch, branches; /* block; blocks so far */
+    uint32_t header;           /* name of what may be a function's head */
     bool header_done, header_init;
     ist_c_arg header_args[IST_C_ARGS];
     uint32_t header_arg_count;

@@ -239,8 +239,13 @@ static const ist_c_arg *host_of(const ist_c_rule *rule, const ist_c_paren *call,
 
 static void judge_call(ist_c_reader *r, const ist_c_paren *call) {
     const ist_c_rule *rule = call->rule;
-    ist_src_hit h = {
-        .line = call->line, .function = r->function, .loop = r->loop, .op = rule->op, .flags = rule->flags, .calls = 1};
+    ist_src_hit h = {.line = call->line,
+                     .function = r->function,
+                     .loop = r->loop,
+                     .branch = r->branch,
+                     .op = rule->op,
+                     .flags = rule->flags,
+                     .calls = 1};
     if (arg(call, rule->blocking)->flags & IST_C_TRUE) h.flags |= IST_SRC_BLOCKING;
     if (!take_form(rule, call, &h)) return;
     const ist_c_arg *size = arg(call, rule->size), *host = host_of(rule, call, &h);

@@ -26,7 +26,8 @@ static void find_frame_loops(ist_src_unit *u) {
         for (uint32_t p = l->parent, depth = 0; p && !inside && depth < 64; p = u->loops[p - 1].parent, depth++)
             inside = u->loops[p - 1].once;
         const ist_src_function *f = ist_src_function_at(u, l->function);
-        l->once = l->launches && !inside && !(f && f->hot);
+        bool goes_over_frames = l->launches || (f && f->over_frames && !l->parent);
+        l->once = goes_over_frames && !inside && !(f && f->hot);
     }
 }
 
@@ -55,16 +56,19 @@ static void find_hot_functions(ist_src_unit *u) {
         }
 }
 
-static void find_training(ist_src_unit *u) {
+/* What only set-up calls is set-up; the same for training. */
+static void find_callers(ist_src_unit *u) {
     for (size_t i = 0; i < u->call_count; i++) {
         const ist_src_function *caller = ist_src_function_at(u, u->calls[i].caller);
         ist_src_function *callee = &u->functions[u->calls[i].callee - 1];
         callee->called = true;
         if (!caller || !caller->training) callee->called_outside_training = true;
+        if (!caller || caller->role != IST_SRC_SETUP || caller->hot) callee->called_outside_setup = true;
     }
     for (size_t k = 0; k < u->function_count; k++) {
         ist_src_function *f = &u->functions[k];
-        f->training = f->training || u->training || (f->called && !f->called_outside_training);
+        f->training = f->training || (u->training && !f->evaluates) || (f->called && !f->called_outside_training);
+        if (f->role == IST_SRC_PLAIN && f->called && !f->called_outside_setup) f->role = IST_SRC_SETUP;
     }
 }
 
@@ -73,7 +77,7 @@ void ist_src_find_contexts(ist_src_unit *unit) {
     find_driven_functions(unit);
     find_hot_functions(unit);
     find_frame_loops(unit);
-    find_training(unit);
+    find_callers(unit);
 }
 
 ist_audit_context ist_src_context(const ist_src_unit *u, uint32_t function, uint32_t loop, uint32_t *frame_loop) {

@@ -20,8 +20,9 @@ typedef struct verdict {
 
 /* What has been seen in one body: a function, or the body of a loop over frames. */
 typedef struct body {
-    bool launched, downloaded, waited, uploaded; /* going forwards */
-    bool work_follows, enqueue_follows;          /* going backwards */
+    bool launched, downloaded, waited, uploaded;      /* going forwards */
+    uint32_t download_branch, wait_branch, up_branch; /* where the last of them was */
+    bool work_follows, enqueue_follows;               /* going backwards */
 } body;
 
 typedef struct judge {
@@ -66,7 +67,7 @@ static void judge_download(const ist_src_hit *h, const body *b, verdict *v) {
         set(v, IST_AUDIT_CAT_TRANSFER_LOOP, blocks ? by_context(v->context) : IST_AUDIT_MEDIUM);
     else if (blocks && follows)
         set(v, IST_AUDIT_CAT_BLOCKING, by_context(v->context));
-    else if (b->downloaded && v->context == IST_AUDIT_CONTEXT_FRAME)
+    else if (b->downloaded && b->download_branch == h->branch && v->context == IST_AUDIT_CONTEXT_FRAME)
         set(v, IST_AUDIT_CAT_SPLIT_TRANSFER, IST_AUDIT_MINOR);
     else
         set(v, IST_AUDIT_CAT_DOWNLOAD, IST_AUDIT_NECESSARY);
@@ -88,7 +89,7 @@ static void judge_upload(const ist_src_hit *h, const body *b, bool python, verdi
         set(v, IST_AUDIT_CAT_BLOCKING, python ? IST_AUDIT_MINOR : IST_AUDIT_MEDIUM);
     else if (blocks && (h->flags & IST_SRC_FOLLOWED))
         set(v, IST_AUDIT_CAT_BLOCKING, IST_AUDIT_MINOR);
-    else if (b->uploaded && !b->launched)
+    else if (b->uploaded && b->up_branch == h->branch && !b->launched)
         set(v, IST_AUDIT_CAT_SPLIT_TRANSFER, IST_AUDIT_MINOR);
     else
         set(v, IST_AUDIT_CAT_UPLOAD, IST_AUDIT_NECESSARY);
@@ -98,7 +99,7 @@ static void judge_wait(const ist_src_hit *h, const body *b, verdict *v) {
     bool hot = is_repeated(v) || v->context == IST_AUDIT_CONTEXT_FRAME;
     if (v->context == IST_AUDIT_CONTEXT_SETUP)
         set(v, IST_AUDIT_CAT_WAIT, IST_AUDIT_NECESSARY);
-    else if (b->waited)
+    else if (b->waited && b->wait_branch == h->branch)
         set(v, IST_AUDIT_CAT_REDUNDANT_WAIT, hot ? IST_AUDIT_MEDIUM : IST_AUDIT_MINOR);
     else if (is_repeated(v))
         set(v, IST_AUDIT_CAT_WAIT_LOOP, by_context(v->context));
@@ -177,6 +178,9 @@ static void note_before(body *b, const ist_src_hit *h) {
     }
     b->downloaded = b->downloaded || h->op == IST_SRC_DOWN;
     b->uploaded = b->uploaded || is_upload(h);
+    if (drains(h)) b->wait_branch = h->branch;
+    if (h->op == IST_SRC_DOWN) b->download_branch = h->branch;
+    if (is_upload(h)) b->up_branch = h->branch;
 }
 
 static void note_after(body *b, const ist_src_hit *h) {
@@ -197,7 +201,7 @@ static void judge_hits(judge *j) {
         const ist_src_function *f = ist_src_function_at(u, h->function);
         verdict *v = &j->verdicts[i];
         body *b = body_of(j, h, &v->context);
-        v->training = u->training || (f && f->training) || (h->flags & IST_SRC_TRAINING);
+        v->training = (f ? f->training : u->training) || (h->flags & IST_SRC_TRAINING);
         v->work_follows = b->work_follows;
         v->enqueue_follows = b->enqueue_follows;
         v->partner = NOBODY;

@@ -31,12 +31,14 @@ enum {
 
 /* ist_src_value.flags */
 enum {
-    IST_PY_SURE = 1,    /* one tensor, not a container */
-    IST_PY_MASK = 2,    /* of truth values */
-    IST_PY_CONST = 4,   /* spelled out in the source */
-    IST_PY_DERIVED = 8, /* computed on the host from what was read */
-    IST_PY_ARRAY = 16,  /* CuPy's or PyOpenCL's */
-    IST_PY_STRING_ = 32 /* text */
+    IST_PY_SURE = 1,     /* one tensor, not a container */
+    IST_PY_MASK = 2,     /* of truth values */
+    IST_PY_CONST = 4,    /* spelled out in the source */
+    IST_PY_DERIVED = 8,  /* computed on the host from what was read */
+    IST_PY_ARRAY = 16,   /* CuPy's or PyOpenCL's */
+    IST_PY_STRING_ = 32, /* text */
+    IST_PY_PLACED = 64,  /* it came from, or went to, a device for certain */
+    IST_PY_MADE = 128    /* zeros, ones and so on, made in host memory */
 };
 
 enum { IST_PY_ARGS = 12, IST_PY_ELEMENTS = 8, IST_PY_DEPTH = 150, IST_PY_BLOCKS = 128, IST_PY_PATH = 128 };
@@ -69,7 +71,7 @@ typedef struct ist_py_binding {
 typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_PY_CLASS_BLOCK } ist_py_block_kind;
 
 typedef struct ist_py_block {
-    uint32_t indent, function, loop, owner;
+    uint32_t indent, function, loop, owner, branch;
     size_t bindings, base;
     uint8_t kind;
     bool module_class, training;
@@ -86,6 +88,8 @@ typedef struct ist_py_reader {
     unsigned depth;
     ist_src_value elements[IST_PY_ELEMENTS]; /* of the tuple, or of what is iterated, that ended at element_end */
     uint32_t element_count, element_end;
+    ist_src_value stored;      /* what the subscript in front of "=" gets */
+    uint32_t branch, branches; /* block of the line; blocks so far */
     ist_py_binding *bindings;
     size_t binding_count, binding_cap, base; /* base: where those of the function begin */
     ist_py_block blocks[IST_PY_BLOCKS];

@@ -36,7 +36,7 @@ static bool enter(ist_py_reader *r) {
 ist_src_value ist_py_either(ist_src_value a, ist_src_value b) {
     ist_src_value v = {.origin = a.origin ? a.origin : b.origin};
     bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
-    v.flags = (uint8_t)((a.flags & b.flags) | ((a.flags | b.flags) & (IST_PY_DERIVED | IST_PY_ARRAY)));
+    v.flags = (uint8_t)((a.flags & b.flags) | ((a.flags | b.flags) & (IST_PY_DERIVED | IST_PY_ARRAY | IST_PY_PLACED)));
     if (a.kind == b.kind)
         v.kind = a.kind;
     else if (tensor)
@@ -54,7 +54,8 @@ ist_src_value ist_py_combine(ist_src_value a, ist_src_value b) {
     ist_src_value v = ist_py_either(a, b);
     bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
     if (tensor && ((a.flags | b.flags) & IST_PY_SURE)) v.flags |= IST_PY_SURE;
-    if (tensor) v.kind = IST_PY_TENSOR, v.origin = 0;
+    if (tensor) v.kind = IST_PY_TENSOR;
+    if (v.flags & IST_PY_SURE) v.origin = v.kind == IST_PY_TENSOR ? 0 : v.origin;
     if (v.origin) v.flags |= IST_PY_DERIVED;
     return v;
 }
@@ -302,12 +303,17 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
     }
     r->end = outer_end;
     r->at = end < outer_end ? end + 1 : outer_end;
-    bool stored = r->at < r->end && ist_py_is(here(r), "=");
-    if (mask && !stored && (on.kind == IST_PY_TENSOR || (sure && on.kind == IST_PY_UNKNOWN))) {
-        ist_py_hit(r, IST_SRC_DYNAMIC, 0, line, "[mask]");
+    bool stored = ist_py_is(here(r), "=") && r->at == r->end;
+    if (mask && (!stored || ist_py_is_sure(r->stored)) &&
+        (on.kind == IST_PY_TENSOR || (sure && on.kind == IST_PY_UNKNOWN))) {
+        ist_py_hit(r, IST_SRC_DYNAMIC, 0, line, stored ? "[mask] =" : "[mask]");
         on = ist_py_of(IST_PY_TENSOR, IST_PY_SURE | (on.flags & IST_PY_ARRAY));
     }
     on.hit = 0;
+    if (index.origin && on.kind <= IST_PY_HOST && !on.origin) { /* looked up by what was read */
+        on.origin = index.origin;
+        on.flags |= IST_PY_DERIVED;
+    }
     if (on.kind >= IST_PY_QUEUE || on.kind == IST_PY_MODULE)
         on.kind = on.kind == IST_PY_MODULE ? IST_PY_MODULE : IST_PY_UNKNOWN;
     return on;

@@ -29,6 +29,8 @@ static uint32_t find(const ist_py_reader *r, uint32_t first, uint32_t end, const
     return end;
 }
 
+static ist_src_value value_in(ist_py_reader *r, uint32_t first, uint32_t end);
+
 /* ---- names ---- */
 
 ist_src_value ist_py_lookup(const ist_py_reader *r, uint32_t name) {
@@ -84,7 +86,8 @@ uint32_t ist_py_attribute_name(ist_py_reader *r, const char *name, size_t length
 
 /* An attribute of self holds what any line of the class puts there. */
 static void keep_attribute(ist_py_reader *r, const ist_py_token *name, ist_src_value value) {
-    ist_src_value *kept = &r->u->names[ist_py_attribute_name(r, name->at, name->length)].value;
+    uint32_t number = ist_py_attribute_name(r, name->at, name->length);
+    ist_src_value *kept = &r->u->names[number].value;
     value.hit = 0;
     value.flags &= (uint8_t)~IST_PY_CONST;
     *kept = kept->kind ? ist_py_either(*kept, value) : value;
@@ -102,6 +105,9 @@ static void assign_one(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_v
     } else if (ist_py_is(token(r, end - 1), "]") || ist_py_is(token(r, end - 1), "}")) { /* data["x"] = value */
         uint32_t name = intern(r, first);
         ist_src_value have = ist_py_lookup(r, name);
+        r->stored = value;
+        value_in(r, first, end);
+        if (!value.kind && have.kind == IST_PY_HOST && !(have.flags & IST_PY_CONST)) return;
         if (have.kind == IST_PY_HOST_TENSOR || have.kind == IST_PY_TENSOR || !r->u->names[name].binding) return;
         value.flags &= (uint8_t) ~(IST_PY_SURE | IST_PY_CONST);
         ist_py_bind(r, name, have.flags & IST_PY_CONST ? value : ist_py_either(have, value));
@@ -151,6 +157,7 @@ static void leave_blocks(ist_py_reader *r, uint32_t indent) {
         r->owner = b->owner;
         r->module_class = b->module_class;
         r->training = b->training;
+        r->branch = b->branch;
     }
 }
 
@@ -165,7 +172,9 @@ static void enter_block(ist_py_reader *r, uint32_t indent, ist_py_block_kind kin
                                                  .base = r->base,
                                                  .kind = (uint8_t)kind,
                                                  .module_class = r->module_class,
+                                                 .branch = r->branch,
                                                  .training = r->training};
+    r->branch = ++r->branches;
 }
 
 /* ---- functions and classes ---- */
@@ -228,8 +237,8 @@ static uint32_t define_class(ist_py_reader *r, uint32_t at, uint32_t end, uint32
     enter_block(r, indent, IST_PY_CLASS_BLOCK);
     for (uint32_t i = at + 1; i < colon && name; i++) {
         const ist_py_token *t = token(r, i);
-        if (t->kind == IST_PY_NAME && (ist_py_is(t, "Module") || r->u->names[intern(r, i)].wide))
-            r->u->names[name].wide = true;
+        uint32_t base = intern(r, i);
+        if (t->kind == IST_PY_NAME && (ist_py_is(t, "Module") || r->u->names[base].wide)) r->u->names[name].wide = true;
     }
     r->owner = name;
     r->function = r->loop = 0;
@@ -295,8 +304,6 @@ static void import(ist_py_reader *r, uint32_t at, uint32_t end) {
 }
 
 /* ---- statements ---- */
-
-static void simple_statement(ist_py_reader *r, uint32_t at, uint32_t end);
 
 static ist_src_value value_in(ist_py_reader *r, uint32_t first, uint32_t end) {
     r->at = first;
@@ -455,6 +462,7 @@ void ist_src_read_python(ist_src_unit *unit, const char *text, size_t count) {
                              .opencl = opencl};
         ist_src_begin_pass(unit);
         read_lines(r, text, count);
+        if (!unit->hit_count && !r->torch && !r->cupy && !r->opencl) break; /* nothing to learn about */
     }
     if (r)
         free(r->bindings);

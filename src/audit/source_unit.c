@@ -24,6 +24,9 @@ static const char setup_words[] =
 static const char driver_words[] =
     " main run loop video videos frames images batches all dataset evaluate eval test bench benchmark demo serve worker"
     " play stream validate val ";
+static const char over_frames_words[] = " video videos frames images batches dataset evaluate validate demo stream ";
+static const char evaluation_words[] =
+    " evaluate eval validate validation validator test inference infer predict metrics ";
 static const char training_words[] = " train training trainer loss losses backward optimizer optim criterion fit epoch "
                                      "grad gradient gradients ema denoising"
                                      " solver finetune pretrain augment ";
@@ -168,6 +171,9 @@ uint32_t ist_src_function_begin(ist_src_unit *unit, uint32_t name, uint32_t owne
         const char *text = unit->arena + n->text, *class_text = unit->arena + o->text;
         *f = (ist_src_function){.name = name, .owner = owner, .role = (uint8_t)role_of(text, n->length)};
         f->constructor = !strcmp(text, "__init__");
+        f->evaluates = ist_src_has_word(text, n->length, evaluation_words) ||
+                       ist_src_has_word(class_text, o->length, evaluation_words);
+        f->over_frames = ist_src_has_word(text, n->length, over_frames_words);
         f->training = ist_src_has_word(text, n->length, training_words) ||
                       ist_src_has_word(class_text, o->length, training_words);
         unit->function_count = number;

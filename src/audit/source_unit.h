@@ -37,7 +37,8 @@ enum { IST_SRC_LABEL = 80, IST_SRC_PARAMS = 12 };
 
 typedef struct ist_src_hit {
     uint32_t line, function, loop;
-    uint32_t from; /* uploads: line of the download that the data comes from */
+    uint32_t from;   /* uploads: line of the download that the data comes from */
+    uint32_t branch; /* number of the block it is in: other blocks may exclude this one */
     uint16_t op, flags, calls;
     char label[IST_SRC_LABEL];
 } ist_src_hit;
@@ -55,8 +56,10 @@ typedef struct ist_src_function {
     uint32_t name, owner; /* owner: name of its class */
     uint8_t role;
     bool training, constructor;
+    bool evaluates;             /* its name says so: not training, wherever it is */
+    bool over_frames;           /* its outermost loops go over frames */
     bool launches, drives, hot; /* from here on source_context.c's; drives: has a loop that launches */
-    bool called, called_outside_training;
+    bool called, called_outside_training, called_outside_setup;
     uint32_t params[IST_SRC_PARAMS]; /* names */
     uint32_t param_count;
     ist_src_value given[IST_SRC_PARAMS]; /* what callers of this file pass */

@@ -1,0 +1,43 @@
+/* libFuzzer: any bytes as a source file. The first byte chooses the language. */
+#include "audit/source.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What must hold of every report. */
+static void check(const ist_audit_source *s, size_t size) {
+    const ist_audit_report *r = &s->report;
+    uint64_t counted = 0;
+    for (int k = 0; k < IST_AUDIT_SEVERITY_COUNT; k++) counted += r->severities[k];
+    if (counted != r->finding_count) abort();
+    for (size_t k = 0; k < r->finding_count; k++) {
+        const ist_audit_finding *f = &r->findings[k];
+        if (f->site >= s->log.site_count || f->entry >= s->log.label_count || !f->count) abort();
+        if (s->log.sites[f->site].line < 1 || (size_t)s->log.sites[f->site].line > size + 1) abort();
+        if (f->partner_site != IST_AUDIT_NONE && f->partner_site >= s->log.site_count) abort();
+        if (f->context == IST_AUDIT_CONTEXT_RUN) abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    ist_audit_source s = {0};
+    size_t count = size ? size - 1 : 0;
+    char *exact = malloc(count ? count : 1), *report = NULL;
+    size_t length = 0;
+    if (!exact) return 0;
+    for (size_t i = 0; i < count; i++) exact[i] = (char)data[i + 1];
+    if (ist_audit_source_add(&s, size && data[0] % 2 ? "a.py" : "a.cpp", 0, exact, count, NULL)) abort();
+    if (ist_audit_source_finish(&s, "fuzz", NULL)) abort();
+    check(&s, size);
+    FILE *f = open_memstream(&report, &length);
+    if (f) {
+        ist_audit_source_write_text(&s, f);
+        if (ist_audit_source_write_json(&s, f, NULL) || ist_audit_write_sarif(&s.report, NULL, f, NULL)) abort();
+        fclose(f);
+    }
+    free(report);
+    ist_audit_source_free(&s);
+    free(exact);
+    return 0;
+}
