@@ -7,6 +7,7 @@
 #include "ops/chain.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
+#include "ops/winograd.h"
 
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
@@ -124,6 +125,8 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
 static const ist_conv_choice heuristic = {NULL, 0};
 
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
+    const ist_conv_opts plain = {0};
+    if (ist_winograd_wins(p, x, &f, opts ? opts : &plain)) return ist_op_winograd(p, x, f, opts, label);
     return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }
 

@@ -1,0 +1,151 @@
+/* 3x3 convolution with stride 1 by Winograd's F(2x2, 3x3), for CPUs: 16 instead of 36 multiplications for 2x2 results
+ * (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015, section 4.1).
+ *
+ * The map is cut in tiles of 2x2 results; an item of work is `block` neighbouring tiles. Their 4x4 inputs become 16
+ * matrices V[i] of tiles by input channels (d -> B^T d B), each is multiplied with the filters' transforms U[i] = G g
+ * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in local memory,
+ * that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
+ *
+ * -D ROOM: floats of local memory, at least 16 * block * (cin + 32). Needs isa/vector with VL = 16.
+ * Input channels are a multiple of 16, results of 32, block of 12. V: [16][row tile][cin / 16][12 tiles][16 channels],
+ * products of 32 channels at a time: [16][tile][32]. U: [column tile][16][cin][32], bias [cout].
+ * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, 0}.
+ * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
+#define ROWS 12
+#define COLS 32
+
+typedef __local float *local_t;
+
+/* The columns' transform, then the lines', of 4x4 inputs AT(line, column); i of the matrices lie `far` apart. */
+#define COLUMN(j)                                                                                                      \
+    float16 t0##j, t1##j, t2##j, t3##j;                                                                                \
+    {                                                                                                                  \
+        float16 d1 = AT(1, j), d2 = AT(2, j);                                                                          \
+        t0##j = AT(0, j) - d2;                                                                                         \
+        t1##j = d1 + d2;                                                                                               \
+        t2##j = d2 - d1;                                                                                               \
+        t3##j = d1 - AT(3, j);                                                                                         \
+    }
+#define LINE(i)                                                                                                        \
+    vstore16(t##i##0 - t##i##2, 0, v + (4 * i) * far);                                                                 \
+    vstore16(t##i##1 + t##i##2, 0, v + (4 * i + 1) * far);                                                             \
+    vstore16(t##i##2 - t##i##1, 0, v + (4 * i + 2) * far);                                                             \
+    vstore16(t##i##1 - t##i##3, 0, v + (4 * i + 3) * far);
+#define TRANSFORM                                                                                                      \
+    COLUMN(0) COLUMN(1) COLUMN(2) COLUMN(3)                                                                            \
+    LINE(0) LINE(1) LINE(2) LINE(3)
+
+/* Inputs from line iy and column ix on, of all channels, into v and the matrices behind it. */
+static inline void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, local_t v, int far) {
+    long first = ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
+    int line = in.s1 * in.s2;
+    if (iy >= 0 && ix >= 0 && iy + 4 <= in.s0 && ix + 4 <= in.s1) {
+        x += first;
+        for (int c = 0; c < in.s4; c += 16, x += 16, v += ROWS * 16) {
+#define AT(i, j) LOAD_XV(x, i * line + j * in.s2)
+            TRANSFORM
+#undef AT
+        }
+        return;
+    }
+    int inside = 0;
+    for (int i = 0; i < 16; i++) {
+        int y = iy + i / 4, z = ix + i % 4;
+        inside |= (y >= 0 && y < in.s0 && z >= 0 && z < in.s1) << i;
+    }
+    for (int c = 0; c < in.s4; c += 16, first += 16, v += ROWS * 16) {
+#define AT(i, j) (inside >> (4 * i + j) & 1 ? LOAD_XV(x, first + i * line + j * in.s2) : (float16)(0.0f))
+        TRANSFORM
+#undef AT
+    }
+}
+
+#define EACH12(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define START(r)  float16 c##r = 0.0f, d##r = 0.0f;
+#define MAC(r)                                                                                                         \
+    {                                                                                                                  \
+        float16 a = (float16)(v[r * 16 + k]);                                                                          \
+        c##r = fma(a, b0, c##r);                                                                                       \
+        d##r = fma(a, b1, d##r);                                                                                       \
+    }
+#define KEEP(r)                                                                                                        \
+    vstore16(c##r, 0, m + r * COLS);                                                                                   \
+    vstore16(d##r, 1, m + r * COLS);
+
+/* 12 tiles by 32 channels of one of the products. */
+static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
+    local_t v = a;
+    EACH12(START)
+    for (int c = 0; c < cin; c += 16, v += ROWS * 16)
+        for (int k = 0; k < 16; k++, u += COLS) {
+            float16 b0 = vload16(0, u), b1 = vload16(1, u);
+            EACH12(MAC)
+        }
+    EACH12(KEEP)
+}
+
+/* Two lines of 2x2 results of 16 channels. */
+#define SUM(i, j) vload16(0, m + (4 * (i) + (j)) * far)
+#define DOWN(j)                                                                                                        \
+    float16 u##j, l##j;                                                                                                \
+    {                                                                                                                  \
+        float16 m1 = SUM(1, j), m2 = SUM(2, j);                                                                        \
+        u##j = SUM(0, j) + m1 + m2;                                                                                    \
+        l##j = m1 - m2 - SUM(3, j);                                                                                    \
+    }
+static inline void transform_output(const local_t m, int far, float16 bias, float16 *result) {
+    DOWN(0) DOWN(1) DOWN(2) DOWN(3)
+    result[0] = u0 + u1 + u2 + bias;
+    result[1] = u1 - u2 - u3 + bias;
+    result[2] = l0 + l1 + l2 + bias;
+    result[3] = l1 - l2 - l3 + bias;
+}
+
+/* Stores the results of 16 channels from c on of tile (ty, tx). */
+static inline void store_tile(const float16 *result, int n, int ty, int tx, int c, __global TY *y,
+                              __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
+    for (int i = 0; i < 4; i++) {
+        int oy = 2 * ty + (i >> 1), ox = 2 * tx + (i & 1);
+        if (oy >= out.s1 || ox >= out.s2) continue;
+        long p = ((long)n * out.s1 + oy) * out.s2 + ox;
+        long b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1), a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+        finish(result[i], 16, y + p * out.s3 + out.s4 + c, before + b * epi.s2 + epi.s3 + c,
+               after + a * epi.s4 + epi.s5 + c, epi, lab);
+    }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+winograd(__global const TX *restrict x, __global const float *restrict u, __global const float *restrict bias,
+         __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
+         __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
+         __global int *queue) {
+    __local float room[ROOM];
+    int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
+    int far = block * cin, far_sums = block * COLS;
+    local_t sums = room + 16 * far;
+    work_t work = work_begin((all + block - 1) / block);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        int first = item * block, count = min(block, all - first);
+        for (int t = 0; t < count; t++) {
+            int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
+            int tx = in_item - ty * tiles.z;
+            transform_input(x, n, 2 * ty - in.s5, 2 * tx - in.s6, in,
+                            room + (t - t % ROWS) * cin + t % ROWS * 16, far);
+        }
+        __global const float *panel = u;
+        for (int col = 0; col < out.s5; col += COLS) {
+            for (int i = 0; i < 16; i++, panel += cin * COLS)
+                for (int t = 0; t < count; t += ROWS)
+                    multiply(room + i * far + t * cin, panel, sums + i * far_sums + t * COLS, cin);
+            for (int t = 0; t < count; t++) {
+                int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
+                for (int c = 0; c < COLS; c += 16) {
+                    float16 result[4];
+                    transform_output(sums + t * COLS + c, far_sums, vload16(0, bias + col + c), result);
+                    store_tile(result, n, ty, in_item - ty * tiles.z, col + c, y, before, after, out, epi, lab);
+                }
+            }
+        }
+    }
+    work_end(&work, queue);
+}

@@ -1,0 +1,145 @@
+/* Winograd convolutions on CPUs: chooses the block, transforms the filters and records the launch. */
+#include "ops/winograd.h"
+#include "ops/conv_rows.h"
+#include "ops/epilogue.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* Of the kernel: tiles and channels of its register tile; floats of local memory; tiles of a block at most. */
+enum { ROWS = 12, COLS = 32, ROOM = 128 << 10, MAX_BLOCK = 96 };
+
+typedef struct grid {
+    int down, across, tiles, block;
+} grid;
+
+static int extent(int size, int near, int far) {
+    return size + near + far - 2;
+}
+
+/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but eight blocks for every compute
+ * unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
+static grid grid_of(const ist_plan *p, ist_tensor x, const ist_conv_opts *o) {
+    grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
+              .across = ist_div_up(extent(x.w, o->left, o->right), 2)};
+    g.tiles = x.n * g.down * g.across;
+    int fit = ROOM / (16 * (x.c + COLS)) / ROWS, even = ist_div_up(g.tiles, 8 * ist_conv_units(p) * ROWS);
+    if (even < 2) even = 2;
+    if (fit > MAX_BLOCK / ROWS) fit = MAX_BLOCK / ROWS;
+    g.block = (fit < even ? fit : even) * ROWS;
+    return g;
+}
+
+bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
+    if ((ist_plan_caps(p) & need) != need || f->kh != 3 || f->kw != 3 || o->stride > 1) return false;
+    if (f->in != x.c || x.c % 16 || f->out < COLS || f->out % COLS) return false;
+    if (extent(x.h, o->top, o->bottom) < 1 || extent(x.w, o->left, o->right) < 1) return false;
+    return (size_t)ROOM * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p)) &&
+           grid_of(p, x, o).block > 0;
+}
+
+bool ist_winograd_wins(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
+    return ist_winograd_fits(p, x, f, o) && grid_of(p, x, o).tiles >= 16 * ROWS;
+}
+
+/* ---- weights ---- */
+
+/* G g G^T of one filter, G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1]. */
+static void transform(const float *g, double u[16]) {
+    double t[4][3];
+    for (int j = 0; j < 3; j++) {
+        double a = g[j], b = g[3 + j], c = g[6 + j];
+        t[0][j] = a;
+        t[1][j] = (a + b + c) / 2;
+        t[2][j] = (a - b + c) / 2;
+        t[3][j] = c;
+    }
+    for (int i = 0; i < 4; i++) {
+        u[4 * i] = t[i][0];
+        u[4 * i + 1] = (t[i][0] + t[i][1] + t[i][2]) / 2;
+        u[4 * i + 2] = (t[i][0] - t[i][1] + t[i][2]) / 2;
+        u[4 * i + 3] = t[i][2];
+    }
+}
+
+/* [column tile][16][in][COLS] */
+static void pack_filters(const ist_filter *f, float *dst) {
+    size_t in = (size_t)f->in;
+    for (int o = 0; o < f->out; o++)
+        for (size_t i = 0; i < in; i++) {
+            double u[16];
+            transform(f->w + ((size_t)o * in + i) * 9, u);
+            for (size_t k = 0; k < 16; k++)
+                dst[((size_t)(o / COLS) * 16 * in + k * in + i) * COLS + (size_t)(o % COLS)] = (float)u[k];
+        }
+}
+
+static bool pack(ist_plan *p, const ist_filter *f, const char *label, ist_tensor *weights, ist_tensor *bias) {
+    size_t count = 16 * (size_t)f->out;
+    float *u = NULL, *b = calloc((size_t)f->out, sizeof *b);
+    if (ist_mul_size(count, (size_t)f->in, &count)) u = calloc(count, sizeof *u);
+    if (u && b) {
+        pack_filters(f, u);
+        for (int o = 0; o < f->out && f->b; o++) b[o] = f->b[o];
+        *weights = ist_plan_const_bytes(p, u, count * sizeof *u, label);
+        *bias = ist_plan_const_bytes(p, b, (size_t)f->out * sizeof *b, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to transform %d x %d filters", label, f->out, f->in);
+    }
+    free(u);
+    free(b);
+    return !ist_plan_status(p);
+}
+
+/* ---- launch ---- */
+
+static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f, const ist_conv_opts *o,
+                   const char *label, ist_tensor weights, ist_tensor bias) {
+    grid g = grid_of(p, x, o);
+    bool half = ist_plan_half(p);
+    double elem = half ? 2 : 4, products = (double)x.c * f->out;
+    ist_defines defines =
+        ist_defines_of(p, "-DVL=16 -DROOM=%d%s%s", (int)ROOM, half && x.elem == IST_ELEM_F32 ? " -DX32" : "",
+                       half && y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    ist_launch l = {
+        .label = label,
+        .op = "op/winograd",
+        .isa = "isa/vector",
+        .defines = defines.text,
+        .kernel = "winograd",
+        .dims = 1,
+        .global = {(size_t)ist_conv_units(p)},
+        .local = {1},
+        .args = {IST_IN(x), IST_IN(weights), IST_IN(bias), IST_OUT(y), IST_IN(o->epi.add_before),
+                 IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT8(x.h, x.w, x.ld, x.c0, x.c, o->top, o->left, 0),
+                 IST_INT8(y.n, y.h, y.w, y.ld, y.c0, y.c, 0, 0), ist_epilogue_ints(&o->epi, y),
+                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, 0), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 13,
+        .flops = 2 * 9 * products * ist_pixels(y), /* of the convolution, as for every row; 4/9 of them are done */
+        .bytes = elem * ((double)ist_pixels(x) * x.c + (double)ist_pixels(y) * y.c) + 4 * 16 * products,
+    };
+    ist_plan_launch(p, &l);
+}
+
+ist_tensor ist_op_winograd(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
+    ist_tensor none = {0}, weights, bias;
+    ist_conv_opts plain = {0};
+    const ist_conv_opts *o = opts ? opts : &plain;
+    if (ist_plan_status(p)) return none;
+    if (!ist_winograd_fits(p, x, &f, o)) {
+        ist_plan_fail(p, IST_E_ARGUMENT,
+                      "%s: no Winograd kernel for a filter [%d,%d,%d,%d] with stride %d on [%d,%d,%d,%d]", label, f.out,
+                      f.in, f.kh, f.kw, o->stride, x.n, x.h, x.w, x.c);
+        return none;
+    }
+    ist_elem elem = ist_has(o->into) ? o->into.elem : IST_ELEM_T;
+    ist_tensor y = ist_plan_into(p, o->into, x.n, extent(x.h, o->top, o->bottom), extent(x.w, o->left, o->right), f.out,
+                                 elem, label);
+    if (ist_plan_status(p) || !ist_epilogue_check(p, &o->epi, y, label)) return none;
+    if (pack(p, &f, label, &weights, &bias)) record(p, x, y, &f, o, label, weights, bias);
+    return ist_plan_status(p) ? none : y;
+}
