@@ -311,7 +311,7 @@ static bool is_worse(const verdict *a, const verdict *b) {
 static ist_status add_finding(judge *j, size_t first, size_t end, ist_error *err) {
     ist_audit_source *s = j->source;
     ist_audit_report *r = &s->report;
-    const verdict *worst = NULL;
+    const verdict *worst = NULL, *chain = NULL;
     char calls[400] = "";
     ist_audit_finding f = {.partner_site = IST_AUDIT_NONE, .partner_entry = IST_AUDIT_NONE, .python = j->python};
     for (size_t k = first; k < end; k++) {
@@ -320,6 +320,7 @@ static ist_status add_finding(judge *j, size_t first, size_t end, ist_error *err
         append_call(calls, sizeof calls, j->u->hits[hit_at(j, k)].label);
         f.count += j->u->hits[hit_at(j, k)].calls;
         if (!worst || is_worse(v, worst)) worst = v;
+        if (v->partner != NOBODY && !chain) chain = v;
     }
     if (!worst) return IST_OK;
     if (r->finding_count >= IST_AUDIT_SOURCE_FINDINGS) {
@@ -329,13 +330,13 @@ static ist_status add_finding(judge *j, size_t first, size_t end, ist_error *err
     if (!ist_grow((void **)&r->findings, &s->finding_cap, r->finding_count + 1, sizeof *r->findings))
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu findings", r->finding_count + 1);
     f.severity = (ist_audit_severity)worst->severity;
-    f.category = (ist_audit_category)worst->category;
+    f.category = (ist_audit_category)(chain ? chain : worst)->category; /* tells most */
     f.context = (ist_audit_context)worst->context;
     f.training = worst->training;
     IST_TRY(add_site(j, &j->u->hits[hit_at(j, first)], &f.site, err));
     IST_TRY(add_label(&s->log, calls, &f.entry, err));
-    if (worst->partner != NOBODY) {
-        const ist_src_hit *up = &j->u->hits[worst->partner];
+    if (chain) {
+        const ist_src_hit *up = &j->u->hits[chain->partner];
         f.count += up->calls;
         IST_TRY(add_site(j, up, &f.partner_site, err));
         IST_TRY(add_label(&s->log, up->label, &f.partner_entry, err));

@@ -132,6 +132,12 @@ static void note_effects(ist_py_reader *r, const ist_py_call *c) {
     if (f && (optimizer || (ist_py_named(c, "backward") && !c->imported))) f->training = true;
 }
 
+static bool any_on_host(const ist_py_call *c) {
+    for (uint32_t i = 0; i < c->arg_count; i++)
+        if (c->args[i].value.kind == IST_PY_HOST_TENSOR) return true;
+    return false;
+}
+
 ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
     ist_src_value v = {0};
     uint32_t number = local_function(r, c);
@@ -141,7 +147,7 @@ ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
         if (ist_py_one_of(c, " nms batched_nms ") && ist_py_starts(c->path, "torchvision")) {
             char label[IST_SRC_LABEL];
             snprintf(label, sizeof label, "%.*s()", (int)c->name_length, c->name);
-            return ist_py_dynamic(r, c, v, label);
+            return ist_py_dynamic(r, c, any_on_host(c) ? ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE) : v, label);
         }
         if (ist_py_starts(c->path, "torch.")) return ist_py_torch_function(r, c);
         if (ist_py_starts(c->path, "torchvision."))

@@ -293,13 +293,15 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
     r->end = end < outer_end ? end : outer_end;
     ist_src_value index = {0};
     bool mask = false, sure = false;
+    bool only_torch = r->torch && !r->numpy && !r->u->host_data; /* nothing else has masks */
     while (!at_end(r)) {
         uint32_t before = r->at;
         if (takes(r, ":") || takes(r, ",")) continue;
         index = ist_py_expression(r);
         if (r->at == before) r->at++;
-        mask = mask || (index.kind == IST_PY_TENSOR && (index.flags & IST_PY_MASK));
-        sure = sure || (mask && ist_py_is_sure(index));
+        bool compared = index.flags & IST_PY_MASK;
+        mask = mask || (compared && (index.kind == IST_PY_TENSOR || (index.kind == IST_PY_UNKNOWN && only_torch)));
+        sure = sure || (mask && (ist_py_is_sure(index) || only_torch));
     }
     r->end = outer_end;
     r->at = end < outer_end ? end + 1 : outer_end;

@@ -90,7 +90,8 @@ ist_src_value ist_py_torch_function(ist_py_reader *r, const ist_py_call *c) {
 
 static bool may_be_tensor(const ist_py_reader *r, ist_src_value v, bool only_tensors_have_it) {
     if (v.kind == IST_PY_TENSOR) return true;
-    if (v.kind != IST_PY_UNKNOWN || r->u->host_data) return false;
+    if (v.kind != IST_PY_UNKNOWN) return false;
+    if (r->u->host_data) return only_tensors_have_it;
     return only_tensors_have_it || ((r->torch || r->cupy) && !r->numpy);
 }
 
@@ -145,7 +146,7 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
                ((on.flags & IST_PY_PLACED) || ist_py_named(c, "tolist"))) {
         *v = ist_py_download(r, c, ist_py_chained(c, ""), 0, IST_PY_HOST);
     } else if (ist_py_named(c, "item") && !c->arg_count) {
-        if (may_be_tensor(r, on, r->torch || r->cupy))
+        if (may_be_tensor(r, on, (r->torch || r->cupy) && !r->u->host_data))
             *v = ist_py_download(r, c, ist_py_chained(c, ""), IST_SRC_SCALAR, IST_PY_HOST);
         else if (ist_py_extends_hit(r, c))
             *v = ist_py_of(IST_PY_HOST, 0);
