@@ -146,6 +146,7 @@ int cmd_verify(int argc, char **argv) {
         code = list_images(&v, argc, argv);
         if (!code) code = predict_find_checkpoints(&v.options);
         if (!code) code = open_engines(&v);
+        v.sums.conf = v.options.conf;
         if (!code) code = compare(&v);
         if (!code) code = report(&v);
     }

@@ -5,12 +5,12 @@
 
 #include "predict.h"
 
-/* What is compared: enumerator, name, most that fp16 may differ, most that fp32 may differ, what the number is. The
- * limits are some three times the most that was measured: fp16 with the weights that ship and with synthetic
- * checkpoints of sizes N, S and M, fp32 between the rows of one device (PoCL 3.1). X(id, name, fp16, fp32, meaning) */
+/* What is compared: enumerator, name, most that fp16 may differ, most that fp32 may differ, what the number is. fp16's
+ * limits are what random weights of size X come to on an H200, with room where that left none; trained weights stay ten
+ * times below. fp32's are some 100 times the rounding seen between devices. X(id, name, fp16, fp32, meaning) */
 #define VERIFY_STAGES(X)                                                                                               \
     X(BACKBONE, "backbone", 0.005, 1e-4, "relative error of the feature maps")                                         \
-    X(ENCODER, "encoder", 0.01, 1e-4, "relative error of the memory")                                                  \
+    X(ENCODER, "encoder", 0.02, 1e-4, "relative error of the memory")                                                  \
     X(LOGITS, "decoder logits", 0.04, 1e-4, "relative error over the queries that both chose")                         \
     X(BOXES, "decoder boxes", 0.01, 1e-4, "relative error over the queries that both chose")                           \
     X(EMBEDDING, "embedding", 0.01, 1e-4, "relative error of the segmenter's embedding")                               \
@@ -27,7 +27,8 @@ typedef enum verify_stage {
 #define VERIFY_LEAST_F1   0.98 /* of detections above the threshold */
 #define VERIFY_MASK_IOU   0.99 /* mean over the objects that both found */
 #define VERIFY_MOST_SCORE 0.02 /* difference of an object's score */
-#define VERIFY_CUT_SCORE  0.01 /* an object this close to the least of a full list may be cut on one side only */
+/* An object whose score is this close to the threshold, or to the least of a full list, may be on one side only. */
+#define VERIFY_CUT_SCORE 0.01
 
 /* Sums over all values compared: the relative error is sqrt(difference / reference). */
 typedef struct verify_error {
@@ -40,7 +41,8 @@ typedef struct verify_sums {
     verify_error stages[VERIFY_STAGE_COUNT];
     size_t images, queries, common_queries;
     size_t objects, reference_objects, same_objects, masks;
-    size_t cut; /* objects of one side that did not fit max_objects on the other */
+    float conf;
+    size_t cut; /* objects at the threshold or the end of a full list that are on one side only */
     double box_iou, least_box_iou, mask_iou, least_mask_iou, most_score; /* of the objects that both found */
 } verify_sums;
 

@@ -151,8 +151,10 @@ static int find_same(const ist_frame *f, const ist_object *want, const bool *tak
     return found;
 }
 
-/* Whether `f` has no place for another object of this score: then it cannot be held against it that it has none. */
-static bool is_cut(const ist_frame *f, const ist_object *o) {
+/* Whether rounding can decide if an object of this score is in `f`: then it cannot be held against it that it is not.
+ */
+static bool is_cut(const ist_frame *f, const ist_object *o, float conf) {
+    if (o->score <= conf + VERIFY_CUT_SCORE) return true;
     if (!f->dropped || !f->object_count) return false;
     return o->score <= f->objects[f->object_count - 1].score + VERIFY_CUT_SCORE;
 }
@@ -165,7 +167,7 @@ static void compare_objects(const ist_frame *got, const ist_frame *want, const p
     s->reference_objects += (size_t)want->object_count;
     for (int k = 0; k < want->object_count; k++) {
         int i = find_same(got, &want->objects[k], taken);
-        if (i < 0) s->cut += is_cut(got, &want->objects[k]);
+        if (i < 0) s->cut += is_cut(got, &want->objects[k], s->conf);
         if (i < 0) continue;
         taken[i] = true;
         add_object(s, &got->objects[i], &want->objects[k], masks);
@@ -173,7 +175,7 @@ static void compare_objects(const ist_frame *got, const ist_frame *want, const p
             add_values(&s->stages[VERIFY_MASK_LOGITS], logits->got.values + (size_t)i * item,
                        logits->want.values + (size_t)k * item, item);
     }
-    for (int i = 0; i < got->object_count; i++) s->cut += !taken[i] && is_cut(want, &got->objects[i]);
+    for (int i = 0; i < got->object_count; i++) s->cut += !taken[i] && is_cut(want, &got->objects[i], s->conf);
 }
 
 /* ---- one image ---- */

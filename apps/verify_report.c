@@ -92,7 +92,8 @@ void verify_print(const verify_side *tested, const verify_side *reference, const
         print_check("masks", mean_mask_iou(s), ">=", VERIFY_MASK_IOU, mean_mask_iou(s) >= VERIFY_MASK_IOU, "mean IoU");
     printf("\n%zu and %zu objects, %zu the same; %zu of %zu queries chosen by both\n", s->objects, s->reference_objects,
            s->same_objects, s->common_queries, s->queries);
-    if (s->cut) printf("%zu objects left out, for the other side had no room for them\n", s->cut);
+    if (s->cut)
+        printf("%zu objects left out: at the threshold or the end of a full list, and on one side only\n", s->cut);
     if (s->same_objects) printf("box IoU: mean %.5f, least %.5f\n", mean_box_iou(s), s->least_box_iou);
     if (s->masks) printf("mask IoU: mean %.5f, least %.5f\n", mean_mask_iou(s), s->least_mask_iou);
 }

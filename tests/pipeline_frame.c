@@ -94,12 +94,35 @@ Test(pipeline_frame, two_runs_give_the_same_bits) {
     free((void *)other.pixels);
 }
 
+/* On a GPU the size of the batch can decide which kernels run, and with them the order of sums. */
+static void same_or_close(const ist_frame *a, const ist_frame *b, bool bits) {
+    if (bits) {
+        engines_same(a, b);
+        return;
+    }
+    int same = 0;
+    for (int i = 0; i < a->object_count; i++)
+        for (int k = 0; k < b->object_count; k++) {
+            const ist_object *x = &a->objects[i], *y = &b->objects[k];
+            double off = fabs(x->score - y->score);
+            for (int s = 0; s < 4; s++) off = fmax(off, fabs(x->box[s] - y->box[s]) / (double)a->width);
+            if (x->label != y->label || off > 0.02) continue;
+            cr_expect(abs(x->area - y->area) <= 2 + x->area / 20, "areas %d and %d", x->area, y->area);
+            same++;
+            break;
+        }
+    cr_expect_geq(same, (a->object_count > b->object_count ? a->object_count : b->object_count) - 1, "%d of %d and %d",
+                  same, a->object_count, b->object_count);
+}
+
 static void a_batch_equals_its_images_one_by_one(ist_precision precision, int least) {
     ist_config c = engines_config("n", true);
     c.precision = precision;
     ist_engine *single = engines_open(&c);
     c.batch = 3;
     ist_engine *batch = engines_open(&c);
+    ist_engine_info info;
+    cr_assert_eq(ist_engine_describe(batch, &info, &err), IST_OK);
     ist_image m[3] = {engines_image(200, 150, 11), engines_image(97, 131, 12), engines_image(320, 240, 13)};
     for (int count = least; count <= 3; count++) {
         const ist_result *all = engines_run(batch, m, count);
@@ -108,7 +131,7 @@ static void a_batch_equals_its_images_one_by_one(ist_precision precision, int le
             const ist_result *r = engines_run(single, &m[i], 1);
             cr_assert_eq(all->frames[i].tag, (uint64_t)(11 + i));
             cr_assert_gt(r->frames[0].object_count, 0);
-            engines_same(&all->frames[i], &r->frames[0]);
+            same_or_close(&all->frames[i], &r->frames[0], info.device.type == IST_DEVICE_CPU);
             ist_release(single, &r);
         }
         ist_release(batch, &all);

@@ -196,7 +196,8 @@ static int find_object(const ist_frame *f, const json_t *want) {
     return -1;
 }
 
-/* What fp16 promises: detections agree with an F1 of 0.98 at box IoU 0.9, masks to a mean IoU of 0.99. */
+/* What fp16 promises: detections agree with an F1 of 0.98 at box IoU 0.9, masks to a mean IoU of 0.99. Scores of random
+ * weights move by up to 0.02, so an object that close to the threshold may be there or not. */
 static void half_agrees(const char *file) {
     json_error_t json_error;
     json_t *golden = json_load_file(file, 0, &json_error);
@@ -212,15 +213,18 @@ static void half_agrees(const char *file) {
     ist_image m = image_of(json_object_get(want, "phantom"));
     const ist_result *r = engines_run(e, &m, 1);
     const ist_frame *f = &r->frames[0];
-    double same = 0, iou = 0;
+    double same = 0, iou = 0, sure = (double)c.conf + 0.02, count = 0, missing = 0;
     for (size_t i = 0; i < json_array_size(objects); i++) {
         int k = find_object(f, json_array_get(objects, i));
+        if (k < 0) missing += number(json_array_get(objects, i), "score") > sure;
         if (k < 0) continue;
         same++;
         iou += sampled_iou(&f->objects[k].mask, f, json_object_get(json_array_get(objects, i), "mask"));
     }
-    cr_expect_geq(2 * same / (f->object_count + (double)json_array_size(objects)), 0.98, "%g of %d and %zu objects",
-                  same, f->object_count, json_array_size(objects));
+    for (int k = 0; k < f->object_count; k++) count += f->objects[k].score > sure;
+    cr_assert_gt(same, 2);
+    cr_expect_geq(2 * same / (2 * same + missing + fmax(count - same, 0)), 0.98,
+                  "%g the same, %g missing, %g of %d sure", same, missing, count, f->object_count);
     cr_expect_geq(iou, 0.99 * same, "mean mask IoU %g", iou / same);
     cr_expect_eq(r->transfers.writes + r->transfers.reads + r->transfers.waits, 3);
     ist_release(e, &r);
