@@ -116,6 +116,8 @@ Test(python, devices) {
     source_expect("a.py", TORCH "dev = 'cpu'\ndef f(x):\n    return x.to(dev)\n", 4, "download necessary",
                   ".to(\"cpu\")");
     source_expect("a.py", TORCH "def f(x, y):\n    return x.to(y)\n", 3, "", "");
+    source_expect("a.py", TORCH "def f(x):\n    x = x.cuda()\n    return x.to('cuda')\n", 3, "upload necessary",
+                  ".cuda()"); /* it is there already */
     source_expect("a.py", TORCH "def f(x):\n    return x.to('cuda:1', torch.half)\n", 3, "upload necessary",
                   ".to(device)");
 }

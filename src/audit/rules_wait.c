@@ -32,20 +32,24 @@ static bool any_pending(const queue_state *table) {
     return false;
 }
 
-/* A long release with nothing left to do is the driver tidying up. */
-static void judge_release(ist_audit_judge_state *j, size_t i, const queue_state *table) {
+/* A long release with nothing left to do, or after the last kernel's frame, is the driver tidying up. */
+static void judge_release(ist_audit_judge_state *j, size_t i, const queue_state *table, size_t last_launch) {
     const ist_audit_event *e = &j->log->events[i];
     const double least_ms = 1.0;
-    if (e->wait_ms >= least_ms && any_pending(table) && ist_audit_is_free(j, i))
+    bool matters = e->frame || i < last_launch;
+    if (matters && e->wait_ms >= least_ms && any_pending(table) && ist_audit_is_free(j, i))
         ist_audit_claim_event(j, i, IST_AUDIT_CAT_RELEASE, e->frame ? IST_AUDIT_MEDIUM : IST_AUDIT_MINOR);
 }
 
 /* Outside of frames a needless clFinish before the end of a program harms nobody. */
 void ist_audit_rule_unfinished_work(ist_audit_judge_state *j) {
     queue_state table[QUEUES] = {{0}}, *q;
+    size_t last_launch = 0;
+    for (size_t i = 0; i < j->log->event_count; i++)
+        if (j->log->events[i].op == IST_AUDIT_LAUNCH) last_launch = i;
     for (size_t i = 0; i < j->log->event_count; i++) {
         const ist_audit_event *e = &j->log->events[i];
-        if (e->op == IST_AUDIT_RELEASE) judge_release(j, i, table);
+        if (e->op == IST_AUDIT_RELEASE) judge_release(j, i, table, last_launch);
         if (!e->queue || e->op == IST_AUDIT_FLUSH || e->op == IST_AUDIT_RELEASE || e->op == IST_AUDIT_POLL ||
             e->op == IST_AUDIT_CONTEXT)
             continue;

@@ -116,7 +116,8 @@ static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     const ist_py_arg *device = ist_py_keyword(r, c, "device");
     const ist_py_arg *a = device ? device : ist_py_positional(c, 0);
     uint8_t to = ist_py_target_of(r, a);
-    if (to == IST_PY_DEVICE && c->on.kind != IST_PY_HOST) return upload(r, c, "device");
+    bool there = ist_py_is_sure(c->on) && (c->on.flags & IST_PY_PLACED);
+    if (to == IST_PY_DEVICE && c->on.kind != IST_PY_HOST && !there) return upload(r, c, "device");
     if (to == IST_PY_HOST_DEVICE && may_be_tensor(r, c->on, true))
         return ist_py_download(r, c, ist_py_chained(c, "\"cpu\""), 0, IST_PY_HOST_TENSOR);
     ist_src_value v = c->on;
