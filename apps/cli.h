@@ -29,6 +29,7 @@ enum {
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
     X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR", "what predict, a program or its sources move and wait for") \
     X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
+    X(tune, "[options]", "measure the kernel rows on this device and keep the fastest")                                \
     X(devices, "[--json]", "list the OpenCL devices of this machine")                                                  \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")

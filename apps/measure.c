@@ -6,43 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BATCH = 64, MAX_SIDE = 65536 };
+enum { MAX_SIDE = 65536 };
 
-/* Option, name of its value, help. */
-#define COMMON_OPTIONS(X)                                                                                              \
-    X(DETECTOR, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")          \
-    X(SEGMENTER, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                               \
-    X(NO_MASKS, "no-masks", NULL, "boxes only")                                                                        \
-    X(BOXES, "boxes", "K", "objects per frame, 1 to 300 (1); each gets a mask")                                        \
-    X(BATCH, "batch", "N", "frames per submission, 1 to 64 (1)")                                                       \
-    X(WARMUP, "warmup", "N", "frames that run first and do not count (10)")                                            \
-    X(SIZE, "size", "WxH", "size of the generated frame in pixels (1280x720)")                                         \
-    X(DEVICE, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices")                     \
-    X(PRECISION, "precision", "P", "auto, fp32 or fp16 (auto)")                                                        \
-    X(JSON, "json", NULL, "print a JSON object instead of text")
+/* Option, letter (none), name, name of its value, help. */
+#define FRAME_OPTIONS(X)                                                                                               \
+    X(BOXES, 0, "boxes", "K", "objects per frame, 1 to 300 (1); each gets a mask")                                     \
+    X(WARMUP, 0, "warmup", "N", "frames that run first and do not count (10)")                                         \
+    X(SIZE, 0, "size", "WxH", "size of the generated frame in pixels (1280x720)")                                      \
+    X(JSON, 0, "json", NULL, "print a JSON object instead of text")
+
+#define ENGINE_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "frames")
 
 #define BENCH_OPTIONS(X)                                                                                               \
-    X(FRAMES, "frames", "N", "frames measured, for latency and again for throughput (100)")                            \
-    X(SCOPE, "scope", "S",                                                                                             \
+    X(FRAMES, 0, "frames", "N", "frames measured, for latency and again for throughput (100)")                         \
+    X(SCOPE, 0, "scope", "S",                                                                                          \
       "upload_to_packet: from pixels in memory to results in memory (default);\n"                                      \
       "kernels: the device's part alone; file_to_file: what predict does,\n"                                           \
       "from a PNG to result files")
 
 #define PROFILE_OPTIONS(X)                                                                                             \
-    X(FRAMES, "frames", "N", "frames profiled; the least time of each launch counts (10)")                             \
-    X(TRACE, "trace", "FILE", "also write a trace for chrome://tracing or Perfetto")
+    X(FRAMES, 0, "frames", "N", "frames profiled; the least time of each launch counts (10)")                          \
+    X(TRACE, 0, "trace", "FILE", "also write a trace for chrome://tracing or Perfetto")
 
 enum {
     OPTION_FIRST = 255,
-#define X(id, name, value, help) OPTION_##id,
-    COMMON_OPTIONS(X) BENCH_OPTIONS(X)
+#define X(id, letter, name, value, help) OPTION_##id,
+    FRAME_OPTIONS(X) BENCH_OPTIONS(X)
 #undef X
         OPTION_TRACE
 };
 
-#define X(id, name, value, help) {name, OPTION_##id, value, help},
-static const cli_option bench_list[] = {BENCH_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option profile_list[] = {PROFILE_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
+#define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
+static const cli_option bench_list[] = {BENCH_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option profile_list[] = {PROFILE_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static const char *const scope_names[] = {[MEASURE_UPLOAD_TO_PACKET] = "upload_to_packet",
@@ -75,38 +71,21 @@ static int parse_size(const char *command, const char *text, int *width, int *he
     return CLI_SUCCESS;
 }
 
-static int copy_path(const char *path, char **out) {
-    free(*out);
-    *out = strdup(path);
-    return *out ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
-}
-
 /* 0 or the exit code. */
 static int take_option(int id, const char *value, measure *m) {
     predict_options *o = &m->options;
+    bool taken;
+    int code = predict_take_model_option(id, value, o, &taken);
+    if (taken) return code;
     switch (id) {
-    case OPTION_DETECTOR:
-        return copy_path(value, &o->detector);
-    case OPTION_SEGMENTER:
-        return copy_path(value, &o->segmenter);
-    case OPTION_NO_MASKS:
-        o->masks = false;
-        break;
     case OPTION_BOXES:
         return predict_parse_number(m->command, "boxes", value, 1, 300, &o->max_objects);
-    case OPTION_BATCH:
-        return predict_parse_number(m->command, "batch", value, 1, MAX_BATCH, &o->batch);
     case OPTION_FRAMES:
         return predict_parse_number(m->command, "frames", value, 1, 1000000, &m->frames);
     case OPTION_WARMUP:
         return predict_parse_number(m->command, "warmup", value, 0, 1000000, &m->warmup);
     case OPTION_SIZE:
         return parse_size(m->command, value, &m->width, &m->height);
-    case OPTION_DEVICE:
-        o->device = value;
-        break;
-    case OPTION_PRECISION:
-        return predict_parse_precision(m->command, value, &o->precision);
     case OPTION_SCOPE:
         return parse_scope(value, &m->scope);
     case OPTION_TRACE:

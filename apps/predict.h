@@ -63,7 +63,25 @@ int predict_find_demo(char **path);
 void predict_options_free(predict_options *options);
 
 /* Values of --precision and of options that are whole numbers; 0, or the exit code when a mistake was named. */
-int predict_parse_precision(const char *command, const char *text, ist_precision *precision);
+/* Options of every command that opens an engine, for its list: X(id, letter or 0, name, name of its value, help). */
+#define PREDICT_MODEL_OPTIONS(X)                                                                                       \
+    X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
+    X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
+    X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
+    X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")
+#define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
+    X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
+#define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")
+
+enum {
+    PREDICT_OPTION_FIRST = 511,
+#define X(id, letter, name, value, help) OPTION_##id,
+    PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "")
+#undef X
+};
+
+/* Stores one of these; 0 or the exit code. *mine becomes false when `id` is none of them. */
+int predict_take_model_option(int id, const char *value, predict_options *options, bool *mine);
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out);
 
 enum { PREDICT_MAX_DEVICES = 64 };

@@ -30,23 +30,19 @@
 
 #define ENGINE_OPTIONS(X)                                                                                              \
     X(RECURSIVE, 'r', "recursive", NULL, "enter the folders inside of folders")                                        \
-    X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
-    X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
-    X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
-    X(DEVICE, 0, "device", "SPEC",                                                                                     \
-      "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices.\n"                                             \
-      "all or all:SPEC: the images are shared out among all devices of one kind")                                      \
-    X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")                                                     \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
 
 #define RUN_OPTIONS(X)                                                                                                 \
-    X(BATCH, 0, "batch", "N", "images per submission, 1 to 64 (1)")                                                    \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")
 
-#define COMMON_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X)
+#define MODEL_OPTIONS(X)                                                                                               \
+    PREDICT_MODEL_OPTIONS(X)                                                                                           \
+    PREDICT_DEVICE_OPTION(X, ".\nall or all:SPEC: the images are shared out among all devices of one kind")
+
+#define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
 
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
@@ -78,16 +74,17 @@
 enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
-    PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X) PREDICT_LAST_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
+    PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
 #undef X
         OPTION_PRINT_JSON
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
-static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) COMMON_OPTIONS(X)
-                                              PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option eval_list[] = {EVAL_OPTIONS(X) COMMON_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option verify_list[] = {VERIFY_OPTIONS(X) ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
+                                              RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
+                                           RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option verify_list[] = {VERIFY_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static bool add_save(unsigned *save, const char *name, size_t length) {
@@ -116,7 +113,7 @@ static int parse_save(const char *command, const char *list, unsigned *save) {
     }
 }
 
-int predict_parse_precision(const char *command, const char *text, ist_precision *precision) {
+static int parse_precision(const char *command, const char *text, ist_precision *precision) {
     if (!strcmp(text, "auto"))
         *precision = IST_PRECISION_AUTO;
     else if (!strcmp(text, "fp32"))
@@ -147,15 +144,9 @@ static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_PRINT_JSON) o->print_json = true;
 }
 
-/* 0 or the exit code. */
-static int take_option(int id, const char *value, predict_options *o) {
+int predict_take_model_option(int id, const char *value, predict_options *o, bool *mine) {
+    *mine = true;
     switch (id) {
-    case 'o':
-        o->output = value;
-        break;
-    case 'r':
-        o->recursive = true;
-        break;
     case OPTION_DETECTOR:
         return copy_path(value, &o->detector);
     case OPTION_SEGMENTER:
@@ -163,11 +154,33 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_NO_MASKS:
         o->masks = false;
         break;
-    case OPTION_CLASSES:
-        o->classes = value;
-        break;
     case OPTION_DEVICE:
         o->device = value;
+        break;
+    case OPTION_PRECISION:
+        return parse_precision(o->command, value, &o->precision);
+    case OPTION_BATCH:
+        return predict_parse_number(o->command, "batch", value, 1, 64, &o->batch);
+    default:
+        *mine = false;
+    }
+    return CLI_SUCCESS;
+}
+
+/* 0 or the exit code. */
+static int take_option(int id, const char *value, predict_options *o) {
+    bool taken;
+    int code = predict_take_model_option(id, value, o, &taken);
+    if (taken) return code;
+    switch (id) {
+    case 'o':
+        o->output = value;
+        break;
+    case 'r':
+        o->recursive = true;
+        break;
+    case OPTION_CLASSES:
+        o->classes = value;
         break;
     case OPTION_TRACK:
         o->track = true;
@@ -186,12 +199,8 @@ static int take_option(int id, const char *value, predict_options *o) {
         break;
     case OPTION_SAVE:
         return parse_save(o->command, value, &o->save);
-    case OPTION_PRECISION:
-        return predict_parse_precision(o->command, value, &o->precision);
     case OPTION_MAX_OBJECTS:
         return predict_parse_number(o->command, "max-objects", value, 1, 300, &o->max_objects);
-    case OPTION_BATCH:
-        return predict_parse_number(o->command, "batch", value, 1, 64, &o->batch);
     case OPTION_LIMIT:
         return predict_parse_number(o->command, "limit", value, 1, INT32_MAX, &o->limit);
     case OPTION_CONF:

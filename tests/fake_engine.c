@@ -18,6 +18,7 @@
 #include "pipeline/crossings.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
+#include "pipeline/tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -338,4 +339,10 @@ bool ist_ahead_path(const ist_config *config, char *path, size_t size) {
 ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
     (void)config;
     return ist_fail(err, IST_E_STATE, "the double of the engine compiles nothing");
+}
+
+ist_status ist_tune(const ist_config *config, void (*report)(void *arg, const ist_tune_result *result), void *arg,
+                    ist_tune_summary *summary, char **text, ist_error *err) {
+    (void)config, (void)report, (void)arg, (void)summary, (void)text;
+    return ist_fail(err, IST_E_STATE, "the double of the engine has no kernels");
 }

@@ -11,6 +11,7 @@
 
 #include "core/arena.h"
 #include "core/tensor.h"
+#include "core/tuning.h"
 #include "device/device.h"
 
 typedef struct ist_plan ist_plan;
@@ -19,6 +20,8 @@ typedef struct ist_plan_options {
     int guard_bytes; /* tests: keep this many bytes of pattern on both sides of every tensor, none shared */
     bool taps;       /* tests: keep tapped tensors to the end of the frame */
     bool half;       /* storage type of IST_ELEM_T */
+    bool notes;      /* keep the problems that ops choose rows for: ist_plan_notes */
+    const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
     bool late;       /* finishing makes no kernels: ist_plan_compile does */
 } ist_plan_options;
 
@@ -72,6 +75,12 @@ void ist_plan_stage(ist_plan *plan, const char *stage);
  * shortens the start on CPU platforms. Programs of launches before the first call are built one by one. Units should be
  * few, and the same whatever the rest of the frame is, so that frames of other options find them compiled. */
 void ist_plan_unit(ist_plan *plan);
+
+/* For an op that has several rows for a problem: the one that was measured fastest, or NULL: its heuristic decides. With
+ * options.notes the problem is noted. */
+const ist_tuned *ist_plan_tuned(ist_plan *plan, const char *family, const char *shape);
+/* The problems noted, each once; `param` is how many launches it has. */
+const ist_tuning *ist_plan_notes(const ist_plan *plan);
 
 /* Names a tensor for tests; a no-op unless options.taps. Never tap a tensor that a later op modifies in place. */
 void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);

@@ -62,6 +62,7 @@ struct ist_plan {
     struct ist_chain *chain; /* borrowed */
     const char *stage;
     int unit;
+    ist_tuning notes;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];
     cl_mem arena;

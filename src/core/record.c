@@ -61,6 +61,7 @@ void ist_plan_close(ist_plan **plan) {
     free(p->pages);
     free(p->taps);
     free(p->slots);
+    ist_tuning_free(&p->notes);
     free(p);
     *plan = NULL;
 }
@@ -302,6 +303,22 @@ ist_tensor ist_plan_current_limit(ist_plan *p) {
 
 void ist_plan_stage(ist_plan *p, const char *stage) {
     p->stage = stage;
+}
+
+const ist_tuned *ist_plan_tuned(ist_plan *p, const char *family, const char *shape) {
+    if (p->options.notes && !p->error.code) {
+        const ist_tuned *old = ist_tuning_find(&p->notes, family, shape);
+        ist_tuned note = {.param = old ? old->param + 1 : 1};
+        snprintf(note.family, sizeof note.family, "%s", family);
+        snprintf(note.shape, sizeof note.shape, "%s", shape);
+        ist_error err;
+        if (ist_tuning_set(&p->notes, &note, &err)) ist_plan_fail(p, err.code, "%s", err.text);
+    }
+    return ist_tuning_find(p->options.tuning, family, shape);
+}
+
+const ist_tuning *ist_plan_notes(const ist_plan *p) {
+    return &p->notes;
 }
 
 void ist_plan_unit(ist_plan *p) {

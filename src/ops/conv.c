@@ -7,7 +7,10 @@
 #include "ops/chain.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
+#include "ops/tune.h"
 #include "ops/winograd.h"
+
+#include <string.h>
 
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
@@ -68,6 +71,21 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
     return best;
 }
 
+/* What a tuning record says; no row when it says nothing, or nothing that can be done here. */
+static ist_conv_choice tuned(ist_plan *p, const ist_conv_problem *q) {
+    ist_conv_choice none = {NULL, 0};
+    ist_tune_shape shape = ist_tune_shape_of(p, q->x, q->y, q->f, q->o, q->kind == IST_CONV_DECONV2X2);
+    const ist_tuned *t = ist_plan_tuned(p, IST_TUNE_CONV, shape.text);
+    for (int i = 0; t && i < ist_conv_row_count(); i++) {
+        const ist_conv_row *r = &conv_rows[i];
+        if (strcmp(r->name, t->row)) continue;
+        int most = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, q) : 1;
+        if (!ist_conv_row_takes(p, r, q) || t->param < 1 || t->param > most) return none;
+        return (ist_conv_choice){r, t->param};
+    }
+    return none;
+}
+
 /* ---- checks ---- */
 
 static bool storage_elem(ist_elem e) {
@@ -106,6 +124,7 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     ist_conv_opts plain = {0};
     ist_conv_problem q = {.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
+    if (!choice.row) choice = tuned(p, &q);
     if (!choice.row) choice = ist_conv_choose(p, &q);
     if (!choice.row) {
         ist_plan_fail(p, IST_E_UNSUPPORTED, "%s: this device can run no kernel for dense convolutions", label);
@@ -122,7 +141,7 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     return ist_plan_status(p) ? none : q.y;
 }
 
-static const ist_conv_choice heuristic = {NULL, 0};
+static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
 
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};

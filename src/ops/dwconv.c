@@ -2,10 +2,12 @@
 #include "ops/dwconv.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
+#include "ops/tune.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ITEMS = 128, GROUP_K_MAX = 5 }; /* of the group row: work-items of a group; larger filters are not unrolled */
 
@@ -225,9 +227,21 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     return ist_plan_status(p) ? none : q.y;
 }
 
+/* The row that a tuning record names, else `row`. */
+static ist_dwconv_row tuned(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, ist_dwconv_row row) {
+    ist_conv_opts plain = {0};
+    const ist_conv_opts *o = opts ? opts : &plain;
+    ist_tune_shape shape = ist_tune_shape_of(p, x, o->into, f, o, false);
+    const ist_tuned *t = ist_plan_tuned(p, IST_TUNE_DWCONV, shape.text);
+    for (int i = 0; t && i < IST_DWCONV_ROWS; i++)
+        if (!strcmp(rows[i].name, t->row) && ist_dwconv_row_runs(p, (ist_dwconv_row)i)) return (ist_dwconv_row)i;
+    return row;
+}
+
 ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     int stride = opts && opts->stride ? opts->stride : 1;
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
-    return ist_op_dwconv_row(p, x, f, opts, cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_group : IST_DWCONV_any, label);
+    ist_dwconv_row row = cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_group : IST_DWCONV_any;
+    return ist_op_dwconv_row(p, x, f, opts, tuned(p, x, f, opts, row), label);
 }

@@ -61,7 +61,7 @@ ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
     char path[1200];
     ist_engine *e = NULL;
     if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
-    IST_TRY(ist_engine_open_as(config, IST_OPEN_LATE, &e, err));
+    IST_TRY(ist_engine_open_as(config, IST_OPEN_LATE, NULL, &e, err));
     ist_status status = e->plan ? compile(e, err) : IST_OK;
     ist_engine_close(&e);
     IST_TRY(status);

@@ -70,10 +70,19 @@ struct ist_engine {
 
 /* All arguments have been checked by src/api.c. */
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);
-/* For frames; keeping the tensors that models name (inspect.h); or with a plan for ist_plan_compile only, and with
- * none on devices where that is of no use (ahead.h). */
-typedef enum ist_open_mode { IST_OPEN_FRAMES, IST_OPEN_KEPT, IST_OPEN_LATE } ist_open_mode;
-ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_engine **engine, ist_error *err);
+/* FRAMES: by the device's tuning record if there is one. KEPT: keeping the tensors that models name (inspect.h). LATE:
+ * with a plan for ist_plan_compile only, and with none on devices where that is of no use (ahead.h). UNTUNED: without a
+ * record, noting the problems that could be tuned; TUNED: by the record given (tune.h). */
+typedef enum ist_open_mode {
+    IST_OPEN_FRAMES,
+    IST_OPEN_KEPT,
+    IST_OPEN_LATE,
+    IST_OPEN_UNTUNED,
+    IST_OPEN_TUNED
+} ist_open_mode;
+/* `tuning` is TUNED's, else NULL. */
+ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
+                              ist_engine **engine, ist_error *err);
 void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);

@@ -9,6 +9,7 @@
 #include "ops/assign.h"
 #include "ops/image.h"
 #include "ops/mask.h"
+#include "pipeline/tuning_record.h"
 #include "weights/checkpoint.h"
 
 #include <stdio.h>
@@ -152,11 +153,14 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
     return IST_OK;
 }
 
-static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, ist_error *err) {
+static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
+                         ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16, .taps = mode == IST_OPEN_KEPT,
-                                .late = mode == IST_OPEN_LATE};
+                                .late = mode == IST_OPEN_LATE,
+                                .notes = mode == IST_OPEN_UNTUNED,
+                                .tuning = tuning};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
@@ -187,7 +191,18 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_engine **engine, ist_error *err) {
+/* By the record on disk, or as given; what cannot be used is not there. */
+static ist_status record_tuned(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *given,
+                               ist_error *err) {
+    ist_tuning kept = {0};
+    if (mode != IST_OPEN_UNTUNED && mode != IST_OPEN_TUNED) ist_tuning_load(e->device, config->cache_dir, &kept);
+    ist_status status = record(e, config, mode, mode == IST_OPEN_TUNED ? given : &kept, err);
+    ist_tuning_free(&kept);
+    return status;
+}
+
+ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
+                              ist_engine **engine, ist_error *err) {
     *engine = NULL;
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
@@ -209,7 +224,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
     if (!st && mode == IST_OPEN_LATE)
         frames = frames && ist_device_compiles_late(e->device) && ist_device_caps(e->device) & IST_CAP_CPU;
-    if (!st && frames) st = record(e, config, mode, err);
+    if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && frames) st = create_slots(e, err);
     if (st) {
         ist_engine_close(&e);
@@ -220,11 +235,11 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, ist_
 }
 
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return ist_engine_open_as(config, IST_OPEN_FRAMES, engine, err);
+    return ist_engine_open_as(config, IST_OPEN_FRAMES, NULL, engine, err);
 }
 
 ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return ist_engine_open_as(config, IST_OPEN_KEPT, engine, err);
+    return ist_engine_open_as(config, IST_OPEN_KEPT, NULL, engine, err);
 }
 
 void ist_engine_close(ist_engine **engine) {

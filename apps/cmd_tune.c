@@ -1,0 +1,109 @@
+/* isthmus tune: which kernel rows are fastest on this device for a frame's problems, kept for engines to come. */
+#include "predict.h"
+
+#include "io/atomic_file.h"
+#include "pipeline/tune.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TUNE_OPTIONS(X)                                                                                                \
+    X(BOXES, 0, "boxes", "K", "most objects per frame, 1 to 300 (16, as in predict)")                                  \
+    X(QUIET, 0, "quiet", NULL, "only the summary")
+
+enum {
+    OPTION_FIRST = 255,
+#define X(id, letter, name, value, help) OPTION_##id,
+    TUNE_OPTIONS(X)
+#undef X
+};
+
+#define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
+static const cli_option options_list[] = {PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
+                                              PREDICT_BATCH_OPTION(X, "frames") TUNE_OPTIONS(X){NULL, 0, NULL, NULL}};
+#undef X
+
+static int parse(int argc, char **argv, predict_options *o, bool *stop) {
+    const char *value;
+    int id, code = CLI_SUCCESS;
+    *o = (predict_options){.command = "tune", .masks = true, .max_objects = 16, .batch = 1};
+    while (!code && (id = cli_next("tune", options_list, argc, argv, &value, &code)) != CLI_END) {
+        bool taken;
+        *stop = id == CLI_STOP;
+        if (*stop) return code;
+        code = predict_take_model_option(id, value, o, &taken);
+        if (!taken && id == OPTION_BOXES) code = predict_parse_number("tune", "boxes", value, 1, 300, &o->max_objects);
+        if (!taken && id == OPTION_QUIET) o->quiet = true;
+    }
+    if (!code && optind < argc) code = cli_usage("tune", "unexpected argument '%s'", argv[optind]);
+    if (!code && !o->masks && o->segmenter) code = cli_usage("tune", "--no-masks and --segmenter exclude each other");
+    *stop = code != CLI_SUCCESS;
+    return code;
+}
+
+static void way(char *out, size_t size, const char *row, int param) {
+    if (param > 1)
+        snprintf(out, size, "%s/%d", row, param);
+    else
+        snprintf(out, size, "%s", row);
+}
+
+static void report(void *arg, const ist_tune_result *r) {
+    const predict_options *o = arg;
+    char first[40], best[40];
+    if (o->quiet) return;
+    way(first, sizeof first, r->first_row, r->first_param);
+    way(best, sizeof best, r->best_row, r->best_param);
+    printf("%3d/%d %-6s %-58s %2d x %9.1f us %s", r->done, r->total, r->family, r->shape, r->launches, r->first_us,
+           first);
+    if (strcmp(first, best)) printf(" -> %.1f us %s", r->best_us, best);
+    if (r->wrong) printf(" (%d of %d ways are wrong here)", r->wrong, r->candidates);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static int store(const ist_tune_summary *s, const char *text) {
+    ist_error err;
+    if (!*s->path) {
+        cli_note("no folder keeps things (ISTHMUS_CACHE_DIR=off): the record is lost");
+        return CLI_SUCCESS;
+    }
+    if (ist_atomic_write(s->path, text, strlen(text), &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    printf("kept in %s\n", s->path);
+    return CLI_SUCCESS;
+}
+
+static int conclude(const ist_tune_summary *s, const char *text) {
+    printf("%d problems, %d ways measured; %d problems have a faster row than the heuristic's\n", s->problems,
+           s->candidates, s->changed);
+    printf("whole frame, kernels only: %.3f ms, tuned %.3f ms\n", s->before_ms, s->after_ms);
+    if (text) return store(s, text);
+    puts(s->changed ? "nothing kept: the whole frame is not faster" : "nothing to keep");
+    return CLI_SUCCESS;
+}
+
+int cmd_tune(int argc, char **argv) {
+    predict_options options;
+    predict_job job = {.options = &options};
+    bool stop = false;
+    int *classes = NULL, code = parse(argc, argv, &options, &stop);
+    if (!stop) {
+        ist_config config;
+        ist_tune_summary summary;
+        ist_error err;
+        char *text = NULL;
+        code = predict_find_checkpoints(&options);
+        if (!code) code = predict_configure(&job, &config, &classes);
+        if (!code && ist_tune(&config, report, &options, &summary, &text, &err))
+            code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+        else if (!code)
+            code = conclude(&summary, text);
+        free(text);
+    }
+    free(classes);
+    predict_options_free(&options);
+    return code;
+}
