@@ -85,8 +85,8 @@ static int set_environment(const char *layer, const char *folder) {
     return CLI_SUCCESS;
 }
 
-/* Adds every recording in the folder to the log, removing them and the folder. */
-static int collect(const char *folder, ist_audit_log *log) {
+/* Adds every recording in the folder to the log and counts them, removing them and the folder. */
+static int collect(const char *folder, ist_audit_log *log, int *recordings) {
     DIR *d = opendir(folder);
     struct dirent *entry;
     int code = CLI_SUCCESS;
@@ -98,7 +98,7 @@ static int collect(const char *folder, ist_audit_log *log) {
         if (!path) continue;
         if (!code && ist_read_file(path, IST_AUDIT_WIRE_LIMIT + 1, &bytes, &count, &err))
             code = cli_fail(CLI_FAILED, "%s", err.text);
-        else if (!code && ist_audit_load(log, bytes, count, &err) == IST_E_MEMORY)
+        else if (!code && ++*recordings && ist_audit_load(log, bytes, count, &err) == IST_E_MEMORY)
             code = cli_fail(CLI_FAILED, "%s", err.text);
         free(bytes);
         unlink(path);
@@ -119,7 +119,7 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code) {
         return cli_fail(CLI_FAILED, "cannot make a folder %s: %s", folder, strerror(errno));
     int own = set_environment(layer, folder);
     if (!own) own = start_and_wait(argv, code);
-    int collected = collect(folder, log);
+    int recordings = 0, collected = collect(folder, log, &recordings);
     if (!own) own = collected;
     if (own) return own;
     ist_audit_sort(log);
@@ -127,6 +127,9 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     if (audit_resolve(log, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     log->program = ist_strdup(argv[0]);
     if (*code >= 128) cli_note("%s ended with %d; the report is of what was seen until then", argv[0], *code);
-    if (!log->event_count) cli_note("%s made no OpenCL call, or its OpenCL loader knows no layers", argv[0]);
+    if (!log->event_count && recordings)
+        cli_note("%s moved nothing, waited for nothing and made nothing with OpenCL", argv[0]);
+    else if (!log->event_count)
+        cli_note("%s made no OpenCL call, or its OpenCL loader knows no layers", argv[0]);
     return CLI_SUCCESS;
 }

@@ -361,6 +361,22 @@ static void idle_release(ist_audit_log *log, int pass) {
     MADE_ADD(log, RELEASE, 45, .wait_ms = 30);
 }
 
+/* Outside of frames: at the end of a program nobody is kept waiting. */
+Test(rules, releases_that_wait_for_the_last_work) {
+    for (int more = 0; more < 2; more++) {
+        ist_audit_log log = made_log();
+        MADE_LAUNCH(&log, 1, "s");
+        MADE_ADD(&log, RELEASE, 2, .wait_ms = 30);
+        if (more) MADE_LAUNCH(&log, 3, "s");
+        ist_audit_report r = made_judge(&log, NULL);
+        const ist_audit_finding *f = made_find(&r, IST_AUDIT_CAT_RELEASE, 2);
+        cr_expect_eq(f != NULL, more);
+        if (f) cr_expect_eq(f->severity, IST_AUDIT_MINOR);
+        ist_audit_report_free(&r);
+        ist_audit_log_free(&log);
+    }
+}
+
 Test(rules, objects_made_in_frames) {
     expect_only(build, IST_AUDIT_CAT_BUILD, IST_AUDIT_CRITICAL, 40, PASSES);
     expect_only(create, IST_AUDIT_CAT_CREATE, IST_AUDIT_MEDIUM, 41, PASSES);

@@ -9,6 +9,7 @@
 #include <CL/cl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { N = 32768, PASSES = 6 };
 
@@ -21,6 +22,7 @@ typedef struct bench {
     cl_kernel add, slow; /* add(out, in): out = in + 1; slow(out, in): the same, taking its time */
     cl_mem a, b;         /* N floats each */
     float host[N], result[N];
+    int many; /* launches of slow that take the device a while */
 } bench;
 
 static inline void check(cl_int code, const char *what) {
@@ -96,6 +98,19 @@ static inline void fill(bench *s, int pass) {
 static inline void run(bench *s, cl_kernel kernel) {
     size_t global = N;
     check(clEnqueueNDRangeKernel(s->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), "clEnqueueNDRangeKernel");
+}
+
+/* Sets `many`, for what needs the device to be at work: about 20 ms on a slow device, less on a fast one. */
+static inline void measure(bench *s) {
+    struct timespec from, to;
+    run(s, s->slow);
+    check(clFinish(s->queue), "clFinish");
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    run(s, s->slow);
+    check(clFinish(s->queue), "clFinish");
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
+    s->many = ms < 0.01 ? 2000 : ms > 10 ? 2 : (int)(20 / ms);
 }
 
 static inline void close_bench(bench *s) {

@@ -5,6 +5,7 @@ int main(void) {
     bench *s = open_bench();
     cl_command_queue q = s->queue;
     size_t global = N;
+    measure(s);
     for (int pass = 0; pass < PASSES; pass++) {
         cl_event asked, done;
         cl_int status = CL_QUEUED;
@@ -16,6 +17,7 @@ int main(void) {
         }
         run(s, s->add);
         check(clFinish(q), "finish"); /* FAULT wait_mid_frame */
+        for (int k = 1; k < s->many; k++) run(s, s->slow);
         check(clEnqueueNDRangeKernel(q, s->slow, 1, NULL, &global, NULL, 0, NULL, &asked), "slow");
         for (int k = 0; k < 3; k++) check(clFlush(q), "flush"); /* FAULT flush_in_loop */
         while (status > CL_COMPLETE)
