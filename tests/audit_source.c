@@ -162,6 +162,19 @@ Test(python, what_a_loop_calls_is_hot) {
                   "implicit_wait medium", "truth of a tensor");
 }
 
+Test(python, what_is_kept_is_built_once) {
+    static const char imports[] = "import pyopencl as cl\n";
+    char text[512];
+    snprintf(text, sizeof text, "%sdef get(ctx):\n    return cl.Program(ctx, '').build()\ndef infer(x): get(x)\n",
+             imports);
+    source_expect("a.py", text, 3, "build_in_frame critical", "Program.build()");
+    snprintf(text, sizeof text,
+             "%s@lru_cache(maxsize=3)\ndef get(ctx):\n    return cl.Program(ctx, '').build()\n"
+             "def infer(x): get(x)\n",
+             imports);
+    source_expect("a.py", text, 4, "", "");
+}
+
 Test(python, training_weighs_less) {
     source_expect("a.py", TORCH "def loss_labels(x):\n    for y in x: y.item()\n", 3, "scalar_read minor training",
                   ".item()");

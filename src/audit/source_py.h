@@ -84,6 +84,7 @@ typedef struct ist_py_reader {
     uint32_t line_start;
     uint32_t function, loop, owner;
     bool module_class, training; /* the class is a module; the branch is for training */
+    bool cached;                 /* a decorator keeps the results of the function that follows */
     bool torch, numpy, cupy, opencl;
     unsigned depth;
     ist_src_value elements[IST_PY_ELEMENTS]; /* of the tuple, or of what is iterated, that ended at element_end */

@@ -222,6 +222,8 @@ static uint32_t define_function(ist_py_reader *r, uint32_t at, uint32_t end, uin
     if (owner && !strcmp(ist_src_text(r->u, name), "forward")) r->u->names[owner].wide = true;
     if (f) {
         f->param_count = 0;
+        if (r->cached) f->role = IST_SRC_SETUP, f->constructor = true; /* its body runs once, whoever calls it */
+        r->cached = false;
         for (uint32_t i = open + 1; i < close && i < end;) {
             uint32_t stop = find(r, i, close < end ? close : end, ",");
             bind_parameter(r, f, i, stop);
@@ -425,7 +427,12 @@ static void statement(ist_py_reader *r, const ist_py_lexer *l) {
     r->depth = 0;
     r->line_start = UINT32_MAX;
     leave_blocks(r, l->indent);
-    if (ist_py_is(token(r, at), "@")) return; /* a decorator */
+    if (ist_py_is(token(r, at), "@")) { /* a decorator */
+        for (uint32_t i = at + 1; i < end; i++)
+            r->cached =
+                r->cached || ist_src_has_word(token(r, i)->at, token(r, i)->length, " cache cached memoize memo ");
+        return;
+    }
     if (ist_py_is(token(r, at), "async")) at++;
     if (ist_py_is(token(r, at), "def"))
         at = define_function(r, at + 1, end, l->indent);

@@ -55,7 +55,8 @@ typedef enum ist_src_role { IST_SRC_PLAIN, IST_SRC_FRAME, IST_SRC_SETUP, IST_SRC
 typedef struct ist_src_function {
     uint32_t name, owner; /* owner: name of its class */
     uint8_t role;
-    bool training, constructor;
+    bool training;
+    bool constructor;           /* or of another kind that calls do not make hot */
     bool evaluates;             /* its name says so: not training, wherever it is */
     bool over_frames;           /* its outermost loops go over frames */
     bool launches, drives, hot; /* from here on source_context.c's; drives: has a loop that launches */
