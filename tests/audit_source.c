@@ -128,6 +128,8 @@ Test(python, imports_name_the_functions) {
                   "torch.cuda.synchronize");
     source_expect("a.py", "from torch import (\n    cuda,\n    nn,\n)\ncuda.synchronize()\n", 5, "wait necessary",
                   "torch.cuda.synchronize");
+    source_expect("a.py", "import pycuda.driver as cuda\ncuda.memcpy_htod_async(a, b, s)\n", 2, "upload necessary",
+                  "pycuda.driver.memcpy_htod_async");
     source_expect("a.py", "import mine as torch\ntorch.cuda.synchronize()\n", 2, "", "");
 }
 

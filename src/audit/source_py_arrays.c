@@ -49,6 +49,20 @@ ist_src_value ist_py_cupy_function(ist_py_reader *r, const ist_py_call *c) {
     return array;
 }
 
+/* PyCUDA's copies; the second argument of an upload is the host's. */
+ist_src_value ist_py_pycuda_function(ist_py_reader *r, const ist_py_call *c) {
+    bool waits = c->name_length < 6 || memcmp(c->name + c->name_length - 6, "_async", 6) != 0;
+    if (ist_py_one_of(c, " memcpy_htod memcpy_htod_async ")) {
+        uint32_t hit = ist_py_hit(r, IST_SRC_UP, waits ? IST_SRC_BLOCKING : 0, c->line, c->path);
+        if (hit) r->u->hits[hit - 1].from = ist_py_value_of(ist_py_positional(c, 1)).origin;
+    } else if (ist_py_one_of(c, " memcpy_dtoh memcpy_dtoh_async ")) {
+        ist_py_hit(r, IST_SRC_DOWN, waits ? IST_SRC_BLOCKING : 0, c->line, c->path);
+    } else if (ist_py_named(c, "synchronize")) {
+        ist_py_hit(r, IST_SRC_WAIT, 0, c->line, c->path);
+    }
+    return (ist_src_value){0};
+}
+
 /* ---- PyOpenCL ---- */
 
 static bool is_false(const ist_py_reader *r, const ist_py_arg *a) {

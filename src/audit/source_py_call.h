@@ -54,6 +54,7 @@ ist_src_value ist_py_other_method(ist_py_reader *r, ist_py_call *c);
 /* source_py_arrays.c */
 ist_src_value ist_py_numpy_function(ist_py_reader *r, const ist_py_call *c);
 ist_src_value ist_py_cupy_function(ist_py_reader *r, const ist_py_call *c);
+ist_src_value ist_py_pycuda_function(ist_py_reader *r, const ist_py_call *c);
 ist_src_value ist_py_opencl_function(ist_py_reader *r, const ist_py_call *c);
 bool ist_py_opencl_method(ist_py_reader *r, const ist_py_call *c, ist_src_value *v);
 bool ist_py_starts(const char *text, const char *with);

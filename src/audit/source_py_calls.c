@@ -154,6 +154,7 @@ ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
             return ist_py_is_capital(c) ? v : ist_py_computed(r, c, ist_py_all_args(c));
         if (ist_py_starts(c->path, "numpy.")) return ist_py_numpy_function(r, c);
         if (ist_py_starts(c->path, "cupy.")) return ist_py_cupy_function(r, c);
+        if (ist_py_starts(c->path, "pycuda.")) return ist_py_pycuda_function(r, c);
         if (ist_py_starts(c->path, "pyopencl.")) return ist_py_opencl_function(r, c);
         if (ist_py_starts(c->path, "math.")) {
             ist_src_value first = ist_py_value_of(ist_py_positional(c, 0));
