@@ -4,6 +4,7 @@
 #include "models/mobilesam.h"
 
 #include "models/bridge.h"
+#include "ops/mbconv.h"
 
 #include <stdlib.h>
 
@@ -18,21 +19,37 @@ static ist_tensor conv(const ist_net *net, ist_tensor x, const ist_conv_opts *op
     return ist_apply(net, x, ist_take_conv(net, weight.text, bn.text, NULL), opts, name);
 }
 
-/* The last GELU comes after the sum. */
-static ist_tensor mbconv(const ist_net *net, ist_tensor x, const char *name) {
-    ist_name expand = ist_name_of("%s.conv1", name), spread = ist_name_of("%s.conv2", name);
-    ist_name project = ist_name_of("%s.conv3", name);
-    ist_tensor y = conv(net, x, OPTS(GELU), expand.text);               /* [n,h,w,4c] */
-    y = conv(net, y, OPTS(GELU, IST_PAD(1)), spread.text);              /* [n,h,w,4c] */
-    return conv(net, y, OPTS(GELU, .epi.add_before = x), project.text); /* [n,h,w,c] */
+static ist_conv_weights take(const ist_net *net, const char *block, const char *part) {
+    ist_name weight = ist_name_of("%s.%s.c.weight", block, part), bn = ist_name_of("%s.%s.bn", block, part);
+    return ist_take_conv(net, weight.text, bn.text, NULL);
 }
 
+static ist_filter filter_of(const ist_conv_weights *w) {
+    return (ist_filter){.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
+}
+
+/* conv1, conv2, conv3 of a block: expansion, depthwise, projection. */
+static ist_tensor bottleneck(const ist_net *net, ist_tensor x, ist_mbconv block, const char *name) {
+    ist_conv_weights expand = take(net, name, "conv1"), spread = take(net, name, "conv2");
+    ist_conv_weights project = take(net, name, "conv3");
+    block.expand = filter_of(&expand);
+    block.spread = filter_of(&spread);
+    block.project = filter_of(&project);
+    ist_tensor y = ist_op_mbconv(net->plan, x, &block, name);
+    ist_conv_weights_free(&expand);
+    ist_conv_weights_free(&spread);
+    ist_conv_weights_free(&project);
+    return y;
+}
+
+/* The last GELU comes after the sum: [n,h,w,c] -> [n,h,w,c], 4 c between. */
+static ist_tensor mbconv(const ist_net *net, ist_tensor x, const char *name) {
+    return bottleneck(net, x, (ist_mbconv){.stride = 1, .residual = true, .act = IST_ACT_GELU}, name);
+}
+
+/* [n,h,w,c] -> [n,h/s,w/s,out]. */
 static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, const char *name) {
-    ist_name expand = ist_name_of("%s.conv1", name), spread = ist_name_of("%s.conv2", name);
-    ist_name project = ist_name_of("%s.conv3", name);
-    x = conv(net, x, OPTS(GELU), expand.text);                               /* [n,h,w,out] */
-    x = conv(net, x, OPTS(GELU, IST_PAD(1), .stride = stride), spread.text); /* [n,h/s,w/s,out] */
-    return conv(net, x, NULL, project.text);                                 /* [n,h/s,w/s,out] */
+    return bottleneck(net, x, (ist_mbconv){.stride = stride}, name);
 }
 
 /* What a zero token becomes: the norm turns it into its bias, qkv projects that. The caller frees it. */

@@ -1,0 +1,99 @@
+/* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that the wide
+ * map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
+ *
+ * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of padding
+ * included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the depthwise sums
+ * of all hidden channels go to private memory and from there into the projection.
+ *
+ * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D STRIDE: of the depthwise filter. */
+#define HV   (HIDDEN / 16)
+#define CV   (CIN / 16)
+#define EACH6(F) F(0) F(1) F(2) F(3) F(4) F(5)
+
+/* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. w1 [HIDDEN / 64][CIN][64]. */
+static inline void expand_line(__global float *line, int length, __global const T *x, int n, int iy, int ix,
+                               __global const float *w1, __global const float *b1, int8 in) {
+    const bool row = iy >= 0 && iy < in.s0;
+    for (int t = 0; t < length; t += TILE_ROWS) {
+        float16 xs[TILE_ROWS * CV], acc[TILE_ROWS * 4];
+        const int count = min(TILE_ROWS, length - t);
+        for (int r = 0; r < TILE_ROWS && row; r++) {
+            const int column = clamp(ix + t + min(r, count - 1), 0, in.s1 - 1);
+            const size_t at = (((size_t)n * in.s0 + iy) * in.s1 + column) * in.s2 + in.s3;
+            for (int i = 0; i < CV; i++) xs[r * CV + i] = LOAD16(x, at + i * 16);
+        }
+        const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
+        __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
+        for (int j = 0; j < HIDDEN; j += 64) {
+            if (row) {
+                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
+                tile6x4_ahead(acc, (const float *)xs, CIN, w1 + j * CIN, 64, CIN, next, next + CIN / 2 * 64 / sizeof(T));
+            }
+            for (int r = 0; r < count; r++) {
+                const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
+                for (int i = 0; i < 4; i++)
+                    vstore16(inside ? activate_float16(acc[r * 4 + i], ACT_GELU) : (float16)(0.0f), i,
+                             line + (t + r) * HIDDEN + j);
+            }
+        }
+    }
+}
+
+#define SUM_OPEN(r)  float16 a##r = bias;
+#define SUM_TAP(r)   a##r = fma(vload16(0, e + (r * STRIDE + kx) * HIDDEN), wv, a##r);
+#define SUM_CLOSE(r) d[r * HV + v] = activate_float16(a##r, ACT_GELU);
+
+/* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2 [HV][9][16]. */
+static inline void spread(float16 *d, __global const float *l0, __global const float *l1, __global const float *l2,
+                          int first, __global const float *w2, __global const float *b2) {
+    for (int v = 0; v < HV; v++) {
+        const float16 bias = vload16(v, b2);
+        EACH6(SUM_OPEN)
+        for (int ky = 0; ky < 3; ky++) {
+            __global const float *e = (ky == 0 ? l0 : ky == 1 ? l1 : l2) + first * HIDDEN + v * 16;
+            for (int kx = 0; kx < 3; kx++) {
+                const float16 wv = vload16(v * 9 + ky * 3 + kx, w2);
+                EACH6(SUM_TAP)
+            }
+        }
+        EACH6(SUM_CLOSE)
+    }
+}
+
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, act, 0}. Group (i, n):
+ * segment i % segments, band i / segments. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read
+ * for output pixels that are not stored. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
+       __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+       __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
+       __global const int *restrict limit, int8 in, int8 out) {
+    const int n = get_group_id(1);
+    if (n >= *limit) return;
+    const int band = get_group_id(0) / in.s7, x0 = (get_group_id(0) - band * in.s7) * in.s5;
+    const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
+    const int length = (cols - 1) * STRIDE + 3, line = (in.s4 + 5 * STRIDE) * HIDDEN;
+    scratch += (get_group_id(0) + get_num_groups(0) * (size_t)n) * 3 * line;
+    float16 d[TILE_ROWS * HV], acc[TILE_ROWS * 4];
+    int filled = y0 * STRIDE - 1;
+    for (int oy = y0; oy < y1; oy++) {
+        const int top = oy * STRIDE - 1;
+        for (filled = max(filled, top); filled < top + 3; filled++)
+            expand_line(scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
+        for (int t = 0; t < cols; t += TILE_ROWS) {
+            spread(d, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line, scratch + (top + 5) % 3 * line,
+                   t * STRIDE, w2, b2);
+            const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t, count = min(TILE_ROWS, cols - t);
+            for (int j = 0; j < COUT; j += 64) {
+                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b3 + j);
+                tile6x4(acc, (const float *)d, HIDDEN, w3 + j * HIDDEN, 64, HIDDEN);
+                for (int r = 0; r < count; r++)
+                    for (int i = 0; i < 4; i++) {
+                        float16 v = acc[r * 4 + i];
+                        if (out.s5) v += LOAD16(x, (size_t)(pixel + r) * in.s2 + in.s3 + j + i * 16);
+                        STORE16(activate_float16(v, out.s6), y, (size_t)(pixel + r) * out.s3 + out.s4 + j + i * 16);
+                    }
+            }
+        }
+    }
+}

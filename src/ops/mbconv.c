@@ -1,0 +1,127 @@
+/* Inverted bottlenecks: the fused CPU row op/mbconv_cpu, elsewhere three convolutions. */
+#include "ops/mbconv.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum { TILE = 64, VEC = 16, PIXELS = 6, COLS = 64, HIDDEN_MAX = 320, GROUPS_PER_UNIT = 8, ROWS_MIN = 8 };
+
+static bool matrix(const ist_filter *f) {
+    return f->kh == 1 && f->kw == 1;
+}
+
+static bool check(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+    if (ist_plan_status(p)) return false;
+    int hidden = b->expand.out;
+    if (matrix(&b->expand) && matrix(&b->project) && b->expand.in == x.c && b->spread.out == hidden &&
+        b->spread.in == 1 && b->spread.kh == 3 && b->spread.kw == 3 && b->project.in == hidden &&
+        (b->stride == 1 || b->stride == 2) && (!b->residual || (b->stride == 1 && b->project.out == x.c)))
+        return true;
+    ist_plan_fail(p, IST_E_ARGUMENT, "%s: bottleneck %d -> %d -> %d, stride %d, on [%d,%d,%d,%d]", label, b->expand.in,
+                  hidden, b->project.out, b->stride, x.n, x.h, x.w, x.c);
+    return false;
+}
+
+static bool fused(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
+    return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && x.elem == IST_ELEM_T && x.c % VEC == 0 &&
+           b->expand.out % TILE == 0 && b->expand.out <= HIDDEN_MAX && b->project.out % TILE == 0;
+}
+
+/* ---- three launches ---- */
+
+static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+    ist_conv_opts expand = {.epi.act = IST_ACT_GELU}, project = {.epi.act = b->act};
+    ist_conv_opts spread = {.epi.act = IST_ACT_GELU, .stride = b->stride, .top = 1, .left = 1, .bottom = 1, .right = 1};
+    if (b->residual) project.epi.add_before = x;
+    ist_tensor y = ist_op_linear(p, x, b->expand, &expand, label);
+    y = ist_op_dwconv(p, y, b->spread, &spread, label);
+    return ist_op_linear(p, y, b->project, &project, label);
+}
+
+/* ---- one launch ---- */
+
+/* A matrix [out][in] as [out / 64][in][64]. */
+static void pack_matrix(const ist_filter *f, float *dst) {
+    for (int o = 0; o < f->out; o += TILE)
+        for (int i = 0; i < f->in; i++)
+            for (int k = 0; k < TILE; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
+}
+
+/* [c][9] as [c / 16][9][16]. */
+static void pack_spread(const ist_filter *f, float *dst) {
+    for (int o = 0; o < f->out; o += VEC)
+        for (int t = 0; t < 9; t++)
+            for (int k = 0; k < VEC; k++) *dst++ = f->w[(o + k) * 9 + t];
+}
+
+static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
+    size_t count = (size_t)f->out * (size_t)f->in * (size_t)(f->kh * f->kw);
+    float *w = malloc(count * sizeof *w);
+    ist_tensor t = {0};
+    if (!w) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return t;
+    }
+    if (matrix(f))
+        pack_matrix(f, w);
+    else
+        pack_spread(f, w);
+    t = ist_plan_const_bytes(p, w, count * sizeof *w, label);
+    free(w);
+    return t;
+}
+
+static ist_tensor bias_of(ist_plan *p, const ist_filter *f, const char *label) {
+    float *zeros = f->b ? NULL : calloc((size_t)f->out, sizeof *zeros);
+    ist_tensor t = {0};
+    if (f->b || zeros)
+        t = ist_plan_const(p, f->b ? f->b : zeros, 1, 1, 1, f->out, IST_ELEM_F32, label);
+    else
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d biases", label, f->out);
+    free(zeros);
+    return t;
+}
+
+/* Rows of a band: enough bands for every compute unit, rows enough that the two extra ones cost little. */
+static int band_rows(const ist_plan *p, int rows, int segments) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int bands = ist_div_up(GROUPS_PER_UNIT * (units > 0 ? units : 1), segments), most = rows / ROWS_MIN;
+    if (bands > most) bands = most > 1 ? most : 1;
+    return ist_div_up(rows, bands);
+}
+
+static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+    int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
+    int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols), rows = band_rows(p, h, segments * x.n);
+    int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
+    ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
+    ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
+    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d", x.c, hidden, b->project.out, s);
+    double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
+    ist_launch l = {.label = label,
+                    .op = "op/mbconv_cpu",
+                    .isa = "isa/tile",
+                    .defines = d.text,
+                    .kernel = "mbconv",
+                    .dims = 2,
+                    .global = {(size_t)groups, (size_t)x.n},
+                    .local = {1, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(packed(p, &b->expand, label)),
+                             IST_IN(bias_of(p, &b->expand, label)), IST_IN(packed(p, &b->spread, label)),
+                             IST_IN(bias_of(p, &b->spread, label)), IST_IN(packed(p, &b->project, label)),
+                             IST_IN(bias_of(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
+                             IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, (int)b->act, 0)},
+                    .arg_count = 12,
+                    .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
+                    .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
+    ist_plan_launch(p, &l);
+    return ist_plan_status(p) ? (ist_tensor){0} : y;
+}
+
+ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+    if (!check(p, x, b, label)) return (ist_tensor){0};
+    return fused(p, x, b) ? in_one(p, x, b, label) : in_steps(p, x, b, label);
+}

@@ -1,0 +1,96 @@
+/* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
+#include "ops/mbconv.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct shape {
+    int n, h, w, in, hidden, out, stride;
+    bool residual;
+    ist_act act;
+} shape;
+
+static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv *b) {
+    int h = (s->h - 1) / s->stride + 1, w = (s->w - 1) / s->stride + 1;
+    ref_map wide = optest_zeros(t, s->n, s->h, s->w, s->hidden), spread = optest_zeros(t, s->n, h, w, s->hidden);
+    ref_map y = optest_zeros(t, s->n, h, w, s->out);
+    ref_epilogue gelu = {.act = 3}, last = {.act = (int)s->act};
+    if (s->residual) last.add_before = x;
+    ref_conv(x, b->expand.w, b->expand.b, (ref_window){1, 1, 1, 0, 0}, &gelu, wide);
+    ref_dwconv(wide, b->spread.w, b->spread.b, (ref_window){3, 3, s->stride, 1, 1}, &gelu, spread);
+    ref_conv(spread, b->project.w, b->project.b, (ref_window){1, 1, 1, 0, 0}, &last, y);
+    return y;
+}
+
+/* bits of i: 1 slices, 2 limit, 4 no biases. */
+static void block_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
+    int count = i & 2 ? s->n - 1 : s->n;
+    ref_map x = optest_random(&t, s->n, s->h, s->w, s->in);
+    float *w1 = optest_values(&t, (size_t)(s->in * s->hidden), -0.3f, 0.3f);
+    float *w2 = optest_values(&t, 9 * (size_t)s->hidden, -0.5f, 0.5f);
+    float *w3 = optest_values(&t, (size_t)(s->out * s->hidden), -0.3f, 0.3f);
+    float *b = optest_values(&t, (size_t)(2 * s->hidden + s->out), -1, 1);
+    bool bias = !(i & 4);
+    ist_mbconv block = {.expand = {s->hidden, s->in, 1, 1, w1, bias ? b : NULL},
+                        .spread = {s->hidden, 1, 3, 3, w2, bias ? b + s->hidden : NULL},
+                        .project = {s->out, s->hidden, 1, 1, w3, bias ? b + 2 * s->hidden : NULL},
+                        .stride = s->stride,
+                        .residual = s->residual,
+                        .act = s->act};
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, "bottleneck");
+    optest_run(&t);
+    ref_map want = reference(&t, s, x, &block), got = optest_read(&t, y);
+    want.n = got.n = count;
+    optest_close(&t, "bottleneck", got, want, t.half ? 2e-3 : 2e-6, t.half ? 1e-2 : 2e-5);
+    optest_end(&t);
+}
+
+static void shapes(void) {
+    static const shape all[] = {
+        {1, 5, 7, 64, 64, 64, 1, true, IST_ACT_GELU},    {2, 18, 70, 16, 128, 64, 1, false, IST_ACT_NONE},
+        {2, 9, 13, 32, 64, 128, 2, false, IST_ACT_NONE}, {1, 34, 131, 16, 64, 64, 2, false, IST_ACT_RELU},
+        {2, 1, 1, 64, 128, 64, 1, true, IST_ACT_GELU},   {2, 6, 6, 24, 40, 24, 1, true, IST_ACT_GELU},
+    };
+    static const shape tiny = {2, 3, 4, 16, 64, 64, 1, false, IST_ACT_GELU};
+    if (optest_small()) {
+        block_case(&tiny, 3);
+        return;
+    }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (unsigned i = 0; i < 8; i++) block_case(&all[k], i);
+}
+
+Test(mbconv, own_row) {
+    without = 0;
+    shapes();
+}
+
+Test(mbconv, in_steps) {
+    without = IST_CAP_VEC16;
+    shapes();
+}
+
+Test(mbconv, refuses_what_does_not_fit) {
+    without = 0;
+    optest t;
+    optest_begin(&t, "bottleneck refusal", 1);
+    float zeros[64 * 64] = {0};
+    ist_filter wide = {64, 64, 1, 1, zeros, NULL}, spread = {64, 1, 3, 3, zeros, NULL};
+    ist_mbconv block = {.expand = wide, .spread = spread, .project = wide, .stride = 2, .residual = true};
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 64), IST_ELEM_T, false);
+    cr_assert_not(ist_has(ist_op_mbconv(t.plan, x, &block, "bottleneck")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    optest_drop(&t);
+}
