@@ -9,6 +9,7 @@ typedef struct bench_result {
     double *ms; /* [count] */
     int count, frames;
     double p50, p90, p99, least, fps;
+    double first_ms; /* the very first batch, which compiles what is not kept on disk */
 } bench_result;
 
 /* The scope file_to_file: fills in r->ms and r->fps. One PNG is decoded, run and written out as `isthmus predict` does

@@ -19,7 +19,6 @@ static double now_ms(void) {
 static ist_status warm_up(measure *m, ist_error *err) {
     double ms;
     int batches = (m->warmup + m->options.batch - 1) / m->options.batch;
-    if (!batches && m->scope == MEASURE_KERNELS) batches = 1; /* the kernels run on a frame that is on the device */
     for (int i = 0; i < batches; i++) IST_TRY(measure_batch(m, &ms, err));
     return IST_OK;
 }
@@ -70,6 +69,8 @@ static int take_samples(measure *m, bench_result *r) {
     r->frames = r->count * m->options.batch;
     r->ms = calloc((size_t)r->count, sizeof *r->ms);
     if (!r->ms) return cli_fail(CLI_FAILED, "out of memory for %d samples", r->count);
+    status = measure_batch(m, &r->first_ms, &err);
+    if (status) return cli_fail(cli_exit_code(status), "%s", err.text);
     if (m->scope == MEASURE_FILE_TO_FILE) {
         int code = bench_files(m, r);
         if (code) return code;
@@ -112,7 +113,11 @@ static int print_json(const measure *m, const bench_result *r, const measure_sum
     measure_put_number(&out, "min", r->least);
     ist_text_put(&out, "},");
     measure_put_number(&out, "throughput_fps", r->fps);
+    ist_text_put(&out, ",\"start_ms\":{");
+    measure_put_number(&out, "open", m->open_ms);
     ist_text_put(&out, ",");
+    measure_put_number(&out, "first_batch", r->first_ms);
+    ist_text_put(&out, "},");
     measure_put_stages(&out, stages, count);
     ist_text_printf(&out, ",\"peak_device_bytes\":%llu}\n", (unsigned long long)e->device_peak_bytes);
     int code = ist_text_status(&out, &err) ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
@@ -128,6 +133,7 @@ static void print_text(const measure *m, const bench_result *r, const measure_su
     printf("scope       %s, %d frames after %d of warm-up\n", measure_scope_name(m->scope), r->frames, m->warmup);
     printf("latency     p50 %.2f, p90 %.2f, p99 %.2f, least %.2f ms per batch\n", r->p50, r->p90, r->p99, r->least);
     printf("throughput  %.2f frames per second\n", r->fps);
+    printf("start       %.0f ms to open, %.0f ms for the first batch\n", m->open_ms, r->first_ms);
     printf("memory      %.1f MiB on the device at most\n", (double)m->job.engine_info.device_peak_bytes / 1048576);
     printf("stages      %.2f ms in kernels\n", total);
     for (int i = 0; i < count; i++)

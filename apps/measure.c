@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MAX_SIDE = 65536 };
 
@@ -147,7 +148,11 @@ int measure_open(measure *m) {
     ist_error err;
     m->job.options = &m->options;
     int code = predict_find_checkpoints(&m->options);
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     if (!code) code = predict_open_engine(&m->job);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    m->open_ms = 1e3 * (double)(end.tv_sec - start.tv_sec) + 1e-6 * (double)(end.tv_nsec - start.tv_nsec);
     if (!code && make_frame(m, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
     return code;
 }

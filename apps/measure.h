@@ -20,6 +20,7 @@ typedef struct measure {
     measure_scope scope; /* bench's */
     const char *trace;   /* profile's; NULL: none */
     predict_job job;     /* the engine */
+    double open_ms;      /* what measure_open took for it: checkpoints, kernels, device */
     ist_bitmap frame;
     ist_image images[64]; /* one batch of it */
 } measure;

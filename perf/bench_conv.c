@@ -4,6 +4,7 @@
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
  * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc). */
 #include "ops/conv_rows.h"
+#include "ops/peak.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,50 +56,6 @@ static double now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
-/* 24 chains of float16 multiply-adds per work-item: the device's rate without memory. GFLOP/s, 0 when it cannot run. */
-static double peak(const ist_device *device) {
-    static const char *source = "#define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) "
-                                "F(13) F(14) F(15) F(16) F(17)"
-                                " F(18) F(19) F(20) F(21) F(22) F(23)\n"
-                                "#define START(i) float16 c##i = y[i];\n"
-                                "#define STEP(i) c##i = fma(a, b, c##i);\n"
-                                "#define ADD(i) sum += c##i;\n"
-                                "__kernel void peak(__global float *y, int n) {\n"
-                                "    float16 a = y[0], b = y[1], sum = 0.0f;\n"
-                                "    EACH(START)\n"
-                                "    for (int k = 0; k < n; k++) { EACH(STEP) }\n"
-                                "    EACH(ADD)\n"
-                                "    vstore16(sum, get_global_id(0) + 2, y);\n"
-                                "}\n";
-    cl_context context = ist_device_context(device);
-    cl_command_queue queue = ist_device_queue(device);
-    int units = ist_device_facts(device)->compute_units, steps = 200000;
-    size_t local = ist_device_facts(device)->type == IST_DEVICE_CPU ? 1 : 64;
-    size_t items = (size_t)(units > 0 ? units : 1) * local * 4;
-    double best = 0;
-    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
-    cl_mem y = clCreateBuffer(context, CL_MEM_READ_WRITE, (items + 2) * 64, NULL, NULL);
-    cl_kernel kernel = NULL;
-    if (program && y && clBuildProgram(program, 0, NULL, "", NULL, NULL) == CL_SUCCESS)
-        kernel = clCreateKernel(program, "peak", NULL);
-    float zero = 0;
-    bool ok = kernel &&
-              clEnqueueFillBuffer(queue, y, &zero, sizeof zero, 0, (items + 2) * 64, 0, NULL, NULL) == CL_SUCCESS &&
-              clSetKernelArg(kernel, 0, sizeof y, &y) == CL_SUCCESS &&
-              clSetKernelArg(kernel, 1, sizeof steps, &steps) == CL_SUCCESS && clFinish(queue) == CL_SUCCESS;
-    for (int r = 0; r < 8 && ok; r++) {
-        double t = now_ms();
-        ok = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &local, 0, NULL, NULL) == CL_SUCCESS &&
-             clFinish(queue) == CL_SUCCESS;
-        double rate = 24.0 * 32 * steps * (double)items / (now_ms() - t) * 1e-6;
-        if (ok && r && rate > best) best = rate;
-    }
-    if (kernel) clReleaseKernel(kernel);
-    if (program) clReleaseProgram(program);
-    if (y) clReleaseMemObject(y);
-    return best;
 }
 
 enum { USED = 64 };
@@ -154,7 +111,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     ist_status st = ist_device_open(&options, &device, &err);
-    double most = st ? 0 : peak(device), total_ms = 0, total_flops = 0;
+    ist_peak peak = {0};
+    if (!st) st = ist_peak_measure(device, &peak, &err);
+    double most = peak.gflops, total_ms = 0, total_flops = 0;
     if (!st) printf("%s: %.0f GFLOP/s from registers\n", ist_device_facts(device)->name, most);
     for (size_t i = 0; !st && i < sizeof layers / sizeof layers[0]; i++) {
         const layer *l = &layers[i];

@@ -2,7 +2,8 @@
 """isthmus beside ONNX Runtime and OpenVINO on the CPU: the same networks, the same weights, interleaved in one run.
 
     peers_cpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR [--bench BINARY] [--models n,s,tinyvit,decoder]
-                 [--rounds 15] [--threads 2] [--skip-openvino] [--json FILE]
+                 [--rounds 15] [--threads 2] [--skip-openvino] [--results PREFIX]
+    peers_cpu.py --draw PREFIX
 
 Exports the published models (D-FINE in its deployed form, 640x640, batch 1, network only; the TinyViT encoder at 1024; the
 SAM prompt encoder and mask decoder for one box, one mask) with synthetic weights to ONNX in --work, writes the same
@@ -16,7 +17,10 @@ PoCL uses as many threads as POCL_CPU_MAX_CU_COUNT says; it is set from --thread
 
 A round goes through the contenders in turn; each pauses until the other's spinning threads sleep, runs one frame that does
 not count (caches) and three that do. Reported: median and least over all counted frames, and the ratio of the medians,
-isthmus / peer (below 1: isthmus is faster). --json adds every number to FILE as one object.
+isthmus / peer (below 1: isthmus is faster). --models may name n, s, m, l, x, tinyvit and decoder.
+
+--results writes PREFIX.json (every number, machine, versions, command), PREFIX.md (the table) and PREFIX.svg (the plot);
+networks that PREFIX.json has from an earlier run on the same machine stay. --draw writes the table and the plot again.
 """
 import argparse
 import json
@@ -27,18 +31,18 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-import torch
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "tests", "official"))
-import official                     # noqa: E402
-from make_e2e import synthetic      # noqa: E402
+if sys.argv[1:2] != ["--draw"]:         # which needs none of these
+    import numpy as np
+    import torch
+    import official
+    from make_e2e import synthetic
 
 PAUSE_S, COUNTED = 0.02, 3
 
 
-class Detector(torch.nn.Module):
+class Detector(torch.nn.Module if "torch" in sys.modules else object):
     """Network only: logits and boxes."""
 
     def __init__(self, model):
@@ -50,7 +54,7 @@ class Detector(torch.nn.Module):
         return r["pred_logits"], r["pred_boxes"]
 
 
-class Decoder(torch.nn.Module):
+class Decoder(torch.nn.Module if "torch" in sys.modules else object):
     """Prompt encoder and mask decoder for one box in pixels of the 1024 frame."""
 
     def __init__(self, sam):
@@ -179,7 +183,70 @@ def measure(a, name):
     return {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
 
 
+NAMES = dict(n="D-FINE-N", s="D-FINE-S", m="D-FINE-M", l="D-FINE-L", x="D-FINE-X", tinyvit="TinyViT encoder",
+             decoder="SAM decoder, 1 box")
+COLOURS = dict(isthmus="#0b7285", onnxruntime="#adb5bd", openvino="#868e96")
+
+
+def table(r):
+    """Markdown: medians in ms, and how many times as fast as the faster peer isthmus is."""
+    sides = [s for s in COLOURS if any(s in m for m in r["models"].values())]
+    peers = [s for s in sides if s != "isthmus"]
+    lines = ["# isthmus beside ONNX Runtime and OpenVINO on a CPU, fp32", "",
+             "%s; %d threads; %s." % (r["machine"], r["threads"], ", ".join("%s %s" % v for v in sorted(r["versions"].items()))),
+             "Median of %d frames each, interleaved: `%s`." % (3 * r["rounds"], r["command"]), "",
+             "| network | %s | isthmus is faster than the faster peer by |" % " | ".join("%s, ms" % s for s in sides),
+             "|---|%s---|" % ("---|" * len(sides))]
+    for name, m in r["models"].items():
+        cells = ["%.1f" % m[s]["median"] if s in m else "" for s in sides]
+        best = min((m[s]["median"] for s in peers if s in m), default=None)
+        cells.append("%.2f" % (best / m["isthmus"]["median"]) if best and "isthmus" in m else "")
+        lines.append("| %s | %s |" % (NAMES[name], " | ".join(cells)))
+    return "\n".join(lines) + "\n"
+
+
+def plot(r):
+    """SVG: a group of bars per network, each as long as its time is of the slowest's."""
+    bar, gap, left, width = 14, 16, 150, 640
+    out, y = [], 40
+    for name, m in r["models"].items():
+        sides = [s for s in COLOURS if s in m]
+        slowest = max(m[s]["median"] for s in sides)
+        out.append('<text x="%d" y="%d" text-anchor="end">%s</text>' % (left - 10, y + len(sides) * bar / 2 + 4, NAMES[name]))
+        for s in sides:
+            length = (width - left - 180) * m[s]["median"] / slowest
+            out.append('<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>' % (left, y, length, bar - 2, COLOURS[s]))
+            out.append('<text x="%.1f" y="%d">%s %.1f ms</text>' % (left + length + 6, y + bar - 4, s, m[s]["median"]))
+            y += bar
+        y += gap
+    head = ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">\n'
+            '<rect width="100%%" height="100%%" fill="white"/>\n<text x="10" y="20" font-size="13">fp32, %d threads: %s</text>\n')
+    return head % (width, y, r["threads"], r["machine"].split(", load")[0]) + "\n".join(out) + "\n</svg>\n"
+
+
+def draw(prefix, r):
+    for ending, text in ((".md", table(r)), (".svg", plot(r))):
+        with open(prefix + ending, "w") as f:
+            f.write(text)
+
+
+def keep(prefix, r):
+    """Adds to an earlier run's file what this one measured."""
+    same = ("threads", "versions")
+    if os.path.exists(prefix + ".json"):
+        with open(prefix + ".json") as f:
+            old = json.load(f)
+        if all(old.get(k) == r[k] for k in same):
+            r["models"] = {n: r["models"].get(n) or old["models"][n] for n in NAMES if n in r["models"] or n in old["models"]}
+    with open(prefix + ".json", "w") as f:
+        json.dump(r, f, indent=1)
+    draw(prefix, r)
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--draw":
+        with open(sys.argv[2] + ".json") as f:
+            return draw(sys.argv[2], json.load(f))
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--dfine", "--mobilesam", "--work"):
         p.add_argument(name, required=True)
@@ -188,7 +255,7 @@ def main():
     p.add_argument("--rounds", type=int, default=15)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--skip-openvino", action="store_true")
-    p.add_argument("--json")
+    p.add_argument("--results")
     a = p.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
@@ -206,9 +273,9 @@ def main():
         if "isthmus" in r:
             line += ["ratio to %s %.2f" % (s, r["isthmus"]["median"] / v["median"]) for s, v in r.items() if s != "isthmus"]
         print("%-8s %s" % (name, "; ".join(line)), flush=True)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(dict(machine=machine(), threads=a.threads, versions=versions, rounds=a.rounds, models=results), f, indent=1)
+        if a.results:
+            keep(a.results, dict(machine=machine(), threads=a.threads, versions=versions, rounds=a.rounds, models=dict(results),
+                                 command="peers_cpu.py --models %s --rounds %d --threads %d" % (a.models, a.rounds, a.threads)))
 
 
 if __name__ == "__main__":

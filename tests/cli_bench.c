@@ -101,14 +101,17 @@ Test(cli_bench, percentiles_are_nearest_ranks) {
 }
 
 static const char *const bench_keys[] = {
-    "device", "driver",     "precision",      "detector",  "segmenter",         "batch", "scope",
-    "frames", "latency_ms", "throughput_fps", "stages_ms", "peak_device_bytes", NULL};
+    "device",     "driver",         "precision", "detector",  "segmenter",         "batch", "scope", "frames",
+    "latency_ms", "throughput_fps", "start_ms",  "stages_ms", "peak_device_bytes", NULL};
 
 Test(cli_bench, json_has_the_documented_members) {
     bench b = make_bench();
     json_t *o = json_of(RUN(&b, FAKE, "bench", "--json", "--frames", "7", "--batch", "2", "--size", "64x48"));
     const json_t *ms = json_object_get(o, "latency_ms"), *stages = json_object_get(o, "stages_ms");
     has_keys(o, bench_keys);
+    const json_t *start = json_object_get(o, "start_ms");
+    has_keys(start, (const char *const[]){"open", "first_batch", NULL});
+    cr_expect(number(start, "open") >= 0 && number(start, "first_batch") > 0);
     has_keys(ms, (const char *const[]){"p50", "p90", "p99", "min", NULL});
     has_keys(stages, (const char *const[]){"preprocess", "backbone", NULL});
     cr_expect_str_eq(json_string_value(json_object_get(o, "device")), "Fake \"device\"");

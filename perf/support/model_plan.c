@@ -93,7 +93,7 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
 
 ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error *err) {
     ist_device_options device = {.spec = o->device};
-    ist_plan_options plan = {.half = o->half};
+    ist_plan_options plan = {.half = o->half, .notes = true};
     ist_weights *weights = NULL;
     *m = (model_plan){0};
     ist_status status = ist_weights_open(o->checkpoint, &weights, err);

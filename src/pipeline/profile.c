@@ -1,6 +1,7 @@
 /* Profiles of the recorded frame, over the buffers that the last batch left bound. */
 #include "pipeline/profile.h"
 
+#include "ops/peak.h"
 #include "pipeline/engine.h"
 
 #include <stdlib.h>
@@ -42,5 +43,14 @@ ist_status ist_engine_replay(ist_engine *e, double *ms, ist_error *err) {
     IST_TRY(ist_plan_replay(e->plan, err));
     IST_TRY(ist_finish(e->device, (ist_frame_scope){0}, "replay", err));
     *ms = ist_now_ms() - start;
+    return IST_OK;
+}
+
+ist_status ist_engine_peak(ist_engine *e, ist_device_peak *peak, ist_error *err) {
+    ist_peak measured;
+    *peak = (ist_device_peak){0};
+    IST_TRY(ist_engine_idle(e, err));
+    IST_TRY(ist_peak_measure(e->device, &measured, err));
+    *peak = (ist_device_peak){measured.gflops, measured.gbytes_per_second};
     return IST_OK;
 }

@@ -1,9 +1,8 @@
-/* The device's highest rates, measured: the yardstick of profiles. */
-#include "pipeline/profile.h"
-
-#include "pipeline/engine.h"
+/* The device's highest rates, measured: see peak.h. */
+#include "ops/peak.h"
 
 #include <stdio.h>
+#include <time.h>
 
 enum {
     RUNS = 6,        /* the best counts */
@@ -45,12 +44,18 @@ static grid grid_of(const ist_device *d) {
     return (grid){16 * units * local, local};
 }
 
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
 static ist_status timed(ist_device *d, cl_kernel k, grid g, int launches, const char *what, double *ms,
                         ist_error *err) {
-    double start = ist_now_ms();
+    double start = now_ms();
     for (int i = 0; i < launches; i++) IST_TRY(ist_enqueue(d, k, 1, &g.global, &g.local, what, err));
     IST_TRY(ist_finish(d, (ist_frame_scope){0}, what, err));
-    *ms = ist_now_ms() - start;
+    *ms = now_ms() - start;
     return IST_OK;
 }
 
@@ -138,11 +143,9 @@ static ist_status measure_copy(ist_device *d, double *best, ist_error *err) {
     return status;
 }
 
-ist_status ist_engine_peak(ist_engine *e, ist_device_peak *peak, ist_error *err) {
-    *peak = (ist_device_peak){0};
-    IST_TRY(ist_engine_idle(e, err));
+ist_status ist_peak_measure(ist_device *d, ist_peak *peak, ist_error *err) {
+    *peak = (ist_peak){0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!(rows[i].caps & ~ist_device_caps(e->device)))
-            IST_TRY(measure_multiply_add(e->device, &rows[i], &peak->gflops, err));
-    return measure_copy(e->device, &peak->gbytes_per_second, err);
+        if (!(rows[i].caps & ~ist_device_caps(d))) IST_TRY(measure_multiply_add(d, &rows[i], &peak->gflops, err));
+    return measure_copy(d, &peak->gbytes_per_second, err);
 }
