@@ -110,6 +110,24 @@ Test(python, what_is_not_known_to_be_a_tensor_is_left_alone) {
     source_expect("a.py", TORCH "m = torch.nn.Linear(3, 4)\nm.to(torch.float16)\nm.cpu()\n", 3, "", "");
 }
 
+Test(python, what_a_condition_says_of_a_name) {
+    source_expect("a.py",
+                  TORCH "def f(v):\n    if isinstance(v, torch.Tensor):\n        a = float(v)\n    b = float(v)\n", 4,
+                  "scalar_read minor", "float()");
+    source_expect("a.py", TORCH "def f(v):\n    if not isinstance(v, torch.Tensor):\n        a = float(v)\n", 4, "",
+                  "");
+    source_expect("a.py", TORCH "def f(v):\n    assert isinstance(v, torch.Tensor) and bool(v)\n    b = float(v)\n", 3,
+                  "scalar_read minor", "bool()");
+}
+
+Test(python, questions_about_torch_are_no_tensors) {
+    source_expect("a.py", TORCH "if torch.jit.is_scripting() or torch.is_grad_enabled(): pass\n", 2, "", "");
+    source_expect("a.py", TORCH "x = torch.zeros(3, device='cuda')\nif x._nnz() or x.is_contiguous(): pass\n", 3, "",
+                  "");
+    source_expect("a.py", TORCH "x = torch.zeros(3, device='cuda')\nif torch.linalg.norm(x) > 3: pass\n", 3,
+                  "implicit_wait minor", "truth of a tensor");
+}
+
 Test(python, devices) {
     source_expect("a.py", TORCH "def step(x):\n    return x.to('cpu')\n", 3, "download necessary", ".to(\"cpu\")");
     source_expect("a.py", TORCH "def f(x):\n    return x.to(device=x.device)\n", 3, "upload necessary", ".to(device)");

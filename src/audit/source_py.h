@@ -73,6 +73,8 @@ typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_
 typedef struct ist_py_block {
     uint32_t indent, function, loop, owner, branch;
     size_t bindings, base;
+    uint32_t narrowed; /* as in the reader, for the block */
+    ist_src_value before_narrowing;
     uint8_t kind;
     bool module_class, training;
 } ist_py_block;
@@ -91,6 +93,8 @@ typedef struct ist_py_reader {
     uint32_t element_count, element_end;
     ist_src_value stored;      /* what the subscript in front of "=" gets */
     uint32_t branch, branches; /* block of the line; blocks so far */
+    uint32_t narrowed;         /* name that this line's condition says to be a tensor, 0: none */
+    ist_src_value before_narrowing;
     ist_py_binding *bindings;
     size_t binding_count, binding_cap, base; /* base: where those of the function begin */
     ist_py_block blocks[IST_PY_BLOCKS];

@@ -6,6 +6,18 @@
 
 /* ---- Python's own ---- */
 
+/* "if isinstance(x, Tensor)": x is one, as long as the branch lasts; the reader takes it back. */
+static void narrow(ist_py_reader *r, const ist_py_call *c, uint8_t kind) {
+    uint32_t first = c->args[0].first;
+    bool single = c->arg_count == 2 && c->args[0].end == first + 1 && r->tokens[first].kind == IST_PY_NAME;
+    bool negated = first >= 3 && ist_py_is(&r->tokens[first - 3], "not");
+    if (!single || negated || r->narrowed || !ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor")) return;
+    r->narrowed = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
+    r->before_narrowing = ist_py_lookup(r, r->narrowed);
+    ist_py_bind(r, r->narrowed,
+                ist_py_of(kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR, IST_PY_SURE));
+}
+
 static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
     ist_src_value first = ist_py_value_of(ist_py_positional(c, 0)), args = ist_py_all_args(c);
     if (ist_py_one_of(c, " float int bool ") && c->arg_count == 1) {
@@ -21,10 +33,7 @@ static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
         *v = ist_py_of(IST_PY_HOST, IST_PY_STRING_);
     } else if (ist_py_one_of(c, " len range isinstance hasattr id type issubclass callable hash ord open input ")) {
         *v = ist_py_of(IST_PY_HOST, 0);
-        if (ist_py_named(c, "isinstance") && c->arg_count == 2 && c->args[0].end == c->args[0].first + 1 &&
-            ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor"))
-            ist_py_bind(r, ist_src_intern(r->u, r->tokens[c->args[0].first].at, r->tokens[c->args[0].first].length),
-                        ist_py_of(first.kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR, IST_PY_SURE));
+        if (ist_py_named(c, "isinstance")) narrow(r, c, first.kind);
     } else if (ist_py_one_of(c, " list tuple set sorted reversed iter next deepcopy ")) {
         *v = first;
         v->flags &= (uint8_t)~IST_PY_SURE;
@@ -51,9 +60,8 @@ static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
 /* ---- functions of this file, models ---- */
 
 bool ist_py_is_model_name(const char *name, size_t length) {
-    static const char models[] =
-        " model models net network module backbone encoder decoder detector segmenter generator "
-        "discriminator classifier unet vae transformer postprocessor criterion embedder ";
+    static const char models[] = " model models net network backbone encoder decoder detector segmenter generator "
+                                 "discriminator classifier unet vae transformer postprocessor criterion embedder ";
     static const char verbs[] =
         " load build create make get set init save export test train eval print to from register new "
         "setup is has count convert wrap freeze copy ";

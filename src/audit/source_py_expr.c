@@ -403,7 +403,7 @@ static int operator_here(const ist_py_reader *r, uint32_t *length) {
 /* "is" and "in" give a plain truth value, comparisons of tensors give tensors. */
 static ist_src_value compare(const ist_py_token *op, ist_src_value a, ist_src_value b) {
     ist_src_value v = ist_py_combine(a, b);
-    if (op->kind == IST_PY_NAME) return ist_py_of(IST_PY_HOST, 0);
+    if (op->kind == IST_PY_NAME || a.kind >= IST_PY_QUEUE || b.kind >= IST_PY_QUEUE) return ist_py_of(IST_PY_HOST, 0);
     if (v.kind == IST_PY_HOST) return (ist_src_value){.kind = IST_PY_HOST, .origin = v.origin, .flags = IST_PY_DERIVED};
     if (((a.flags | b.flags) & IST_PY_STRING_) && !(ist_py_is_sure(a) || ist_py_is_sure(b)))
         return ist_py_of(IST_PY_HOST, 0);

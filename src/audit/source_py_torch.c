@@ -44,16 +44,28 @@ ist_src_value ist_py_computed(ist_py_reader *r, const ist_py_call *c, ist_src_va
                      IST_PY_SURE | (ist_py_one_of(c, truths) ? IST_PY_MASK : 0) | (args.flags & IST_PY_ARRAY));
 }
 
+/* torch.f, torch.nn.functional.f and so on; what torch says about itself (torch.jit.is_scripting) is none. */
+static bool is_operation(const ist_py_call *c) {
+    static const char *const modules[] = {"torch.", "torch.nn.functional.", "torch.linalg.", "torch.fft.",
+                                          "torch.special."};
+    size_t n = strlen(c->path) - c->name_length;
+    if (*c->name == '_' || ist_src_has_word(c->name, c->name_length, " is are get set has use typename ")) return false;
+    for (size_t k = 0; k < sizeof modules / sizeof *modules; k++)
+        if (strlen(modules[k]) == n && !memcmp(c->path, modules[k], n)) return true;
+    return false;
+}
+
 ist_src_value ist_py_torch_function(ist_py_reader *r, const ist_py_call *c) {
     static const char from_host[] = " tensor as_tensor from_numpy asarray sparse_coo_tensor scalar_tensor ";
     static const char made[] = " zeros ones full empty arange linspace logspace rand randn randint randperm eye "
                                "empty_strided normal tril_indices triu_indices ";
-    static const char nothing[] = " is_available device_count manual_seed manual_seed_all set_grad_enabled no_grad "
-                                  "inference_mode enable_grad autocast is_tensor is_grad_enabled get_default_dtype "
-                                  "set_default_dtype numel is_floating_point is_complex get_num_threads result_type "
-                                  "empty_cache get_device_name current_device memory_allocated "
-                                  "max_memory_allocated set_device get_rank get_world_size is_initialized save "
-                                  "init_process_group barrier set_num_threads use_deterministic_algorithms ";
+    static const char nothing[] =
+        " is_available device_count manual_seed manual_seed_all set_grad_enabled no_grad "
+        "inference_mode enable_grad autocast is_tensor is_grad_enabled get_default_dtype "
+        "set_default_dtype numel is_floating_point is_complex get_num_threads promote_types can_cast result_type "
+        "empty_cache get_device_name current_device memory_allocated "
+        "max_memory_allocated set_device get_rank get_world_size is_initialized save "
+        "init_process_group barrier set_num_threads use_deterministic_algorithms ";
     ist_src_value first = ist_py_value_of(ist_py_positional(c, 0)), args = ist_py_all_args(c);
     if (ist_py_named(c, "synchronize")) ist_py_hit(r, IST_SRC_WAIT, 0, c->line, c->path);
     if (ist_py_named(c, "synchronize") || ist_py_one_of(c, nothing)) return ist_py_of(IST_PY_HOST, 0);
@@ -83,7 +95,7 @@ ist_src_value ist_py_torch_function(ist_py_reader *r, const ist_py_call *c) {
         ist_py_hit(r, IST_SRC_IMPLICIT, 0, c->line, c->path);
         return ist_py_of(IST_PY_HOST, 0);
     }
-    return ist_py_computed(r, c, args);
+    return is_operation(c) ? ist_py_computed(r, c, args) : (ist_src_value){0};
 }
 
 /* ---- methods of tensors and of what may be one ---- */
@@ -170,7 +182,8 @@ bool ist_py_tensor_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
         " detach backward requires_grad_ cuda unsqueeze permute sigmoid softmax masked_fill ";
     ist_src_value on = c->on;
     bool tensor = on.kind == IST_PY_TENSOR, truth = ist_py_one_of(c, " any all ");
-    if (tensor && ist_py_one_of(c, plain)) {
+    bool asks = c->name_length > 3 && (!memcmp(c->name, "is_", 3) || *c->name == '_'); /* is_contiguous(), _nnz() */
+    if (tensor && (asks || ist_py_one_of(c, plain))) {
         *v = ist_py_of(IST_PY_HOST, 0);
     } else if (truth && may_be_tensor(r, on, false) && r->torch) {
         *v = ist_py_of(IST_PY_TENSOR, IST_PY_SURE | IST_PY_MASK);

@@ -145,9 +145,15 @@ void ist_py_assign(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_value
 
 /* ---- blocks ---- */
 
+/* A name goes back to what it held, unless something else was assigned. */
+static void widen(ist_py_reader *r, uint32_t name, ist_src_value before) {
+    if (name && ist_py_is_sure(ist_py_lookup(r, name))) ist_py_bind(r, name, before);
+}
+
 static void leave_blocks(ist_py_reader *r, uint32_t indent) {
     while (r->block_count && r->blocks[r->block_count - 1].indent >= indent) {
         const ist_py_block *b = &r->blocks[--r->block_count];
+        widen(r, b->narrowed, b->before_narrowing);
         if (b->kind == IST_PY_FUNCTION_BLOCK) {
             unbind_to(r, b->bindings);
             r->base = b->base;
@@ -427,6 +433,8 @@ static void statement(ist_py_reader *r, const ist_py_lexer *l) {
     r->depth = 0;
     r->line_start = UINT32_MAX;
     leave_blocks(r, l->indent);
+    size_t blocks = r->block_count;
+    r->narrowed = 0;
     if (ist_py_is(token(r, at), "@")) { /* a decorator */
         for (uint32_t i = at + 1; i < end; i++)
             r->cached =
@@ -440,7 +448,13 @@ static void statement(ist_py_reader *r, const ist_py_lexer *l) {
         at = define_class(r, at + 1, end, l->indent);
     else if (is_compound(r, at, end))
         at = compound(r, at, end, l->indent);
+    if (r->narrowed && blocks < r->block_count) { /* for as long as the block */
+        r->blocks[r->block_count - 1].narrowed = r->narrowed;
+        r->blocks[r->block_count - 1].before_narrowing = r->before_narrowing;
+        r->narrowed = 0;
+    }
     if (at < end) simple_statement(r, at, end);
+    widen(r, r->narrowed, r->before_narrowing);
 }
 
 static void read_lines(ist_py_reader *r, const char *text, size_t count) {
