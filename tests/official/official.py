@@ -24,6 +24,9 @@ def _stand_in(name):
     m.__getattr__ = lambda attr: _Any if not attr.startswith("__") else None
     m.__path__ = []
     sys.modules[name] = m
+    parent, _, leaf = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], leaf, m)
 
 
 def import_dfine(root):
