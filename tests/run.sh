@@ -128,7 +128,7 @@ operators_under_oclgrind() {
 sanitized_tests() {
     step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined
     export ISTHMUS_SMALL=1 LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
-    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|cli)$' -E '^cli_bench$' -j "$jobs"
+    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|audit|cli)$' -E '^cli_bench$' -j "$jobs"
     unset ISTHMUS_SMALL LSAN_OPTIONS
 }
 

@@ -23,7 +23,7 @@ typedef struct layer_call {
     ist_audit_wire_event e;
     const char *entry;
     void *caller;
-    const char *kernel; /* LAUNCH */
+    const char *kernel; /* LAUNCH without a kernel object; else e.label */
 } layer_call;
 
 #define LAYER_CALL(op, name) layer_begin(IST_AUDIT_##op, name, __builtin_return_address(0))
@@ -36,6 +36,9 @@ uint64_t layer_now(void);
 layer_call layer_begin(ist_audit_op op, const char *entry, void *caller);
 /* Appends the event; the place it was written to, or NULL. The file stays mapped. */
 ist_audit_wire_event *layer_record(layer_call *call);
+/* The label of a kernel's name, asked for once per kernel object; IST_AUDIT_NONE: it does not tell. */
+uint32_t layer_kernel_label(cl_kernel kernel);
+void layer_forget_kernel(cl_kernel kernel);
 /* A status query: repeats by one thread at one place on one event are counted in one record. */
 void layer_record_poll(layer_call *call);
 
@@ -49,11 +52,14 @@ typedef struct layer_command {
 } layer_command;
 
 bool layer_is_in_order(cl_command_queue queue);
-/* A command was enqueued; `event` may be NULL. Returns its number. */
-uint64_t layer_note_command(cl_command_queue queue, cl_event event);
-/* A download that ends later: its contents are hashed when it is known to be done. */
-void layer_note_pending(cl_command_queue queue, uint64_t command, cl_event event, const void *host, size_t bytes,
+/* A command was enqueued; `event` may be NULL. */
+layer_command layer_note_command(cl_command_queue queue, cl_event event);
+/* A transfer that ends later. The contents of a download are hashed when it is known to be done, those of an upload
+ * before the program waits next: until then its memory stays as it is, and the host has nothing else to do. */
+void layer_note_pending(layer_command command, cl_event event, const void *host, size_t bytes, bool upload,
                         ist_audit_wire_event *record);
+/* The program is about to wait, or to ask. */
+void layer_look_at_uploads(void);
 /* Everything in `queue` is done. Returns the bytes of the downloads among it. */
 uint64_t layer_queue_done(cl_command_queue queue);
 /* `event` is done, and in an in-order queue what came before. *whole: it was the queue's last command. */

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SITES = 1 << 13, LABELS = 1 << 12, STEP = 1 << 20, DEPTH = 16, OUTER = 3 };
+enum { KERNELS = 1 << 10, SITES = 1 << 13, LABELS = 1 << 12, STEP = 1 << 20, DEPTH = 16, OUTER = 3 };
 
 typedef struct site_slot {
     void *address;
@@ -25,6 +25,11 @@ typedef struct label_slot {
     uint32_t id;
 } label_slot;
 
+typedef struct kernel_slot {
+    cl_kernel kernel;
+    uint32_t label;
+} kernel_slot;
+
 static struct recording {
     pthread_mutex_t lock;
     char *base; /* NULL: not recording */
@@ -34,6 +39,7 @@ static struct recording {
     uint32_t sites, labels, threads;
     site_slot site_slots[SITES];
     label_slot label_slots[LABELS];
+    kernel_slot kernel_slots[KERNELS]; /* a newer kernel takes the place of an older */
 } rec = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 static _Thread_local uint32_t thread_id;                /* + 1 */
@@ -84,6 +90,7 @@ static void in_child(void) {
     for (size_t k = 0; k < LABELS; k++) free(rec.label_slots[k].text);
     memset(rec.site_slots, 0, sizeof rec.site_slots);
     memset(rec.label_slots, 0, sizeof rec.label_slots);
+    memset(rec.kernel_slots, 0, sizeof rec.kernel_slots);
     layer_forget_commands();
     rec.base = NULL;
     rec.full = false;
@@ -147,6 +154,37 @@ static uint32_t label_id(const char *text) {
         return slot->id;
     }
     return IST_AUDIT_NONE;
+}
+
+static kernel_slot *kernel_slot_of(cl_kernel kernel) {
+    return &rec.kernel_slots[((uint64_t)(uintptr_t)kernel * 0x9E3779B97F4A7C15u >> 40) % KERNELS];
+}
+
+uint32_t layer_kernel_label(cl_kernel kernel) {
+    char name[256] = "";
+    size_t size = 0;
+    pthread_mutex_lock(&rec.lock);
+    kernel_slot slot = *kernel_slot_of(kernel);
+    pthread_mutex_unlock(&rec.lock);
+    if (slot.kernel == kernel) return slot.label;
+    cl_int rc = layer_next->clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL, &size);
+    char *text = rc == CL_SUCCESS && size ? calloc(1, size + 1) : NULL;
+    if (text && layer_next->clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, size, text, NULL) == CL_SUCCESS)
+        strncat(name, text, sizeof name - 1);
+    free(text);
+    pthread_mutex_lock(&rec.lock);
+    slot = (kernel_slot){kernel, *name ? label_id(name) : IST_AUDIT_NONE};
+    *kernel_slot_of(kernel) = slot;
+    pthread_mutex_unlock(&rec.lock);
+    return slot.label;
+}
+
+/* The handle may come again for another kernel. */
+void layer_forget_kernel(cl_kernel kernel) {
+    pthread_mutex_lock(&rec.lock);
+    kernel_slot *slot = kernel_slot_of(kernel);
+    if (slot->kernel == kernel) *slot = (kernel_slot){0};
+    pthread_mutex_unlock(&rec.lock);
 }
 
 static bool is_loader(const Dl_info *info) {
@@ -221,6 +259,7 @@ layer_call layer_begin(ist_audit_op op, const char *entry, void *caller) {
     layer_call call = {.entry = entry, .caller = caller};
     call.e.op = (uint16_t)op;
     call.e.repeat = 1;
+    call.e.label = IST_AUDIT_NONE;
     call.e.start_ns = layer_now();
     return call;
 }
@@ -230,7 +269,7 @@ ist_audit_wire_event *layer_record(layer_call *call) {
     if (!thread_id) thread_id = ++rec.threads;
     call->e.thread = thread_id - 1;
     call->e.entry = label_id(call->entry);
-    call->e.label = call->kernel ? label_id(call->kernel) : IST_AUDIT_NONE;
+    if (call->kernel) call->e.label = label_id(call->kernel);
     call->e.site = site_id(call->caller, call->e.op != IST_AUDIT_LAUNCH && call->e.op != IST_AUDIT_POLL);
     ist_audit_wire_event *room = take_room(sizeof *room);
     if (room) {

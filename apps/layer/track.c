@@ -8,10 +8,10 @@
 
 enum { COMMANDS = 1024, QUEUES = 64, PENDING = 256, RANGES = 1024 };
 
-typedef struct command {
+typedef struct command_of_event {
     cl_event event;
     layer_command what;
-} command;
+} command_of_event;
 
 typedef struct pending {
     cl_command_queue queue; /* NULL: free */
@@ -19,6 +19,7 @@ typedef struct pending {
     uint64_t number;
     const void *host;
     size_t bytes;
+    bool upload;
     ist_audit_wire_event *record;
 } pending;
 
@@ -36,8 +37,9 @@ typedef struct svm_range {
 static struct tracking {
     pthread_mutex_t lock;
     uint64_t number;
-    command commands[COMMANDS]; /* the latest that have an event */
+    command_of_event commands[COMMANDS]; /* the latest that have an event */
     size_t next_command, next_pending;
+    uint32_t uploads; /* among the pending */
     queue_last last[QUEUES];
     pending pending[PENDING]; /* the oldest makes room */
     svm_range ranges[RANGES];
@@ -64,29 +66,61 @@ static queue_last *last_of(cl_command_queue queue) {
     return &track.last[at];
 }
 
-uint64_t layer_note_command(cl_command_queue queue, cl_event event) {
+layer_command layer_note_command(cl_command_queue queue, cl_event event) {
     bool in_order = event && layer_is_in_order(queue);
     pthread_mutex_lock(&track.lock);
-    uint64_t number = ++track.number;
-    last_of(queue)->number = number;
-    if (event) track.commands[track.next_command++ % COMMANDS] = (command){event, {queue, number, in_order}};
+    layer_command command = {queue, ++track.number, in_order};
+    last_of(queue)->number = command.number;
+    if (event) track.commands[track.next_command++ % COMMANDS] = (command_of_event){event, command};
     pthread_mutex_unlock(&track.lock);
-    return number;
+    return command;
 }
 
-void layer_note_pending(cl_command_queue queue, uint64_t number, cl_event event, const void *host, size_t bytes,
+/* With the lock held; read without it. */
+static void count_uploads(int more) {
+    __atomic_store_n(&track.uploads, track.uploads + (uint32_t)more, __ATOMIC_RELAXED);
+}
+
+static void look_at(const pending *p) {
+    if (p->record && p->host) p->record->hash = layer_hash(p->host, p->bytes, true);
+}
+
+void layer_note_pending(layer_command command, cl_event event, const void *host, size_t bytes, bool upload,
                         ist_audit_wire_event *record) {
     pthread_mutex_lock(&track.lock);
-    track.pending[track.next_pending++ % PENDING] = (pending){queue, event, number, host, bytes, record};
+    pending *slot = &track.pending[track.next_pending++ % PENDING], oldest = *slot;
+    *slot = (pending){command.queue, event, command.number, host, bytes, upload, record};
+    count_uploads((int)upload - (oldest.queue && oldest.upload));
     pthread_mutex_unlock(&track.lock);
+    if (oldest.queue && oldest.upload) look_at(&oldest);
 }
 
 /* With the lock held. */
 static uint64_t complete(pending *p) {
-    uint64_t bytes = p->bytes;
-    if (p->record && p->host) p->record->hash = layer_hash(p->host, p->bytes, true);
+    look_at(p);
     p->queue = NULL;
-    return bytes;
+    if (p->upload) count_uploads(-1);
+    return p->upload ? 0 : p->bytes;
+}
+
+/* Not with the lock held: another thread may be enqueueing. */
+void layer_look_at_uploads(void) {
+    pending found;
+    size_t k = 0;
+    if (!__atomic_load_n(&track.uploads, __ATOMIC_RELAXED)) return;
+    do {
+        found.queue = NULL;
+        pthread_mutex_lock(&track.lock);
+        for (; k < PENDING && !found.queue; k++) {
+            pending *p = &track.pending[k];
+            if (!p->queue || !p->upload) continue;
+            found = *p;
+            p->queue = NULL;
+            count_uploads(-1);
+        }
+        pthread_mutex_unlock(&track.lock);
+        if (found.queue) look_at(&found);
+    } while (k < PENDING);
 }
 
 uint64_t layer_queue_done(cl_command_queue queue) {
@@ -132,6 +166,7 @@ uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) 
 
 void layer_forget_commands(void) {
     pthread_mutex_init(&track.lock, NULL); /* another thread may have held it when the process was forked */
+    track.uploads = 0;
     memset(track.pending, 0, sizeof track.pending);
     memset(track.commands, 0, sizeof track.commands);
 }

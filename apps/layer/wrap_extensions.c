@@ -23,6 +23,7 @@ static void CL_CALLBACK notice(cl_event event, cl_int status, void *data) {
 static cl_int CL_API_CALL wrap_clSetEventCallback(cl_event event, cl_int type,
                                                   void(CL_CALLBACK *notify)(cl_event, cl_int, void *), void *data) {
     callback *c = notify && type == CL_COMPLETE ? malloc(sizeof *c) : NULL;
+    layer_look_at_uploads();
     if (!c) return layer_next->clSetEventCallback(event, type, notify, data);
     *c = (callback){notify, data, layer_find_command(event)};
     cl_int rc = layer_next->clSetEventCallback(event, type, notice, c);

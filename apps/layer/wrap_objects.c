@@ -206,6 +206,11 @@ static void CL_API_CALL wrap_clSVMFree(cl_context context, void *svm) {
     released(&c, svm, CL_SUCCESS);
 }
 
+static cl_int CL_API_CALL wrap_clReleaseKernel(cl_kernel kernel) {
+    layer_forget_kernel(kernel);
+    return layer_next->clReleaseKernel(kernel);
+}
+
 static cl_int CL_API_CALL wrap_clReleaseEvent(cl_event event) {
     cl_uint references = 0;
     layer_next->clGetEventInfo(event, CL_EVENT_REFERENCE_COUNT, sizeof references, &references, NULL);
@@ -233,5 +238,6 @@ void layer_wrap_objects(layer_table *t) {
     LAYER_WRAP(t, clReleaseCommandQueue);
     LAYER_WRAP(t, clReleaseContext);
     LAYER_WRAP(t, clSVMFree);
+    LAYER_WRAP(t, clReleaseKernel);
     LAYER_WRAP(t, clReleaseEvent);
 }

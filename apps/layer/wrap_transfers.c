@@ -1,14 +1,13 @@
 /* Commands that move data: buffers, rectangles, images, shared virtual memory, migration; and kernels. */
 #include "layer.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define BLOCKING(flag) ((flag) != CL_FALSE)
 
 void layer_before(layer_call *call, cl_command_queue queue, bool blocking, cl_uint waits, const cl_event *list) {
     call->e.queue = (uint64_t)(uintptr_t)queue;
     if (!blocking) return;
+    layer_look_at_uploads();
+    call->e.start_ns = layer_now();
     call->e.flags |= IST_AUDIT_BLOCKING;
     bool in_order = layer_is_in_order(queue);
     cl_event marker = NULL;
@@ -33,12 +32,13 @@ cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_e
     bool hashed = call->e.hash == 1; /* asked for by the wrapper: contents lie in one piece */
     if (call->e.op != IST_AUDIT_LAUNCH) call->e.move_ns = layer_now() - call->e.start_ns - call->e.wait_ns;
     call->e.hash = 0;
-    uint64_t number = layer_note_command(queue, event ? *event : NULL);
-    bool later = is_download(call) && !(call->e.flags & IST_AUDIT_BLOCKING);
+    layer_command command = layer_note_command(queue, event ? *event : NULL);
+    bool blocking = call->e.flags & IST_AUDIT_BLOCKING, down = is_download(call);
+    bool later = !blocking && (down || (hashed && call->e.op == IST_AUDIT_WRITE));
     if (hashed && !later) call->e.hash = layer_hash(host, call->e.bytes, false);
     if (call->e.flags & IST_AUDIT_WHOLE_QUEUE) layer_queue_done(queue);
     ist_audit_wire_event *record = layer_record(call);
-    if (later) layer_note_pending(queue, number, event ? *event : NULL, hashed ? host : NULL, call->e.bytes, record);
+    if (later) layer_note_pending(command, event ? *event : NULL, hashed ? host : NULL, call->e.bytes, !down, record);
     return result;
 }
 
@@ -295,38 +295,22 @@ static cl_int CL_API_CALL wrap_clEnqueueMigrateMemObjects(cl_command_queue queue
 
 /* ---- kernels ---- */
 
-/* Into `name`, cut; "" when the kernel does not tell. */
-static void kernel_name(cl_kernel kernel, char *name, size_t size) {
-    char *text = NULL;
-    size_t need = 0;
-    *name = '\0';
-    if (layer_next->clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, 0, NULL, &need) != CL_SUCCESS || !need) return;
-    text = calloc(1, need + 1);
-    if (text && layer_next->clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, need, text, NULL) == CL_SUCCESS)
-        strncat(name, text, size - 1);
-    free(text);
-}
-
 static cl_int CL_API_CALL wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims,
                                                       const size_t *offset, const size_t *global, const size_t *local,
                                                       cl_uint n, const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(LAUNCH, "clEnqueueNDRangeKernel");
-    char name[256];
     set_device_command(&c, queue, kernel, 0);
     cl_int rc = layer_next->clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, n, list, event);
-    if (rc == CL_SUCCESS) kernel_name(kernel, name, sizeof name);
-    c.kernel = rc == CL_SUCCESS ? name : NULL;
+    if (rc == CL_SUCCESS) c.e.label = layer_kernel_label(kernel);
     return layer_after(&c, queue, rc, event);
 }
 
 static cl_int CL_API_CALL wrap_clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint n, const cl_event *list,
                                              cl_event *event) {
     layer_call c = LAYER_CALL(LAUNCH, "clEnqueueTask");
-    char name[256];
     set_device_command(&c, queue, kernel, 0);
     cl_int rc = layer_next->clEnqueueTask(queue, kernel, n, list, event);
-    if (rc == CL_SUCCESS) kernel_name(kernel, name, sizeof name);
-    c.kernel = rc == CL_SUCCESS ? name : NULL;
+    if (rc == CL_SUCCESS) c.e.label = layer_kernel_label(kernel);
     return layer_after(&c, queue, rc, event);
 }
 

@@ -7,6 +7,7 @@ static void waited(layer_call *c) {
 }
 
 static cl_int CL_API_CALL wrap_clFinish(cl_command_queue queue) {
+    layer_look_at_uploads();
     layer_call c = LAYER_CALL(WAIT, "clFinish");
     cl_int rc = layer_next->clFinish(queue);
     c.e.queue = (uint64_t)(uintptr_t)queue;
@@ -27,6 +28,7 @@ static cl_int CL_API_CALL wrap_clFlush(cl_command_queue queue) {
 }
 
 static cl_int CL_API_CALL wrap_clWaitForEvents(cl_uint count, const cl_event *list) {
+    layer_look_at_uploads();
     layer_call c = LAYER_CALL(WAIT, "clWaitForEvents");
     cl_int rc = layer_next->clWaitForEvents(count, list);
     for (cl_uint k = 0; rc == CL_SUCCESS && k < count; k++) {
@@ -46,6 +48,7 @@ static cl_int CL_API_CALL wrap_clGetEventInfo(cl_event event, cl_event_info name
     cl_int rc;
     if (name != CL_EVENT_COMMAND_EXECUTION_STATUS || !value)
         return layer_next->clGetEventInfo(event, name, size, value, size_ret);
+    layer_look_at_uploads();
     layer_call c = LAYER_CALL(POLL, "clGetEventInfo");
     rc = layer_next->clGetEventInfo(event, name, size, value, size_ret);
     if (rc != CL_SUCCESS) return rc;
