@@ -1,11 +1,10 @@
 /* `isthmus predict --device all`: the images of a run shared out among several devices. Over a double of the engine
- * with devices that get lost (tests/fake_engine.c), then over two devices of PoCL. What is written must be what one
- * device writes, byte for byte, times apart. */
+ * with devices that get lost (tests/fake_engine.c); tests/cli_real.c has two devices of PoCL. What is written must be
+ * what one device writes, byte for byte, times apart. */
 #include "gray_png.h"
 #include "program.h"
 
 #define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
-#define DEMO    IST_SOURCE_DIR "/weights/demo"
 
 enum { IMAGES = 60 };
 
@@ -94,20 +93,5 @@ Test(cli_shard, devices_that_do_not_open_are_left_out) {
     unsetenv("FAKE_ENGINE");
     expect(PREDICT(&s, "all", "--device", "all:another"), 3, "no device matches \"another\"");
     expect(PREDICT(&s, "all", "--device", "all", "--track"), 2, "--track needs one device");
-    scratch_remove(&s);
-}
-
-/* PoCL makes as many devices as it is told to. */
-Test(cli_shard, two_real_devices) {
-    scratch s = scratch_make();
-    setenv("ISTHMUS_WEIGHTS_DIR", IST_SOURCE_DIR "/weights", 1);
-    setenv("POCL_DEVICES", "pthread pthread", 1);
-    static const char *const devices[] = {"Portable", "all:Portable"};
-    for (int i = 0; i < 2; i++)
-        expect(spawn_run(&s, NULL,
-                         (const char *const[]){IST_CLI, "predict", DEMO, "--limit", "3", "--device", devices[i], "-o",
-                                               scratch_path(&s, "out%d", i), NULL}),
-               0, "3 images, 0 failed");
-    same_results(&s, "out0", "out1");
     scratch_remove(&s);
 }

@@ -1,0 +1,95 @@
+/* `isthmus verify` and `predict --device all` on a real device, with the weights that ship: as they are, and with
+ * statistics that half cannot take. */
+#include "program.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+#define WEIGHTS IST_SOURCE_DIR "/weights"
+
+#define REAL(s, ...)                                                                                                   \
+    spawn_run((s), NULL, (const char *const[]){IST_CLI, "verify", "--precision", "fp16", __VA_ARGS__, NULL})
+
+static void expect(spawned r, int code, const char *out_part, const char *err_part) {
+    cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
+    cr_expect_not_null(strstr(r.out, out_part), "stdout lacks '%s': %s", out_part, r.out);
+    cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
+    spawn_free(&r);
+}
+
+/* The demo detector with all of an F32 tensor's values replaced. */
+static void change_weights(const char *path, const char *name, float value) {
+    size_t size = 0;
+    char *file = scratch_read(WEIGHTS "/dfine_n_demo.safetensors", &size);
+    uint64_t header = 0;
+    cr_assert_not_null(file);
+    memcpy(&header, file, sizeof header);
+    json_t *tensors = json_loadb(file + 8, (size_t)header, 0, NULL), *tensor = json_object_get(tensors, name);
+    cr_assert_not_null(tensor, "no tensor %s", name);
+    cr_assert_str_eq(json_string_value(json_object_get(tensor, "dtype")), "F32");
+    const json_t *place = json_object_get(tensor, "data_offsets");
+    for (size_t at = (size_t)json_integer_value(json_array_get(place, 0));
+         at < (size_t)json_integer_value(json_array_get(place, 1)); at += sizeof value)
+        memcpy(file + 8 + header + at, &value, sizeof value);
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(file, 1, size, f) == size && !fclose(f));
+    json_decref(tensors);
+    free(file);
+}
+
+Test(cli_real, half_on_this_device) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    expect(REAL(&s, "--limit", "1"), 0, "F1 at box IoU 0.9", "");
+    scratch_remove(&s);
+}
+
+/* A bias of a million after the first convolution: floats carry it, halves end at 65504. */
+Test(cli_real, activations_beyond_half_are_found) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    change_weights(scratch_path(&s, "wrong.safetensors"), "backbone.stem.stem1.bn.running_mean", -1e6f);
+    expect(REAL(&s, "--limit", "1", "--no-masks", "--detector", scratch_path(&s, "wrong.safetensors")), 6, "FAILED",
+           "verify: backbone: the relative error is");
+    scratch_remove(&s);
+}
+
+/* Variances of minus epsilon leave next to nothing to divide by: the folded filter is beyond half, and fp16 says whose
+ * it is. */
+Test(cli_real, weights_beyond_half_are_named) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    change_weights(scratch_path(&s, "wrong.safetensors"), "backbone.stem.stem1.bn.running_var", -1e-5f);
+    expect(REAL(&s, "--limit", "1", "--no-masks", "--detector", scratch_path(&s, "wrong.safetensors")), 4, "",
+           "backbone.stem.stem1");
+    scratch_remove(&s);
+}
+
+/* ---- several devices ---- */
+
+/* Both folders hold the same files; frames.ndjson without its times, which are never the same. */
+static void same_results(const scratch *s, const char *a, const char *b) {
+    char command[1200];
+    for (int i = 0; i < 2; i++) {
+        const char *folder = i ? b : a;
+        snprintf(command, sizeof command, "sed -i -e 's/\"ms\":{[^}]*}//' '%s/%s/frames.ndjson'", s->path, folder);
+        cr_assert_eq(system(command), 0);
+    }
+    snprintf(command, sizeof command, "diff -r '%s/%s' '%s/%s' >&2", s->path, a, s->path, b);
+    cr_expect_eq(system(command), 0, "%s and %s differ", a, b);
+}
+
+/* PoCL makes as many devices as it is told to. */
+Test(cli_real, two_real_devices) {
+    scratch s = scratch_make();
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    setenv("POCL_DEVICES", "pthread pthread", 1);
+    static const char *const devices[] = {"Portable", "all:Portable"};
+    for (int i = 0; i < 2; i++)
+        expect(spawn_run(&s, NULL,
+                         (const char *const[]){IST_CLI, "predict", WEIGHTS "/demo", "--limit", "3", "--device",
+                                               devices[i], "-o", scratch_path(&s, "out%d", i), NULL}),
+               0, "", "3 images, 0 failed");
+    same_results(&s, "out0", "out1");
+    scratch_remove(&s);
+}
