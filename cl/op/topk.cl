@@ -1,7 +1,7 @@
 /* Row maxima, exact top-k and gather.
  *
  * Order of values: falling, equal values by rising index; NaN counts as -inf. key() turns a float into an unsigned
- * number of that order. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */
+ * number of that order. LANES work-items share one problem: 1 on CPUs, 64 or 256 elsewhere. */
 #ifndef LANES
 #define LANES 1
 #endif
@@ -20,6 +20,7 @@
 #define PUT(v, p, i) STORE(v, p, i)
 #endif
 #define BINS 1024 /* at least 2 K_MAX */
+#define RUNS (LANES < 16 ? 1 : 16) /* of lanes, whose sums are summed again */
 
 /* y[n, t] = max over c of x[n, t, c]; sizes: tokens, c, ld, c0. One work-item per RUN tokens. */
 #ifndef RUN
@@ -81,6 +82,16 @@ static ulong entry(__global const float *v, __global const int *list, bool named
     return i < 0 ? 0ul : rank_of(v[(size_t)i * ld], i);
 }
 
+/* Sums over each run of lanes, by several lanes alike: a branch here confuses some compilers. */
+#define SUM_RUNS()                                                                                                     \
+    SYNC();                                                                                                            \
+    {                                                                                                                  \
+        int total = 0;                                                                                                 \
+        for (int i = 0; i < LANES / RUNS; i++) total += sums[LANE % RUNS * (LANES / RUNS) + i];                        \
+        runs[LANE % RUNS] = total;                                                                                     \
+    }                                                                                                                  \
+    SYNC()
+
 /* index [n, part, k]: the k best of entries [part * span, (part + 1) * span) of item n in falling order, -1 where there
  * are fewer. Entries are the values x[n, 0..total), or, when `named`, those that list[n, 0..total) names, -1 for none.
  * Radix selection finds the rank of the k-th best digit by digit; the ranks from it on are collected, and each counts
@@ -90,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void topk(__global i
                                                                       __global const int *limit, int4 sizes,
                                                                       int4 more) {
     __local uint bins[BINS];
-    __local int sums[LANES], need, last;
+    __local int sums[LANES], runs[RUNS], need, last;
     __local uint floor_high, floor_low;
     int n = get_group_id(1), part = get_group_id(0), ld = sizes.z;
     if (n >= *limit) return;
@@ -120,9 +131,11 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void topk(__global i
         int per = BINS / LANES, sum = 0;
         for (int i = LANE * per; i < (LANE + 1) * per; i++) sum += (int)bins[i];
         sums[LANE] = sum;
-        SYNC();
+        SUM_RUNS();
         if (LANE == 0) {
-            int run = LANES - 1, left = need;
+            int run = RUNS - 1, left = need;
+            while (run > 0 && runs[run] < left) left -= runs[run--];
+            run = (run + 1) * (LANES / RUNS) - 1;
             while (run > 0 && sums[run] < left) left -= sums[run--];
             int b = (run + 1) * per - 1;
             while (b > 0 && (int)bins[b] < left) left -= (int)bins[b--];
@@ -139,8 +152,10 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void topk(__global i
     int mine = 0, at = 0;
     for (int e = begin + LANE; e < end; e += LANES) mine += entry(v, list, named, e, ld) >= least;
     sums[LANE] = mine;
-    SYNC();
-    for (int l = 0; l < LANE; l++) at += sums[l];
+    SUM_RUNS();
+    const int run = LANE / (LANES / RUNS);
+    for (int l = 0; l < run; l++) at += runs[l];
+    for (int l = run * (LANES / RUNS); l < LANE; l++) at += sums[l];
     __local uint *high = bins, *low = bins + K_MAX; /* the two halves of the ranks; the counts are done with */
     for (int e = begin + LANE; e < end; e += LANES) {
         ulong r = entry(v, list, named, e, ld);

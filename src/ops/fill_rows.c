@@ -9,15 +9,16 @@ void ist_op_fill_rows(ist_plan *p, ist_tensor x, ist_tensor rows, const float *v
         return;
     }
     ist_tensor constant = ist_plan_const(p, value, 1, 1, 1, x.c, IST_ELEM_F32, label);
-    ist_defines defines = ist_defines_of(p, "%s", "");
+    size_t lanes = ist_cpu_row(p) ? 1 : 64;
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
     ist_launch launch = {
         .label = label,
         .op = "op/fill_rows",
         .defines = defines.text,
         .kernel = "fill_rows",
         .dims = 2,
-        .global = {(size_t)ist_pixels(rows), (size_t)x.n},
-        .local = {1, 1},
+        .global = {(size_t)ist_pixels(rows) * lanes, (size_t)x.n},
+        .local = {lanes, 1},
         .args = {IST_INOUT(x), IST_IN(rows), IST_IN(constant), IST_IN(ist_plan_current_limit(p)),
                  IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
         .arg_count = 5,

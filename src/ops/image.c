@@ -99,10 +99,11 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *m) {
 
 static ist_tensor resize(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, int size, const int fields[4],
                          const float mean[3], const float std[3], const char *label) {
-    enum { ROWS = 8, COLUMNS = 64 };
+    enum { CPU_ROWS = 8, GROUP_ROWS = 2, COLUMNS = 64 }; /* GPUs: little for each work-item to wait for */
     ist_tensor out = ist_plan_tensor(p, batch, size, size, 3, IST_ELEM_T);
     bool cpu = ist_cpu_row(p);
-    ist_defines defines = ist_defines_of(p, "-DROWS=%d", ROWS);
+    int rows = cpu ? CPU_ROWS : GROUP_ROWS;
+    ist_defines defines = ist_defines_of(p, "-DROWS=%d", rows);
     size_t columns = (size_t)ist_div_up(size, COLUMNS);
     ist_launch launch = {.label = label,
                          .op = cpu ? "op/image_cpu" : "op/image",
@@ -110,7 +111,7 @@ static ist_tensor resize(ist_plan *p, ist_tensor upload, ist_tensor pixels, int 
                          .defines = defines.text,
                          .kernel = "resize",
                          .dims = 3,
-                         .global = {cpu ? columns : columns * COLUMNS, (size_t)ist_div_up(size, ROWS), (size_t)batch},
+                         .global = {cpu ? columns : columns * COLUMNS, (size_t)ist_div_up(size, rows), (size_t)batch},
                          .local = {cpu ? 1 : COLUMNS, 1, 1},
                          .args = {IST_OUT(out), IST_IN(upload), IST_IN(pixels),
                                   IST_INT4(fields[0], fields[1], fields[2], fields[3]), IST_INT(size),

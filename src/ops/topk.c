@@ -1,4 +1,5 @@
-/* Selection: row maxima, exact top-k, gather. One work-item per problem on CPUs, groups of 64 elsewhere. */
+/* Selection: row maxima, exact top-k, gather. One work-item per problem on CPUs, elsewhere groups of 64 or, for top-k,
+ * 256. */
 #include "ops/ops.h"
 #include "ops/chain.h"
 #include "ops/lanes.h"
@@ -38,6 +39,7 @@ ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label) {
 static ist_tensor best_of(ist_plan *p, ist_tensor x, ist_tensor list, int entries, int k, int span, const char *label) {
     int parts = ist_div_up(entries, span);
     size_t lanes = (size_t)ist_lanes(p);
+    if (lanes > 1 && ist_plan_caps(p) & IST_CAP_GROUP256) lanes = 256;
     ist_tensor y = ist_plan_tensor(p, x.n, 1, parts * k, 1, IST_ELEM_I32);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DK_MAX=%d", (int)lanes, K_MAX);
     ist_plan_launch(

@@ -1,7 +1,8 @@
 /* TinyViT's window attention (mobilesam.md 2.1-2.2).
  *
  * The map is cut into windows without being copied; tokens beyond the map are never stored anywhere. Rows:
- * op/attention_cpu (lanes are queries) and op/attention (a query per work-item). */
+ * op/attention_cpu (lanes are queries), op/window_mma (matrix instructions, half storage) and op/attention (a query per
+ * work-item). */
 #include "ops/ops.h"
 #include "ops/rows.h"
 
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { HEAD = 32, GROUP = 64 };
+enum { HEAD = 32, GROUP = 64, WARPS = 7 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -44,6 +45,12 @@ static int heads_per_group(int windows, int heads) {
     return per < heads ? per : heads;
 }
 
+/* Matrix instructions: the scores of 16 queries with a whole window fit registers, pieces of 16 bytes are aligned. */
+static bool matrix_row(const ist_plan *p, ist_tensor qkv, int ws) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && qkv.elem == IST_ELEM_T && ws >= 2 && ws <= 14 &&
+           (qkv.ld | qkv.c0) % 8 == 0;
+}
+
 ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad_qkv, const float *bias, int heads,
                                    int ws, const char *label) {
     ist_tensor none = {0};
@@ -55,27 +62,30 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     }
     int tokens = ws * ws, across = ist_div_up(qkv.w, ws), windows = across * ist_div_up(qkv.h, ws);
     ist_tensor out = ist_plan_tensor(p, qkv.n, qkv.h, qkv.w, heads * HEAD, IST_ELEM_T);
-    ist_tensor pad = ist_plan_const(p, pad_qkv, 1, 1, 1, qkv.c, IST_ELEM_F32, label);
+    bool cpu = ist_cpu_row(p), mma = !cpu && matrix_row(p, qkv, ws);
+    ist_tensor pad = ist_plan_const(p, pad_qkv, 1, 1, 1, qkv.c, mma ? IST_ELEM_T : IST_ELEM_F32, label);
     double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
-    bool cpu = ist_cpu_row(p);
     ist_tensor table = cpu ? expanded_bias(p, bias, heads, ws, label)
                            : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
     ist_defines d = ist_defines_of(p, "-DWS=%d%s", ws, cpu ? " -DQV=2 -DKT=7 -DKB=98" : "");
-    size_t groups = (size_t)windows * (size_t)(cpu ? 1 : ist_div_up(tokens, GROUP));
+    int blocks = ist_div_up(tokens, 16), items = cpu ? 1 : !mma ? GROUP : 32 * (blocks < WARPS ? blocks : WARPS);
+    size_t groups = (size_t)windows * (size_t)(cpu || mma ? 1 : ist_div_up(tokens, GROUP));
     int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
-    ist_plan_launch(
-        p,
-        &(ist_launch){.label = label,
-                      .op = cpu ? "op/attention_cpu" : "op/attention",
-                      .defines = d.text,
-                      .kernel = "window",
-                      .dims = 3,
-                      .global = {groups * (cpu ? 1 : GROUP), (size_t)ist_div_up(heads, per), (size_t)qkv.n},
-                      .local = {cpu ? 1 : GROUP, 1, 1},
-                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
-                               IST_INT4(qkv.h, qkv.w, across, 0), IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0),
-                               IST_INT4(heads, per, 0, 0), IST_FLOAT(SCALE)},
-                      .arg_count = 9,
-                      .flops = flops});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = cpu   ? "op/attention_cpu"
+                                           : mma ? "op/window_mma"
+                                                 : "op/attention",
+                                     .isa = mma ? "isa/ptx" : NULL,
+                                     .defines = d.text,
+                                     .kernel = "window",
+                                     .dims = 3,
+                                     .global = {groups * (size_t)items, (size_t)ist_div_up(heads, per), (size_t)qkv.n},
+                                     .local = {(size_t)items, 1, 1},
+                                     .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, 0),
+                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_INT4(heads, per, 0, 0),
+                                              IST_FLOAT(SCALE)},
+                                     .arg_count = 9,
+                                     .flops = flops});
     return out;
 }
