@@ -5,6 +5,7 @@
 
 #include "models/bridge.h"
 #include "ops/mbconv.h"
+#include "ops/norm_mlp.h"
 
 #include <stdlib.h>
 
@@ -26,6 +27,11 @@ static ist_conv_weights take(const ist_net *net, const char *block, const char *
 
 static ist_filter filter_of(const ist_conv_weights *w) {
     return (ist_filter){.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
+}
+
+static void check_norm(const ist_net *net, const ist_norm_weights *norm, int channels, const char *name) {
+    if (!ist_plan_status(net->plan) && norm->n != channels)
+        ist_plan_fail(net->plan, IST_E_WEIGHTS, "%s: norm of %d channels, the tensor has %d", name, norm->n, channels);
 }
 
 /* conv1, conv2, conv3 of a block: expansion, depthwise, projection. */
@@ -83,23 +89,42 @@ static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws,
     if (!ist_plan_status(p) &&
         ist_weights_f32(net->weights, bias_name.text, 2, (int64_t[]){heads, (int64_t)ws * ws}, &biases, &err))
         ist_plan_fail(p, err.code, "%s", err.text);
-    ist_norm_weights_free(&norm);
 
-    ist_tensor u = ist_layer_norm(net, x, LN_EPS, NULL, "%s.norm", name);                     /* [n,h,w,c] */
-    u = ist_apply(net, u, qkv, NULL, qkv_name.text);                                          /* [n,h,w,3c] */
+    check_norm(net, &norm, x.c, name);
+    ist_norm_mlp layer = {.gamma = norm.w, .beta = norm.b, .eps = LN_EPS, .fc1 = filter_of(&qkv)};
+    ist_tensor u = ist_op_norm_mlp(p, x, &layer, qkv_name.text); /* [n,h,w,3c] */
+    ist_norm_weights_free(&norm);
+    ist_conv_weights_free(&qkv);
     if (!ist_plan_status(p)) y = ist_op_window_attention(p, u, pad, biases, heads, ws, name); /* [n,h,w,c] */
     free(pad);
     free(biases);
     return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", name); /* [n,h,w,c] */
 }
 
+/* x + fc2(gelu(fc1(LN(x)))), 4 c between. */
+static ist_tensor mlp(const ist_net *net, ist_tensor x, const char *name) {
+    ist_name label = ist_name_of("%s.mlp", name);
+    ist_norm_weights norm = ist_take_norm(net, "%s.norm", label.text);
+    ist_conv_weights fc1 = ist_take_dense(net, "%s.fc1", label.text), fc2 = ist_take_dense(net, "%s.fc2", label.text);
+    ist_norm_mlp layer = {.gamma = norm.w,
+                          .beta = norm.b,
+                          .eps = LN_EPS,
+                          .fc1 = filter_of(&fc1),
+                          .fc2 = filter_of(&fc2),
+                          .act = IST_ACT_GELU};
+    check_norm(net, &norm, x.c, label.text);
+    ist_tensor y = ist_op_norm_mlp(net->plan, x, &layer, label.text);
+    ist_norm_weights_free(&norm);
+    ist_conv_weights_free(&fc1);
+    ist_conv_weights_free(&fc2);
+    return y;
+}
+
 static ist_tensor window_block(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
     ist_name attn = ist_name_of("%s.attn", name), local = ist_name_of("%s.local_conv", name);
-    x = attention(net, x, heads, ws, attn.text);                              /* [n,h,w,c] */
-    x = conv(net, x, OPTS(IST_PAD(1)), local.text);                           /* [n,h,w,c] */
-    ist_tensor y = ist_layer_norm(net, x, LN_EPS, NULL, "%s.mlp.norm", name); /* [n,h,w,c] */
-    y = ist_dense(net, y, OPTS(GELU), "%s.mlp.fc1", name);                    /* [n,h,w,4c] */
-    return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.mlp.fc2", name);  /* [n,h,w,c] */
+    x = attention(net, x, heads, ws, attn.text);    /* [n,h,w,c] */
+    x = conv(net, x, OPTS(IST_PAD(1)), local.text); /* [n,h,w,c] */
+    return mlp(net, x, name);                       /* [n,h,w,c] */
 }
 
 /* A stage of window blocks. */

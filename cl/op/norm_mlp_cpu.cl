@@ -1,0 +1,63 @@
+/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs: one work-item
+ * per group, needs isa/tile.
+ *
+ * A group normalises CHUNK rows into private memory and takes them through the layers; what lies between stays in the
+ * second-level cache. Hidden channels come in blocks, each of which adds its part to the second layer's sums.
+ * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of 6. */
+
+/* x + bias (4 vectors), or bias alone, into the sums of 6 rows that start `ld` floats apart. */
+static inline void tile_load(float16 *acc, const float16 *from, int vectors) {
+    for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = from[i / 4 * vectors + i % 4];
+}
+static inline void tile_store(float16 *to, int vectors, const float16 *acc) {
+    for (int i = 0; i < TILE_ROWS * 4; i++) to[i / 4 * vectors + i % 4] = acc[i];
+}
+
+/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / 64][c][64], w2 [c2 / 64][hidden][64]; norm {gamma, beta} [2][c].
+ * sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
+         __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+         __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, float eps) {
+    const int n = get_group_id(1), c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
+    if (n >= *limit) return;
+    const int first = get_group_id(0) * CHUNK, rows = min(CHUNK, sizes.s0 - first), cv = c / 16, bv = block / 16;
+    const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[TILE_ROWS * 4];
+    const size_t row0 = (size_t)n * sizes.s0 + first;
+    for (int r = 0; r < tiles * TILE_ROWS; r++) {
+        const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
+        for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
+        if (c2)
+            for (int i = 0; i < c2 / 16; i++) {
+                float16 v = vload16(i, b2);
+                if (sizes.s6) v += u[r * cv + i];
+                o[r * (c2 / 16) + i] = v;
+            }
+        norm_row(u + r * cv, cv, norm, norm + c, eps);
+    }
+    for (int k = 0; k < hidden; k += block) {
+        for (int j = k; j < k + block; j += 64)
+            for (int t = 0; t < tiles; t++) {
+                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
+                tile6x4(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, 64, c);
+                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = activate_float16(acc[i], act);
+                if (c2) {
+                    tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
+                } else {
+                    for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * 4; i++)
+                        STORE16(acc[i], y, (row0 + t * TILE_ROWS + i / 4) * lds.z + lds.w + j + i % 4 * 16);
+                }
+            }
+        for (int j = 0; j < c2; j += 64)
+            for (int t = 0; t < tiles; t++) {
+                float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
+                tile_load(acc, sums, c2 / 16);
+                tile6x4(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * 64), 64, block);
+                tile_store(sums, c2 / 16, acc);
+            }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < c2; i += 16)
+            STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * lds.z + lds.w + i);
+}

@@ -1,0 +1,110 @@
+/* Norm and linear layers: the fused CPU row op/norm_mlp_cpu, elsewhere the operators one by one. */
+#include "ops/norm_mlp.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = 64, VEC = 16, C_MAX = 320, CHUNK = 66 };
+
+static bool check(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
+    if (ist_plan_status(p)) return false;
+    const ist_filter *a = &l->fc1, *b = &l->fc2;
+    bool second = b->out == 0 || (b->out == x.c && b->in == a->out && b->kh == 1 && b->kw == 1);
+    if (a->in == x.c && a->kh == 1 && a->kw == 1 && second) return true;
+    ist_plan_fail(p, IST_E_ARGUMENT, "%s: layers %d -> %d and %d -> %d on [%d,%d,%d,%d]", label, a->in, a->out, b->in,
+                  b->out, x.n, x.h, x.w, x.c);
+    return false;
+}
+
+/* Largest block of hidden channels that fits private memory. */
+static int block_of(int hidden) {
+    int block = C_MAX;
+    while (hidden % block) block -= TILE;
+    return block;
+}
+
+static bool fused(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
+    return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && x.elem == IST_ELEM_T && x.c % VEC == 0 &&
+           x.c <= C_MAX && l->fc1.out % TILE == 0 && l->fc2.out % TILE == 0;
+}
+
+/* A matrix [out][in] as [out / 64][in][64]. */
+static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
+    size_t count = (size_t)f->out * (size_t)f->in;
+    float *w = malloc(count * sizeof *w), *dst = w;
+    ist_tensor t = {0};
+    if (!w) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return t;
+    }
+    for (int o = 0; o < f->out; o += TILE)
+        for (int i = 0; i < f->in; i++)
+            for (int k = 0; k < TILE; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
+    t = ist_plan_const_bytes(p, w, count * sizeof *w, label);
+    free(w);
+    return t;
+}
+
+/* `count` values of v, or zeros, then `more` of w. */
+static ist_tensor row_of(ist_plan *p, const float *v, int count, const float *w, int more, const char *label) {
+    float *all = calloc((size_t)(count + more), sizeof *all);
+    ist_tensor t = {0};
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d values", label, count + more);
+        return t;
+    }
+    if (v) memcpy(all, v, (size_t)count * sizeof *all);
+    if (w) memcpy(all + count, w, (size_t)more * sizeof *all);
+    t = ist_plan_const(p, all, 1, 1, 1, count + more, IST_ELEM_F32, label);
+    free(all);
+    return t;
+}
+
+static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
+    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w;
+    ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
+    ist_tensor norm = row_of(p, l->gamma, x.c, l->beta, x.c, label);
+    ist_tensor w1 = packed(p, &l->fc1, label), b1 = row_of(p, l->fc1.b, hidden, NULL, 0, label);
+    ist_tensor w2 = c2 ? packed(p, &l->fc2, label) : none;
+    ist_tensor b2 = c2 ? row_of(p, l->fc2.b, c2, NULL, 0, label) : none;
+    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d", C_MAX, CHUNK);
+    double elem = ist_plan_half(p) ? 2 : 4;
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/norm_mlp_cpu",
+                                     .isa = "isa/tile",
+                                     .defines = d.text,
+                                     .kernel = "norm_mlp",
+                                     .dims = 2,
+                                     .global = {(size_t)ist_div_up(rows, CHUNK), (size_t)x.n},
+                                     .local = {1, 1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2),
+                                              IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT8(rows, x.c, hidden, block_of(hidden), c2, (int)l->act, c2 > 0, 0),
+                                              IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
+                                     .arg_count = 11,
+                                     .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
+                                     .bytes = elem * x.n * rows * (x.c + y.c)});
+    return ist_plan_status(p) ? none : y;
+}
+
+static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
+    ist_norm_mlp first = *l;
+    first.fc2 = (ist_filter){0};
+    ist_conv_opts act = {.epi.act = l->act}, residual = {.epi.add_before = x};
+    ist_tensor y;
+    if (l->fc2.out && fused(p, x, &first)) {
+        y = in_one(p, x, &first, label);
+    } else {
+        y = ist_op_layernorm(p, x, l->gamma, l->beta, l->eps, NULL, label);
+        y = ist_op_linear(p, y, l->fc1, &act, label);
+    }
+    return l->fc2.out ? ist_op_linear(p, y, l->fc2, &residual, label) : y;
+}
+
+ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
+    if (!check(p, x, l, label)) return (ist_tensor){0};
+    return fused(p, x, l) ? in_one(p, x, l, label) : in_steps(p, x, l, label);
+}

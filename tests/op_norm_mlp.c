@@ -1,0 +1,86 @@
+/* Norm and linear layers against the scalar operators, fused and one by one. */
+#include "ops/norm_mlp.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+
+static unsigned without; /* capabilities hidden from the operators */
+
+unsigned __real_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p);
+unsigned __wrap_ist_plan_caps(const ist_plan *p) {
+    return __real_ist_plan_caps(p) & ~without;
+}
+
+typedef struct shape {
+    int n, h, w, c, hidden;
+    bool second;
+} shape;
+
+/* bits of i: 1 slices, 2 limit, 4 no biases. */
+static void layer_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
+    int count = i & 2 ? s->n - 1 : s->n, c = s->c;
+    ref_map x = optest_random(&t, s->n, s->h, s->w, c), u = optest_zeros(&t, s->n, s->h, s->w, c);
+    ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};
+    float *w1 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
+    float *w2 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
+    float *b = optest_values(&t, (size_t)(3 * c + s->hidden), -1, 1);
+    ist_norm_mlp layer = {.gamma = b,
+                          .beta = b + c,
+                          .eps = 1e-5f,
+                          .fc1 = {s->hidden, c, 1, 1, w1, i & 4 ? NULL : b + 3 * c},
+                          .act = s->second ? IST_ACT_GELU : IST_ACT_NONE};
+    if (s->second) layer.fc2 = (ist_filter){c, s->hidden, 1, 1, w2, i & 4 ? NULL : b + 2 * c};
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_norm_mlp(t.plan, xt, &layer, "layers");
+    optest_run(&t);
+    ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = x};
+    ref_layernorm(x, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
+    ref_conv(u, w1, layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
+    if (s->second) {
+        want = optest_zeros(&t, s->n, s->h, s->w, c);
+        ref_conv(h, w2, layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual, want);
+    }
+    ref_map got = optest_read(&t, y);
+    want.n = got.n = count;
+    optest_close(&t, "layers", got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    optest_end(&t);
+}
+
+static void shapes(void) {
+    static const shape all[] = {{1, 1, 7, 64, 64, true},    {2, 1, 67, 128, 192, true}, {2, 5, 13, 320, 320, false},
+                                {2, 3, 5, 160, 640, true},  {2, 1, 1, 16, 64, false},   {2, 2, 9, 24, 40, true},
+                                {1, 1, 140, 64, 704, true}, {2, 2, 3, 40, 36, false}};
+    static const shape tiny = {2, 1, 3, 64, 64, true};
+    if (optest_small()) {
+        layer_case(&tiny, 3);
+        return;
+    }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (unsigned i = 0; i < 8; i++) layer_case(&all[k], i);
+}
+
+Test(norm_mlp, own_row) {
+    without = 0;
+    shapes();
+}
+
+Test(norm_mlp, one_by_one) {
+    without = IST_CAP_VEC16;
+    shapes();
+}
+
+Test(norm_mlp, refuses_what_does_not_fit) {
+    without = 0;
+    optest t;
+    optest_begin(&t, "norm and layers refusal", 1);
+    float zeros[64 * 64] = {0};
+    ist_norm_mlp layer = {.gamma = zeros, .beta = zeros, .fc1 = {64, 32, 1, 1, zeros, NULL}};
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 4, 64), IST_ELEM_T, false);
+    cr_assert_not(ist_has(ist_op_norm_mlp(t.plan, x, &layer, "layers")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    optest_drop(&t);
+}
