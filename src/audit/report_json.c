@@ -23,7 +23,8 @@ static json_t *calls_object(const ist_audit_log *log) {
     uint64_t counts[IST_AUDIT_OP_COUNT];
     json_t *o = json_object();
     ist_audit_count_calls(log, counts);
-    for (int op = 0; op < IST_AUDIT_OP_COUNT; op++) json_object_set_new(o, ist_audit_op_name(op), ist_audit_json_number(counts[op]));
+    for (int op = 0; op < IST_AUDIT_OP_COUNT; op++)
+        json_object_set_new(o, ist_audit_op_name(op), ist_audit_json_number(counts[op]));
     return o;
 }
 
@@ -99,4 +100,3 @@ ist_status ist_audit_write_json(const ist_audit_report *r, const ist_audit_verdi
     json_object_set_new(root, "findings", findings);
     return ist_audit_json_dump(root, out, err);
 }
-
