@@ -270,6 +270,12 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
  * width, windows per row}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
 #define TOKENS (WS * WS)
 #define QS     ((TOKENS + 31) / 32 * 32)
+#define AHEAD  (TOKENS / (QS / 32 * TOKENS / KT) + 1) /* tokens to ask for per tile of keys, so that all are by the end */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#else
+#define PREFETCH(p)
+#endif
 
 /* Scores of the padding keys: m, sum and ot of the softmax over them alone. */
 static inline void pad_keys(softmax_state *s, const float16 *qt, __global const float *pad, __global const float *bias,
@@ -321,7 +327,11 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         }
     for (; r % KT; r++) key_bias[r] = key_bias[count - 1];
 
-    for (int h = get_group_id(1) * heads.y; h < min(heads.x, (int)(get_group_id(1) + 1) * heads.y); h++) {
+    const int h_end = min(heads.x, (int)(get_group_id(1) + 1) * heads.y);
+    for (int h = get_group_id(1) * heads.y; h < h_end; h++) {
+        /* What is needed next: the same tokens' next head, or the first head of the window on the right. */
+        const int step = h + 1 < h_end ? 3 * D : WS * places.x - (h - (int)get_group_id(1) * heads.y) * 3 * D;
+        int ahead = 0;
         __global const float *table = bias + h * TOKENS * QS;
         gather(kb, qkv, key_from, h * 3 * D + D, count);
         gather(vb, qkv, key_from, h * 3 * D + 2 * D, count);
@@ -335,6 +345,9 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
                 const int kn = min(KB, count - k0);
                 float16 ma = s.m[0], mb = s.m[QV - 1];
                 for (int j = 0; j < kn; j += KT) {
+                    for (int past = min(ahead + AHEAD, TOKENS); ahead < past; ahead++)
+                        for (int c = 0; c < 3 * D; c += 64 / sizeof(T))
+                            PREFETCH(qkv + from[ahead] + h * 3 * D + step + c);
                     for (int i = 0; i < KT * QV; i++)
                         p[j * QV + i] = vload16(i % QV, table + key_bias[k0 + j + i / QV] + q0);
                     score_tile(qt, (const float *)kb + (k0 + j) * D, p + j * QV, D, true, &ma, &mb);
