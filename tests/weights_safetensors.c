@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A file of this header text and `size` data bytes counting from 0; *length is its size. */
@@ -245,5 +246,13 @@ Test(weights_safetensors, unwritable) {
     ist_weights *w = sample();
     cr_expect_eq(ist_weights_save_safetensors(w, IST_BUILD_DIR "/no/such/folder/x", false, &err), IST_E_IO);
     cr_expect_not_null(strstr(err.text, "cannot be written: No such file or directory"), "%s", err.text);
+    char path[512];
+    struct stat st;
+    temporary(path, sizeof path);
+    remove(path);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_eq(ist_weights_save_safetensors(w, path, false, &err), IST_E_IO);
+    cr_expect(!stat(path, &st) && S_ISFIFO(st.st_mode), "a pipe was replaced by a file");
+    remove(path);
     ist_weights_close(&w);
 }

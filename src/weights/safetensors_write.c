@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool is_floating(ist_weight_type type) {
@@ -120,6 +121,9 @@ static ist_status write_file(const ist_weights *w, bool half, FILE *file, ist_er
 }
 
 ist_status ist_weights_save_safetensors(const ist_weights *w, const char *path, bool half, ist_error *err) {
+    struct stat st;
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* the rename below would replace a device or a pipe */
+        return ist_fail(err, IST_E_IO, "%s: is not a regular file and will not be replaced by one", path);
     size_t size = strlen(path) + 32;
     char *temporary = malloc(size);
     if (!temporary) return ist_fail(err, IST_E_MEMORY, "%s: out of host memory", path);
