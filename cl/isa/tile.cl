@@ -81,7 +81,8 @@ static inline float16 exp2_negative(float16 t) {
 }
 
 /* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. */
-static inline void norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta, float eps) {
+static inline void norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
+                            float eps) {
     float16 total = (float16)(0.0f), square = (float16)(0.0f);
     for (int i = 0; i < vectors; i++) total += v[i];
     const float16 mean = (float16)(sum16(total) / (vectors * 16));

@@ -270,7 +270,7 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
  * width, windows per row}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
 #define TOKENS (WS * WS)
 #define QS     ((TOKENS + 31) / 32 * 32)
-#define AHEAD  (TOKENS / (QS / 32 * TOKENS / KT) + 1) /* tokens to ask for per tile of keys, so that all are by the end */
+#define AHEAD  (32 * KT / QS + 1) /* tokens to ask for per tile of keys, so that all are by the end */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
 #else

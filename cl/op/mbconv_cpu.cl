@@ -1,9 +1,9 @@
-/* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that the wide
- * map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
+/* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that
+ * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
  *
- * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of padding
- * included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the depthwise sums
- * of all hidden channels go to private memory and from there into the projection.
+ * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
+ * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the
+ * depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D STRIDE: of the depthwise filter. */
 #define HV   (HIDDEN / 16)
@@ -27,7 +27,8 @@ static inline void expand_line(__global float *line, int length, __global const 
         for (int j = 0; j < HIDDEN; j += 64) {
             if (row) {
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
-                tile6x4_ahead(acc, (const float *)xs, CIN, w1 + j * CIN, 64, CIN, next, next + CIN / 2 * 64 / sizeof(T));
+                tile6x4_ahead(acc, (const float *)xs, CIN, w1 + j * CIN, 64, CIN, next,
+                              next + CIN / 2 * 64 / sizeof(T));
             }
             for (int r = 0; r < count; r++) {
                 const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
@@ -43,7 +44,8 @@ static inline void expand_line(__global float *line, int length, __global const 
 #define SUM_TAP(r)   a##r = fma(vload16(0, e + (r * STRIDE + kx) * HIDDEN), wv, a##r);
 #define SUM_CLOSE(r) d[r * HV + v] = activate_float16(a##r, ACT_GELU);
 
-/* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2 [HV][9][16]. */
+/* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2
+ * [HV][9][16]. */
 static inline void spread(float16 *d, __global const float *l0, __global const float *l1, __global const float *l2,
                           int first, __global const float *w2, __global const float *b2) {
     for (int v = 0; v < HV; v++) {
@@ -60,9 +62,9 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
     }
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, act, 0}. Group (i, n):
- * segment i % segments, band i / segments. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read
- * for output pixels that are not stored. */
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, act, 0}. Group
+ * (i, n): segment i % segments, band i / segments. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a
+ * line's end are read for output pixels that are not stored. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
        __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,

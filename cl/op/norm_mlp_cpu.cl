@@ -1,11 +1,12 @@
-/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs: one work-item
- * per group, needs isa/tile.
+/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs: one
+ * work-item per group, needs isa/tile.
  *
  * A group normalises CHUNK rows into private memory and takes them through the layers; what lies between stays in the
  * second-level cache. Hidden channels come in blocks, each of which adds its part to the second layer's sums.
- * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of 6. */
+ * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of
+ * 6. */
 
-/* x + bias (4 vectors), or bias alone, into the sums of 6 rows that start `ld` floats apart. */
+/* A tile of 6 rows by 4 vectors from and to rows of `vectors` vectors. */
 static inline void tile_load(float16 *acc, const float16 *from, int vectors) {
     for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = from[i / 4 * vectors + i % 4];
 }
@@ -14,7 +15,8 @@ static inline void tile_store(float16 *to, int vectors, const float16 *acc) {
 }
 
 /* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / 64][c][64], w2 [c2 / 64][hidden][64]; norm {gamma, beta} [2][c].
- * sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}. */
+ * sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld,
+ * c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,

@@ -1,9 +1,10 @@
 /* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), portable.
  * Column t * 8 + h belongs to token t and head h. Layouts of columns and parts as in two_way_cpu.cl.
  *
- * -D K: channels of the image. -D BLOCKS: of 64 columns. -D GROUP: work-items that share image rows; a work-item owns the
- * channels lane, lane + GROUP, .. of them. -D ROWS: image rows in local memory, a multiple of 4. Work-items that have
- * nothing to do repeat another's work rather than stand aside: some compilers cannot follow branches between barriers. */
+ * -D K: channels of the image. -D BLOCKS: of 64 columns. -D GROUP: work-items that share image rows; a work-item owns
+ * the channels lane, lane + GROUP, .. of them. -D ROWS: image rows in local memory, a multiple of 4. Work-items that
+ * have nothing to do repeat another's work rather than stand aside: some compilers cannot follow branches between
+ * barriers. */
 #define HEADS  8
 #define CP     (BLOCKS * 64)
 #define LANES  64
@@ -20,7 +21,8 @@ static inline float weight(float t) {
 }
 
 /* Group (h, n): head h of prompt n. w [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K],
- * mb [head][d16]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
+ * mb [head][d16]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one
+ * item}. */
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
@@ -35,7 +37,10 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
         const int t = e / d, i = e % d;
         const int xi = (n * tokens + t) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w;
         float s = b[h * d16 + i];
-        for (int k = 0; k < c_in; k++) s = fma(LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f), wh[k * d16 + i], s);
+        for (int k = 0; k < c_in; k++) {
+            const float v = LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f);
+            s = fma(v, wh[k * d16 + i], s);
+        }
         q[e] = s * scale;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -105,7 +110,8 @@ static inline void row_average(__local float *stat, __local float *part, __local
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* This work-item's channels of ROWS image rows to `own`, with the position added to xp. Past the end the last row repeats. */
+/* This work-item's channels of ROWS image rows to `own`, with the position added to xp. Past the end the last row
+ * repeats. */
 #define LOAD_ROWS(r0)                                                                                                  \
     for (int j = 0; j < OWN; j++)                                                                                      \
         for (int r = 0; r < ROWS; r++) {                                                                               \
@@ -116,8 +122,8 @@ static inline void row_average(__local float *stat, __local float *part, __local
     barrier(CLK_LOCAL_MEM_FENCE);
 
 /* Group (i, n): rows [i * ROWS, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K], becomes
- * LN(x + softmax over tokens((x + p) keys) values + bias); norm {bias, gamma, beta} [3][K]. sizes {rows, 0, 0, columns = 8
- * tokens}; lds {x ld, c0, p ld, c0}; modes {mapped}. */
+ * LN(x + softmax over tokens((x + p) keys) values + bias); norm {bias, gamma, beta} [3][K]. sizes {rows, 0, 0,
+ * columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {mapped}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_update(__global T *x_out, __global const T *x, __global const T *position, __global const int *map,
              __global const float *shift, __global const float *keys, __global const float *values,
@@ -147,13 +153,14 @@ image_update(__global T *x_out, __global const T *x, __global const T *position,
         for (int r = 0; r < ROWS; r++) {
             const int k = CHANNEL(j);
             const float v = (own[j][r] - stat[r]) * (1.0f / sqrt(stat[ROWS + r] + eps));
-            if (r0 + r < last) STORE(fma(v, norm[K + k], norm[2 * K + k]), x_out, ((size_t)n * sizes.x + r0 + r) * K + k);
+            const size_t at = ((size_t)n * sizes.x + r0 + r) * K + k;
+            if (r0 + r < last) STORE(fma(v, norm[K + k], norm[2 * K + k]), x_out, at);
         }
 }
 
-/* Group (i, n): image rows [i * sizes.z, ..) of prompt n, as in image_update: partial softmax over them of (x + p) queries,
- * and x weighted by it, to part [n][group]{m [CP], sum [CP], sums [columns][K]}. sizes {rows, groups, rows per group,
- * columns}. */
+/* Group (i, n): image rows [i * sizes.z, ..) of prompt n, as in image_update: partial softmax over them of (x + p)
+ * queries, and x weighted by it, to part [n][group]{m [CP], sum [CP], sums [columns][K]}. sizes {rows, groups, rows
+ * per group, columns}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_read(__global float *part, __global const T *x, __global const T *position, __global const int *map,
            __global const float *shift, __global const float *queries, __global const int *limit, int4 sizes, int4 lds,

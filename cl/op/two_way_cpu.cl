@@ -1,26 +1,28 @@
 /* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), for CPUs:
  * one work-item per group, needs isa/tile.
  *
- * Column t * 8 + h belongs to token t and head h, so that a vector holds two tokens of all heads and a softmax over tokens
- * runs between vectors and vector halves. Columns come in blocks of 64, 8 tokens.
+ * Column t * 8 + h belongs to token t and head h, so that a vector holds two tokens of all heads and a softmax over
+ * tokens runs between vectors and vector halves. Columns come in blocks of 64, 8 tokens.
  *
  * -D K: channels of the image, a multiple of 64. -D BLOCKS: of 64 columns. -D SUB: image rows that are read together, a
  * multiple of 6. */
 #define HEADS 8
 #define CP    (BLOCKS * 64)
 #define KV    (K / 16)
-#define XV    (KV + 1) /* vectors from one image row to the next in private memory: rows fall into different cache sets */
+#define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
 
 /* ---- tokens ---- */
 
 /* Group (h, n): head h of prompt n. q = (x + add) W + b, 16 lanes at a time; then per token t
  * y[t, h] = scale * q_h M_h. w [head][K of x][d padded to 16], b [head][16s], m [head][d][K], mb [head][16s].
- * Columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there score LOWEST. Rows: y [K / 64][c][64].
- * sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
+ * Columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there score LOWEST. Rows: y [K /
+ * 64][c][64]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}.
+ * */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
            __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
-           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale) {
+           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes,
+           float scale) {
     const int h = get_group_id(0), n = get_group_id(1), tokens = sizes.x, c_in = sizes.y, d = sizes.z;
     const int d16 = (d + 15) / 16 * 16;
     if (n >= *limit) return;
@@ -150,9 +152,10 @@ static inline void read_rows(reading *read, float16 *s, const float16 *x, int ro
 }
 
 /* Group (i, n): image rows [i * sizes.z, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
- * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax over this
- * group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums [columns][K]}.
- * sizes {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped}. */
+ * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
+ * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
+ * [columns][K]}. sizes {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update,
+ * mapped}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
            __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
@@ -217,8 +220,8 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
 
 /* ---- what the tokens read ---- */
 
-/* Group (h, n): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w [head][K][d padded to
- * 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
+/* Group (h, n): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w [head][K][d
+ * padded to 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
             __global const float *restrict b, __global const int *limit, int4 sizes) {

@@ -1,5 +1,5 @@
-/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), portable: a group takes PIXELS image tokens through
- * both transposed convolutions in local memory. Layouts as in upscale_cpu.cl.
+/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), portable: a group takes PIXELS image tokens
+ * through both transposed convolutions in local memory. Layouts as in upscale_cpu.cl.
  *
  * -D K: input channels. -D GROUP: 64 or 256 work-items, one for each of 64 channels, four pixels and PHASES. */
 #define C1 64

@@ -1,4 +1,5 @@
-/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), for CPUs: one work-item per group, needs isa/tile.
+/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), for CPUs: one work-item per group, needs
+ * isa/tile.
  *
  *     u = gelu(LN(deconv1(x)));  v = gelu(deconv2(u));  logit[m] = v . vectors[m]
  *
@@ -21,9 +22,9 @@
         u[r * 4 + 3] = activate_float16(fma(d3 * scale, g3, h3), ACT_GELU);                                            \
     }
 
-/* Group (i, n): pixels [i * sizes.z, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel
- * (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w].
- * sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. */
+/* Group (i, n): pixels [i * sizes.z, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
+ * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
+ * h][4 w]. sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 upscale(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
         __global const float *restrict norm, __global const float *restrict w2, __global const float *restrict b2,

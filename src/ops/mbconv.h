@@ -4,8 +4,8 @@
 
 #include "ops/ops.h"
 
-/* y = act(project(gelu(spread(gelu(expand(x))))) + residual): expand and project are 1x1, spread is a depthwise 3x3 with
- * `stride` and padding 1; the residual is x (stride 1, as many channels out as in). */
+/* y = act(project(gelu(spread(gelu(expand(x))))) + residual): expand and project are 1x1, spread is a depthwise 3x3
+ * with `stride` and padding 1; the residual is x (stride 1, as many channels out as in). */
 typedef struct ist_mbconv {
     ist_filter expand, spread, project;
     int stride;
