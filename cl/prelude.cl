@@ -140,13 +140,15 @@ IST_DEFINE_ACTIVATE(float16)
  * One group per compute unit takes items until none is left, so that neither a late nor a slowed unit holds up the
  * others. A unit begins with its own share of the items, the same share in every launch: what it wrote in one launch it
  * finds in its cache in the next. It knows itself by where its stack lies; a wrong guess costs time only. `queue` has a
- * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue). */
+ * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue).
+ * Launches take their shares forwards and backwards by turns: what was written last is still in the cache. */
 typedef struct {
     int units, items, share, tried;
+    bool backwards;
 } work_t;
 
-static inline work_t work_begin(int items) {
-    work_t w = {(int)get_num_groups(0), items, 0, 0};
+static inline work_t work_begin(int items, bool backwards) {
+    work_t w = {(int)get_num_groups(0), items, 0, 0, backwards};
     w.share = (int)(((size_t)&w >> 23) % (size_t)w.units);
     return w;
 }
@@ -157,7 +159,7 @@ static inline int work_next(work_t *w, volatile __global int *queue) {
         int first = (int)((long)w->items * w->share / w->units);
         int count = (int)((long)w->items * (w->share + 1) / w->units) - first;
         int taken = queue[w->share] < count ? atomic_inc(queue + w->share) : count;
-        if (taken < count) return first + taken;
+        if (taken < count) return first + (w->backwards ? count - 1 - taken : taken);
     }
     return -1;
 }

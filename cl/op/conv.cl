@@ -12,7 +12,7 @@
  * Grid: x = compute units, which share out items of work by `queue` (see prelude): chunks of tiles.x row tiles by tiles.y
  * column tiles of one of tiles.z phases (4 for a transposed 2x2 convolution, else 1). Within an item the row tiles run
  * faster: its pixels stay in the second-level cache for all its columns, a panel of weights stays there for all its rows.
- * Items of the same pixels follow each other. */
+ * tiles.w: 1: items of the same columns follow each other, else those of the same pixels; 2: they are taken backwards. */
 #define NR     (NV * VL)
 #define UNROLL 2
 
@@ -141,10 +141,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     scratch += get_group_id(0) * MR * CHUNK;
     __global const float *weights = w, *biases = bias;
-    work_t work = work_begin((rows + tiles.x * MR - 1) / (tiles.x * MR) * col_chunks * tiles.z);
+    int row_chunks = (rows + tiles.x * MR - 1) / (tiles.x * MR), chunks = row_chunks * tiles.z;
+    work_t work = work_begin(chunks * col_chunks, tiles.w & 2);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        int phase = item % tiles.z, chunk = item / tiles.z / col_chunks, first = item / tiles.z % col_chunks * tiles.y;
-        int past = min(first + tiles.y, col_tiles), p0 = chunk * tiles.x * MR, end = min(rows, p0 + tiles.x * MR);
+        int col_chunk = tiles.w & 1 ? item / chunks : item % col_chunks;
+        int chunk = tiles.w & 1 ? item % chunks : item / col_chunks;
+        int phase = chunk / row_chunks, p0 = (chunk - phase * row_chunks) * tiles.x * MR;
+        int end = min(rows, p0 + tiles.x * MR), first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
         w = weights + (phase * col_tiles + first) * panel;
         bias = biases + (phase * col_tiles + first) * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {

@@ -5,7 +5,7 @@
  *
  * -D RING: vectors of 16 in the ring; the host chooses columns and blocks of 16 channels so that they fit. Needs
  * isa/vector with VL = 16. Weights [block][tap][16], bias [block][16].
- * Grid: x = column segment + segments * band, y = chunk of blocks, z = item. */
+ * Grid: x = compute units, which share out bands by segments by chunks of blocks by `queue` (see prelude). */
 #define TAP(r)   a##r = fma(row[kx + r * stride], wv, a##r);
 #define FIRST(r) float16 a##r = bias;
 #define KEEP(r)  acc[r] = a##r;
@@ -49,18 +49,14 @@ static inline void expect(__global const TX *x, int n, int iy, int ix, int count
     for (int i = max(ix, 0); i < min(ix + count, in.s1); i++) PREFETCH(p + (long)i * in.s2);
 }
 
-/* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, blocks}, out = {n, h, w, ld, c0, 0,
- * 0, 0}, epi as in isa/vector. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-dwconv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
-       __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
-       __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
-    int n = get_group_id(2), c = get_group_id(1) * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16);
-    if (n >= *limit) return;
-    int k = win.s0, stride = win.s1, band = get_group_id(0) / win.s6, ox0 = (get_group_id(0) - band * win.s6) * win.s4;
-    int cols = min(win.s4, out.s2 - ox0), oy0 = band * win.s5, oy1 = min(out.s1, oy0 + win.s5), filled = oy0 * stride;
-    int length = (win.s4 - 1) * stride + k, block_step = k * length;
-    float16 ring[RING], acc[8];
+/* One band of one column segment and chunk of blocks of item n; the arguments are the kernel's. */
+static inline void band(float16 *ring, __global const TX *x, __global const float *w, __global const float *bias,
+                        __global TY *y, __global const T *before, __global const T *after, int n, int line, int segment,
+                        int chunk, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
+    int c = chunk * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16), k = win.s0, stride = win.s1;
+    int ox0 = segment * win.s4, cols = min(win.s4, out.s2 - ox0), oy0 = line * win.s5, oy1 = min(out.s1, oy0 + win.s5);
+    int filled = oy0 * stride, length = (win.s4 - 1) * stride + k, block_step = k * length;
+    float16 acc[8];
     w += c * k * k;
     bias += c;
     for (int oy = oy0; oy < oy1; oy++) {
@@ -90,4 +86,21 @@ dwconv(__global const TX *restrict x, __global const float *restrict w, __global
             }
         }
     }
+}
+
+/* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, blocks}, out = {n, h, w, ld, c0,
+ * backwards, 0, 0}, epi as in isa/vector. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+dwconv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
+       __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
+       __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab, __global int *queue) {
+    float16 ring[RING];
+    int chunks = (in.s4 + win.s7 * 16 - 1) / (win.s7 * 16), bands = (out.s1 + win.s5 - 1) / win.s5;
+    work_t work = work_begin(min(out.s0, *limit) * bands * win.s6 * chunks, out.s5);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        int place = item / chunks, line = place / win.s6;
+        band(ring, x, w, bias, y, before, after, line / bands, line % bands, place % win.s6, item % chunks, in, win, out,
+             epi, lab);
+    }
+    work_end(&work, queue);
 }

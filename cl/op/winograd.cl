@@ -9,7 +9,7 @@
  * -D ROOM: floats of local memory, at least 16 * block * (cin + 32). Needs isa/vector with VL = 16.
  * Input channels are a multiple of 16, results of 32, block of 12. V: [16][row tile][cin / 16][12 tiles][16 channels],
  * products of 32 channels at a time: [16][tile][32]. U: [column tile][16][cin][32], bias [cout].
- * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, 0}.
+ * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, backwards}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
 #define ROWS 12
 #define COLS 32
@@ -119,11 +119,12 @@ winograd(__global const TX *restrict x, __global const float *restrict u, __glob
          __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
          __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
          __global int *queue) {
-    __local float room[ROOM];
+    __local float array[ROOM];
+    local_t room = array + get_local_id(0); /* + 0: PoCL 3.1 shares arrays whose address a function has as a constant */
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
     local_t sums = room + 16 * far;
-    work_t work = work_begin((all + block - 1) / block);
+    work_t work = work_begin((all + block - 1) / block, tiles.w);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int first = item * block, count = min(block, all - first);
         for (int t = 0; t < count; t++) {

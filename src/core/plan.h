@@ -51,6 +51,8 @@ ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_e
 /* Counters by which the work-groups of a CPU kernel share out its work (work_next in cl/prelude.cl): the same tensor for
  * every launch, for as many groups as the device has compute units; pass it as IST_INOUT. */
 ist_tensor ist_plan_work_queue(ist_plan *plan);
+/* Whether the next launch with that queue takes its work backwards: every second call says so. */
+bool ist_plan_work_turn(ist_plan *plan);
 /* A buffer the pipeline binds before replay (ist_plan_bind): the upload, the packet, mask storage. `ext` is a small
  * number of the caller's choosing (0..15). The view is of bytes. */
 ist_tensor ist_plan_external(ist_plan *plan, int ext, ist_elem elem);

@@ -172,6 +172,12 @@ ist_tensor ist_plan_work_queue(ist_plan *p) {
     return p->work_queue;
 }
 
+bool ist_plan_work_turn(ist_plan *p) {
+    bool turn = p->work_turn;
+    p->work_turn = !turn;
+    return turn;
+}
+
 ist_tensor ist_plan_into(ist_plan *p, ist_tensor into, int n, int h, int w, int c, ist_elem elem, const char *label) {
     if (!ist_has(into)) return tensor_of(p, IST_HOME_ARENA, n, h, w, c, elem, label);
     if (into.n != n || into.h != h || into.w != w || into.c != c || into.elem != elem)

@@ -66,21 +66,34 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, int nr, packed *out) {
 
 /* ---- launch ---- */
 
-/* How many row and column tiles an item of a CPU row's work is: rows whose pixels fill a part of the second-level cache
- * and all columns, then smaller pieces until there are sixteen for every compute unit or a piece is one tile. */
-static void cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, int *row_tiles, int *col_tiles) {
+/* An item of a CPU row's work: row and column tiles, and whether items of the same columns follow each other. */
+typedef struct pieces {
+    int rows, cols;
+    bool by_columns;
+} pieces;
+
+/* Each unit reads either all weights and its share of the pixels, or its share of the weights and all pixels: whichever
+ * is less, since both come from beyond its own cache. Then some sixteen items for every unit: by pixels, rows whose
+ * pixels fill a part of the second-level cache and all columns, then smaller pieces; by columns, few columns, whose
+ * weights stay in that cache, and all rows, then smaller pieces. */
+static pieces cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
     enum { CHUNK_BYTES = 192 << 10, ITEMS_PER_UNIT = 16 };
     int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
+    int units = ist_conv_units(p), want = ITEMS_PER_UNIT * units;
+    double weights = (double)q->f.out * q->f.in * q->taps * q->phases, pixels = (double)ist_pixels(q->x) * q->x.c;
+    if (weights > pixels && all_cols >= 2 * units) {
+        int cols = ist_div_up(all_cols, want), groups = ist_div_up(all_cols, cols) * q->phases;
+        return (pieces){ist_div_up(all_rows, ist_div_up(want, groups)), cols, true};
+    }
     double tile_bytes = 4.0 * r->mr * q->f.in;
-    int want = ITEMS_PER_UNIT * ist_conv_units(p), fit = (int)(CHUNK_BYTES / tile_bytes);
-    int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit, most = ist_div_up(all_rows * q->phases, want);
+    int fit = (int)(CHUNK_BYTES / tile_bytes), most = ist_div_up(all_rows * q->phases, want);
+    int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit;
     if (rows > most) rows = most < 4 ? 4 : most;
-    int groups = ist_div_up(all_rows, rows) * q->phases, pieces = ist_div_up(want, groups);
-    if (pieces > all_cols) pieces = all_cols;
-    *col_tiles = ist_div_up(all_cols, pieces);
-    groups *= ist_div_up(all_cols, *col_tiles);
+    int groups = ist_div_up(all_rows, rows) * q->phases, split = ist_div_up(want, groups);
+    int cols = ist_div_up(all_cols, split > all_cols ? all_cols : split);
+    groups *= ist_div_up(all_cols, cols);
     if (groups < want && rows > 1) rows = (int)((long)rows * groups / want);
-    *row_tiles = rows > 1 ? rows : 1;
+    return (pieces){rows > 1 ? rows : 1, cols, false};
 }
 
 /* A CPU row's scratch: floats per row of a tile, for pixels that have to be gathered. */
@@ -89,11 +102,11 @@ enum { SCRATCH_FLOATS = 64 };
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
     bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p), cpu = r->items == 1;
-    int rows = 1, cols = 1, units = ist_conv_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
+    int units = ist_conv_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     size_t items = (size_t)r->items;
     ist_arg scratch = IST_IN((ist_tensor){0}), queue = scratch;
+    pieces c = cut(p, q, r);
     if (cpu) {
-        cut(p, q, r, &rows, &cols);
         scratch = (ist_arg)IST_OUT(ist_plan_tensor(p, 1, 1, units * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
         queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     }
@@ -116,7 +129,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
                  IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
                           0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi), IST_INT4(rows, cols, q->phases, 0),
+                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
+                 IST_INT4(c.rows, c.cols, q->phases, (c.by_columns ? 1 : 0) | (cpu && ist_plan_work_turn(p) ? 2 : 0)),
                  queue},
         .arg_count = cpu ? 15 : 14,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,

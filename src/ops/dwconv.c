@@ -107,10 +107,14 @@ typedef struct pieces {
     int blocks, chunks, cols, segments, rows, bands;
 } pieces;
 
-/* Channel chunks, even column segments and row bands of the CPU row: some eight groups for every compute unit as long
+static int compute_units(const ist_plan *p) {
+    return at_least_one(ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units);
+}
+
+/* Channel chunks, even column segments and row bands of the CPU row: some eight pieces for every compute unit as long
  * as a band keeps at least eight rows. */
 static pieces cut(const ist_plan *p, const problem *q) {
-    int k = q->f.kh, units = at_least_one(ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units);
+    int k = q->f.kh, units = compute_units(p);
     pieces c = {.blocks = ring_blocks(k, q->stride, q->x.c)};
     c.chunks = ist_div_up(ist_div_up(q->x.c, 16), c.blocks);
     c.segments = ist_div_up(q->y.w, ring_cols(k, q->stride, c.blocks));
@@ -154,8 +158,8 @@ static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, cons
     l->local[0] = l->local[1] = l->local[2] = 1;
     l->global[2] = (size_t)q->x.n;
     if (r == IST_DWCONV_cpu) {
-        l->global[0] = (size_t)c->segments * (size_t)c->bands;
-        l->global[1] = (size_t)c->chunks;
+        l->dims = 1;
+        l->global[0] = (size_t)compute_units(p);
     } else if (r == IST_DWCONV_group) {
         l->dims = 2;
         l->local[0] = ITEMS;
@@ -182,8 +186,8 @@ static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_ro
 
 static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
-    bool half = ist_plan_half(p);
-    pieces c = r == IST_DWCONV_cpu ? cut(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
+    bool half = ist_plan_half(p), cpu = r == IST_DWCONV_cpu;
+    pieces c = cpu ? cut(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
     ist_defines defines = defines_of(p, q, r, &c);
     ist_launch l = {.label = q->label,
                     .op = rows[r].op,
@@ -202,10 +206,11 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                             IST_IN(ist_plan_current_limit(p)),
                             IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
                             IST_INT8(q->f.kh, q->stride, o->top, o->left, first, c.rows, c.segments, c.blocks),
-                            IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, 0, 0, 0),
+                            IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, cpu && ist_plan_work_turn(p), 0, 0),
                             ist_epilogue_ints(&o->epi, q->y),
-                            ist_epilogue_lab(&o->epi)};
-    l.arg_count = (int)(sizeof args / sizeof args[0]);
+                            ist_epilogue_lab(&o->epi),
+                            cpu ? (ist_arg)IST_INOUT(ist_plan_work_queue(p)) : (ist_arg){0}};
+    l.arg_count = (int)(sizeof args / sizeof args[0]) - !cpu; /* the queue */
     for (int i = 0; i < l.arg_count; i++) l.args[i] = args[i];
     double elem = half ? 2 : 4, out = (double)ist_pixels(q->y) * q->y.c;
     l.flops = 2.0 * out * q->f.kh * q->f.kw;

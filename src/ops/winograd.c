@@ -117,7 +117,7 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(x.h, x.w, x.ld, x.c0, x.c, o->top, o->left, 0),
                  IST_INT8(y.n, y.h, y.w, y.ld, y.c0, y.c, 0, 0), ist_epilogue_ints(&o->epi, y),
-                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, 0), IST_INOUT(ist_plan_work_queue(p))},
+                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, ist_plan_work_turn(p)), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 13,
         .flops = 2 * 9 * products * ist_pixels(y), /* of the convolution, as for every row; 4/9 of them are done */
         .bytes = elem * ((double)ist_pixels(x) * x.c + (double)ist_pixels(y) * y.c) + 4 * 16 * products,
