@@ -146,6 +146,20 @@ Test(program, output_and_exit_code_pass_through) {
     scratch_remove(&s);
 }
 
+/* The program asks for it itself: a signal to the audit reaches the program, and its answer comes back. */
+Test(program, signals_pass_through) {
+    scratch s = scratch_make();
+    spawned r = spawn_run(&s, NULL,
+                          (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c",
+                                                "trap 'echo asked; exit 3' TERM; kill -TERM $PPID; n=0;"
+                                                "while [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done; exit 4",
+                                                NULL});
+    cr_expect_eq(r.code, 3, "exit code %d: %s", r.code, r.err);
+    cr_expect_str_eq(r.out, "asked\n");
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
 static void check_death(const char *how, int code) {
     scratch s = scratch_make();
     const char *json = scratch_path(&s, "report.json");
