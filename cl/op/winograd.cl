@@ -6,13 +6,13 @@
  * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in local memory,
  * that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
  *
- * -D ROOM: floats of local memory, at least 16 * block * (cin + 32). Needs isa/vector with VL = 16.
- * Input channels are a multiple of 16, results of 32, block of 12. V: [16][row tile][cin / 16][12 tiles][16 channels],
- * products of 32 channels at a time: [16][tile][32]. U: [column tile][16][cin][32], bias [cout].
+ * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of local memory, at least
+ * 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Input channels are a multiple of 16, results of COLS, block of
+ * ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
+ * U: [column tile][16][cin][COLS], bias [cout].
  * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, backwards}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
-#define ROWS 12
-#define COLS 32
+#define ROWS (384 / COLS)
 
 typedef __local float *local_t;
 
@@ -61,27 +61,35 @@ static inline void transform_input(__global const TX *x, int n, int iy, int ix, 
 }
 
 #define EACH12(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
-#define START(r)  float16 c##r = 0.0f, d##r = 0.0f;
+#define EACH24(F) EACH12(F) F(12) F(13) F(14) F(15) F(16) F(17) F(18) F(19) F(20) F(21) F(22) F(23)
+#if COLS == 32
+#define EACH_ROW(F) EACH12(F)
+#define SECOND(...) __VA_ARGS__
+#else
+#define EACH_ROW(F) EACH24(F)
+#define SECOND(...)
+#endif
+#define START(r) float16 c##r = 0.0f SECOND(, d##r = 0.0f);
 #define MAC(r)                                                                                                         \
     {                                                                                                                  \
         float16 a = (float16)(v[r * 16 + k]);                                                                          \
         c##r = fma(a, b0, c##r);                                                                                       \
-        d##r = fma(a, b1, d##r);                                                                                       \
+        SECOND(d##r = fma(a, b1, d##r);)                                                                               \
     }
 #define KEEP(r)                                                                                                        \
     vstore16(c##r, 0, m + r * COLS);                                                                                   \
-    vstore16(d##r, 1, m + r * COLS);
+    SECOND(vstore16(d##r, 1, m + r * COLS);)
 
-/* 12 tiles by 32 channels of one of the products. */
+/* ROWS tiles by COLS channels of one of the products. */
 static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
     local_t v = a;
-    EACH12(START)
+    EACH_ROW(START)
     for (int c = 0; c < cin; c += 16, v += ROWS * 16)
         for (int k = 0; k < 16; k++, u += COLS) {
-            float16 b0 = vload16(0, u), b1 = vload16(1, u);
-            EACH12(MAC)
+            float16 b0 = vload16(0, u) SECOND(, b1 = vload16(1, u));
+            EACH_ROW(MAC)
         }
-    EACH12(KEEP)
+    EACH_ROW(KEEP)
 }
 
 /* Two lines of 2x2 results of 16 channels. */

@@ -8,11 +8,11 @@
 
 #include <stdlib.h>
 
-/* Of the kernel: tiles and channels of its register tile; floats of local memory; tiles of a block at most. */
-enum { ROWS = 12, COLS = 32, ROOM = 128 << 10, MAX_BLOCK = 96 };
+/* Tiles by channels of the kernel's register tile; floats of local memory; tiles of a block at most. */
+enum { TILE = 384, ROOM = 128 << 10, MAX_BLOCK = 96 };
 
 typedef struct grid {
-    int down, across, tiles, block;
+    int down, across, tiles, block, cols, rows; /* of the register tile */
 } grid;
 
 static int extent(int size, int near, int far) {
@@ -21,28 +21,30 @@ static int extent(int size, int near, int far) {
 
 /* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but eight blocks for every compute
  * unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
-static grid grid_of(const ist_plan *p, ist_tensor x, const ist_conv_opts *o) {
+static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opts *o) {
     grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
-              .across = ist_div_up(extent(x.w, o->left, o->right), 2)};
+              .across = ist_div_up(extent(x.w, o->left, o->right), 2),
+              .cols = out % 32 ? 16 : 32};
+    g.rows = TILE / g.cols;
     g.tiles = x.n * g.down * g.across;
-    int fit = ROOM / (16 * (x.c + COLS)) / ROWS, even = ist_div_up(g.tiles, 8 * ist_conv_units(p) * ROWS);
+    int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 8 * ist_conv_units(p) * g.rows);
     if (even < 2) even = 2;
-    if (fit > MAX_BLOCK / ROWS) fit = MAX_BLOCK / ROWS;
-    g.block = (fit < even ? fit : even) * ROWS;
+    if (fit > MAX_BLOCK / g.rows) fit = MAX_BLOCK / g.rows;
+    g.block = (fit < even ? fit : even) * g.rows;
     return g;
 }
 
 bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
     unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
     if ((ist_plan_caps(p) & need) != need || f->kh != 3 || f->kw != 3 || o->stride > 1) return false;
-    if (f->in != x.c || x.c % 16 || f->out < COLS || f->out % COLS) return false;
+    if (f->in != x.c || x.c % 16 || f->out < 16 || f->out % 16) return false;
     if (extent(x.h, o->top, o->bottom) < 1 || extent(x.w, o->left, o->right) < 1) return false;
     return (size_t)ROOM * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p)) &&
-           grid_of(p, x, o).block > 0;
+           grid_of(p, x, f->out, o).block > 0;
 }
 
 bool ist_winograd_wins(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
-    return ist_winograd_fits(p, x, f, o) && grid_of(p, x, o).tiles >= 16 * ROWS;
+    return ist_winograd_fits(p, x, f, o) && grid_of(p, x, f->out, o).tiles >= 192;
 }
 
 /* ---- weights ---- */
@@ -65,24 +67,24 @@ static void transform(const float *g, double u[16]) {
     }
 }
 
-/* [column tile][16][in][COLS] */
-static void pack_filters(const ist_filter *f, float *dst) {
-    size_t in = (size_t)f->in;
+/* [column tile][16][in][cols] */
+static void pack_filters(const ist_filter *f, int cols, float *dst) {
+    size_t in = (size_t)f->in, width = (size_t)cols;
     for (int o = 0; o < f->out; o++)
         for (size_t i = 0; i < in; i++) {
             double u[16];
             transform(f->w + ((size_t)o * in + i) * 9, u);
             for (size_t k = 0; k < 16; k++)
-                dst[((size_t)(o / COLS) * 16 * in + k * in + i) * COLS + (size_t)(o % COLS)] = (float)u[k];
+                dst[((size_t)(o / cols) * 16 * in + k * in + i) * width + (size_t)(o % cols)] = (float)u[k];
         }
 }
 
-static bool pack(ist_plan *p, const ist_filter *f, const char *label, ist_tensor *weights, ist_tensor *bias) {
+static bool pack(ist_plan *p, const ist_filter *f, int cols, const char *label, ist_tensor *weights, ist_tensor *bias) {
     size_t count = 16 * (size_t)f->out;
     float *u = NULL, *b = calloc((size_t)f->out, sizeof *b);
     if (ist_mul_size(count, (size_t)f->in, &count)) u = calloc(count, sizeof *u);
     if (u && b) {
-        pack_filters(f, u);
+        pack_filters(f, cols, u);
         for (int o = 0; o < f->out && f->b; o++) b[o] = f->b[o];
         *weights = ist_plan_const_bytes(p, u, count * sizeof *u, label);
         *bias = ist_plan_const_bytes(p, b, (size_t)f->out * sizeof *b, label);
@@ -97,13 +99,14 @@ static bool pack(ist_plan *p, const ist_filter *f, const char *label, ist_tensor
 /* ---- launch ---- */
 
 static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f, const ist_conv_opts *o,
-                   const char *label, ist_tensor weights, ist_tensor bias) {
-    grid g = grid_of(p, x, o);
+                   const char *label, grid g) {
+    ist_tensor weights, bias;
+    if (!pack(p, f, g.cols, label, &weights, &bias)) return;
     bool half = ist_plan_half(p);
     double elem = half ? 2 : 4, products = (double)x.c * f->out;
     ist_defines defines =
-        ist_defines_of(p, "-DVL=16 -DROOM=%d%s%s", (int)ROOM, half && x.elem == IST_ELEM_F32 ? " -DX32" : "",
-                       half && y.elem == IST_ELEM_F32 ? " -DY32" : "");
+        ist_defines_of(p, "-DVL=16 -DCOLS=%d -DROOM=%d%s%s", g.cols, (int)ROOM,
+                       half && x.elem == IST_ELEM_F32 ? " -DX32" : "", half && y.elem == IST_ELEM_F32 ? " -DY32" : "");
     ist_launch l = {
         .label = label,
         .op = "op/winograd",
@@ -117,7 +120,8 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(x.h, x.w, x.ld, x.c0, x.c, o->top, o->left, 0),
                  IST_INT8(y.n, y.h, y.w, y.ld, y.c0, y.c, 0, 0), ist_epilogue_ints(&o->epi, y),
-                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, ist_plan_work_turn(p)), IST_INOUT(ist_plan_work_queue(p))},
+                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, ist_plan_work_turn(p)),
+                 IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 13,
         .flops = 2 * 9 * products * ist_pixels(y), /* of the convolution, as for every row; 4/9 of them are done */
         .bytes = elem * ((double)ist_pixels(x) * x.c + (double)ist_pixels(y) * y.c) + 4 * 16 * products,
@@ -126,7 +130,7 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
 }
 
 ist_tensor ist_op_winograd(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
-    ist_tensor none = {0}, weights, bias;
+    ist_tensor none = {0};
     ist_conv_opts plain = {0};
     const ist_conv_opts *o = opts ? opts : &plain;
     if (ist_plan_status(p)) return none;
@@ -140,6 +144,6 @@ ist_tensor ist_op_winograd(ist_plan *p, ist_tensor x, ist_filter f, const ist_co
     ist_tensor y = ist_plan_into(p, o->into, x.n, extent(x.h, o->top, o->bottom), extent(x.w, o->left, o->right), f.out,
                                  elem, label);
     if (ist_plan_status(p) || !ist_epilogue_check(p, &o->epi, y, label)) return none;
-    if (pack(p, &f, label, &weights, &bias)) record(p, x, y, &f, o, label, weights, bias);
+    record(p, x, y, &f, o, label, grid_of(p, x, f.out, o));
     return ist_plan_status(p) ? none : y;
 }

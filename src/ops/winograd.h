@@ -4,7 +4,7 @@
 
 #include "ops/ops.h"
 
-/* Whether the device can run it and the kernel takes the shapes: input channels a multiple of 16, results of 32. */
+/* Whether the device can run it and the kernel takes the shapes: channels of both sides multiples of 16. */
 bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o);
 /* Whether it fits and is faster than the direct kernels: enough tiles to use a block's transformed filters often. */
 bool ist_winograd_wins(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o);
