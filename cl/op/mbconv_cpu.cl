@@ -5,7 +5,8 @@
  * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the
  * depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
- * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D STRIDE: of the depthwise filter. */
+ * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
+ * depthwise filter. */
 #define HV   (HIDDEN / 16)
 #define CV   (CIN / 16)
 #define EACH6(F) F(0) F(1) F(2) F(3) F(4) F(5)
@@ -62,7 +63,7 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
     }
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, act, 0}. Group
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, 0, 0}. Group
  * (i, n): segment i % segments, band i / segments. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a
  * line's end are read for output pixels that are not stored. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
@@ -93,7 +94,7 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
                     for (int i = 0; i < 4; i++) {
                         float16 v = acc[r * 4 + i];
                         if (out.s5) v += LOAD16(x, (size_t)(pixel + r) * in.s2 + in.s3 + j + i * 16);
-                        STORE16(activate_float16(v, out.s6), y, (size_t)(pixel + r) * out.s3 + out.s4 + j + i * 16);
+                        STORE16(activate_float16(v, ACT), y, (size_t)(pixel + r) * out.s3 + out.s4 + j + i * 16);
                     }
             }
         }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { TILE = 64, VEC = 16, PIXELS = 6, COLS = 64, HIDDEN_MAX = 320, GROUPS_PER_UNIT = 8, ROWS_MIN = 8 };
+enum { TILE = 64, VEC = 16, PIXELS = 6, COLS = 64, HIDDEN_MAX = 256, GROUPS_PER_UNIT = 8, ROWS_MIN = 8 };
 
 static bool matrix(const ist_filter *f) {
     return f->kh == 1 && f->kw == 1;
@@ -98,7 +98,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d", x.c, hidden, b->project.out, s);
+    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d", x.c, hidden, b->project.out,
+                                  s, (int)b->act);
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {.label = label,
                     .op = "op/mbconv_cpu",
@@ -113,7 +114,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
                              IST_IN(bias_of(p, &b->spread, label)), IST_IN(packed(p, &b->project, label)),
                              IST_IN(bias_of(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
                              IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, (int)b->act, 0)},
+                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
                     .arg_count = 12,
                     .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
                     .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
