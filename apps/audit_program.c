@@ -46,7 +46,7 @@ static bool find_layer(char *path, size_t size) {
 /* The interrupt of the terminal reaches the program by itself; ours waits for its end. */
 static int start_and_wait(char **argv, int *code) {
     posix_spawnattr_t attributes;
-    sigset_t defaults;
+    sigset_t defaults, held, before;
     struct sigaction ignore = {.sa_handler = SIG_IGN}, forward = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
     struct sigaction old_int, old_quit, old_term;
     pid_t pid;
@@ -57,13 +57,18 @@ static int start_and_wait(char **argv, int *code) {
     sigemptyset(&defaults);
     if (old_int.sa_handler != SIG_IGN) sigaddset(&defaults, SIGINT);
     if (old_quit.sa_handler != SIG_IGN) sigaddset(&defaults, SIGQUIT);
+    sigemptyset(&held); /* a signal to pass on waits until it is known to whom */
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &before);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     int failed = posix_spawnp(&pid, argv[0], NULL, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
+    child = failed ? 0 : (sig_atomic_t)pid;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (!failed) {
-        child = (sig_atomic_t)pid;
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
         child = 0;
         *code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
