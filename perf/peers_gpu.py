@@ -221,7 +221,8 @@ def measure(a, case):
             clocks = smi("clocks.sm,clocks.mem,temperature.gpu,power.draw")
     if child:
         child.close()
-    result = dict(failed=failed, clocks=clocks, command=" ".join(child.command) if child else None)
+    command = [os.path.basename(c) for c in child.command] if child else []
+    result = dict(failed=failed, clocks=clocks, command=" ".join(command))
     result["times"] = {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
     return result
 
@@ -269,7 +270,8 @@ def plot(results, title, path):
     axes.set_ylabel("ms per frame or batch")
     axes.set_title(title, fontsize=9)
     axes.grid(axis="y", which="both", alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.set_ylim(top=axes.get_ylim()[1] * 2)
+    axes.legend(fontsize=8, ncols=4, loc="upper center")
     figure.tight_layout()
     figure.savefig(path, dpi=100)
 
@@ -309,7 +311,7 @@ def main():
               flush=True)
         if a.json:                                       # after each case: a run cut short keeps what it has
             with open(a.json, "w") as f:
-                json.dump(dict(machine=machine, command=sys.argv, rounds=a.rounds, cases=results), f, indent=1)
+                json.dump(dict(machine=machine, command=[os.path.basename(v) for v in sys.argv], rounds=a.rounds, cases=results), f, indent=1)
     show(results)
     if a.plot:
         plot(results, "%s, driver %s, torch %s, fp16" % (machine.get("name"), machine.get("driver_version"), torch.__version__), a.plot)
