@@ -69,6 +69,7 @@ static inline QUAD fetch(__global const T *p) {
 #define CLAMPED    8
 #define FLOATS     1 /* of a tensor outside: its elements are float although T is half */
 #define ONE_ITEM   2
+#define QUADS      4 /* may be read by fours */
 
 /* One row's value. */
 #define AT(slot, c, r) (((__local float *)m)[((slot) + (c)) * 4 + (r)])
@@ -83,12 +84,26 @@ static float outside(__global const char *p, int i, int flags) {
 /* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index. */
 static void load_rows(__local float4 *m, int16 t, __global const char *p, __global const int *index, int n, int first,
                       int rows) {
-    const int tokens = t.s7 ? t.s8 : rows;
-    for (int i = get_local_id(0); i < t.s2 * 4; i += ITEMS) {
-        const int r = i / t.s2, c = i - r * t.s2;
+    const int tokens = t.s7 ? t.s8 : rows, width = t.s6 & QUADS ? 4 : 1, across = t.s2 / width;
+    for (int i = get_local_id(0); i < across * 4; i += ITEMS) {
+        const int r = i / across, c = (i - r * across) * width;
         int row = min(first + r, rows - 1);
         if (t.s7) row = clamp(index[n * rows + row], 0, tokens - 1);
-        AT(t.s1, c, r) = outside(p, ((t.s6 & ONE_ITEM ? 0 : n) * tokens + row) * t.s4 + t.s5 + c, t.s6);
+        const int from = ((t.s6 & ONE_ITEM ? 0 : n) * tokens + row) * t.s4 + t.s5 + c;
+        if (width == 1) {
+            AT(t.s1, c, r) = outside(p, from, t.s6);
+            continue;
+        }
+#ifdef IST_HALF
+        const float4 v = t.s6 & FLOATS ? *(__global const float4 *)((__global const float *)p + from)
+                                       : VALUES(fetch((__global const T *)p + from));
+#else
+        const float4 v = fetch((__global const T *)p + from);
+#endif
+        AT(t.s1, c, r) = v.x;
+        AT(t.s1, c + 1, r) = v.y;
+        AT(t.s1, c + 2, r) = v.z;
+        AT(t.s1, c + 3, r) = v.w;
     }
 }
 
@@ -119,22 +134,27 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
     __global const T *w = weights + t.s7 + k * ld + block * 4;
     __local const float4 *x = m + t.s1;
     QUAD now[UNROLL], later[UNROLL];
-    if (k + UNROLL <= end)
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) now[u] = fetch(w + u * ld);
-    for (; k + UNROLL <= end; k += UNROLL, w += UNROLL * ld) {
-        if (k + 2 * UNROLL <= end)
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) later[u] = fetch(w + (UNROLL + u) * ld);
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const float4 in = x[k + u], v = VALUES(now[u]);
-            a0 = fma(in, (float4)(v.x), a0);
-            a1 = fma(in, (float4)(v.y), a1);
-            a2 = fma(in, (float4)(v.z), a2);
-            a3 = fma(in, (float4)(v.w), a3);
-            now[u] = later[u];
+    const int whole = (end - k) / UNROLL * UNROLL; /* loads beyond it repeat its last row: none is conditional */
+#define FETCH_ROWS(v, from)                                                                                            \
+    _Pragma("unroll") for (int u = 0; u < UNROLL; u++) v[u] = fetch(w + min((from) + u, whole - 1) * ld)
+#define USE_ROWS(v, from)                                                                                              \
+    _Pragma("unroll") for (int u = 0; u < UNROLL; u++) {                                                               \
+        const float4 in = x[k + (from) + u], f = VALUES(v[u]);                                                         \
+        a0 = fma(in, (float4)(f.x), a0);                                                                               \
+        a1 = fma(in, (float4)(f.y), a1);                                                                               \
+        a2 = fma(in, (float4)(f.z), a2);                                                                               \
+        a3 = fma(in, (float4)(f.w), a3);                                                                               \
+    }
+    if (whole > 0) {
+        FETCH_ROWS(now, 0);
+        for (int i = 0; i < whole; i += 2 * UNROLL) {
+            FETCH_ROWS(later, i + UNROLL);
+            USE_ROWS(now, i);
+            FETCH_ROWS(now, i + 2 * UNROLL);
+            if (i + UNROLL < whole) USE_ROWS(later, i + UNROLL);
         }
+        k += whole;
+        w += whole * ld;
     }
     for (; k < end; k++, w += ld) {
         const float4 v = VALUES(fetch(w)), in = x[k];
@@ -221,8 +241,7 @@ static void keys_score(__local float4 *m, int16 t, __global const T *k, int n) {
             for (int c0 = 0; c0 < d; c0 += 32) {
                 QUAD v[8];
 #pragma unroll
-                for (int u = 0; u < 8; u++)
-                    if (c0 + 4 * u < d) v[u] = fetch(key + c0 + 4 * u);
+                for (int u = 0; u < 8; u++) v[u] = fetch(key + min(c0 + 4 * u, d - 4));
 #pragma unroll
                 for (int u = 0; u < 8; u++)
                     if (c0 + 4 * u < d) {
@@ -264,8 +283,7 @@ static void keys_part(__local float4 *m, int16 t, __global const T *v, int n) {
     for (int j0 = part; j0 < nk; j0 += 8 * parts) {
         QUAD x[8];
 #pragma unroll
-        for (int u = 0; u < 8; u++)
-            if (j0 + u * parts < nk) x[u] = fetch(v + at + (j0 + u * parts) * ld);
+        for (int u = 0; u < 8; u++) x[u] = fetch(v + at + min(j0 + u * parts, nk - 1) * ld);
 #pragma unroll
         for (int u = 0; u < 8; u++)
             if (j0 + u * parts < nk) {
@@ -338,9 +356,10 @@ static void sample_sum(__local float4 *m, int16 t, __global const T *memory, int
         for (int p0 = 0; p0 < points; p0 += 4) {
             QUAD v[16];
 #pragma unroll
-            for (int u = 0; u < 16; u++)
-                if (p0 + u / 4 < points)
-                    v[u] = fetch(memory + base + token[((u & 3) * all + h * points + p0 + u / 4) * 4 + r] * t.s4 + c);
+            for (int u = 0; u < 16; u++) {
+                const int p = min(p0 + u / 4, points - 1);
+                v[u] = fetch(memory + base + token[((u & 3) * all + h * points + p) * 4 + r] * t.s4 + c);
+            }
 #pragma unroll
             for (int u = 0; u < 16; u++)
                 if (p0 + u / 4 < points)
@@ -430,9 +449,12 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
       __global char *e20, __global char *e21, int4 sizes) {
     __local float4 m[SLOTS];
+    __local int16 steps[16]; /* of the tape, ahead of their use */
     __global char *__local at[22];
     const int n = get_group_id(1), first = get_group_id(0) * 4, rows = sizes.x;
     if (n >= *limit) return;
+    ((__local int *)steps)[get_local_id(0)] =
+        ((__global const int *)tape)[min((int)get_local_id(0) / 16, sizes.y - 1) * 16 + get_local_id(0) % 16];
     if (get_local_id(0) == 0) {
         at[0] = e0; at[1] = e1; at[2] = e2; at[3] = e3; at[4] = e4; at[5] = e5;
         at[6] = e6; at[7] = e7; at[8] = e8; at[9] = e9; at[10] = e10; at[11] = e11;
@@ -440,10 +462,12 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    int16 next = tape[0];
     for (int s = 0; s < sizes.y; s++) {
-        const int16 t = next;
-        next = tape[min(s + 1, sizes.y - 1)];
+        const int16 t = steps[s & 15];
+        if ((s & 7) == 0 && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
+            ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
+                ((__global const int *)tape)[min(s + 8 + (int)get_local_id(0) / 16, sizes.y - 1) * 16 +
+                                             get_local_id(0) % 16];
         switch (t.s0) {
         case LOAD_ROWS: load_rows(m, t, at[t.s3], (__global const int *)at[t.s9], n, first, rows); break;
         case STORE_ROWS: store_rows(m, t, at[t.s3], n, first, rows); break;

@@ -9,11 +9,11 @@
 #include <string.h>
 
 /* Beyond this many rows matrix kernels over all of them win. */
-enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024 };
+enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
 
 static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_GROUP256) && rows <= ROWS_MAX &&
-           ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= 16u * IST_CHAIN_SLOTS &&
+           ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= 16u * IST_CHAIN_SLOTS + LOCAL_REST &&
            inner + 2 * width + LINEAR_ROOM <= IST_CHAIN_SLOTS && 2 * own + 2 * width + KEYS_ROOM <= IST_CHAIN_SLOTS;
 }
 

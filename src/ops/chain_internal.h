@@ -4,7 +4,7 @@
 
 #include "ops/chain.h"
 
-enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 3000, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
+enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
     int n, rows;

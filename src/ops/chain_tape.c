@@ -31,7 +31,7 @@ enum micro {
     SIDES_BEST
 };
 enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
-enum { FLOATS = 1, ONE_ITEM = 2 };
+enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4 };
 enum { ITEMS = 256, WORDS = 16, BINS = 33 };
 
 /* Channels [lo, hi) of a buffer, in local memory from `at` on while steps first to last run. */
@@ -92,6 +92,10 @@ static int outside(piece *p, ist_tensor t, ist_arg_kind use) {
 
 static int flags_of(const piece *p, ist_tensor t) {
     return (t.elem == IST_ELEM_F32 ? FLOATS : 0) | (t.n == 1 && p->chain->n > 1 ? ONE_ITEM : 0);
+}
+
+static int quads_of(int all) {
+    return all % 4 ? 0 : QUADS;
 }
 
 static bool touches(const ist_chain_step *s, int buffer) {
@@ -162,7 +166,9 @@ static int channels(piece *p, ist_tensor t, bool read) {
         if (!s->placed) {
             s->at = place(p, s->hi - s->lo);
             s->placed = true;
-            if (read) EMIT(p, LOAD_ROWS, s->at, s->hi - s->lo, outside(p, t, IST_ARG_IN), t.ld, s->lo, flags_of(p, t));
+            if (read)
+                EMIT(p, LOAD_ROWS, s->at, s->hi - s->lo, outside(p, t, IST_ARG_IN), t.ld, s->lo,
+                     flags_of(p, t) | quads_of(t.ld | s->lo | s->hi));
         }
         return s->at + t.c0 - s->lo;
     }
@@ -260,8 +266,8 @@ static void deform(piece *p, const ist_chain_step *s) {
 
 static void gather(piece *p, const ist_chain_step *s) {
     ist_tensor x = s->whole[0];
-    EMIT(p, LOAD_ROWS, channels(p, s->out[0], false), x.c, outside(p, x, IST_ARG_IN), x.ld, x.c0, flags_of(p, x), 1,
-         x.h * x.w, outside(p, s->whole[1], IST_ARG_IN));
+    EMIT(p, LOAD_ROWS, channels(p, s->out[0], false), x.c, outside(p, x, IST_ARG_IN), x.ld, x.c0,
+         flags_of(p, x) | quads_of(x.ld | x.c0 | x.c), 1, x.h * x.w, outside(p, s->whole[1], IST_ARG_IN));
 }
 
 static void box_sigmoid(piece *p, const ist_chain_step *s) {
