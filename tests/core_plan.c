@@ -3,6 +3,7 @@
 #include "core/plan.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,6 +253,23 @@ Test(core_plan, half_constants_round_to_nearest_even) {
         cr_assert_eq(ist_plan_read_f32(plan, t[i], &got, &err), IST_OK, "%s", err.text);
         cr_assert_eq(got, cases[i].want, "%a became %a", cases[i].value, got);
     }
+    end();
+}
+
+/* 65519 still rounds to 65504, 65520 would round to infinity; infinities and NaN are what they are. */
+Test(core_plan, constants_beyond_half_are_named) {
+    static const float fine[] = {65519.0f, -65504.0f, INFINITY, -INFINITY, NAN, 1e-30f},
+                       wrong[] = {0.5f, -65520.0f, 1.0f};
+    begin(&(ist_plan_options){.half = true});
+    cr_assert(ist_plan_representable(plan, fine, 6, "fine"));
+    ist_plan_const(plan, wrong, 1, 1, 1, 3, IST_ELEM_F32, "floats stay floats");
+    cr_assert_eq(ist_plan_status(plan), IST_OK);
+    cr_assert_not(ist_has(ist_plan_const(plan, wrong, 1, 1, 1, 3, IST_ELEM_T, "a.weight")));
+    cr_assert_eq(ist_plan_finish(plan, &err), IST_E_WEIGHTS);
+    cr_assert_not_null(strstr(err.text, "a.weight: element 1 is -65520, half precision ends at 65504"), "%s", err.text);
+    end();
+    begin(NULL);
+    cr_assert(ist_plan_representable(plan, wrong, 3, "floats hold more"));
     end();
 }
 
