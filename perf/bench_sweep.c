@@ -41,17 +41,22 @@ static bool problem_of(const ist_launch *l, problem *q) {
     return true;
 }
 
+/* Whether two launches are the same problem but for the places of their slices. */
+static bool alike(problem a, problem b) {
+    bool aligned = (a.ld % 8 || a.c0 % 8) == (b.ld % 8 || b.c0 % 8);
+    bool dense = (a.y_ld % 8 || a.y_c0 % 8) == (b.y_ld % 8 || b.y_c0 % 8);
+    a.ld = b.ld, a.c0 = b.c0, a.y_ld = b.y_ld, a.y_c0 = b.y_c0, a.count = b.count;
+    return aligned && dense && !memcmp(&a, &b, sizeof a);
+}
+
 static int collect(const ist_plan *p, problem *all) {
     int count = 0, launches = ist_plan_describe(p).launches;
     for (int i = 0; i < launches; i++) {
         problem q;
         if (!problem_of(ist_plan_launch_at(p, i), &q)) continue;
         int k = 0;
-        while (k < count && (q.count = all[k].count, memcmp(&q, &all[k], sizeof q))) k++;
-        if (k == count && count < MAX_PROBLEMS) {
-            q.count = 0;
-            all[count++] = q;
-        }
+        while (k < count && !alike(q, all[k])) k++;
+        if (k == count && count < MAX_PROBLEMS) all[count++] = q;
         if (k < count) all[k].count++;
     }
     return count;
@@ -211,7 +216,7 @@ static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum
         int bn = r->nv * r->vl, most = ist_conv_mma_most_splits(r, &whole);
         int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn) * whole.phases;
         for (int s = 1; s <= most && !st && count < MAX_TIMES; s++) {
-            bool sensible = (s == 1 || groups * s <= 3 * units) && s != 5 && s != 7;
+            bool sensible = (s == 1 || groups * s <= 3 * units) && s < 5;
             timed *one = &t[count];
             one->choice = (ist_conv_choice){r, s};
             if (!sensible && !same(one->choice, choice)) continue;

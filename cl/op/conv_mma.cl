@@ -1,34 +1,35 @@
-/* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group of
- * WM x WN x WK warps makes BM output pixels by BN channels; the WK warps of one place share its sum. Goes with isa/ptx.
+/* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group
+ * of WM x WN x WK warps makes BM output pixels by BN channels; the WK warps of one place share its sum. Goes with
+ * isa/ptx.
  *
  * The product runs over `chunks` of eight inputs: of each tap in turn the channels, padded with zeros to a multiple of
- * eight; with GATHER (pixels that do not start on 16 bytes, few channels) the taps follow each other without padding.
- * A step takes BK / 8 chunks. Steps are copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2), zeros standing
- * for padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
+ * eight; with GATHER (pixels that do not start on 16 bytes, few channels) the taps follow each other without padding;
+ * with BLOCKED (channels a multiple of BK) of BK channels in turn the taps, so that a pixel's reuse is near. A step
+ * takes BK / 8 chunks. Steps are copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2), zeros standing for
+ * padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
  * within the row (swizzle), so that eight rows of one part lie in different banks; weights lie in fragment order.
  *
- * Arguments: weights [phase][chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks, with
- * zeros up to a whole number of steps; bias [16-channel blocks]. With splits > 1 a tile's steps are divided among groups:
- * each leaves its sums in partial[tile][split], and the last to arrive adds them up in the order of the splits and
- * finishes the tile; arrived[tile] counts and is zero before and after.
- * in = {h, w, ld, c0, c, chunks of a tap, 0, 0}, win and out as in op/conv,
- * tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, split divider (2), 0},
- * div = {multiplier, shift} for out width, out height, chunks of a tap (GATHER: channels), kernel width.
- * Grid: x = row tiles times the group, y = column tiles, z = phases * splits. ACT: the activation. POINT: 1x1, stride 1,
- * no padding; else, without GATHER, at most 31 taps. */
-#define THREADS (32 * WM * WN * WK)
-#define TM      (BM / WM)
-#define TN      (BN / WN)
-#define MI      (TM / 16)
-#define NI      (TN / 8)
-#define PARTS   (BK / 8) /* 16-byte parts of a row in local memory */
-#define PASS    (THREADS / PARTS)
-#define PASSES  ((BM + PASS - 1) / PASS)
-#define A_BYTES (BM * BK * 2)
-#define STAGE   (A_BYTES + BN * BK * 2)
-#define B_PARTS (BN * BK / 8)
-#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
-#define PITCH   (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
+ * Arguments: weights [phase][chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
+ * with zeros up to a whole number of steps; bias [16-channel blocks]. With splits > 1 a tile's steps are divided among
+ * groups: each leaves its sums in partial[tile][split], and the last to arrive adds them up in the order of the splits
+ * and finishes the tile; arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, 0,
+ * 0}, win and out as in op/conv, tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, split
+ * divider (2), 0}, div = {multiplier, shift} for out width, out height, chunks of a tap (GATHER: channels, BLOCKED:
+ * taps), kernel width. Grid: x = row tiles times the group, y = column tiles, z = phases * splits. ACT: the
+ * activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps. */
+#define THREADS     (32 * WM * WN * WK)
+#define TM          (BM / WM) /* a warp's tile, and its fragments */
+#define TN          (BN / WN)
+#define MI          (TM / 16)
+#define NI          (TN / 8)
+#define PARTS       (BK / 8) /* 16-byte parts of a row in local memory */
+#define PASS        (THREADS / PARTS)
+#define PASSES      ((BM + PASS - 1) / PASS)
+#define A_BYTES     (BM * BK * 2)
+#define STAGE       (A_BYTES + BN * BK * 2)
+#define B_PARTS     (BN * BK / 8)
+#define B_COPIES    ((B_PARTS + THREADS - 1) / THREADS)
+#define PITCH       (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
 #define TILES_BYTES (STAGES * STAGE)
 #define SUMS_BYTES  (WK * BM * PITCH * 4)
 #define MAIN_BYTES  (TILES_BYTES > SUMS_BYTES ? TILES_BYTES : SUMS_BYTES)
@@ -111,6 +112,17 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
             if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
                 COPY16(to_a + (SLOT) * STAGE + i * (PASS * BK * 2), x + (offset[i] + channel), bytes);                 \
     } while (0)
+#elif defined(BLOCKED)
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int block = divided(STEP, div.s4, div.s5), tap = (STEP) - block * (win.s0 * win.s1);                           \
+        int ky = divided(tap, div.s6, div.s7);                                                                         \
+        int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
+                COPY16(to_a + (SLOT) * STAGE + i * (PASS * BK * 2), x + (offset[i] + away),                            \
+                       inside[i] >> tap & 1 ? 16 : 0);                                                                 \
+    } while (0)
 #elif !defined(GATHER)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
@@ -148,6 +160,18 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
         }                                                                                                              \
     } while (0)
 #endif
+#if THREADS % (BN * 2) && BN * 2 % THREADS
+#define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
+    do {                                                                                                               \
+        int at = from_w + (STEP) * (BK / 16) * pair_size;                                                              \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) {                                                         \
+            int j = id + i * THREADS, pair = j / (BN * 2), rest = j - pair * (BN * 2);                                 \
+            if (B_PARTS % THREADS == 0 || j < B_PARTS)                                                                 \
+                COPY16(to_b + (SLOT) * STAGE + i * (THREADS * 16), w + (at + pair * pair_size + rest),                 \
+                       rest < real_w ? 16 : 0);                                                                        \
+        }                                                                                                              \
+    } while (0)
+#else
 /* Copy i of a work-item: pair B_PAIR(i) of the step (and id / (BN * 2) more), B_REST(i) + id % (BN * 2) in it. */
 #define B_PAIR(i) ((i) * THREADS / (BN * 2))
 #define B_REST(i) ((i) * THREADS % (BN * 2))
@@ -159,6 +183,7 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
                 COPY16(to_b + (SLOT) * STAGE + i * (THREADS * 16), w + (at + B_PAIR(i) * pair_size + B_REST(i)),       \
                        B_REST(i) + id % (BN * 2) < real_w ? 16 : 0);                                                   \
     } while (0)
+#endif
 
 /* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
 static inline uint valid_bits(int at, int count, int size) {
@@ -171,9 +196,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
      __global float4 *restrict partial, __global int *restrict arrived, __global TY *restrict y,
      __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
      int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+    MATRIX_SCRATCH
     __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 1]; /* stages, later sums; bias; a flag */
     __local int *flag = (__local int *)(memory + (MAIN_BYTES + BN * 4) / 16);
-    int id = get_local_id(0), lane = id & 31, warp = id >> 5, wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
+    int id = get_local_id(0), lane = id & 31, warp = id >> 5;
+    int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
     int splits = tiles.s3, phase = divided(get_group_id(2), tiles.s5, tiles.s6);
     int split = (int)get_group_id(2) - phase * splits;
     int p0 = get_group_id(0) * BM, block0 = get_group_id(1) * (BN / 16), all = out.s0 * out.s1 * out.s2;
@@ -185,7 +212,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     int part = id % PARTS, first = id / PARTS;
     uint to_a = shared + first * (BK * 2) + ((part ^ SWIZZLE(first)) << 4), to_b = shared + A_BYTES + id * 16;
     int pair_size = tiles.s1 * 32, real_w = pair_size - block0 * 32;
-    int from_w = (phase * tiles.s0 + id / (BN * 2)) * pair_size + block0 * 32 + id % (BN * 2);
+    int from_w = phase * tiles.s0 * pair_size + block0 * 32;
+#ifdef B_PAIR
+    from_w += id / (BN * 2) * pair_size + id % (BN * 2);
+#endif
     int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
 #ifndef POINT
     int inside[PASSES]; /* taps inside the map, a bit each; GATHER: the window's first row and column, 16 bits each */
@@ -299,32 +329,33 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
     }
 
-    /* From fragments to rows, so that a work-item has eight channels of one pixel. */
+    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c, up = out.s6;
+    bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
+    bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
+    __local const float4 *biases = (__local const float4 *)(memory + MAIN_BYTES / 16) + column / 4;
+    float4 bias_low = biases[0], bias_high = biases[1];
     __local float *sums = (__local float *)memory;
+    if (THREADS % (BN / 8) && id >= THREADS / (BN / 8) * (BN / 8)) left = 0;
+
+    /* From fragments to rows, so that a work-item has eight channels of one pixel. */
     barrier(CLK_LOCAL_MEM_FENCE);
+    int row = wk * BM + wm * TM + lane / 4;
 #pragma unroll
     for (int i = 0; i < MI; i++)
 #pragma unroll
         for (int j = 0; j < NI; j++) {
-            __local float *to =
-                sums + (wk * BM + wm * TM + i * 16 + lane / 4) * PITCH + wn * TN + j * 8 + lane % 4 * 2;
+            __local float *to = sums + (row + i * 16) * PITCH + wn * TN + j * 8 + lane % 4 * 2;
             *(__local float2 *)to = (float2)(acc[i][j][0], acc[i][j][1]);
             *(__local float2 *)(to + 8 * PITCH) = (float2)(acc[i][j][2], acc[i][j][3]);
         }
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c, up = out.s6;
-    bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
-    bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
-    if (left <= 0) return;
-    __local const float4 *biases = (__local const float4 *)(memory + MAIN_BYTES / 16) + column / 4;
-    float4 bias_low = biases[0], bias_high = biases[1];
+    int most = left > 0 ? min(BM, rows - p0) : 0;
 #pragma unroll 2
-    for (int r = id / (BN / 8); r < BM; r += THREADS / (BN / 8)) {
+    for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
         int p = p0 + r, dst = p, from_before = p, from_after = p;
-        if (p >= rows) break;
         if (up > 1 || epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
-            int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3), h = out.s1 * up, wd = out.s2 * up;
+            int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+            int h = out.s1 * up, wd = out.s2 * up;
             int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
             int n_before = epi.s1 & EPI_BEFORE_ONE ? 0 : n, n_after = epi.s1 & EPI_AFTER_ONE ? 0 : n;
             dst = (n * h + oy) * wd + ox;
@@ -335,7 +366,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
         float4 low = from[0], high = from[1];
 #pragma unroll
-        for (int k = 1; k < WK; k++) low += from[k * (BM * PITCH / 4)], high += from[k * (BM * PITCH / 4) + 1];
+        for (int k = 1; k < WK; k++)
+            low += from[k * (BM * PITCH / 4)], high += from[k * (BM * PITCH / 4) + 1];
         low += bias_low, high += bias_high;
         float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         if (epi.s1 & EPI_BEFORE)

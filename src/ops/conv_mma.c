@@ -10,16 +10,17 @@
 #include "base/mem.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum { CHUNK = 8, PAIR = 16, BLOCK = 16, LANES = 32, FRAGMENT = 8 };
 
 /* How a row counts a problem's inputs and channels. */
 typedef struct layout {
-    bool gather, point; /* single elements; one tap on the pixel itself */
-    int per_tap;        /* inputs of a tap, padding included */
-    int steps;          /* of BK inputs */
-    int pairs, blocks;  /* of 16 inputs, whole steps; of 16 channels */
+    bool gather, point, blocked; /* single elements; one tap on the pixel itself; BK channels of all taps in turn */
+    int per_tap;                 /* inputs of a tap, padding included */
+    int steps;                   /* of BK inputs */
+    int pairs, blocks;           /* of 16 inputs, whole steps; of 16 channels */
 } layout;
 
 static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
@@ -27,6 +28,7 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     const ist_conv_opts *o = q->o;
     layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK || q->taps > MASK_TAPS};
     l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+    l.blocked = !l.gather && !l.point && q->f.in % r->bk == 0;
     l.per_tap = l.gather ? q->f.in : ist_div_up(q->f.in, CHUNK) * CHUNK;
     l.steps = ist_div_up(q->taps * l.per_tap, r->bk);
     l.pairs = l.steps * (r->bk / PAIR);
@@ -40,37 +42,60 @@ int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q)
     return steps < MOST ? steps : MOST;
 }
 
+/* Time of a launch in nanoseconds of the device it was fitted on (perf/NOTES.md); elsewhere the order is what counts.
+ * A compute unit works off its groups' steps at the rate of its copies or of its multiply-adds, whichever is slower,
+ * but no step is shorter than a latency that groups side by side share. */
 double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q) {
+    static const double start = 2650, copy_bytes = 49.9, multiply_adds = 1294, latency = 279, store = 0.144;
+    static const double gather = 0.103, share = 2442, share_sum = 0.122;
+    enum { LOCAL_BYTES = 227 << 10, UNIT_WARPS = 64, UNIT_GROUPS = 8 };
     const ist_conv_row *r = choice.row;
     layout l = layout_of(r, q);
-    int bn = r->nv * r->vl, units = ist_conv_units(p);
-    double groups =
-        (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, bn) * q->phases * choice.splits;
-    double waves = groups < units ? 1 : groups / units;
-    double steps = (double)l.steps / choice.splits;
-    double step = (r->mr + bn) * r->bk * 0.03 + r->mr * bn * r->bk * 0.0005;
-    double finish = r->mr * bn * 0.1 + (choice.splits > 1 ? 1000 + r->mr * bn * choice.splits * 0.1 : 0);
-    return waves * (steps * step + finish) + 1000;
+    int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32, bytes = (bm + bn) * r->bk * 2;
+    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
+    double waves = ceil(tiles * choice.splits / units);
+
+    int side = LOCAL_BYTES / (bytes * r->stages + 1024); /* groups side by side on a unit */
+    if (side > UNIT_WARPS / warps) side = UNIT_WARPS / warps;
+    if (side > UNIT_GROUPS) side = UNIT_GROUPS;
+    if (side > waves) side = (int)waves;
+    if (side < 1) side = 1;
+
+    double copy = bytes / copy_bytes + (l.gather ? bm * r->bk * gather : 0);
+    double step = fmax(fmax(copy, (double)bm * bn * r->bk / multiply_adds), latency / side);
+    double time = start + waves * (ist_div_up(l.steps, choice.splits) * step + bm * bn * store);
+    return choice.splits > 1 ? time + share + bm * bn * choice.splits * share_sum : time;
 }
 
 /* ---- weights ---- */
 
+/* Tap and channel of input k of the product; false where there is none. */
+static bool source_of(const ist_conv_problem *q, const layout *l, int bk, int k, int *tap, int *in) {
+    int step = k / bk;
+    *tap = l->blocked ? step % q->taps : k / l->per_tap;
+    *in = l->blocked ? step / q->taps * bk + k % bk : k % l->per_tap;
+    return *tap < q->taps && *in < q->f.in;
+}
+
 /* [phase][pair][block][lane][8]: lane l holds column l / 4 of two blocks of eight, of each the inputs 2 (l % 4) + {0,
  * 1} and those 8 further (mma.m16n8k16, matrix B). */
-static void pack_fragments(const ist_conv_problem *q, const layout *l, float *dst) {
+static void pack_fragments(const ist_conv_problem *q, const layout *l, int bk, float *dst) {
     for (int phase = 0; phase < q->phases; phase++)
-        for (int pair = 0; pair < l->pairs; pair++)
+        for (int pair = 0; pair < l->pairs; pair++) {
+            int tap[PAIR], in[PAIR];
+            bool real[PAIR];
+            for (int k = 0; k < PAIR; k++) real[k] = source_of(q, l, bk, pair * PAIR + k, &tap[k], &in[k]);
             for (int block = 0; block < l->blocks; block++)
                 for (int e = 0; e < LANES * FRAGMENT; e++) {
                     int lane = e / FRAGMENT, i = e % FRAGMENT;
-                    int k = pair * PAIR + lane % 4 * 2 + i % 2 + i / 2 % 2 * 8, tap = k / l->per_tap;
-                    int o = block * BLOCK + i / 4 * 8 + lane / 4, in = k - tap * l->per_tap;
-                    bool real = o < q->f.out && tap < q->taps && in < q->f.in;
-                    *dst++ = real ? ist_conv_weight(q, phase, o, in, tap) : 0.0f;
+                    int k = lane % 4 * 2 + i % 2 + i / 2 % 2 * 8, o = block * BLOCK + i / 4 * 8 + lane / 4;
+                    *dst++ = real[k] && o < q->f.out ? ist_conv_weight(q, phase, o, in[k], tap[k]) : 0.0f;
                 }
+        }
 }
 
-static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, ist_tensor *weights, ist_tensor *bias) {
+static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk, ist_tensor *weights,
+                 ist_tensor *bias) {
     int rows = l->pairs * l->blocks * LANES;
     size_t width = (size_t)l->blocks * BLOCK, size = (size_t)q->phases * FRAGMENT;
     if (!ist_mul_size(size, (size_t)l->pairs, &size) || !ist_mul_size(size, (size_t)l->blocks * LANES, &size) ||
@@ -81,7 +106,7 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, ist_te
     }
     float *w = malloc(size * sizeof *w), *b = calloc(width, sizeof *b);
     if (w && b) {
-        pack_fragments(q, l, w);
+        pack_fragments(q, l, bk, w);
         for (int o = 0; q->f.b && o < q->f.out; o++) b[o] = q->f.b[o];
         *weights = ist_plan_const(p, w, q->phases, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
@@ -111,9 +136,10 @@ static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, cons
     return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s",
                           r->mr, r->nv * r->vl, r->warps_m, r->warps_n, r->warps_k, r->bk, r->stages, r->stages - 2,
                           (int)q->o->epi.act,
-                          l->gather  ? " -DGATHER"
-                          : l->point ? " -DPOINT"
-                                     : "",
+                          l->gather    ? " -DGATHER"
+                          : l->point   ? " -DPOINT"
+                          : l->blocked ? " -DBLOCKED"
+                                       : "",
                           q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
 }
 
@@ -131,7 +157,9 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
     }
     divider by_w = divider_of(q->ow), by_h = divider_of(q->oh), by_kw = divider_of(kw);
-    divider by_splits = divider_of(c.splits), by_tap = divider_of(l->gather ? l->per_tap : l->per_tap / CHUNK);
+    divider by_splits = divider_of(c.splits), by_tap = divider_of(l->gather    ? l->per_tap
+                                                                  : l->blocked ? q->taps
+                                                                               : l->per_tap / CHUNK);
     ist_defines defines = defines_of(p, q, r, l);
     ist_launch launch = {
         .label = q->label,
@@ -165,5 +193,5 @@ void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice
     if (choice.splits > l.steps) choice.splits = l.steps;
     if (choice.splits < 1) choice.splits = 1;
     choice.splits = ist_div_up(l.steps, ist_div_up(l.steps, choice.splits)); /* none without a step */
-    if (pack(p, q, &l, &weights, &bias)) launch(p, q, choice, &l, weights, bias);
+    if (pack(p, q, &l, choice.row->bk, &weights, &bias)) launch(p, q, choice, &l, weights, bias);
 }
