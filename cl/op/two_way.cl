@@ -20,38 +20,37 @@ static inline float weight(float t) {
     return exp2(fmax(t, -126.0f));
 }
 
-/* Group (h, n): head h of prompt n. w [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K],
- * mb [head][d16]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one
- * item}. */
+/* Group (c, n): token t = c / 8 of prompt n, head h = c % 8; columns have groups for absent tokens too. w [head][channel
+ * of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K], mb [head][d16]. sizes {tokens, channels of x, d,
+ * columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
            int4 sizes, int4 lds, int4 modes, float scale) {
-    __local float q[BLOCKS * 8 * 32];
-    const int h = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = sizes.x, c_in = sizes.y;
-    const int d = sizes.z, d16 = (d + 15) / 16 * 16;
+    __local float q[32], work[LANES];
+    const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = sizes.x, c_in = sizes.y;
+    const int h = c % HEADS, t = c / HEADS, d = sizes.z, d16 = (d + 15) / 16 * 16, parts = LANES / d16;
     if (n >= *limit) return;
+    const int own = lane % d16, token = min(t, tokens - 1);
+    const int xi = (n * tokens + token) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + token) * lds.z + lds.w;
     __global const float *wh = w + h * c_in * d16, *mh = m + h * d * K;
     __global float *yn = y + (size_t)n * (sizes.w ? (K + 1) * CP : tokens * HEADS * K);
-    for (int e = lane; e < tokens * d; e += LANES) {
-        const int t = e / d, i = e % d;
-        const int xi = (n * tokens + t) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w;
-        float s = b[h * d16 + i];
-        for (int k = 0; k < c_in; k++) {
-            const float v = LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f);
-            s = fma(v, wh[k * d16 + i], s);
-        }
-        q[e] = s * scale;
+    float s = 0.0f, total = b[h * d16 + own];
+    for (int k = lane / d16; k < c_in; k += parts) {
+        const float v = LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f);
+        s = fma(v, wh[k * d16 + own], s);
     }
+    work[lane] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int rows = sizes.w ? K + 1 : K, all = sizes.w ? CP / HEADS : tokens;
-    for (int k = lane; k < rows; k += LANES)
-        for (int t = 0; t < all; t++) {
-            float s = k < K || t < tokens ? 0.0f : LOWEST;
-            const int count = t < tokens ? d : 0;
-            for (int i = 0; i < count; i++) s = fma(q[t * d + i], k < K ? mh[i * K + k] : mb[h * d16 + i], s);
-            yn[sizes.w ? k * CP + t * HEADS + h : ((k / 64 * tokens + t) * HEADS + h) * 64 + k % 64] = s;
-        }
+    for (int j = 0; j < parts; j++) total += work[j * d16 + own];
+    q[own] = total * scale;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int rows = sizes.w ? K + 1 : K, count = t < tokens ? d : 0;
+    for (int k = lane; k < rows; k += LANES) {
+        float sum = k < K || t < tokens ? 0.0f : LOWEST;
+        for (int i = 0; i < count; i++) sum = fma(q[i], k < K ? mh[i * K + k] : mb[h * d16 + i], sum);
+        yn[sizes.w ? k * CP + c : (k / 64 * tokens * HEADS + c) * 64 + k % 64] = sum;
+    }
 }
 
 /* s[r][c] = xp[r] . columns[c] + bias. */
@@ -221,24 +220,35 @@ image_read(__global float *part, __global const T *x, __global const T *position
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 image_merge(__global T *y, __global const float *part, __global const float *w, __global const float *b,
             __global const int *limit, int4 sizes) {
-    __local float average[K], work[LANES];
+    __local float average[K], factor[LANES], work[LANES];
     const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), d16 = (sizes.z + 15) / 16 * 16;
-    const int h = c % HEADS, parts = LANES / d16, i = lane % d16;
+    const int h = c % HEADS, parts = LANES / d16, i = lane % d16, groups = sizes.y;
     if (n >= *limit) return;
-    __global const float *first = part + (size_t)n * sizes.y * CP * (K + 2);
-    float m = LOWEST, sum = 0.0f, s = 0.0f;
-    for (int g = 0; g < sizes.y; g++) m = fmax(m, first[(size_t)g * CP * (K + 2) + c]);
-    for (int k = lane; k < K; k += LANES) {
-        float o = 0.0f;
-        sum = 0.0f;
-        for (int g = 0; g < sizes.y; g++) {
-            __global const float *p = first + (size_t)g * CP * (K + 2);
-            const float f = weight(p[c] - m);
-            sum = fma(p[CP + c], f, sum);
-            o = fma(p[2 * CP + c * K + k], f, o);
-        }
-        average[k] = o / sum;
+    __global const float *first = part + (size_t)n * groups * CP * (K + 2);
+    float m = LOWEST, sum = 0.0f, s = 0.0f, o[K / LANES];
+    for (int k = 0; k < K / LANES; k++) o[k] = 0.0f;
+    for (int g = lane; g < groups; g += LANES) m = fmax(m, first[(size_t)g * CP * (K + 2) + c]);
+    work[lane] = m;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int j = 0; j < LANES; j++) m = fmax(m, work[j]);
+    for (int g0 = 0; g0 < groups; g0 += LANES) {
+        __global const float *p = first + (size_t)min(g0 + lane, groups - 1) * CP * (K + 2) + c;
+        const float f = g0 + lane < groups ? weight(p[0] - m) : 0.0f;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        factor[lane] = f;
+        sum = fma(p[CP], f, sum);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        __global const float *v = first + (size_t)g0 * CP * (K + 2) + 2 * CP + c * K + lane;
+        for (int g = 0; g < min(LANES, groups - g0); g++)
+            for (int k = 0; k < K / LANES; k++)
+                o[k] = fma(v[(size_t)g * CP * (K + 2) + k * LANES], factor[g], o[k]);
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    work[lane] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    sum = 0.0f;
+    for (int j = 0; j < LANES; j++) sum += work[j];
+    for (int k = 0; k < K / LANES; k++) average[k * LANES + lane] = o[k] / sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = lane / d16; k < K; k += parts) s = fma(average[k], w[(h * K + k) * d16 + i], s);
     work[lane] = s;

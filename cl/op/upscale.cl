@@ -12,29 +12,21 @@
 #define PIXELS 4
 #endif
 
-/* Sum of C1 values. */
-static inline float line_sum(__local const float *line) {
-    float4 sum = (float4)(0.0f);
-    for (int k = 0; k < C1; k += 4) sum += vload4(0, line + k);
-    return (sum.x + sum.y) + (sum.z + sum.w);
-}
-
-/* u[line] = gelu(LN(u[line])) for PHASES * PIXELS lines. */
-static inline void normalise(__local float *u, __local float *stat, __global const float *norm, float eps, int lane) {
-    if (lane < PHASES * PIXELS) {
-        __local const float *line = u + lane * C1;
-        const float mean = line_sum(line) / C1;
-        float square = 0.0f;
-        for (int k = 0; k < C1; k++) square = fma(line[k] - mean, line[k] - mean, square);
-        stat[2 * lane] = mean;
-        stat[2 * lane + 1] = 1.0f / sqrt(square / C1 + eps);
-    }
+/* u[line] = gelu(LN(u[line])) for PHASES * PIXELS lines of C1 values; a work-item owns four values, 16 a line. */
+static inline void normalise(__local float *u, __local float *work, __global const float *norm, float eps, int lane) {
+    const int first = lane / 16 * 16, k = lane % 16 * 4;
+    float4 v = vload4(lane, u), gamma = vload4(0, norm + C1 + k), beta = vload4(0, norm + 2 * C1 + k);
+    float mean = 0.0f, square = 0.0f;
+    work[lane] = (v.x + v.y) + (v.z + v.w);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int e = lane; e < PHASES * PIXELS * C1; e += GROUP) {
-        const int line = e / C1, k = e % C1;
-        const float v = fma((u[e] - stat[2 * line]) * stat[2 * line + 1], norm[C1 + k], norm[2 * C1 + k]);
-        u[e] = activate_float(v, ACT_GELU);
-    }
+    for (int i = 0; i < 16; i++) mean += work[first + i];
+    v -= (float4)(mean / C1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    work[lane] = dot(v, v);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = 0; i < 16; i++) square += work[first + i];
+    v = fma(v * (float4)(1.0f / sqrt(square / C1 + eps)), gamma, beta);
+    vstore4(activate_float4(v, ACT_GELU), lane, u);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 

@@ -18,7 +18,7 @@ enum {
     COLUMNS = 64,         /* per block */
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
     CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
-    ANY_GROUP_ROWS = 64
+    ANY_GROUP_ROWS = 32
 };
 
 static int blocks_of(int tokens) {
@@ -98,11 +98,12 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
     ist_tensor mb = head_const(p, f->mb, 1, d, label);
     bool cpu = ist_cpu_row(p);
     ist_defines defines = defines_of(p, k, tokens);
+    int seen = f->columns ? columns : tokens * HEADS; /* absent tokens have columns too */
     ist_launch l = {.label = label,
                     .defines = defines.text,
                     .kernel = "fold_heads",
                     .dims = cpu ? 2 : 3,
-                    .global = {cpu ? HEADS : COLUMNS, cpu ? (size_t)x.n : HEADS, cpu ? 1 : (size_t)x.n},
+                    .global = {cpu ? HEADS : COLUMNS, (size_t)(cpu ? x.n : seen), cpu ? 1 : (size_t)x.n},
                     .local = {cpu ? 1 : COLUMNS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, f->columns),
