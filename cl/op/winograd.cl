@@ -7,10 +7,10 @@
  * that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
  *
  * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of local memory, at least
- * 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Input channels are a multiple of 16, results of COLS, block of
+ * 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of COLS, block of
  * ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
  * U: [column tile][16][cin][COLS], bias [cout].
- * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, backwards}.
+ * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, turn}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
 #define ROWS (384 / COLS)
 

@@ -19,7 +19,7 @@ static int extent(int size, int near, int far) {
     return size + near + far - 2;
 }
 
-/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but eight blocks for every compute
+/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but sixteen blocks for every compute
  * unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
 static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opts *o) {
     grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
@@ -27,7 +27,7 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opt
               .cols = out % 32 ? 16 : 32};
     g.rows = TILE / g.cols;
     g.tiles = x.n * g.down * g.across;
-    int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 8 * ist_conv_units(p) * g.rows);
+    int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 16 * ist_conv_units(p) * g.rows);
     if (even < 2) even = 2;
     if (fit > MAX_BLOCK / g.rows) fit = MAX_BLOCK / g.rows;
     g.block = (fit < even ? fit : even) * g.rows;
