@@ -116,8 +116,8 @@ foreach(file ${IST_TESTS})
   if(layer IN_LIST IST_TEST_DEVICE_LAYERS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
-  # Operators whose tensors can be stored as half, once more in half: label "half", left out by -L '^op$'.
-  if(layer STREQUAL "op" AND NOT name MATCHES "^op_(act|assign|match|detect|topk|mask|image)$")
+  # Operators whose tensors can be stored as half (op_conv_mma's always are), once more in half: label "half", left out by -L '^op$'.
+  if(layer STREQUAL "op" AND NOT name MATCHES "^op_(act|assign|conv_mma|match|detect|topk|mask|image)$")
     add_test(NAME ${name}_half COMMAND ${name} ${jobs})
     get_test_property(${name} ENVIRONMENT environment)
     set_tests_properties(${name}_half PROPERTIES LABELS half TIMEOUT 900 RUN_SERIAL ON
