@@ -3,6 +3,7 @@
 
     peers_cpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR [--bench BINARY] [--models n,s,tinyvit,decoder]
                  [--rounds 15] [--threads 2] [--skip-openvino] [--results PREFIX]
+                 [--processor-time]
     peers_cpu.py --draw PREFIX
 
 Exports the published models (D-FINE in its deployed form, 640x640, batch 1, network only; the TinyViT encoder at 1024; the
@@ -18,6 +19,9 @@ PoCL uses as many threads as POCL_CPU_MAX_CU_COUNT says; it is set from --thread
 A round goes through the contenders in turn; each pauses until the other's spinning threads sleep, runs one frame that does
 not count (caches) and three that do. Reported: median and least over all counted frames, and the ratio of the medians,
 isthmus / peer (below 1: isthmus is faster). --models may name n, s, m, l, x, tinyvit and decoder.
+
+--processor-time reports the time that each contender's threads ran, which tells the work of a frame apart from the work of
+other programs on the machine; use it with --threads 1, since threads that wait by spinning run too.
 
 --results writes PREFIX.json (every number, machine, versions, command), PREFIX.md (the table) and PREFIX.svg (the plot);
 networks that PREFIX.json has from an earlier run on the same machine stay. --draw writes the table and the plot again.
@@ -122,23 +126,33 @@ def openvino(onnx, inputs, threads):
     return lambda: r.infer(fed, share_inputs=True, share_outputs=True)
 
 
-def timed(run, onnx):
+def ran_ms(process):
+    """Milliseconds that the threads of a process have run so far."""
+    total = 0
+    for task in os.listdir("/proc/%d/task" % process):
+        with open("/proc/%d/task/%s/schedstat" % (process, task)) as f:
+            total += int(f.read().split()[0])
+    return total * 1e-6
+
+
+def timed(run, onnx, processor):
     """Milliseconds of a frame, once the peer has given the published answer (sorted: queries may come in another order)."""
     expect, got = np.load(onnx + ".npy"), np.sort(np.asarray(run()[0], np.float32).reshape(-1))
     if np.abs(got - expect).max() > 0.01 * expect.std():
         sys.exit("%s: differs from the published model by %g" % (onnx, np.abs(got - expect).max()))
 
     def ms():
-        t = time.perf_counter()
+        t, ran = time.perf_counter(), time.process_time()
         run()
-        return (time.perf_counter() - t) * 1e3
+        return (time.process_time() - ran if processor else time.perf_counter() - t) * 1e3
     return ms
 
 
 class Isthmus:
     """bench_models as a child that runs a frame per line."""
 
-    def __init__(self, binary, options, weights, threads):
+    def __init__(self, binary, options, weights, threads, processor):
+        self.processor = processor
         env = dict(os.environ, POCL_CPU_MAX_CU_COUNT=str(threads), POCL_MAX_PTHREAD_COUNT=str(threads))
         self.child = subprocess.Popen([binary] + options + [weights], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         first = self.child.stdout.readline()
@@ -146,9 +160,11 @@ class Isthmus:
             sys.exit("%s did not get ready: %r" % (binary, first))
 
     def __call__(self):
+        before = ran_ms(self.child.pid)
         self.child.stdin.write("run\n")
         self.child.stdin.flush()
-        return float(self.child.stdout.readline())
+        ms = float(self.child.stdout.readline())
+        return ran_ms(self.child.pid) - before if self.processor else ms
 
     def close(self):
         self.child.stdin.close()
@@ -167,10 +183,10 @@ def measure(a, name):
     onnx, weights, options, inputs = prepare(a, name)
     sides = {}
     if a.bench:
-        sides["isthmus"] = Isthmus(a.bench, options, weights, a.threads)
-    sides["onnxruntime"] = timed(onnx_runtime(onnx, inputs, a.threads), onnx)
+        sides["isthmus"] = Isthmus(a.bench, options, weights, a.threads, a.processor_time)
+    sides["onnxruntime"] = timed(onnx_runtime(onnx, inputs, a.threads), onnx, a.processor_time)
     if not a.skip_openvino:
-        sides["openvino"] = timed(openvino(onnx, inputs, a.threads), onnx)
+        sides["openvino"] = timed(openvino(onnx, inputs, a.threads), onnx, a.processor_time)
     times = {s: [] for s in sides}
     for r in range(a.rounds + 1):
         for s, run in sides.items():
@@ -188,13 +204,17 @@ NAMES = dict(n="D-FINE-N", s="D-FINE-S", m="D-FINE-M", l="D-FINE-L", x="D-FINE-X
 COLOURS = dict(isthmus="#0b7285", onnxruntime="#adb5bd", openvino="#868e96")
 
 
+def clock(r):
+    return "processor time" if r.get("processor_time") else "wall time"
+
+
 def table(r):
     """Markdown: medians in ms, and how many times as fast as the faster peer isthmus is."""
     sides = [s for s in COLOURS if any(s in m for m in r["models"].values())]
     peers = [s for s in sides if s != "isthmus"]
     lines = ["# isthmus beside ONNX Runtime and OpenVINO on a CPU, fp32", "",
-             "%s; %d threads; %s." % (r["machine"], r["threads"], ", ".join("%s %s" % v for v in sorted(r["versions"].items()))),
-             "Median of %d frames each, interleaved: `%s`." % (3 * r["rounds"], r["command"]), "",
+             "%s; %d thread(s); %s." % (r["machine"], r["threads"], ", ".join("%s %s" % v for v in sorted(r["versions"].items()))),
+             "Median of %d frames each, interleaved, %s: `%s`." % (3 * r["rounds"], clock(r), r["command"]), "",
              "| network | %s | isthmus is faster than the faster peer by |" % " | ".join("%s, ms" % s for s in sides),
              "|---|%s---|" % ("---|" * len(sides))]
     for name, m in r["models"].items():
@@ -220,8 +240,8 @@ def plot(r):
             y += bar
         y += gap
     head = ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="11">\n'
-            '<rect width="100%%" height="100%%" fill="white"/>\n<text x="10" y="20" font-size="13">fp32, %d threads: %s</text>\n')
-    return head % (width, y, r["threads"], r["machine"].split(", load")[0]) + "\n".join(out) + "\n</svg>\n"
+            '<rect width="100%%" height="100%%" fill="white"/>\n<text x="10" y="20" font-size="13">fp32, %d thread(s), %s: %s</text>\n')
+    return head % (width, y, r["threads"], clock(r), r["machine"].split(", load")[0]) + "\n".join(out) + "\n</svg>\n"
 
 
 def draw(prefix, r):
@@ -232,7 +252,7 @@ def draw(prefix, r):
 
 def keep(prefix, r):
     """Adds to an earlier run's file what this one measured."""
-    same = ("threads", "versions")
+    same = ("threads", "versions", "processor_time")
     if os.path.exists(prefix + ".json"):
         with open(prefix + ".json") as f:
             old = json.load(f)
@@ -255,6 +275,7 @@ def main():
     p.add_argument("--rounds", type=int, default=15)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--skip-openvino", action="store_true")
+    p.add_argument("--processor-time", action="store_true")
     p.add_argument("--results")
     a = p.parse_args()
     torch.set_num_threads(1)
@@ -275,7 +296,9 @@ def main():
         print("%-8s %s" % (name, "; ".join(line)), flush=True)
         if a.results:
             keep(a.results, dict(machine=machine(), threads=a.threads, versions=versions, rounds=a.rounds, models=dict(results),
-                                 command="peers_cpu.py --models %s --rounds %d --threads %d" % (a.models, a.rounds, a.threads)))
+                                 processor_time=a.processor_time,
+                                 command="peers_cpu.py --models %s --rounds %d --threads %d%s" % (
+                                     a.models, a.rounds, a.threads, " --processor-time" * a.processor_time)))
 
 
 if __name__ == "__main__":
