@@ -110,7 +110,7 @@ static inline void measure(bench *s) {
     check(clFinish(s->queue), "clFinish");
     clock_gettime(CLOCK_MONOTONIC, &to);
     double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
-    s->many = ms < 0.01 ? 2000 : ms > 10 ? 2 : (int)(20 / ms);
+    s->many = ms < 0.01 ? 2000 : ms > 2.5 ? 8 : (int)(20 / ms);
 }
 
 static inline void close_bench(bench *s) {
