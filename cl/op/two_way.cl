@@ -20,9 +20,9 @@ static inline float weight(float t) {
     return exp2(fmax(t, -126.0f));
 }
 
-/* Group (c, n): token t = c / 8 of prompt n, head h = c % 8; columns have groups for absent tokens too. w [head][channel
- * of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K], mb [head][d16]. sizes {tokens, channels of x, d,
- * columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
+/* Group (c, n): token t = c / 8 of prompt n, head h = c % 8; columns have groups for absent tokens too. w
+ * [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K], mb [head][d16]. sizes {tokens,
+ * channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
