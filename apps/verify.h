@@ -6,8 +6,9 @@
 #include "predict.h"
 
 /* What is compared: enumerator, name, most that fp16 may differ, most that fp32 may differ, what the number is. fp16's
- * limits are what random weights of size X come to on an H200, with room where that left none; trained weights stay ten
- * times below. fp32's are some 100 times the rounding seen between devices. X(id, name, fp16, fp32, meaning) */
+ * limits are what random weights of size X come to on an H200, with room where that left none; the weights that ship
+ * stay two (backbone) to a hundred times (mask logits) below. fp32's are some 100 times the rounding seen between
+ * devices. X(id, name, fp16, fp32, meaning) */
 #define VERIFY_STAGES(X)                                                                                               \
     X(BACKBONE, "backbone", 0.005, 1e-4, "relative error of the feature maps")                                         \
     X(ENCODER, "encoder", 0.02, 1e-4, "relative error of the memory")                                                  \
