@@ -98,8 +98,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d", x.c, hidden, b->project.out,
-                                  s, (int)b->act);
+    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d", x.c, hidden,
+                                   b->project.out, s, (int)b->act);
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {.label = label,
                     .op = "op/mbconv_cpu",

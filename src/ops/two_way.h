@@ -18,11 +18,11 @@ enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may 
 
 /* q = W t + b for [8 d] outputs; head h becomes scale * m_h^T q_h, its constant scale * mb_h . q_h. Host arrays. */
 typedef struct ist_head_fold {
-    int d, k;             /* channels per head, of the image; d a multiple of 4 up to 32 */
-    const float *w, *b;   /* [8 d][c], [8 d]: of the token */
-    const float *m, *mb;  /* [8 d][k], [8 d] or NULL: of the other side */
+    int d, k;            /* channels per head, of the image; d a multiple of 4 up to 32 */
+    const float *w, *b;  /* [8 d][c], [8 d]: of the token */
+    const float *m, *mb; /* [8 d][k], [8 d] or NULL: of the other side */
     float scale;
-    bool columns;         /* else panels */
+    bool columns; /* else panels */
 } ist_head_fold;
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
