@@ -212,9 +212,10 @@ def table(r):
     """Markdown: medians in ms, and how many times as fast as the faster peer isthmus is."""
     sides = [s for s in COLOURS if any(s in m for m in r["models"].values())]
     peers = [s for s in sides if s != "isthmus"]
+    frames = min(v["runs"] for m in r["models"].values() for v in m.values())
     lines = ["# isthmus beside ONNX Runtime and OpenVINO on a CPU, fp32", "",
              "%s; %d thread(s); %s." % (r["machine"], r["threads"], ", ".join("%s %s" % v for v in sorted(r["versions"].items()))),
-             "Median of %d frames each, interleaved, %s: `%s`." % (3 * r["rounds"], clock(r), r["command"]), "",
+             "Medians of %d or more frames, interleaved, %s; last run: `%s`." % (frames, clock(r), r["command"]), "",
              "| network | %s | isthmus is faster than the faster peer by |" % " | ".join("%s, ms" % s for s in sides),
              "|---|%s---|" % ("---|" * len(sides))]
     for name, m in r["models"].items():
