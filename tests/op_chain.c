@@ -14,6 +14,19 @@ unsigned __wrap_ist_plan_caps(const ist_plan *p) {
     return __real_ist_plan_caps(p) & ~without;
 }
 
+/* Devices with little local memory or small groups begin no chain: there is nothing to test on them. */
+static bool device_chains(void) {
+    optest t;
+    optest_begin(&t, "capabilities", 0);
+    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    bool begun = ist_plan_chain(t.plan) != NULL;
+    bool has = (ist_plan_caps(t.plan) & IST_CAP_GROUP256) && ist_device_local_bytes(t.device) >= 48 << 10;
+    cr_assert(begun || !has, "256 work-items and 48 KiB of local memory are enough");
+    ist_chain_end(t.plan, NULL, 0, "chain");
+    optest_drop(&t);
+    return begun;
+}
+
 typedef struct shape {
     int n, rows, tokens, heads, d, inner, classes, count;
     bool slices;
@@ -115,12 +128,14 @@ Test(chain, agrees_with_its_operators) {
                                    {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 300, 320, 8, 24, 768, 80, 1, false},
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true}};
     without = IST_CAP_VEC16;
-    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++) agrees(shapes[i], i);
+    for (unsigned i = 0; device_chains() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
+        agrees(shapes[i], i);
 }
 
 Test(chain, nothing_else_launches_inside) {
     optest t;
     without = IST_CAP_VEC16;
+    if (!device_chains()) return;
     optest_begin(&t, "inside", 0);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 8, 8), IST_ELEM_T, false);
     ist_chain_begin(t.plan, 1, 8, 8, 8);
@@ -136,6 +151,7 @@ Test(chain, nothing_else_launches_inside) {
 Test(chain, rows_must_agree) {
     optest t;
     without = IST_CAP_VEC16;
+    if (!device_chains()) return;
     optest_begin(&t, "rows", 0);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 7, 8), IST_ELEM_T, false);
     ist_chain_begin(t.plan, 1, 8, 8, 8);
@@ -152,7 +168,7 @@ Test(chain, not_on_cpus_nor_for_many_rows) {
     optest_begin(&t, "not begun", 0);
     bool cpu = (ist_plan_caps(t.plan) & IST_CAP_CPU) != 0;
     ist_chain_begin(t.plan, 1, 8, 8, 8);
-    cr_expect_eq(ist_plan_chain(t.plan) == NULL, cpu);
+    cr_expect(!cpu || !ist_plan_chain(t.plan));
     ist_chain_end(t.plan, NULL, 0, "chain");
     without = IST_CAP_VEC16;
     ist_chain_begin(t.plan, 32, 300, 8, 8);

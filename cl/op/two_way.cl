@@ -20,58 +20,113 @@ static inline float weight(float t) {
     return exp2(fmax(t, -126.0f));
 }
 
-/* Group (c, n): token t = c / 8 of prompt n, head h = c % 8; columns have groups for absent tokens too. w
- * [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K], mb [head][d16]. sizes {tokens,
- * channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}. */
-__attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
+#define BATCH 16
+#define D_MAX 32
+
+/* Group (h, n): head h of prompt n. w [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K],
+ * mb [head][d16]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one
+ * item}. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
            int4 sizes, int4 lds, int4 modes, float scale) {
-    __local float q[32], work[LANES];
-    const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = sizes.x, c_in = sizes.y;
-    const int h = c % HEADS, t = c / HEADS, d = sizes.z, d16 = (d + 15) / 16 * 16, parts = LANES / d16;
+    __local float q[BLOCKS * 8 * D_MAX], xs[8 * GROUP];
+    const int h = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = sizes.x, c_in = sizes.y;
+    const int d = sizes.z, d16 = (d + 15) / 16 * 16, slices = GROUP / d16, slice = lane / d16, i = lane % d16;
     if (n >= *limit) return;
-    const int own = lane % d16, token = min(t, tokens - 1);
-    const int xi = (n * tokens + token) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + token) * lds.z + lds.w;
     __global const float *wh = w + h * c_in * d16, *mh = m + h * d * K;
     __global float *yn = y + (size_t)n * (sizes.w ? (K + 1) * CP : tokens * HEADS * K);
-    float s = 0.0f, total = b[h * d16 + own];
-    for (int k = lane / d16; k < c_in; k += parts) {
-        const float v = LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f);
-        s = fma(v, wh[k * d16 + own], s);
+    for (int t0 = 0; t0 < tokens; t0 += 8) { /* q = (x + add) w, eight tokens at a time */
+        float sum[8];
+        for (int u = 0; u < 8; u++) sum[u] = 0.0f;
+        for (int k0 = 0; k0 < c_in; k0 += GROUP) {
+            float v[8];
+#pragma unroll
+            for (int u = 0; u < 8; u++) {
+                const int t = min(t0 + u, tokens - 1), k = min(k0 + lane, c_in - 1);
+                v[u] = LOAD(x, (n * tokens + t) * lds.x + lds.y + k);
+                if (modes.x) v[u] += LOAD(add, ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w + k);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+            for (int u = 0; u < 8; u++) xs[u * GROUP + lane] = v[u];
+            for (int j0 = 0; j0 < d16; j0 += BATCH) { /* GROUP / slices = d16 channels for each slice */
+                float f[BATCH];
+#pragma unroll
+                for (int j = 0; j < BATCH; j++) f[j] = wh[min(k0 + slice + (j0 + j) * slices, c_in - 1) * d16 + i];
+                barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+                for (int j = 0; j < BATCH; j++) {
+                    const int k = slice + (j0 + j) * slices;
+                    const float factor = k0 + k < c_in ? f[j] : 0.0f;
+#pragma unroll
+                    for (int u = 0; u < 8; u++) sum[u] = fma(xs[u * GROUP + k], factor, sum[u]);
+                }
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int u = 0; u < 8; u++) xs[u * GROUP + lane] = sum[u]; /* the slices' sums */
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int e = lane; e < min(8, tokens - t0) * d; e += GROUP) {
+            const int u = e / d, own = e % d;
+            float s = b[h * d16 + own];
+            for (int j = 0; j < slices; j++) s += xs[u * GROUP + j * d16 + own];
+            q[(t0 + u) * d + own] = s * scale;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
-    work[lane] = s;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int j = 0; j < parts; j++) total += work[j * d16 + own];
-    q[own] = total * scale;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const int rows = sizes.w ? K + 1 : K, count = t < tokens ? d : 0;
-    for (int k = lane; k < rows; k += LANES) {
-        float sum = k < K || t < tokens ? 0.0f : LOWEST;
-        for (int i = 0; i < count; i++) sum = fma(q[i], k < K ? mh[i * K + k] : mb[h * d16 + i], sum);
-        yn[sizes.w ? k * CP + c : (k / 64 * tokens * HEADS + c) * 64 + k % 64] = sum;
+    const int rows = sizes.w ? K + 1 : K, all = sizes.w ? CP / HEADS : tokens;
+    for (int k0 = 0; k0 < rows; k0 += GROUP) {
+        const int k = min(k0 + lane, rows - 1), step = k < K ? K : 1;
+        __global const float *from = k < K ? mh + k : mb + h * d16;
+        float f[D_MAX];
+#pragma unroll
+        for (int j = 0; j < D_MAX; j++) f[j] = from[min(j, d - 1) * step];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int t = 0; t < all; t++) {
+            float s = k < K || t < tokens ? 0.0f : LOWEST;
+            const int count = t < tokens ? d : 0;
+#pragma unroll
+            for (int j = 0; j < D_MAX; j++)
+                if (j < count) s = fma(q[t * d + j], f[j], s);
+            yn[sizes.w ? k * CP + t * HEADS + h : ((k / 64 * tokens + t) * HEADS + h) * 64 + k % 64] = s;
+        }
     }
 }
 
-/* s[r][c] = xp[r] . columns[c] + bias. */
-static inline void scores(__local float *s, __local const float *xp, __global const float *columns, int lane) {
-    for (int e = lane; e < CP * (ROWS / 4); e += GROUP) {
-        const int c = e % CP, r = e / CP * 4;
-        float4 sum = (float4)(columns[K * CP + c]);
-        for (int k = 0; k < K; k += 4) {
-            const float4 u = (float4)(columns[k * CP + c], columns[(k + 1) * CP + c], columns[(k + 2) * CP + c],
-                                      columns[(k + 3) * CP + c]);
-            sum.x += dot(u, vload4(0, xp + r * K + k));
-            sum.y += dot(u, vload4(0, xp + (r + 1) * K + k));
-            sum.z += dot(u, vload4(0, xp + (r + 2) * K + k));
-            sum.w += dot(u, vload4(0, xp + (r + 3) * K + k));
+/* s[r][c] = xp[r] . columns[c] + bias. A work-item takes a column of each block and a slice of the channels; part has
+ * room for ROWS * GROUP. */
+static inline void scores(__local float *s, __local float *part, __local const float *xp, __global const float *columns,
+                          int lane) {
+    for (int first = 0; first < CP; first += 64) {
+        const int c = first + lane % 64, from = lane / 64 * (K / (GROUP / 64));
+        float sum[ROWS];
+        for (int r = 0; r < ROWS; r++) sum[r] = 0.0f;
+        for (int k0 = from; k0 < from + K / (GROUP / 64); k0 += BATCH) {
+            float u[BATCH];
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) u[j] = columns[(k0 + j) * CP + c];
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+            for (int j = 0; j < BATCH; j += 4)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    const float4 v = vload4(0, xp + r * K + k0 + j);
+                    sum[r] = fma(u[j], v.x, sum[r]);
+                    sum[r] = fma(u[j + 1], v.y, sum[r]);
+                    sum[r] = fma(u[j + 2], v.z, sum[r]);
+                    sum[r] = fma(u[j + 3], v.w, sum[r]);
+                }
         }
-        s[r * CP + c] = sum.x;
-        s[(r + 1) * CP + c] = sum.y;
-        s[(r + 2) * CP + c] = sum.z;
-        s[(r + 3) * CP + c] = sum.w;
+        for (int r = 0; r < ROWS; r++) part[r * GROUP + lane] = sum[r];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int e = lane; e < ROWS * 64; e += GROUP) {
+            float total = columns[K * CP + first + e % 64];
+            for (int j = 0; j < GROUP / 64; j++) total += part[e / 64 * GROUP + j * 64 + e % 64];
+            s[e / 64 * CP + first + e % 64] = total;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* s becomes the softmax over tokens, per row and head; top and sum hold ROWS * HEADS values. */
@@ -112,12 +167,20 @@ static inline void row_average(__local float *stat, __local float *part, __local
 /* This work-item's channels of ROWS image rows to `own`, with the position added to xp. Past the end the last row
  * repeats. */
 #define LOAD_ROWS(r0)                                                                                                  \
-    for (int j = 0; j < OWN; j++)                                                                                      \
+    for (int j = 0; j < OWN; j++) {                                                                                    \
+        float at[ROWS];                                                                                                \
+        const int k = CHANNEL(j);                                                                                      \
         for (int r = 0; r < ROWS; r++) {                                                                               \
-            const int k = CHANNEL(j), row = min(r0 + r, last - 1);                                                     \
-            own[j][r] = LOAD(x, ((size_t)item * sizes.x + row) * lds.x + lds.y + k) + shift[k];                        \
-            xp[r * K + k] = own[j][r] + LOAD(position, (size_t)row * lds.z + lds.w + k);                               \
+            const int row = min(r0 + r, last - 1);                                                                     \
+            own[j][r] = LOAD(x, ((size_t)item * sizes.x + row) * lds.x + lds.y + k);                                   \
+            at[r] = LOAD(position, (size_t)row * lds.z + lds.w + k);                                                   \
         }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int r = 0; r < ROWS; r++) {                                                                               \
+            own[j][r] += shift[k];                                                                                     \
+            xp[r * K + k] = own[j][r] + at[r];                                                                         \
+        }                                                                                                              \
+    }                                                                                                                  \
     barrier(CLK_LOCAL_MEM_FENCE);
 
 /* Group (i, n): rows [i * ROWS, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K], becomes
@@ -127,21 +190,26 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_update(__global T *x_out, __global const T *x, __global const T *position, __global const int *map,
              __global const float *shift, __global const float *keys, __global const float *values,
              __global const float *norm, __global const int *limit, int4 sizes, int4 lds, int4 modes, float eps) {
-    __local float xp[ROWS * K], s[ROWS * CP], top[CP], stat[2 * ROWS], work[GROUP];
+    __local float xp[ROWS * K], s[ROWS * CP], part[ROWS * GROUP], top[CP], stat[2 * ROWS], work[GROUP];
     const int n = get_group_id(1), lane = get_local_id(0), columns = sizes.w, r0 = get_group_id(0) * ROWS;
     if (n >= *limit) return;
     const int last = sizes.x, item = modes.x ? map[n] : n;
     __global const float *own_values = values + (size_t)n * columns * K;
     float own[OWN][ROWS];
     LOAD_ROWS(r0)
-    scores(s, xp, keys + (size_t)n * (K + 1) * CP, lane);
+    scores(s, part, xp, keys + (size_t)n * (K + 1) * CP, lane);
     softmax_tokens(s, top, work, lane);
     for (int j = 0; j < OWN; j++) {
         const int k = CHANNEL(j);
         for (int r = 0; r < ROWS; r++) own[j][r] += norm[k];
-        for (int c = 0; c < columns; c++) {
-            const float v = own_values[(k / 64 * columns + c) * 64 + k % 64];
-            for (int r = 0; r < ROWS; r++) own[j][r] = fma(s[r * CP + c], v, own[j][r]);
+        for (int c0 = 0; c0 < columns; c0 += 8) {
+            float v[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) v[c] = own_values[(k / 64 * columns + c0 + c) * 64 + k % 64];
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+            for (int c = 0; c < 8; c++)
+                for (int r = 0; r < ROWS; r++) own[j][r] = fma(s[r * CP + c0 + c], v[c], own[j][r]);
         }
         for (int r = 0; r < ROWS; r++) xp[r * K + k] = own[j][r];
     }
@@ -164,7 +232,7 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_read(__global float *part, __global const T *x, __global const T *position, __global const int *map,
            __global const float *shift, __global const float *queries, __global const int *limit, int4 sizes, int4 lds,
            int4 modes) {
-    __local float xp[ROWS * K], s[ROWS * CP], top[CP], factor[CP];
+    __local float xp[ROWS * K], s[ROWS * CP], rest[ROWS * GROUP], top[CP], factor[CP];
     const int n = get_group_id(1), lane = get_local_id(0), columns = sizes.w, first = get_group_id(0) * sizes.z;
     if (n >= *limit) return;
     const int last = min(sizes.x, first + sizes.z), item = modes.x ? map[n] : n;
@@ -178,7 +246,7 @@ image_read(__global float *part, __global const T *x, __global const T *position
     for (int r0 = first; r0 < last; r0 += ROWS) {
         barrier(CLK_LOCAL_MEM_FENCE);
         LOAD_ROWS(r0)
-        scores(s, xp, queries + (size_t)n * (K + 1) * CP, lane);
+        scores(s, rest, xp, queries + (size_t)n * (K + 1) * CP, lane);
         for (int j = 0; j < COLUMNS; j++) {
             const int c = COLUMN(j);
             float m = highest[j];
@@ -197,10 +265,13 @@ image_read(__global float *part, __global const T *x, __global const T *position
             for (int r = 0; r < ROWS; r++) sum[j] += s[r * CP + c];
         }
         for (int j = 0; j < OWN; j++)
-            for (int c = 0; c < CP; c++) {
-                float a = acc[j][c] * factor[c];
-                for (int r = 0; r < ROWS; r++) a = fma(s[r * CP + c], own[j][r], a);
-                acc[j][c] = a;
+            for (int c = 0; c < CP; c += 4) {
+                float4 a = (float4)(acc[j][c], acc[j][c + 1], acc[j][c + 2], acc[j][c + 3]) * vload4(0, factor + c);
+                for (int r = 0; r < ROWS; r++) a = fma(vload4(0, s + r * CP + c), (float4)(own[j][r]), a);
+                acc[j][c] = a.x;
+                acc[j][c + 1] = a.y;
+                acc[j][c + 2] = a.z;
+                acc[j][c + 3] = a.w;
             }
     }
     __global float *to = part + ((size_t)n * sizes.y + get_group_id(0)) * CP * (K + 2);
@@ -220,37 +291,49 @@ image_read(__global float *part, __global const T *x, __global const T *position
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 image_merge(__global T *y, __global const float *part, __global const float *w, __global const float *b,
             __global const int *limit, int4 sizes) {
-    __local float average[K], factor[LANES], work[LANES];
+    __local float average[K], work[LANES], factor[LANES];
     const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), d16 = (sizes.z + 15) / 16 * 16;
     const int h = c % HEADS, parts = LANES / d16, i = lane % d16, groups = sizes.y;
     if (n >= *limit) return;
     __global const float *first = part + (size_t)n * groups * CP * (K + 2);
     float m = LOWEST, sum = 0.0f, s = 0.0f, o[K / LANES];
-    for (int k = 0; k < K / LANES; k++) o[k] = 0.0f;
     for (int g = lane; g < groups; g += LANES) m = fmax(m, first[(size_t)g * CP * (K + 2) + c]);
     work[lane] = m;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int j = 0; j < LANES; j++) m = fmax(m, work[j]);
+    for (int l = 0; l < LANES; l++) m = fmax(m, work[l]);
+    for (int j = 0; j < K / LANES; j++) o[j] = 0.0f;
     for (int g0 = 0; g0 < groups; g0 += LANES) {
-        __global const float *p = first + (size_t)min(g0 + lane, groups - 1) * CP * (K + 2) + c;
-        const float f = g0 + lane < groups ? weight(p[0] - m) : 0.0f;
+        __global const float *p = first + (size_t)min(g0 + lane, groups - 1) * CP * (K + 2);
+        const float f = g0 + lane < groups ? weight(p[c] - m) : 0.0f, own = p[CP + c] * f;
         barrier(CLK_LOCAL_MEM_FENCE);
         factor[lane] = f;
-        sum = fma(p[CP], f, sum);
+        work[lane] = own;
         barrier(CLK_LOCAL_MEM_FENCE);
-        __global const float *v = first + (size_t)g0 * CP * (K + 2) + 2 * CP + c * K + lane;
-        for (int g = 0; g < min(LANES, groups - g0); g++)
-            for (int k = 0; k < K / LANES; k++)
-                o[k] = fma(v[(size_t)g * CP * (K + 2) + k * LANES], factor[g], o[k]);
+        for (int l = 0; l < LANES; l++) sum += work[l];
+        for (int j = 0; j < K / LANES; j++)
+            for (int l0 = 0; l0 < LANES; l0 += BATCH) {
+                float v[BATCH];
+#pragma unroll
+                for (int l = 0; l < BATCH; l++) {
+                    const size_t group = (size_t)min(g0 + l0 + l, groups - 1) * CP * (K + 2);
+                    v[l] = first[group + 2 * CP + c * K + j * LANES + lane];
+                }
+                barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+                for (int l = 0; l < BATCH; l++) o[j] = fma(v[l], factor[l0 + l], o[j]);
+            }
     }
+    for (int j = 0; j < K / LANES; j++) average[j * LANES + lane] = o[j] / sum;
     barrier(CLK_LOCAL_MEM_FENCE);
-    work[lane] = sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    sum = 0.0f;
-    for (int j = 0; j < LANES; j++) sum += work[j];
-    for (int k = 0; k < K / LANES; k++) average[k * LANES + lane] = o[k] / sum;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int k = lane / d16; k < K; k += parts) s = fma(average[k], w[(h * K + k) * d16 + i], s);
+    for (int k0 = lane / d16; k0 < K; k0 += BATCH * parts) { /* as often for every lane: K is a multiple of 64 */
+        float v[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) v[j] = w[(h * K + min(k0 + j * parts, K - 1)) * d16 + i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            if (k0 + j * parts < K) s = fma(average[k0 + j * parts], v[j], s);
+    }
     work[lane] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < sizes.z) {

@@ -18,7 +18,8 @@ enum {
     COLUMNS = 64,         /* per block */
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
     CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
-    ANY_GROUP_ROWS = 32
+    ANY_GROUP_ROWS = 32,
+    LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
 
 static int blocks_of(int tokens) {
@@ -32,7 +33,8 @@ static int group_items(const ist_plan *p) {
 
 /* Image rows that a group of the portable row keeps in local memory. */
 static int local_rows(const ist_plan *p, int tokens) {
-    return group_items(p) == 256 && blocks_of(tokens) == 1 ? 8 : 4;
+    bool room = ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LOCAL_ROOM;
+    return group_items(p) == 256 && blocks_of(tokens) == 1 && room ? 8 : 4;
 }
 
 static ist_defines defines_of(const ist_plan *p, int k, int tokens) {
@@ -98,13 +100,12 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
     ist_tensor mb = head_const(p, f->mb, 1, d, label);
     bool cpu = ist_cpu_row(p);
     ist_defines defines = defines_of(p, k, tokens);
-    int seen = f->columns ? columns : tokens * HEADS; /* absent tokens have columns too */
     ist_launch l = {.label = label,
                     .defines = defines.text,
                     .kernel = "fold_heads",
                     .dims = cpu ? 2 : 3,
-                    .global = {cpu ? HEADS : COLUMNS, (size_t)(cpu ? x.n : seen), cpu ? 1 : (size_t)x.n},
-                    .local = {cpu ? 1 : COLUMNS, 1, 1},
+                    .global = {cpu ? HEADS : (size_t)group_items(p), cpu ? (size_t)x.n : HEADS, cpu ? 1 : (size_t)x.n},
+                    .local = {cpu ? 1 : (size_t)group_items(p), 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, f->columns),
                              IST_INT4(x.ld, x.c0, add.ld, add.c0), IST_INT4(added, added && add.n == 1, 0, 0),
@@ -268,7 +269,7 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
                     .defines = defines.text,
                     .kernel = "image_merge",
                     .dims = cpu ? 2 : 3,
-                    .global = {cpu ? HEADS : COLUMNS, cpu ? n : columns, cpu ? 1 : n},
+                    .global = {cpu ? HEADS : (size_t)group_items(p), cpu ? n : columns, cpu ? 1 : n},
                     .local = {cpu ? 1 : COLUMNS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld)},
