@@ -18,6 +18,10 @@ static bool fails(int *counter) {
 cl_mem __real_clCreateBuffer(cl_context c, cl_mem_flags f, size_t n, void *p, cl_int *rc);
 cl_mem __wrap_clCreateBuffer(cl_context c, cl_mem_flags f, size_t n, void *p, cl_int *rc);
 cl_mem __wrap_clCreateBuffer(cl_context c, cl_mem_flags f, size_t n, void *p, cl_int *rc) {
+    if ((f & CL_MEM_USE_HOST_PTR) && countdown > 0) { /* refused without counting: the platform's memory comes next */
+        *rc = CL_OUT_OF_HOST_MEMORY;
+        return NULL;
+    }
     if (!fails(&countdown)) return __real_clCreateBuffer(c, f, n, p, rc);
     *rc = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return NULL;
