@@ -1,9 +1,9 @@
 /* Depthwise convolution for GPUs: a work-item computes VL channels of COLS neighbouring output pixels, so that an input
- * pixel is loaded once for all the taps of a line that read it. Needs isa/vector; arguments are those of op/dwconv, weights
- * [block of VL][tap][VL].
+ * pixel is loaded once for all the taps of a line that read it. Needs isa/vector; arguments are those of op/dwconv,
+ * weights [block of VL][tap][VL].
  *
- * -D K (side of the filter), STRIDE, COLS; WHOLE: the channels fill their blocks. Grid: x = blocks of channels (fastest), strips of COLS, lines of an item,
- * rounded up to the group; y = items. win.s4: blocks. */
+ * -D K (side of the filter), STRIDE, COLS; WHOLE: the channels fill their blocks. Grid: x = blocks of channels
+ * (fastest), strips of COLS, lines of an item, rounded up to the group; y = items. win.s4: blocks. */
 #define SPAN ((COLS - 1) * STRIDE + K)
 
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void

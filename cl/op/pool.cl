@@ -1,5 +1,6 @@
 /* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. On a CPU a work-item takes `run`
- * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) one pixel and four channels. in = {h, w, ld, c0}, out = {ld, c0, c, run}.
+ * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) one pixel and four channels.
+ * in = {h, w, ld, c0}, out = {ld, c0, c, run}.
  * Grid: x = n * h * w / run. */
 #ifdef ALIGNED /* of a group: every quad of channels lies at a multiple of its size */
 #undef LOAD4

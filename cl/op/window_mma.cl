@@ -1,8 +1,8 @@
 /* Window attention of TinyViT on matrix instructions (needs isa/ptx and half storage): op/attention's `window`, with a
  * group per window and head, whose keys and values lie in local memory.
  *
- * A warp takes 16 queries: their scores with all keys stay in registers (fragments of 16 x 8), softmax in fp32, then the
- * weights as halves multiply the values. Rows of 32 halves lie 40 apart, so that the eight rows of a matrix are in
+ * A warp takes 16 queries: their scores with all keys stay in registers (fragments of 16 x 8), softmax in fp32, then
+ * the weights as halves multiply the values. Rows of 32 halves lie 40 apart, so that the eight rows of a matrix are in
  * different banks.
  *
  * -D WS: tokens along a window. Group (x, y, z): window x, head y, item z. */
