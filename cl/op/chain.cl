@@ -24,13 +24,13 @@ static inline float4 quad_values(uint2 q) {
 #define QUAD      float4
 #define VALUES(q) (q)
 #endif
-#if defined(SHARED) && defined(IST_HALF)
+#if defined(IST_PTX) && defined(IST_HALF)
 static inline uint2 fetch(__global const T *p) {
     uint a, b;
     __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
     return (uint2)(a, b);
 }
-#elif defined(SHARED)
+#elif defined(IST_PTX)
 static inline float4 fetch(__global const T *p) {
     float a, b, c, d;
     __asm__ volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "l"(p));
