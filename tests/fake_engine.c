@@ -7,7 +7,8 @@
  * Failures come from the environment:
  *     FAKE_DEVICES=N           there are N devices, all alike
  *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
- *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result
+ *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result; those
+ *                              before D give none until one is (or ten seconds have passed)
  *     FAKE_ENGINE=closed:D     device D does not open
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
@@ -21,6 +22,7 @@
 #include "pipeline/tune.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +79,8 @@ ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_erro
                                     .max_alloc_bytes = 1u << 28};
     return IST_OK;
 }
+
+static atomic_bool one_is_lost; /* shared by the devices of the process: FAKE_ENGINE=lost_on */
 
 /* The number behind NAME: in FAKE_ENGINE, or -1. */
 static long wish(const char *name) {
@@ -220,7 +224,12 @@ ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err)
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     if (ms > 0) nanosleep(&pause, NULL);
     long lost_on = wish("lost_on");
-    if (lost_on >= 0 && e->device >= lost_on && b->number > 0) return ist_fail(err, IST_E_DEVICE, "the device is lost");
+    if (lost_on >= 0 && e->device >= lost_on && b->number > 0) {
+        atomic_store(&one_is_lost, true);
+        return ist_fail(err, IST_E_DEVICE, "the device is lost");
+    }
+    for (int i = 0; i < 10000 && e->device < lost_on && !atomic_load(&one_is_lost); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (wish("receive") == b->number) return ist_fail(err, IST_E_MEMORY, "no memory for masks");
     *result = &b->result;
     e->held++;
