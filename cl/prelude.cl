@@ -108,16 +108,56 @@ IST_DEFINE_ERF(float4)
 IST_DEFINE_ERF(float8)
 IST_DEFINE_ERF(float16)
 
+/* GELU: v/2 + v/2 erf(v / sqrt 2), to 3.5 units of |v| / 2^24. */
+#define IST_DEFINE_GELU(V)                                                                                             \
+    static inline V ist_gelu_##V(V v) {                                                                                \
+        V half_v = (V)(0.5f) * v;                                                                                      \
+        return fma(half_v, ist_erf_##V(v * (V)(0.70710678f)), half_v);                                                 \
+    }
+IST_DEFINE_GELU(float)
+IST_DEFINE_GELU(float4)
+IST_DEFINE_GELU(float8)
+#ifdef __AVX512F__
+/* v/2 + |v| q(|v|), q(t) = erf(t / sqrt 2) / 2 as 16 polynomials in the distance u from the nearest multiple of a step,
+ * to 2.2 units of |v| / 2^24 (own fit, 8.7e-8 before rounding; exactly 1/2 from 5.25 on). One permutation looks a
+ * coefficient up for 16 values: 8 cycles a vector, where the rational function's division makes it 19. */
+__constant float ist_gelu_table[5][16] = {
+    {0.0f, 0.13260223f, 0.250957757f, 0.345247239f, 0.412293375f, 0.45484522f, 0.478949487f, 0.491136551f,
+     0.496636122f, 0.49885115f, 0.499647379f, 0.499902844f, 0.499975979f, 0.499994695f, 0.499998957f, 0.499999881f},
+    {0.135142177f, 0.127606586f, 0.107428461f, 0.0806360617f, 0.0539637692f, 0.0321986154f, 0.0171290282f,
+     0.00812432542f, 0.00343557051f, 0.00129528495f, 0.000435395632f, 0.000130482469f, 3.48631329e-05f,
+     8.30468525e-06f, 1.76367507e-06f, 3.33924447e-07f},
+    {0.0f, -0.00732152257f, -0.012327604f, -0.0138797387f, -0.0123849781f, -0.00923726242f, -0.00589690683f,
+     -0.00326310238f, -0.00157703646f, -0.00066891301f, -0.000249837147f, -8.2362887e-05f, -2.4007737e-05f,
+     -6.19570301e-06f, -1.41708279e-06f, -2.874865e-07f},
+    {-0.00257084635f, -0.00215036701f, -0.00110985443f, 4.47068232e-05f, 0.000854319776f, 0.00114426319f,
+     0.00102298462f, 0.000718554715f, 0.000418383948f, 0.000207000456f, 8.82265522e-05f, 3.26683112e-05f,
+     1.05679637e-05f, 2.99850558e-06f, 7.48375726e-07f, 1.64657919e-07f},
+    {0.0f, 0.000200397073f, 0.000297479302f, 0.000259838882f, 0.000137846335f, 1.23873651e-05f, -6.29154165e-05f,
+     -8.13541556e-05f, -6.53998795e-05f, -4.03576487e-05f, -2.03774034e-05f, -8.66540177e-06f, -3.15300372e-06f,
+     -9.91286925e-07f, -2.71047384e-07f, -6.4753273e-08f},
+};
+static inline float16 ist_gelu_float16(float16 v) {
+    float16 a = fabs(v), t = min(a, (float16)(5.25f));
+    float16 m = fma(t, (float16)(2.952f), (float16)(12582912.0f));
+    float16 u = fma(t, (float16)(2.952f), (float16)(12582912.0f) - m);
+    int16 step = as_int16(m); /* its low four bits count */
+#define AT(power) __builtin_ia32_permvarsf512(vload16(0, ist_gelu_table[power]), step)
+    float16 q = fma(fma(fma(fma(AT(4), u, AT(3)), u, AT(2)), u, AT(1)), u, AT(0));
+#undef AT
+    return fma(a, q, (float16)(0.5f) * v);
+}
+#else
+IST_DEFINE_GELU(float16)
+#endif
+
 /* The activation `act` (the same for all elements) of v. */
 #define IST_DEFINE_ACTIVATE(V)                                                                                         \
     static inline V activate_##V(V v, int act) {                                                                       \
         switch (act) {                                                                                                 \
         case ACT_RELU: return max(v, (V)(0.0f));                                                                       \
         case ACT_SILU: return v / ((V)(1.0f) + ist_exp_##V(-v));                                                       \
-        case ACT_GELU: {                                                                                               \
-            V half_v = (V)(0.5f) * v;                                                                                  \
-            return fma(half_v, ist_erf_##V(v * (V)(0.70710678f)), half_v);                                             \
-        }                                                                                                              \
+        case ACT_GELU: return ist_gelu_##V(v);                                                                         \
         case ACT_SIGMOID: return (V)(1.0f) / ((V)(1.0f) + ist_exp_##V(-v));                                            \
         default: return v;                                                                                             \
         }                                                                                                              \
