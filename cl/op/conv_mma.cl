@@ -251,7 +251,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
         COPY_COMMIT();
     }
-    if (p0 >= rows) return;
+    if (p0 >= rows) {
+        COPY_WAIT(0); /* no copy outlives its group */
+        return;
+    }
 
     float acc[MI][NI][4];
 #pragma unroll
