@@ -22,6 +22,16 @@
         u[r * 4 + 3] = activate_float16(fma(d3 * scale, g3, h3), ACT_GELU);                                            \
     }
 
+/* The products are functions of their own: beside other code the compiler would keep that code's constants in registers
+ * and move the accumulators of the products to memory. */
+__attribute__((noinline)) static void first_product(float16 *acc, const float *x, __global const float *w1,
+                                                    __global const T *next) {
+    tile6x4_ahead(acc, x, K, w1, C1, K, next, next);
+}
+__attribute__((noinline)) static void second_product(float16 *acc, const float *u, __global const float *w2) {
+    tile6x4(acc, u, C1, w2, 2 * C2, C1);
+}
+
 /* Group (i, n): pixels [i * sizes.z, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
  * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
  * h][4 w]. sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. */
@@ -43,11 +53,11 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
             const float16 g0 = vload16(4, norm), g1 = vload16(5, norm), g2 = vload16(6, norm), g3 = vload16(7, norm);
             const float16 h0 = vload16(8, norm), h1 = vload16(9, norm), h2 = vload16(10, norm), h3 = vload16(11, norm);
             for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, norm);
-            tile6x4_ahead(acc, (const float *)xs, K, w1 + phase * K * C1, C1, K, next, next);
+            first_product(acc, (const float *)xs, w1 + phase * K * C1, next);
             NORM_SUM(0) NORM_SUM(1) NORM_SUM(2) NORM_SUM(3) NORM_SUM(4) NORM_SUM(5)
             for (int line = 0; line < 2; line++) {
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 2, b2);
-                tile6x4(acc, (const float *)u, C1, w2 + line * C1 * 2 * C2, 2 * C2, C1);
+                second_product(acc, (const float *)u, w2 + line * C1 * 2 * C2);
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = activate_float16(acc[i], ACT_GELU);
                 for (int m = 0; m < sizes.w; m++) {
                     const size_t at = ((size_t)n * sizes.w + m) * lds.z + lds.w;
