@@ -45,12 +45,14 @@ static void put(FILE *out, const char *text) {
     for (const char *p = text; *p; p++) fputc((unsigned char)*p < 0x20 || *p == 0x7F ? '?' : *p, out);
 }
 
+/* The engine's ledger has no launches. */
 static void put_counts(FILE *out, const ist_audit_counts *c) {
     char up[32], down[32];
-    fprintf(out, "writes=%llu (%s) reads=%llu (%s) waits=%llu builds=%llu launches=%llu\n",
-            (unsigned long long)c->writes, bytes_text(c->h2d_bytes, up, sizeof up), (unsigned long long)c->reads,
-            bytes_text(c->d2h_bytes, down, sizeof down), (unsigned long long)c->waits, (unsigned long long)c->builds,
-            (unsigned long long)c->launches);
+    fprintf(out, "writes=%llu (%s) reads=%llu (%s) waits=%llu builds=%llu", (unsigned long long)c->writes,
+            bytes_text(c->h2d_bytes, up, sizeof up), (unsigned long long)c->reads,
+            bytes_text(c->d2h_bytes, down, sizeof down), (unsigned long long)c->waits, (unsigned long long)c->builds);
+    if (c->launches) fprintf(out, " launches=%llu", (unsigned long long)c->launches);
+    fputc('\n', out);
 }
 
 /* "write 3, read 3, wait 4": what the program called, of each kind that occurs. */
