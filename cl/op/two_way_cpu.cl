@@ -7,6 +7,12 @@
  * -D K: channels of the image, a multiple of 64. -D BLOCKS: of 64 columns. -D SUB: image rows that are read together, a
  * multiple of 6. */
 #define HEADS 8
+#define UNROLL __attribute__((opencl_unroll_hint)) /* short loops, which PoCL would leave as they are */
+#ifdef IST_HALF
+#define LOAD16_AT4 LOAD16
+#else /* one load where LOAD16 becomes eight (PoCL) */
+#define LOAD16_AT4(p, i) (*(__global const ist_float16_at4 *)((p) + (i)))
+#endif
 #define CP    (BLOCKS * 64)
 #define KV    (K / 16)
 #define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
@@ -67,16 +73,16 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
 static inline void softmax_tokens(float16 *s) {
     for (int r = 0; r < TILE_ROWS; r++, s += CP / 16) {
         float16 m = s[0];
-        for (int i = 1; i < CP / 16; i++) m = larger(m, s[i]);
+        UNROLL for (int i = 1; i < CP / 16; i++) m = larger(m, s[i]);
         const float8 top = max(m.lo, m.hi);
         m = (float16)(top, top);
         float16 sum = (float16)(0.0f);
-        for (int i = 0; i < CP / 16; i++) {
+        UNROLL for (int i = 0; i < CP / 16; i++) {
             s[i] = exp2_negative(s[i] - m);
             sum += s[i];
         }
         const float8 inv = (float8)(1.0f) / (sum.lo + sum.hi);
-        for (int i = 0; i < CP / 16; i++) s[i] *= (float16)(inv, inv);
+        UNROLL for (int i = 0; i < CP / 16; i++) s[i] *= (float16)(inv, inv);
     }
 }
 
@@ -189,9 +195,9 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
             for (int r = 0; r < TILE_ROWS; r++) {
                 const int row = min(r0 + t + r, last - 1);
                 const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
-                for (int i = 0; i < KV; i++) {
-                    xt[r * XV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
-                    xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
+                UNROLL for (int i = 0; i < KV; i++) {
+                    xt[r * XV + i] = LOAD16_AT4(x, from + i * 16) + vload16(i, shift);
+                    xp[r * KV + i] = xt[r * XV + i] + LOAD16_AT4(position, at + i * 16);
                 }
             }
             if (modes.x) {
@@ -199,11 +205,12 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 softmax_tokens(a);
                 update(xt, (const float *)a, values, columns, norm, eps);
                 for (int r = 0; r < min(TILE_ROWS, rows - t); r++)
-                    for (int i = 0; i < KV; i++)
+                    UNROLL for (int i = 0; i < KV; i++)
                         STORE16(xt[r * XV + i], x_out, ((size_t)n * sizes.x + r0 + t + r) * K + i * 16);
                 for (int r = 0; r < TILE_ROWS; r++) {
                     const size_t at = (size_t)min(r0 + t + r, last - 1) * lds.z + lds.w;
-                    for (int i = 0; i < KV; i++) xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
+                    UNROLL for (int i = 0; i < KV; i++)
+                        xp[r * KV + i] = xt[r * XV + i] + LOAD16_AT4(position, at + i * 16);
                 }
             }
             scores(s + t * (CP / 16), (const float *)xp, queries, next_x, next_p);
@@ -215,7 +222,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
         vstore16(read.m[i], i, part);
         vstore16(read.sum[i], i, part + CP);
     }
-    for (int i = 0; i < columns * KV; i++) vstore16(read.acc[i], i, part + 2 * CP);
+    for (int i = 0; i < columns * KV; i++) *(__global ist_float16_at4 *)(part + 2 * CP + i * 16) = read.acc[i];
 }
 
 /* ---- what the tokens read ---- */
