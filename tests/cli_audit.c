@@ -1,23 +1,11 @@
 /* `isthmus audit -- PROGRAM`: programs with planted faults (tests/audit), each found at its line and nothing else. */
 #include "program.h"
+#include "support/json.h"
 
-#include <jansson.h>
 
 #define PLANTED(name) IST_BUILD_DIR "/tests/audit/audit_" name
 
 enum { LINES = 200, MARKS = 256 };
-
-static json_t *load_json(const char *path) {
-    json_error_t at;
-    json_t *root = json_load_file(path, 0, &at);
-    cr_assert_not_null(root, "%s: %s", path, at.text);
-    return root;
-}
-
-static const char *text_at(const json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
 
 /* The category planted on each line of the program's source; "" for none. */
 static void read_marks(const char *name, char marks[LINES][MARKS]) {

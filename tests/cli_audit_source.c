@@ -1,20 +1,8 @@
 /* `isthmus audit --source`: folders as they are found in the wild, reports, exit codes. */
 #include "program.h"
+#include "support/json.h"
 
-#include <jansson.h>
 #include <sys/stat.h>
-
-static json_t *load_json(const char *path) {
-    json_error_t at;
-    json_t *root = json_load_file(path, 0, &at);
-    cr_assert_not_null(root, "%s: %s", path, at.text);
-    return root;
-}
-
-static const char *text_at(const json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
 
 static const char chain[] = "import torch\ndef infer(model, x):\n    y = model(x).cpu()\n    return model(y.cuda())\n";
 static const char wait_in_step[] = "void step(void) {\n  for (;;) clFinish(q);\n}\n";

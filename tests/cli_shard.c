@@ -3,6 +3,7 @@
  * what one device writes, byte for byte, times apart. */
 #include "gray_png.h"
 #include "program.h"
+#include "support/results.h"
 
 #define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
 
@@ -28,18 +29,6 @@ static void expect(spawned r, int code, const char *err_part) {
     cr_expect_eq(r.code, code, "exit code %d, want %d; stderr: %s", r.code, code, r.err);
     cr_expect_not_null(strstr(r.err, err_part), "stderr lacks '%s': %s", err_part, r.err);
     spawn_free(&r);
-}
-
-/* Both folders hold the same files; frames.ndjson without its times, which are never the same. */
-static void same_results(const scratch *s, const char *a, const char *b) {
-    char command[1200];
-    for (int i = 0; i < 2; i++) {
-        const char *folder = i ? b : a;
-        snprintf(command, sizeof command, "sed -i -e 's/\"ms\":{[^}]*}//' '%s/%s/frames.ndjson'", s->path, folder);
-        cr_assert_eq(system(command), 0);
-    }
-    snprintf(command, sizeof command, "diff -r '%s/%s' '%s/%s' >&2", s->path, a, s->path, b);
-    cr_expect_eq(system(command), 0, "%s and %s differ", a, b);
 }
 
 Test(cli_shard, several_devices_write_what_one_writes) {

@@ -1,44 +1,10 @@
 /* Host memory runs out while D-FINE is recorded: at every tried allocation the plan fails with IST_E_MEMORY, the result
  * is empty and nothing stays allocated. */
 #include "models/dfine.h"
+#include "support/host_memory.h"
 #include "synth.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
-
-static long calls, fail_at, blocks; /* fail_at counts from 1; 0: no failure */
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void __real_free(void *p);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void __wrap_free(void *p);
-
-static bool due(void) {
-    return ++calls == fail_at;
-}
-void *__wrap_malloc(size_t n) {
-    void *p = due() ? NULL : __real_malloc(n);
-    blocks += p != NULL;
-    return p;
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    void *p = due() ? NULL : __real_calloc(n, size);
-    blocks += p != NULL;
-    return p;
-}
-void *__wrap_realloc(void *p, size_t n) {
-    void *grown = due() ? NULL : __real_realloc(p, n);
-    blocks += !p && grown;
-    return grown;
-}
-void __wrap_free(void *p) {
-    blocks -= p != NULL;
-    __real_free(p);
-}
 
 typedef struct subject {
     ist_device *device;

@@ -1,18 +1,11 @@
 /* Chains: the same operators once as launches of their own (each tested against its definition) and once gathered into
  * a chain must agree, leave items beyond the count alone, and give the same bits twice. */
 #include "ops/chain.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 /* Devices with little local memory or small groups begin no chain: there is nothing to test on them. */
 static bool device_chains(void) {

@@ -1,16 +1,9 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 typedef struct shape {
     int n, h, w, in, hidden, out, stride;

@@ -1,17 +1,10 @@
 /* Layer normalisation and the gate against the scalar reference, on the device's own row and on the portable one. */
 #include "ops/ops.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 /* Error of normalised values around 1, gamma and beta up to 2: statistics of c terms and a few roundings. */
 static double tolerance(const optest *t, int c) {

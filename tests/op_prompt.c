@@ -1,18 +1,11 @@
 /* Prompt tokens, joining of tokens and mask products against the scalar reference, on the device's own row and on the
  * portable one. */
 #include "ops/prompt.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 /* kind 0: boxes, 1: points, 2: points and a padding token. */
 static void point_case(int kind, unsigned salt) {

@@ -1,20 +1,13 @@
 /* Two-way attention between tokens and an image against the scalar reference, on the device's own row and the portable
  * one. */
 #include "ops/two_way.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 
 enum { HEADS = IST_TWO_WAY_HEADS };
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 typedef struct shape {
     int n, tokens, length, k, d; /* prompts, tokens, image rows, image channels, channels per head */

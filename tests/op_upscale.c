@@ -1,16 +1,9 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
 #include "ops/upscale.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
-
-static unsigned without; /* capabilities hidden from the operators */
-
-unsigned __real_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p);
-unsigned __wrap_ist_plan_caps(const ist_plan *p) {
-    return __real_ist_plan_caps(p) & ~without;
-}
 
 /* bits of i: 1 slices, 2 limit. */
 static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {

@@ -1,5 +1,6 @@
 /* Every allocation that fails, at every position, ends in IST_E_MEMORY (or the library's own sentence) and leaks
  * nothing. Only calls from the project's objects fail here; jansson gets the same treatment through its hooks. */
+#include "support/host_memory.h"
 #include "synth.h"
 #include "weights/fold.h"
 
@@ -9,41 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static long fail_at, calls, blocks;
-
-static int due(void) {
-    return ++calls == fail_at;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void __real_free(void *p);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void __wrap_free(void *p);
-
-void *__wrap_malloc(size_t n) {
-    void *p = due() ? NULL : __real_malloc(n);
-    if (p) blocks++;
-    return p;
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    void *p = due() ? NULL : __real_calloc(n, size);
-    if (p) blocks++;
-    return p;
-}
-void *__wrap_realloc(void *old, size_t n) {
-    void *p = due() ? NULL : __real_realloc(old, n);
-    if (p && !old) blocks++;
-    return p;
-}
-void __wrap_free(void *p) {
-    if (p) blocks--;
-    __real_free(p);
-}
 
 static char path[512];
 

@@ -1,0 +1,45 @@
+/* Host memory that runs out at a chosen allocation of the project's objects, and a count of blocks that are held. A
+ * test that includes this is linked with --wrap=malloc and so on (cmake/tests.cmake). faults.h does the same where
+ * OpenCL calls fail too. */
+#ifndef IST_TESTS_HOST_MEMORY_H
+#define IST_TESTS_HOST_MEMORY_H
+
+#include <stdlib.h>
+
+/* Allocations since the test set it to zero; the one of them that fails (from 1; 0: none); blocks that are held. */
+static long calls, fail_at, blocks;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
+
+static int memory_is_out(void) {
+    return ++calls == fail_at;
+}
+
+void *__wrap_malloc(size_t n) {
+    void *p = memory_is_out() ? NULL : __real_malloc(n);
+    blocks += p != NULL;
+    return p;
+}
+void *__wrap_calloc(size_t n, size_t size) {
+    void *p = memory_is_out() ? NULL : __real_calloc(n, size);
+    blocks += p != NULL;
+    return p;
+}
+void *__wrap_realloc(void *p, size_t n) {
+    void *grown = memory_is_out() ? NULL : __real_realloc(p, n);
+    blocks += !p && grown;
+    return grown;
+}
+void __wrap_free(void *p) {
+    blocks -= p != NULL;
+    __real_free(p);
+}
+
+#endif
