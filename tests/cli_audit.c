@@ -2,7 +2,6 @@
 #include "program.h"
 #include "support/json.h"
 
-
 #define PLANTED(name) IST_BUILD_DIR "/tests/audit/audit_" name
 
 enum { LINES = 200, MARKS = 256 };
