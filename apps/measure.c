@@ -218,7 +218,7 @@ void measure_put_stages(ist_text *out, const measure_sum *stages, int count) {
 }
 
 const char *measure_precision(const measure *m) {
-    return m->job.engine_info.precision == IST_PRECISION_FP16 ? "fp16" : "fp32";
+    return predict_precision_name(m->job.engine_info.precision);
 }
 
 void measure_print_heading(const measure *m) {

@@ -58,7 +58,7 @@ void measure_put_name(ist_text *out, const char *key, const char *name);
 void measure_put_number(ist_text *out, const char *key, double value);
 void measure_put_stages(ist_text *out, const measure_sum *stages, int count);
 
-/* "fp32" or "fp16": what AUTO became. */
+/* "fp32", "fp16" or "bf16": what AUTO became. */
 const char *measure_precision(const measure *m);
 
 /* Device, detector with the frame's size, segmenter: three lines for people. */

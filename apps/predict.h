@@ -62,13 +62,16 @@ int predict_find_demo(char **path);
 
 void predict_options_free(predict_options *options);
 
+/* As it is written behind --precision. */
+const char *predict_precision_name(ist_precision precision);
+
 /* Values of --precision and of options that are whole numbers; 0, or the exit code when a mistake was named. */
 /* Options of every command that opens an engine, for its list: X(id, letter or 0, name, name of its value, help). */
 #define PREDICT_MODEL_OPTIONS(X)                                                                                       \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
-    X(PRECISION, 0, "precision", "P", "auto, fp32 or fp16 (auto)")
+    X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")
 #define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
 #define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")

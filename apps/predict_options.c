@@ -113,16 +113,18 @@ static int parse_save(const char *command, const char *list, unsigned *save) {
     }
 }
 
+const char *predict_precision_name(ist_precision precision) {
+    static const char *const names[] = {"auto", "fp32", "fp16", "bf16"};
+    return names[precision];
+}
+
 static int parse_precision(const char *command, const char *text, ist_precision *precision) {
-    if (!strcmp(text, "auto"))
-        *precision = IST_PRECISION_AUTO;
-    else if (!strcmp(text, "fp32"))
-        *precision = IST_PRECISION_FP32;
-    else if (!strcmp(text, "fp16"))
-        *precision = IST_PRECISION_FP16;
-    else
-        return cli_usage(command, "--precision: '%s' is none of auto, fp32, fp16", text);
-    return CLI_SUCCESS;
+    for (int p = IST_PRECISION_AUTO; p <= IST_PRECISION_BF16; p++)
+        if (!strcmp(text, predict_precision_name((ist_precision)p))) {
+            *precision = (ist_precision)p;
+            return CLI_SUCCESS;
+        }
+    return cli_usage(command, "--precision: '%s' is none of auto, fp32, fp16, bf16", text);
 }
 
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out) {

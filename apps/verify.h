@@ -5,7 +5,7 @@
 
 #include "predict.h"
 
-/* What is compared: enumerator, name, most that fp16 may differ, most that fp32 may differ, what the number is. fp16's
+/* What is compared: enumerator, name, most that fp16 or bf16 may differ, most that fp32 may, what the number is. fp16's
  * limits are what random weights of size X come to on an H200, with room where that left none; the weights that ship
  * stay two (backbone) to a hundred times (mask logits) below. fp32's are some 100 times the rounding seen between
  * devices. X(id, name, fp16, fp32, meaning) */

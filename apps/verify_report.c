@@ -16,7 +16,7 @@ static const stage_facts facts[] = {
 };
 
 double verify_limit(verify_stage stage, ist_precision precision) {
-    return precision == IST_PRECISION_FP16 ? facts[stage].half : facts[stage].single;
+    return precision == IST_PRECISION_FP32 ? facts[stage].single : facts[stage].half;
 }
 
 double verify_relative(const verify_error *e) {
@@ -62,7 +62,7 @@ int verify_judge(const verify_sums *s, ist_precision precision, char *sentence, 
 }
 
 static const char *precision_name(const verify_side *side) {
-    return side->info.precision == IST_PRECISION_FP16 ? "fp16" : "fp32";
+    return predict_precision_name(side->info.precision);
 }
 
 static void print_side(const char *title, const verify_side *side) {

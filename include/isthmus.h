@@ -104,12 +104,16 @@ ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_erro
 
 typedef struct ist_engine ist_engine;
 
-/* How activations are stored; sums, statistics, boxes, scores and mask logits are 32-bit floats in both. */
+/* How activations are stored; sums, statistics, boxes, scores and mask logits are 32-bit floats in all. */
 typedef enum ist_precision {
     IST_PRECISION_AUTO, /* FP16 on a GPU that can store halves, else FP32 */
     IST_PRECISION_FP32,
-    IST_PRECISION_FP16  /* IST_E_UNSUPPORTED where the device cannot store halves; IST_E_WEIGHTS for a finite weight
+    IST_PRECISION_FP16, /* IST_E_UNSUPPORTED where the device cannot store halves; IST_E_WEIGHTS for a finite weight
                          *   that a half cannot hold */
+    IST_PRECISION_BF16  /* activations are stored as in FP32; dense convolutions and linear layers of the backbone, the
+                         *   hybrid encoder and the segmenter's encoder round what they multiply to bfloat16 (8 bits
+                         *   of mantissa). For CPUs with AVX512_BF16, IST_E_UNSUPPORTED elsewhere; whether it is faster
+                         *   depends on the CPU (isthmus bench tells). AUTO never becomes this. */
 } ist_precision;
 
 /* What the matcher compares detections with. */

@@ -60,7 +60,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "track_iou", c->track_iou, 0, 1));
     IST_TRY(in_range(err, "track_age", c->track_age, 0, 1 << 20));
     IST_TRY(in_range(err, "match", c->match, IST_MATCH_NONE, IST_MATCH_TARGETS_SET));
-    IST_TRY(in_range(err, "precision", c->precision, IST_PRECISION_AUTO, IST_PRECISION_FP16));
+    IST_TRY(in_range(err, "precision", c->precision, IST_PRECISION_AUTO, IST_PRECISION_BF16));
     if (c->class_count < 0 || (c->class_count && !c->classes))
         return ist_fail(err, IST_E_ARGUMENT, "config.class_count is %d without a list", c->class_count);
     IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_TARGETS));

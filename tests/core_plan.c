@@ -273,6 +273,18 @@ Test(core_plan, constants_beyond_half_are_named) {
     end();
 }
 
+Test(core_plan, products_are_rounded_where_the_option_and_the_model_say_so) {
+    for (int option = 0; option < 2; option++) {
+        begin(&(ist_plan_options){.bf16 = option});
+        cr_expect_not(ist_plan_bf16(plan));
+        ist_plan_narrow(plan, true);
+        cr_expect_eq(ist_plan_bf16(plan), option);
+        ist_plan_narrow(plan, false);
+        cr_expect_not(ist_plan_bf16(plan));
+        end();
+    }
+}
+
 Test(core_plan, a_profile_has_one_time_per_launch) {
     begin(NULL);
     for (int i = 0; i < 3; i++) {

@@ -114,8 +114,7 @@ void ist_close(ist_engine **engine) {
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
     (void)err;
     *info = (ist_engine_info){.device = {.index = engine->device, .name = "Fake \"device\"", .driver = "1"},
-                              .precision = engine->config.precision == IST_PRECISION_FP16 ? IST_PRECISION_FP16
-                                                                                          : IST_PRECISION_FP32,
+                              .precision = engine->config.precision ? engine->config.precision : IST_PRECISION_FP32,
                               .detector = "dfine-n",
                               .classes = 80,
                               .batch = engine->config.batch,

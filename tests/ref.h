@@ -36,6 +36,9 @@ typedef struct ref_epilogue {
 } ref_epilogue;
 double ref_finish(double acc, const ref_epilogue *e, int n, int y, int x, int ch);
 
+/* The nearest bfloat16, ties to even. */
+float ref_bf16(float v);
+
 typedef struct ref_window {
     int kh, kw, stride, top, left;
 } ref_window;

@@ -18,6 +18,12 @@ double ref_act(double v, int act) {
     }
 }
 
+float ref_bf16(float v) {
+    int exponent;
+    double mantissa = frexp(v, &exponent); /* [0.5, 1): eight bits of it remain */
+    return isfinite(v) ? (float)ldexp(nearbyint(ldexp(mantissa, 8)), exponent - 8) : v;
+}
+
 static double addend(ref_map m, int n, int y, int x, int ch, bool up2) {
     if (!m.v) return 0;
     return ref_at(m, m.n == 1 ? 0 : n, up2 ? y / 2 : y, up2 ? x / 2 : x)[ch];

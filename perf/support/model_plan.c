@@ -15,6 +15,8 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(a, "--half"))
             o->half = true;
+        else if (!strcmp(a, "--bf16"))
+            o->bf16 = true;
         else if (!strcmp(a, "--decoder"))
             o->decoder = true;
         else if (!strcmp(a, "--device") && value)
@@ -33,7 +35,8 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
     if (!o->size) o->size = 640;
     if (!o->count) o->count = 1;
     if (!o->checkpoint)
-        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--decoder] CHECKPOINT\n", argv[0]);
+        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder] CHECKPOINT\n",
+                argv[0]);
     return o->checkpoint != NULL;
 }
 
@@ -93,7 +96,7 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
 
 ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error *err) {
     ist_device_options device = {.spec = o->device};
-    ist_plan_options plan = {.half = o->half, .notes = true};
+    ist_plan_options plan = {.half = o->half, .bf16 = o->bf16, .notes = true};
     ist_weights *weights = NULL;
     *m = (model_plan){0};
     ist_status status = ist_weights_open(o->checkpoint, &weights, err);

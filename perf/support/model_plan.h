@@ -19,11 +19,11 @@ typedef struct model_plan_options {
     bool decoder;       /* MobileSAM: the mask decoder instead of the image encoder */
     int size;           /* D-FINE: side of the image; 0: 640 */
     int count;          /* images; decoder: boxes; 0: 1 */
-    bool half;
+    bool half, bf16;
 } model_plan_options;
 
-/* Reads --device SPEC, --size N, --count N, --half, --decoder and the checkpoint's path; prints what is wrong and
- * returns false otherwise. */
+/* Reads --device SPEC, --size N, --count N, --half, --bf16, --decoder and the checkpoint's path; prints what is wrong
+ * and returns false otherwise. */
 bool model_plan_arguments(int argc, char **argv, model_plan_options *options);
 
 ist_status model_plan_open(const model_plan_options *options, model_plan *out, ist_error *err);

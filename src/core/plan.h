@@ -20,6 +20,7 @@ typedef struct ist_plan_options {
     int guard_bytes; /* tests: keep this many bytes of pattern on both sides of every tensor, none shared */
     bool taps;       /* tests: keep tapped tensors to the end of the frame */
     bool half;       /* storage type of IST_ELEM_T */
+    bool bf16;       /* ist_plan_bf16 is true where the model says ist_plan_narrow */
     bool notes;      /* keep the problems that ops choose rows for: ist_plan_notes */
     const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
     bool late;       /* finishing makes no kernels: ist_plan_compile does */
@@ -39,6 +40,11 @@ ist_error *ist_plan_error(ist_plan *plan);
 unsigned ist_plan_caps(const ist_plan *plan);
 ist_device *ist_plan_device(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
+
+/* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if the
+ * plan has options.bf16: what ist_plan_bf16 says. */
+void ist_plan_narrow(ist_plan *plan, bool narrow);
+bool ist_plan_bf16(const ist_plan *plan);
 
 /* A new dense tensor in the arena; contents undefined until a launch writes it. */
 ist_tensor ist_plan_tensor(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);

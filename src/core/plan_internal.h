@@ -59,7 +59,7 @@ struct ist_plan {
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
     ist_tensor limit, no_limit, work_queue;
-    bool work_turn;
+    bool work_turn, narrow;
     struct ist_chain *chain; /* borrowed */
     const char *stage;
     int unit;

@@ -96,6 +96,14 @@ bool ist_plan_half(const ist_plan *plan) {
     return plan->options.half;
 }
 
+void ist_plan_narrow(ist_plan *plan, bool narrow) {
+    plan->narrow = narrow;
+}
+
+bool ist_plan_bf16(const ist_plan *plan) {
+    return plan->options.bf16 && plan->narrow;
+}
+
 size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem) {
     switch (elem) {
     case IST_ELEM_T:

@@ -38,7 +38,8 @@ typedef struct ist_site {
     X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
-    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")
+    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")         \
+    X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")
 
 typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,
@@ -52,6 +53,10 @@ typedef enum ist_cap { IST_CAP_LIST(X) } ist_cap;
 #undef X
 
 const char *ist_cap_name(int bit);
+
+/* Whether the processor that runs this has AVX512_BF16. Kernels with its instructions must not be run elsewhere, not
+ * even to see whether they work. */
+bool ist_host_bf16(void);
 
 /* ---- list, open ---- */
 

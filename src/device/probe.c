@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #define WORDS 256
 
 const char *ist_cap_name(int bit) {
@@ -116,6 +120,17 @@ static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
     }
 }
 
+/* Rounding to bfloat16 of 1 + x(i) / 1024 (ties included), then sums of products of pairs, exact in float. */
+static void expect_x86_bf16(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 16; i++) {
+        uint32_t bits = as_bits(1.0f + small(in, i) / 1024.0f);
+        out[i] = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+        float sum = (float)i;
+        for (int k = 0; k < 2; k++) sum += (float)(in[2 * i + k] % 128u) * (float)(in[32 + 2 * i + k] % 128u);
+        out[16 + i] = as_bits(sum);
+    }
+}
+
 static const struct probe {
     const char *name; /* of cl/probe/ */
     size_t global, local;
@@ -123,15 +138,17 @@ static const struct probe {
     bool zeroed; /* outputs start at 0 and UINT32_MAX, for atomics */
     void (*expect)(const uint32_t *in, uint32_t *out);
     const char *isa; /* NULL: none; no CPU has one */
+    bool bf16;       /* its instructions stop a processor that lacks them */
 } probes[] = {
-    {"vec16", 1, 1, 128, false, expect_vec16, NULL},
-    {"local", 128, 64, 128, false, expect_local, NULL},
-    {"group256", 256, 256, 256, false, expect_group256, NULL},
-    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL},
-    {"atomics", 256, 64, 4, true, expect_atomics, NULL},
-    {"int64", 64, 64, 128, false, expect_int64, NULL},
-    {"fp64", 64, 64, 128, false, expect_fp64, NULL},
-    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx"},
+    {"vec16", 1, 1, 128, false, expect_vec16, NULL, false},
+    {"local", 128, 64, 128, false, expect_local, NULL, false},
+    {"group256", 256, 256, 256, false, expect_group256, NULL, false},
+    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL, false},
+    {"atomics", 256, 64, 4, true, expect_atomics, NULL, false},
+    {"int64", 64, 64, 128, false, expect_int64, NULL, false},
+    {"fp64", 64, 64, 128, false, expect_fp64, NULL, false},
+    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false},
+    {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, true},
 };
 
 /* ---- running them ---- */
@@ -162,11 +179,28 @@ static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel k
     return !memcmp(got, want, (size_t)p->words * sizeof *got);
 }
 
+bool ist_host_bf16(void) {
+#if defined(__x86_64__)
+    unsigned leaves = 0, a = 0, b, c, d; /* CPUID leaf 7, subleaf 1: EAX bit 5 (Intel SDM, volume 2A) */
+    if (!__get_cpuid_count(7, 0, &leaves, &b, &c, &d) || !leaves || !__get_cpuid_count(7, 1, &a, &b, &c, &d))
+        return false;
+    return a >> 5 & 1;
+#else
+    return false;
+#endif
+}
+
+/* Whether the probe may be run on the device. Native vectors of 16 floats say that the system keeps their registers. */
+static bool may_run(const ist_device *d, const struct probe *p) {
+    if (p->isa) return d->facts.type != IST_DEVICE_CPU;
+    return !p->bf16 || (d->caps & IST_CAP_SIMD16 && ist_host_bf16());
+}
+
 static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *err) {
     ist_status status = IST_OK;
     *holds = false;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
-        if (strcmp(probes[i].name, name) || (probes[i].isa && d->facts.type == IST_DEVICE_CPU)) continue;
+        if (strcmp(probes[i].name, name) || !may_run(d, &probes[i])) continue;
         char source[64] = "probe/";
         strncat(source, name, sizeof source - sizeof "probe/");
         cl_kernel kernel;
@@ -184,7 +218,7 @@ static void join_probes(ist_device *d) {
     ist_program_part parts[COUNT];
     int count = 0;
     for (int i = 0; i < COUNT; i++) {
-        if (probes[i].isa) continue; /* for other machines than those that join */
+        if (probes[i].isa || !may_run(d, &probes[i])) continue; /* with isa: not for the machines that join */
         snprintf(sources[count], sizeof sources[count], "probe/%s", probes[i].name);
         parts[count] = (ist_program_part){sources[count], NULL, ""};
         count++;

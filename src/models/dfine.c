@@ -37,10 +37,12 @@ static void copy_levels(const ist_net *net, const ist_dfine_memory *m, const ist
 
 static void encode(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image, const ist_dfine_memory *memory) {
     ist_pyramid places = places_in(memory);
+    ist_plan_narrow(net->plan, true);
     ist_plan_stage(net->plan, "detector_backbone");
     ist_pyramid maps = ist_hgnetv2(net, arch, image);
     ist_plan_stage(net->plan, "detector_encoder");
     maps = ist_hybrid_encoder(net, arch, maps, arch->decoder_proj ? (ist_pyramid){0} : places);
+    ist_plan_narrow(net->plan, false);
     for (int l = 0; l < maps.levels && arch->decoder_proj; l++)
         maps.maps[l] = ist_conv_norm(net, maps.maps[l], &(ist_conv_opts){.into = places.maps[l]}, /* [n,h,w,D] */
                                      "decoder.input_proj.%d", l);

@@ -156,6 +156,7 @@ ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image
     if (!ist_plan_status(p) && (image.h != IST_SAM_SIDE || image.w != IST_SAM_SIDE || image.c != 3))
         ist_plan_fail(p, IST_E_ARGUMENT, "TinyViT: image [%d,%d,%d,%d], it takes 1024x1024 RGB", image.n, image.h,
                       image.w, image.c);
+    ist_plan_narrow(p, true);
     ist_tensor x = conv(&net, image, OPTS(GELU, IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.0"); /* 512 */
     x = conv(&net, x, OPTS(IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.2"); /* [n,256,256,64] */
     ist_plan_tap(p, "patch_embed", x);
@@ -171,6 +172,7 @@ ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image
     x = down(&net, x, 2, 1);         /* [n,64,64,320] */
     x = stage(&net, x, 3, 2, 10, 7); /* [n,64,64,320] */
     x = neck(&net, x);               /* [n,64,64,256] */
+    ist_plan_narrow(p, false);
     ist_plan_tap(p, "embedding", x);
     return x;
 }

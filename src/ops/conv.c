@@ -18,9 +18,12 @@ static const ist_conv_row conv_rows[] = {
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages)                                                                      \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), 1, wm, wn, wk,     \
      bk,    stages},
+#define BF16(name, mr, nv, speed)                                                                                      \
+    {#name, "op/conv_bf16", IST_CONV_BF16, IST_CAP_X86_BF16 | IST_CAP_VEC16, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef MMA
+#undef BF16
 };
 
 int ist_conv_row_count(void) {
@@ -43,17 +46,22 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
-    return (ist_plan_caps(p) & row->needs) == row->needs && (row->family != IST_CONV_MMA || ist_plan_half(p));
+    bool precision = row->family == IST_CONV_MMA    ? ist_plan_half(p)
+                     : row->family == IST_CONV_BF16 ? ist_plan_bf16(p)
+                                                    : true;
+    return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
 
 bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q) {
-    return ist_conv_row_runs(p, row) && (row->family != IST_CONV_MMA || q->x.elem == IST_ELEM_T);
+    return ist_conv_row_runs(p, row) && (row->family != IST_CONV_MMA || q->x.elem == IST_ELEM_T) &&
+           (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
-/* Panels are there for what matrix instructions do not take. */
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take. */
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
-    if (a.row->family != b.row->family) return a.row->family == IST_CONV_MMA;
+    if (a.row->family != b.row->family) return a.row->family != IST_CONV_PANELS;
     if (a.row->family == IST_CONV_MMA) return ist_conv_mma_cost(p, a, q) < ist_conv_mma_cost(p, b, q);
+    if (a.row->family == IST_CONV_BF16) return ist_conv_bf16_cost(p, a.row, q) < ist_conv_bf16_cost(p, b.row, q);
     return ist_conv_panels_cost(p, a.row, q) < ist_conv_panels_cost(p, b.row, q);
 }
 
@@ -62,6 +70,7 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
         if (!ist_conv_row_takes(p, r, q)) continue;
+        if (r->family == IST_CONV_BF16 && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
         int most = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, q) : 1;
         for (int splits = 1; splits <= most; splits++) {
             ist_conv_choice c = {r, splits};
@@ -74,6 +83,7 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
 /* What a tuning record says; no row when it says nothing, or nothing that can be done here. */
 static ist_conv_choice tuned(ist_plan *p, const ist_conv_problem *q) {
     ist_conv_choice none = {NULL, 0};
+    if (ist_plan_bf16(p)) return none; /* what was measured are rows in fp32 */
     ist_tune_shape shape = ist_tune_shape_of(p, q->x, q->y, q->f, q->o, q->kind == IST_CONV_DECONV2X2);
     const ist_tuned *t = ist_plan_tuned(p, IST_TUNE_CONV, shape.text);
     for (int i = 0; t && i < ist_conv_row_count(); i++) {
@@ -136,6 +146,8 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     }
     if (choice.row->family == IST_CONV_MMA)
         ist_conv_mma(p, &q, choice);
+    else if (choice.row->family == IST_CONV_BF16)
+        ist_conv_bf16(p, &q, choice.row);
     else
         ist_conv_panels(p, &q, choice.row);
     return ist_plan_status(p) ? none : q.y;
@@ -145,7 +157,8 @@ static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
 
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};
-    if (ist_winograd_wins(p, x, &f, opts ? opts : &plain)) return ist_op_winograd(p, x, f, opts, label);
+    if (!ist_plan_bf16(p) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
+        return ist_op_winograd(p, x, f, opts, label);
     return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }
 

@@ -9,8 +9,9 @@
 typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
- * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). */
-typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA } ist_conv_family;
+ * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). BF16: panels of
+ * bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16 allows it (conv_bf16.c). */
+typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA, IST_CONV_BF16 } ist_conv_family;
 
 typedef struct ist_conv_row {
     const char *name, *op;
@@ -71,5 +72,10 @@ void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q);
 void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice);
+
+/* Whether the plan lets the problem's inputs be rounded, and the kernel can do it. */
+bool ist_conv_bf16_takes(const ist_plan *p, const ist_conv_problem *q);
+double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 #endif

@@ -157,7 +157,9 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                          ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
-    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16, .taps = mode == IST_OPEN_KEPT,
+    ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
+                                .bf16 = e->config.precision == IST_PRECISION_BF16,
+                                .taps = mode == IST_OPEN_KEPT,
                                 .late = mode == IST_OPEN_LATE,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning};
@@ -177,7 +179,7 @@ static ist_status create_slots(ist_engine *e, ist_error *err) {
 }
 
 /* Replaces AUTO by what it becomes: half halves what moves through memory, which is what a GPU's time goes to, while a
- * CPU pays for each conversion. */
+ * CPU pays for each conversion. Of bfloat16's eight bits only the caller can say whether they are enough. */
 static ist_status choose_precision(ist_engine *e, ist_error *err) {
     const ist_device_info *facts = ist_device_facts(e->device);
     bool stores = ist_device_caps(e->device) & IST_CAP_HALF_STORAGE;
@@ -186,6 +188,10 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
             err, IST_E_UNSUPPORTED,
             "half precision: %s does not round, or does not build, the half_storage probe; use fp32 or auto",
             facts->name);
+    if (e->config.precision == IST_PRECISION_BF16 && !(ist_device_caps(e->device) & IST_CAP_X86_BF16))
+        return ist_fail(err, IST_E_UNSUPPORTED,
+                        "bfloat16: %s has no AVX512_BF16, or does not build the x86_bf16 probe; use fp32 or auto",
+                        facts->name);
     if (e->config.precision == IST_PRECISION_AUTO)
         e->config.precision = stores && facts->type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32;
     return IST_OK;
