@@ -2,7 +2,9 @@
  * work-item per group, needs isa/tile.
  *
  * A group normalises CHUNK rows into private memory and takes them through the layers; what lies between stays in the
- * second-level cache. Hidden channels come in blocks, each of which adds its part to the second layer's sums.
+ * second-level cache. Hidden channels come in blocks, each of which adds its part to the second layer's sums. Every
+ * tile asks for its part of the panel of weights that follows and for the lines that it will store, or, in the first of
+ * two layers, for rows of the next group.
  * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of
  * 6. */
 
@@ -39,25 +41,34 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
         norm_row(u + r * cv, cv, norm, norm + c, eps);
     }
     for (int k = 0; k < hidden; k += block) {
-        for (int j = k; j < k + block; j += 64)
+        for (int j = k; j < k + block; j += 64) {
+            __global const float *next = !c2 || j + 64 < k + block ? w1 + (j + 64) * c : w2 + k * 64;
             for (int t = 0; t < tiles; t++) {
+                const size_t row = row0 + t * TILE_ROWS;
+                __global const T *near =
+                    c2 ? x + (row + CHUNK) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
-                tile6x4(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, 64, c);
+                tile6x4_next(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
+                             c2 ? lds.x : lds.z);
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = activate_float16(acc[i], act);
                 if (c2) {
                     tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
                 } else {
                     for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * 4; i++)
-                        STORE16(acc[i], y, (row0 + t * TILE_ROWS + i / 4) * lds.z + lds.w + j + i % 4 * 16);
+                        STORE16(acc[i], y, (row + i / 4) * lds.z + lds.w + j + i % 4 * 16);
                 }
             }
-        for (int j = 0; j < c2; j += 64)
+        }
+        for (int j = 0; j < c2; j += 64) {
+            __global const float *next = j + 64 < c2 ? w2 + ((j + 64) * hidden + k * 64) : w1 + (k + block) * c;
             for (int t = 0; t < tiles; t++) {
                 float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
                 tile_load(acc, sums, c2 / 16);
-                tile6x4(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * 64), 64, block);
+                tile6x4_next(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * 64), block,
+                             next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
                 tile_store(sums, c2 / 16, acc);
             }
+        }
     }
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < c2; i += 16)
