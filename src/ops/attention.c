@@ -38,28 +38,18 @@ static int heads_per_group(const shape *s, int queries) {
     return per < s->heads ? per : s->heads;
 }
 
-ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *opts,
-                            const char *label) {
-    ist_tensor none = {0};
-    if (ist_plan_status(p) || !check(p, q, k, v, opts, label)) return none;
-    shape s = {.n = opts->count ? opts->count : q.n,
-               .nq = q.h * q.w,
-               .nk = k.h * k.w,
-               .d = q.c / opts->heads,
-               .heads = opts->heads,
-               .scale = opts->scale};
-    ist_tensor out = ist_plan_tensor(p, s.n, 1, s.nq, q.c, IST_ELEM_T);
-    if (!ist_has(opts->q_map) && !ist_has(opts->kv_map) && s.heads * s.d <= 1024 &&
-        ist_chain_take(p,
-                       &(ist_chain_step){.op = IST_CHAIN_ATTENTION,
-                                         .out = {out},
-                                         .rows = {q},
-                                         .whole = {k, v},
-                                         .ints = {s.heads},
-                                         .floats = {s.scale},
-                                         .flops = 4.0 * s.n * s.nq * s.nk * q.c},
-                       label))
-        return out;
+static shape shape_of(ist_tensor q, ist_tensor k, const ist_attention_opts *opts) {
+    return (shape){.n = opts->count ? opts->count : q.n,
+                   .nq = q.h * q.w,
+                   .nk = k.h * k.w,
+                   .d = q.c / opts->heads,
+                   .heads = opts->heads,
+                   .scale = opts->scale};
+}
+
+void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v,
+                          const ist_attention_opts *opts, const char *label) {
+    shape s = shape_of(q, k, opts);
     ist_launch launch = {.label = label,
                          .dims = 3,
                          .global = {1, (size_t)s.heads, (size_t)s.n},
@@ -90,5 +80,25 @@ ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor 
     }
     launch.defines = defines.text;
     ist_plan_launch(p, &launch);
-    return out;
+}
+
+ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *opts,
+                            const char *label) {
+    ist_tensor none = {0};
+    if (ist_plan_status(p) || !check(p, q, k, v, opts, label)) return none;
+    shape s = shape_of(q, k, opts);
+    ist_tensor out = ist_plan_tensor(p, s.n, 1, s.nq, q.c, IST_ELEM_T);
+    if (!ist_has(opts->q_map) && !ist_has(opts->kv_map) && s.heads * s.d <= 1024 &&
+        ist_chain_take(p,
+                       &(ist_chain_step){.op = IST_CHAIN_ATTENTION,
+                                         .out = {out},
+                                         .rows = {q},
+                                         .whole = {k, v},
+                                         .ints = {s.heads},
+                                         .floats = {s.scale},
+                                         .flops = 4.0 * s.n * s.nq * s.nk * q.c},
+                       label))
+        return out;
+    ist_attention_launch(p, out, q, k, v, opts, label);
+    return ist_plan_status(p) ? none : out;
 }

@@ -1,4 +1,5 @@
-/* Gathers operators into chains and cuts these into pieces; chain_tape.c writes the launch of each piece. */
+/* Gathers operators into chains and cuts these into pieces; chain_tape.c, on CPUs chain_cpu.c, writes the launch of
+ * each piece. */
 #include "ops/chain_internal.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
@@ -11,6 +12,12 @@
 /* Beyond this many rows matrix kernels over all of them win. */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
 
+/* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
+static bool pays_on_cpu(const ist_plan *p, int width, int inner) {
+    return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && !ist_plan_half(p) && !ist_plan_bf16(p) &&
+           width % 16 == 0 && inner % 16 == 0;
+}
+
 static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_GROUP256) && rows <= ROWS_MAX &&
            ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= 16u * IST_CHAIN_SLOTS + LOCAL_REST &&
@@ -18,38 +25,46 @@ static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
 }
 
 void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner) {
-    if (ist_plan_status(p) || !pays(p, n * rows, rows, width, inner)) return;
+    bool cpu = pays_on_cpu(p, width, inner);
+    if (ist_plan_status(p) || (!cpu && !pays(p, n * rows, rows, width, inner))) return;
     struct ist_chain *c = calloc(1, sizeof *c);
     if (!c) {
         ist_plan_fail(p, IST_E_MEMORY, "out of host memory for a chain of operators");
         return;
     }
+    c->cpu = cpu;
     c->n = n;
     c->rows = rows;
     c->inside = ist_plan_buffers(p);
     ist_plan_set_chain(p, c);
 }
 
-/* Appends W^T [in][out rounded up to 4]. */
+/* Appends W^T in blocks of outputs, [block][in][outputs of the block]: all in one, rounded up to 4, or, on CPUs,
+ * rounded up to 16 and in blocks of 64, then 32 and 16. */
 static bool pack(struct ist_chain *c, const ist_filter *f, size_t *at) {
-    size_t ld = (size_t)ist_div_up(f->out, 4) * 4, count = (size_t)f->in * ld;
+    int all = (int)ist_round_up((size_t)f->out, c->cpu ? 16 : 4), block = c->cpu ? 64 : all;
+    size_t count = (size_t)f->in * (size_t)all;
     if (!ist_grow((void **)&c->weights, &c->weight_capacity, c->weight_count + count, sizeof *c->weights)) return false;
     float *to = c->weights + c->weight_count;
-    memset(to, 0, count * sizeof *to);
-    for (int o = 0; o < f->out; o++)
-        for (int i = 0; i < f->in; i++) to[(size_t)i * ld + (size_t)o] = f->w[(size_t)o * (size_t)f->in + (size_t)i];
+    for (int first = 0; first < all; first += block) {
+        while (first + block > all) block /= 2;
+        for (int i = 0; i < f->in; i++)
+            for (int o = first; o < first + block; o++)
+                *to++ = o < f->out ? f->w[(size_t)o * (size_t)f->in + (size_t)i] : 0;
+    }
     *at = c->weight_count;
     c->weight_count += count;
     return true;
 }
 
 static bool copy_data(struct ist_chain *c, const float *data, int count, size_t *at) {
+    size_t room = ist_round_up((size_t)count, c->cpu ? 16 : 1);
     if (!data) return true;
-    if (!ist_grow((void **)&c->table, &c->table_capacity, c->table_count + (size_t)count, sizeof *c->table))
-        return false;
+    if (!ist_grow((void **)&c->table, &c->table_capacity, c->table_count + room, sizeof *c->table)) return false;
     memcpy(c->table + c->table_count, data, (size_t)count * sizeof *data);
+    memset(c->table + c->table_count + count, 0, (room - (size_t)count) * sizeof *data);
     *at = c->table_count;
-    c->table_count += (size_t)count;
+    c->table_count += room;
     return true;
 }
 
@@ -89,7 +104,7 @@ ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_c
     static const ist_conv_opts plain = {0};
     const ist_conv_opts *o = opts ? opts : &plain;
     if (ist_plan_status(p)) return (ist_tensor){0};
-    if (x.c != f.in || f.out > 1024 || o->epi.has_lab || o->epi.up2) {
+    if (x.c != f.in || (f.out > 1024 && !ist_plan_chain(p)->cpu) || o->epi.has_lab || o->epi.up2) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d to %d channels%s on %d channels, in a chain", label, f.in, f.out,
                       o->epi.has_lab || o->epi.up2 ? " with a scale or an upsampled addend" : "", x.c);
         return (ist_tensor){0};
@@ -108,8 +123,30 @@ ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_c
     return y;
 }
 
-/* A step that reads, at any row, what the piece makes. */
+static bool touches(const ist_chain_step *s, int buffer) {
+    for (int i = 0; i < 2; i++)
+        if (s->out[i].buffer == buffer || s->whole[i].buffer == buffer) return true;
+    for (int i = 0; i < 3; i++)
+        if (s->rows[i].buffer == buffer) return true;
+    return false;
+}
+
+bool ist_chain_shares(const ist_plan *p, const struct ist_chain *c, size_t first, size_t end, int buffer) {
+    bool needed = buffer <= c->inside || ist_plan_keeps(p, buffer);
+    for (int i = 0; i < c->result_count && !needed; i++) needed = c->results[i].buffer == buffer;
+    for (size_t i = 0; i < c->count && !needed; i++)
+        needed = (i < first || i >= end) && touches(&c->steps[i], buffer);
+    return needed;
+}
+
+/* CPUs have a kernel of its own for attention, with the queries in the lanes of its vectors. */
+static bool alone(const struct ist_chain *c, size_t i) {
+    return c->cpu && c->steps[i].op == IST_CHAIN_ATTENTION;
+}
+
+/* A step that reads, at any row, what the piece makes, or that begins or ends a piece by itself. */
 static bool must_cut(const struct ist_chain *c, size_t first, size_t i) {
+    if (alone(c, i) || alone(c, i - 1)) return true;
     for (int w = 0; w < 2; w++)
         for (size_t k = first; k < i && ist_has(c->steps[i].whole[w]); k++)
             for (int o = 0; o < 2; o++)
@@ -129,7 +166,12 @@ static void launch_pieces(ist_plan *p, const struct ist_chain *c, const char *la
     size_t first = 0;
     for (size_t i = 1; i <= c->count; i++) {
         if (i < c->count && !must_cut(c, first, i)) continue;
-        ist_chain_launch(p, c, first, i, weights, table, label);
+        const ist_chain_step *s = &c->steps[first];
+        if (alone(c, first))
+            ist_attention_launch(p, s->out[0], s->rows[0], s->whole[0], s->whole[1],
+                                 &(ist_attention_opts){.heads = s->ints[0], .scale = s->floats[0]}, label);
+        else
+            (c->cpu ? ist_chain_launch_cpu : ist_chain_launch)(p, c, first, i, weights, table, label);
         first = i;
     }
 }

@@ -1,9 +1,10 @@
-/* Chains: operators on the same rows (queries, tokens) gathered into few launches, for GPUs and short sequences, where
- * a launch costs more than the work (cl/op/chain.cl).
+/* Chains: operators on the same rows (queries, tokens) gathered into few launches: on GPUs for short sequences, where a
+ * launch costs more than the work (cl/op/chain.cl), on CPUs so that what lies between stays in a core's cache
+ * (cl/op/chain_cpu.cl).
  *
  * Between ist_chain_begin and ist_chain_end the operators that can be part of a chain are recorded as steps. The chain
  * is cut only where a step reads rows that other groups make: the keys of an attention. Tensors made and used up inside
- * one piece never leave local memory. Where a chain does not pay, beginning does nothing and operators launch as
+ * one piece never leave local memory or cache. Where a chain does not pay, beginning does nothing and operators launch as
  * always. */
 #ifndef IST_OPS_CHAIN_H
 #define IST_OPS_CHAIN_H
@@ -50,6 +51,9 @@ typedef struct ist_chain_step {
 
 /* Makes the operator a step if there is a chain; false: it has to launch. */
 bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label);
+/* Attention into `out`, never a step of a chain; every map of opts is used. */
+void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v,
+                          const ist_attention_opts *opts, const char *label);
 /* ist_op_linear's way into a chain. */
 ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
 

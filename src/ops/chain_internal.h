@@ -7,6 +7,7 @@
 enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
+    bool cpu; /* lowered by chain_cpu.c */
     int n, rows;
     int inside; /* buffers above this number were made since the beginning */
     ist_chain_step *steps;
@@ -22,5 +23,11 @@ struct ist_chain {
 /* Records the launch of steps [first, end). */
 void ist_chain_launch(ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
                       ist_tensor table, const char *label);
+
+/* The same for CPUs (cl/op/chain_cpu.cl); weights and data lie as ist_chain_take packs them there. */
+void ist_chain_launch_cpu(ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
+                          ist_tensor table, const char *label);
+/* Whether anybody but the steps [first, end) reads or writes the buffer. */
+bool ist_chain_shares(const ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, int buffer);
 
 #endif

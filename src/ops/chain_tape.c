@@ -98,23 +98,6 @@ static int quads_of(int all) {
     return all % 4 ? 0 : QUADS;
 }
 
-static bool touches(const ist_chain_step *s, int buffer) {
-    for (int i = 0; i < 2; i++)
-        if (s->out[i].buffer == buffer || s->whole[i].buffer == buffer) return true;
-    for (int i = 0; i < 3; i++)
-        if (s->rows[i].buffer == buffer) return true;
-    return false;
-}
-
-/* Whether somebody reads the buffer after this piece, or from another row. */
-static bool leaves(const piece *p, int buffer) {
-    const struct ist_chain *c = p->chain;
-    bool needed = buffer <= c->inside || ist_plan_keeps(p->plan, buffer);
-    for (int i = 0; i < c->result_count && !needed; i++) needed = c->results[i].buffer == buffer;
-    for (size_t i = p->end; i < c->count && !needed; i++) needed = touches(&c->steps[i], buffer);
-    return needed;
-}
-
 /* ---- local memory ---- */
 
 static void widen(piece *p, ist_tensor t, size_t step) {
@@ -336,7 +319,7 @@ static void lower_all(piece *p) {
         p->flops += s->flops;
         for (int k = 0; k < 2; k++) {
             ist_tensor t = s->out[k];
-            if (ist_has(t) && leaves(p, t.buffer))
+            if (ist_has(t) && ist_chain_shares(p->plan, c, 0, p->end, t.buffer))
                 EMIT(p, STORE_ROWS, channels(p, t, false), t.c, outside(p, t, IST_ARG_OUT), t.ld, t.c0,
                      t.elem == IST_ELEM_F32 ? FLOATS : 0);
         }

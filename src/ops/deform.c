@@ -62,7 +62,7 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
                                          .whole = {memory},
                                          .ints = {heads, points},
                                          .data = {points_of_levels},
-                                         .sizes = {4 * points},
+                                         .sizes = {4 * pad},
                                          .flops = 8.0 * offsets.n * queries * points * memory.c},
                        label))
         return out;

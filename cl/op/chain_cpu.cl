@@ -1,0 +1,472 @@
+/* A chain on CPUs: many operators on the same rows (queries, tokens) in one launch; one work-item per group, needs
+ * isa/tile. A group takes a few dozen rows from the first operator to the last; what lies between stays in its part of
+ * `scratch`, which the second-level cache holds. Activations are float.
+ *
+ * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op), 1:
+ * columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; + 256: one
+ * item for all), first element, elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any
+ * row; from 20 on numbers of the operator. */
+#define WORDS   32
+#define OUT     4
+#define A       7
+#define B       10
+#define C       13
+#define WHOLE   16
+#define NUMBERS 20
+#define OUTSIDE 20
+#define BINS    33
+#define POINTS  64 /* of a head, at most */
+
+#define LINEAR     0
+#define SUM        1
+#define GATE       2
+#define NORM       3
+#define DEFORM     5
+#define GATHER     6
+#define BOX_INIT   7
+#define BOX_REFINE 8
+#define FDR        9
+#define LQE        10
+
+/* Modes of SUM. */
+#define PRESENT    1
+#define ONE_COLUMN 2
+#define CLAMPED    8
+
+typedef __global float *to_t;
+typedef __global const float *from_t;
+
+/* What every operator reads: pointers to the first element of each tensor, the item, its rows, the group's first. */
+typedef struct state {
+    to_t at[OUTSIDE + 1];
+    int n, rows, first, count;
+} state;
+
+typedef struct place {
+    to_t p; /* of the group's first row */
+    int ld;
+} place;
+
+static inline bool there(__global const int *t) {
+    return t[0] >= 0;
+}
+
+static inline place place_of(const state *s, __global const int *t) {
+    place q = {0, t[2]};
+    if (!there(t)) return q;
+    q.p = s->at[t[0] & 255] + t[1];
+    if (t[0] & 255) q.p += (size_t)((t[0] & 256 ? 0 : s->n * s->rows) + s->first) * t[2];
+    return q;
+}
+
+static inline void put16(to_t p, float16 v) {
+    *(__global ist_float16_at4 *)p = v;
+}
+
+/* The first `lanes` of sixteen. */
+static inline float16 get_some(from_t p, int lanes) {
+    if (lanes >= 16) return vload16(0, p);
+    float16 v = (float16)(0.0f);
+    for (int i = 0; i < lanes; i++) ((float *)&v)[i] = p[i];
+    return v;
+}
+static inline void put_some(to_t p, float16 v, int lanes) {
+    if (lanes >= 16) put16(p, v);
+    else
+        for (int i = 0; i < lanes; i++) p[i] = ((float *)&v)[i];
+}
+
+/* ---- linear layers ---- */
+
+/* acc[r * NV + j] += sum over i < k of a[r * lda + i] * vector j of b[i], six rows. */
+#define ROW1(r, u)  c##r##_0 = fma((float16)(a[(r) * lda + u]), b0, c##r##_0);
+#define ROW2(r, u)                                                                                                     \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * lda + u]);                                                                 \
+        c##r##_0 = fma(v, b0, c##r##_0);                                                                               \
+        c##r##_1 = fma(v, b1, c##r##_1);                                                                               \
+    }
+#define ROW4(r, u)                                                                                                     \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * lda + u]);                                                                 \
+        TILE_COLS(TILE_MAC, r)                                                                                         \
+    }
+#define WEIGHTS1(u) const float16 b0 = vload16(u, b);
+#define WEIGHTS2(u) const float16 b0 = vload16(2 * u, b), b1 = vload16(2 * u + 1, b);
+#define WEIGHTS4(u)                                                                                                    \
+    const float16 b0 = vload16(4 * u, b), b1 = vload16(4 * u + 1, b);                                                  \
+    const float16 b2 = vload16(4 * u + 2, b), b3 = vload16(4 * u + 3, b);
+#define OPEN1(r)  float16 c##r##_0 = acc[r];
+#define OPEN2(r)  float16 c##r##_0 = acc[r * 2], c##r##_1 = acc[r * 2 + 1];
+#define OPEN4(r)  TILE_COLS(TILE_OPEN, r)
+#define CLOSE1(r) acc[r] = c##r##_0;
+#define CLOSE2(r) acc[r * 2] = c##r##_0, acc[r * 2 + 1] = c##r##_1;
+#define CLOSE4(r) TILE_COLS(TILE_CLOSE, r)
+#define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
+#define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
+#define DEFINE_PRODUCT(NV)                                                                                             \
+    static inline void product##NV(float16 *acc, from_t a, int lda, from_t b, int k) {                                 \
+        SIX(OPEN##NV)                                                                                                  \
+        for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
+            {                                                                                                          \
+                WEIGHTS##NV(0) SIX_AT(ROW##NV, 0)                                                                      \
+            }                                                                                                          \
+            {                                                                                                          \
+                WEIGHTS##NV(1) SIX_AT(ROW##NV, 1)                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (k > 0) {                                                                                                   \
+            WEIGHTS##NV(0) SIX_AT(ROW##NV, 0)                                                                          \
+        }                                                                                                              \
+        SIX(CLOSE##NV)                                                                                                 \
+    }
+DEFINE_PRODUCT(1)
+DEFINE_PRODUCT(2)
+DEFINE_PRODUCT(4)
+
+/* `lines` rows of nv vectors of which `lanes` lanes are there. */
+static inline void add_tile(float16 *acc, int nv, from_t from, int ld, int lines, int lanes) {
+    for (int i = 0; i < lines; i++, acc += nv, from += ld)
+        for (int j = 0; j < nv; j++) acc[j] += get_some(from + 16 * j, lanes - 16 * j);
+}
+static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lines, int lanes) {
+    if (nv == 4 && lanes >= 64)
+        for (int i = 0; i < lines; i++, acc += 4, to += ld)
+            for (int j = 0; j < 4; j++) put16(to + 16 * j, acc[j]);
+    else
+        for (int i = 0; i < lines; i++, acc += nv, to += ld)
+            for (int j = 0; j < nv; j++) put_some(to + 16 * j, acc[j], lanes - 16 * j);
+}
+
+/* y = act(w a + bias + b) + c. Weights in blocks of four vectors, then of two and one, [in][block]; numbers: inputs,
+ * weights at, bias at or -1. The last tile begins before its rows where they are fewer than six, or takes them singly. */
+static void linear(const state *s, __global const int *t, from_t weights, from_t table) {
+    const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
+                after = place_of(s, t + C);
+    const int outs = t[1], act = t[2], k = t[NUMBERS], bias = t[NUMBERS + 2];
+    from_t w = weights + t[NUMBERS + 1];
+    int nv = 4;
+    for (int o = 0; o < outs; o += 16 * nv, w += 16 * nv * k) {
+        while (nv > 1 && o + 16 * nv > (outs + 15) / 16 * 16) nv /= 2;
+        float16 sums[4], acc[TILE_ROWS * 4];
+        for (int j = 0; j < nv; j++) sums[j] = bias < 0 ? (float16)(0.0f) : vload16(j, table + bias + o);
+        for (int r0 = 0; r0 < s->count;) {
+            const bool alone = s->count < TILE_ROWS;
+            const int lines = alone ? 1 : TILE_ROWS, r = alone ? r0 : min(r0, s->count - TILE_ROWS);
+            const int lda = alone ? 0 : x.ld;
+            for (int i = 0; i < TILE_ROWS; i++)
+                for (int j = 0; j < nv; j++) acc[i * nv + j] = sums[j];
+            if (nv == 4) product4(acc, x.p + r * x.ld, lda, w, k);
+            else if (nv == 2) product2(acc, x.p + r * x.ld, lda, w, k);
+            else product1(acc, x.p + r * x.ld, lda, w, k);
+            if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
+            if (act == ACT_RELU)
+                for (int i = 0; i < lines * nv; i++) acc[i] = larger(acc[i], (float16)(0.0f));
+            else if (act != ACT_NONE)
+                for (int i = 0; i < lines * nv; i++) acc[i] = activate_float16(acc[i], act);
+            if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
+            put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
+            r0 = r + lines;
+        }
+    }
+}
+
+/* ---- sums, norms ---- */
+
+/* y = a + b, held between two numbers. */
+static void sum(const state *s, __global const int *t) {
+    const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B);
+    const float low = as_float(t[NUMBERS]), high = as_float(t[NUMBERS + 1]);
+    const int mode = t[2];
+    for (int r = 0; r < s->count; r++)
+        for (int c = 0; c < t[1]; c += 16) {
+            const int lanes = t[1] - c;
+            float16 v = get_some(a.p + r * a.ld + c, lanes);
+            if (mode & ONE_COLUMN) v += (float16)(b.p[r * b.ld]);
+            else if (mode & PRESENT) v += get_some(b.p + r * b.ld + c, lanes);
+            if (mode & CLAMPED) v = clamp(v, (float16)(low), (float16)(high));
+            put_some(y.p + r * y.ld + c, v, lanes);
+        }
+}
+
+/* y = act(norm(a + b)), a + b within the clamp where there is one, or norm(sigmoid(c) a + sigmoid(c') b), c' the second
+ * half of c. Numbers: gamma at, beta at, eps, clamp. */
+static void norm(const state *s, __global const int *t, from_t table) {
+    const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B), g = place_of(s, t + C);
+    const int columns = t[1], vectors = columns / 16;
+    const float16 bound = (float16)(as_float(t[NUMBERS + 3]));
+    for (int r = 0; r < s->count; r++) {
+        float16 v[64];
+        for (int i = 0; i < vectors; i++) {
+            v[i] = vload16(i, a.p + r * a.ld);
+            if (t[0] == GATE)
+                v[i] = activate_float16(vload16(i, g.p + r * g.ld), ACT_SIGMOID) * v[i] +
+                       activate_float16(vload16(i, g.p + r * g.ld + columns), ACT_SIGMOID) * vload16(i, b.p + r * b.ld);
+            else if (b.p)
+                v[i] += vload16(i, b.p + r * b.ld);
+            if (t[NUMBERS + 3]) v[i] = clamp(v[i], -bound, bound);
+        }
+        norm_row(v, vectors, table + t[NUMBERS], table + t[NUMBERS + 1], as_float(t[NUMBERS + 2]));
+        for (int i = 0; i < vectors; i++) put16(y.p + r * y.ld + i * 16, activate_float16(v[i], t[2]));
+    }
+}
+
+/* ---- boxes ---- */
+
+static inline float sigmoid(float v) {
+    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+}
+
+/* y = sigmoid(a + b), or of a and the logit of b (op/box). */
+static void box_sigmoid(const state *s, __global const int *t) {
+    const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B);
+    for (int r = 0; r < s->count; r++)
+        for (int c = 0; c < t[1]; c++) {
+            float v = b.p[r * b.ld + c];
+            if (t[0] == BOX_REFINE) {
+                v = clamp(v, 0.0f, 1.0f);
+                v = log(fmax(v, 1e-5f) / fmax(1.0f - v, 1e-5f));
+            }
+            y.p[r * y.ld + c] = sigmoid(a.p[r * a.ld + c] + v);
+        }
+}
+
+/* One instruction each; fmax and fmin would also order NaN. */
+#define MORE(a, b) ((a) > (b) ? (a) : (b))
+#define LESS(a, b) ((a) > (b) ? (b) : (a))
+
+static inline float largest16(float16 v) {
+    float8 a = MORE(v.lo, v.hi);
+    float4 b = MORE(a.lo, a.hi);
+    return MORE(MORE(b.x, b.y), MORE(b.z, b.w));
+}
+
+/* corners = a + b; y: the box of the integrals of the four sides around the first boxes c (op/box's fdr). Numbers: the
+ * bins' offsets at, scale. */
+static void fdr(const state *s, __global const int *t, from_t table) {
+    const place y = place_of(s, t + OUT), corners = place_of(s, t + WHOLE), a = place_of(s, t + A);
+    const place b = place_of(s, t + B), first = place_of(s, t + C);
+    from_t project = table + t[NUMBERS];
+    const float scale = as_float(t[NUMBERS + 1]), half_scale = 0.5f * scale;
+    const float16 w0 = vload16(0, project), w1 = vload16(1, project);
+    for (int r = 0; r < s->count; r++) {
+        float side[4];
+        for (int k = 0; k < 4; k++) {
+            const int at = k * BINS;
+            float16 c0 = vload16(0, a.p + r * a.ld + at), c1 = vload16(1, a.p + r * a.ld + at);
+            float c2 = a.p[r * a.ld + at + 32];
+            if (b.p) {
+                c0 += vload16(0, b.p + r * b.ld + at);
+                c1 += vload16(1, b.p + r * b.ld + at);
+                c2 += b.p[r * b.ld + at + 32];
+            }
+            put16(corners.p + r * corners.ld + at, c0);
+            put16(corners.p + r * corners.ld + at + 16, c1);
+            corners.p[r * corners.ld + at + 32] = c2;
+            const float most = MORE(largest16(MORE(c0, c1)), c2);
+            const float16 e0 = ist_exp_float16(c0 - most), e1 = ist_exp_float16(c1 - most);
+            const float e2 = ist_exp_float(c2 - most);
+            side[k] = (sum16(e0 * w0 + e1 * w1) + e2 * project[32]) / (sum16(e0 + e1) + e2);
+        }
+        const float4 box = vload4(0, first.p + r * first.ld), d = vload4(0, side);
+        const float2 lo = box.xy - (half_scale + d.xy) * (box.zw / scale);
+        const float2 hi = box.xy + (half_scale + d.zw) * (box.zw / scale);
+        vstore4((float4)((lo + hi) * 0.5f, hi - lo), 0, y.p + r * y.ld);
+    }
+}
+
+/* The larger of each lane into a, the smaller into b. */
+#define ORDER(V, a, b)                                                                                                 \
+    {                                                                                                                  \
+        const V more = MORE(a, b);                                                                                     \
+        b = LESS(a, b);                                                                                                \
+        a = more;                                                                                                      \
+    }
+/* Lanes of falling lists of four (a, b, c, d): the four largest of the two halves of each, falling again. */
+#define MERGE(V, H)                                                                                                    \
+    {                                                                                                                  \
+        H p = MORE(a.lo, d.hi), q = MORE(b.lo, c.hi), u = MORE(c.lo, b.hi), v = MORE(d.lo, a.hi);                      \
+        ORDER(H, p, u)                                                                                                 \
+        ORDER(H, q, v)                                                                                                 \
+        ORDER(H, p, q)                                                                                                 \
+        ORDER(H, u, v)                                                                                                 \
+        MERGED(p, q, u, v)                                                                                             \
+    }
+
+/* The four largest of 33, falling; NaN is passed over. */
+static inline float4 four_largest(from_t from) {
+    float16 c0 = vload16(0, from), c1 = vload16(1, from);
+    c0 = c0 == c0 ? c0 : (float16)(-INFINITY);
+    c1 = c1 == c1 ? c1 : (float16)(-INFINITY);
+    float8 a = c0.lo, b = c0.hi, c = c1.lo, d = c1.hi;
+    ORDER(float8, a, b)
+    ORDER(float8, c, d)
+    ORDER(float8, a, c)
+    ORDER(float8, b, d)
+    ORDER(float8, b, c)
+    float4 e, f, g, h;
+    float2 i, j, k, l;
+    float w, x, y, z;
+#define MERGED(p, q, u, v) e = p, f = q, g = u, h = v;
+    MERGE(float8, float4)
+#undef MERGED
+#define MERGED(p, q, u, v) i = p, j = q, k = u, l = v;
+    {
+        const float4 a = e, b = f, c = g, d = h;
+        MERGE(float4, float2)
+    }
+#undef MERGED
+#define MERGED(p, q, u, v) w = p, x = q, y = u, z = v;
+    {
+        const float2 a = i, b = j, c = k, d = l;
+        MERGE(float2, float)
+    }
+#undef MERGED
+    float last = from[32];
+    last = last == last ? last : -INFINITY;
+    ORDER(float, w, last)
+    ORDER(float, x, last)
+    ORDER(float, y, last)
+    return (float4)(w, x, y, MORE(z, last));
+}
+
+/* The four largest probabilities of each side of a and their mean (op/box's lqe). */
+static void lqe(const state *s, __global const int *t) {
+    const place y = place_of(s, t + OUT), x = place_of(s, t + A);
+    for (int r = 0; r < s->count; r++)
+        for (int k = 0; k < 4; k++) {
+            from_t c = x.p + r * x.ld + k * BINS;
+            const float4 top = four_largest(c);
+            const float16 e = ist_exp_float16(vload16(0, c) - top.x) + ist_exp_float16(vload16(1, c) - top.x);
+            const float4 p = ist_exp_float4(top - top.x) / (sum16(e) + ist_exp_float(c[32] - top.x));
+            vstore4(p, 0, y.p + r * y.ld + 5 * k);
+            y.p[r * y.ld + 5 * k + 4] = (p.x + p.y + p.z + p.w) * 0.25f;
+        }
+}
+
+/* ---- what is read at other rows ---- */
+
+/* y = row b[i] of a tensor with NUMBERS rows. */
+static void gather(const state *s, __global const int *t) {
+    const place y = place_of(s, t + OUT), index = place_of(s, t + B);
+    from_t x = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & 256 ? 0 : s->n * t[NUMBERS]) * t[WHOLE + 2];
+    for (int r = 0; r < s->count; r++) {
+        from_t row = x + (size_t)((__global const int *)index.p)[r * index.ld] * t[WHOLE + 2];
+        for (int c = 0; c < t[1]; c += 16) put_some(y.p + r * y.ld + c, get_some(row + c, t[1] - c), t[1] - c);
+    }
+}
+
+/* Where one head of one row looks: first element of the token and weight of neighbour k of point p at [k * POINTS + p]. */
+typedef struct samples {
+    int from[POINTS * 4];
+    float weight[POINTS * 4];
+} samples;
+
+static inline void put_neighbour(samples *s, int at, int16 x, int16 y, int16 width, int16 height, int16 first, int ld,
+                                 float16 weight) {
+    const int16 in = x >= (int16)(0) && x < width && y >= (int16)(0) && y < height;
+    const int16 token = first + clamp(y, (int16)(0), height - 1) * width + clamp(x, (int16)(0), width - 1);
+    vstore16(token * ld, 0, s->from + at);
+    vstore16(select((float16)(0.0f), weight, in), 0, s->weight + at);
+}
+
+/* As in op/deform; `points` [4][pad]: width, height, first token and reach of each point. */
+static inline void find_samples(samples *s, from_t offsets, from_t weights, float4 box, from_t points, int count,
+                                int ld) {
+    const int pad = (count + 15) / 16 * 16;
+    const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    float e[POINTS], ox[POINTS], oy[POINTS];
+    float16 most = (float16)(LOWEST), sum = (float16)(0.0f);
+    for (int p = 0; p < pad; p++) { /* the lanes beyond the last point repeat it */
+        const int from = min(p, count - 1);
+        e[p] = weights[from];
+        ox[p] = offsets[2 * from];
+        oy[p] = offsets[2 * from + 1];
+    }
+    for (int p = 0; p < pad; p += 16) most = larger(most, vload16(0, e + p));
+    most = (float16)(largest16(most));
+    for (int p = 0; p < pad; p += 16) {
+        const float16 v = ist_exp_float16(vload16(0, e + p) - most);
+        vstore16(v, 0, e + p);
+        sum += select((float16)(0.0f), v, lane + p < count);
+    }
+    const float16 share = (float16)(1.0f / sum16(sum));
+    for (int p = 0; p < pad; p += 16) {
+        const float16 width = vload16(0, points + p), height = vload16(0, points + pad + p);
+        const float16 reach = vload16(0, points + 3 * pad + p), edge = (float16)(-2.0f);
+        const float16 lx = fma(vload16(0, ox + p) * reach, (float16)(box.z), (float16)(box.x));
+        const float16 ly = fma(vload16(0, oy + p) * reach, (float16)(box.w), (float16)(box.y));
+        /* So far outside at most that no neighbour is inside, before it becomes an int. */
+        const float16 x = fmin(fmax(fma(lx, width, (float16)(-0.5f)), edge), width + 1.0f);
+        const float16 y = fmin(fmax(fma(ly, height, (float16)(-0.5f)), edge), height + 1.0f);
+        const float16 fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy;
+        const float16 a = vload16(0, e + p) * share;
+        const int16 x0 = convert_int16(fx), y0 = convert_int16(fy), iw = convert_int16(width);
+        const int16 ih = convert_int16(height), first = convert_int16(vload16(0, points + 2 * pad + p));
+        put_neighbour(s, p, x0, y0, iw, ih, first, ld, (1.0f - bx) * (1.0f - by) * a);
+        put_neighbour(s, POINTS + p, x0 + 1, y0, iw, ih, first, ld, bx * (1.0f - by) * a);
+        put_neighbour(s, 2 * POINTS + p, x0, y0 + 1, iw, ih, first, ld, (1.0f - bx) * by * a);
+        put_neighbour(s, 3 * POINTS + p, x0 + 1, y0 + 1, iw, ih, first, ld, bx * by * a);
+    }
+}
+
+/* Numbers: table at, heads, points, channels of a head (a multiple of 16), tokens. a: offsets, b: weights, c: boxes. */
+static void deform(const state *s, __global const int *t, from_t table) {
+    const place y = place_of(s, t + OUT), offsets = place_of(s, t + A), weights = place_of(s, t + B);
+    const place box = place_of(s, t + C);
+    const int heads = t[NUMBERS + 1], points = t[NUMBERS + 2], d = t[NUMBERS + 3], ld = t[WHOLE + 2];
+    from_t memory = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & 256 ? 0 : s->n * t[NUMBERS + 4]) * ld;
+    samples at;
+    for (int r = 0; r < s->count; r++)
+        for (int h = 0; h < heads; h++) {
+            find_samples(&at, offsets.p + r * offsets.ld + h * points * 2, weights.p + r * weights.ld + h * points,
+                         vload4(0, box.p + r * box.ld), table + t[NUMBERS], points, ld);
+            for (int c = h * d; c < h * d + d; c += 16) {
+                float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
+                for (int p = 0; p < points; p++) {
+                    const int p1 = p + POINTS, p2 = p + 2 * POINTS, p3 = p + 3 * POINTS;
+                    a0 = fma((float16)(at.weight[p]), vload16(0, memory + at.from[p] + c), a0);
+                    a1 = fma((float16)(at.weight[p1]), vload16(0, memory + at.from[p1] + c), a1);
+                    a2 = fma((float16)(at.weight[p2]), vload16(0, memory + at.from[p2] + c), a2);
+                    a3 = fma((float16)(at.weight[p3]), vload16(0, memory + at.from[p3] + c), a3);
+                }
+                put16(y.p + r * y.ld + c, (a0 + a1) + (a2 + a3));
+            }
+        }
+}
+
+/* As many groups as compute units; a piece of work is some tiles of rows of one item. sizes {rows, steps, pieces of an
+ * item, items}; more {floats of scratch per group, backwards?}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+chain(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
+      __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,
+      __global float *e2, __global float *e3, __global float *e4, __global float *e5, __global float *e6,
+      __global float *e7, __global float *e8, __global float *e9, __global float *e10, __global float *e11,
+      __global float *e12, __global float *e13, __global float *e14, __global float *e15, __global float *e16,
+      __global float *e17, __global float *e18, __global float *e19, int4 sizes, int4 more) {
+    const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
+                e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0};
+    work_t work = work_begin(min(sizes.w, *limit) * per, more.y);
+    for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
+        s.n = item / per;
+        s.first = (item - s.n * per) * tiles / per * TILE_ROWS;
+        s.count = min((item - s.n * per + 1) * tiles / per * TILE_ROWS, rows) - s.first;
+        for (int i = 0; i < sizes.y; i++) {
+            __global const int *t = tape + i * WORDS;
+            switch (t[0]) {
+            case LINEAR: linear(&s, t, weights, table); break;
+            case SUM: sum(&s, t); break;
+            case GATE:
+            case NORM: norm(&s, t, table); break;
+            case DEFORM: deform(&s, t, table); break;
+            case GATHER: gather(&s, t); break;
+            case BOX_INIT:
+            case BOX_REFINE: box_sigmoid(&s, t); break;
+            case FDR: fdr(&s, t, table); break;
+            default: lqe(&s, t);
+            }
+        }
+    }
+    work_end(&work, queue);
+}

@@ -1,0 +1,253 @@
+/* One piece of a chain as a launch on CPUs: where each tensor is, in a group's scratch or outside, and the tape of
+ * steps that the kernel runs (cl/op/chain_cpu.cl, which says what each number means). */
+#include "ops/chain_internal.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The numbers of cl/op/chain_cpu.cl. */
+enum { WORDS = 32, OUT = 4, A = 7, B = 10, C = 13, WHOLE = 16, NUMBERS = 20, OUTSIDE = 20, ONE_ITEM = 256 };
+enum { PRESENT = 1, ONE_COLUMN = 2, CLAMPED = 8 };
+/* Tiles of six rows that a group takes at a time: few enough for its second-level cache, many enough that the weights,
+ * which are read once for them, are not what it waits for. */
+enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64 };
+
+/* Channels [lo, hi) of a buffer: in scratch at column `at` while steps first to last run, or a kernel argument. */
+typedef struct home {
+    int buffer, lo, hi, at, columns;
+    size_t first, last;
+    bool made, outside;
+} home;
+
+typedef struct piece {
+    ist_plan *plan;
+    const struct ist_chain *chain;
+    size_t first, end;
+    const char *label;
+    home homes[IST_CHAIN_BUFFERS];
+    int home_count, columns;
+    int pieces, chunk; /* of the rows of an item, the rows of the largest */
+    ist_arg outside[OUTSIDE];
+    int outside_count;
+} piece;
+
+static int bits_of(float f) {
+    int i;
+    memcpy(&i, &f, sizeof i);
+    return i;
+}
+
+/* ---- where tensors are ---- */
+
+static home *home_of(piece *p, int buffer) {
+    for (int i = 0; i < p->home_count; i++)
+        if (p->homes[i].buffer == buffer) return &p->homes[i];
+    return NULL;
+}
+
+static void meet(piece *p, ist_tensor t, size_t step, bool made) {
+    if (!ist_has(t)) return;
+    home *h = home_of(p, t.buffer);
+    if (!h && p->home_count == IST_CHAIN_BUFFERS) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a piece of a chain has more than %d tensors", p->label,
+                      IST_CHAIN_BUFFERS);
+        return;
+    }
+    if (!h) {
+        h = &p->homes[p->home_count++];
+        *h = (home){.buffer = t.buffer, .lo = t.c0, .hi = t.c0 + t.c, .first = step};
+    }
+    if (t.c0 < h->lo) h->lo = t.c0;
+    if (t.c0 + t.c > h->hi) h->hi = t.c0 + t.c;
+    h->last = step;
+    h->made = h->made || made;
+}
+
+/* The lowest columns free while h is alive, among the homes before it. Rows lie a vector apart from a power of two. */
+static void place(piece *p, home *h) {
+    h->columns = (int)ist_round_up((size_t)(h->hi - h->lo), VEC) + VEC;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (const home *o = p->homes; o < h; o++) {
+            bool together = !o->outside && o->first <= h->last && h->first <= o->last;
+            if (!together || h->at + h->columns <= o->at || h->at >= o->at + o->columns) continue;
+            h->at = o->at + o->columns;
+            moved = true;
+        }
+    }
+    if (h->at + h->columns > p->columns) p->columns = h->at + h->columns;
+}
+
+static void place_all(piece *p) {
+    for (size_t i = p->first; i < p->end; i++) {
+        const ist_chain_step *s = &p->chain->steps[i];
+        for (int k = 0; k < 3; k++) meet(p, s->rows[k], i, false);
+        for (int k = 0; k < 2; k++) meet(p, s->whole[k], i, false);
+        for (int k = 0; k < 2; k++) meet(p, s->out[k], i, true);
+    }
+    for (int i = 0; i < p->home_count; i++) {
+        home *h = &p->homes[i];
+        h->outside = !h->made || ist_chain_shares(p->plan, p->chain, p->first, p->end, h->buffer);
+        if (!h->outside) place(p, h);
+    }
+}
+
+/* Position of the tensor's buffer among the arguments. */
+static int outside(piece *p, ist_tensor t, ist_arg_kind use) {
+    for (int i = 0; i < p->outside_count; i++) {
+        if (p->outside[i].tensor.buffer != t.buffer) continue;
+        if (p->outside[i].kind != use) p->outside[i].kind = IST_ARG_INOUT;
+        return i;
+    }
+    if (p->outside_count == OUTSIDE) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a piece of a chain uses more than %d tensors from outside", p->label,
+                      OUTSIDE);
+        return 0;
+    }
+    p->outside[p->outside_count] = (ist_arg){.kind = use, .tensor = t};
+    return p->outside_count++;
+}
+
+/* The three numbers of a place. */
+static void refer(piece *p, int *to, ist_tensor t, ist_arg_kind use) {
+    const home *h = ist_has(t) ? home_of(p, t.buffer) : NULL;
+    if (!h) {
+        to[0] = -1;
+    } else if (h->outside) {
+        to[0] = (1 + outside(p, t, use)) | (t.n == 1 && p->chain->n > 1 ? ONE_ITEM : 0);
+        to[1] = t.c0;
+        to[2] = t.ld;
+    } else {
+        to[0] = 0;
+        to[1] = h->at * p->chunk + t.c0 - h->lo;
+        to[2] = h->columns;
+    }
+}
+
+/* ---- steps ---- */
+
+static void numbers_of_deform(piece *p, const ist_chain_step *s, int *w) {
+    ist_tensor memory = s->whole[0];
+    int heads = s->ints[0], points = s->ints[1], d = memory.c / heads;
+    if (d % VEC || points > POINTS_MAX)
+        ist_plan_fail(p->plan, IST_E_ARGUMENT, "%s: heads of %d channels with %d points, in a chain on a CPU", p->label,
+                      d, points);
+    memcpy(w + NUMBERS, (int[]){(int)s->data_at[0], heads, points, d, memory.h * memory.w}, 5 * sizeof *w);
+}
+
+static void numbers_of_norm(piece *p, const ist_chain_step *s, int *w) {
+    int c = s->out[0].c;
+    if (c % VEC || c > CHANNELS_MAX)
+        ist_plan_fail(p->plan, IST_E_ARGUMENT, "%s: normalisation of %d channels, in a chain on a CPU", p->label, c);
+    w[2] = s->op == IST_CHAIN_NORM ? s->ints[0] : IST_ACT_NONE;
+    memcpy(w + NUMBERS,
+           (int[]){(int)s->data_at[0], (int)s->data_at[1], bits_of(s->floats[0]),
+                   s->op == IST_CHAIN_NORM && s->floats[1] > 0 ? bits_of(s->floats[1]) : 0},
+           4 * sizeof *w);
+}
+
+static void numbers_of_sum(const ist_chain_step *s, int *w) {
+    bool two = ist_has(s->rows[1]);
+    w[2] = (two ? PRESENT : 0) | (two && s->rows[1].c == 1 && s->out[0].c > 1 ? ONE_COLUMN : 0) |
+           (s->ints[0] ? CLAMPED : 0);
+    w[NUMBERS] = bits_of(s->floats[0]);
+    w[NUMBERS + 1] = bits_of(s->floats[1]);
+}
+
+static void lower(piece *p, const ist_chain_step *s, int *w) {
+    ist_tensor second = ist_has(s->out[1]) ? s->out[1] : s->whole[0];
+    bool gather = s->op == IST_CHAIN_GATHER;
+    w[0] = (int)s->op;
+    w[1] = s->out[0].c;
+    refer(p, w + A, s->rows[0], IST_ARG_IN);
+    refer(p, w + B, gather ? s->whole[1] : s->rows[1], IST_ARG_IN);
+    refer(p, w + C, s->rows[2], IST_ARG_IN);
+    refer(p, w + WHOLE, second, ist_has(s->out[1]) ? IST_ARG_OUT : IST_ARG_IN);
+    refer(p, w + OUT, s->out[0], IST_ARG_OUT);
+    switch (s->op) {
+    case IST_CHAIN_LINEAR:
+        w[2] = s->ints[0];
+        memcpy(w + NUMBERS, (int[]){s->filter.in, (int)s->weights_at, s->has_bias ? (int)s->data_at[0] : -1},
+               3 * sizeof *w);
+        break;
+    case IST_CHAIN_SUM:
+        numbers_of_sum(s, w);
+        break;
+    case IST_CHAIN_GATE:
+    case IST_CHAIN_NORM:
+        numbers_of_norm(p, s, w);
+        break;
+    case IST_CHAIN_DEFORM:
+        numbers_of_deform(p, s, w);
+        break;
+    case IST_CHAIN_GATHER:
+        w[NUMBERS] = s->whole[0].h * s->whole[0].w;
+        break;
+    case IST_CHAIN_FDR:
+        w[NUMBERS] = (int)s->data_at[0];
+        w[NUMBERS + 1] = bits_of(s->floats[0]);
+        break;
+    default:
+        break;
+    }
+}
+
+static int units_of(const ist_plan *p) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    return units > 0 ? units : 1;
+}
+
+static void cut_rows(piece *p) {
+    int tiles = ist_div_up(p->chain->rows, TILE), want = units_of(p->plan) * PIECES_PER_UNIT;
+    int share = ist_div_up(tiles * p->chain->n, want);
+    p->pieces = ist_div_up(tiles, share < TILES_MAX ? share : TILES_MAX);
+    p->chunk = ist_div_up(tiles, p->pieces) * TILE;
+}
+
+static void launch(piece *p, const int *words, double flops, ist_tensor weights, ist_tensor table) {
+    ist_plan *plan = p->plan;
+    const struct ist_chain *chain = p->chain;
+    int steps = (int)(p->end - p->first), units = units_of(plan), room = p->chunk * (p->columns ? p->columns : VEC);
+    ist_tensor tape = ist_plan_const_bytes(plan, words, (size_t)steps * WORDS * sizeof *words, p->label);
+    ist_tensor scratch = ist_plan_tensor(plan, 1, 1, units, room, IST_ELEM_F32);
+    ist_launch l = {.label = p->label,
+                    .op = "op/chain_cpu",
+                    .isa = "isa/tile",
+                    .defines = "",
+                    .kernel = "chain",
+                    .dims = 1,
+                    .global = {(size_t)units},
+                    .local = {1},
+                    .args = {IST_OUT(scratch), IST_IN(tape), IST_IN(weights), IST_IN(table),
+                             IST_IN(ist_plan_current_limit(plan)), IST_INOUT(ist_plan_work_queue(plan))},
+                    .arg_count = 8 + OUTSIDE,
+                    .flops = flops};
+    for (int i = 0; i < OUTSIDE; i++) l.args[6 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
+    l.args[6 + OUTSIDE] = (ist_arg)IST_INT4(chain->rows, steps, p->pieces, chain->n);
+    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), 0, 0);
+    ist_plan_launch(plan, &l);
+}
+
+void ist_chain_launch_cpu(ist_plan *plan, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
+                          ist_tensor table, const char *label) {
+    piece *p = calloc(1, sizeof *p);
+    int *words = calloc(end - first, WORDS * sizeof *words);
+    double flops = 0;
+    if (p && words) {
+        *p = (piece){.plan = plan, .chain = chain, .first = first, .end = end, .label = label};
+        cut_rows(p);
+        place_all(p);
+        for (size_t i = first; i < end && !ist_plan_status(plan); i++) {
+            lower(p, &chain->steps[i], words + (i - first) * WORDS);
+            flops += chain->steps[i].flops;
+        }
+        if (!ist_plan_status(plan)) launch(p, words, flops, weights, table);
+    } else {
+        ist_plan_fail(plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", label);
+    }
+    free(words);
+    free(p);
+}
