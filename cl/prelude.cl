@@ -6,6 +6,47 @@
 /* A vector at any address of a float: one store where vstore16 may become four (PoCL). */
 typedef float16 ist_float16_at4 __attribute__((aligned(4)));
 
+/* vloadN and vstoreN as one access with the alignment of an element. The built-in ones of PoCL 3.1 are accesses of two
+ * elements each, which LLVM puts together again: half the time that a large kernel took to compile. */
+#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))
+#define IST_DEFINE_VLOAD(SPACE, E, N)                                                                                  \
+    static inline E##N __attribute__((overloadable)) ist_vload##N(size_t i, const SPACE E *p) {                        \
+        return *(const SPACE ist_##E##N *)(p + i * N);                                                                 \
+    }
+#define IST_DEFINE_VSTORE(SPACE, E, N)                                                                                 \
+    static inline void __attribute__((overloadable)) ist_vstore##N(E##N v, size_t i, SPACE E *p) {                     \
+        *(SPACE ist_##E##N *)(p + i * N) = v;                                                                          \
+    }
+#define IST_DEFINE_ACCESS(E, N)                                                                                        \
+    typedef E##N ist_##E##N __attribute__((aligned(sizeof(E))));                                                       \
+    IST_DEFINE_VLOAD(__global, E, N)                                                                                   \
+    IST_DEFINE_VLOAD(__local, E, N)                                                                                    \
+    IST_DEFINE_VLOAD(__constant, E, N)                                                                                 \
+    IST_DEFINE_VLOAD(__private, E, N)                                                                                  \
+    IST_DEFINE_VSTORE(__global, E, N)                                                                                  \
+    IST_DEFINE_VSTORE(__local, E, N)                                                                                   \
+    IST_DEFINE_VSTORE(__private, E, N)
+#define IST_DEFINE_ACCESSES(E) IST_DEFINE_ACCESS(E, 4) IST_DEFINE_ACCESS(E, 8) IST_DEFINE_ACCESS(E, 16)
+IST_DEFINE_ACCESSES(uchar)
+IST_DEFINE_ACCESSES(ushort)
+IST_DEFINE_ACCESSES(int)
+IST_DEFINE_ACCESSES(uint)
+IST_DEFINE_ACCESSES(long)
+IST_DEFINE_ACCESSES(float)
+#undef vload4 /* macros, in PoCL */
+#undef vload8
+#undef vload16
+#undef vstore4
+#undef vstore8
+#undef vstore16
+#define vload4(i, p)      ist_vload4(i, p)
+#define vload8(i, p)      ist_vload8(i, p)
+#define vload16(i, p)     ist_vload16(i, p)
+#define vstore4(v, i, p)  ist_vstore4(v, i, p)
+#define vstore8(v, i, p)  ist_vstore8(v, i, p)
+#define vstore16(v, i, p) ist_vstore16(v, i, p)
+#endif
+
 #ifdef IST_HALF
 typedef half T;
 #define LOAD(p, i)       vload_half((i), (p))
