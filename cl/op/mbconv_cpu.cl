@@ -28,8 +28,7 @@ static inline void expand_line(__global float *line, int length, __global const 
         for (int j = 0; j < HIDDEN; j += 64) {
             if (row) {
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
-                tile6x4_ahead(acc, (const float *)xs, CIN, w1 + j * CIN, 64, CIN, next,
-                              next + CIN / 2 * 64 / sizeof(T));
+                tile6x4_next(acc, (const float *)xs, CIN, w1 + j * CIN, CIN, w1, next + j % CIN, in.s2);
             }
             for (int r = 0; r < count; r++) {
                 const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
@@ -42,7 +41,13 @@ static inline void expand_line(__global float *line, int length, __global const 
 }
 
 #define SUM_OPEN(r)  float16 a##r = bias;
-#define SUM_TAP(r)   a##r = fma(vload16(0, e + (r * STRIDE + kx) * HIDDEN), wv, a##r);
+#define SUM_TAP(r)   a##r = fma(vload16(0, e + r * STRIDE * HIDDEN), wv, a##r);
+#define SUM_COLUMN(kx)                                                                                                 \
+    {                                                                                                                  \
+        const float16 wv = vload16(v * 9 + ky * 3 + kx, w2);                                                           \
+        EACH6(SUM_TAP)                                                                                                 \
+        e += HIDDEN;                                                                                                   \
+    }
 #define SUM_CLOSE(r) d[r * HV + v] = activate_float16(a##r, ACT_GELU);
 
 /* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2
@@ -54,10 +59,7 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
         EACH6(SUM_OPEN)
         for (int ky = 0; ky < 3; ky++) {
             __global const float *e = (ky == 0 ? l0 : ky == 1 ? l1 : l2) + first * HIDDEN + v * 16;
-            for (int kx = 0; kx < 3; kx++) {
-                const float16 wv = vload16(v * 9 + ky * 3 + kx, w2);
-                EACH6(SUM_TAP)
-            }
+            SUM_COLUMN(0) SUM_COLUMN(1) SUM_COLUMN(2)
         }
         EACH6(SUM_CLOSE)
     }
@@ -89,7 +91,8 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
             const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t, count = min(TILE_ROWS, cols - t);
             for (int j = 0; j < COUT; j += 64) {
                 for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b3 + j);
-                tile6x4(acc, (const float *)d, HIDDEN, w3 + j * HIDDEN, 64, HIDDEN);
+                tile6x4_next(acc, (const float *)d, HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
+                             y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
                 for (int r = 0; r < count; r++)
                     for (int i = 0; i < 4; i++) {
                         float16 v = acc[r * 4 + i];
