@@ -20,7 +20,7 @@ static int columns_of(int tokens) {
 
 /* ---- folding ---- */
 
-/* bits of i: 1 slices, 2 addend, 4 addend for all, 8 columns, 16 limit. */
+/* bits of i: 1 slices, 2 addend, 4 addend for all, 8 columns, 16 limit; 32 plain columns. */
 static void fold_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "fold heads", i + 10u * (unsigned)(s->tokens + s->d));
@@ -33,15 +33,29 @@ static void fold_case(const shape *s, unsigned i) {
         add = optest_random(&t, i & 4 ? 1 : s->n, 1, s->tokens, c);
         at = optest_in(&t, add, IST_ELEM_T, i & 1);
     }
-    if (i & 8)
+    bool plain = i & 32;
+    if (plain)
+        want = optest_zeros(&t, s->n, 1, s->d + 1, columns);
+    else if (i & 8)
         want = optest_zeros(&t, s->n, 1, s->k + 1, columns);
     else
         want = optest_zeros(&t, s->n, s->k / 64, s->tokens * HEADS, 64);
-    ist_head_fold fold = {s->d, s->k, w, b, m, i & 1 ? mb : NULL, 0.7f, i & 8};
+    ist_head_fold fold = {.d = s->d,
+                          .k = s->k,
+                          .w = w,
+                          .b = b,
+                          .m = plain ? NULL : m,
+                          .mb = i & 1 && !plain ? mb : NULL,
+                          .scale = 0.7f,
+                          .columns = i & 8,
+                          .plain = plain};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = ist_op_fold_heads(t.plan, xt, at, &fold, "fold");
     optest_run(&t);
-    ref_fold_heads(x, add, s->d, w, b, m, fold.mb, 0.7f, i & 8, want);
+    if (plain) /* the token itself: folded with ones */
+        for (int o = 0; o < rows; o++)
+            for (int k = 0; k < s->d; k++) m[o * s->d + k] = o % s->d == k;
+    ref_fold_heads(x, add, s->d, w, b, m, fold.mb, 0.7f, plain || i & 8, want);
     want.n = count;
     ref_map got = optest_read(&t, y);
     got.n = count;
@@ -55,7 +69,7 @@ Test(two_way, folding) {
     for (int portable = 0; portable < 2; portable++) {
         without = portable ? IST_CAP_VEC16 : 0;
         for (int k = 0; k < (optest_small() ? 2 : 4); k++)
-            for (unsigned i = 0; i < 32; i += optest_small() ? 13 : 3) fold_case(&all[k], i);
+            for (unsigned i = 0; i < (portable ? 32 : 64); i += optest_small() ? 13 : 3) fold_case(&all[k], i);
     }
 }
 
@@ -111,7 +125,7 @@ static void step_case(const shape *s, unsigned i) {
     ist_tensor folded = optest_in(&t, queries, IST_ELEM_F32, false), updated = {0};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor part = ist_op_image_step(t.plan, &side, i & 8 ? &update : NULL, folded, s->tokens, &updated, "step");
-    ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, w, b, "merge");
+    ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, w, b, (ist_prompt_way){0}, "merge");
     optest_run(&t);
     ref_map seen = picked(&t, x, i & 2 ? map : NULL, shift, count);
     if (i & 8) {
@@ -153,12 +167,142 @@ Test(two_way, portable_small_groups) {
     shapes();
 }
 
+/* ---- prompts that share projections of their image ---- */
+
+/* Plain columns of real tokens, as ist_op_fold_heads leaves them. */
+static ref_map plain_columns(optest *t, const shape *s) {
+    ref_map m = optest_zeros(t, s->n, 1, s->d + 1, columns_of(s->tokens));
+    for (int n = 0; n < s->n; n++)
+        for (int c = 0; c < m.c; c++)
+            for (int i = 0; i <= s->d; i++)
+                ref_at(m, n, 0, i)[c] = c >= s->tokens * HEADS ? (i < s->d ? 0 : -3.0e38f)
+                                        : i < s->d             ? optest_uniform(t, -1, 1) * s->gain
+                                                               : 0;
+    return m;
+}
+
+/* The same tokens folded with w [8 d][k], b [8 d] or NULL: what prompts of way 0 take and the reference sees. */
+static ref_map folded(optest *t, const shape *s, ref_map plain, const float *w, const float *b) {
+    ref_map m = optest_zeros(t, s->n, 1, s->k + 1, plain.c);
+    for (int n = 0; n < s->n; n++)
+        for (int c = 0; c < plain.c; c++)
+            for (int k = 0; k <= s->k; k++) {
+                double sum = k == s->k ? (double)ref_at(plain, n, 0, s->d)[c] : 0;
+                for (int i = 0, o = c % HEADS * s->d; i < s->d; i++, o++)
+                    sum += ref_at(plain, n, 0, i)[c] * (double)(k < s->k ? w[o * s->k + k] : b ? b[o] : 0);
+                ref_at(m, n, 0, k)[c] = (float)sum;
+            }
+    return m;
+}
+
+/* Input for the device in which prompts of way 1 find nothing but NaN. */
+static ist_tensor hidden(optest *t, ref_map m, const int *ways) {
+    ref_map seen = optest_zeros(t, m.n, m.h, m.w, m.c);
+    size_t one = (size_t)m.h * (size_t)m.w * (size_t)m.c;
+    for (size_t i = 0; i < (size_t)m.n * one; i++) seen.v[i] = ways[i / one] ? NAN : m.v[i];
+    return optest_in(t, seen, IST_ELEM_F32, false);
+}
+
+enum { PROMPTS = 6, MOST = 2 };
+
+typedef struct sharing {
+    int map[PROMPTS], ways[PROMPTS], count;
+    float *wk, *wv, *wq, *bq, *bv, *norm, *shift;
+} sharing;
+
+static sharing sharing_begin(optest *t, const shape *s, unsigned i) {
+    sharing h = {.map = {0, 1, 1, 0, 1, 1 << 20}, .ways = {0, 1, 1, 0, 1, 0}, .count = i & 2 ? 5 : 6};
+    if (!(i & 2)) h.map[5] = 0, h.ways[0] = h.ways[3] = h.ways[5] = 1;
+    size_t rows = (size_t)(HEADS * s->d), all = rows * (size_t)s->k;
+    h.wk = optest_values(t, all, -0.1f, 0.1f), h.wv = optest_values(t, all, -0.3f, 0.3f);
+    h.wq = optest_values(t, all, -0.1f, 0.1f), h.bq = optest_values(t, rows, -1, 1);
+    h.bv = optest_values(t, rows, -1, 1), h.norm = optest_values(t, 3 * (size_t)s->k, -1, 1);
+    h.shift = i & 1 ? optest_values(t, (size_t)s->k, -1, 1) : NULL;
+    return h;
+}
+
+/* bits of i: 1 slices and shift, 2 a count with which one image has few prompts. Both ways give what one way would. */
+static void sharing_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "sharing", i + 10u * (unsigned)(s->tokens + s->length + s->k));
+    sharing h = sharing_begin(&t, s, i);
+    ref_map x = optest_random(&t, 2, 1, s->length, s->k), position = optest_random(&t, 1, 1, s->length, s->k);
+    ref_map plain = plain_columns(&t, s), plain_keys = plain_columns(&t, s);
+    ref_map queries = folded(&t, s, plain, h.wk, NULL), keys = folded(&t, s, plain_keys, h.wq, h.bq);
+    ref_map values = optest_random(&t, s->n, s->k / 64, s->tokens * HEADS, 64), later = random_columns(&t, s);
+    ist_image_side side = {.x = optest_in(&t, x, IST_ELEM_T, i & 1),
+                           .position = optest_in(&t, position, IST_ELEM_T, i & 1),
+                           .map = optest_ints(&t, h.map, s->n),
+                           .shift = h.shift};
+    ist_image_update update = {.values = optest_in(&t, values, IST_ELEM_F32, false),
+                               .keys = hidden(&t, keys, h.ways),
+                               .bias = h.norm,
+                               .gamma = h.norm + s->k,
+                               .beta = h.norm + 2 * s->k,
+                               .eps = 1e-5f,
+                               .plain_keys = optest_in(&t, plain_keys, IST_ELEM_F32, false)};
+    ist_tensor first = hidden(&t, queries, h.ways), second = optest_in(&t, later, IST_ELEM_F32, false), updated;
+    ist_tensor same = optest_in(&t, plain, IST_ELEM_F32, false);
+    if (h.count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &h.count, 1));
+    update.ways = ist_op_image_ways(t.plan, side.map, s->n, MOST, "ways");
+    ist_image_projection w = {h.wk, h.wv, h.wq, h.bq, s->d};
+    update.shared = ist_op_image_project(t.plan, &side, &w, s->tokens, update.ways, "project");
+    side.only = (ist_prompt_way){update.ways, 0};
+    ist_tensor part = ist_op_image_step(t.plan, &side, NULL, first, s->tokens, NULL, "step");
+    ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, h.wv, h.bv, side.only, "merge");
+    ist_op_shared_read(t.plan, update.shared, &side, same, update.ways, h.bv, y, "shared");
+    side.only = (ist_prompt_way){0};
+    part = ist_op_image_step(t.plan, &side, &update, second, s->tokens, &updated, "update");
+    ist_tensor z = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, h.wv, h.bv, side.only, "merge");
+    optest_run(&t);
+    double allowed = (t.half ? 4e-3 : 2e-5) * s->gain;
+    ref_map seen = picked(&t, x, h.map, h.shift, h.count), want = optest_zeros(&t, h.count, 1, s->tokens, HEADS * s->d);
+    ref_image_read(seen, position, queries, s->d, h.wv, h.bv, want);
+    ref_map got = optest_read(&t, y);
+    got.n = h.count;
+    optest_close(&t, "first reading", got, want, 0, allowed);
+    ref_map after = optest_zeros(&t, h.count, 1, s->length, s->k);
+    ref_image_update(seen, position, keys, values, h.norm, h.norm + s->k, h.norm + 2 * s->k, 1e-5, after);
+    got = optest_read(&t, updated);
+    got.n = h.count;
+    optest_close(&t, "update", got, after, 0, allowed);
+    ref_image_read(after, position, later, s->d, h.wv, h.bv, want);
+    got = optest_read(&t, z);
+    got.n = h.count;
+    optest_close(&t, "second reading", got, want, 0, allowed);
+    optest_end(&t);
+}
+
+Test(two_way, prompts_that_share) {
+    static const shape all[] = {{PROMPTS, 7, 130, 256, 16, 1},
+                                {PROMPTS, 9, 43, 64, 8, 1},
+                                {PROMPTS, 32, 50, 64, 4, 1},
+                                {PROMPTS, 2, 7, 64, 32, 1}};
+    optest t;
+    without = 0;
+    optest_begin(&t, "sharing?", 1);
+    bool shares = ist_image_shares(t.plan);
+    optest_drop(&t);
+    for (unsigned k = 0; shares && k < (optest_small() ? 1 : sizeof all / sizeof *all); k++)
+        for (unsigned i = 0; i < 4; i++) sharing_case(&all[optest_small() ? 3 : k], i);
+}
+
+Test(two_way, sharing_needs_its_row) {
+    int map[3] = {0, 0, 0};
+    optest t;
+    without = IST_CAP_VEC16;
+    optest_begin(&t, "sharing refusal", 1);
+    cr_assert_not(ist_has(ist_op_image_ways(t.plan, optest_ints(&t, map, 3), 3, MOST, "ways")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    optest_drop(&t);
+}
+
 Test(two_way, refuses_what_does_not_fit) {
     without = 0;
     optest t;
     optest_begin(&t, "two-way refusal", 1);
     float zeros[8 * 16 * 36] = {0};
-    ist_head_fold fold = {16, 100, zeros, zeros, zeros, NULL, 1, true};
+    ist_head_fold fold = {.d = 16, .k = 100, .w = zeros, .b = zeros, .m = zeros, .scale = 1, .columns = true};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 3, 36), IST_ELEM_T, false);
     cr_assert_not(ist_has(ist_op_fold_heads(t.plan, x, (ist_tensor){0}, &fold, "fold")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);

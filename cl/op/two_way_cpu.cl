@@ -16,27 +16,35 @@
 #define CP    (BLOCKS * 64)
 #define KV    (K / 16)
 #define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
+#define SHARED(d)    ((HEADS * (d) + CP - 1) / CP * CP) /* floats of a projected row, of one kind */
+#define PADDED(rows) (((rows) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS) /* rows of a projection */
+
+/* ways[n] of a prompt: 0 it sees the image by itself, 1 through projections that it shares. wanted: 1 + the only way
+ * that a launch takes, or 0 for both. */
+static inline bool skipped(__global const int *ways, int n, int wanted) {
+    return wanted && ways[n] + 1 != wanted;
+}
 
 /* ---- tokens ---- */
 
 /* Group (h, n): head h of prompt n. q = (x + add) W + b, 16 lanes at a time; then per token t
  * y[t, h] = scale * q_h M_h. w [head][K of x][d padded to 16], b [head][16s], m [head][d][K], mb [head][16s].
- * Columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there score LOWEST. Rows: y [K /
- * 64][c][64]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item}.
- * */
+ * form 0, panels: y [K / 64][c][64]. 1, columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not
+ * there score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. sizes {tokens, channels of x, d,
+ * form}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item, skipped(n)}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
            __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
-           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes,
-           float scale) {
+           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale,
+           __global const int *ways) {
     const int h = get_group_id(0), n = get_group_id(1), tokens = sizes.x, c_in = sizes.y, d = sizes.z;
-    const int d16 = (d + 15) / 16 * 16;
-    if (n >= *limit) return;
+    const int d16 = (d + 15) / 16 * 16, last = sizes.w == 2 ? d : K; /* row of constants */
+    if (n >= *limit || skipped(ways, n, modes.z)) return;
     w += h * c_in * d16;
     b += h * d16;
     m += h * d * K;
     mb += h * d16;
-    y += (size_t)n * (sizes.w ? (K + 1) * CP : tokens * HEADS * K);
+    y += (size_t)n * (sizes.w ? (last + 1) * CP : tokens * HEADS * K);
     for (int t = 0; t < tokens; t++) {
         float q[64];
         const int xi = (n * tokens + t) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w;
@@ -51,6 +59,11 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
             vstore16((s0 + s1) * (float16)(scale), 0, q + i);
         }
         const int c = t * HEADS + h;
+        if (sizes.w == 2) {
+            for (int i = 0; i < d; i++) y[i * CP + c] = q[i];
+            y[d * CP + c] = 0.0f;
+            continue;
+        }
         for (int k = 0; k < K; k += 16) {
             float16 s = (float16)(0.0f);
             for (int i = 0; i < d; i++) s = fma((float16)(q[i]), vload16(0, m + i * K + k), s);
@@ -64,7 +77,7 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
         if (sizes.w) y[K * CP + c] = bias;
     }
     for (int c = tokens * HEADS + h; sizes.w && c < CP; c += HEADS)
-        for (int k = 0; k <= K; k++) y[k * CP + c] = k < K ? 0.0f : LOWEST;
+        for (int k = 0; k <= last; k++) y[k * CP + c] = k < last ? 0.0f : LOWEST;
 }
 
 /* ---- the image ---- */
@@ -93,6 +106,29 @@ static inline void scores(float16 *s, const float *xp, __global const float *col
         float16 acc[TILE_ROWS * 4];
         for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, columns + K * CP);
         tile6x4_ahead(acc, xp, K, columns, CP, K, x, p);
+        for (int i = 0; i < TILE_ROWS * 4; i++) s[i / 4 * (CP / 16) + j * 4 + i % 4] = acc[i];
+    }
+}
+
+/* The same with projections of the image, 6 rows `ld` floats apart with channel i at i * 8 + h, and plain columns. */
+#define SHARED_ROW(r)                                                                                                  \
+    {                                                                                                                  \
+        const float8 e = vload8(0, x + (r) * ld);                                                                      \
+        const float16 v = (float16)(e, e);                                                                             \
+        TILE_COLS(TILE_MAC, r)                                                                                         \
+    }
+__attribute__((noinline)) static void shared_scores(float16 *s, __global const float *rows, int ld,
+                                                    __global const float *columns, int d) {
+    for (int j = 0; j < BLOCKS; j++, columns += 64) {
+        __global const float *x = rows, *b = columns;
+        float16 acc[TILE_ROWS * 4];
+        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, columns + d * CP);
+        TILE_EACH(TILE_OPEN)
+        for (int i = 0; i < d; i++, x += HEADS, b += CP) {
+            const float16 b0 = vload16(0, b), b1 = vload16(1, b), b2 = vload16(2, b), b3 = vload16(3, b);
+            SHARED_ROW(0) SHARED_ROW(1) SHARED_ROW(2) SHARED_ROW(3) SHARED_ROW(4) SHARED_ROW(5)
+        }
+        TILE_EACH(TILE_CLOSE)
         for (int i = 0; i < TILE_ROWS * 4; i++) s[i / 4 * (CP / 16) + j * 4 + i % 4] = acc[i];
     }
 }
@@ -135,23 +171,28 @@ typedef struct reading {
     float16 acc[CP * KV];
 } reading;
 
-/* Takes SUB rows of scores s, of which `rows` exist, and of the image. */
-static inline void read_rows(reading *read, float16 *s, const float16 *x, int rows, int columns) {
-    float16 f[CP / 16];
+/* Scores s of SUB rows, of which `rows` exist, become weights; what was weighted before is to be scaled by f. */
+static inline void weigh_rows(float16 *top, float16 *total, float16 *f, float16 *s, int rows) {
     for (int i = 0; i < CP / 16; i++) {
-        float16 m = read->m[i], sum;
+        float16 m = top[i], sum;
         for (int r = 0; r < rows; r++) m = larger(m, s[r * (CP / 16) + i]);
-        f[i] = exp2_negative(read->m[i] - m);
-        sum = read->sum[i] * f[i];
+        f[i] = exp2_negative(top[i] - m);
+        sum = total[i] * f[i];
         for (int r = 0; r < rows; r++) {
             const float16 e = exp2_negative(s[r * (CP / 16) + i] - m);
             s[r * (CP / 16) + i] = e;
             sum += e;
         }
         for (int r = rows; r < SUB; r++) s[r * (CP / 16) + i] = (float16)(0.0f);
-        read->m[i] = m;
-        read->sum[i] = sum;
+        top[i] = m;
+        total[i] = sum;
     }
+}
+
+/* Takes SUB rows of scores s, of which `rows` exist, and of the image. */
+static inline void read_rows(reading *read, float16 *s, const float16 *x, int rows, int columns) {
+    float16 f[CP / 16];
+    weigh_rows(read->m, read->sum, f, s, rows);
     for (int v = 0; v < KV; v += 2)
         for (int c = 0; c < columns; c += 8)
             weighted_sums(read->acc + c * KV + v, (const float *)f + c, (const float *)s + c, x + v);
@@ -160,16 +201,20 @@ static inline void read_rows(reading *read, float16 *s, const float16 *x, int ro
 /* Group (i, n): image rows [i * sizes.z, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
  * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
  * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
- * [columns][K]}. sizes {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update,
- * mapped}. */
+ * [columns][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
+ * {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), d of
+ * plain keys or 0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
            __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
            __global const float *restrict keys, __global const float *restrict values,
            __global const float *restrict norm, __global const float *restrict queries,
-           __global const int *restrict limit, int4 sizes, int4 lds, int4 modes, float eps) {
+           __global const float *restrict shared, __global const float *restrict plain,
+           __global const int *restrict ways, __global const int *restrict limit, int4 sizes, int4 lds, int4 modes,
+           float eps) {
     const int n = get_group_id(1), columns = sizes.w, first = get_group_id(0) * sizes.z;
-    if (n >= *limit) return;
+    if (n >= *limit || skipped(ways, n, modes.z)) return;
+    const bool sharing = modes.w && ways[n];
     const int last = min(sizes.x, first + sizes.z), item = modes.y ? map[n] : n;
     float16 xs[SUB * XV], s[SUB * CP / 16], xp[TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
     reading read;
@@ -181,6 +226,10 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
     keys += (size_t)n * (K + 1) * CP;
     values += (size_t)n * columns * K;
     queries += (size_t)n * (K + 1) * CP;
+    if (sharing) {
+        shared += (size_t)item * PADDED(sizes.x) * 3 * SHARED(modes.w) + 2 * SHARED(modes.w);
+        plain += (size_t)n * (modes.w + 1) * CP;
+    }
     for (int r0 = first; r0 < last; r0 += SUB) {
         const int rows = min(SUB, last - r0);
         for (int t = 0; t < SUB; t += TILE_ROWS) {
@@ -201,7 +250,11 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 }
             }
             if (modes.x) {
-                scores(a, (const float *)xp, keys, next_x, next_p);
+                if (sharing)
+                    shared_scores(a, shared + (size_t)(r0 + t) * 3 * SHARED(modes.w), 3 * SHARED(modes.w), plain,
+                                  modes.w);
+                else
+                    scores(a, (const float *)xp, keys, next_x, next_p);
                 softmax_tokens(a);
                 update(xt, (const float *)a, values, columns, norm, eps);
                 for (int r = 0; r < min(TILE_ROWS, rows - t); r++)
@@ -231,9 +284,10 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
  * padded to 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
-            __global const float *restrict b, __global const int *limit, int4 sizes) {
+            __global const float *restrict b, __global const int *limit, int4 sizes, __global const int *ways,
+            int wanted) {
     const int h = get_group_id(0), n = get_group_id(1), d16 = (sizes.z + 15) / 16 * 16;
-    if (n >= *limit) return;
+    if (n >= *limit || skipped(ways, n, wanted)) return;
     part += (size_t)n * sizes.y * CP * (K + 2);
     w += h * K * d16;
     b += h * d16;
@@ -258,6 +312,133 @@ image_merge(__global T *restrict y, __global const float *restrict part, __globa
             s0 = fma(s0 + s1, (float16)(1.0f / sum), vload16(0, b + i));
             for (int k = 0; k < min(16, sizes.z - i); k++)
                 STORE(((float *)&s0)[k], y, (n * sizes.x + t) * sizes.w + h * sizes.z + i + k);
+        }
+    }
+}
+
+/* ---- what many prompts of an image share ----
+ * In the first layer all prompts see the same image. Projected once, it costs them 8 d products a row and token where
+ * the folded tokens cost 8 K. */
+
+/* One group: way 1 for prompts that have more than `most` on their image, themselves among them. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_ways(__global int *restrict ways, __global const int *restrict map, __global const int *limit, int prompts,
+           int most) {
+    const int count = min(prompts, *limit);
+    for (int n = 0; n < count; n++) {
+        int beside = 0;
+        for (int i = 0; i < count; i++) beside += map[i] == map[n];
+        ways[n] = beside > most;
+    }
+}
+
+/* Group (i, item): rows [i * sizes.z, ..) of y [item][PADDED rows][3][SHARED(d)]: keys (x + p) W_k, values x W_v,
+ * queries (x + p) W_q. w [3][panels][K + 1][CP], row K the bias. sizes {rows, prompts, rows per group, panels}; lds {x
+ * ld, c0, p ld, c0}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_project(__global float *restrict y, __global const T *restrict x, __global const T *restrict position,
+              __global const int *restrict map, __global const int *restrict ways, __global const float *restrict shift,
+              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds) {
+    const int item = get_group_id(1), first = get_group_id(0) * sizes.z, wide = 3 * sizes.w * CP;
+    const int last = min(PADDED(sizes.x), first + sizes.z);
+    bool wanted = false;
+    for (int n = 0; n < min(sizes.y, *limit); n++) wanted = wanted || (ways[n] && map[n] == item);
+    if (!wanted) return;
+    float16 xt[TILE_ROWS * KV], xp[TILE_ROWS * KV], s[TILE_ROWS * CP / 16];
+    for (int r0 = first; r0 < last; r0 += TILE_ROWS) {
+        const size_t next = min(r0 + TILE_ROWS, sizes.x - 1);
+        __global const T *next_x = x + ((size_t)item * sizes.x + next) * lds.x + lds.y;
+        __global const T *next_p = position + next * lds.z + lds.w;
+        for (int r = 0; r < TILE_ROWS; r++) {
+            const int row = min(r0 + r, sizes.x - 1);
+            const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
+            for (int i = 0; i < KV; i++) {
+                xt[r * KV + i] = LOAD16_AT4(x, from + i * 16) + vload16(i, shift);
+                xp[r * KV + i] = xt[r * KV + i] + LOAD16_AT4(position, at + i * 16);
+            }
+        }
+        for (int j = 0; j < 3 * sizes.w; j++) {
+            scores(s, (const float *)(j / sizes.w == 1 ? xt : xp), w + (size_t)j * (K + 1) * CP, next_x, next_p);
+            __global float *to = y + ((size_t)item * PADDED(sizes.x) + r0) * wide + j * CP;
+            for (int r = 0; r < TILE_ROWS; r++)
+                for (int i = 0; i < CP / 16; i++)
+                    *(__global ist_float16_at4 *)(to + r * wide + i * 16) = s[r * (CP / 16) + i];
+        }
+    }
+}
+
+/* Adds four channels of values, weighted, to sums of 64 columns: acc [4][CP]. */
+static inline void shared_sums(float16 *acc, const float16 *f, const float16 *s, __global const float *x, int ld,
+                               int rows) {
+    float16 sum[16];
+    UNROLL for (int i = 0; i < 16; i++) sum[i] = acc[i / 4 * (CP / 16) + i % 4] * f[i % 4];
+    for (int r = 0; r < rows; r++, s += CP / 16, x += ld)
+        UNROLL for (int i = 0; i < 4; i++) {
+            const float8 e = vload8(i, x);
+            const float16 v = (float16)(e, e);
+            UNROLL for (int j = 0; j < 4; j++) sum[i * 4 + j] = fma(s[j], v, sum[i * 4 + j]);
+        }
+    UNROLL for (int i = 0; i < 16; i++) acc[i / 4 * (CP / 16) + i % 4] = sum[i];
+}
+
+/* Group i: rows [i * sizes.z, ..) for every prompt of way 1: the softmax over them of keys . plain queries, and the
+ * values weighted by it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. sizes {rows, prompts, rows per group, d}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+shared_read(__global float *restrict part, __global const float *restrict shared, __global const int *restrict map,
+            __global const int *restrict ways, __global const float *restrict queries, __global const int *limit,
+            int4 sizes) {
+    const int first = get_group_id(0) * sizes.z, last = min(sizes.x, first + sizes.z), d = sizes.w;
+    const int wide = SHARED(d), ld = 3 * wide;
+    float16 s[SUB * CP / 16], m[CP / 16], sum[CP / 16], f[CP / 16], acc[32 * CP / 16];
+    for (int n = 0; n < min(sizes.y, *limit); n++) {
+        if (!ways[n]) continue;
+        __global const float *rows = shared + (size_t)map[n] * PADDED(sizes.x) * ld;
+        __global const float *columns = queries + (size_t)n * (d + 1) * CP;
+        for (int i = 0; i < CP / 16; i++) m[i] = (float16)(LOWEST), sum[i] = (float16)(0.0f);
+        for (int i = 0; i < d * CP / 16; i++) acc[i] = (float16)(0.0f);
+        for (int r0 = first; r0 < last; r0 += SUB) {
+            const int count = min(SUB, last - r0);
+            for (int t = 0; t < count; t += TILE_ROWS)
+                shared_scores(s + t * (CP / 16), rows + (size_t)(r0 + t) * ld, ld, columns, d);
+            weigh_rows(m, sum, f, s, count);
+            for (int j = 0; j < CP / 16; j += 4)
+                for (int i = 0; i < d; i += 4)
+                    shared_sums(acc + i * (CP / 16) + j, f + j, s + j, rows + (size_t)r0 * ld + wide + i * HEADS, ld,
+                                count);
+        }
+        __global float *to = part + ((size_t)n * get_num_groups(0) + get_group_id(0)) * CP * (d + 2);
+        for (int i = 0; i < CP / 16; i++) {
+            vstore16(m[i], i, to);
+            vstore16(sum[i], i, to + CP);
+        }
+        for (int i = 0; i < d * CP / 16; i++) vstore16(acc[i], i, to + 2 * CP);
+    }
+}
+
+/* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. sizes {tokens, groups of shared_read, d, ld of
+ * y}. */
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
+             __global const int *restrict ways, __global const int *limit, int4 sizes) {
+    const int n = get_group_id(0), d = sizes.z;
+    if (n >= *limit || !ways[n]) return;
+    part += (size_t)n * sizes.y * CP * (d + 2);
+    for (int j = 0; j < CP / 16; j++) {
+        float16 m = (float16)(LOWEST), sum = (float16)(0.0f), o[32];
+        for (int g = 0; g < sizes.y; g++) m = larger(m, vload16(j, part + (size_t)g * CP * (d + 2)));
+        for (int i = 0; i < d; i++) o[i] = (float16)(0.0f);
+        for (int g = 0; g < sizes.y; g++) {
+            __global const float *p = part + (size_t)g * CP * (d + 2);
+            const float16 f = exp2_negative(vload16(j, p) - m);
+            sum = fma(vload16(j, p + CP), f, sum);
+            for (int i = 0; i < d; i++) o[i] = fma(vload16(j, p + (i + 2) * CP), f, o[i]);
+        }
+        for (int i = 0; i < d; i++) {
+            const float16 average = o[i] / sum;
+            for (int l = 0; l < 16 && j * 2 + l / HEADS < sizes.x; l++) {
+                const int to = l % HEADS * d + i;
+                STORE(((const float *)&average)[l] + b[to], y, (n * sizes.x + j * 2 + l / HEADS) * sizes.w + to);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
  * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
  * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the
  * next layer do not wait for the image. P prompts share the embedding of their image, reached through `image_of`, until
- * the first update. */
+ * the first update; on CPUs, where an image has more than FEW_PROMPTS, also its projections in the first layer. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "ops/prompt.h"
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
+enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
 
 static const float LOG2_E = 1.44269504088896340736f;
 
@@ -24,6 +25,7 @@ typedef struct image_side {
     float *shift;
     bool pending;
     ist_tensor keys, values; /* of the tokens, folded */
+    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections */
     ist_conv_weights out;    /* out_proj: its bias belongs to the update */
     ist_norm_weights norm;
 } image_side;
@@ -34,6 +36,8 @@ typedef struct decoder {
     ist_tensor pe; /* dense position code [1,1,4096,256] */
     ist_tensor image_of;
     int prompts;
+    ist_tensor ways;   /* of the prompts: 1 where one shares the first image's projections with others, or empty */
+    ist_tensor shared; /* those projections */
 } decoder;
 
 /* ---- constants ---- */
@@ -110,7 +114,7 @@ static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, con
 
 /* Tokens x + add, projected by `own` and seen through the `other` side's projection. */
 static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist_conv_weights *own, const float *other,
-                       const float *constant, bool columns, const char *at) {
+                       const float *constant, bool columns, ist_prompt_way only, const char *at) {
     if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
     int per_head = own->out / HEADS;
     ist_head_fold f = {.d = per_head,
@@ -120,8 +124,23 @@ static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist
                        .m = other,
                        .mb = constant,
                        .scale = columns ? LOG2_E / sqrtf((float)per_head) : 1.0f,
-                       .columns = columns};
+                       .columns = columns,
+                       .only = only};
     return ist_op_fold_heads(d->net.plan, x, add, &f, at);
+}
+
+/* The same for a shared projection of the image: queries or keys as they are. */
+static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, const char *at) {
+    if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
+    int per_head = own->out / HEADS;
+    ist_head_fold f = {.d = per_head,
+                       .k = DIM,
+                       .w = own->w,
+                       .b = own->b,
+                       .scale = LOG2_E / sqrtf((float)per_head),
+                       .plain = true,
+                       .only = {d->ways, 1}};
+    return ist_op_fold_heads(d->net.plan, x, d->t, &f, at);
 }
 
 /* out_proj [256,128] as [128][256]; the caller frees it. */
@@ -135,6 +154,23 @@ static float *transposed(const decoder *d, const ist_conv_weights *w) {
     return t;
 }
 
+/* Projects the image for the first layer's reading and update, for images that many prompts look at. */
+static void share_image(decoder *d, const image_side *s, int tokens) {
+    ist_plan *p = d->net.plan;
+    if (ist_plan_status(p) || !ist_image_shares(p) || !ist_has(s->now.map) || d->prompts <= FEW_PROMPTS) return;
+    ist_conv_weights k = take_cross(d, "layers.0.cross_attn_token_to_image", "k", INNER, DIM);
+    ist_conv_weights v = take_cross(d, "layers.0.cross_attn_token_to_image", "v", INNER, DIM);
+    ist_conv_weights q = take_cross(d, "layers.0.cross_attn_image_to_token", "q", INNER, DIM);
+    if (!ist_plan_status(p)) {
+        ist_image_projection w = {k.w, v.w, q.w, q.b, INNER / HEADS};
+        d->ways = ist_op_image_ways(p, s->now.map, d->prompts, FEW_PROMPTS, "ways of the prompts");
+        d->shared = ist_op_image_project(p, &s->now, &w, tokens, d->ways, "shared projections");
+    }
+    ist_conv_weights_free(&k);
+    ist_conv_weights_free(&v);
+    ist_conv_weights_free(&q);
+}
+
 /* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
 static void update_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
     ist_conv_weights k = take_cross(d, at, "k", INNER, DIM), v = take_cross(d, at, "v", INNER, DIM);
@@ -144,8 +180,11 @@ static void update_image(const decoder *d, image_side *s, ist_tensor q, const ch
     if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
     float *out = transposed(d, &s->out);
-    s->keys = fold(d, q, d->t, &k, query.w, query.b, true, at);        /* [P,1,257,64] */
-    s->values = fold(d, q, (ist_tensor){0}, &v, out, NULL, false, at); /* [P,4,8 N,64] */
+    bool sharing = ist_has(d->shared) && ist_has(s->now.map); /* the first update */
+    ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
+    s->keys = fold(d, q, d->t, &k, query.w, query.b, true, own, at);        /* [P,1,257,64] */
+    s->plain_keys = sharing ? unfolded(d, q, &k, at) : (ist_tensor){0};     /* [P,1,17,64] */
+    s->values = fold(d, q, (ist_tensor){0}, &v, out, NULL, false, all, at); /* [P,4,8 N,64] */
     s->pending = true;
     free(out);
     ist_conv_weights_free(&k);
@@ -160,10 +199,17 @@ static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, cons
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
     ist_image_update u = {
         .keys = s->keys, .values = s->values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
-    ist_tensor columns = fold(d, q, d->t, &query, k.w, NULL, true, at), updated = {0}, y = {0};
+    bool first = ist_has(d->shared) && !s->pending;
+    if (ist_has(s->plain_keys)) u.shared = d->shared, u.plain_keys = s->plain_keys, u.ways = d->ways;
+    if (first) s->now.only = (ist_prompt_way){d->ways, 0};
+    ist_tensor columns = fold(d, q, d->t, &query, k.w, NULL, true, s->now.only, at), updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, columns, q.w, &updated, at);
-        y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, at); /* [P,1,N,128] */
+        y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
+    }
+    if (first && !ist_plan_status(p)) {
+        ist_op_shared_read(p, d->shared, &s->now, unfolded(d, q, &query, at), d->ways, v.b, y, at);
+        s->now.only = (ist_prompt_way){0};
     }
     if (s->pending) s->now = (ist_image_side){.x = updated, .position = d->pe};
     s->pending = false;
@@ -282,6 +328,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     d->t = table(&d->net, "mask_decoder.mask_tokens.weight", MASK_TOKENS, sparse);
     d->t = table(&d->net, "mask_decoder.iou_token.weight", 1, d->t); /* [P,1,5+T,256] */
     image_side s = start_image(d, embedding, dense);
+    share_image(d, &s, d->t.w);
     ist_tensor q = d->t;
     for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
     q = add_norm(d, read_image(d, &s, q, "final_attn_token_to_image"), q, "norm_final_attn");

@@ -1,8 +1,8 @@
 /* Two-way attention with the projections moved to the tokens: packs weights, chooses a row, records.
  *
  * Rows: op/two_way_cpu (a work-item per group) and op/two_way (work-groups with local memory). How the image is cut
- * into groups depends on the device alone, never on the number of prompts: a prompt's result has the same bits whatever
- * stands beside it. */
+ * into groups depends on the device alone, never on the number of prompts, and whether projections of the image are
+ * shared on the number of prompts of that image: a frame's results have the same bits whatever stands beside it. */
 #include "ops/two_way.h"
 #include "ops/rows.h"
 
@@ -16,6 +16,7 @@ enum {
     HEAD_MAX = 32,
     IMAGE_MAX = 256,      /* channels of the image */
     COLUMNS = 64,         /* per block */
+    TILE_ROWS = 6,        /* CPU: image rows in registers */
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
     CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
@@ -86,17 +87,32 @@ static bool check(ist_plan *p, bool good, ist_tensor x, int tokens, int k, int d
     return false;
 }
 
+bool ist_image_shares(const ist_plan *p) {
+    return ist_cpu_row(p);
+}
+
+/* What kernels call `wanted`. */
+static int wanted(ist_prompt_way only) {
+    return ist_has(only.ways) ? only.way + 1 : 0;
+}
+
+/* Only rows that share know ways and plain columns. */
+static bool may_choose(const ist_plan *p, ist_prompt_way only, bool plain) {
+    return ist_image_shares(p) || !(ist_has(only.ways) || plain);
+}
+
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *f, const char *label) {
     int tokens = x.w, k = f->k, d = f->d;
     bool added = ist_has(add);
-    bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T &&
+    bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T && may_choose(p, f->only, f->plain) &&
                 (!added || (add.w == tokens && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
     if (!check(p, good, x, tokens, k, d, label)) return (ist_tensor){0};
     int columns = blocks_of(tokens) * COLUMNS;
-    ist_tensor y = f->columns ? ist_plan_tensor(p, x.n, 1, k + 1, columns, IST_ELEM_F32)
-                              : ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32);
-    ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label);
-    ist_tensor m = ist_plan_const(p, f->m, 1, 1, HEADS * d, k, IST_ELEM_F32, label);
+    enum { PANELS, FOLDED, PLAIN } form = f->plain ? PLAIN : f->columns ? FOLDED : PANELS;
+    ist_tensor y = form == PANELS ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
+                                  : ist_plan_tensor(p, x.n, 1, (f->plain ? d : k) + 1, columns, IST_ELEM_F32);
+    ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label), m = {0};
+    if (!f->plain) m = ist_plan_const(p, f->m, 1, 1, HEADS * d, k, IST_ELEM_F32, label);
     ist_tensor mb = head_const(p, f->mb, 1, d, label);
     bool cpu = ist_cpu_row(p);
     ist_defines defines = defines_of(p, k, tokens);
@@ -107,11 +123,12 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
                     .global = {cpu ? HEADS : (size_t)group_items(p), cpu ? (size_t)x.n : HEADS, cpu ? 1 : (size_t)x.n},
                     .local = {cpu ? 1 : (size_t)group_items(p), 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, f->columns),
-                             IST_INT4(x.ld, x.c0, add.ld, add.c0), IST_INT4(added, added && add.n == 1, 0, 0),
-                             IST_FLOAT(f->scale)},
-                    .arg_count = 12,
-                    .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + k)};
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, (int)form),
+                             IST_INT4(x.ld, x.c0, add.ld, add.c0),
+                             IST_INT4(added, added && add.n == 1, wanted(f->only), 0), IST_FLOAT(f->scale),
+                             IST_IN(f->only.ways)},
+                    .arg_count = cpu ? 13 : 12,
+                    .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + (f->plain ? 0 : k))};
     use_row(p, &l);
     ist_plan_launch(p, &l);
     return y;
@@ -135,15 +152,32 @@ static bool columns_fit(ist_tensor t, int prompts, int k, int tokens) {
     return t.n == prompts && t.w == k + 1 && t.c == blocks_of(tokens) * COLUMNS && t.elem == IST_ELEM_F32;
 }
 
+/* Rows that the CPU's kernels take at a time, floats of a projected row. */
+static int padded_rows(int length) {
+    return ist_div_up(length, TILE_ROWS) * TILE_ROWS;
+}
+
+static int shared_width(int d, int tokens) {
+    int columns = blocks_of(tokens) * COLUMNS;
+    return 3 * ist_div_up(HEADS * d, columns) * columns;
+}
+
+static bool shared_fits(ist_tensor t, ist_tensor x, int d, int tokens) {
+    return t.n == x.n && t.w == padded_rows(x.h * x.w) && t.c == shared_width(d, tokens);
+}
+
 static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_update *u, ist_tensor queries, int tokens,
                        const char *label) {
     int n = queries.n, k = s->x.c;
     bool good = columns_fit(queries, n, k, tokens) && s->x.elem == IST_ELEM_T && s->position.elem == IST_ELEM_T &&
                 s->position.c == k && s->position.h * s->position.w == s->x.h * s->x.w &&
-                (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n);
+                (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n) && may_choose(p, s->only, false);
     if (good && u)
         good = columns_fit(u->keys, n, k, tokens) && u->values.n == n && u->values.w == tokens * HEADS &&
                u->values.h == k / COLUMNS && u->values.c == COLUMNS && u->values.elem == IST_ELEM_F32;
+    if (good && u && ist_has(u->shared))
+        good = ist_image_shares(p) && ist_has(s->map) && columns_fit(u->plain_keys, n, u->plain_keys.w - 1, tokens) &&
+               shared_fits(u->shared, s->x, u->plain_keys.w - 1, tokens);
     return check(p, good, s->x, tokens, k, 4, label);
 }
 
@@ -164,23 +198,28 @@ static void launch_cpu(ist_plan *p, const step *s) {
     ist_tensor none = {0};
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
-    ist_plan_launch(p, &(ist_launch){.label = s->label,
-                                     .op = "op/two_way_cpu",
-                                     .isa = "isa/tile",
-                                     .defines = s->defines.text,
-                                     .kernel = "image_step",
-                                     .dims = 2,
-                                     .global = {(size_t)s->groups, (size_t)s->n},
-                                     .local = {1, 1},
-                                     .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
-                                              IST_IN(s->shift), IST_IN(u ? u->keys : none),
-                                              IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
-                                              IST_IN(s->limit), IST_INT4(s->length, s->groups, s->rows, s->columns),
-                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                                              IST_INT4(u != NULL, ist_has(x->map), 0, 0), IST_FLOAT(u ? u->eps : 0.0f)},
-                                     .arg_count = 15,
-                                     .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
-                                     .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+    bool sharing = u && ist_has(u->shared);
+    ist_plan_launch(
+        p,
+        &(ist_launch){.label = s->label,
+                      .op = "op/two_way_cpu",
+                      .isa = "isa/tile",
+                      .defines = s->defines.text,
+                      .kernel = "image_step",
+                      .dims = 2,
+                      .global = {(size_t)s->groups, (size_t)s->n},
+                      .local = {1, 1},
+                      .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
+                               IST_IN(s->shift), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
+                               IST_IN(s->norm), IST_IN(s->queries), IST_IN(u ? u->shared : none),
+                               IST_IN(u ? u->plain_keys : none), IST_IN(sharing ? u->ways : x->only.ways),
+                               IST_IN(s->limit), IST_INT4(s->length, s->groups, s->rows, s->columns),
+                               IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                               IST_INT4(u != NULL, ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                               IST_FLOAT(u ? u->eps : 0.0f)},
+                      .arg_count = 18,
+                      .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
+                      .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
 static void launch_update(ist_plan *p, const step *s, size_t items, int local) {
@@ -257,9 +296,9 @@ ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_
 }
 
 ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
-                              const char *label) {
-    if (!check(p, parts.w == k + 2 && parts.c == blocks_of(tokens) * COLUMNS, parts, tokens, k, d, label))
-        return (ist_tensor){0};
+                              ist_prompt_way only, const char *label) {
+    bool good = parts.w == k + 2 && parts.c == blocks_of(tokens) * COLUMNS && may_choose(p, only, false);
+    if (!check(p, good, parts, tokens, k, d, label)) return (ist_tensor){0};
     bool cpu = ist_cpu_row(p);
     ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
     ist_tensor weights = head_const(p, w, k, d, label), bias = head_const(p, b, 1, d, label);
@@ -272,10 +311,127 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
                     .global = {cpu ? HEADS : COLUMNS, cpu ? n : columns, cpu ? 1 : n},
                     .local = {cpu ? 1 : COLUMNS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld)},
-                    .arg_count = 6,
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld), IST_IN(only.ways),
+                             IST_INT(wanted(only))},
+                    .arg_count = cpu ? 8 : 6,
                     .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)};
     use_row(p, &l);
     ist_plan_launch(p, &l);
     return y;
+}
+
+/* ---- many prompts on one image ---- */
+
+ist_tensor ist_op_image_ways(ist_plan *p, ist_tensor map, int prompts, int most, const char *label) {
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    if (!ist_image_shares(p) || map.elem != IST_ELEM_I32 || ist_pixels(map) < prompts) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: ways of %d prompts by a map of %d", label, prompts, (int)ist_pixels(map));
+        return (ist_tensor){0};
+    }
+    ist_tensor ways = ist_plan_tensor(p, 1, 1, prompts, 1, IST_ELEM_I32);
+    ist_defines defines = defines_of(p, IMAGE_MAX, 1);
+    ist_launch l = {
+        .label = label,
+        .defines = defines.text,
+        .kernel = "image_ways",
+        .dims = 1,
+        .global = {1},
+        .local = {1},
+        .args = {IST_OUT(ways), IST_IN(map), IST_IN(ist_plan_current_limit(p)), IST_INT(prompts), IST_INT(most)},
+        .arg_count = 5};
+    use_row(p, &l);
+    ist_plan_launch(p, &l);
+    return ways;
+}
+
+/* dst[k][c] of `panels` panels [k + 1][columns]: channel i of head h is column i * 8 + h; row k is the bias. */
+static void pack_projection(const float *w, const float *b, int d, int k, int columns, float *dst) {
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < d; i++) {
+            int c = i * HEADS + h, o = h * d + i;
+            float *to = dst + (size_t)(c / columns) * (size_t)(k + 1) * (size_t)columns + c % columns;
+            for (int r = 0; r < k; r++) to[(size_t)r * (size_t)columns] = w[(size_t)o * (size_t)k + (size_t)r];
+            if (b) to[(size_t)k * (size_t)columns] = b[o];
+        }
+}
+
+static ist_tensor projection_const(ist_plan *p, const ist_image_projection *w, int k, int tokens, const char *label) {
+    int columns = blocks_of(tokens) * COLUMNS;
+    size_t one = (size_t)(k + 1) * (size_t)shared_width(w->d, tokens) / 3;
+    float *packed = calloc(3 * one, sizeof *packed);
+    ist_tensor t = {0};
+    if (packed) {
+        pack_projection(w->keys, NULL, w->d, k, columns, packed);
+        pack_projection(w->values, NULL, w->d, k, columns, packed + one);
+        pack_projection(w->queries, w->query_bias, w->d, k, columns, packed + 2 * one);
+        t = ist_plan_const_bytes(p, packed, 3 * one * sizeof *packed, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, 3 * one);
+    }
+    free(packed);
+    return t;
+}
+
+ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *s, const ist_image_projection *w, int tokens,
+                                ist_tensor ways, const char *label) {
+    static const float zeros[IMAGE_MAX] = {0};
+    int k = s->x.c, length = s->x.h * s->x.w, wide = shared_width(w->d, tokens);
+    bool good = ist_image_shares(p) && ist_has(s->map) && ist_pixels(s->map) >= ways.w && s->x.elem == IST_ELEM_T &&
+                s->position.elem == IST_ELEM_T && s->position.c == k && s->position.h * s->position.w == length;
+    if (!check(p, good, s->x, tokens, k, w->d, label)) return (ist_tensor){0};
+    ist_tensor y = ist_plan_tensor(p, s->x.n, 1, padded_rows(length), wide, IST_ELEM_F32);
+    ist_tensor shift = ist_plan_const(p, s->shift ? s->shift : zeros, 1, 1, 1, k, IST_ELEM_F32, label);
+    ist_tensor weights = projection_const(p, w, k, tokens, label);
+    ist_defines defines = defines_of(p, k, tokens);
+    ist_launch l = {.label = label,
+                    .defines = defines.text,
+                    .kernel = "image_project",
+                    .dims = 2,
+                    .global = {(size_t)ist_div_up(length, CPU_GROUP_ROWS), (size_t)s->x.n},
+                    .local = {1, 1},
+                    .args = {IST_OUT(y), IST_IN(s->x), IST_IN(s->position), IST_IN(s->map), IST_IN(ways), IST_IN(shift),
+                             IST_IN(weights), IST_IN(ist_plan_current_limit(p)),
+                             IST_INT4(length, ways.w, CPU_GROUP_ROWS, wide / 3 / (blocks_of(tokens) * COLUMNS)),
+                             IST_INT4(s->x.ld, s->x.c0, s->position.ld, s->position.c0)},
+                    .arg_count = 10,
+                    .flops = 2.0 * s->x.n * length * k * wide,
+                    .bytes = 4.0 * s->x.n * length * (k + wide)};
+    use_row(p, &l);
+    ist_plan_launch(p, &l);
+    return y;
+}
+
+void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *s, ist_tensor queries, ist_tensor ways,
+                        const float *b, ist_tensor y, const char *label) {
+    int tokens = y.w, d = queries.w - 1, n = queries.n, length = s->x.h * s->x.w;
+    bool good = ist_image_shares(p) && ist_has(s->map) && columns_fit(queries, n, d, tokens) && y.n == n &&
+                y.c == HEADS * d && y.elem == IST_ELEM_T && ways.w == n && shared_fits(shared, s->x, d, tokens);
+    if (!check(p, good, y, tokens, s->x.c, d, label)) return;
+    int groups = ist_div_up(length, CPU_GROUP_ROWS);
+    ist_tensor parts = ist_plan_tensor(p, n, groups, d + 2, queries.c, IST_ELEM_F32), limit = ist_plan_current_limit(p);
+    ist_tensor bias = ist_plan_const(p, b, 1, 1, 1, HEADS * d, IST_ELEM_F32, label);
+    ist_defines defines = defines_of(p, s->x.c, tokens);
+    ist_launch read = {.label = label,
+                       .defines = defines.text,
+                       .kernel = "shared_read",
+                       .dims = 1,
+                       .global = {(size_t)groups},
+                       .local = {1},
+                       .args = {IST_OUT(parts), IST_IN(shared), IST_IN(s->map), IST_IN(ways), IST_IN(queries),
+                                IST_IN(limit), IST_INT4(length, n, CPU_GROUP_ROWS, d)},
+                       .arg_count = 7,
+                       .flops = 4.0 * n * length * tokens * HEADS * d};
+    use_row(p, &read);
+    ist_plan_launch(p, &read);
+    ist_launch merge = {.label = label,
+                        .defines = defines.text,
+                        .kernel = "shared_merge",
+                        .dims = 1,
+                        .global = {(size_t)n},
+                        .local = {1},
+                        .args = {IST_INOUT(y), IST_IN(parts), IST_IN(bias), IST_IN(ways), IST_IN(limit),
+                                 IST_INT4(tokens, groups, d, y.ld)},
+                        .arg_count = 6};
+    use_row(p, &merge);
+    ist_plan_launch(p, &merge);
 }

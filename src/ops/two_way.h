@@ -16,6 +16,12 @@
 
 enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may have */ };
 
+/* Which prompts a launch is for: those with ways[n] == way, or all when `ways` [1,1,P,1] (I32) is empty. */
+typedef struct ist_prompt_way {
+    ist_tensor ways;
+    int way;
+} ist_prompt_way;
+
 /* q = W t + b for [8 d] outputs; head h becomes scale * m_h^T q_h, its constant scale * mb_h . q_h. Host arrays. */
 typedef struct ist_head_fold {
     int d, k;            /* channels per head, of the image; d a multiple of 4 up to 32 */
@@ -23,6 +29,8 @@ typedef struct ist_head_fold {
     const float *m, *mb; /* [8 d][k], [8 d] or NULL: of the other side */
     float scale;
     bool columns; /* else panels */
+    bool plain;   /* columns of q itself, F32 [P,1,d + 1,C] with zeros in row d; only where ist_image_shares */
+    ist_prompt_way only;
 } ist_head_fold;
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
@@ -32,6 +40,7 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
 typedef struct ist_image_side {
     ist_tensor x, map, position;
     const float *shift;
+    ist_prompt_way only;
 } ist_image_side;
 
 /* Image to tokens: x becomes LN(x + softmax over tokens((x + position) keys) values + bias). keys are columns, values
@@ -40,6 +49,8 @@ typedef struct ist_image_update {
     ist_tensor keys, values;
     const float *bias, *gamma, *beta; /* [K] */
     float eps;
+    ist_tensor shared, plain_keys; /* for prompts of way 1 in `ways`, or empty: ist_op_image_project */
+    ist_tensor ways;
 } ist_image_update;
 
 /* Tokens to image, after the update when there is one: per column of `queries` the softmax over the image and the
@@ -48,6 +59,30 @@ ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *image, const ist
                              ist_tensor queries, int tokens, ist_tensor *updated, const char *label);
 /* Joins the parts: y[t] of head h = w_h average + b, w [8 d][K], b [8 d] -> [P,1,N,8 d]. */
 ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
-                              const char *label);
+                              ist_prompt_way only, const char *label);
+
+/* ---- many prompts on one image ----
+ * Until its first update the image is the same for all of its prompts. Where more than a few look at it, projecting it
+ * once is cheaper than what each of them pays for folded tokens: 8 d products a row and token instead of 8 K. Prompts
+ * choose on the device, by how many there are on their own image: what else is in the batch changes nothing. */
+
+/* Whether the device has a row for what follows (CPUs). */
+bool ist_image_shares(const ist_plan *p);
+/* ways [1,1,P,1]: 1 where more than `most` prompts have map's image, else 0. map [1,1,P,1] (I32). */
+ist_tensor ist_op_image_ways(ist_plan *p, ist_tensor map, int prompts, int most, const char *label);
+
+typedef struct ist_image_projection {
+    const float *keys, *values, *queries; /* [8 d][K] each, host arrays */
+    const float *query_bias;              /* [8 d]; keys need none, the values' is added last */
+    int d;
+} ist_image_projection;
+/* Keys and queries of x + position, values of x, for images that prompts of way 1 look at. Only side's map and x with
+ * one item per image. */
+ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *image, const ist_image_projection *w, int tokens,
+                                ist_tensor ways, const char *label);
+/* What ist_op_image_step and ist_op_image_merge make without an update, for prompts of way 1, into y [P,1,N,8 d]:
+ * queries are plain columns, b the values' bias [8 d]. */
+void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *image, ist_tensor queries,
+                        ist_tensor ways, const float *b, ist_tensor y, const char *label);
 
 #endif
