@@ -58,12 +58,17 @@ static inline float16 exp2_negative(float16 t) {
 
 /* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
 
+#ifdef __clang__ /* what is written lane by lane LLVM traces back through all four shuffles, and makes ten of each */
+#define ZIP_LO(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HI(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#else
 #define ZIP_LO(a, b)                                                                                                   \
     (float16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6,  \
               (b).s6, (a).s7, (b).s7)
 #define ZIP_HI(a, b)                                                                                                   \
     (float16)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se,  \
               (b).se, (a).sf, (b).sf)
+#endif
 #define ZIP(y, z, x, i, j) float16 y = ZIP_LO(x##i, x##j), z = ZIP_HI(x##i, x##j);
 #define SHUFFLE(y, x)                                                                                                  \
     ZIP(y##0, y##1, x, 0, 8)                                                                                           \
@@ -202,7 +207,9 @@ static inline void copy_row(float16 *dst, __global const T *x, int at, int dim, 
     int c = 0;
     for (; c + 16 <= dim; c += 16) *dst++ = LOAD16(x, at + c);
     float *rest = (float *)dst - c;
+#pragma clang loop vectorize(disable) unroll(disable)
     for (; c < dim; c++) rest[c] = LOAD(x, at + c);
+#pragma clang loop vectorize(disable) unroll(disable)
     for (; c < d; c++) rest[c] = 0.0f;
 }
 
