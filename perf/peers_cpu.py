@@ -3,7 +3,7 @@
 
     peers_cpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR [--bench BINARY] [--models n,s,tinyvit,decoder]
                  [--rounds 15] [--threads 2] [--skip-openvino] [--results PREFIX]
-                 [--processor-time]
+                 [--processor-time] [--precision fp32|bf16]
     peers_cpu.py --draw PREFIX
 
 Exports the published models (D-FINE in its deployed form, 640x640, batch 1, network only; the TinyViT encoder at 1024; the
@@ -22,6 +22,9 @@ isthmus / peer (below 1: isthmus is faster). --models may name n, s, m, l, x, ti
 
 --processor-time reports the time that each contender's threads ran, which tells the work of a frame apart from the work of
 other programs on the machine; use it with --threads 1, since threads that wait by spinning run too.
+
+--precision bf16 asks OpenVINO for bfloat16 (INFERENCE_PRECISION_HINT) and isthmus too; ONNX Runtime stays at fp32, and
+nothing is kept in files.
 
 --results writes PREFIX.json (every number, machine, versions, command), PREFIX.md (the table) and PREFIX.svg (the plot);
 networks that PREFIX.json has from an earlier run on the same machine stay. --draw writes the table and the plot again.
@@ -117,10 +120,11 @@ def onnx_runtime(onnx, inputs, threads):
     return lambda: s.run(None, inputs)
 
 
-def openvino(onnx, inputs, threads):
+def openvino(onnx, inputs, threads, hint="f32"):
     import openvino as ov
     core = ov.Core()
-    c = core.compile_model(core.read_model(onnx), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"})
+    c = core.compile_model(core.read_model(onnx), "CPU", {
+        "INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"})
     r = c.create_infer_request()
     fed = {k: ov.Tensor(v) for k, v in inputs.items()}
     return lambda: r.infer(fed, share_inputs=True, share_outputs=True)
@@ -135,10 +139,10 @@ def ran_ms(process):
     return total * 1e-6
 
 
-def timed(run, onnx, processor):
+def timed(run, onnx, processor, tolerance=0.01):
     """Milliseconds of a frame, once the peer has given the published answer (sorted: queries may come in another order)."""
     expect, got = np.load(onnx + ".npy"), np.sort(np.asarray(run()[0], np.float32).reshape(-1))
-    if np.abs(got - expect).max() > 0.01 * expect.std():
+    if np.abs(got - expect).max() > tolerance * expect.std():
         sys.exit("%s: differs from the published model by %g" % (onnx, np.abs(got - expect).max()))
 
     def ms():
@@ -181,12 +185,13 @@ def machine():
 
 def measure(a, name):
     onnx, weights, options, inputs = prepare(a, name)
-    sides = {}
+    sides, bf16 = {}, a.precision == "bf16"
     if a.bench:
-        sides["isthmus"] = Isthmus(a.bench, options, weights, a.threads, a.processor_time)
+        sides["isthmus"] = Isthmus(a.bench, options + bf16 * ["--bf16"], weights, a.threads, a.processor_time)
     sides["onnxruntime"] = timed(onnx_runtime(onnx, inputs, a.threads), onnx, a.processor_time)
     if not a.skip_openvino:
-        sides["openvino"] = timed(openvino(onnx, inputs, a.threads), onnx, a.processor_time)
+        sides["openvino"] = timed(openvino(onnx, inputs, a.threads, "bf16" if bf16 else "f32"), onnx, a.processor_time,
+                                  0.5 if bf16 else 0.01)
     times = {s: [] for s in sides}
     for r in range(a.rounds + 1):
         for s, run in sides.items():
@@ -277,8 +282,11 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--skip-openvino", action="store_true")
     p.add_argument("--processor-time", action="store_true")
+    p.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     p.add_argument("--results")
     a = p.parse_args()
+    if a.results and a.precision != "fp32":
+        p.error("--results is for fp32")
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     os.makedirs(a.work, exist_ok=True)

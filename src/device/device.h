@@ -54,10 +54,6 @@ typedef enum ist_cap { IST_CAP_LIST(X) } ist_cap;
 
 const char *ist_cap_name(int bit);
 
-/* Whether the processor that runs this has AVX512_BF16. Kernels with its instructions must not be run elsewhere, not
- * even to see whether they work. */
-bool ist_host_bf16(void);
-
 /* ---- list, open ---- */
 
 /* Fills the flat list (all platforms, all devices); the caller frees *list with free(). *count = 0 is success. */
@@ -82,6 +78,7 @@ const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
+bool ist_device_bf16(const ist_device *device);        /* the probe of X86_BF16 held, whatever ISTHMUS_CAPS claims */
 cl_context ist_device_context(const ist_device *device);
 cl_command_queue ist_device_queue(const ist_device *device);
 

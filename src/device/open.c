@@ -138,6 +138,9 @@ const ist_device_info *ist_device_facts(const ist_device *device) {
 unsigned ist_device_caps(const ist_device *device) {
     return device->caps;
 }
+bool ist_device_bf16(const ist_device *device) {
+    return device->bf16;
+}
 size_t ist_device_alignment(const ist_device *device) {
     return device->alignment;
 }

@@ -179,7 +179,9 @@ static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel k
     return !memcmp(got, want, (size_t)p->words * sizeof *got);
 }
 
-bool ist_host_bf16(void) {
+/* Whether the processor that runs this has AVX512_BF16. Kernels with its instructions must not be run elsewhere, not
+ * even to see whether they work. */
+static bool host_bf16(void) {
 #if defined(__x86_64__)
     unsigned leaves = 0, a = 0, b, c, d; /* CPUID leaf 7, subleaf 1: EAX bit 5 (Intel SDM, volume 2A) */
     if (!__get_cpuid_count(7, 0, &leaves, &b, &c, &d) || !leaves || !__get_cpuid_count(7, 1, &a, &b, &c, &d))
@@ -193,7 +195,7 @@ bool ist_host_bf16(void) {
 /* Whether the probe may be run on the device. Native vectors of 16 floats say that the system keeps their registers. */
 static bool may_run(const ist_device *d, const struct probe *p) {
     if (p->isa) return d->facts.type != IST_DEVICE_CPU;
-    return !p->bf16 || (d->caps & IST_CAP_SIMD16 && ist_host_bf16());
+    return !p->bf16 || (d->caps & IST_CAP_SIMD16 && host_bf16());
 }
 
 static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *err) {
@@ -272,6 +274,7 @@ ist_status ist_device_probe(ist_device *device, ist_error *err) {
         if (holds) device->caps |= 1u << bit;
     }
     ist_programs_release(device);
+    device->bf16 = device->caps & IST_CAP_X86_BF16;
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);
     return status == IST_OK ? overrule(&device->caps, getenv("ISTHMUS_CAPS"), err) : status;

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define BF16_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
+
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
     {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0, 0},
@@ -19,7 +21,7 @@ static const ist_conv_row conv_rows[] = {
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), 1, wm, wn, wk,     \
      bk,    stages},
 #define BF16(name, mr, nv, speed)                                                                                      \
-    {#name, "op/conv_bf16", IST_CONV_BF16, IST_CAP_X86_BF16 | IST_CAP_VEC16, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
+    {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef MMA

@@ -160,7 +160,8 @@ void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
     if (!pack(p, q, r->nv * r->vl, &weights, &bias)) return;
     int scratch = (int)ist_round_up((size_t)c.pairs, VEC),
         order = (c.by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
-    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DASM=%d", r->mr, r->nv, r->vl, ist_host_bf16());
+    ist_defines defines =
+        ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DASM=%d", r->mr, r->nv, r->vl, ist_device_bf16(ist_plan_device(p)));
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
