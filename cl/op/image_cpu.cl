@@ -12,42 +12,42 @@
 #define HALF       (1 << 21)
 #define QUICK_TAPS 12 /* most taps of the quick way: shrinking to a fifth */
 
-/* One tap loop: `wide` reads a pixel together with what follows it and is used for all pixels but the row's last. */
-#define TAPS(wide, narrow)                                                                                             \
+/* One tap loop: `wide` reads a pixel together with what follows it and is used for `safe` taps. */
+#define TAPS(taps, wide, narrow)                                                                                       \
     for (int x = first; x < count; x++) {                                                                              \
-        int lo = pairs[2 * x], n = pairs[2 * x + 1], safe = min(n, width - 1 - lo), t = 0;                             \
+        int lo = pairs[2 * x], n = pairs[2 * x + 1], safe = min(n, taps), t = 0;                                       \
         __global const int *c = coef + x * k;                                                                          \
         int4 s = (int4)(HALF);                                                                                         \
         for (; t < safe; t++) {                                                                                        \
             int at = lo + t;                                                                                           \
             s += (wide)*c[t];                                                                                          \
         }                                                                                                              \
-        for (; t < n; t++) {                                                                                           \
-            int at = lo + t;                                                                                           \
-            s += (narrow)*c[t];                                                                                        \
-        }                                                                                                              \
+        narrow;                                                                                                        \
         vstore4(min(s >> 22, (int4)(255)), 0, h + 3 * x);                                                              \
+    }
+#define REST(pixel)                                                                                                    \
+    for (; t < n; t++) {                                                                                               \
+        int at = lo + t;                                                                                               \
+        s += (pixel)*c[t];                                                                                             \
     }
 
 #define GRAY(v)   ((int4)((int)(v)))
 #define RGB(p, i) ((int4)(p[i], p[(i) + 1], p[(i) + 2], 0))
 #define WORD(i)   ((int)(((uint)row[2 * (i)] + ((uint)row[2 * (i) + 1] << 8) + 128u) / 257u))
 
-/* h[3 * x + channel], first <= x < count: the row at output resolution, 8-bit values. */
+/* h[3 * x + channel], first <= x < count: the row at output resolution, 8-bit values. What is left of the fourth value
+ * of a pixel the next pixel overwrites. */
 static void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
                        __global const int *coef, int k, int first, int count, int *h) {
-    if (sample == 2) {
-        if (channels < 3)
-            TAPS(GRAY(WORD(channels * at)), GRAY(WORD(channels * at)))
+    if (channels < 3) {
+        if (sample == 2)
+            TAPS(n, GRAY(WORD(channels * at)), )
         else
-            TAPS(((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)),
-                 ((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)))
-    } else if (channels == 3) {
-        TAPS(convert_int4(vload4(0, row + 3 * at)), RGB(row, 3 * at))
-    } else if (channels == 4) {
-        TAPS(convert_int4(vload4(0, row + 4 * at)), RGB(row, 4 * at))
+            TAPS(n, GRAY(row[channels * at]), )
+    } else if (sample == 2) {
+        TAPS(n, ((int4)(WORD(channels * at), WORD(channels * at + 1), WORD(channels * at + 2), 0)), )
     } else {
-        TAPS(GRAY(row[channels * at]), GRAY(row[channels * at]))
+        TAPS(width - 1 - lo, convert_int4(vload4(0, row + channels * at)), REST(RGB(row, channels * at)))
     }
 }
 

@@ -248,21 +248,40 @@ static ist_status zero_arena(ist_plan *p, ist_error *err) {
     return st;
 }
 
+/* The node whose kernel's source is the longest. */
+static size_t longest(const ist_plan *p) {
+    size_t best = 0, bytes = 0;
+    for (size_t n = 0; n < p->node_count; n++) {
+        size_t own = ist_kernel_source_bytes(p->nodes[n].launch.op);
+        if (own <= bytes) continue;
+        bytes = own;
+        best = n;
+    }
+    return best;
+}
+
+static ist_status compile_node(ist_plan *p, size_t n, ist_error *err) {
+    const ist_launch *l = &p->nodes[n].launch;
+    if (p->nodes[n].kernel) return IST_OK;
+    IST_TRY(create_kernel(p, n, err));
+    IST_TRY(set_externals(p, err));
+    IST_TRY(ist_enqueue(p->device, p->nodes[n].kernel, l->dims, l->local, l->local, l->label, err));
+    return ist_finish(p->device, (ist_frame_scope){0}, "compile", err);
+}
+
+/* The process that runs the frame begins with the first unit and wants the others' programs in their order. The two
+ * meet somewhere in the middle, at a kernel that both compile: it should not be the longest. */
 ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
     if (!p->finished || !p->options.late) return ist_fail(err, IST_E_STATE, "plan: not one that is compiled late");
     IST_TRY(zero_arena(p, err));
-    /* the process that runs the frame begins with the first unit, and wants the others' programs before their kernels
-     */
-    for (int unit = p->unit; unit > 1; unit--) IST_TRY(join_unit(p, unit, err));
+    for (int unit = 2; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
     for (int unit = p->unit; unit > 0; unit--) {
         if (unit == 1) IST_TRY(join_unit(p, unit, err));
-        for (size_t n = p->node_count; n-- > 0;) {
-            const ist_launch *l = &p->nodes[n].launch;
-            if (home_unit(p, n) != unit || launched_later(p, n)) continue;
-            IST_TRY(create_kernel(p, n, err));
-            IST_TRY(set_externals(p, err));
-            IST_TRY(ist_enqueue(p->device, p->nodes[n].kernel, l->dims, l->local, l->local, l->label, err));
-            IST_TRY(ist_finish(p->device, (ist_frame_scope){0}, "compile", err));
+        for (size_t n = p->node_count; n-- > 0;)
+            if (home_unit(p, n) == unit && !launched_later(p, n)) IST_TRY(compile_node(p, n, err));
+        if (unit == p->unit && p->node_count) {
+            IST_TRY(join_unit(p, home_unit(p, longest(p)), err));
+            IST_TRY(compile_node(p, longest(p), err));
         }
     }
     return IST_OK;

@@ -68,6 +68,8 @@ typedef struct ist_device_options {
     const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
+    bool backwards;        /* probe from the last to the first: of two processes that open the same device at the same
+                              time, each finds what the other has compiled */
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. */
@@ -76,9 +78,9 @@ void ist_device_close(ist_device **device);
 
 const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
+bool ist_device_bf16(const ist_device *device);        /* the probe of X86_BF16 held, whatever ISTHMUS_CAPS claims */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
-bool ist_device_bf16(const ist_device *device);        /* the probe of X86_BF16 held, whatever ISTHMUS_CAPS claims */
 cl_context ist_device_context(const ist_device *device);
 cl_command_queue ist_device_queue(const ist_device *device);
 
@@ -92,6 +94,9 @@ cl_command_queue ist_device_queue(const ist_device *device);
 ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
                                 const char *kernel, cl_kernel *out, ist_error *err);
 void ist_kernel_release(cl_kernel *kernel);
+
+/* Length of a kernel source, a guess at how long its kernels take to compile; 0: there is none of this name. */
+size_t ist_kernel_source_bytes(const char *op);
 
 /* What identifies a program: the arguments of ist_kernel_create. */
 typedef struct ist_program_part {

@@ -253,7 +253,7 @@ static ist_status overrule(unsigned *caps, const char *list, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_device_probe(ist_device *device, ist_error *err) {
+ist_status ist_device_probe(ist_device *device, bool backwards, ist_error *err) {
     static const char *const names[] = {
 #define X(name, probe, text) probe,
         IST_CAP_LIST(X)
@@ -268,13 +268,14 @@ ist_status ist_device_probe(ist_device *device, ist_error *err) {
     if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
     if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
     join_probes(device);
-    for (int bit = 0; bit < IST_CAP_COUNT && status == IST_OK; bit++) {
+    for (int i = 0; i < IST_CAP_COUNT && status == IST_OK; i++) {
+        int bit = backwards ? IST_CAP_COUNT - 1 - i : i;
         bool holds = false;
         if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
         if (holds) device->caps |= 1u << bit;
     }
-    ist_programs_release(device);
     device->bf16 = device->caps & IST_CAP_X86_BF16;
+    ist_programs_release(device);
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);
     return status == IST_OK ? overrule(&device->caps, getenv("ISTHMUS_CAPS"), err) : status;

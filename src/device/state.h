@@ -50,7 +50,7 @@ ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int 
 /* ---- probe.c ---- */
 
 /* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false). */
-ist_status ist_device_probe(ist_device *device, ist_error *err);
+ist_status ist_device_probe(ist_device *device, bool backwards, ist_error *err);
 
 /* ---- cache.c ---- */
 

@@ -224,7 +224,8 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_context = config->cl_context,
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
-                                  .cache_dir = config->cache_dir};
+                                  .cache_dir = config->cache_dir,
+                                  .backwards = mode == IST_OPEN_LATE};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
