@@ -111,9 +111,10 @@ typedef enum ist_precision {
     IST_PRECISION_FP16, /* IST_E_UNSUPPORTED where the device cannot store halves; IST_E_WEIGHTS for a finite weight
                          *   that a half cannot hold */
     IST_PRECISION_BF16  /* activations are stored as in FP32; dense convolutions and linear layers of the backbone, the
-                         *   hybrid encoder and the segmenter's encoder round what they multiply to bfloat16 (8 bits
-                         *   of mantissa). For CPUs with AVX512_BF16, IST_E_UNSUPPORTED elsewhere; whether it is faster
-                         *   depends on the CPU (isthmus bench tells). AUTO never becomes this. */
+                         *   hybrid encoder and the segmenter's encoder, but for those that are part of a fused kernel,
+                         *   round what they multiply to bfloat16 (8 significant bits). For CPUs with AVX512_BF16,
+                         *   IST_E_UNSUPPORTED elsewhere. Whether it is faster depends on the CPU: isthmus bench tells.
+                         *   AUTO never becomes this. */
 } ist_precision;
 
 /* What the matcher compares detections with. */
