@@ -96,6 +96,13 @@ typedef float T;
 #define STORE16(v, p, i) (*(__global ist_float16_at4 *)((p) + (i)) = (v))
 #endif
 
+/* A function of its own: what costs less to call than to run is compiled once and by itself, in half the time. */
+#ifdef __clang__
+#define NOINLINE __attribute__((noinline)) static
+#else
+#define NOINLINE static
+#endif
+
 /* Activation codes: the same numbers as enum ist_act in core/plan.h. */
 #define ACT_NONE    0
 #define ACT_RELU    1

@@ -82,7 +82,7 @@ static inline float16 exp2_negative(float16 t) {
 #define ALL16(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
 /* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16. */
-static inline void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
+NOINLINE void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
 #define ROW(i) float16 r##i = LOAD16(q, at[i] + c);
     ALL16(ROW)
 #undef ROW
@@ -96,7 +96,7 @@ static inline void load_queries(__global const T *q, const int *at, int c, float
 }
 
 /* out[at[i] + c] = lane i of ot[0] * inv and the 15 channels after it, where at[i] is not negative. */
-static inline void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
+NOINLINE void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
 #define COLUMN(i) float16 r##i = ot[i * QV] * inv;
     ALL16(COLUMN)
 #undef COLUMN

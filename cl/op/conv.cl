@@ -103,8 +103,8 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 }
 
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
-static inline void store_tile(const V *acc, int p, int rows, int col, int phase, __global TY *y,
-                              __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
+NOINLINE void store_tile(const V *acc, int p, int rows, int col, int phase, __global TY *y,
+                         __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
     int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up;
     bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
     int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;

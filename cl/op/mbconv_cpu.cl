@@ -12,8 +12,8 @@
 #define EACH6(F) F(0) F(1) F(2) F(3) F(4) F(5)
 
 /* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. w1 [HIDDEN / 64][CIN][64]. */
-static inline void expand_line(__global float *line, int length, __global const T *x, int n, int iy, int ix,
-                               __global const float *w1, __global const float *b1, int8 in) {
+NOINLINE void expand_line(__global float *line, int length, __global const T *x, int n, int iy, int ix,
+                          __global const float *w1, __global const float *b1, int8 in) {
     const bool row = iy >= 0 && iy < in.s0;
     for (int t = 0; t < length; t += TILE_ROWS) {
         float16 xs[TILE_ROWS * CV], acc[TILE_ROWS * 4];

@@ -83,7 +83,7 @@ typedef float16 at4_t __attribute__((aligned(4)));
 #define LINE_OF_M(LINES, RUN, STEP, TO) SUM2(LINES, RUN, STEP) EACH12(KEEP2)
 #endif
 #define DEFINE_LINE(NAME, LINES, RUN, STEP, TO)                                                                        \
-    static inline void NAME(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {   \
+    NOINLINE void NAME(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {        \
         enum { to = TO };                                                                                              \
         for (int x0 = 0; x0 < width; x0 += TILE) {                                                                     \
             int x = min(x0, width - TILE);                                                                             \
@@ -102,7 +102,7 @@ DEFINE_LINE(layer4, 3, (6 * M), (4 * M), M)
         PUT16(F16(v), dst + (x + r) * 8);                                                                              \
     }
 /* From right to left: the last pixel of a tile needs the right neighbour's sums. */
-static inline void layer2(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {
+NOINLINE void layer2(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {
     float16 c16 = 0.0f;
     for (int x = width - 16; x >= 0; x -= 16) {
         weights_t w = first;
@@ -123,7 +123,7 @@ static inline void layer2(const line_t *lines, weights_t first, weights_t bias, 
 #else
 #define KEEP_HALF(r) PUT16(F16(c##r), dst + (x + r) * 16);
 #endif
-static inline void layer2(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {
+NOINLINE void layer2(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {
     for (int x = 0; x < width; x += 16) {
         weights_t w = first;
         SUM1(2, (2 * M), M)
@@ -133,7 +133,7 @@ static inline void layer2(const line_t *lines, weights_t first, weights_t bias, 
 #endif
 
 /* Lanes of M floats from 2x2 maxima of two lines into the first channels of d. */
-static inline void maxima(const line_t up, const line_t down, line_t dst, int width) {
+NOINLINE void maxima(const line_t up, const line_t down, line_t dst, int width) {
     for (int x = 0; x < width; x++)
         for (int i = 0; i < M; i += 8) {
             float8 v = max(max(vload8(0, up + x * M + i), vload8(0, up + (x + 1) * M + i)),
@@ -143,7 +143,7 @@ static inline void maxima(const line_t up, const line_t down, line_t dst, int wi
 }
 
 #define PUT_OUT(r) STORE_YV(F16(c##r), y, (x + r) * out.x);
-static inline void layer5(const line_t line, weights_t first, float2 f, __global TY *y, int width, int4 out) {
+NOINLINE void layer5(const line_t line, weights_t first, float2 f, __global TY *y, int width, int4 out) {
     const line_t *lines = &line;
     weights_t bias = first + out.z * M;
     for (int j = 0; j < out.z; j += 16, y += 16, bias += 16)
@@ -156,12 +156,12 @@ static inline void layer5(const line_t line, weights_t first, float2 f, __global
 }
 
 /* `count` zeros; a multiple of 4. */
-static inline void clear(line_t p, int count) {
+NOINLINE void clear(line_t p, int count) {
     for (int i = 0; i < count; i += 4) vstore4((float4)(0.0f), 0, p + i);
 }
 
 /* Line iy of item n of the image behind one pixel of zeros. */
-static inline void image_line(line_t dst, __global const T *x, int n, int iy, int4 in) {
+NOINLINE void image_line(line_t dst, __global const T *x, int n, int iy, int4 in) {
     int count = in.y * 3;
     if (iy < 0 || iy >= in.x) {
         clear(dst, count + 4);

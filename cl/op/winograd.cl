@@ -36,7 +36,7 @@ typedef __local float *local_t;
     LINE(0) LINE(1) LINE(2) LINE(3)
 
 /* Inputs from line iy and column ix on, of all channels, into v and the matrices behind it. */
-static inline void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, local_t v, int far) {
+NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, local_t v, int far) {
     long first = ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
     int line = in.s1 * in.s2;
     if (iy >= 0 && ix >= 0 && iy + 4 <= in.s0 && ix + 4 <= in.s1) {
@@ -110,8 +110,8 @@ static inline void transform_output(const local_t m, int far, float16 bias, floa
 }
 
 /* Stores the results of 16 channels from c on of tile (ty, tx). */
-static inline void store_tile(const float16 *result, int n, int ty, int tx, int c, __global TY *y,
-                              __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
+NOINLINE void store_tile(const float16 *result, int n, int ty, int tx, int c, __global TY *y,
+                         __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
     for (int i = 0; i < 4; i++) {
         int oy = 2 * ty + (i >> 1), ox = 2 * tx + (i & 1);
         if (oy >= out.s1 || ox >= out.s2) continue;
