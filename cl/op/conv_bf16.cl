@@ -83,7 +83,7 @@ typedef struct {
     int line, lines, width;                       /* results: first line, lines, pixels of a line */
 } part_t;
 
-/* Lines of a plane, and pixels of it. The last line's windows see kw - 1 zeros behind it. */
+/* Lines of a plane, and pixels of it: the last line's windows end up to kw - 1 pixels behind it, in padding. */
 static inline int plane_lines(const part_t *m) {
     return m->lines + (m->kh - 1) / m->stride;
 }
@@ -100,7 +100,7 @@ static inline void fill(__global uint *dst, __global const TX *x, const part_t *
             int iy = m->line * m->stride + py - m->top, ix = px - m->left;
             for (int i = 0, column = 0; i < pixels; i++, column++, ix += m->stride, dst += m->pairs) {
                 if (column == m->pitch) column = 0, ix = px - m->left, iy += m->stride;
-                if (iy < 0 || iy >= m->h || ix < 0 || ix >= m->w || i >= pixels - (m->kw - 1)) {
+                if (iy < 0 || iy >= m->h || ix < 0 || ix >= m->w) {
                     for (int c = 0; c < m->pairs; c++) dst[c] = 0;
                     continue;
                 }
