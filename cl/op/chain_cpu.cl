@@ -140,7 +140,7 @@ static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lin
 
 /* y = act(w a + bias + b) + c. Weights in blocks of four vectors, then of two and one, [in][block]; numbers: inputs,
  * weights at, bias at or -1. The last tile begins before its rows where they are fewer than six, or takes them singly. */
-static void linear(const state *s, __global const int *t, from_t weights, from_t table) {
+NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);
     const int outs = t[1], act = t[2], k = t[NUMBERS], bias = t[NUMBERS + 2];
@@ -174,7 +174,7 @@ static void linear(const state *s, __global const int *t, from_t weights, from_t
 /* ---- sums, norms ---- */
 
 /* y = a + b, held between two numbers. */
-static void sum(const state *s, __global const int *t) {
+NOINLINE void sum(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B);
     const float low = as_float(t[NUMBERS]), high = as_float(t[NUMBERS + 1]);
     const int mode = t[2];
@@ -191,7 +191,7 @@ static void sum(const state *s, __global const int *t) {
 
 /* y = act(norm(a + b)), a + b within the clamp where there is one, or norm(sigmoid(c) a + sigmoid(c') b), c' the second
  * half of c. Numbers: gamma at, beta at, eps, clamp. */
-static void norm(const state *s, __global const int *t, from_t table) {
+NOINLINE void norm(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B), g = place_of(s, t + C);
     const int columns = t[1], vectors = columns / 16;
     const float16 bound = (float16)(as_float(t[NUMBERS + 3]));
@@ -218,7 +218,7 @@ static inline float sigmoid(float v) {
 }
 
 /* y = sigmoid(a + b), or of a and the logit of b (op/box). */
-static void box_sigmoid(const state *s, __global const int *t) {
+NOINLINE void box_sigmoid(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B);
     for (int r = 0; r < s->count; r++)
         for (int c = 0; c < t[1]; c++) {
@@ -243,7 +243,7 @@ static inline float largest16(float16 v) {
 
 /* corners = a + b; y: the box of the integrals of the four sides around the first boxes c (op/box's fdr). Numbers: the
  * bins' offsets at, scale. */
-static void fdr(const state *s, __global const int *t, from_t table) {
+NOINLINE void fdr(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), corners = place_of(s, t + WHOLE), a = place_of(s, t + A);
     const place b = place_of(s, t + B), first = place_of(s, t + C);
     from_t project = table + t[NUMBERS];
@@ -331,7 +331,7 @@ static inline float4 four_largest(from_t from) {
 }
 
 /* The four largest probabilities of each side of a and their mean (op/box's lqe). */
-static void lqe(const state *s, __global const int *t) {
+NOINLINE void lqe(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A);
     for (int r = 0; r < s->count; r++)
         for (int k = 0; k < 4; k++) {
@@ -347,7 +347,7 @@ static void lqe(const state *s, __global const int *t) {
 /* ---- what is read at other rows ---- */
 
 /* y = row b[i] of a tensor with NUMBERS rows. */
-static void gather(const state *s, __global const int *t) {
+NOINLINE void gather(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), index = place_of(s, t + B);
     from_t x = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & 256 ? 0 : s->n * t[NUMBERS]) * t[WHOLE + 2];
     for (int r = 0; r < s->count; r++) {
@@ -411,7 +411,7 @@ static inline void find_samples(samples *s, from_t offsets, from_t weights, floa
 }
 
 /* Numbers: table at, heads, points, channels of a head (a multiple of 16), tokens. a: offsets, b: weights, c: boxes. */
-static void deform(const state *s, __global const int *t, from_t table) {
+NOINLINE void deform(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), offsets = place_of(s, t + A), weights = place_of(s, t + B);
     const place box = place_of(s, t + C);
     const int heads = t[NUMBERS + 1], points = t[NUMBERS + 2], d = t[NUMBERS + 3], ld = t[WHOLE + 2];

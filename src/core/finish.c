@@ -188,8 +188,10 @@ static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
     return IST_OK;
 }
 
+/* The second unit comes last: it is the first that the other process of a first start builds. */
 static ist_status create_kernels(ist_plan *p, ist_error *err) {
-    for (int unit = 1; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
+    if (p->unit > 0) IST_TRY(join_unit(p, 1, err));
+    for (int unit = p->unit; unit > 1; unit--) IST_TRY(join_unit(p, unit, err));
     for (size_t n = 0; n < p->node_count; n++) IST_TRY(create_kernel(p, n, err));
     return IST_OK;
 }
