@@ -275,8 +275,8 @@ static ist_status compile_node(ist_plan *p, size_t n, ist_error *err) {
  * meet somewhere in the middle, at a kernel that both compile: it should not be the longest. */
 ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
     if (!p->finished || !p->options.late) return ist_fail(err, IST_E_STATE, "plan: not one that is compiled late");
-    IST_TRY(zero_arena(p, err));
     for (int unit = 2; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
+    IST_TRY(zero_arena(p, err));
     for (int unit = p->unit; unit > 0; unit--) {
         if (unit == 1) IST_TRY(join_unit(p, unit, err));
         for (size_t n = p->node_count; n-- > 0;)
