@@ -142,6 +142,72 @@ Test(chain, agrees_on_cpus) {
         agrees(shapes[i], i, 5);
 }
 
+/* Two linear layers with everything their epilogue may have, and the depthwise convolution behind them. */
+static void map_network(optest *t, int h, bool chained, bool keeps, ist_tensor results[2]) {
+    enum { N = 2, W = 22, IN = 20, MID = 36, C = 48 };
+    ist_plan *p = t->plan;
+    int count = 1;
+    ist_tensor x = optest_in(t, optest_random(t, N, h, W, IN), IST_ELEM_T, true);
+    ist_tensor extra = optest_in(t, optest_random(t, N, h, W, C), IST_ELEM_T, true);
+    ist_tensor out = optest_out(t, N, h / 2, W / 2, C, IST_ELEM_T, true);
+    float *w = optest_values(t, 9 * C, -0.4f, 0.4f), *b = optest_values(t, C, -0.5f, 0.5f);
+    ist_plan_limit(p, optest_ints(t, &count, 1));
+    if (chained) ist_chain_begin_map(p, N, h, W, C);
+    ist_epilogue lab = {.act = IST_ACT_RELU, .has_lab = true, .lab_scale = 1.25f, .lab_bias = -0.125f};
+    ist_tensor y = linear(t, x, MID, (ist_conv_opts){.epi = lab}, "squeeze");
+    lab.add_after = extra;
+    y = linear(t, y, C, (ist_conv_opts){.epi = lab}, "excite");
+    ist_conv_opts down = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1, .into = out};
+    ist_op_dwconv(p, y, (ist_filter){C, 1, 3, 3, w, b}, &down, "down");
+    memcpy(results, (ist_tensor[]){out, y}, 2 * sizeof *results);
+    if (chained) ist_chain_end(p, results, keeps ? 2 : 1, "map");
+}
+
+Test(chain, map_agrees_with_its_operators) {
+    optest plain, chain;
+    ist_tensor a[2], b[2];
+    without = 0;
+    for (int keeps = 0; keeps < 2 && !optest_small(); keeps++) {
+        optest_begin(&plain, "as launches", 70);
+        int units = ist_device_facts(plain.device)->compute_units, h = 32 * units + 2;
+        ist_chain_begin_map(plain.plan, 2, h, 22, 48);
+        bool begun = ist_plan_chain(plain.plan) != NULL;
+        ist_chain_end(plain.plan, NULL, 0, "map");
+        map_network(&plain, h, false, true, a);
+        optest_run(&plain);
+        optest_begin(&chain, "as a chain", 70);
+        map_network(&chain, h, begun, keeps, b);
+        optest_run(&chain);
+        cr_expect_eq(ist_plan_describe(chain.plan).launches, begun ? 1 : 3);
+        double tol = plain.half ? 3e-2 : 2e-5;
+        optest_check(&chain, "the result", b[0], optest_read(&plain, a[0]), tol, tol, 1);
+        if (keeps) optest_check(&chain, "the map", b[1], optest_read(&plain, a[1]), tol, tol, 1);
+        optest_end(&plain);
+        optest_end(&chain);
+    }
+}
+
+Test(chain, nothing_follows_the_end_of_a_map) {
+    optest t;
+    without = 0;
+    optest_begin(&t, "behind", 0);
+    int h = 32 * ist_device_facts(t.device)->compute_units;
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, h, 4, 16), IST_ELEM_T, false);
+    float *w = optest_values(&t, 9 * 16, -1, 1);
+    ist_conv_opts down = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};
+    ist_chain_begin_map(t.plan, 1, h, 4, 16);
+    bool begun = ist_plan_chain(t.plan) != NULL;
+    ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "sum");
+    ist_tensor z = ist_op_dwconv(t.plan, y, (ist_filter){16, 1, 3, 3, w, NULL}, &down, "down");
+    if (begun) {
+        ist_op_add(t.plan, x, x, (ist_tensor){0}, "layer.more");
+        cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
+        cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.more: behind the depthwise convolution"));
+    }
+    ist_chain_end(t.plan, &z, 1, "map");
+    optest_drop(&t);
+}
+
 Test(chain, nothing_else_launches_inside) {
     optest t;
     without = IST_CAP_VEC16;

@@ -3,8 +3,8 @@
  * `scratch`, which the second-level cache holds. Activations are float.
  *
  * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op), 1:
- * columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; + 256: one
- * item for all), first element, elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any
+ * columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; + ONE_ITEM:
+ * one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element, elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any
  * row; from 20 on numbers of the operator. */
 #define WORDS   32
 #define OUT     4
@@ -15,6 +15,8 @@
 #define NUMBERS 20
 #define OUTSIDE 20
 #define BINS    33
+#define ONE_ITEM 256
+#define RING     512
 #define POINTS  64 /* of a head, at most */
 
 #define LINEAR     0
@@ -27,6 +29,7 @@
 #define BOX_REFINE 8
 #define FDR        9
 #define LQE        10
+#define DEPTHWISE  11
 
 /* Modes of SUM. */
 #define PRESENT    1
@@ -36,10 +39,11 @@
 typedef __global float *to_t;
 typedef __global const float *from_t;
 
-/* What every operator reads: pointers to the first element of each tensor, the item, its rows, the group's first. */
+/* What every operator reads: pointers to the first element of each tensor, the item, its rows, the group's first; width
+ * of the map where rows are its pixels. */
 typedef struct state {
     to_t at[OUTSIDE + 1];
-    int n, rows, first, count;
+    int n, rows, first, count, width;
 } state;
 
 typedef struct place {
@@ -55,7 +59,8 @@ static inline place place_of(const state *s, __global const int *t) {
     place q = {0, t[2]};
     if (!there(t)) return q;
     q.p = s->at[t[0] & 255] + t[1];
-    if (t[0] & 255) q.p += (size_t)((t[0] & 256 ? 0 : s->n * s->rows) + s->first) * t[2];
+    if (t[0] & 255) q.p += (size_t)((t[0] & ONE_ITEM ? 0 : s->n * s->rows) + s->first) * t[2];
+    if (t[0] & RING) q.p += s->first / s->width % 4 * s->width * t[2];
     return q;
 }
 
@@ -78,7 +83,7 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 
 /* ---- linear layers ---- */
 
-/* acc[r * NV + j] += sum over i < k of a[r * lda + i] * vector j of b[i], six rows. */
+/* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. */
 #define ROW1(r, u)  c##r##_0 = fma((float16)(a[(r) * lda + u]), b0, c##r##_0);
 #define ROW2(r, u)                                                                                                     \
     {                                                                                                                  \
@@ -96,16 +101,16 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 #define WEIGHTS4(u)                                                                                                    \
     const float16 b0 = vload16(4 * u, b), b1 = vload16(4 * u + 1, b);                                                  \
     const float16 b2 = vload16(4 * u + 2, b), b3 = vload16(4 * u + 3, b);
-#define OPEN1(r)  float16 c##r##_0 = acc[r];
-#define OPEN2(r)  float16 c##r##_0 = acc[r * 2], c##r##_1 = acc[r * 2 + 1];
-#define OPEN4(r)  TILE_COLS(TILE_OPEN, r)
+#define OPEN1(r)  float16 c##r##_0 = first[0];
+#define OPEN2(r)  float16 c##r##_0 = first[0], c##r##_1 = first[1];
+#define OPEN4(r)  float16 c##r##_0 = first[0], c##r##_1 = first[1], c##r##_2 = first[2], c##r##_3 = first[3];
 #define CLOSE1(r) acc[r] = c##r##_0;
 #define CLOSE2(r) acc[r * 2] = c##r##_0, acc[r * 2 + 1] = c##r##_1;
 #define CLOSE4(r) TILE_COLS(TILE_CLOSE, r)
 #define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
 #define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
 #define DEFINE_PRODUCT(NV)                                                                                             \
-    static inline void product##NV(float16 *acc, from_t a, int lda, from_t b, int k) {                                 \
+    static inline void product##NV(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {           \
         SIX(OPEN##NV)                                                                                                  \
         for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
             {                                                                                                          \
@@ -130,20 +135,19 @@ static inline void add_tile(float16 *acc, int nv, from_t from, int ld, int lines
         for (int j = 0; j < nv; j++) acc[j] += get_some(from + 16 * j, lanes - 16 * j);
 }
 static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lines, int lanes) {
-    if (nv == 4 && lanes >= 64)
-        for (int i = 0; i < lines; i++, acc += 4, to += ld)
-            for (int j = 0; j < 4; j++) put16(to + 16 * j, acc[j]);
-    else
-        for (int i = 0; i < lines; i++, acc += nv, to += ld)
-            for (int j = 0; j < nv; j++) put_some(to + 16 * j, acc[j], lanes - 16 * j);
+    for (int i = 0; i < lines; i++, acc += nv, to += ld)
+        for (int j = 0; j < nv; j++) put_some(to + 16 * j, acc[j], lanes - 16 * j);
 }
 
-/* y = act(w a + bias + b) + c. Weights in blocks of four vectors, then of two and one, [in][block]; numbers: inputs,
- * weights at, bias at or -1. The last tile begins before its rows where they are fewer than six, or takes them singly. */
+/* y = scale act(w a + bias + b) + shift + c. Weights in blocks of four vectors, then of two and one, [in][block]; numbers: inputs,
+ * weights at, bias at or -1, scale, shift. The last tile begins before its rows where they are fewer than six, or takes them singly. */
 NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);
     const int outs = t[1], act = t[2], k = t[NUMBERS], bias = t[NUMBERS + 2];
+    const float16 scale = (float16)(as_float(t[NUMBERS + 3])), shift = (float16)(as_float(t[NUMBERS + 4]));
+    const float16 least = (float16)(act == ACT_RELU ? 0.0f : -INFINITY);
+    const bool simple = (act == ACT_NONE || act == ACT_RELU) && !before.p && !after.p;
     from_t w = weights + t[NUMBERS + 1];
     int nv = 4;
     for (int o = 0; o < outs; o += 16 * nv, w += 16 * nv * k) {
@@ -154,16 +158,21 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
             const bool alone = s->count < TILE_ROWS;
             const int lines = alone ? 1 : TILE_ROWS, r = alone ? r0 : min(r0, s->count - TILE_ROWS);
             const int lda = alone ? 0 : x.ld;
-            for (int i = 0; i < TILE_ROWS; i++)
-                for (int j = 0; j < nv; j++) acc[i * nv + j] = sums[j];
-            if (nv == 4) product4(acc, x.p + r * x.ld, lda, w, k);
-            else if (nv == 2) product2(acc, x.p + r * x.ld, lda, w, k);
-            else product1(acc, x.p + r * x.ld, lda, w, k);
+            if (nv == 4) product4(acc, sums, x.p + r * x.ld, lda, w, k);
+            else if (nv == 2) product2(acc, sums, x.p + r * x.ld, lda, w, k);
+            else product1(acc, sums, x.p + r * x.ld, lda, w, k);
+            if (simple && outs - o >= 16 * nv) {
+                to_t to = y.p + r * y.ld + o;
+                for (int i = 0; i < lines; i++, to += y.ld)
+                    for (int j = 0; j < nv; j++) {
+                        const float16 v = acc[i * nv + j];
+                        put16(to + 16 * j, fma(least > v ? least : v, scale, shift)); /* NaN stays */
+                    }
+                r0 = r + lines;
+                continue;
+            }
             if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
-            if (act == ACT_RELU)
-                for (int i = 0; i < lines * nv; i++) acc[i] = larger(acc[i], (float16)(0.0f));
-            else if (act != ACT_NONE)
-                for (int i = 0; i < lines * nv; i++) acc[i] = activate_float16(acc[i], act);
+            for (int i = 0; i < lines * nv; i++) acc[i] = fma(activate_float16(acc[i], act), scale, shift);
             if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
             put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
             r0 = r + lines;
@@ -349,7 +358,7 @@ NOINLINE void lqe(const state *s, __global const int *t) {
 /* y = row b[i] of a tensor with NUMBERS rows. */
 NOINLINE void gather(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), index = place_of(s, t + B);
-    from_t x = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & 256 ? 0 : s->n * t[NUMBERS]) * t[WHOLE + 2];
+    from_t x = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & ONE_ITEM ? 0 : s->n * t[NUMBERS]) * t[WHOLE + 2];
     for (int r = 0; r < s->count; r++) {
         from_t row = x + (size_t)((__global const int *)index.p)[r * index.ld] * t[WHOLE + 2];
         for (int c = 0; c < t[1]; c += 16) put_some(y.p + r * y.ld + c, get_some(row + c, t[1] - c), t[1] - c);
@@ -415,7 +424,7 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), offsets = place_of(s, t + A), weights = place_of(s, t + B);
     const place box = place_of(s, t + C);
     const int heads = t[NUMBERS + 1], points = t[NUMBERS + 2], d = t[NUMBERS + 3], ld = t[WHOLE + 2];
-    from_t memory = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & 256 ? 0 : s->n * t[NUMBERS + 4]) * ld;
+    from_t memory = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & ONE_ITEM ? 0 : s->n * t[NUMBERS + 4]) * ld;
     samples at;
     for (int r = 0; r < s->count; r++)
         for (int h = 0; h < heads; h++) {
@@ -435,8 +444,69 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
         }
 }
 
-/* As many groups as compute units; a piece of work is some tiles of rows of one item. sizes {rows, steps, pieces of an
- * item, items}; more {floats of scratch per group, backwards?}. */
+/* ---- the depthwise convolution behind a map ---- */
+
+/* Output pixels [x, x + COUNT) of a line, sixteen channels: lines[0..2] are its window's (lines from `ky0` on), kx from
+ * `kx0` on. w [9][columns]. */
+#define DEFINE_WINDOW(COUNT)                                                                                           \
+    static inline void window##COUNT(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w, \
+                                     int columns, float16 bias, int act) {                                             \
+        float16 acc[COUNT];                                                                                            \
+        for (int i = 0; i < COUNT; i++) acc[i] = bias;                                                                 \
+        for (int ky = ky0; ky < 3; ky++)                                                                               \
+            for (int kx = kx0; kx < 3; kx++) {                                                                         \
+                const float16 wv = vload16(0, w + (ky * 3 + kx) * columns);                                            \
+                from_t from = lines[ky] + (2 * x - 1 + kx) * ld;                                                       \
+                for (int i = 0; i < COUNT; i++) acc[i] = fma(vload16(0, from + 2 * i * ld), wv, acc[i]);               \
+            }                                                                                                          \
+        for (int i = 0; i < COUNT; i++) put16(y + (x + i) * y_ld, activate_float16(acc[i], act));                      \
+    }
+DEFINE_WINDOW(1)
+DEFINE_WINDOW(8)
+
+/* 3x3, stride 2, padding 1: the output line whose window ends with the group's last line. Numbers: weights at, bias at or
+ * -1. Extents of the input are even, so that only the first line and column are padding. */
+NOINLINE void depthwise(const state *s, __global const int *t, from_t table) {
+    const int columns = t[1], width = s->width, line = s->first / width, ld = t[A + 2], out = width / 2;
+    const int ky0 = line == 0, bias = t[NUMBERS + 1];
+    from_t lines[3], from = s->at[t[A] & 255] + t[A + 1];
+    for (int k = ky0; k < 3; k++)
+        lines[k] = from + (size_t)(t[A] & RING ? (line - 1 + k) % 4 * width : s->n * s->rows + (line - 1 + k) * width) * ld;
+    to_t y = s->at[t[OUT] & 255] + t[OUT + 1] + (size_t)(s->n * (s->rows / 4) + line / 2 * out) * t[OUT + 2];
+    for (int c = 0; c < columns; c += 16) {
+        const float16 b = bias < 0 ? (float16)(0.0f) : vload16(0, table + bias + c);
+        from_t w = table + t[NUMBERS] + c;
+        from_t at[3] = {ky0 ? lines[1] : lines[0] + c, lines[1] + c, lines[2] + c};
+        window1(y + c, t[OUT + 2], at, ld, 0, ky0, 1, w, columns, b, t[2]);
+        int x = 1;
+        for (; x + 8 <= out; x += 8) window8(y + c, t[OUT + 2], at, ld, x, ky0, 0, w, columns, b, t[2]);
+        for (; x < out; x++) window1(y + c, t[OUT + 2], at, ld, x, ky0, 0, w, columns, b, t[2]);
+    }
+}
+
+static void run(const state *s, __global const int *tape, int steps, from_t weights, from_t table) {
+    for (int i = 0; i < steps; i++) {
+        __global const int *t = tape + i * WORDS;
+        switch (t[0]) {
+        case LINEAR: linear(s, t, weights, table); break;
+        case SUM: sum(s, t); break;
+        case GATE:
+        case NORM: norm(s, t, table); break;
+        case DEFORM: deform(s, t, table); break;
+        case GATHER: gather(s, t); break;
+        case BOX_INIT:
+        case BOX_REFINE: box_sigmoid(s, t); break;
+        case FDR: fdr(s, t, table); break;
+        case LQE: lqe(s, t); break;
+        default: depthwise(s, t, table);
+        }
+    }
+}
+
+/* As many groups as compute units; a piece of work is some tiles of rows of one item. Where the last step is a depthwise
+ * convolution it is some lines of its result, which are made one by one from two more lines of the map, and at first the
+ * one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?, width of the
+ * map or 0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 chain(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
       __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,
@@ -446,26 +516,22 @@ chain(__global float *scratch, __global const int *tape, __global const float *w
       __global float *e17, __global float *e18, __global float *e19, int4 sizes, int4 more) {
     const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
-                e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0};
+                e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, more.z};
     work_t work = work_begin(min(sizes.w, *limit) * per, more.y);
     for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
         s.n = item / per;
-        s.first = (item - s.n * per) * tiles / per * TILE_ROWS;
-        s.count = min((item - s.n * per + 1) * tiles / per * TILE_ROWS, rows) - s.first;
-        for (int i = 0; i < sizes.y; i++) {
-            __global const int *t = tape + i * WORDS;
-            switch (t[0]) {
-            case LINEAR: linear(&s, t, weights, table); break;
-            case SUM: sum(&s, t); break;
-            case GATE:
-            case NORM: norm(&s, t, table); break;
-            case DEFORM: deform(&s, t, table); break;
-            case GATHER: gather(&s, t); break;
-            case BOX_INIT:
-            case BOX_REFINE: box_sigmoid(&s, t); break;
-            case FDR: fdr(&s, t, table); break;
-            default: lqe(&s, t);
+        const int k = item - s.n * per, units = s.width ? rows / s.width / 2 : tiles; /* pairs of lines, or tiles */
+        const int from = k * units / per, to = (k + 1) * units / per;
+        if (s.width) {
+            for (int o = from > 0 ? from - 1 : 0; o < to; o++) {
+                s.first = (2 * o + (o < from)) * s.width;
+                s.count = (2 - (o < from)) * s.width;
+                run(&s, tape, o < from ? sizes.y - 1 : sizes.y, weights, table);
             }
+        } else {
+            s.first = from * TILE_ROWS;
+            s.count = min(to * TILE_ROWS, rows) - s.first;
+            run(&s, tape, sizes.y, weights, table);
         }
     }
     work_end(&work, queue);

@@ -4,6 +4,7 @@
  * launch. Every block owns one wide map: its input and the results of its layers lie side by side in it, and whoever
  * makes a block's input writes it there. */
 #include "models/dfine.h"
+#include "ops/chain.h"
 #include "ops/stem.h"
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
@@ -56,7 +57,8 @@ static ist_tensor block_map(const ist_net *net, const ist_hgnet_stage *stage, in
     return ist_plan_tensor(net->plan, n, h, w, block_input(stage, b) + stage->layers * stage->mid, IST_ELEM_T);
 }
 
-/* Block b of stage s; its input is already in `cat`. */
+/* Block b of stage s; its input is already in `cat`. What the last block before a depthwise downsampling ends with
+ * begins a chain with it, in which the wide map need not exist (ops/chain.h). */
 static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s, int b, ist_tensor cat,
                         ist_tensor into) {
     int in = block_input(stage, b), mid = stage->mid;
@@ -72,9 +74,18 @@ static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s,
         }
     }
     ist_name mix = ist_name_of("backbone.stages.%d.blocks.%d.aggregation", s, b);
+    if (s < 3 && b + 1 == stage->blocks) ist_chain_begin_map(net->plan, cat.n, cat.h, cat.w, stage->out);
     ist_conv_opts last = {RELU, .epi.add_after = b ? x : (ist_tensor){0}, .into = into};
     y = ist_conv_bn(net, cat, OPTS(RELU), "%s.0", mix.text); /* [n,h,w,out/2] */
     return ist_conv_bn(net, y, &last, "%s.1", mix.text);     /* [n,h,w,out] */
+}
+
+/* Stage s - 1's result x -> in, half its height and width; ends the chain that makes x. */
+static void downsample(const ist_net *net, int s, ist_tensor x, ist_tensor in, int levels) {
+    ist_name name = ist_name_of("backbone.stages.%d.downsample", s);
+    bool feature = s - 1 >= 4 - levels;
+    ist_conv_bn(net, x, OPTS(.stride = 2, IST_PAD(1), .into = in), "%s", name.text);
+    ist_chain_end(net->plan, (ist_tensor[]){in, x}, feature ? 2 : 1, name.text);
 }
 
 ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
@@ -88,7 +99,7 @@ ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tens
         if (s == 0)
             stem(net, arch->stem_mid, image, in); /* [n,h,w,in] */
         else
-            ist_conv_bn(net, x, OPTS(.stride = 2, IST_PAD(1), .into = in), "backbone.stages.%d.downsample", s);
+            downsample(net, s, x, in, arch->levels);
         for (int b = 0; b < stage->blocks; b++) {
             bool last = b + 1 == stage->blocks;
             ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, image.n, h, w);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 /* Beyond this many rows matrix kernels over all of them win. */
+enum { LINES_PER_UNIT = 16 }; /* of a depthwise convolution's result */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
@@ -24,19 +25,27 @@ static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
            inner + 2 * width + LINEAR_ROOM <= IST_CHAIN_SLOTS && 2 * own + 2 * width + KEYS_ROOM <= IST_CHAIN_SLOTS;
 }
 
-void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner) {
-    bool cpu = pays_on_cpu(p, width, inner);
-    if (ist_plan_status(p) || (!cpu && !pays(p, n * rows, rows, width, inner))) return;
-    struct ist_chain *c = calloc(1, sizeof *c);
+static void begin(ist_plan *p, struct ist_chain chain) {
+    struct ist_chain *c = malloc(sizeof *c);
     if (!c) {
         ist_plan_fail(p, IST_E_MEMORY, "out of host memory for a chain of operators");
         return;
     }
-    c->cpu = cpu;
-    c->n = n;
-    c->rows = rows;
+    *c = chain;
     c->inside = ist_plan_buffers(p);
     ist_plan_set_chain(p, c);
+}
+
+void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner) {
+    bool cpu = pays_on_cpu(p, width, inner);
+    if (ist_plan_status(p) || (!cpu && !pays(p, n * rows, rows, width, inner))) return;
+    begin(p, (struct ist_chain){.cpu = cpu, .n = n, .rows = rows});
+}
+
+void ist_chain_begin_map(ist_plan *p, int n, int h, int w, int c) {
+    int units = ist_device_facts(ist_plan_device(p))->compute_units;
+    if (ist_plan_status(p) || !pays_on_cpu(p, c, c) || h % 2 || w % 2 || h < 2 * LINES_PER_UNIT * units) return;
+    begin(p, (struct ist_chain){.cpu = true, .n = n, .rows = h * w, .width = w});
 }
 
 /* Appends W^T in blocks of outputs, [block][in][outputs of the block]: all in one, rounded up to 4, or, on CPUs,
@@ -77,8 +86,13 @@ bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label) 
     if (!c) return false;
     if (ist_plan_status(p)) return true;
     bool fits = true;
-    for (int i = 0; i < 2; i++) fits = fits && rows_fit(c, step->out[i], false);
+    bool ended = c->width && c->count && c->steps[c->count - 1].op == IST_CHAIN_DEPTHWISE;
+    for (int i = 0; i < 2 && step->op != IST_CHAIN_DEPTHWISE; i++) fits = fits && rows_fit(c, step->out[i], false);
     for (int i = 0; i < 3; i++) fits = fits && rows_fit(c, step->rows[i], true);
+    if (ended) {
+        ist_plan_fail(p, IST_E_STATE, "%s: behind the depthwise convolution that ends a chain", label);
+        return true;
+    }
     if (!fits) {
         ist_plan_fail(p, IST_E_STATE, "%s: not on the %d rows of %d items of the chain it is in", label, c->rows, c->n);
         return true;
@@ -104,7 +118,8 @@ ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_c
     static const ist_conv_opts plain = {0};
     const ist_conv_opts *o = opts ? opts : &plain;
     if (ist_plan_status(p)) return (ist_tensor){0};
-    if (x.c != f.in || (f.out > 1024 && !ist_plan_chain(p)->cpu) || o->epi.has_lab || o->epi.up2) {
+    bool cpu = ist_plan_chain(p)->cpu;
+    if (x.c != f.in || (f.out > 1024 && !cpu) || (o->epi.has_lab && !cpu) || o->epi.up2) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d to %d channels%s on %d channels, in a chain", label, f.in, f.out,
                       o->epi.has_lab || o->epi.up2 ? " with a scale or an upsampled addend" : "", x.c);
         return (ist_tensor){0};
@@ -118,9 +133,38 @@ ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_c
                                      .rows = {x, o->epi.add_before, o->epi.add_after},
                                      .filter = f,
                                      .ints = {(int)o->epi.act},
+                                     .floats = {o->epi.has_lab ? o->epi.lab_scale : 1, o->epi.lab_bias},
                                      .flops = 2.0 * ist_pixels(x) * f.in * f.out},
                    label);
     return y;
+}
+
+ist_tensor ist_chain_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
+    const struct ist_chain *chain = ist_plan_chain(p);
+    const ist_epilogue *e = &opts->epi;
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    bool pads = opts->top == 1 && opts->left == 1 && opts->bottom == 1 && opts->right == 1;
+    if (x.w != chain->width || f.kh != 3 || f.kw != 3 || opts->stride != 2 || !pads || f.out != x.c || x.c % 16 ||
+        e->has_lab || ist_has(e->add_before) || ist_has(e->add_after)) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: depthwise %dx%d on [%d,%d,%d,%d], not the 3x3 of stride 2 behind a map",
+                      label, f.kh, f.kw, x.n, x.h, x.w, x.c);
+        return (ist_tensor){0};
+    }
+    ist_tensor y = ist_plan_into(p, opts->into, x.n, x.h / 2, x.w / 2, x.c, IST_ELEM_T, label);
+    float *w = malloc(9 * (size_t)x.c * sizeof *w);
+    if (!w) ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d weights", label, 9 * x.c);
+    for (int i = 0; w && i < 9 * x.c; i++) w[i] = f.w[i % x.c * 9 + i / x.c];
+    ist_chain_step step = {.op = IST_CHAIN_DEPTHWISE,
+                           .out = {y},
+                           .rows = {x},
+                           .data = {w, f.b},
+                           .sizes = {9 * x.c, x.c},
+                           .ints = {(int)e->act},
+                           .flops = 18.0 * ist_pixels(y) * x.c};
+    step.has_bias = f.b != NULL;
+    if (w) ist_chain_take(p, &step, label);
+    free(w);
+    return ist_plan_status(p) ? (ist_tensor){0} : y;
 }
 
 static bool touches(const ist_chain_step *s, int buffer) {
@@ -134,8 +178,7 @@ static bool touches(const ist_chain_step *s, int buffer) {
 bool ist_chain_shares(const ist_plan *p, const struct ist_chain *c, size_t first, size_t end, int buffer) {
     bool needed = buffer <= c->inside || ist_plan_keeps(p, buffer);
     for (int i = 0; i < c->result_count && !needed; i++) needed = c->results[i].buffer == buffer;
-    for (size_t i = 0; i < c->count && !needed; i++)
-        needed = (i < first || i >= end) && touches(&c->steps[i], buffer);
+    for (size_t i = 0; i < c->count && !needed; i++) needed = (i < first || i >= end) && touches(&c->steps[i], buffer);
     return needed;
 }
 

@@ -14,6 +14,9 @@
 /* Begins a chain over `rows` rows of n items if the device has what it needs and the rows are few; `width` and `inner`:
  * channels of the rows and of the widest intermediate result, which must fit local memory. */
 void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner);
+/* Begins a chain over the pixels of n maps whose last operator is the depthwise 3x3 convolution of stride 2 that reads
+ * them, of c channels: on CPUs with few enough compute units that each has a band of the map worth its upper edge. */
+void ist_chain_begin_map(ist_plan *p, int n, int h, int w, int c);
 /* Launches what was gathered. Of the tensors made since the beginning only `results` (and taps) can be read later.
  * `label` names the launches. Does nothing when no chain was begun; to be called also when the plan has failed. */
 void ist_chain_end(ist_plan *p, const ist_tensor *results, int count, const char *label);
@@ -21,7 +24,7 @@ void ist_chain_end(ist_plan *p, const ist_tensor *results, int count, const char
 /* ---- for operators ---- */
 
 typedef enum ist_chain_op {
-    IST_CHAIN_LINEAR,     /* filter, ints {act}; rows {x, before, after} */
+    IST_CHAIN_LINEAR,     /* filter, ints {act}; rows {x, before, after}; on CPUs floats {scale, shift} of the result */
     IST_CHAIN_SUM,        /* rows {a, b or none}; ints {clamped}; floats {low, high} */
     IST_CHAIN_GATE,       /* rows {x, y, g}; data {gamma, beta}; floats {eps} */
     IST_CHAIN_NORM,       /* rows {x, add or none}; data {gamma, beta}; floats {eps, clamp or 0}; ints {act} */
@@ -31,7 +34,8 @@ typedef enum ist_chain_op {
     IST_CHAIN_BOX_INIT,   /* rows {a, b} */
     IST_CHAIN_BOX_REFINE, /* rows {a, b} */
     IST_CHAIN_FDR,        /* rows {increment, previous or none, first boxes}; out {boxes, corners}; data {offsets} */
-    IST_CHAIN_LQE         /* rows {corners} */
+    IST_CHAIN_LQE,        /* rows {corners} */
+    IST_CHAIN_DEPTHWISE   /* rows {x}; data {weights [9][c], bias}; ints {act}: the last, of a map */
 } ist_chain_op;
 
 typedef struct ist_chain_step {
@@ -54,7 +58,8 @@ bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label);
 /* Attention into `out`, never a step of a chain; every map of opts is used. */
 void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v,
                           const ist_attention_opts *opts, const char *label);
-/* ist_op_linear's way into a chain. */
+/* ist_op_linear's and ist_op_dwconv's way into a chain. */
 ist_tensor ist_chain_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
+ist_tensor ist_chain_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
 
 #endif

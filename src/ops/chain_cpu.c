@@ -9,17 +9,18 @@
 #include <string.h>
 
 /* The numbers of cl/op/chain_cpu.cl. */
-enum { WORDS = 32, OUT = 4, A = 7, B = 10, C = 13, WHOLE = 16, NUMBERS = 20, OUTSIDE = 20, ONE_ITEM = 256 };
+enum { WORDS = 32, OUT = 4, A = 7, B = 10, C = 13, WHOLE = 16, NUMBERS = 20, OUTSIDE = 20, ONE_ITEM = 256, RING = 512 };
 enum { PRESENT = 1, ONE_COLUMN = 2, CLAMPED = 8 };
 /* Tiles of six rows that a group takes at a time: few enough for its second-level cache, many enough that the weights,
  * which are read once for them, are not what it waits for. */
-enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64 };
+enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64, LINES_MIN = 20 };
 
 /* Channels [lo, hi) of a buffer: in scratch at column `at` while steps first to last run, or a kernel argument. */
 typedef struct home {
-    int buffer, lo, hi, at, columns;
+    int buffer, lo, hi, at, columns, ld;
     size_t first, last;
     bool made, outside;
+    bool ring; /* four lines of a map instead of two, kept from line to line */
 } home;
 
 typedef struct piece {
@@ -68,7 +69,8 @@ static void meet(piece *p, ist_tensor t, size_t step, bool made) {
 
 /* The lowest columns free while h is alive, among the homes before it. Rows lie a vector apart from a power of two. */
 static void place(piece *p, home *h) {
-    h->columns = (int)ist_round_up((size_t)(h->hi - h->lo), VEC) + VEC;
+    h->ld = (int)ist_round_up((size_t)(h->hi - h->lo), VEC) + VEC;
+    h->columns = h->ring ? 2 * h->ld : h->ld;
     for (bool moved = true; moved;) {
         moved = false;
         for (const home *o = p->homes; o < h; o++) {
@@ -88,8 +90,11 @@ static void place_all(piece *p) {
         for (int k = 0; k < 2; k++) meet(p, s->whole[k], i, false);
         for (int k = 0; k < 2; k++) meet(p, s->out[k], i, true);
     }
+    const ist_chain_step *last = &p->chain->steps[p->end - 1];
     for (int i = 0; i < p->home_count; i++) {
         home *h = &p->homes[i];
+        h->ring = last->op == IST_CHAIN_DEPTHWISE && last->rows[0].buffer == h->buffer;
+        if (h->ring) h->first = p->first, h->last = p->end;
         h->outside = !h->made || ist_chain_shares(p->plan, p->chain, p->first, p->end, h->buffer);
         if (!h->outside) place(p, h);
     }
@@ -121,9 +126,9 @@ static void refer(piece *p, int *to, ist_tensor t, ist_arg_kind use) {
         to[1] = t.c0;
         to[2] = t.ld;
     } else {
-        to[0] = 0;
+        to[0] = h->ring ? RING : 0;
         to[1] = h->at * p->chunk + t.c0 - h->lo;
-        to[2] = h->columns;
+        to[2] = h->ld;
     }
 }
 
@@ -170,8 +175,10 @@ static void lower(piece *p, const ist_chain_step *s, int *w) {
     switch (s->op) {
     case IST_CHAIN_LINEAR:
         w[2] = s->ints[0];
-        memcpy(w + NUMBERS, (int[]){s->filter.in, (int)s->weights_at, s->has_bias ? (int)s->data_at[0] : -1},
-               3 * sizeof *w);
+        memcpy(w + NUMBERS,
+               (int[]){s->filter.in, (int)s->weights_at, s->has_bias ? (int)s->data_at[0] : -1, bits_of(s->floats[0]),
+                       bits_of(s->floats[1])},
+               5 * sizeof *w);
         break;
     case IST_CHAIN_SUM:
         numbers_of_sum(s, w);
@@ -190,6 +197,11 @@ static void lower(piece *p, const ist_chain_step *s, int *w) {
         w[NUMBERS] = (int)s->data_at[0];
         w[NUMBERS + 1] = bits_of(s->floats[0]);
         break;
+    case IST_CHAIN_DEPTHWISE:
+        w[2] = s->ints[0];
+        w[NUMBERS] = (int)s->data_at[0];
+        w[NUMBERS + 1] = s->has_bias ? (int)s->data_at[1] : -1;
+        break;
     default:
         break;
     }
@@ -205,6 +217,12 @@ static void cut_rows(piece *p) {
     int share = ist_div_up(tiles * p->chain->n, want);
     p->pieces = ist_div_up(tiles, share < TILES_MAX ? share : TILES_MAX);
     p->chunk = ist_div_up(tiles, p->pieces) * TILE;
+    if (p->chain->width) { /* two lines at a time; a band makes the line above it once more */
+        int lines = p->chain->rows / p->chain->width / 2, units = units_of(p->plan);
+        p->pieces = lines / LINES_MIN / units * units;
+        if (p->pieces < units) p->pieces = units;
+        p->chunk = 2 * p->chain->width;
+    }
 }
 
 static void launch(piece *p, const int *words, double flops, ist_tensor weights, ist_tensor table) {
@@ -227,7 +245,7 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
                     .flops = flops};
     for (int i = 0; i < OUTSIDE; i++) l.args[6 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
     l.args[6 + OUTSIDE] = (ist_arg)IST_INT4(chain->rows, steps, p->pieces, chain->n);
-    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), 0, 0);
+    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), chain->width, 0);
     ist_plan_launch(plan, &l);
 }
 

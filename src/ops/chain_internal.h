@@ -7,8 +7,9 @@
 enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
-    bool cpu; /* lowered by chain_cpu.c */
+    bool cpu;   /* lowered by chain_cpu.c */
     int n, rows;
+    int width;  /* of the map whose pixels the rows are; 0 otherwise */
     int inside; /* buffers above this number were made since the beginning */
     ist_chain_step *steps;
     size_t count, capacity;

@@ -302,7 +302,10 @@ static void lower(piece *p, const ist_chain_step *s) {
     case IST_CHAIN_LQE: {
         int corners = channels(p, s->rows[0], true);
         EMIT(p, SIDES_BEST, channels(p, s->out[0], false), corners);
+        break;
     }
+    case IST_CHAIN_DEPTHWISE: /* maps are chains on CPUs only */
+        break;
     }
     p->room_size = 0;
 }

@@ -1,5 +1,6 @@
 /* Depthwise convolutions: checks shapes, chooses a row, packs weights and records the launch. */
 #include "ops/dwconv.h"
+#include "ops/chain.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
 #include "ops/tune.h"
@@ -245,6 +246,7 @@ static ist_dwconv_row tuned(ist_plan *p, ist_tensor x, ist_filter f, const ist_c
 
 ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     int stride = opts && opts->stride ? opts->stride : 1;
+    if (ist_plan_chain(p) && opts) return ist_chain_dwconv(p, x, f, opts, label);
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
     ist_dwconv_row row = cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_group : IST_DWCONV_any;
