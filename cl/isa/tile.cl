@@ -34,7 +34,7 @@
     }
 
 /* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
-static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+NOINLINE void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
     TILE_EACH(TILE_OPEN)
     for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
         TILE_STEP(0)
@@ -44,8 +44,8 @@ static inline void tile6x4(float16 *acc, const float *a, int lda, __global const
 }
 
 /* The same, and with every two steps one cache line each of what will be read next from p and q. */
-static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
-                                 __global const T *p, __global const T *q) {
+NOINLINE void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
+                            __global const T *p, __global const T *q) {
     TILE_EACH(TILE_OPEN)
     for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
         TILE_STEP(0)
@@ -61,8 +61,8 @@ static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global
 /* The same, b without gaps, and asks for what the caller will touch next, evenly over the steps, since a core waits for
  * few lines at a time: 6 rows of 64 values from q on, `ldq` apart, which it will read or write right after, and with
  * every two steps one line from p on, weights for the second-level cache. */
-static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
-                                __global const float *p, __global const T *q, int ldq) {
+NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
+                           __global const float *p, __global const T *q, int ldq) {
     TILE_EACH(TILE_OPEN)
     for (int r = 0, i = 0; r < TILE_ROWS; r++, q += ldq) {
         for (int v = 0; v < 64; v += 16) PREFETCH(q + v);
