@@ -2,10 +2,10 @@
  * isa/tile. A group takes a few dozen rows from the first operator to the last; what lies between stays in its part of
  * `scratch`, which the second-level cache holds. Activations are float.
  *
- * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op), 1:
- * columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; + ONE_ITEM:
- * one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element, elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any
- * row; from 20 on numbers of the operator. */
+ * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op),
+ * 1: columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; +
+ * ONE_ITEM: one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element, elements per
+ * row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any row; from 20 on numbers of the operator. */
 #define WORDS   32
 #define OUT     4
 #define A       7
@@ -62,6 +62,11 @@ static inline place place_of(const state *s, __global const int *t) {
     if (t[0] & 255) q.p += (size_t)((t[0] & ONE_ITEM ? 0 : s->n * s->rows) + s->first) * t[2];
     if (t[0] & RING) q.p += s->first / s->width % 4 * s->width * t[2];
     return q;
+}
+
+/* First element of an outer tensor of which an item has `rows` rows, read at any row. */
+static inline from_t whole(const state *s, __global const int *t, int rows) {
+    return s->at[t[0] & 255] + t[1] + (size_t)(t[0] & ONE_ITEM ? 0 : s->n * rows) * t[2];
 }
 
 static inline void put16(to_t p, float16 v) {
@@ -139,8 +144,9 @@ static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lin
         for (int j = 0; j < nv; j++) put_some(to + 16 * j, acc[j], lanes - 16 * j);
 }
 
-/* y = scale act(w a + bias + b) + shift + c. Weights in blocks of four vectors, then of two and one, [in][block]; numbers: inputs,
- * weights at, bias at or -1, scale, shift. The last tile begins before its rows where they are fewer than six, or takes them singly. */
+/* y = scale act(w a + bias + b) + shift + c. Weights in blocks of four vectors, then of two and one, [in][block];
+ * numbers: inputs, weights at, bias at or -1, scale, shift. The last tile begins before its rows where they are fewer
+ * than six, or takes them singly. */
 NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);
@@ -358,14 +364,15 @@ NOINLINE void lqe(const state *s, __global const int *t) {
 /* y = row b[i] of a tensor with NUMBERS rows. */
 NOINLINE void gather(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), index = place_of(s, t + B);
-    from_t x = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & ONE_ITEM ? 0 : s->n * t[NUMBERS]) * t[WHOLE + 2];
+    from_t x = whole(s, t + WHOLE, t[NUMBERS]);
     for (int r = 0; r < s->count; r++) {
         from_t row = x + (size_t)((__global const int *)index.p)[r * index.ld] * t[WHOLE + 2];
         for (int c = 0; c < t[1]; c += 16) put_some(y.p + r * y.ld + c, get_some(row + c, t[1] - c), t[1] - c);
     }
 }
 
-/* Where one head of one row looks: first element of the token and weight of neighbour k of point p at [k * POINTS + p]. */
+/* Where one head of one row looks: first element of the token and weight of neighbour k of point p at [k * POINTS +
+ * p]. */
 typedef struct samples {
     int from[POINTS * 4];
     float weight[POINTS * 4];
@@ -424,7 +431,7 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), offsets = place_of(s, t + A), weights = place_of(s, t + B);
     const place box = place_of(s, t + C);
     const int heads = t[NUMBERS + 1], points = t[NUMBERS + 2], d = t[NUMBERS + 3], ld = t[WHOLE + 2];
-    from_t memory = s->at[t[WHOLE] & 255] + t[WHOLE + 1] + (size_t)(t[WHOLE] & ONE_ITEM ? 0 : s->n * t[NUMBERS + 4]) * ld;
+    from_t memory = whole(s, t + WHOLE, t[NUMBERS + 4]);
     samples at;
     for (int r = 0; r < s->count; r++)
         for (int h = 0; h < heads; h++) {
@@ -464,14 +471,16 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
 DEFINE_WINDOW(1)
 DEFINE_WINDOW(8)
 
-/* 3x3, stride 2, padding 1: the output line whose window ends with the group's last line. Numbers: weights at, bias at or
- * -1. Extents of the input are even, so that only the first line and column are padding. */
+/* 3x3, stride 2, padding 1: the output line whose window ends with the group's last line. Numbers: weights at, bias at
+ * or -1. Extents of the input are even, so that only the first line and column are padding. */
 NOINLINE void depthwise(const state *s, __global const int *t, from_t table) {
     const int columns = t[1], width = s->width, line = s->first / width, ld = t[A + 2], out = width / 2;
     const int ky0 = line == 0, bias = t[NUMBERS + 1];
     from_t lines[3], from = s->at[t[A] & 255] + t[A + 1];
-    for (int k = ky0; k < 3; k++)
-        lines[k] = from + (size_t)(t[A] & RING ? (line - 1 + k) % 4 * width : s->n * s->rows + (line - 1 + k) * width) * ld;
+    for (int k = ky0; k < 3; k++) {
+        const int l = line - 1 + k;
+        lines[k] = from + (size_t)(t[A] & RING ? l % 4 * width : s->n * s->rows + l * width) * ld;
+    }
     to_t y = s->at[t[OUT] & 255] + t[OUT + 1] + (size_t)(s->n * (s->rows / 4) + line / 2 * out) * t[OUT + 2];
     for (int c = 0; c < columns; c += 16) {
         const float16 b = bias < 0 ? (float16)(0.0f) : vload16(0, table + bias + c);
@@ -503,10 +512,10 @@ static void run(const state *s, __global const int *tape, int steps, from_t weig
     }
 }
 
-/* As many groups as compute units; a piece of work is some tiles of rows of one item. Where the last step is a depthwise
- * convolution it is some lines of its result, which are made one by one from two more lines of the map, and at first the
- * one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?, width of the
- * map or 0}. */
+/* As many groups as compute units; a piece of work is some tiles of rows of one item. Where the last step is a
+ * depthwise convolution it is some lines of its result, which are made one by one from two more lines of the map, and
+ * at first the one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?,
+ * width of the map or 0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 chain(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
       __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,

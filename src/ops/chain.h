@@ -4,15 +4,16 @@
  *
  * Between ist_chain_begin and ist_chain_end the operators that can be part of a chain are recorded as steps. The chain
  * is cut only where a step reads rows that other groups make: the keys of an attention. Tensors made and used up inside
- * one piece never leave local memory or cache. Where a chain does not pay, beginning does nothing and operators launch as
- * always. */
+ * one piece never leave local memory or cache. Where a chain does not pay, beginning does nothing and operators launch
+ * as always. */
 #ifndef IST_OPS_CHAIN_H
 #define IST_OPS_CHAIN_H
 
 #include "ops/ops.h"
 
-/* Begins a chain over `rows` rows of n items if the device has what it needs and the rows are few; `width` and `inner`:
- * channels of the rows and of the widest intermediate result, which must fit local memory. */
+/* Begins a chain over `rows` rows of n items if the device has what it needs and, but on CPUs, the rows are few;
+ * `width` and `inner`: channels of the rows and of the widest intermediate result, which must fit local memory or, on
+ * CPUs, be multiples of 16. */
 void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner);
 /* Begins a chain over the pixels of n maps whose last operator is the depthwise 3x3 convolution of stride 2 that reads
  * them, of c channels: on CPUs with few enough compute units that each has a band of the map worth its upper edge. */
