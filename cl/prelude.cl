@@ -168,7 +168,7 @@ IST_DEFINE_GELU(float8)
 #ifdef __AVX512F__
 /* v/2 + |v| q(|v|), q(t) = erf(t / sqrt 2) / 2 as 16 polynomials in the distance u from the nearest multiple of a step,
  * to 2.2 units of |v| / 2^24 (own fit, 8.7e-8 before rounding; exactly 1/2 from 5.25 on). One permutation looks a
- * coefficient up for 16 values: 8 cycles a vector, where the rational function's division makes it 19. */
+ * coefficient up for 16 values: 8 cycles a vector, where the rational function's division makes it 13. */
 __constant float ist_gelu_table[5][16] = {
     {0.0f, 0.13260223f, 0.250957757f, 0.345247239f, 0.412293375f, 0.45484522f, 0.478949487f, 0.491136551f,
      0.496636122f, 0.49885115f, 0.499647379f, 0.499902844f, 0.499975979f, 0.499994695f, 0.499998957f, 0.499999881f},
