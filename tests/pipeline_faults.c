@@ -176,7 +176,7 @@ Test(pipeline_faults, a_failed_submit_can_be_repeated) {
     const ist_result *want = engines_run(e, &m, 1);
     cr_assert_gt(want->frames[0].object_count, 0);
     int failures = 0;
-    for (int position = 1;; position += 5) {
+    for (int position = 1;; position += 3) {
         ist_error err = {0};
         countdown = position;
         ist_status st = ist_submit(e, &m, 1, &err);
