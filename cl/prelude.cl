@@ -3,9 +3,6 @@
  * T is the storage type of activations and weights (float, or half where IST_HALF is defined); arithmetic is float.
  * LOAD(p, i) / STORE(v, p, i) move one element, LOAD16 / STORE16 sixteen consecutive ones from element i (any
  * alignment). Kernels that hold coordinates, statistics or counts use float and int directly. */
-/* A vector at any address of a float: one store where vstore16 may become four (PoCL). */
-typedef float16 ist_float16_at4 __attribute__((aligned(4)));
-
 /* vloadN and vstoreN as one access with the alignment of an element. The built-in ones of PoCL 3.1 are accesses of two
  * elements each, which LLVM puts together again: half the time that a large kernel took to compile. */
 #if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))
@@ -93,7 +90,7 @@ typedef float T;
 #define LOAD8(p, i)      vload8(0, (p) + (i))
 #define STORE8(v, p, i)  vstore8((v), 0, (p) + (i))
 #define LOAD16(p, i)     vload16(0, (p) + (i))
-#define STORE16(v, p, i) (*(__global ist_float16_at4 *)((p) + (i)) = (v))
+#define STORE16(v, p, i) vstore16((v), 0, (p) + (i))
 #endif
 
 /* A function of its own: what costs less to call than to run is compiled once and by itself, in half the time. */

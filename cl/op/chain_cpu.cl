@@ -70,7 +70,7 @@ static inline from_t whole(const state *s, __global const int *t, int rows) {
 }
 
 static inline void put16(to_t p, float16 v) {
-    *(__global ist_float16_at4 *)p = v;
+    vstore16(v, 0, p);
 }
 
 /* The first `lanes` of sixteen. */

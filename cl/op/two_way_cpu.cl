@@ -7,12 +7,7 @@
  * -D K: channels of the image, a multiple of 64. -D BLOCKS: of 64 columns. -D SUB: image rows that are read together, a
  * multiple of 6. */
 #define HEADS 8
-#define UNROLL __attribute__((opencl_unroll_hint)) /* short loops, which PoCL would leave as they are */
-#ifdef IST_HALF
-#define LOAD16_AT4 LOAD16
-#else /* one load where LOAD16 becomes eight (PoCL) */
-#define LOAD16_AT4(p, i) (*(__global const ist_float16_at4 *)((p) + (i)))
-#endif
+#define UNROLL __attribute__((opencl_unroll_hint)) /* short loops, which would stay loops */
 #define CP    (BLOCKS * 64)
 #define KV    (K / 16)
 #define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
@@ -245,8 +240,8 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 const int row = min(r0 + t + r, last - 1);
                 const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
                 UNROLL for (int i = 0; i < KV; i++) {
-                    xt[r * XV + i] = LOAD16_AT4(x, from + i * 16) + vload16(i, shift);
-                    xp[r * KV + i] = xt[r * XV + i] + LOAD16_AT4(position, at + i * 16);
+                    xt[r * XV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
+                    xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
                 }
             }
             if (modes.x) {
@@ -263,7 +258,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 for (int r = 0; r < TILE_ROWS; r++) {
                     const size_t at = (size_t)min(r0 + t + r, last - 1) * lds.z + lds.w;
                     UNROLL for (int i = 0; i < KV; i++)
-                        xp[r * KV + i] = xt[r * XV + i] + LOAD16_AT4(position, at + i * 16);
+                        xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
                 }
             }
             scores(s + t * (CP / 16), (const float *)xp, queries, next_x, next_p);
@@ -275,7 +270,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
         vstore16(read.m[i], i, part);
         vstore16(read.sum[i], i, part + CP);
     }
-    for (int i = 0; i < columns * KV; i++) *(__global ist_float16_at4 *)(part + 2 * CP + i * 16) = read.acc[i];
+    for (int i = 0; i < columns * KV; i++) vstore16(read.acc[i], i, part + 2 * CP);
 }
 
 /* ---- what the tokens read ---- */
@@ -353,8 +348,8 @@ image_project(__global float *restrict y, __global const T *restrict x, __global
             const int row = min(r0 + r, sizes.x - 1);
             const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
             for (int i = 0; i < KV; i++) {
-                xt[r * KV + i] = LOAD16_AT4(x, from + i * 16) + vload16(i, shift);
-                xp[r * KV + i] = xt[r * KV + i] + LOAD16_AT4(position, at + i * 16);
+                xt[r * KV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
+                xp[r * KV + i] = xt[r * KV + i] + LOAD16(position, at + i * 16);
             }
         }
         for (int j = 0; j < 3 * sizes.w; j++) {
@@ -362,7 +357,7 @@ image_project(__global float *restrict y, __global const T *restrict x, __global
             __global float *to = y + ((size_t)item * PADDED(sizes.x) + r0) * wide + j * CP;
             for (int r = 0; r < TILE_ROWS; r++)
                 for (int i = 0; i < CP / 16; i++)
-                    *(__global ist_float16_at4 *)(to + r * wide + i * 16) = s[r * (CP / 16) + i];
+                    vstore16(s[r * (CP / 16) + i], i, to + r * wide);
         }
     }
 }
