@@ -175,6 +175,21 @@ static bool touches(const ist_chain_step *s, int buffer) {
     return false;
 }
 
+int ist_chain_argument(ist_plan *p, const char *label, ist_arg *arguments, int *count, int most, ist_tensor t,
+                       ist_arg_kind use) {
+    for (int i = 0; i < *count; i++) {
+        if (arguments[i].tensor.buffer != t.buffer) continue;
+        if (arguments[i].kind != use) arguments[i].kind = IST_ARG_INOUT;
+        return i;
+    }
+    if (*count == most) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: a piece of a chain uses more than %d tensors from outside", label, most);
+        return 0;
+    }
+    arguments[*count] = (ist_arg){.kind = use, .tensor = t};
+    return (*count)++;
+}
+
 bool ist_chain_shares(const ist_plan *p, const struct ist_chain *c, size_t first, size_t end, int buffer) {
     bool needed = buffer <= c->inside || ist_plan_keeps(p, buffer);
     for (int i = 0; i < c->result_count && !needed; i++) needed = c->results[i].buffer == buffer;

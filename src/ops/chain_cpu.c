@@ -100,20 +100,8 @@ static void place_all(piece *p) {
     }
 }
 
-/* Position of the tensor's buffer among the arguments. */
 static int outside(piece *p, ist_tensor t, ist_arg_kind use) {
-    for (int i = 0; i < p->outside_count; i++) {
-        if (p->outside[i].tensor.buffer != t.buffer) continue;
-        if (p->outside[i].kind != use) p->outside[i].kind = IST_ARG_INOUT;
-        return i;
-    }
-    if (p->outside_count == OUTSIDE) {
-        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a piece of a chain uses more than %d tensors from outside", p->label,
-                      OUTSIDE);
-        return 0;
-    }
-    p->outside[p->outside_count] = (ist_arg){.kind = use, .tensor = t};
-    return p->outside_count++;
+    return ist_chain_argument(p->plan, p->label, p->outside, &p->outside_count, OUTSIDE, t, use);
 }
 
 /* The three numbers of a place. */

@@ -1,4 +1,4 @@
-/* What chain.c and chain_tape.c share. */
+/* What chain.c, chain_tape.c and chain_cpu.c share. */
 #ifndef IST_OPS_CHAIN_INTERNAL_H
 #define IST_OPS_CHAIN_INTERNAL_H
 
@@ -7,7 +7,7 @@
 enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
-    bool cpu;   /* lowered by chain_cpu.c */
+    bool cpu; /* lowered by chain_cpu.c */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
     int inside; /* buffers above this number were made since the beginning */
@@ -30,5 +30,8 @@ void ist_chain_launch_cpu(ist_plan *p, const struct ist_chain *chain, size_t fir
                           ist_tensor table, const char *label);
 /* Whether anybody but the steps [first, end) reads or writes the buffer. */
 bool ist_chain_shares(const ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, int buffer);
+/* Position of the tensor's buffer among the `count` arguments, to which it is added; past `most` the plan fails. */
+int ist_chain_argument(ist_plan *p, const char *label, ist_arg *arguments, int *count, int most, ist_tensor t,
+                       ist_arg_kind use);
 
 #endif
