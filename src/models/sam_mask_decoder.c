@@ -112,7 +112,7 @@ static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, con
 
 /* ---- attention between tokens and image ---- */
 
-/* Tokens x + add, projected by `own` and seen through the `other` side's projection. */
+/* Tokens x + add, projected by `own` and seen through the `other` side's projection (NULL: not). */
 static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist_conv_weights *own, const float *other,
                        const float *constant, bool columns, ist_prompt_way only, const char *at) {
     if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
@@ -125,22 +125,14 @@ static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist
                        .mb = constant,
                        .scale = columns ? LOG2_E / sqrtf((float)per_head) : 1.0f,
                        .columns = columns,
+                       .plain = !other,
                        .only = only};
     return ist_op_fold_heads(d->net.plan, x, add, &f, at);
 }
 
 /* The same for a shared projection of the image: queries or keys as they are. */
 static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, const char *at) {
-    if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
-    int per_head = own->out / HEADS;
-    ist_head_fold f = {.d = per_head,
-                       .k = DIM,
-                       .w = own->w,
-                       .b = own->b,
-                       .scale = LOG2_E / sqrtf((float)per_head),
-                       .plain = true,
-                       .only = {d->ways, 1}};
-    return ist_op_fold_heads(d->net.plan, x, d->t, &f, at);
+    return fold(d, x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1}, at);
 }
 
 /* out_proj [256,128] as [128][256]; the caller frees it. */
