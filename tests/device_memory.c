@@ -17,7 +17,7 @@ static void open_one(void) {
 static void close_one(void) {
     ist_device_close(&d);
     cr_expect_eq(fault.objects, 0, "%ld OpenCL objects leaked", fault.objects);
-    cr_expect_eq(fault.blocks, 0, "%ld allocations leaked", fault.blocks);
+    cr_expect_eq(blocks, 0, "%ld allocations leaked", blocks);
 }
 
 TestSuite(device_memory, .init = open_one, .fini = close_one);
@@ -188,7 +188,7 @@ static long inject_everywhere(cl_int code) {
         if (!fault_worth(names, count, at, 3)) continue;
         things t = {0};
         ist_error e = {0};
-        long objects = fault.objects, blocks = fault.blocks;
+        long objects = fault.objects, before = blocks;
         faults_arm(at, code);
         ist_status status = use_device(&t, &e);
         const char *hit = fault.hit;
@@ -196,8 +196,7 @@ static long inject_everywhere(cl_int code) {
         drop(&t);
         cr_expect_eq(fault.objects, objects, "call %ld (%s): %ld OpenCL objects leaked", at, hit ? hit : "none",
                      fault.objects - objects);
-        cr_expect_eq(fault.blocks, blocks, "call %ld (%s): %ld allocations leaked", at, hit ? hit : "none",
-                     fault.blocks - blocks);
+        cr_expect_eq(blocks, before, "call %ld (%s): %ld allocations leaked", at, hit ? hit : "none", blocks - before);
         cr_assert_not_null(hit, "call %ld (%s) did not come again", at, names[at - 1]);
         if (must_fail(hit)) cr_expect_neq(status, IST_OK, "call %ld: a failing %s went unnoticed", at, hit);
         if (status == IST_OK) continue;

@@ -18,7 +18,6 @@ typedef struct faults {
     const char *hit;                /* the call that failed, or NULL */
     cl_int code;                    /* the OpenCL code it failed with */
     long objects;                   /* contexts, queues, buffers, programs, kernels, events created less released */
-    long blocks;                    /* malloc'd less freed */
     const char *names[FAULT_NAMES]; /* of the first calls */
 } faults;
 
@@ -154,33 +153,7 @@ void *__wrap_clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool b, cl_map_
 
 /* ---- host memory ---- */
 
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void __real_free(void *p);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void __wrap_free(void *p);
-
-void *__wrap_malloc(size_t n) {
-    void *p = fault_due("malloc") ? NULL : __real_malloc(n);
-    fault.blocks += p != NULL;
-    return p;
-}
-void *__wrap_calloc(size_t n, size_t size) {
-    void *p = fault_due("calloc") ? NULL : __real_calloc(n, size);
-    fault.blocks += p != NULL;
-    return p;
-}
-void *__wrap_realloc(void *p, size_t n) {
-    void *grown = fault_due("realloc") ? NULL : __real_realloc(p, n);
-    fault.blocks += !p && grown;
-    return grown;
-}
-void __wrap_free(void *p) {
-    fault.blocks -= p != NULL;
-    __real_free(p);
-}
+#define HOST_MEMORY_FAILS(call) fault_due(call)
+#include "host_memory.h"
 
 #endif

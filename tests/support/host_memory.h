@@ -1,13 +1,18 @@
 /* Host memory that runs out at a chosen allocation of the project's objects, and a count of blocks that are held. A
- * test that includes this is linked with --wrap=malloc and so on (cmake/tests.cmake). faults.h does the same where
- * OpenCL calls fail too. */
+ * test that includes this is linked with --wrap=malloc and so on (cmake/tests.cmake). Where OpenCL calls fail too,
+ * faults.h includes it and decides by HOST_MEMORY_FAILS. */
 #ifndef IST_TESTS_HOST_MEMORY_H
 #define IST_TESTS_HOST_MEMORY_H
 
 #include <stdlib.h>
 
-/* Allocations since the test set it to zero; the one of them that fails (from 1; 0: none); blocks that are held. */
-static long calls, fail_at, blocks;
+static long blocks; /* held: malloc'd less freed */
+
+#ifndef HOST_MEMORY_FAILS
+/* Allocations since the test set it to zero; the one of them that fails (from 1; 0: none). */
+static long calls, fail_at;
+#define HOST_MEMORY_FAILS(call) (++calls == fail_at)
+#endif
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -18,22 +23,18 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void __wrap_free(void *p);
 
-static int memory_is_out(void) {
-    return ++calls == fail_at;
-}
-
 void *__wrap_malloc(size_t n) {
-    void *p = memory_is_out() ? NULL : __real_malloc(n);
+    void *p = HOST_MEMORY_FAILS("malloc") ? NULL : __real_malloc(n);
     blocks += p != NULL;
     return p;
 }
 void *__wrap_calloc(size_t n, size_t size) {
-    void *p = memory_is_out() ? NULL : __real_calloc(n, size);
+    void *p = HOST_MEMORY_FAILS("calloc") ? NULL : __real_calloc(n, size);
     blocks += p != NULL;
     return p;
 }
 void *__wrap_realloc(void *p, size_t n) {
-    void *grown = memory_is_out() ? NULL : __real_realloc(p, n);
+    void *grown = HOST_MEMORY_FAILS("realloc") ? NULL : __real_realloc(p, n);
     blocks += !p && grown;
     return grown;
 }

@@ -35,8 +35,8 @@ typedef struct optest {
     int owned_count;
 } optest;
 
-/* Opens the device (once per process) and starts a plan with guard bands. `name` is printed with the seed; `salt` gives each case of a loop
- * its own random numbers. */
+/* Opens the device (once per process) and starts a plan with guard bands. `name` is printed with the seed; `salt` gives
+ * each case of a loop its own random numbers. */
 void optest_begin(optest *t, const char *name, unsigned salt);
 /* Ends the case: checks the guards, closes the plan, frees every map. */
 void optest_end(optest *t);
