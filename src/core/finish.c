@@ -117,6 +117,7 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     const ist_launch *l = &p->nodes[node].launch;
     const ist_arg *a = &l->args[i];
     const void *value = a->v.i;
+    static const cl_mem absent = NULL;
     size_t size = 0;
     switch (a->kind) {
     case IST_ARG_INT:
@@ -135,6 +136,11 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
         size = 4 * sizeof(cl_float);
         break;
     default: {
+        if (!ist_has(a->tensor)) { /* no pointer: each buffer among the arguments costs a launch time on some drivers */
+            value = &absent;
+            size = sizeof absent;
+            break;
+        }
         ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
         if (b->home == IST_HOME_EXTERNAL) { /* set when it is bound */
             if (!ist_grow((void **)&p->slots, &p->slot_capacity, p->slot_count + 1, sizeof *p->slots))

@@ -118,8 +118,8 @@ typedef struct ist_arg {
 
 #define IST_MAX_ARGS 28
 
-/* One kernel launch. An absent optional tensor argument ({0}) passes some valid buffer: kernels must decide by their size
- * arguments whether to touch it. */
+/* One kernel launch. An absent optional tensor argument ({0}) passes NULL: kernels must decide by their size arguments
+ * whether to touch it. */
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
     const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/cpu" or NULL; copied */

@@ -365,7 +365,7 @@ static bool is_tensor_arg(const ist_arg *a) {
 
 /* A launch at position `step` touches the argument's buffer: its life reaches from the first to the last such step. */
 static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
-    if (!ist_has(a->tensor)) a->tensor = p->no_limit; /* absent: any valid buffer */
+    if (!ist_has(a->tensor)) return IST_OK;
     ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
     if (b->home == IST_HOME_ARENA && b->first < 0 && a->kind == IST_ARG_IN)
         return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
