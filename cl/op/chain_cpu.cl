@@ -453,44 +453,49 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
 
 /* ---- the depthwise convolution behind a map ---- */
 
-/* Output pixels [x, x + COUNT) of a line, sixteen channels: lines[0..2] are its window's (lines from `ky0` on), kx from
- * `kx0` on. w [9][columns]. */
+/* Output pixels [x, x + COUNT) of a line: lines[0..2] are its window's (lines from `ky0` on), kx from `kx0` on. w
+ * [9][columns]. Channels run innermost, since neighbours in memory are what a core fetches ahead; sums are named, since
+ * LLVM leaves an array of them in memory. */
+#define FIRST(i) float16 a##i = first;
+#define TAP(i)   a##i = fma(vload16(0, from + (2 * i + kx) * ld), wv, a##i);
+#define LAST(i)  put16(y + (x + i) * y_ld + c, activate_float16(a##i, act));
+#define EACH1(F) F(0)
+#define EACH4(F) F(0) F(1) F(2) F(3)
 #define DEFINE_WINDOW(COUNT)                                                                                           \
     static inline void window##COUNT(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w, \
-                                     int columns, float16 bias, int act) {                                             \
-        float16 acc[COUNT];                                                                                            \
-        for (int i = 0; i < COUNT; i++) acc[i] = bias;                                                                 \
-        for (int ky = ky0; ky < 3; ky++)                                                                               \
-            for (int kx = kx0; kx < 3; kx++) {                                                                         \
-                const float16 wv = vload16(0, w + (ky * 3 + kx) * columns);                                            \
-                from_t from = lines[ky] + (2 * x - 1 + kx) * ld;                                                       \
-                for (int i = 0; i < COUNT; i++) acc[i] = fma(vload16(0, from + 2 * i * ld), wv, acc[i]);               \
+                                     int columns, from_t bias, int act) {                                              \
+        for (int c = 0; c < columns; c += 16) {                                                                        \
+            const float16 first = bias ? vload16(0, bias + c) : (float16)(0.0f);                                       \
+            EACH##COUNT(FIRST)                                                                                         \
+            for (int ky = ky0; ky < 3; ky++) {                                                                         \
+                from_t from = lines[ky] + (2 * x - 1) * ld + c;                                                        \
+                for (int kx = kx0; kx < 3; kx++) {                                                                     \
+                    const float16 wv = vload16(0, w + (ky * 3 + kx) * columns + c);                                    \
+                    EACH##COUNT(TAP)                                                                                   \
+                }                                                                                                      \
             }                                                                                                          \
-        for (int i = 0; i < COUNT; i++) put16(y + (x + i) * y_ld, activate_float16(acc[i], act));                      \
+            EACH##COUNT(LAST)                                                                                          \
+        }                                                                                                              \
     }
 DEFINE_WINDOW(1)
-DEFINE_WINDOW(8)
+DEFINE_WINDOW(4)
 
 /* 3x3, stride 2, padding 1: the output line whose window ends with the group's last line. Numbers: weights at, bias at
  * or -1. Extents of the input are even, so that only the first line and column are padding. */
 NOINLINE void depthwise(const state *s, __global const int *t, from_t table) {
     const int columns = t[1], width = s->width, line = s->first / width, ld = t[A + 2], out = width / 2;
-    const int ky0 = line == 0, bias = t[NUMBERS + 1];
-    from_t lines[3], from = s->at[t[A] & 255] + t[A + 1];
+    const int ky0 = line == 0;
+    from_t lines[3] = {0}, from = s->at[t[A] & 255] + t[A + 1], w = table + t[NUMBERS];
+    from_t bias = t[NUMBERS + 1] < 0 ? 0 : table + t[NUMBERS + 1];
     for (int k = ky0; k < 3; k++) {
         const int l = line - 1 + k;
         lines[k] = from + (size_t)(t[A] & RING ? l % 4 * width : s->n * s->rows + l * width) * ld;
     }
     to_t y = s->at[t[OUT] & 255] + t[OUT + 1] + (size_t)(s->n * (s->rows / 4) + line / 2 * out) * t[OUT + 2];
-    for (int c = 0; c < columns; c += 16) {
-        const float16 b = bias < 0 ? (float16)(0.0f) : vload16(0, table + bias + c);
-        from_t w = table + t[NUMBERS] + c;
-        from_t at[3] = {ky0 ? lines[1] : lines[0] + c, lines[1] + c, lines[2] + c};
-        window1(y + c, t[OUT + 2], at, ld, 0, ky0, 1, w, columns, b, t[2]);
-        int x = 1;
-        for (; x + 8 <= out; x += 8) window8(y + c, t[OUT + 2], at, ld, x, ky0, 0, w, columns, b, t[2]);
-        for (; x < out; x++) window1(y + c, t[OUT + 2], at, ld, x, ky0, 0, w, columns, b, t[2]);
-    }
+    window1(y, t[OUT + 2], lines, ld, 0, ky0, 1, w, columns, bias, t[2]);
+    int x = 1;
+    for (; x + 4 <= out; x += 4) window4(y, t[OUT + 2], lines, ld, x, ky0, 0, w, columns, bias, t[2]);
+    for (; x < out; x++) window1(y, t[OUT + 2], lines, ld, x, ky0, 0, w, columns, bias, t[2]);
 }
 
 static void run(const state *s, __global const int *tape, int steps, from_t weights, from_t table) {
