@@ -13,6 +13,7 @@
  * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, turn}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
 #define ROWS (384 / COLS)
+#define AHEAD 6 /* tiles between a tile and the one whose inputs are asked for */
 
 typedef __local float *local_t;
 
@@ -42,6 +43,10 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
     if (iy >= 0 && ix >= 0 && iy + 4 <= in.s0 && ix + 4 <= in.s1) {
         x += first;
         for (int c = 0; c < in.s4; c += 16, x += 16, v += ROWS * 16) {
+            for (int i = 0; i < 4; i++) { /* what is new in a tile further on */
+                PREFETCH(x + i * line + (2 * AHEAD + 2) * in.s2);
+                PREFETCH(x + i * line + (2 * AHEAD + 3) * in.s2);
+            }
 #define AT(i, j) LOAD_XV(x, i * line + j * in.s2)
             TRANSFORM
 #undef AT
