@@ -426,29 +426,43 @@ static inline void find_samples(samples *s, from_t offsets, from_t weights, floa
     }
 }
 
-/* Numbers: table at, heads, points, channels of a head (a multiple of 16), tokens. a: offsets, b: weights, c: boxes. */
+/* Asks for the first cache line of every token that is looked at. */
+static inline void expect_samples(const samples *s, from_t memory, int count) {
+    for (int k = 0; k < 4 * POINTS; k += POINTS)
+        for (int p = 0; p < count; p++) PREFETCH(memory + s->from[k + p]);
+}
+
+/* Numbers: table at, heads, points, channels of a head (a multiple of 16), tokens. a: offsets, b: weights, c: boxes.
+ * Places are found and asked for one head ahead of the sums. */
 NOINLINE void deform(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), offsets = place_of(s, t + A), weights = place_of(s, t + B);
     const place box = place_of(s, t + C);
     const int heads = t[NUMBERS + 1], points = t[NUMBERS + 2], d = t[NUMBERS + 3], ld = t[WHOLE + 2];
     from_t memory = whole(s, t + WHOLE, t[NUMBERS + 4]);
-    samples at;
-    for (int r = 0; r < s->count; r++)
-        for (int h = 0; h < heads; h++) {
-            find_samples(&at, offsets.p + r * offsets.ld + h * points * 2, weights.p + r * weights.ld + h * points,
+    samples both[2];
+    for (int i = 0; i <= s->count * heads; i++) {
+        if (i < s->count * heads) {
+            const int r = i / heads, h = i - r * heads;
+            samples *next = both + i % 2;
+            find_samples(next, offsets.p + r * offsets.ld + h * points * 2, weights.p + r * weights.ld + h * points,
                          vload4(0, box.p + r * box.ld), table + t[NUMBERS], points, ld);
-            for (int c = h * d; c < h * d + d; c += 16) {
-                float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
-                for (int p = 0; p < points; p++) {
-                    const int p1 = p + POINTS, p2 = p + 2 * POINTS, p3 = p + 3 * POINTS;
-                    a0 = fma((float16)(at.weight[p]), vload16(0, memory + at.from[p] + c), a0);
-                    a1 = fma((float16)(at.weight[p1]), vload16(0, memory + at.from[p1] + c), a1);
-                    a2 = fma((float16)(at.weight[p2]), vload16(0, memory + at.from[p2] + c), a2);
-                    a3 = fma((float16)(at.weight[p3]), vload16(0, memory + at.from[p3] + c), a3);
-                }
-                put16(y.p + r * y.ld + c, (a0 + a1) + (a2 + a3));
-            }
+            expect_samples(next, memory + h * d, points);
         }
+        if (i == 0) continue;
+        const samples *at = both + (i - 1) % 2;
+        const int r = (i - 1) / heads, h = i - 1 - r * heads;
+        for (int c = h * d; c < h * d + d; c += 16) {
+            float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
+            for (int p = 0; p < points; p++) {
+                const int p1 = p + POINTS, p2 = p + 2 * POINTS, p3 = p + 3 * POINTS;
+                a0 = fma((float16)(at->weight[p]), vload16(0, memory + at->from[p] + c), a0);
+                a1 = fma((float16)(at->weight[p1]), vload16(0, memory + at->from[p1] + c), a1);
+                a2 = fma((float16)(at->weight[p2]), vload16(0, memory + at->from[p2] + c), a2);
+                a3 = fma((float16)(at->weight[p3]), vload16(0, memory + at->from[p3] + c), a3);
+            }
+            put16(y.p + r * y.ld + c, (a0 + a1) + (a2 + a3));
+        }
+    }
 }
 
 /* ---- the depthwise convolution behind a map ---- */
