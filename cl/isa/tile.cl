@@ -113,3 +113,31 @@ static inline void norm_row(float16 *v, int vectors, __global const float *gamma
     const float16 scale = (float16)(1.0f / sqrt(sum16(square) / (vectors * 16) + eps));
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
 }
+
+/* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
+
+#ifdef __clang__ /* what is written lane by lane LLVM traces back through all four shuffles, and makes ten of each */
+#define ZIP_LO(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HI(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#else
+#define ZIP_LO(a, b)                                                                                                   \
+    (float16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6,  \
+              (b).s6, (a).s7, (b).s7)
+#define ZIP_HI(a, b)                                                                                                   \
+    (float16)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se,  \
+              (b).se, (a).sf, (b).sf)
+#endif
+#define ZIP(y, z, x, i, j) float16 y = ZIP_LO(x##i, x##j), z = ZIP_HI(x##i, x##j);
+#define SHUFFLE(y, x)                                                                                                  \
+    ZIP(y##0, y##1, x, 0, 8)                                                                                           \
+    ZIP(y##2, y##3, x, 1, 9)                                                                                           \
+    ZIP(y##4, y##5, x, 2, 10)                                                                                          \
+    ZIP(y##6, y##7, x, 3, 11)                                                                                          \
+    ZIP(y##8, y##9, x, 4, 12)                                                                                          \
+    ZIP(y##10, y##11, x, 5, 13)                                                                                        \
+    ZIP(y##12, y##13, x, 6, 14)                                                                                        \
+    ZIP(y##14, y##15, x, 7, 15)
+/* Lane j of vector i of y becomes lane i of vector j of x, i and j below 16; also defines p, q and s of as many. */
+#define TRANSPOSE16(y, x) SHUFFLE(p, x) SHUFFLE(q, p) SHUFFLE(s, q) SHUFFLE(y, s)
+#define EACH16(F)                                                                                                      \
+    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)

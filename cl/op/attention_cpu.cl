@@ -6,7 +6,7 @@
  * first copies to a dense scratch. Scores of KT keys x QV vectors are accumulated in registers with the key broadcast,
  * so that maximum, exponential and sum of the softmax run down the lanes and nothing is ever summed across a vector.
  * The block's weighted values are added to out^T [c][QV * 16] after scaling it to the new maximum (online softmax,
- * Milakov & Gimelshein, arXiv 1805.02867). Scratch is private memory: it stays in the first two cache levels. */
+ * Milakov & Gimelshein, arXiv 1805.02867). Scratch is private memory: it stays in the first two cache levels. Needs isa/tile. */
 #ifndef D
 #define D 32 /* largest head dimension served, a multiple of 16 */
 #endif
@@ -19,8 +19,6 @@
 #ifndef KB
 #define KB 64 /* keys per block, a multiple of KT */
 #endif
-#define LOWEST (-3.0e38f)
-
 #if QV == 2
 #define SECOND(x) x
 #define CT 8 /* channels per register tile of the second product */
@@ -38,75 +36,28 @@
 #define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #endif
 
-static inline float16 larger(float16 a, float16 b) {
-    return a > b ? a : b; /* one instruction; fmax would also order NaN */
-}
-
-/* 2^t for t <= 0, 2^-126 below: nearest integer by the 1.5 * 2^23 trick, 1 + r * q(r) on the rest with q fitted for
- * relative error 2e-9. Scores carry log2(e) in their scale. */
-static inline float16 exp2_negative(float16 t) {
-    t = larger(t, (float16)(-126.0f));
-    float16 n = t + (float16)(12582912.0f), r = t - (n - (float16)(12582912.0f));
-    float16 p = fma((float16)(0.00015353362f), r, (float16)(0.00133988739f));
-    p = fma(p, r, (float16)(0.00961843692f));
-    p = fma(p, r, (float16)(0.0555033237f));
-    p = fma(p, r, (float16)(0.240226477f));
-    p = fma(p, r, (float16)(0.693147182f));
-    p = fma(p, r, (float16)(1.0f));
-    return as_float16(as_int16(p) + (as_int16(n) << (int16)(23)));
-}
-
-/* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
-
-#ifdef __clang__ /* what is written lane by lane LLVM traces back through all four shuffles, and makes ten of each */
-#define ZIP_LO(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HI(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#else
-#define ZIP_LO(a, b)                                                                                                   \
-    (float16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6,  \
-              (b).s6, (a).s7, (b).s7)
-#define ZIP_HI(a, b)                                                                                                   \
-    (float16)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se,  \
-              (b).se, (a).sf, (b).sf)
-#endif
-#define ZIP(y, z, x, i, j) float16 y = ZIP_LO(x##i, x##j), z = ZIP_HI(x##i, x##j);
-#define SHUFFLE(y, x)                                                                                                  \
-    ZIP(y##0, y##1, x, 0, 8)                                                                                           \
-    ZIP(y##2, y##3, x, 1, 9)                                                                                           \
-    ZIP(y##4, y##5, x, 2, 10)                                                                                          \
-    ZIP(y##6, y##7, x, 3, 11)                                                                                          \
-    ZIP(y##8, y##9, x, 4, 12)                                                                                          \
-    ZIP(y##10, y##11, x, 5, 13)                                                                                        \
-    ZIP(y##12, y##13, x, 6, 14)                                                                                        \
-    ZIP(y##14, y##15, x, 7, 15)
-#define ALL16(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+/* ---- queries and results: 16 tokens by 16 channels at a time ---- */
 
 /* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16. */
 NOINLINE void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
 #define ROW(i) float16 r##i = LOAD16(q, at[i] + c);
-    ALL16(ROW)
+    EACH16(ROW)
 #undef ROW
-    SHUFFLE(s, r)
-    SHUFFLE(t, s)
-    SHUFFLE(u, t)
-    SHUFFLE(w, u)
+    TRANSPOSE16(w, r)
 #define COLUMN(i) qt[i * QV] = w##i * scale;
-    ALL16(COLUMN)
+    EACH16(COLUMN)
 #undef COLUMN
 }
 
 /* out[at[i] + c] = lane i of ot[0] * inv and the 15 channels after it, where at[i] is not negative. */
 NOINLINE void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
 #define COLUMN(i) float16 r##i = ot[i * QV] * inv;
-    ALL16(COLUMN)
+    EACH16(COLUMN)
 #undef COLUMN
-    SHUFFLE(s, r)
-    SHUFFLE(t, s)
-    SHUFFLE(u, t)
-    SHUFFLE(w, u)
+    TRANSPOSE16(w, r)
 #define ROW(i)                                                                                                         \
     if (at[i] >= 0) STORE16(w##i, out, at[i] + c);
-    ALL16(ROW)
+    EACH16(ROW)
 #undef ROW
 }
 
@@ -278,11 +229,6 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
 #define TOKENS (WS * WS)
 #define QS     ((TOKENS + 31) / 32 * 32)
 #define AHEAD  (32 * KT / QS + 1) /* tokens to ask for per tile of keys, so that all are by the end */
-#if defined(__x86_64__) || defined(__aarch64__)
-#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
-#else
-#define PREFETCH(p)
-#endif
 
 /* Scores of the padding keys: m, sum and ot of the softmax over them alone. */
 static inline void pad_keys(softmax_state *s, const float16 *qt, __global const float *pad, __global const float *bias,

@@ -201,7 +201,7 @@ void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) {
 
 static ist_tensor record(const ist_net *net, ist_tensor x, const ist_conv_weights *w, const ist_conv_opts *o,
                          const char *label) {
-    ist_filter f = {.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
+    ist_filter f = ist_filter_of(w);
     if (w->in == 1 && w->out == x.c && x.c > 1) return ist_op_dwconv(net->plan, x, f, o, label);
     if (w->kh == 1 && w->kw == 1 && o->stride <= 1) return ist_op_linear(net->plan, x, f, o, label);
     return ist_op_conv(net->plan, x, f, o, label);

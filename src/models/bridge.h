@@ -59,6 +59,11 @@ ist_norm_weights ist_take_norm(const ist_net *net, const char *fmt, ...) IST_PRI
 /* One scalar of the checkpoint. */
 float ist_take_scalar(const ist_net *net, const char *name);
 
+/* The layer's filter, borrowed. */
+static inline ist_filter ist_filter_of(const ist_conv_weights *w) {
+    return (ist_filter){.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
+}
+
 /* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
 ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights taken_first, ist_conv_weights taken_second);
 /* Two 1x1 layers in a row, without activation between them, as one: outer(inner(x)). */

@@ -7,6 +7,7 @@
 #include "models/dfine.h"
 
 #include "ops/chain.h"
+#include "ops/csp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,19 +92,21 @@ static ist_tensor transformer_layer(const ist_net *net, const char *name, ist_te
 
 /* CSP block of RepVGG bottlenecks and the 3x3 convolution behind it: x -> [n,h,w,c4]. */
 static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor x, ist_tensor into) {
-    int c4 = arch->elan;
     ist_name block = ist_name_of("%s.0", name);
-    ist_conv_weights left = ist_take_conv_norm(net, "%s.conv1", block.text);
-    ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text);
-    ist_tensor both = ist_apply(net, x, ist_stack(net, left, right), OPTS(SILU), block.text); /* [n,h,w,2c4] */
-    ist_tensor y = ist_slice(both, 0, c4);
+    ist_conv_weights left = ist_take_conv_norm(net, "%s.conv1", block.text), neck[IST_CSP_NECKS] = {{0}};
+    ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text), both = ist_stack(net, left, right);
+    ist_csp layers = {.first = ist_filter_of(&both), .necks = arch->bottlenecks};
     for (int b = 0; b < arch->bottlenecks; b++) {
-        ist_name neck = ist_name_of("%s.bottlenecks.%d", block.text, b);
-        ist_conv_opts opts = {IST_PAD(1), SILU};
-        if (b + 1 == arch->bottlenecks) opts.epi.add_after = ist_slice(both, c4, c4);
-        y = ist_apply(net, y, ist_take_repvgg(net, "%s", neck.text), &opts, neck.text); /* [n,h,w,c4] */
+        neck[b] = ist_take_repvgg(net, "%s.bottlenecks.%d", block.text, b);
+        layers.neck[b] = ist_filter_of(&neck[b]);
     }
-    return ist_conv_norm(net, y, OPTS(IST_PAD(1), SILU, .into = into), "%s.1", name); /* [n,h,w,c4] */
+    ist_conv_weights last = ist_take_conv_norm(net, "%s.1", name);
+    layers.last = ist_filter_of(&last);
+    ist_tensor y = ist_op_csp(net->plan, x, &layers, into, name); /* [n,h,w,c4] */
+    ist_conv_weights_free(&both);
+    for (int b = 0; b < arch->bottlenecks; b++) ist_conv_weights_free(&neck[b]);
+    ist_conv_weights_free(&last);
+    return y;
 }
 
 /* RepNCSPELAN4 behind its cv1, whose result is already in the first 2C channels of `cat`. */

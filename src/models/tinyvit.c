@@ -25,10 +25,6 @@ static ist_conv_weights take(const ist_net *net, const char *block, const char *
     return ist_take_conv(net, weight.text, bn.text, NULL);
 }
 
-static ist_filter filter_of(const ist_conv_weights *w) {
-    return (ist_filter){.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
-}
-
 static void check_norm(const ist_net *net, const ist_norm_weights *norm, int channels, const char *name) {
     if (!ist_plan_status(net->plan) && norm->n != channels)
         ist_plan_fail(net->plan, IST_E_WEIGHTS, "%s: norm of %d channels, the tensor has %d", name, norm->n, channels);
@@ -38,9 +34,9 @@ static void check_norm(const ist_net *net, const ist_norm_weights *norm, int cha
 static ist_tensor bottleneck(const ist_net *net, ist_tensor x, ist_mbconv block, const char *name) {
     ist_conv_weights expand = take(net, name, "conv1"), spread = take(net, name, "conv2");
     ist_conv_weights project = take(net, name, "conv3");
-    block.expand = filter_of(&expand);
-    block.spread = filter_of(&spread);
-    block.project = filter_of(&project);
+    block.expand = ist_filter_of(&expand);
+    block.spread = ist_filter_of(&spread);
+    block.project = ist_filter_of(&project);
     ist_tensor y = ist_op_mbconv(net->plan, x, &block, name);
     ist_conv_weights_free(&expand);
     ist_conv_weights_free(&spread);
@@ -91,7 +87,7 @@ static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws,
         ist_plan_fail(p, err.code, "%s", err.text);
 
     check_norm(net, &norm, x.c, name);
-    ist_norm_mlp layer = {.gamma = norm.w, .beta = norm.b, .eps = LN_EPS, .fc1 = filter_of(&qkv)};
+    ist_norm_mlp layer = {.gamma = norm.w, .beta = norm.b, .eps = LN_EPS, .fc1 = ist_filter_of(&qkv)};
     ist_tensor u = ist_op_norm_mlp(p, x, &layer, qkv_name.text); /* [n,h,w,3c] */
     ist_norm_weights_free(&norm);
     ist_conv_weights_free(&qkv);
@@ -109,8 +105,8 @@ static ist_tensor mlp(const ist_net *net, ist_tensor x, const char *name) {
     ist_norm_mlp layer = {.gamma = norm.w,
                           .beta = norm.b,
                           .eps = LN_EPS,
-                          .fc1 = filter_of(&fc1),
-                          .fc2 = filter_of(&fc2),
+                          .fc1 = ist_filter_of(&fc1),
+                          .fc2 = ist_filter_of(&fc2),
                           .act = IST_ACT_GELU};
     check_norm(net, &norm, x.c, label.text);
     ist_tensor y = ist_op_norm_mlp(net->plan, x, &layer, label.text);

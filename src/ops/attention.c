@@ -66,6 +66,7 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         int vectors = s.nq > 16 ? 2 : 1, queries = 16 * vectors, per = heads_per_group(&s, queries);
         defines = ist_defines_of(p, "-DD=%d -DQV=%d", s.d > 32 ? 64 : 32, vectors);
         launch.op = "op/attention_cpu";
+        launch.isa = "isa/tile";
         launch.kernel = "attention";
         launch.global[0] = (size_t)ist_div_up(s.nq, queries);
         launch.global[1] = (size_t)ist_div_up(s.heads, per);

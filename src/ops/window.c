@@ -75,7 +75,9 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                      .op = cpu   ? "op/attention_cpu"
                                            : mma ? "op/window_mma"
                                                  : "op/attention",
-                                     .isa = mma ? "isa/ptx" : NULL,
+                                     .isa = cpu   ? "isa/tile"
+                                            : mma ? "isa/ptx"
+                                                  : NULL,
                                      .defines = d.text,
                                      .kernel = "window",
                                      .dims = 3,

@@ -1,0 +1,93 @@
+/* CSP blocks against the scalar definitions of their layers. */
+#include "ops/csp.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+typedef struct shape {
+    int n, h, w, in, c, necks;
+} shape;
+
+static ist_filter filter(optest *t, int out, int in, int k, bool bias) {
+    float most = 1.5f / (float)(in * k * k > 4 ? in * k * k / 4 : 1);
+    return (ist_filter){out,
+                        in,
+                        k,
+                        k,
+                        optest_values(t, (size_t)out * in * k * k, -most, most),
+                        bias ? optest_values(t, (size_t)out, -0.5f, 0.5f) : NULL};
+}
+
+static ist_csp block_of(optest *t, shape s) {
+    ist_csp b = {.first = filter(t, 2 * s.c, s.in, 1, true), .necks = s.necks};
+    for (int i = 0; i < s.necks; i++) b.neck[i] = filter(t, s.c, s.c, 3, i % 2 == 0);
+    b.last = filter(t, s.c, s.c, 3, true);
+    return b;
+}
+
+static ref_map convolved(optest *t, ref_map x, const ist_filter *f, ref_map add) {
+    ref_map y = optest_zeros(t, x.n, x.h, x.w, f->out);
+    ref_epilogue e = {.act = IST_ACT_SILU, .add_after = add};
+    int pad = f->kh / 2;
+    ref_conv(x, f->w, f->b, (ref_window){f->kh, f->kw, 1, pad, pad}, &e, y);
+    return y;
+}
+
+static ref_map part(optest *t, ref_map x, int first, int c) {
+    ref_map y = optest_zeros(t, x.n, x.h, x.w, c);
+    for (int i = 0; i < x.n * x.h * x.w; i++)
+        memcpy(y.v + (size_t)i * c, x.v + (size_t)i * x.c + first, (size_t)c * sizeof(float));
+    return y;
+}
+
+static ref_map wanted(optest *t, ref_map x, const ist_csp *b) {
+    ref_map none = {0}, both = convolved(t, x, &b->first, none);
+    int c = b->last.out;
+    ref_map l = part(t, both, 0, c), r = part(t, both, c, c);
+    for (int i = 0; i < b->necks; i++) l = convolved(t, l, &b->neck[i], i + 1 == b->necks ? r : none);
+    return convolved(t, l, &b->last, none);
+}
+
+static void check_case(shape s, bool slice, int items, unsigned salt) {
+    optest t;
+    optest_begin(&t, "csp", salt);
+    ist_csp b = block_of(&t, s);
+    ref_map x = optest_random(&t, s.n, s.h, s.w, s.in);
+    ist_tensor in = optest_in(&t, x, IST_ELEM_T, slice);
+    ist_tensor into = slice ? optest_out(&t, s.n, s.h, s.w, s.c, IST_ELEM_T, true) : (ist_tensor){0};
+    if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
+    ist_tensor y = ist_op_csp(t.plan, in, &b, into, "csp");
+    optest_run(&t);
+    double tol = optest_tolerance(&t, 9 * s.c);
+    optest_check(&t, "result", y, wanted(&t, x, &b), tol, tol * 2, items);
+    optest_end(&t);
+}
+
+/* Widths around the tiles of 8, 16 and 48 pixels; heights with one band and with several; channels on both sides of
+ * what the fused kernel takes. */
+Test(csp, matches_its_layers) {
+    const shape shapes[] = {{1, 9, 21, 12, 21, 2}, {1, 40, 40, 128, 21, 2}, {2, 20, 20, 21, 21, 3},
+                            {1, 33, 8, 7, 17, 1},  {3, 16, 49, 20, 24, 1},  {1, 17, 15, 5, 23, 2},
+                            {1, 1, 31, 9, 21, 1},  {1, 12, 7, 16, 21, 2},   {1, 10, 20, 32, 32, 2},
+                            {2, 9, 11, 10, 8, 1}};
+    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
+        check_case(shapes[i], i % 2, -1, i);
+}
+
+Test(csp, items_beyond_the_count_are_untouched) {
+    for (int items = 0; items <= (optest_small() ? 0 : 3); items++)
+        check_case((shape){3, 18, 20, 21, 21, 2}, true, items, 50 + (unsigned)items);
+}
+
+Test(csp, refuses_what_is_no_block) {
+    optest t;
+    optest_begin(&t, "refusal", 0);
+    ist_csp b = block_of(&t, (shape){1, 8, 8, 16, 21, 2});
+    ist_tensor x = ist_plan_input(t.plan, 1, 8, 8, 12, IST_ELEM_T);
+    cr_assert_not(ist_has(ist_op_csp(t.plan, x, &b, (ist_tensor){0}, "block.a")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    cr_assert(strstr(ist_plan_error(t.plan)->text,
+                     "block.a: CSP block of 42 outputs, 2 bottlenecks and 21 channels on [1,8,8,12]"));
+    optest_drop(&t);
+}
