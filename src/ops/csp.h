@@ -1,5 +1,5 @@
-/* The CSP block of D-FINE's encoder (RT-DETR's CSPRepLayer, with a residual from the other half) and the 3x3 convolution
- * behind it. */
+/* The CSP block of D-FINE's encoder (RT-DETR's CSPRepLayer, with a residual from the other half) and the 3x3
+ * convolution behind it. */
 #ifndef IST_OPS_CSP_H
 #define IST_OPS_CSP_H
 
@@ -14,8 +14,8 @@ typedef struct ist_csp {
     int necks; /* at least 1 */
 } ist_csp;
 
-/* x [n,h,w,in] -> [n,h,w,c], into `into` when that is a tensor. One launch on CPUs when c lies between 16 and 32, so that
- * vectors of channels would be half empty, else one for each layer. */
+/* x [n,h,w,in] -> [n,h,w,c], into `into` when that is a tensor. One launch on CPUs when c lies between 16 and 32, so
+ * that vectors of channels would be half empty, else one for each layer. */
 ist_tensor ist_op_csp(ist_plan *p, ist_tensor x, const ist_csp *block, ist_tensor into, const char *label);
 
 #endif
