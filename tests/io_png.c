@@ -5,6 +5,7 @@
 
 #include <png.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* One image of the matrix. Sample values are a fixed function of the position, so that the expected pixels need no
  * second decoder. */
@@ -281,6 +282,40 @@ Test(io_png, what_is_written_reads_back) {
     check_write(IST_GRAY8);
     check_write(IST_GRAY16);
     check_write(IST_RGB8);
+}
+
+/* Writes `height` lines of 200 pixels whose bytes repeat after `period` pseudo-random ones; the size of the file. */
+static long written_size(int height, size_t period) {
+    scratch s = scratch_make();
+    ist_bitmap b, back;
+    ist_error err;
+    struct stat file;
+    uint32_t state = 1;
+    cr_assert_eq(ist_bitmap_allocate("t", 200, (size_t)height, IST_RGB8, 1 << 20, &b, &err), IST_OK);
+    uint8_t *p = b.pixels;
+    for (size_t i = 0; i < b.stride * (size_t)height; i++) {
+        state = state * 1664525u + 1013904223u;
+        p[i] = i < period ? (uint8_t)(state >> 24) : p[i - period];
+    }
+    const char *path = scratch_path(&s, "out.png");
+    cr_assert_eq(ist_png_write(path, &b, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_bitmap_read(path, 1 << 20, &back, &err), IST_OK, "%s", err.text);
+    cr_expect_arr_eq(back.pixels, b.pixels, b.stride * (size_t)height);
+    cr_assert_eq(stat(path, &file), 0);
+    ist_bitmap_free(&b);
+    ist_bitmap_free(&back);
+    scratch_remove(&s);
+    return (long)file.st_size;
+}
+
+/* What repeats far apart is no run: only the search for repetitions finds it. */
+Test(io_png, repetitions_are_found_in_large_images_and_noise_does_not_grow) {
+    const int heights[] = {63, 64, 65, 300};
+    for (int i = 0; i < 4; i++) {
+        long raw = 600L * heights[i];
+        cr_expect_leq(written_size(heights[i], 600), raw / 20, "%d lines", heights[i]);
+        cr_expect_leq(written_size(heights[i], (size_t)raw), raw + raw / 200 + 400, "%d lines", heights[i]);
+    }
 }
 
 Test(io_png, writing_other_formats_is_refused) {

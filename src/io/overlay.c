@@ -40,6 +40,10 @@ static ist_status copy_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_erro
     for (int y = 0; y < image->height; y++) {
         const uint8_t *from = (const uint8_t *)image->pixels + (size_t)y * image->stride;
         uint8_t *to = (uint8_t *)out->pixels + (size_t)y * out->stride;
+        if (image->format == IST_RGB8) {
+            memcpy(to, from, 3 * (size_t)image->width);
+            continue;
+        }
         for (size_t x = 0; x < (size_t)image->width; x++)
             for (size_t c = 0; c < 3; c++) to[3 * x + c] = sample8(image, from, x * channels + (channels >= 3 ? c : 0));
     }
