@@ -8,15 +8,14 @@
  * are pixels: a line of a plane is a zero and then its pixels, so that the zero to the right of a line is the next
  * line's. The tile is GROUP channels by three vectors of pixels; what it makes in the lanes of zeros is cleared after.
  *
- * Needs isa/tile. -D C; IN: channels of the input. Weights: 1x1 [in][WIDE] and bias [WIDE], outputs l, then r; for each
+ * Needs isa/tile. -D C. Weights: 1x1 [in][WIDE] and bias [WIDE], outputs l, then r; for each
  * 3x3 layer [group][in][ky][kx][GROUP] and bias [group][GROUP]; zeros where there is no output.
- * in = {h, w, ld, c0, 0, 0, 0, 0}; out = {n, ld, c0, necks, bands, backwards?, floats per plane, 0}.
+ * in = {h, w, ld, c0, channels, 0, 0, 0}; out = {n, ld, c0, necks, bands, backwards?, floats per plane, 0}.
  * Grid: x = compute units, which share out bands by `queue` (see prelude). */
 #define GROUP  7
 #define GROUPS ((C + GROUP - 1) / GROUP)
 #define WIDE   ((2 * C + 15) / 16 * 16)
 #define STEP   48 /* pixels of a tile */
-#define FIRST  (IN * WIDE + WIDE)
 #define LATER  (GROUPS * GROUP * (9 * C + 1))
 
 typedef __global float *plane_t;
@@ -64,10 +63,10 @@ NOINLINE void clear_outside(const band_t *b, plane_t planes) {
 #define CLOSE3(r) acc[r * 3] = c##r##_0, acc[r * 3 + 1] = c##r##_1, acc[r * 3 + 2] = c##r##_2;
 
 /* Three vectors of channels of eight pixels. */
-NOINLINE void first_tile(float16 *acc, __global const T *near, int ld, weights_t w, weights_t bias) {
+NOINLINE void first_tile(float16 *acc, __global const T *near, int ld, int in, weights_t w, weights_t bias) {
     __global const T *far = near + 4 * ld;
     EACH8(OPEN3)
-    for (int k = 0; k < IN; k++, near++, far++, w += WIDE) {
+    for (int k = 0; k < in; k++, near++, far++, w += WIDE) {
         const float16 b0 = vload16(0, w), b1 = vload16(1, w), b2 = vload16(2, w);
         EACH8(MAC3)
     }
@@ -86,8 +85,9 @@ NOINLINE void put_planes(const float16 *acc, plane_t to, int size) {
 }
 
 /* Lines [y0, y1) of l and r; x is the item's first element. */
-NOINLINE void first_layer(const band_t *b, plane_t planes, __global const T *x, int ld, weights_t w, int y0, int y1) {
-    weights_t bias = w + IN * WIDE;
+NOINLINE void first_layer(const band_t *b, plane_t planes, __global const T *x, int ld, int in, weights_t w, int y0,
+                          int y1) {
+    weights_t bias = w + in * WIDE;
     for (int y = y0; y < y1; y++) {
         __global const T *line = x + (size_t)y * b->width * ld;
         for (int i = 0; i < b->width; i += 16) {
@@ -95,7 +95,7 @@ NOINLINE void first_layer(const band_t *b, plane_t planes, __global const T *x, 
             const int count = min(16, b->width - i);
             for (int k = 0; k < count; k += 8) { /* the last eight may begin before their place: the same again */
                 const int first = min(i + k, b->width - 8);
-                first_tile(acc + (first - i) * 3, line + first * ld, ld, w, bias);
+                first_tile(acc + (first - i) * 3, line + first * ld, ld, in, w, bias);
             }
             for (int k = 0; k < count * 3; k++) acc[k] = activate_float16(acc[k], ACT_SILU);
             for (int k = count * 3; k < 16 * 3; k++) acc[k] = (float16)(0.0f);
@@ -177,12 +177,12 @@ csp(__global T *restrict y, __global const T *restrict x, __global float *scratc
         const int n = item / bands, k = item - n * bands, y0 = k * h / bands, y1 = (k + 1) * h / bands;
         const band_t b = {y0 - necks - 1, y1 - y0 + 2 * necks + 2, h, w, size};
         plane_t from = left, to = left + (size_t)WIDE * size;
-        weights_t later = weights + FIRST;
+        weights_t later = weights + (in.s4 + 1) * WIDE;
         if (b.top < 0 || b.top + b.lines > h) {
             clear_outside(&b, from);
             clear_outside(&b, to);
         }
-        first_layer(&b, left, x + (size_t)n * h * w * in.s2 + in.s3, in.s2, weights, max(b.top, 0),
+        first_layer(&b, left, x + (size_t)n * h * w * in.s2 + in.s3, in.s2, in.s4, weights, max(b.top, 0),
                     min(b.top + b.lines, h));
         clear_edges(&b, left, max(b.top, 0), min(b.top + b.lines, h));
         for (int i = necks; i >= 0; i--, later += LATER) { /* i: lines above and below that the next layer reads */

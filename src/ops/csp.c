@@ -103,7 +103,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
     /* an odd number of vectors, so that planes do not meet in the same sets of a cache */
     int size = ((lines * (x.w + 1) + 2 * STEP) / VEC | 1) * VEC;
     ist_tensor scratch = ist_plan_tensor(p, 1, units, wide + c, size, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DIN=%d", c, x.c);
+    ist_defines d = ist_defines_of(p, "-DC=%d", c);
     ist_launch l = {.label = label,
                     .op = "op/csp_cpu",
                     .isa = "isa/tile",
@@ -113,7 +113,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
                     .global = {(size_t)units},
                     .local = {1},
                     .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(packed(p, b, label)),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT8(x.h, x.w, x.ld, x.c0, 0, 0, 0, 0),
+                             IST_IN(ist_plan_current_limit(p)), IST_INT8(x.h, x.w, x.ld, x.c0, x.c, 0, 0, 0),
                              IST_INT8(x.n, y.ld, y.c0, b->necks, bands, ist_plan_work_turn(p), size, 0),
                              IST_INOUT(ist_plan_work_queue(p))},
                     .arg_count = 8,
