@@ -6,35 +6,25 @@
  * first copies to a dense scratch. Scores of KT keys x QV vectors are accumulated in registers with the key broadcast,
  * so that maximum, exponential and sum of the softmax run down the lanes and nothing is ever summed across a vector.
  * The block's weighted values are added to out^T [c][QV * 16] after scaling it to the new maximum (online softmax,
- * Milakov & Gimelshein, arXiv 1805.02867). Scratch is private memory: it stays in the first two cache levels. Needs isa/tile. */
+ * Milakov & Gimelshein, arXiv 1805.02867). Scratch is private memory: it stays in the first two cache levels.
+ * Needs isa/tile. */
 #ifndef D
 #define D 32 /* largest head dimension served, a multiple of 16 */
 #endif
-#ifndef QV
-#define QV 2 /* vectors of 16 queries per group: 1 or 2 */
-#endif
 #ifndef KT
-#define KT (16 / QV) /* keys per register tile: 7, 8 or 16 */
+#define KT 8 /* keys per register tile: 7 or 8 */
 #endif
 #ifndef KB
 #define KB 64 /* keys per block, a multiple of KT */
 #endif
-#if QV == 2
-#define SECOND(x) x
+#define QV 2 /* vectors of 16 queries per group */
 #define CT 8 /* channels per register tile of the second product */
-#define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#else
-#define SECOND(x)
-#define CT 16
-#define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
-#endif
 #if KT == 7
 #define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6)
-#elif KT == 8
-#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else
-#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #endif
+#define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* ---- queries and results: 16 tokens by 16 channels at a time ---- */
 
@@ -81,26 +71,25 @@ static inline void softmax_begin(softmax_state *s, int d) {
 static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *ma,
                               float16 *mb) {
 #define OPEN(i)                                                                                                        \
-    float16 a##i = biased ? p[i * QV] : (float16)(0.0f);                                                               \
-    SECOND(float16 b##i = biased ? p[i * QV + 1] : (float16)(0.0f);)
+    float16 a##i = biased ? p[i * QV] : (float16)(0.0f), b##i = biased ? p[i * QV + 1] : (float16)(0.0f);
     KEYS(OPEN)
 #undef OPEN
     for (int c = 0; c < d; c++) {
-        float16 qa = qt[c * QV];
-        SECOND(float16 qb = qt[c * QV + 1];)
+        float16 qa = qt[c * QV], qb = qt[c * QV + 1];
 #define STEP(i)                                                                                                        \
     {                                                                                                                  \
         float16 x = (float16)(k[i * D + c]);                                                                           \
         a##i = fma(x, qa, a##i);                                                                                       \
-        SECOND(b##i = fma(x, qb, b##i);)                                                                               \
+        b##i = fma(x, qb, b##i);                                                                                       \
     }
         KEYS(STEP)
 #undef STEP
     }
 #define CLOSE(i)                                                                                                       \
     p[i * QV] = a##i;                                                                                                  \
+    p[i * QV + 1] = b##i;                                                                                              \
     *ma = larger(*ma, a##i);                                                                                           \
-    SECOND(p[i * QV + 1] = b##i; *mb = larger(*mb, b##i);)
+    *mb = larger(*mb, b##i);
     KEYS(CLOSE)
 #undef CLOSE
 }
@@ -115,7 +104,6 @@ static inline void accumulate(softmax_state *s, float16 *p, const float *vb, flo
         sa += e;
     }
     s->sum[0] = sa;
-#if QV == 2
     float16 fb = exp2_negative(s->m[1] - mb), sb = s->sum[1] * fb;
     s->m[1] = mb;
     for (int j = 0; j < kn; j++) {
@@ -124,30 +112,27 @@ static inline void accumulate(softmax_state *s, float16 *p, const float *vb, flo
         sb += e;
     }
     s->sum[1] = sb;
-#endif
     for (int c = 0; c < d; c += CT) {
         float16 *o = s->ot + c * QV;
 #define OPEN(i)                                                                                                        \
-    float16 a##i = o[i * QV] * fa;                                                                                     \
-    SECOND(float16 b##i = o[i * QV + 1] * fb;)
+    float16 a##i = o[i * QV] * fa, b##i = o[i * QV + 1] * fb;
         CHANNELS(OPEN)
 #undef OPEN
         const float *v = vb + c;
         for (int j = 0; j < kn; j++) {
-            float16 pa = p[j * QV];
-            SECOND(float16 pb = p[j * QV + 1];)
+            float16 pa = p[j * QV], pb = p[j * QV + 1];
 #define STEP(i)                                                                                                        \
     {                                                                                                                  \
         float16 x = (float16)(v[j * D + i]);                                                                           \
         a##i = fma(x, pa, a##i);                                                                                       \
-        SECOND(b##i = fma(x, pb, b##i);)                                                                               \
+        b##i = fma(x, pb, b##i);                                                                                       \
     }
             CHANNELS(STEP)
 #undef STEP
         }
 #define CLOSE(i)                                                                                                       \
     o[i * QV] = a##i;                                                                                                  \
-    SECOND(o[i * QV + 1] = b##i;)
+    o[i * QV + 1] = b##i;
         CHANNELS(CLOSE)
 #undef CLOSE
     }
@@ -221,25 +206,31 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
     }
 }
 
-#ifdef WS
-/* Window attention. Group (x, y, z): window x, heads [y * per, ..), item z. Only tokens inside the map are read; the
+#ifdef TOKENS
+/* Window attention, -D TOKENS: most tokens of a window. Group (x, y, z): window x, heads [y * per, ..), item z. Only tokens inside the map are read; the
  * others share the key and value of `pad`, so that their part of the softmax is a sum of weights. bias [head][key][QS]:
- * log2(e) times the bias of each (key, query), queries in the lanes' order, QS >= WS * WS a multiple of 32. size {height,
- * width, windows per row}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
-#define TOKENS (WS * WS)
-#define QS     ((TOKENS + 31) / 32 * 32)
-#define AHEAD  (32 * KT / QS + 1) /* tokens to ask for per tile of keys, so that all are by the end */
+ * log2(e) times the bias of each (key, query), queries in the lanes' order, QS >= ws * ws a multiple of 32. size {height,
+ * width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
+#define ROOM ((TOKENS + 31) / 32 * 32)
+
+/* The window's side, its tokens, tokens padded to pairs of vectors; lines and columns of it inside the map. */
+typedef struct window_t {
+    int side, tokens, padded, rows, cols;
+} window_t;
 
 /* Scores of the padding keys: m, sum and ot of the softmax over them alone. */
 static inline void pad_keys(softmax_state *s, const float16 *qt, __global const float *pad, __global const float *bias,
-                            int rows, int cols) {
+                            const window_t *w) {
     for (int g = 0; g < QV; g++) {
         float16 score = (float16)(0.0f), m = (float16)(LOWEST), sum = (float16)(0.0f);
         for (int c = 0; c < D; c++) score = fma((float16)(pad[D + c]), qt[c * QV + g], score);
-        for (int j = 0; j < TOKENS; j++)
-            if (j / WS >= rows || j % WS >= cols) m = larger(m, vload16(0, bias + j * QS + g * 16));
-        for (int j = 0; j < TOKENS; j++)
-            if (j / WS >= rows || j % WS >= cols) sum += exp2_negative(vload16(0, bias + j * QS + g * 16) - m);
+        for (int j = 0, y = 0; y < w->side; y++)
+            for (int x = 0; x < w->side; x++, j++)
+                if (y >= w->rows || x >= w->cols) m = larger(m, vload16(0, bias + j * w->padded + g * 16));
+        for (int j = 0, y = 0; y < w->side; y++)
+            for (int x = 0; x < w->side; x++, j++)
+                if (y >= w->rows || x >= w->cols)
+                    sum += exp2_negative(vload16(0, bias + j * w->padded + g * 16) - m);
         s->m[g] = score + m;
         s->sum[g] = sum;
         for (int c = 0; c < D; c++) s->ot[c * QV + g] = sum * (float16)(pad[2 * D + c]);
@@ -259,46 +250,50 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
        __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
     int n = get_group_id(2);
     if (n >= *limit) return;
-    const int x0 = get_group_id(0) % size.z * WS, y0 = get_group_id(0) / size.z * WS;
-    const int rows = min(WS, size.x - y0), cols = min(WS, size.y - x0), count = rows * cols;
+    const int side = size.w, tokens = side * side, padded = (tokens + 31) / 32 * 32;
+    const int x0 = get_group_id(0) % size.z * side, y0 = get_group_id(0) / size.z * side;
+    const int rows = min(side, size.x - y0), cols = min(side, size.y - x0), count = rows * cols;
+    const int each = 32 * KT / padded + 1; /* tokens to ask for per tile of keys, so that all are by the end */
+    const window_t w = {side, tokens, padded, rows, cols};
     const int first = (n * size.x + y0) * size.y + x0; /* token of the window's corner */
     float16 kb[(TOKENS + KT) * D / 16], vb[(TOKENS + KT) * D / 16], qt[D * QV], p[(KB + KT) * QV];
     int key_from[TOKENS + KT], key_bias[TOKENS + KT]; /* keys inside the map: where they are read, their bias row */
-    int from[QS], to[QS];                             /* queries: read (outside the map the nearest one's), written */
+    int from[ROOM], to[ROOM];                         /* queries: read (outside the map the nearest one's), written */
     softmax_state s;
 
-    for (int i = 0; i < QS; i++) {
-        const int y = i / WS, x = i % WS, token = first + min(y, rows - 1) * size.y + min(x, cols - 1);
+    for (int i = 0, y = 0, x = 0; i < padded; i++, x++) {
+        if (x == side) x = 0, y++;
+        const int token = first + min(y, rows - 1) * size.y + min(x, cols - 1);
         from[i] = token * places.x + places.y;
         to[i] = y < rows && x < cols ? token * places.z + places.w : -1;
     }
     int r = 0;
     for (int y = 0; y < rows; y++)
         for (int x = 0; x < cols; x++, r++) {
-            key_from[r] = from[y * WS + x];
-            key_bias[r] = (y * WS + x) * QS;
+            key_from[r] = from[y * side + x];
+            key_bias[r] = (y * side + x) * padded;
         }
     for (; r % KT; r++) key_bias[r] = key_bias[count - 1];
 
     const int h_end = min(heads.x, (int)(get_group_id(1) + 1) * heads.y);
     for (int h = get_group_id(1) * heads.y; h < h_end; h++) {
         /* What is needed next: the same tokens' next head, or the first head of the window on the right. */
-        const int step = h + 1 < h_end ? 3 * D : WS * places.x - (h - (int)get_group_id(1) * heads.y) * 3 * D;
+        const int step = h + 1 < h_end ? 3 * D : side * places.x - (h - (int)get_group_id(1) * heads.y) * 3 * D;
         int ahead = 0;
-        __global const float *table = bias + h * TOKENS * QS;
+        __global const float *table = bias + h * tokens * padded;
         gather(kb, qkv, key_from, h * 3 * D + D, count);
         gather(vb, qkv, key_from, h * 3 * D + 2 * D, count);
-        for (int q0 = 0; q0 < rows * WS; q0 += 16 * QV) {
+        for (int q0 = 0; q0 < rows * side; q0 += 16 * QV) {
             for (int g = 0; g < QV; g++)
                 for (int c = 0; c < D; c += 16)
                     load_queries(qkv, from + q0 + g * 16, h * 3 * D + c, scale * 1.44269504f, qt + c * QV + g);
-            if (count < TOKENS) pad_keys(&s, qt, pad + h * 3 * D, table + q0, rows, cols);
+            if (count < tokens) pad_keys(&s, qt, pad + h * 3 * D, table + q0, &w);
             else softmax_begin(&s, D);
             for (int k0 = 0; k0 < count; k0 += KB) {
                 const int kn = min(KB, count - k0);
                 float16 ma = s.m[0], mb = s.m[QV - 1];
                 for (int j = 0; j < kn; j += KT) {
-                    for (int past = min(ahead + AHEAD, TOKENS); ahead < past; ahead++)
+                    for (int past = min(ahead + each, tokens); ahead < past; ahead++)
                         for (int c = 0; c < 3 * D; c += 64 / sizeof(T))
                             PREFETCH(qkv + from[ahead] + h * 3 * D + step + c);
                     for (int i = 0; i < KT * QV; i++)

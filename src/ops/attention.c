@@ -63,12 +63,13 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
                          .flops = 4.0 * s.n * s.nq * s.nk * q.c};
     ist_defines defines;
     if (ist_cpu_row(p)) {
-        int vectors = s.nq > 16 ? 2 : 1, queries = 16 * vectors, per = heads_per_group(&s, queries);
-        defines = ist_defines_of(p, "-DD=%d -DQV=%d", s.d > 32 ? 64 : 32, vectors);
+        enum { QUERIES = 32 };
+        int per = heads_per_group(&s, QUERIES);
+        defines = ist_defines_of(p, "-DD=%d", s.d > 32 ? 64 : 32);
         launch.op = "op/attention_cpu";
         launch.isa = "isa/tile";
         launch.kernel = "attention";
-        launch.global[0] = (size_t)ist_div_up(s.nq, queries);
+        launch.global[0] = (size_t)ist_div_up(s.nq, QUERIES);
         launch.global[1] = (size_t)ist_div_up(s.heads, per);
         launch.args[10].v.i[2] = per;
     } else {

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { HEAD = 32, GROUP = 64, WARPS = 7 };
+enum { HEAD = 32, GROUP = 64, WARPS = 7, SIDE_MAX = 16 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -55,7 +55,7 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                    int ws, const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
-    if (heads < 1 || qkv.c != heads * 3 * HEAD || ws < 1 || ws > 16) {
+    if (heads < 1 || qkv.c != heads * 3 * HEAD || ws < 1 || ws > SIDE_MAX) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: window attention of %d channels with %d heads, windows of %d", label,
                       qkv.c, heads, ws);
         return none;
@@ -67,7 +67,8 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
     ist_tensor table = cpu ? expanded_bias(p, bias, heads, ws, label)
                            : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
-    ist_defines d = ist_defines_of(p, "-DWS=%d%s", ws, cpu ? " -DQV=2 -DKT=7 -DKB=98" : "");
+    ist_defines d =
+        cpu ? ist_defines_of(p, "-DTOKENS=%d -DKT=7 -DKB=98", SIDE_MAX * SIDE_MAX) : ist_defines_of(p, "-DWS=%d", ws);
     int blocks = ist_div_up(tokens, 16), items = cpu ? 1 : !mma ? GROUP : 32 * (blocks < WARPS ? blocks : WARPS);
     size_t groups = (size_t)windows * (size_t)(cpu || mma ? 1 : ist_div_up(tokens, GROUP));
     int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
@@ -84,7 +85,7 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                      .global = {groups * (size_t)items, (size_t)ist_div_up(heads, per), (size_t)qkv.n},
                                      .local = {(size_t)items, 1, 1},
                                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, 0),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, ws),
                                               IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_INT4(heads, per, 0, 0),
                                               IST_FLOAT(SCALE)},
                                      .arg_count = 9,
