@@ -91,7 +91,11 @@ static inline matrix_t matrix_a(__local const uint *rows, int pitch, int lane) {
     return (uint8)(rows[0], rows[pitch], rows[2 * pitch], rows[3 * pitch], rows[4 * pitch], rows[5 * pitch],
                    rows[6 * pitch], rows[7 * pitch]);
 }
-#ifdef cl_intel_subgroups
+#ifdef cl_intel_subgroup_matrix_multiply_accumulate /* compilers translate the call for devices that lack it, too */
+#define IST_MATRIX
+float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 c);
+#define MATRIX_MULTIPLY(c, a, b) c = intel_sub_group_f16_f16_matrix_mad_k16(as_int8(a), as_int8(b), c)
+#define MATRIX_KERNEL            __attribute__((intel_reqd_sub_group_size(LANES), reqd_work_group_size(THREADS, 1, 1)))
 static inline matrix_t matrix_b(__global const uint4 *w, int number, int lane) {
     return intel_sub_group_block_read8((__global const uint *)w + number * (LANES * 8));
 }
@@ -100,12 +104,6 @@ static inline matrix_t matrix_b(__global const uint4 *w, int number, int lane) {
     __global const uint *p = (__global const uint *)w + number * (LANES * 8) + lane;
     return (uint8)(p[0], p[8], p[16], p[24], p[32], p[40], p[48], p[56]);
 }
-#endif
-#ifdef cl_intel_subgroup_matrix_multiply_accumulate /* compilers translate the call for devices that lack it, too */
-#define IST_MATRIX
-float8 __attribute__((overloadable)) intel_sub_group_f16_f16_matrix_mad_k16(int8 a, int8 b, float8 c);
-#define MATRIX_MULTIPLY(c, a, b) c = intel_sub_group_f16_f16_matrix_mad_k16(as_int8(a), as_int8(b), c)
-#define MATRIX_KERNEL            __attribute__((intel_reqd_sub_group_size(LANES), reqd_work_group_size(THREADS, 1, 1)))
 #endif
 #endif
 
