@@ -167,7 +167,7 @@ def write_tables(record, prefix):
         json.dump(record, f, indent=1)
         f.write("\n")
     out = ["# Kernels compiled for GPUs that were not there", "",
-           "Written by `perf/offline.py`; nothing here was run. Frames: D-FINE-N with MobileSAM and D-FINE-X, each in fp32 "
+           "Written by `perf/offline.py --build BUILD`; nothing here was run. Frames: D-FINE-N with MobileSAM and D-FINE-X, each in fp32 "
            "and half, 640 x 640, one image. Compilers: " +
            ", ".join(f"{k} {v}" for k, v in record["versions"].items()) + ".", "",
            "| target | example | capabilities | programs | do not compile | kernels | with spills | waves/SIMD, least |",

@@ -120,8 +120,8 @@ static inline matrix_t matrix_b(__global const uint4 *w, int number, int lane) {
 #define WORDS           ((int)sizeof(matrix_t) / 4)
 #define MATRIX_SCRATCH  __local uint scratch[THREADS][2 * WORDS];
 
-/* Which lane holds element (row, k) of a or (k, column) of b, and the number of the half that it is there. Both halves of
- * a WMMA wave are read, so that neither may be wrong. */
+/* Which lane holds element (row, k) of a or (k, column) of b, and the number of the half that it is there. Both halves
+ * of a WMMA wave are read, so that neither may be wrong. */
 #ifdef MATRIX_MFMA
 #define A_LANE(row, k) ((k) / 8 * 16 + (row))
 #define A_HALF(row, k) ((k) % 8)

@@ -1,16 +1,16 @@
-/* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group of
- * WM x WN subgroups makes BM output pixels by BN channels. Goes with isa/vector (VL = 8) and isa/matrix.
+/* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group
+ * of WM x WN subgroups makes BM output pixels by BN channels. Goes with isa/vector (VL = 8) and isa/matrix.
  *
  * The product runs over `chunks` of eight inputs: of each tap in turn the channels, padded with zeros to a multiple of
  * eight. A step takes BK / 8 chunks of every pixel, which the group gathers into local memory while it multiplies those
- * of the step before; zeros stand for padding and for chunks that do not exist. Weights are read in fragment order, from
- * the first-level cache where subgroups share them. Sums reach the epilogue through local memory, ROWS lines of every
- * subgroup's tile at a time.
+ * of the step before; zeros stand for padding and for chunks that do not exist. Weights are read in fragment order,
+ * from the first-level cache where subgroups share them. Sums reach the epilogue through local memory, ROWS lines of
+ * every subgroup's tile at a time.
  *
- * Arguments: weights [phase][DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight; in = {h, w, ld, c0,
- * c, chunks of a tap, 0, 0}, win and out as in op/conv, tiles = {fragments along the inputs, along the channels, steps,
- * 0}, div = {multiplier, shift} for out width, out height, chunks of a tap, kernel width. Grid: x = row tiles times the
- * group, y = column tiles, z = phases. ACT: the activation. */
+ * Arguments: weights [phase][DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight; in = {h, w, ld,
+ * c0, c, chunks of a tap, 0, 0}, win and out as in op/conv, tiles = {fragments along the inputs, along the channels,
+ * steps, 0}, div = {multiplier, shift} for out width, out height, chunks of a tap, kernel width. Grid: x = row tiles
+ * times the group, y = column tiles, z = phases. ACT: the activation. */
 #define THREADS   (LANES * WM * WN)
 #define TM        (BM / WM) /* a subgroup's tile, and its fragments */
 #define TN        (BN / WN)

@@ -1,6 +1,6 @@
 /* A product of small integers as halves, ROWS x DEPTH times DEPTH x COLS, by the last of the group's subgroups: a from
- * local memory, b packed as weights are. out[i] is the float C[i / COLS][i % COLS]. Goes with isa/matrix; EMULATED: a test
- * asks for it without the instruction. */
+ * local memory, b packed as weights are. out[i] is the float C[i / COLS][i % COLS]. Goes with isa/matrix; EMULATED: a
+ * test asks for it without the instruction. */
 #define THREADS 64
 #define PITCH   (DEPTH / 2 + 4)
 MATRIX_KERNEL __kernel void probe(__global uint *out, __global const uint *in) {
