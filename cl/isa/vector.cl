@@ -80,6 +80,7 @@ static inline void finish(V v, int left, __global TY *dst, __global const T *bef
     } else {
         float t[VL];
         VSTORE(v, t);
-        for (int i = 0; i < left; i++) STORE_Y(t[i], dst, i);
+        for (int i = 0; i < VL; i++)
+            if (i < left) STORE_Y(t[i], dst, i);
     }
 }

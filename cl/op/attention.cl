@@ -21,6 +21,7 @@ typedef struct softmax_state {
 static inline void softmax_begin(softmax_state *s) {
     s->m = LOWEST;
     s->sum = 0.0f;
+#pragma unroll
     for (int c = 0; c < D4; c++) s->acc[c] = (float4)(0.0f);
 }
 
@@ -28,11 +29,13 @@ static inline void softmax_rescale(softmax_state *s, float m) {
     const float f = ist_exp_float(s->m - m);
     s->m = m;
     s->sum *= f;
+#pragma unroll
     for (int c = 0; c < D4; c++) s->acc[c] *= f;
 }
 
 static inline float dot_row(const float4 *q, __local const float4 *k) {
     float4 a = (float4)(0.0f);
+#pragma unroll
     for (int c = 0; c < D4; c++) a = fma(q[c], k[c], a);
     return (a.x + a.y) + (a.z + a.w);
 }
@@ -47,6 +50,7 @@ static inline void take_four(softmax_state *s, const float4 *q, __local const fl
     if (m > s->m) softmax_rescale(s, m);
     const float4 e = select((float4)(0.0f), ist_exp_float4(t - m), in);
     s->sum += (e.x + e.y) + (e.z + e.w);
+#pragma unroll
     for (int c = 0; c < D4; c++) {
         float4 a = fma((float4)(e.x), v[c], s->acc[c]);
         a = fma((float4)(e.y), v[D4 + c], a);
@@ -56,10 +60,12 @@ static inline void take_four(softmax_state *s, const float4 *q, __local const fl
 }
 
 static inline void load_query(float4 *q, __global const T *x, int at, float scale) {
+#pragma unroll
     for (int c = 0; c < D4; c++) q[c] = LOAD4(x, at + 4 * c) * scale;
 }
 
 static inline void store_result(__global T *out, int at, const softmax_state *s) {
+#pragma unroll
     for (int c = 0; c < D4; c++) STORE4(s->acc[c] / s->sum, out, at + 4 * c);
 }
 
@@ -107,12 +113,14 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
     softmax_begin(&s);
     for (int j = lane; j < nk; j += GROUP) {
         float4 t = (float4)(0.0f);
-        for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * lds.y + firsts.y + h * D + 4 * c), t);
+    #pragma unroll
+    for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * lds.y + firsts.y + h * D + 4 * c), t);
         const float score = (t.x + t.y) + (t.z + t.w);
         if (score > s.m) softmax_rescale(&s, score);
         const float e = ist_exp_float(score - s.m);
         s.sum += e;
-        for (int c = 0; c < D4; c++)
+    #pragma unroll
+    for (int c = 0; c < D4; c++)
             s.acc[c] = fma((float4)(e), LOAD4(v, (k_first + j) * lds.z + firsts.z + h * D + 4 * c), s.acc[c]);
     }
     top[lane] = s.m;
@@ -157,6 +165,7 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
     softmax_begin(&s);
     pad += h * 3 * D;
     bias += h * TOKENS;
+#pragma unroll 1 /* else compilers give up on the loops inside, and arrays end in memory */
     for (int k0 = 0; k0 < TOKENS; k0 += KB) {
         const int kn = min(KB, TOKENS - k0);
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -39,6 +39,9 @@ typedef struct ist_site {
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")         \
+    X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
+    X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \
+    X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (isa/matrix, Xe-HPG)")                  \
     X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")
 
 typedef enum ist_cap_bit {
@@ -87,9 +90,10 @@ cl_command_queue ist_device_queue(const ist_device *device);
 /* ---- programs ---- */
 
 /* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("op/conv", "isa/cpu"; isa may be
- * NULL), `defines` a string of -D options (may be ""). Programs are built once per (op, isa, defines) and shared; each
- * call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build puts the first line of
- * the log in `err`. Where the platform keeps no cache of its own, binaries are kept in cache_dir. */
+ * NULL, or names separated by +), `defines` a string of -D options (may be ""). Programs are built once per (op, isa,
+ * defines) and shared; each call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build
+ * puts the first line of the log in `err`. Where the platform keeps no cache of its own, binaries are kept in
+ * cache_dir. */
 #define ist_kernel_create(...) ist_kernel_create_at(IST_HERE, __VA_ARGS__)
 ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
                                 const char *kernel, cl_kernel *out, ist_error *err);
@@ -102,6 +106,8 @@ size_t ist_kernel_source_bytes(const char *op);
 typedef struct ist_program_part {
     const char *op, *isa, *defines; /* isa may be NULL, defines "" */
 } ist_program_part;
+/* Its source as it is compiled, the caller's to free. */
+ist_status ist_program_text(const ist_program_part *part, char **text, ist_error *err);
 /* Builds programs that will be wanted together as one, which is much cheaper on CPU platforms (elsewhere it does
  * nothing). Where they cannot be joined, each is built when a kernel asks for it, as without this call. */
 #define ist_programs_join(...) ist_programs_join_at(IST_HERE, __VA_ARGS__)

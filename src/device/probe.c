@@ -120,6 +120,26 @@ static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
     }
 }
 
+/* C = A B with a `rows` x `depth` A and a `depth` x `cols` B. */
+static void expect_product(const uint32_t *in, uint32_t *out, int rows, int depth, int cols) {
+    for (int i = 0; i < rows * cols; i++) {
+        float sum = 0;
+        for (int k = 0; k < depth; k++)
+            sum += (float)(in[(i / cols * depth + k) % WORDS] % 16u) *
+                   (float)(in[(k * cols + i % cols) % WORDS] / 16u % 16u);
+        out[i] = as_bits(sum);
+    }
+}
+static void expect_amd_mfma(const uint32_t *in, uint32_t *out) {
+    expect_product(in, out, 16, 32, 16);
+}
+static void expect_amd_wmma(const uint32_t *in, uint32_t *out) {
+    expect_product(in, out, 16, 16, 16);
+}
+static void expect_intel_dpas(const uint32_t *in, uint32_t *out) {
+    expect_product(in, out, 8, 16, 8);
+}
+
 /* Rounding to bfloat16 of 1 + x(i) / 1024 (ties included), then sums of products of pairs, exact in float. */
 static void expect_x86_bf16(const uint32_t *in, uint32_t *out) {
     for (int i = 0; i < 16; i++) {
@@ -132,23 +152,27 @@ static void expect_x86_bf16(const uint32_t *in, uint32_t *out) {
 }
 
 static const struct probe {
-    const char *name; /* of cl/probe/ */
+    const char *name; /* of cl/probe/, unless `source` is */
     size_t global, local;
     int words;   /* how many outputs count */
     bool zeroed; /* outputs start at 0 and UINT32_MAX, for atomics */
     void (*expect)(const uint32_t *in, uint32_t *out);
-    const char *isa; /* NULL: none; no CPU has one */
-    bool bf16;       /* its instructions stop a processor that lacks them */
+    const char *isa;              /* NULL: none; no CPU has one */
+    bool bf16;                    /* its instructions stop a processor that lacks them */
+    const char *source, *options; /* NULL: `name` and none */
 } probes[] = {
-    {"vec16", 1, 1, 128, false, expect_vec16, NULL, false},
-    {"local", 128, 64, 128, false, expect_local, NULL, false},
-    {"group256", 256, 256, 256, false, expect_group256, NULL, false},
-    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL, false},
-    {"atomics", 256, 64, 4, true, expect_atomics, NULL, false},
-    {"int64", 64, 64, 128, false, expect_int64, NULL, false},
-    {"fp64", 64, 64, 128, false, expect_fp64, NULL, false},
-    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false},
-    {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, true},
+    {"vec16", 1, 1, 128, false, expect_vec16, NULL, false, NULL, NULL},
+    {"local", 128, 64, 128, false, expect_local, NULL, false, NULL, NULL},
+    {"group256", 256, 256, 256, false, expect_group256, NULL, false, NULL, NULL},
+    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL, false, NULL, NULL},
+    {"atomics", 256, 64, 4, true, expect_atomics, NULL, false, NULL, NULL},
+    {"int64", 64, 64, 128, false, expect_int64, NULL, false, NULL, NULL},
+    {"fp64", 64, 64, 128, false, expect_fp64, NULL, false, NULL, NULL},
+    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false, NULL, NULL},
+    {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "isa/matrix", false, "matrix", "-DMATRIX_MFMA"},
+    {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "isa/matrix", false, "matrix", "-DMATRIX_WMMA"},
+    {"intel_dpas", 64, 64, 64, false, expect_intel_dpas, "isa/matrix", false, "matrix", "-DMATRIX_DPAS"},
+    {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, true, NULL, NULL},
 };
 
 /* ---- running them ---- */
@@ -203,10 +227,12 @@ static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *hol
     *holds = false;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
         if (strcmp(probes[i].name, name) || !may_run(d, &probes[i])) continue;
-        char source[64] = "probe/";
-        strncat(source, name, sizeof source - sizeof "probe/");
+        const struct probe *p = &probes[i];
+        char source[64];
+        snprintf(source, sizeof source, "probe/%s", p->source ? p->source : name);
         cl_kernel kernel;
-        if (ist_kernel_create(d, source, probes[i].isa, "", "probe", &kernel, NULL) != IST_OK) return IST_OK;
+        if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, NULL) != IST_OK)
+            return IST_OK;
         *holds = computes(d, b, &probes[i], kernel, &status, err);
         ist_kernel_release(&kernel);
     }

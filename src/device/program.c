@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXTS 6 /* prelude, isa and op, each behind a #line that names it in build logs */
+#define MAX_SOURCES 5 /* of a program: prelude, up to three of isa, op */
 
 static const ist_source *find_source(const char *name) {
     for (const ist_source *s = ist_sources; s->name; s++)
@@ -104,23 +104,42 @@ static ist_status load_or_compile(ist_site site, ist_device *d, const char **tex
     return status;
 }
 
+/* The sources of a part, in order; -1 and *missing when there is none of a name. */
+static int sources_of(const ist_program_part *part, const ist_source **sources, char *missing, size_t size) {
+    int count = 0;
+    sources[count++] = find_source("prelude");
+    for (const char *isa = part->isa ? part->isa : ""; *isa; isa += strcspn(isa, "+"), isa += *isa == '+') {
+        snprintf(missing, size, "%.*s", (int)strcspn(isa, "+"), isa);
+        if (count == MAX_SOURCES - 1 || !(sources[count++] = find_source(missing))) return -1;
+    }
+    snprintf(missing, size, "%s", part->op);
+    return (sources[count++] = find_source(missing)) ? count : -1;
+}
+
+ist_status ist_program_text(const ist_program_part *part, char **text, ist_error *err) {
+    const ist_source *sources[MAX_SOURCES];
+    char missing[64];
+    size_t size = 1, at = 0;
+    int count = sources_of(part, sources, missing, sizeof missing);
+    if (count < 0) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", missing);
+    for (int i = 0; i < count; i++)
+        size += strlen(sources[i]->text) + strlen(sources[i]->name) + sizeof "\n#line 1 \".cl\"\n";
+    *text = malloc(size);
+    if (!*text) return ist_fail(err, IST_E_MEMORY, "%s: no memory for its source", part->op);
+    for (int i = 0; i < count; i++)
+        at += (size_t)snprintf(*text + at, size - at, "\n#line 1 \"%s.cl\"\n%s", sources[i]->name, sources[i]->text);
+    return IST_OK;
+}
+
 /* A program of its own: prelude, isa, op. */
 static ist_status build_alone(ist_site site, ist_device *d, const ist_program_part *part, cl_program *out,
                               ist_error *err) {
-    const char *names[] = {"prelude", part->isa, part->op};
-    const char *texts[MAX_TEXTS], *what = part->op;
-    char lines[3][128];
-    int count = 0;
-    for (int i = 0; i < 3; i++) {
-        if (!names[i]) continue;
-        const ist_source *source = find_source(names[i]);
-        if (!source) return ist_fail(err, IST_E_BUILD, "there is no kernel source named %s", names[i]);
-        what = source->name; /* lives on, the caller's may not */
-        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s.cl\"\n", names[i]);
-        texts[count++] = lines[i];
-        texts[count++] = source->text;
-    }
-    return load_or_compile(site, d, texts, count, what, part->defines, out, err);
+    char *text = NULL;
+    IST_TRY(ist_program_text(part, &text, err));
+    const char *texts[] = {text}, *what = find_source(part->op)->name; /* lives on, the caller's may not */
+    ist_status status = load_or_compile(site, d, texts, 1, what, part->defines, out, err);
+    free(text);
+    return status;
 }
 
 static char *program_key(const ist_program_part *part) {

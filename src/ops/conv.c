@@ -20,11 +20,15 @@ static const ist_conv_row conv_rows[] = {
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages)                                                                      \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), 1, wm, wn, wk,     \
      bk,    stages},
+#define MATRIX(name, cap, lanes, bm, bn, wm, wn, bk)                                                                   \
+    {#name, "op/conv_matrix", IST_CONV_MATRIX, IST_CAP_##cap, bm, (bn) / 8, 8, (lanes) * (wm) * (wn), 1, wm, wn, 1,    \
+     bk,    0},
 #define BF16(name, mr, nv, speed)                                                                                      \
     {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef MMA
+#undef MATRIX
 #undef BF16
 };
 
@@ -48,14 +52,14 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
-    bool precision = row->family == IST_CONV_MMA    ? ist_plan_half(p)
-                     : row->family == IST_CONV_BF16 ? ist_plan_bf16(p)
-                                                    : true;
+    bool matrix = row->family == IST_CONV_MMA || row->family == IST_CONV_MATRIX;
+    bool precision = matrix ? ist_plan_half(p) : row->family == IST_CONV_BF16 ? ist_plan_bf16(p) : true;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
 
 bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q) {
-    return ist_conv_row_runs(p, row) && (row->family != IST_CONV_MMA || q->x.elem == IST_ELEM_T) &&
+    bool matrix = row->family == IST_CONV_MMA || row->family == IST_CONV_MATRIX;
+    return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
@@ -63,6 +67,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
     if (a.row->family != b.row->family) return a.row->family != IST_CONV_PANELS;
     if (a.row->family == IST_CONV_MMA) return ist_conv_mma_cost(p, a, q) < ist_conv_mma_cost(p, b, q);
+    if (a.row->family == IST_CONV_MATRIX) return ist_conv_matrix_cost(p, a.row, q) < ist_conv_matrix_cost(p, b.row, q);
     if (a.row->family == IST_CONV_BF16) return ist_conv_bf16_cost(p, a.row, q) < ist_conv_bf16_cost(p, b.row, q);
     return ist_conv_panels_cost(p, a.row, q) < ist_conv_panels_cost(p, b.row, q);
 }
@@ -148,6 +153,8 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     }
     if (choice.row->family == IST_CONV_MMA)
         ist_conv_mma(p, &q, choice);
+    else if (choice.row->family == IST_CONV_MATRIX)
+        ist_conv_matrix(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_BF16)
         ist_conv_bf16(p, &q, choice.row);
     else

@@ -4,6 +4,7 @@
  * The product runs over "chunks" of eight inputs (cl/op/conv_mma.cl): tap by tap the channels, padded to a multiple of
  * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
 #include "ops/conv_rows.h"
+#include "ops/divider.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
 
@@ -120,18 +121,6 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
 
 /* ---- launch ---- */
 
-/* Multiplier and shift with which n / d = n * multiplier >> shift for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-typedef struct divider {
-    int multiplier, shift;
-} divider;
-
-static divider divider_of(int d) {
-    int log = 0;
-    while ((1LL << log) < d) log++;
-    uint64_t power = 1ULL << (31 + log);
-    return (divider){(int)(uint32_t)((power + (uint64_t)d - 1) / (uint64_t)d), 31 + log};
-}
-
 static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l) {
     return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s",
                           r->mr, r->nv * r->vl, r->warps_m, r->warps_n, r->warps_k, r->bk, r->stages, r->stages - 2,
@@ -156,10 +145,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
             ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32));
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
     }
-    divider by_w = divider_of(q->ow), by_h = divider_of(q->oh), by_kw = divider_of(kw);
-    divider by_splits = divider_of(c.splits), by_tap = divider_of(l->gather    ? l->per_tap
-                                                                  : l->blocked ? q->taps
-                                                                               : l->per_tap / CHUNK);
+    ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
+    ist_divider by_splits = ist_divider_of(c.splits), by_tap = ist_divider_of(l->gather    ? l->per_tap
+                                                                              : l->blocked ? q->taps
+                                                                                           : l->per_tap / CHUNK);
     ist_defines defines = defines_of(p, q, r, l);
     ist_launch launch = {
         .label = q->label,

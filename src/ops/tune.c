@@ -80,6 +80,7 @@ static int add(ist_tune_way *ways, int count, int capacity, const char *row, int
 
 /* The heuristic's estimate. Ways that it holds for several times slower than the best are not worth measuring. */
 static double estimate(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
+    if (c.row->family == IST_CONV_MATRIX) return ist_conv_matrix_cost(p, c.row, q);
     return c.row->family == IST_CONV_MMA ? ist_conv_mma_cost(p, c, q) : ist_conv_panels_cost(p, c.row, q);
 }
 
