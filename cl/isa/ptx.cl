@@ -16,6 +16,7 @@
 #define IST_PTX
 
 #define MATRIX_SCRATCH
+#define UNROLL    _Pragma("unroll") /* before a loop with matrix instructions */
 #define SHARED(p) ((uint)(size_t)(p))
 
 /* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. Through the
@@ -54,14 +55,15 @@
                      : "r"(address)                                                                                    \
                      : "memory")
 
-/* 16 bytes, or 8, of global memory that no launch writes meanwhile. Loads keep their order and their place, so that
- * several in a row are under way together; the compiler would move each to its use. */
+/* 16 bytes, or 8, of global memory. These loads stay before the next barrier: several in front of one are under way
+ * together, where the compiler would move each to its use. */
 #define FETCH16(v, pointer)                                                                                            \
-    __asm__ volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"                                                     \
+    __asm__ volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
                      : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
-                     : "l"(pointer))
+                     : "l"(pointer)                                                                                    \
+                     : "memory")
 #define FETCH8(v, pointer)                                                                                             \
-    __asm__ volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];" : "=r"((v)[0]), "=r"((v)[1]) : "l"(pointer))
+    __asm__ volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"((v)[0]), "=r"((v)[1]) : "l"(pointer) : "memory")
 
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
@@ -108,6 +110,7 @@ static inline float quick_reciprocal(float x) {
 
 #else
 
+#define UNROLL         _Pragma("unroll 1") /* each barrier costs compilers time */
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
 #define SHARED(p)      0u
 
@@ -151,7 +154,7 @@ static inline float half_at(uint word, int high) {
     } while (0)
 
 /* Element (row, column) of c, whose warp's fragments are in s[0..32). */
-static inline float product(__local uint (*s)[6], int row, int column) {
+NOINLINE float product(__local uint (*s)[6], int row, int column) {
     float sum = 0.0f;
     for (int k = 0; k < 16; k++)
         sum += half_at(s[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2) *

@@ -8,13 +8,19 @@
  *
  * "Columns" are such folded tokens: F32 [P,1,K + 1,C] with C = 64 ceil(N / 8), column t * 8 + h is token t seen by
  * head h, row K the constant of the score. "Panels" are F32 [P,K / 64,8 N,64]: 64 channels of every (token, head).
- * Heads: 8. Scores are to base 2: their scale has log2(e). */
+ * Heads: 8. Scores are to base 2: their scale has log2(e).
+ *
+ * Where ist_two_way_halves says so, columns and panels alike are rows of channels in half: T [P,1,8 N + 2,K], row t * 8 +
+ * h; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column c (of panels nothing is read there). */
 #ifndef IST_OPS_TWO_WAY_H
 #define IST_OPS_TWO_WAY_H
 
 #include "ops/ops.h"
 
 enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may have */ };
+
+/* Whether columns, panels and parts have the form that matrix instructions take. */
+bool ist_two_way_halves(const ist_plan *p, int tokens, int k);
 
 /* Which prompts a launch is for: those with ways[n] == way, or all when `ways` [1,1,P,1] (I32) is empty. */
 typedef struct ist_prompt_way {
