@@ -3,6 +3,7 @@
  * Rows: op/upscale_cpu (a work-item per group), op/upscale_mma (matrix instructions, half storage) and op/upscale
  * (work-groups with local memory). */
 #include "ops/upscale.h"
+#include "ops/fragments.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -54,18 +55,6 @@ static bool matrix_row(const ist_plan *p, ist_tensor x, ist_tensor vectors) {
            (vectors.ld | vectors.c0) % 2 == 0;
 }
 
-/* Fragments b of `tiles` blocks of eight columns and 32 rows, a work-item's eight values together: rows 8 t to 8 t + 7
- * (`in_a_row`), or those that two instructions want. Element (row, column) is w[row * rows_apart + column * columns_apart]. */
-static float *fragments(const float *w, int tiles, size_t rows_apart, size_t columns_apart, bool in_a_row, float *to) {
-    for (int tile = 0; tile < tiles; tile++)
-        for (int lane = 0; lane < 32; lane++)
-            for (int e = 0; e < 8; e++) {
-                int t = lane % 4, row = in_a_row ? t * 8 + e : e / 2 * 8 + t * 2 + e % 2;
-                *to++ = w[(size_t)row * rows_apart + (size_t)(tile * 8 + lane / 4) * columns_apart];
-            }
-    return to;
-}
-
 /* What op/upscale_mma multiplies with, as constants. */
 static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
     size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2;
@@ -75,9 +64,9 @@ static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, const
         return false;
     }
     for (int phase = 0; phase < 4; phase++)
-        for (int k = 0; k < in; k += 32) to = fragments(w->w1 + k * C1 * 4 + phase, C1 / 8, C1 * 4, 4, true, to);
+        for (int k = 0; k < in; k += 32) to = ist_fragments(w->w1 + k * C1 * 4 + phase, C1 / 8, C1 * 4, 4, true, to);
     for (int pixel = 0; pixel < 4; pixel++)
-        for (int k = 0; k < C1; k += 32) to = fragments(w->w2 + k * C2 * 4 + pixel, C2 / 8, C2 * 4, 4, false, to);
+        for (int k = 0; k < C1; k += 32) to = ist_fragments(w->w2 + k * C2 * 4 + pixel, C2 / 8, C2 * 4, 4, false, to);
     memcpy(norm, w->b1, C1 * sizeof *norm);
     memcpy(norm + C1, w->gamma, C1 * sizeof *norm);
     memcpy(norm + 2 * C1, w->beta, C1 * sizeof *norm);
