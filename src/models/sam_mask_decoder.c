@@ -8,6 +8,7 @@
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "ops/prompt.h"
+#include "ops/token.h"
 #include "ops/two_way.h"
 #include "ops/upscale.h"
 
@@ -79,16 +80,60 @@ static ist_tensor table(const ist_net *net, const char *name, int rows, ist_tens
     return ist_has(below) && ist_has(y) ? ist_op_join_tokens(net->plan, y, below, name) : y;
 }
 
-/* ---- attention among tokens ---- */
-
-/* LN(x + y). */
-static ist_tensor add_norm(const decoder *d, ist_tensor x, ist_tensor y, const char *name) {
-    return ist_layer_norm(&d->net, x, 1e-5f, &(ist_norm_opts){.add = y}, "mask_decoder.transformer.%s", name);
-}
+/* ---- layers on tokens ---- */
 
 static ist_conv_weights take(const decoder *d, const char *at, const char *which) {
     return ist_take_dense(&d->net, "mask_decoder.transformer.%s.%s_proj", at, which);
 }
+
+/* The names of a layer on tokens with the norm behind it, `first` NULL without a hidden layer. */
+typedef struct layer_names {
+    const char *first, *last, *norm;
+} layer_names;
+
+/* Its weights, owned. */
+typedef struct layer_weights {
+    ist_conv_weights first, last;
+    ist_norm_weights norm;
+} layer_weights;
+
+static ist_token_layer take_layer(const decoder *d, layer_names names, ist_tensor add, layer_weights *all) {
+    *all = (layer_weights){0};
+    if (names.first) all->first = ist_take_dense(&d->net, "mask_decoder.transformer.%s", names.first);
+    all->last = ist_take_dense(&d->net, "mask_decoder.transformer.%s", names.last);
+    all->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", names.norm);
+    const ist_conv_weights *first = &all->first, *last = &all->last;
+    if (!ist_plan_status(d->net.plan) && (all->norm.n != last->out || (names.first && first->out != last->in)))
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: %d and %d inputs, norm of %d channels for %d", names.last,
+                      names.first ? first->out : last->in, last->in, all->norm.n, last->out);
+    return (ist_token_layer){first->in, last->in,    last->out,    first->w, first->b, last->w,
+                             last->b,   all->norm.w, all->norm.b, 1e-5f,    add};
+}
+
+static void free_layer(layer_weights *all) {
+    ist_conv_weights_free(&all->first);
+    ist_conv_weights_free(&all->last);
+    ist_norm_weights_free(&all->norm);
+}
+
+/* LN(add + last(x)), or LN(add + last(relu(first(x)))). */
+static ist_tensor layer(const decoder *d, ist_tensor x, ist_tensor add, layer_names names) {
+    ist_plan *p = d->net.plan;
+    ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    if (ist_token_layers(p, x.w)) {
+        layer_weights w;
+        ist_token_layer l = take_layer(d, names, add, &w);
+        if (!ist_plan_status(p)) x = ist_op_token_layer(p, x, &l, names.last);
+        free_layer(&w);
+        return x;
+    }
+    if (names.first) x = ist_dense(&d->net, x, &relu, "mask_decoder.transformer.%s", names.first);
+    x = ist_dense(&d->net, x, NULL, "mask_decoder.transformer.%s", names.last);
+    return ist_layer_norm(&d->net, x, 1e-5f, &(ist_norm_opts){.add = add}, "mask_decoder.transformer.%s", names.norm);
+}
+
+/* ---- attention among tokens ---- */
 
 /* A projection of a cross attention, whose matrices are read without an operator's checks. */
 static ist_conv_weights take_cross(const decoder *d, const char *at, const char *which, int out, int in) {
@@ -99,15 +144,35 @@ static ist_conv_weights take_cross(const decoder *d, const char *at, const char 
     return w;
 }
 
-/* Queries and keys see the position of the initial tokens except in the first layer, where q is those tokens. */
-static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at) {
+/* LN(add + attention): of q with the position of the initial tokens as queries and keys, except in the first layer,
+ * where q is those tokens. */
+static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
-    ist_tensor qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
-    qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
-    ist_tensor v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
+    ist_tensor add = first ? (ist_tensor){0} : q, qk, v;
+    ist_name out = ist_name_of("%s.out_proj", at);
+    layer_names names = {NULL, out.text, norm};
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    bool tokens = ist_token_layers(p, q.w);
+    ist_conv_weights both = ist_stack(&d->net, take(d, at, "q"), take(d, at, "k"));
+    if (first && tokens) {
+        qk = ist_apply(&d->net, q, ist_stack(&d->net, both, take(d, at, "v")), NULL, at); /* [P,1,N,768] */
+        v = ist_slice(qk, 2 * DIM, DIM);
+    } else {
+        qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
+        qk = ist_apply(&d->net, qk, both, NULL, at); /* [P,1,N,512] */
+        v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
+    }
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    ist_tensor queries = ist_slice(qk, 0, DIM), keys = ist_slice(qk, DIM, DIM);
+    if (tokens) {
+        layer_weights w;
+        ist_token_layer l = take_layer(d, names, add, &w);
+        if (!ist_plan_status(p)) q = ist_op_token_attention(p, queries, keys, v, &l, at);
+        free_layer(&w);
+        return q;
+    }
     ist_attention_opts opts = {.heads = HEADS, .scale = 1.0f / sqrtf((float)DIM / HEADS), .count = d->prompts};
-    ist_tensor y = ist_op_attention(p, ist_slice(qk, 0, DIM), ist_slice(qk, DIM, DIM), v, &opts, at);
-    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at);
+    return layer(d, ist_op_attention(p, queries, keys, v, &opts, at), add, names);
 }
 
 /* ---- attention between tokens and image ---- */
@@ -184,8 +249,8 @@ static void update_image(const decoder *d, image_side *s, ist_tensor q, const ch
     ist_conv_weights_free(&query);
 }
 
-/* Attention of the tokens to the image after its pending update. */
-static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at) {
+/* LN(q + attention of the tokens q to the image after its pending update). */
+static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
     ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
@@ -210,19 +275,18 @@ static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, cons
     ist_conv_weights_free(&query);
     ist_conv_weights_free(&k);
     ist_conv_weights_free(&v);
-    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at); /* [P,1,N,256] */
+    ist_name out = ist_name_of("%s.out_proj", at);
+    return layer(d, y, q, (layer_names){NULL, out.text, norm}); /* [P,1,N,256] */
 }
 
 static ist_tensor two_way_layer(const decoder *d, image_side *s, ist_tensor q, int i) {
     ist_name self = ist_name_of("layers.%d.self_attn", i), t2i = ist_name_of("layers.%d.cross_attn_token_to_image", i);
     ist_name i2t = ist_name_of("layers.%d.cross_attn_image_to_token", i);
-    ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
-    ist_tensor y = self_attention(d, q, i == 0, self.text); /* [P,1,N,256] */
-    q = add_norm(d, y, i == 0 ? (ist_tensor){0} : q, ist_name_of("layers.%d.norm1", i).text);
-    q = add_norm(d, read_image(d, s, q, t2i.text), q, ist_name_of("layers.%d.norm2", i).text);
-    y = ist_dense(&d->net, q, &relu, "mask_decoder.transformer.layers.%d.mlp.lin1", i); /* [P,1,N,2048] */
-    y = ist_dense(&d->net, y, NULL, "mask_decoder.transformer.layers.%d.mlp.lin2", i);
-    q = add_norm(d, y, q, ist_name_of("layers.%d.norm3", i).text);
+    ist_name first = ist_name_of("layers.%d.mlp.lin1", i), last = ist_name_of("layers.%d.mlp.lin2", i);
+    ist_name norm3 = ist_name_of("layers.%d.norm3", i);
+    q = self_attention(d, q, i == 0, self.text, ist_name_of("layers.%d.norm1", i).text);
+    q = read_image(d, s, q, t2i.text, ist_name_of("layers.%d.norm2", i).text);
+    q = layer(d, q, q, (layer_names){first.text, last.text, norm3.text});
     update_image(d, s, q, i2t.text, ist_name_of("layers.%d.norm4", i).text);
     return q;
 }
@@ -323,7 +387,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     share_image(d, &s, d->t.w);
     ist_tensor q = d->t;
     for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
-    q = add_norm(d, read_image(d, &s, q, "final_attn_token_to_image"), q, "norm_final_attn");
+    q = read_image(d, &s, q, "final_attn_token_to_image", "norm_final_attn");
     free(s.shift);
     ist_tap(&d->net, q, "tokens");
     ist_tap(&d->net, s.now.x, "keys");

@@ -362,11 +362,21 @@ static int part_floats(int tokens, int k) {
     return 2 * COLUMNS + tokens * HEADS * k / 2;
 }
 
+/* A copy whose pieces of eight channels are aligned, of every item whatever the limit. */
+static ist_tensor in_order(ist_plan *p, ist_tensor t, const char *label) {
+    if (in_pieces(t)) return t;
+    ist_tensor limit = ist_plan_current_limit(p);
+    ist_plan_limit(p, (ist_tensor){0});
+    t = ist_op_copy(p, t, (ist_tensor){0}, label);
+    ist_plan_limit(p, limit);
+    return t;
+}
+
 static ist_tensor step_halves(ist_plan *p, step *s, int tokens) {
     ist_image_side side = *s->side;
     const ist_image_update *u = s->update;
-    if (!in_pieces(side.x)) side.x = ist_op_copy(p, side.x, (ist_tensor){0}, s->label);
-    if (!in_pieces(side.position)) side.position = ist_op_copy(p, side.position, (ist_tensor){0}, s->label);
+    side.x = in_order(p, side.x, s->label);
+    side.position = in_order(p, side.position, s->label);
     ist_tensor table = step_table(p, s), none = {0};
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
