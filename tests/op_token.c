@@ -123,6 +123,57 @@ Test(token, attention) {
     for (unsigned i = 0; i < (optest_small() ? 1 : 4); i++) layer_case(&all[i], i + 4);
 }
 
+/* w x + b, relu where asked, of one token. */
+static void dense(const double *x, int in, const float *w, const float *b, int out, bool relu, double *y) {
+    for (int o = 0; o < out; o++) {
+        y[o] = b[o];
+        for (int k = 0; k < in; k++) y[o] += x[k] * w[o * in + k];
+        if (relu) y[o] = fmax(y[o], 0);
+    }
+}
+
+static void perceptron_case(int n, int tokens, int c, int masks, int results, bool limited) {
+    enum { MOST = 4 };
+    optest t;
+    optest_begin(&t, "perceptrons", (unsigned)(n + c + masks));
+    int count = limited ? n - 1 : n, first = tokens - masks;
+    ref_map x = optest_random(&t, n, 1, tokens, c);
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false), vectors;
+    ist_perceptron all[MOST];
+    for (int i = 0; i <= masks; i++)
+        for (int l = 0; l < 3; l++) {
+            int out = l < 2 ? c : i ? 32 : results;
+            all[i].w[l] = weights(&t, out * c);
+            all[i].b[l] = optest_values(&t, (size_t)out, -1, 1);
+        }
+    if (limited) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor scores = ist_op_perceptrons(t.plan, xt, all, masks + 1, results, first, &vectors, "perceptrons");
+    optest_run(&t);
+    ref_map want = optest_zeros(&t, count, 1, masks, 32), want_scores = optest_zeros(&t, count, 1, 1, results);
+    for (int i = 0; i < count; i++)
+        for (int m = 0; m <= masks; m++) {
+            double a[256], b[256];
+            for (int k = 0; k < c; k++) a[k] = ref_at(x, i, 0, m ? first + m - 1 : 0)[k];
+            dense(a, c, all[m].w[0], all[m].b[0], c, true, b);
+            dense(b, c, all[m].w[1], all[m].b[1], c, true, a);
+            dense(a, c, all[m].w[2], all[m].b[2], m ? 32 : results, false, b);
+            float *to = m ? ref_at(want, i, 0, m - 1) : ref_at(want_scores, i, 0, 0);
+            for (int k = 0; k < (m ? 32 : results); k++) to[k] = (float)b[k];
+        }
+    ref_map got = optest_read(&t, vectors), got_scores = optest_read(&t, scores);
+    got.n = got_scores.n = count;
+    optest_close(&t, "vectors", got, want, 2e-3, 4e-3);
+    optest_close(&t, "scores", got_scores, want_scores, 2e-3, 4e-3);
+    optest_end(&t);
+}
+
+Test(token, perceptrons) {
+    perceptron_case(2, 3, 64, 1, 4, false);
+    if (optest_small()) return;
+    perceptron_case(17, 7, 64, 3, 4, true);
+    perceptron_case(3, 8, 128, 2, 32, false);
+}
+
 Test(token, refuses_too_many_tokens) {
     optest t;
     float zeros[64 * 64] = {0};

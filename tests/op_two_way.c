@@ -112,6 +112,50 @@ Test(two_way, folding) {
     }
 }
 
+/* Three folds at once: of two token tensors, one without the addend, one into panels. */
+static void folds_case(const shape *s) {
+    enum { C = 40 };
+    optest t;
+    optest_begin(&t, "folds", (unsigned)(s->tokens + s->d));
+    int rows = HEADS * s->d, columns = columns_of(s->tokens);
+    bool halves = ist_two_way_halves(t.plan, s->tokens, s->k);
+    ref_map x[2], add = optest_random(&t, s->n, 1, s->tokens, C);
+    ist_tensor xt[2], at = optest_in(&t, add, IST_ELEM_T, false), y[IST_FOLDS];
+    ist_fold_job jobs[IST_FOLDS];
+    for (int i = 0; i < 2; i++) x[i] = optest_random(&t, s->n, 1, s->tokens, C), xt[i] = optest_in(&t, x[i], IST_ELEM_T, i);
+    for (int j = 0; j < IST_FOLDS; j++)
+        jobs[j] = (ist_fold_job){.x = xt[j % 2],
+                                 .add = j == 1 ? (ist_tensor){0} : at,
+                                 .fold = {.d = s->d,
+                                          .k = s->k,
+                                          .w = optest_values(&t, (size_t)(rows * C), -0.3f, 0.3f),
+                                          .b = optest_values(&t, (size_t)rows, -1, 1),
+                                          .m = optest_values(&t, (size_t)(rows * s->k), -0.3f, 0.3f),
+                                          .mb = j ? optest_values(&t, (size_t)rows, -1, 1) : NULL,
+                                          .scale = 0.5f + 0.25f * (float)j,
+                                          .columns = j < 2}};
+    ist_op_fold_all(t.plan, jobs, IST_FOLDS, y, "folds");
+    optest_run(&t);
+    for (int j = 0; j < IST_FOLDS; j++) {
+        const ist_head_fold *f = &jobs[j].fold;
+        ref_map want = j < 2 ? optest_zeros(&t, s->n, 1, s->k + 1, columns)
+                             : optest_zeros(&t, s->n, s->k / 64, s->tokens * HEADS, 64);
+        ref_fold_heads(x[j % 2], j == 1 ? (ref_map){0} : add, s->d, f->w, f->b, f->m, f->mb, (double)f->scale, j < 2, want);
+        ref_map got = optest_read(&t, y[j]);
+        if (halves) got = from_halves(&t, got, j < 2, s->tokens);
+        optest_close(&t, "fold", got, want, halves ? 2e-3 : 1e-6, (halves ? 4e-4 : 3e-6) * s->d);
+    }
+    optest_end(&t);
+}
+
+Test(two_way, folds_together) {
+    static const shape s = {2, 3, 0, 64, 12, 1};
+    for (int portable = 0; portable < 2; portable++) {
+        without = portable ? IST_CAP_VEC16 : 0;
+        folds_case(&s);
+    }
+}
+
 /* ---- the image ---- */
 
 /* Random columns of real tokens, as ist_op_fold_heads leaves them. */
@@ -218,14 +262,17 @@ Test(two_way, portable_small_groups) {
 /* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
 Test(two_way, matrix) {
     static const shape folds[] = {{2, 7, 0, 256, 16, 1}, {3, 3, 0, 64, 4, 1}, {2, 8, 0, 128, 20, 1}};
-    static const shape steps[] = {{1, 7, 130, 256, 16, 1}, {3, 8, 64, 64, 4, 2}, {2, 3, 127, 128, 8, 1},
-                                  {2, 1, 1, 64, 32, 1},    {8, 5, 65, 64, 20, 4}};
+    static const shape steps[] = {{3, 8, 64, 64, 4, 2}, {2, 7, 70, 64, 16, 1},  {2, 3, 127, 64, 8, 1},
+                                  {2, 1, 1, 64, 32, 1}, {8, 5, 65, 64, 20, 4}};
+    static const shape whole = {2, 7, 67, 256, 16, 1};
     static const shape tiny = {2, 2, 9, 64, 4, 1};
     without = IST_CAP_VEC16;
     setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
     setenv("ISTHMUS_HALF", "1", 1);
+    folds_case(&tiny);
     for (unsigned i = 0; i < 32; i += optest_small() ? 31 : 5) fold_case(optest_small() ? &tiny : &folds[i % 3], i);
     for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 1) step_case(optest_small() ? &tiny : &steps[i % 5], i);
+    if (!optest_small()) step_case(&whole, 8);
 }
 
 /* ---- prompts that share projections of their image ---- */

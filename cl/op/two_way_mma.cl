@@ -39,41 +39,46 @@ static inline eight eight_of(const uint *v) {
     return e;
 }
 
-/* Group (h, n): head h of prompt n: y[t * 8 + h] = m_h q_h with q = scale * ((x + add) w + b). weights of a head: w
- * [SLICES][WIDE][EACH], then m [K][WIDE]; table of a head: b [WIDE], mb [WIDE]. sizes {tokens, channels of x, halves of
- * all w and m of a head, 0}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item, pieces of eight
- * channels are aligned}. */
+/* Group (h, n, job): head h of prompt n: y[t * 8 + h] = m_h q_h with q = scale * ((x + add) w + b). weights of a job's
+ * head: w [SLICES][WIDE][EACH], then m [K][WIDE]; table: b [WIDE], mb [WIDE]. sizes {tokens, channels of x, halves of
+ * all w and m of a head, 0}; lds {ld and c0 of x0, x1, x2 and add}; modes {bits of the jobs that add, add has one item,
+ * pieces of eight channels are aligned}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
-fold_heads(__global half *restrict y, __global const half *restrict x, __global const half *restrict add,
-           __global const half *restrict weights, __global const float *restrict table, __global const int *restrict limit,
-           int4 sizes, int4 lds, int4 modes, float scale) {
+fold_heads(__global half *y0, __global half *y1, __global half *y2, __global const half *x0, __global const half *x1,
+           __global const half *x2, __global const half *restrict add, __global const half *restrict weights,
+           __global const float *restrict table, __global const int *restrict limit, int4 sizes, int8 lds, int4 modes,
+           float4 scales) {
     __local float4 xs[8 * ROOM / 4], parts[8 * THREADS / 4], q4[8 * WIDE / 4];
     __local float *all = (__local float *)xs, *part = (__local float *)parts, *q = (__local float *)q4;
     const int h = get_group_id(0), n = get_group_id(1), id = get_local_id(0), tokens = sizes.x, c = sizes.y;
-    const int slice = id / WIDE, i = id % WIDE, k = min(id, K - 1);
+    const int slice = id / WIDE, i = id % WIDE, k = min(id, K - 1), job = get_group_id(2), adds = modes.x >> job & 1;
     if (n >= *limit) return;
-    weights += (size_t)h * sizes.z;
-    table += h * 2 * WIDE;
+    __global half *y = job == 0 ? y0 : job == 1 ? y1 : y2;
+    __global const half *x = job == 0 ? x0 : job == 1 ? x1 : x2;
+    const int2 place = job == 0 ? lds.s01 : job == 1 ? lds.s23 : lds.s45;
+    const float scale = job == 0 ? scales.x : job == 1 ? scales.y : scales.z;
+    weights += (size_t)(job * HEADS + h) * sizes.z;
+    table += (job * HEADS + h) * 2 * WIDE;
     uint w[EACH / 8][4], seen[WIDE / 8][4];
     UNROLL for (int j = 0; j < EACH / 8; j++) FETCH16(w[j], weights + (slice * WIDE + i) * EACH + j * 8);
     UNROLL for (int j = 0; j < WIDE / 8; j++) FETCH16(seen[j], weights + ROOM * WIDE + k * WIDE + j * 8);
     const float bias = table[i], offset = table[WIDE + i];
     for (int e = id; e < ROOM; e += THREADS) { /* eight channels of a token */
         const int t = e / (ROOM / 8), at = e % (ROOM / 8) * 8, left = t < tokens ? c - at : 0;
-        const int from = (n * tokens + t) * lds.x + lds.y + at;
-        const int beside = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w + at;
+        const int from = (n * tokens + t) * place.x + place.y + at;
+        const int beside = ((modes.y ? 0 : n) * tokens + t) * lds.s6 + lds.s7 + at;
         eight v, a;
         for (int j = 0; j < 8; j++) v.f[j] = a.f[j] = 0.0f;
         if (modes.z && left > 0) {
             uint u[4], w2[4] = {0, 0, 0, 0};
             FETCH16(u, x + from);
-            if (modes.x) FETCH16(w2, add + beside);
+            if (adds) FETCH16(w2, add + beside);
             v = eight_of(u);
             a = eight_of(w2);
         } else {
             for (int j = 0; j < min(8, left); j++) {
                 v.f[j] = LOAD(x, from + j);
-                if (modes.x) a.f[j] = LOAD(add, beside + j);
+                if (adds) a.f[j] = LOAD(add, beside + j);
             }
         }
         for (int j = 0; j < 8; j++) all[t * ROOM + at + j] = v.f[j] + a.f[j];

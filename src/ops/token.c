@@ -121,3 +121,70 @@ ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_t
     }
     return launch(p, q, k, v, l, MODE_ATTENTION, label);
 }
+
+/* ---- perceptrons ---- */
+
+enum { RESULTS = 32, PROMPTS = 16 };
+
+/* Layers of a perceptron as fragments; the last has RESULTS outputs, zeros where there are fewer. */
+static float *pack_perceptron(const ist_perceptron *m, int c, const float *last, float *to) {
+    to = pack_part(m->w[0], c, 0, c, 0, c, to);
+    to = pack_part(m->w[1], c, 0, c, 0, c, to);
+    return pack_part(last, c, 0, RESULTS, 0, c, to);
+}
+
+static bool pack_perceptrons(ist_plan *p, const ist_perceptron *all, int count, int c, int results, ist_tensor *weights,
+                             ist_tensor *table, const char *label) {
+    size_t one = (size_t)c * (size_t)(2 * c + RESULTS), row = (size_t)(2 * c + RESULTS), last = (size_t)(RESULTS * c);
+    float *room = calloc((size_t)count * (one + row) + last, sizeof *room);
+    if (!room) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, (size_t)count * one);
+        return false;
+    }
+    float *packed = room + last, *to = packed, *biases = packed + (size_t)count * one;
+    for (int i = 0; i < count; i++) {
+        int outputs = i ? RESULTS : results;
+        float *b = biases + (size_t)i * row;
+        memset(room, 0, last * sizeof *room);
+        memcpy(room, all[i].w[2], (size_t)(outputs * c) * sizeof *room);
+        to = pack_perceptron(&all[i], c, room, to);
+        memcpy(b, all[i].b[0], (size_t)c * sizeof *b);
+        memcpy(b + c, all[i].b[1], (size_t)c * sizeof *b);
+        memcpy(b + 2 * c, all[i].b[2], (size_t)outputs * sizeof *b);
+    }
+    *weights = ist_plan_const(p, packed, 1, 1, count, (int)one, IST_ELEM_T, label);
+    *table = ist_plan_const(p, biases, 1, 1, count, (int)row, IST_ELEM_F32, label);
+    free(room);
+    return !ist_plan_status(p);
+}
+
+ist_tensor ist_op_perceptrons(ist_plan *p, ist_tensor x, const ist_perceptron *all, int count, int results, int first,
+                              ist_tensor *vectors, const char *label) {
+    ist_tensor none = {0}, weights, table;
+    *vectors = none;
+    if (ist_plan_status(p)) return none;
+    if (!ist_token_layers(p, x.w) || !like(x, x, x.c) || x.c < 64 || x.c > HIDDEN_MAX || x.c % 64 || count < 2 ||
+        results < 1 || results > RESULTS || first < 0 || first + count - 1 > x.w) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d perceptrons, %d results, from token %d on, of tokens [%d,%d,%d,%d]",
+                      label, count, results, first, x.n, x.h, x.w, x.c);
+        return none;
+    }
+    if (!pack_perceptrons(p, all, count, x.c, results, &weights, &table, label)) return none;
+    ist_tensor y = ist_plan_tensor(p, x.n, 1, 1, results, IST_ELEM_F32);
+    *vectors = ist_plan_tensor(p, x.n, 1, count - 1, RESULTS, IST_ELEM_T);
+    ist_defines defines = ist_defines_of(p, "-DMODE=3 -DIN=%d", x.c);
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/token_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = defines.text,
+                                     .kernel = "perceptrons",
+                                     .dims = 2,
+                                     .global = {(size_t)ist_div_up(x.n, PROMPTS) * ITEMS, (size_t)count},
+                                     .local = {ITEMS, 1},
+                                     .args = {IST_OUT(*vectors), IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.w, x.n, first, results),
+                                              IST_INT4(x.ld, x.c0, 0, 0)},
+                                     .arg_count = 8,
+                                     .flops = 2.0 * x.n * count * x.c * (2.0 * x.c + RESULTS)});
+    return y;
+}

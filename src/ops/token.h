@@ -24,4 +24,13 @@ ist_tensor ist_op_token_layer(ist_plan *p, ist_tensor x, const ist_token_layer *
 ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_token_layer *layer,
                                   const char *label);
 
+/* Three layers with relu between: [c][c] twice, then [outputs][c]. */
+typedef struct ist_perceptron {
+    const float *w[3], *b[3];
+} ist_perceptron;
+/* Perceptron 0 of token 0 of x [P,1,N,c] has up to 32 results, F32 [P,1,1,results]; the `count` - 1 others, of tokens
+ * `first` and those behind it, have 32 each: *vectors [P,1,count - 1,32]. c is a multiple of 64 up to 256. */
+ist_tensor ist_op_perceptrons(ist_plan *p, ist_tensor x, const ist_perceptron *all, int count, int results, int first,
+                              ist_tensor *vectors, const char *label);
+
 #endif

@@ -119,72 +119,130 @@ static int fold_each(int c, int d) {
     return ist_div_up(c, MMA_ITEMS / fold_wide(d) * 8) * 8;
 }
 
-/* Of each head w [slice][wide][each] and m [k][wide]. */
-static ist_tensor fold_weights(ist_plan *p, const ist_head_fold *f, int c, const char *label) {
-    int wide = fold_wide(f->d), each = fold_each(c, f->d), room = MMA_ITEMS / wide * each;
-    size_t one = (size_t)(room + f->k) * (size_t)wide;
-    float *packed = calloc(HEADS * one, sizeof *packed);
+/* Of each job and head w [slice][wide][each] and m [k][wide]. */
+static ist_tensor fold_weights(ist_plan *p, const ist_fold_job *jobs, int count, int c, const char *label) {
+    int k_out = jobs->fold.k, d = jobs->fold.d, wide = fold_wide(d), each = fold_each(c, d);
+    size_t room = (size_t)(MMA_ITEMS / wide * each), one = (room + (size_t)k_out) * (size_t)wide;
+    float *packed = calloc((size_t)count * HEADS * one, sizeof *packed);
     ist_tensor t = {0};
     if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, HEADS * one);
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, (size_t)count * HEADS * one);
         return t;
     }
-    for (int o = 0; o < HEADS * f->d; o++) {
-        float *w = packed + (size_t)(o / f->d) * one, *m = w + room * wide;
-        int i = o % f->d;
-        for (int k = 0; k < c; k++) w[(k / each * wide + i) * each + k % each] = f->w[(size_t)o * (size_t)c + (size_t)k];
-        for (int k = 0; k < f->k; k++) m[k * wide + i] = f->m[(size_t)o * (size_t)f->k + (size_t)k];
+    for (int j = 0; j < count * HEADS; j++) {
+        const ist_head_fold *f = &jobs[j / HEADS].fold;
+        float *w = packed + (size_t)j * one, *m = w + room * (size_t)wide;
+        for (int i = 0, o = j % HEADS * d; i < d; i++, o++) {
+            for (int k = 0; k < c; k++) w[(k / each * wide + i) * each + k % each] = f->w[o * c + k];
+            for (int k = 0; k < k_out; k++) m[k * wide + i] = f->m[o * k_out + k];
+        }
     }
-    t = ist_plan_const(p, packed, 1, 1, HEADS, (int)one, IST_ELEM_T, label);
+    t = ist_plan_const(p, packed, 1, count, HEADS, (int)one, IST_ELEM_T, label);
     free(packed);
     return t;
 }
 
-static ist_tensor fold_table(ist_plan *p, const ist_head_fold *f, const char *label) {
-    float table[HEADS][2][HEAD_MAX] = {0}, *to = &table[0][0][0];
-    int wide = fold_wide(f->d);
-    for (int o = 0; o < HEADS * f->d; o++) {
-        float *at = to + o / f->d * 2 * wide + o % f->d;
-        at[0] = f->b[o];
-        at[wide] = f->mb ? f->mb[o] : 0;
-    }
-    return ist_plan_const(p, to, 1, 1, HEADS, 2 * wide, IST_ELEM_F32, label);
+static ist_tensor fold_table(ist_plan *p, const ist_fold_job *jobs, int count, const char *label) {
+    float table[IST_FOLDS * HEADS * 2 * HEAD_MAX] = {0};
+    int d = jobs->fold.d, wide = fold_wide(d);
+    for (int j = 0; j < count; j++)
+        for (int o = 0; o < HEADS * d; o++) {
+            float *at = table + (j * HEADS + o / d) * 2 * wide + o % d;
+            at[0] = jobs[j].fold.b[o];
+            at[wide] = jobs[j].fold.mb ? jobs[j].fold.mb[o] : 0;
+        }
+    return ist_plan_const(p, table, 1, count, HEADS, 2 * wide, IST_ELEM_F32, label);
 }
 
 static bool in_pieces(ist_tensor t) {
     return t.c % 8 == 0 && (t.ld | t.c0) % 8 == 0;
 }
 
-static ist_tensor fold_halves(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *f, const char *label) {
-    int tokens = x.w, added = ist_has(add), pieces = in_pieces(x) && (!added || in_pieces(add));
-    ist_tensor y = ist_plan_tensor(p, x.n, 1, tokens * HEADS + 2, f->k, IST_ELEM_T);
-    ist_tensor weights = fold_weights(p, f, x.c, label), table = fold_table(p, f, label);
+/* The jobs are checked and alike. */
+static void fold_halves(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label) {
+    const ist_head_fold *f = &jobs->fold;
+    ist_tensor x = jobs->x, add = {0}, all[IST_FOLDS] = {{0}}, out[IST_FOLDS] = {{0}};
+    int tokens = x.w, adds = 0;
+    bool pieces = true;
+    float scales[IST_FOLDS] = {0};
+    for (int j = 0; j < count; j++) {
+        if (ist_has(jobs[j].add)) add = jobs[j].add, adds |= 1 << j;
+        all[j] = jobs[j].x;
+        scales[j] = jobs[j].fold.scale;
+        pieces = pieces && in_pieces(jobs[j].x) && (!ist_has(jobs[j].add) || in_pieces(jobs[j].add));
+        out[j] = y[j] = ist_plan_tensor(p, x.n, 1, tokens * HEADS + 2, f->k, IST_ELEM_T);
+    }
+    ist_tensor weights = fold_weights(p, jobs, count, x.c, label), table = fold_table(p, jobs, count, label);
+    ist_arg results[IST_FOLDS];
+    for (int j = 0; j < IST_FOLDS; j++) {
+        results[j] = (ist_arg)IST_IN(out[j]);
+        if (j < count) results[j].kind = IST_ARG_OUT;
+    }
     ist_defines defines =
         ist_defines_of(p, "-DK=%d -DFOLD -DWIDE=%d -DEACH=%d", f->k, fold_wide(f->d), fold_each(x.c, f->d));
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "fold_heads",
-                                     .dims = 2,
-                                     .global = {HEADS * MMA_ITEMS, (size_t)x.n},
-                                     .local = {MMA_ITEMS, 1},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(weights), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, weights.c, 0),
-                                              IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                                              IST_INT4(added, added && add.n == 1, pieces, 0), IST_FLOAT(f->scale)},
-                                     .arg_count = 10,
-                                     .flops = 2.0 * x.n * tokens * HEADS * f->d * (x.c + f->k)});
-    return y;
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/two_way_mma",
+                         .isa = "isa/ptx",
+                         .defines = defines.text,
+                         .kernel = "fold_heads",
+                         .dims = 3,
+                         .global = {HEADS * MMA_ITEMS, (size_t)x.n, (size_t)count},
+                         .local = {MMA_ITEMS, 1, 1},
+                         .args = {results[0], results[1], results[2], IST_IN(all[0]), IST_IN(all[1]), IST_IN(all[2]),
+                                  IST_IN(add), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
+                                  IST_INT4(tokens, x.c, weights.c, 0),
+                                  IST_INT8(all[0].ld, all[0].c0, all[1].ld, all[1].c0, all[2].ld, all[2].c0, add.ld,
+                                           add.c0),
+                                  IST_INT4(adds, ist_has(add) && add.n == 1, pieces, 0),
+                                  IST_FLOAT4(scales[0], scales[1], scales[2], 0)},
+                         .arg_count = 14,
+                         .flops = 2.0 * count * x.n * tokens * HEADS * f->d * (x.c + f->k)});
+}
+
+static bool check_fold(ist_plan *p, const ist_fold_job *job, const char *label) {
+    ist_tensor x = job->x, add = job->add;
+    const ist_head_fold *f = &job->fold;
+    bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T && may_choose(p, f->only, f->plain) &&
+                (!ist_has(add) || (add.w == x.w && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
+    return check(p, good, x, x.w, f->k, f->d, label);
+}
+
+/* Whether they can be one launch. */
+static bool alike(const ist_fold_job *jobs, int count) {
+    ist_tensor add = {0};
+    for (int j = 0; j < count; j++) {
+        const ist_fold_job *a = &jobs[j];
+        if (a->x.n != jobs->x.n || a->x.w != jobs->x.w || a->x.c != jobs->x.c || a->fold.d != jobs->fold.d ||
+            a->fold.k != jobs->fold.k || (ist_has(add) && ist_has(a->add) && a->add.buffer != add.buffer))
+            return false;
+        if (ist_has(a->add)) add = a->add;
+    }
+    return count <= IST_FOLDS;
+}
+
+void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label) {
+    for (int j = 0; j < count; j++) {
+        y[j] = (ist_tensor){0};
+        if (!check_fold(p, &jobs[j], label)) return;
+    }
+    if (ist_two_way_halves(p, jobs->x.w, jobs->fold.k) && alike(jobs, count)) {
+        fold_halves(p, jobs, count, y, label);
+        return;
+    }
+    for (int j = 0; j < count; j++) y[j] = ist_op_fold_heads(p, jobs[j].x, jobs[j].add, &jobs[j].fold, label);
 }
 
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *f, const char *label) {
     int tokens = x.w, k = f->k, d = f->d;
     bool added = ist_has(add);
-    bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T && may_choose(p, f->only, f->plain) &&
-                (!added || (add.w == tokens && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
-    if (!check(p, good, x, tokens, k, d, label)) return (ist_tensor){0};
-    if (ist_two_way_halves(p, tokens, k)) return fold_halves(p, x, add, f, label);
+    ist_fold_job job = {x, add, *f};
+    ist_tensor one = {0};
+    if (!check_fold(p, &job, label)) return one;
+    if (ist_two_way_halves(p, tokens, k)) {
+        fold_halves(p, &job, 1, &one, label);
+        return one;
+    }
     int columns = blocks_of(tokens) * COLUMNS;
     enum { PANELS, FOLDED, PLAIN } form = f->plain ? PLAIN : f->columns ? FOLDED : PANELS;
     ist_tensor y = form == PANELS ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)

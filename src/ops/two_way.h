@@ -41,6 +41,15 @@ typedef struct ist_head_fold {
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
 
+/* Up to three folds of tokens of the same extents, with one `add` for all or none that has it; y [count]. Where
+ * ist_two_way_halves says so they are one launch. */
+enum { IST_FOLDS = 3 };
+typedef struct ist_fold_job {
+    ist_tensor x, add;
+    ist_head_fold fold;
+} ist_fold_job;
+void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label);
+
 /* The image: item map[i] (I32) of x [n,1,L,K] for prompt i, or item i when map is empty; plus `shift` [K] when not
  * NULL; `position` [1,1,L,K] is added for scores only. */
 typedef struct ist_image_side {
