@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { HEADS = IST_TWO_WAY_HEADS };
 
@@ -16,6 +17,36 @@ typedef struct shape {
 
 static int columns_of(int tokens) {
     return (tokens + 7) / 8 * 64;
+}
+
+/* What ref_fold_heads and the reference call columns [K + 1][C] or panels [K / 64][8 N][64], as rows of channels. */
+static ref_map as_halves(optest *t, ref_map m, bool columns, int tokens) {
+    int k_in = columns ? m.w - 1 : m.h * 64, rows = tokens * HEADS;
+    ref_map y = optest_zeros(t, m.n, 1, rows + 2, k_in);
+    for (int n = 0; n < m.n; n++)
+        for (int c = 0; c < rows; c++) {
+            for (int k = 0; k < k_in; k++)
+                ref_at(y, n, 0, c)[k] = columns ? ref_at(m, n, 0, k)[c] : ref_at(m, n, k / 64, c)[k % 64];
+            if (!columns) continue;
+            float *constant = ref_at(y, n, 0, rows) + 2 * c, v = ref_at(m, n, 0, k_in)[c];
+            constant[0] = rintf(v * 64) / 64; /* halves hold it */
+            constant[1] = v - constant[0];
+        }
+    return y;
+}
+
+static ref_map from_halves(optest *t, ref_map y, bool columns, int tokens) {
+    int rows = tokens * HEADS, wide = columns_of(tokens);
+    ref_map m = columns ? optest_zeros(t, y.n, 1, y.c + 1, wide) : optest_zeros(t, y.n, y.c / 64, rows, 64);
+    for (int n = 0; n < y.n; n++)
+        for (int c = 0; c < (columns ? wide : rows); c++) {
+            const float *constant = ref_at(y, n, 0, rows) + 2 * (c < rows ? c : 0);
+            for (int k = 0; k < y.c; k++)
+                *(columns ? ref_at(m, n, 0, k) + c : ref_at(m, n, k / 64, c) + k % 64) =
+                    c < rows ? ref_at(y, n, 0, c)[k] : 0;
+            if (columns) ref_at(m, n, 0, y.c)[c] = c < rows ? constant[0] + constant[1] : -3.0e38f;
+        }
+    return m;
 }
 
 /* ---- folding ---- */
@@ -62,9 +93,12 @@ static void fold_case(const shape *s, unsigned i) {
             for (int k = 0; k < s->d; k++) m[o * s->d + k] = o % s->d == k;
     ref_fold_heads(x, add, s->d, w, b, m, fold.mb, 0.7f, plain || i & 8, want);
     want.n = count;
+    bool halves = ist_two_way_halves(t.plan, s->tokens, s->k);
     ref_map got = optest_read(&t, y);
+    if (halves) got = from_halves(&t, got, i & 8, s->tokens);
     got.n = count;
-    optest_close(&t, "fold", got, want, 1e-6, 3e-6 * s->d); /* the result is float whatever the storage */
+    /* Else the result is float whatever the storage. */
+    optest_close(&t, "fold", got, want, halves ? 2e-3 : 1e-6, (halves ? 4e-4 : 3e-6) * s->d);
     optest_end(&t);
 }
 
@@ -75,6 +109,50 @@ Test(two_way, folding) {
         without = portable ? IST_CAP_VEC16 : 0;
         for (int k = 0; k < (optest_small() ? 2 : 4); k++)
             for (unsigned i = 0; i < (portable ? 32 : 64); i += optest_small() ? 13 : 3) fold_case(&all[k], i);
+    }
+}
+
+/* Three folds at once: of two token tensors, one without the addend, one into panels. */
+static void folds_case(const shape *s) {
+    enum { C = 40 };
+    optest t;
+    optest_begin(&t, "folds", (unsigned)(s->tokens + s->d));
+    int rows = HEADS * s->d, columns = columns_of(s->tokens);
+    bool halves = ist_two_way_halves(t.plan, s->tokens, s->k);
+    ref_map x[2], add = optest_random(&t, s->n, 1, s->tokens, C);
+    ist_tensor xt[2], at = optest_in(&t, add, IST_ELEM_T, false), y[IST_FOLDS];
+    ist_fold_job jobs[IST_FOLDS];
+    for (int i = 0; i < 2; i++) x[i] = optest_random(&t, s->n, 1, s->tokens, C), xt[i] = optest_in(&t, x[i], IST_ELEM_T, i);
+    for (int j = 0; j < IST_FOLDS; j++)
+        jobs[j] = (ist_fold_job){.x = xt[j % 2],
+                                 .add = j == 1 ? (ist_tensor){0} : at,
+                                 .fold = {.d = s->d,
+                                          .k = s->k,
+                                          .w = optest_values(&t, (size_t)(rows * C), -0.3f, 0.3f),
+                                          .b = optest_values(&t, (size_t)rows, -1, 1),
+                                          .m = optest_values(&t, (size_t)(rows * s->k), -0.3f, 0.3f),
+                                          .mb = j ? optest_values(&t, (size_t)rows, -1, 1) : NULL,
+                                          .scale = 0.5f + 0.25f * (float)j,
+                                          .columns = j < 2}};
+    ist_op_fold_all(t.plan, jobs, IST_FOLDS, y, "folds");
+    optest_run(&t);
+    for (int j = 0; j < IST_FOLDS; j++) {
+        const ist_head_fold *f = &jobs[j].fold;
+        ref_map want = j < 2 ? optest_zeros(&t, s->n, 1, s->k + 1, columns)
+                             : optest_zeros(&t, s->n, s->k / 64, s->tokens * HEADS, 64);
+        ref_fold_heads(x[j % 2], j == 1 ? (ref_map){0} : add, s->d, f->w, f->b, f->m, f->mb, (double)f->scale, j < 2, want);
+        ref_map got = optest_read(&t, y[j]);
+        if (halves) got = from_halves(&t, got, j < 2, s->tokens);
+        optest_close(&t, "fold", got, want, halves ? 2e-3 : 1e-6, (halves ? 4e-4 : 3e-6) * s->d);
+    }
+    optest_end(&t);
+}
+
+Test(two_way, folds_together) {
+    static const shape s = {2, 3, 0, 64, 12, 1};
+    for (int portable = 0; portable < 2; portable++) {
+        without = portable ? IST_CAP_VEC16 : 0;
+        folds_case(&s);
     }
 }
 
@@ -92,6 +170,14 @@ static ref_map random_columns(optest *t, const shape *s) {
                                                    : -3.0e38f;
             }
     return m;
+}
+
+/* Columns or panels as the device's row takes them; rounded to half, in the reference as well, where it takes halves. */
+static ist_tensor folded_in(optest *t, ref_map m, bool columns, int tokens, bool halves) {
+    if (!halves) return optest_in(t, m, IST_ELEM_F32, false);
+    for (size_t i = 0; i < ref_size(m); i++)
+        if (m.v[i] > -60000) m.v[i] = rintf(m.v[i] * 1024) / 1024;
+    return optest_in(t, as_halves(t, m, columns, tokens), IST_ELEM_T, false);
 }
 
 /* Items of x by map, plus shift: what the reference sees. */
@@ -121,13 +207,14 @@ static void step_case(const shape *s, unsigned i) {
                            .position = optest_in(&t, position, IST_ELEM_T, i & 1),
                            .shift = shift};
     if (i & 2) side.map = optest_ints(&t, map, s->n);
-    ist_image_update update = {.keys = optest_in(&t, keys, IST_ELEM_F32, false),
-                               .values = optest_in(&t, values, IST_ELEM_F32, false),
+    bool halves = ist_two_way_halves(t.plan, s->tokens, s->k);
+    ist_image_update update = {.keys = folded_in(&t, keys, true, s->tokens, halves),
+                               .values = folded_in(&t, values, false, s->tokens, halves),
                                .bias = norm,
                                .gamma = norm + s->k,
                                .beta = norm + 2 * s->k,
                                .eps = 1e-5f};
-    ist_tensor folded = optest_in(&t, queries, IST_ELEM_F32, false), updated = {0};
+    ist_tensor folded = folded_in(&t, queries, true, s->tokens, halves), updated = {0};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor part = ist_op_image_step(t.plan, &side, i & 8 ? &update : NULL, folded, s->tokens, &updated, "step");
     ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, w, b, (ist_prompt_way){0}, "merge");
@@ -170,6 +257,22 @@ Test(two_way, portable) {
 Test(two_way, portable_small_groups) {
     without = IST_CAP_VEC16 | IST_CAP_GROUP256;
     shapes();
+}
+
+/* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
+Test(two_way, matrix) {
+    static const shape folds[] = {{2, 7, 0, 256, 16, 1}, {3, 3, 0, 64, 4, 1}, {2, 8, 0, 128, 20, 1}};
+    static const shape steps[] = {{3, 8, 64, 64, 4, 2}, {2, 7, 70, 64, 16, 1},  {2, 3, 127, 64, 8, 1},
+                                  {2, 1, 1, 64, 32, 1}, {8, 5, 65, 64, 20, 4}};
+    static const shape whole = {2, 7, 67, 256, 16, 1};
+    static const shape tiny = {2, 2, 9, 64, 4, 1};
+    without = IST_CAP_VEC16;
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+    folds_case(&tiny);
+    for (unsigned i = 0; i < 32; i += optest_small() ? 31 : 5) fold_case(optest_small() ? &tiny : &folds[i % 3], i);
+    for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 1) step_case(optest_small() ? &tiny : &steps[i % 5], i);
+    if (!optest_small()) step_case(&whole, 8);
 }
 
 /* ---- prompts that share projections of their image ---- */

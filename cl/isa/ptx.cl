@@ -16,6 +16,7 @@
 #define IST_PTX
 
 #define MATRIX_SCRATCH
+#define UNROLL    _Pragma("unroll") /* before a loop with matrix instructions */
 #define SHARED(p) ((uint)(size_t)(p))
 
 /* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. Through the
@@ -34,6 +35,12 @@
                      : "=r"((r)[0]), "=r"((r)[1]), "=r"((r)[2]), "=r"((r)[3])                                          \
                      : "r"(address)                                                                                    \
                      : "memory")
+/* The same with each of the four matrices turned: r[m] has rows 2t + {0, 1} of column g. */
+#define MATRIX_LOAD_TURNED(r, address)                                                                                 \
+    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"                          \
+                     : "=r"((r)[0]), "=r"((r)[1]), "=r"((r)[2]), "=r"((r)[3])                                          \
+                     : "r"(address)                                                                                    \
+                     : "memory")
 /* c += a b */
 #define MATRIX_MULTIPLY(c, a, b0, b1)                                                                                  \
     __asm__ volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "                                              \
@@ -47,6 +54,20 @@
                      : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
                      : "r"(address)                                                                                    \
                      : "memory")
+
+/* 16 bytes, or 8, of global memory. These loads stay before the next barrier: several in front of one are under way
+ * together, where the compiler would move each to its use. */
+#define FETCH16(v, pointer)                                                                                            \
+    __asm__ volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
+                     : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
+                     : "l"(pointer)                                                                                    \
+                     : "memory")
+#define FETCH8(v, pointer)                                                                                             \
+    __asm__ volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"((v)[0]), "=r"((v)[1]) : "l"(pointer) : "memory")
+
+/* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
+#define LANE_XOR(r, v, mask)                                                                                           \
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
 
 /* Orders this work-item's accesses to global memory before its later ones, for the whole device. */
 #define DEVICE_FENCE() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
@@ -89,6 +110,7 @@ static inline float quick_reciprocal(float x) {
 
 #else
 
+#define UNROLL         _Pragma("unroll 1") /* each barrier costs compilers time */
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
 #define SHARED(p)      0u
 
@@ -115,8 +137,24 @@ static inline float half_at(uint word, int high) {
     ushort bits = (ushort)(high ? word >> 16 : word);
     return vload_half(0, (const half *)&bits);
 }
+#define MATRIX_LOAD_TURNED(r, address)                                                                                 \
+    do {                                                                                                               \
+        int me = get_local_id(0), one = me & 31;                                                                       \
+        scratch[me][0] = (address);                                                                                    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int m = 0; m < 4; m++) {                                                                                  \
+            (r)[m] = 0;                                                                                                \
+            for (int k = 0; k < 2; k++) {                                                                              \
+                uint row = scratch[me - one + m * 8 + one % 4 * 2 + k][0] / 4;                                         \
+                uint word = ((__local uint *)memory)[row + one / 8];                                                   \
+                (r)[m] |= (one / 4 % 2 ? word >> 16 : word & 0xffff) << 16 * k;                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+
 /* Element (row, column) of c, whose warp's fragments are in s[0..32). */
-static inline float product(__local uint (*s)[6], int row, int column) {
+NOINLINE float product(__local uint (*s)[6], int row, int column) {
     float sum = 0.0f;
     for (int k = 0; k < 16; k++)
         sum += half_at(s[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2) *
@@ -137,6 +175,22 @@ static inline float product(__local uint (*s)[6], int row, int column) {
 #define SHARED_LOAD(v, address)                                                                                        \
     do {                                                                                                               \
         for (int m = 0; m < 4; m++) (v)[m] = ((__local const uint *)memory)[(address) / 4 + m];                        \
+    } while (0)
+#define FETCH16(v, pointer)                                                                                            \
+    do {                                                                                                               \
+        for (int m = 0; m < 4; m++) (v)[m] = ((__global const uint *)(pointer))[m];                                    \
+    } while (0)
+#define FETCH8(v, pointer)                                                                                             \
+    do {                                                                                                               \
+        for (int m = 0; m < 2; m++) (v)[m] = ((__global const uint *)(pointer))[m];                                    \
+    } while (0)
+#define LANE_XOR(r, v, mask)                                                                                           \
+    do {                                                                                                               \
+        int me = get_local_id(0);                                                                                      \
+        scratch[me][0] = as_uint(v);                                                                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        (r) = as_float(scratch[me ^ (mask)][0]);                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 
@@ -159,3 +213,14 @@ static inline float quick_reciprocal(float x) {
     return 1.0f / x;
 }
 #endif
+
+/* GELU to the precision of half: v times the normal distribution's integral by the rational approximation 7.1.26 of
+ * Abramowitz and Stegun, 1.5e-7 absolute. */
+static inline float quick_gelu(float v) {
+    float a = fabs(v), t = quick_reciprocal(fma(a, 0.3275911f * 0.70710678f, 1.0f));
+    float p = fma(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
+    p = fma(p, t, 0.5f * 1.421413741f);
+    p = fma(p, t, 0.5f * -0.284496736f);
+    p = fma(p, t, 0.5f * 0.254829592f) * t * quick_exp2(v * v * (-0.5f * 1.44269504f));
+    return fma(-a, p, fmax(v, 0.0f));
+}

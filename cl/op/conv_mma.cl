@@ -49,8 +49,7 @@ static inline int divided(int n, int multiplier, int shift) {
     return (int)((ulong)(uint)n * (uint)multiplier >> shift);
 }
 
-/* The activation to the precision of half. GELU: v times the normal distribution's integral by the rational
- * approximation 7.1.26 of Abramowitz and Stegun, 1.5e-7 absolute. */
+/* The activation to the precision of half. */
 static inline float activated(float v) {
 #if ACT == ACT_RELU
     return max(v, 0.0f);
@@ -59,12 +58,7 @@ static inline float activated(float v) {
 #elif ACT == ACT_SIGMOID
     return quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
 #elif ACT == ACT_GELU
-    float a = fabs(v), t = quick_reciprocal(fma(a, 0.3275911f * 0.70710678f, 1.0f));
-    float p = fma(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
-    p = fma(p, t, 0.5f * 1.421413741f);
-    p = fma(p, t, 0.5f * -0.284496736f);
-    p = fma(p, t, 0.5f * 0.254829592f) * t * quick_exp2(v * v * (-0.5f * 1.44269504f));
-    return fma(-a, p, max(v, 0.0f));
+    return quick_gelu(v);
 #else
     return v;
 #endif

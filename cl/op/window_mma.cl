@@ -14,12 +14,6 @@
 #define LD     5 /* uint4 from row to row */
 #define LOG2E  1.44269504f
 
-#define MATRIX_LOAD_TURNED(r, address)                                                                                 \
-    __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"                          \
-                     : "=r"((r)[0]), "=r"((r)[1]), "=r"((r)[2]), "=r"((r)[3])                                          \
-                     : "r"(address)                                                                                    \
-                     : "memory")
-
 /* The value of the work-item whose number in the warp differs in the bits of `mask`. */
 static inline float of_lane(float v, int mask) {
     float r;

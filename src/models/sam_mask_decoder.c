@@ -8,6 +8,7 @@
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "ops/prompt.h"
+#include "ops/token.h"
 #include "ops/two_way.h"
 #include "ops/upscale.h"
 
@@ -19,14 +20,14 @@ enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two
 
 static const float LOG2_E = 1.44269504088896340736f;
 
-/* The image before or after updates; `shift` is owned. An update that the next reading will carry out is `pending`. */
+/* The image before or after updates; `shift` is owned, and so are weights. An update by `tokens` that the next reading
+ * will carry out is `pending`: their keys and values are folded together with that reading's queries. */
 typedef struct image_side {
     ist_image_side now;
     float *shift;
     bool pending;
-    ist_tensor keys, values; /* of the tokens, folded */
-    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections */
-    ist_conv_weights out;    /* out_proj: its bias belongs to the update */
+    ist_tensor tokens;
+    ist_conv_weights k, v, q, out; /* of the update */
     ist_norm_weights norm;
 } image_side;
 
@@ -79,16 +80,60 @@ static ist_tensor table(const ist_net *net, const char *name, int rows, ist_tens
     return ist_has(below) && ist_has(y) ? ist_op_join_tokens(net->plan, y, below, name) : y;
 }
 
-/* ---- attention among tokens ---- */
-
-/* LN(x + y). */
-static ist_tensor add_norm(const decoder *d, ist_tensor x, ist_tensor y, const char *name) {
-    return ist_layer_norm(&d->net, x, 1e-5f, &(ist_norm_opts){.add = y}, "mask_decoder.transformer.%s", name);
-}
+/* ---- layers on tokens ---- */
 
 static ist_conv_weights take(const decoder *d, const char *at, const char *which) {
     return ist_take_dense(&d->net, "mask_decoder.transformer.%s.%s_proj", at, which);
 }
+
+/* The names of a layer on tokens with the norm behind it, `first` NULL without a hidden layer. */
+typedef struct layer_names {
+    const char *first, *last, *norm;
+} layer_names;
+
+/* Its weights, owned. */
+typedef struct layer_weights {
+    ist_conv_weights first, last;
+    ist_norm_weights norm;
+} layer_weights;
+
+static ist_token_layer take_layer(const decoder *d, layer_names names, ist_tensor add, layer_weights *all) {
+    *all = (layer_weights){0};
+    if (names.first) all->first = ist_take_dense(&d->net, "mask_decoder.transformer.%s", names.first);
+    all->last = ist_take_dense(&d->net, "mask_decoder.transformer.%s", names.last);
+    all->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", names.norm);
+    const ist_conv_weights *first = &all->first, *last = &all->last;
+    if (!ist_plan_status(d->net.plan) && (all->norm.n != last->out || (names.first && first->out != last->in)))
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: %d and %d inputs, norm of %d channels for %d", names.last,
+                      names.first ? first->out : last->in, last->in, all->norm.n, last->out);
+    return (ist_token_layer){first->in, last->in,    last->out,    first->w, first->b, last->w,
+                             last->b,   all->norm.w, all->norm.b, 1e-5f,    add};
+}
+
+static void free_layer(layer_weights *all) {
+    ist_conv_weights_free(&all->first);
+    ist_conv_weights_free(&all->last);
+    ist_norm_weights_free(&all->norm);
+}
+
+/* LN(add + last(x)), or LN(add + last(relu(first(x)))). */
+static ist_tensor layer(const decoder *d, ist_tensor x, ist_tensor add, layer_names names) {
+    ist_plan *p = d->net.plan;
+    ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    if (ist_token_layers(p, x.w)) {
+        layer_weights w;
+        ist_token_layer l = take_layer(d, names, add, &w);
+        if (!ist_plan_status(p)) x = ist_op_token_layer(p, x, &l, names.last);
+        free_layer(&w);
+        return x;
+    }
+    if (names.first) x = ist_dense(&d->net, x, &relu, "mask_decoder.transformer.%s", names.first);
+    x = ist_dense(&d->net, x, NULL, "mask_decoder.transformer.%s", names.last);
+    return ist_layer_norm(&d->net, x, 1e-5f, &(ist_norm_opts){.add = add}, "mask_decoder.transformer.%s", names.norm);
+}
+
+/* ---- attention among tokens ---- */
 
 /* A projection of a cross attention, whose matrices are read without an operator's checks. */
 static ist_conv_weights take_cross(const decoder *d, const char *at, const char *which, int out, int in) {
@@ -99,40 +144,62 @@ static ist_conv_weights take_cross(const decoder *d, const char *at, const char 
     return w;
 }
 
-/* Queries and keys see the position of the initial tokens except in the first layer, where q is those tokens. */
-static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at) {
+/* LN(add + attention): of q with the position of the initial tokens as queries and keys, except in the first layer,
+ * where q is those tokens. */
+static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
-    ist_tensor qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
-    qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
-    ist_tensor v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
+    ist_tensor add = first ? (ist_tensor){0} : q, qk, v;
+    ist_name out = ist_name_of("%s.out_proj", at);
+    layer_names names = {NULL, out.text, norm};
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    bool tokens = ist_token_layers(p, q.w);
+    ist_conv_weights both = ist_stack(&d->net, take(d, at, "q"), take(d, at, "k"));
+    if (first && tokens) {
+        qk = ist_apply(&d->net, q, ist_stack(&d->net, both, take(d, at, "v")), NULL, at); /* [P,1,N,768] */
+        v = ist_slice(qk, 2 * DIM, DIM);
+    } else {
+        qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
+        qk = ist_apply(&d->net, qk, both, NULL, at); /* [P,1,N,512] */
+        v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
+    }
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    ist_tensor queries = ist_slice(qk, 0, DIM), keys = ist_slice(qk, DIM, DIM);
+    if (tokens) {
+        layer_weights w;
+        ist_token_layer l = take_layer(d, names, add, &w);
+        if (!ist_plan_status(p)) q = ist_op_token_attention(p, queries, keys, v, &l, at);
+        free_layer(&w);
+        return q;
+    }
     ist_attention_opts opts = {.heads = HEADS, .scale = 1.0f / sqrtf((float)DIM / HEADS), .count = d->prompts};
-    ist_tensor y = ist_op_attention(p, ist_slice(qk, 0, DIM), ist_slice(qk, DIM, DIM), v, &opts, at);
-    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at);
+    return layer(d, ist_op_attention(p, queries, keys, v, &opts, at), add, names);
 }
 
 /* ---- attention between tokens and image ---- */
 
 /* Tokens x + add, projected by `own` and seen through the `other` side's projection (NULL: not). */
-static ist_tensor fold(const decoder *d, ist_tensor x, ist_tensor add, const ist_conv_weights *own, const float *other,
-                       const float *constant, bool columns, ist_prompt_way only, const char *at) {
-    if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
+static ist_fold_job fold(ist_tensor x, ist_tensor add, const ist_conv_weights *own, const float *other,
+                         const float *constant, bool columns, ist_prompt_way only) {
     int per_head = own->out / HEADS;
-    ist_head_fold f = {.d = per_head,
-                       .k = DIM,
-                       .w = own->w,
-                       .b = own->b,
-                       .m = other,
-                       .mb = constant,
-                       .scale = columns ? LOG2_E / sqrtf((float)per_head) : 1.0f,
-                       .columns = columns,
-                       .plain = !other,
-                       .only = only};
-    return ist_op_fold_heads(d->net.plan, x, add, &f, at);
+    return (ist_fold_job){.x = x,
+                          .add = add,
+                          .fold = {.d = per_head,
+                                   .k = DIM,
+                                   .w = own->w,
+                                   .b = own->b,
+                                   .m = other,
+                                   .mb = constant,
+                                   .scale = columns ? LOG2_E / sqrtf((float)per_head) : 1.0f,
+                                   .columns = columns,
+                                   .plain = !other,
+                                   .only = only}};
 }
 
 /* The same for a shared projection of the image: queries or keys as they are. */
 static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, const char *at) {
-    return fold(d, x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1}, at);
+    if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
+    ist_fold_job job = fold(x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1});
+    return ist_op_fold_heads(d->net.plan, job.x, job.add, &job.fold, at);
 }
 
 /* out_proj [256,128] as [128][256]; the caller frees it. */
@@ -165,38 +232,69 @@ static void share_image(decoder *d, const image_side *s, int tokens) {
 
 /* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
 static void update_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
-    ist_conv_weights k = take_cross(d, at, "k", INNER, DIM), v = take_cross(d, at, "v", INNER, DIM);
-    ist_conv_weights query = take_cross(d, at, "q", INNER, DIM);
-    s->out = take_cross(d, at, "out", DIM, INNER);
+    s->k = take_cross(d, at, "k", INNER, DIM), s->v = take_cross(d, at, "v", INNER, DIM);
+    s->q = take_cross(d, at, "q", INNER, DIM), s->out = take_cross(d, at, "out", DIM, INNER);
     s->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", norm);
     if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
-    float *out = transposed(d, &s->out);
-    bool sharing = ist_has(d->shared) && ist_has(s->now.map); /* the first update */
-    ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
-    s->keys = fold(d, q, d->t, &k, query.w, query.b, true, own, at);        /* [P,1,257,64] */
-    s->plain_keys = sharing ? unfolded(d, q, &k, at) : (ist_tensor){0};     /* [P,1,17,64] */
-    s->values = fold(d, q, (ist_tensor){0}, &v, out, NULL, false, all, at); /* [P,4,8 N,64] */
+    s->tokens = q;
     s->pending = true;
-    free(out);
-    ist_conv_weights_free(&k);
-    ist_conv_weights_free(&v);
-    ist_conv_weights_free(&query);
 }
 
-/* Attention of the tokens to the image after its pending update. */
-static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at) {
+static void free_update(image_side *s) {
+    ist_conv_weights_free(&s->k);
+    ist_conv_weights_free(&s->v);
+    ist_conv_weights_free(&s->q);
+    ist_conv_weights_free(&s->out);
+    ist_norm_weights_free(&s->norm);
+}
+
+/* What an image step takes of the tokens. */
+typedef struct folded {
+    ist_tensor queries;              /* [P,1,257,64] */
+    ist_tensor keys, values;         /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
+    ist_tensor plain_keys;           /* the same keys for prompts that share the image's projections: [P,1,17,64] */
+} folded;
+
+/* query, k: of the reading. */
+static folded fold_tokens(const decoder *d, const image_side *s, ist_tensor q, const ist_conv_weights *query,
+                          const ist_conv_weights *k, const char *at) {
+    ist_plan *p = d->net.plan;
+    folded f = {0};
+    ist_tensor y[IST_FOLDS] = {{0}};
+    float *out = s->pending ? transposed(d, &s->out) : NULL;
+    if (ist_plan_status(p)) {
+        free(out);
+        return f;
+    }
+    bool sharing = s->pending && ist_has(d->shared) && ist_has(s->now.map); /* the first update */
+    ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
+    ist_fold_job jobs[IST_FOLDS] = {fold(q, d->t, query, k->w, NULL, true, s->now.only)};
+    if (s->pending) {
+        jobs[1] = fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own);
+        jobs[2] = fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all);
+    }
+    ist_op_fold_all(p, jobs, s->pending ? 3 : 1, y, at);
+    f = (folded){.queries = y[0], .keys = y[1], .values = y[2]};
+    if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, at);
+    free(out);
+    return f;
+}
+
+/* LN(q + attention of the tokens q to the image after its pending update). */
+static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
     ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
-    ist_image_update u = {
-        .keys = s->keys, .values = s->values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
     bool first = ist_has(d->shared) && !s->pending;
-    if (ist_has(s->plain_keys)) u.shared = d->shared, u.plain_keys = s->plain_keys, u.ways = d->ways;
     if (first) s->now.only = (ist_prompt_way){d->ways, 0};
-    ist_tensor columns = fold(d, q, d->t, &query, k.w, NULL, true, s->now.only, at), updated = {0}, y = {0};
+    folded f = fold_tokens(d, s, q, &query, &k, at);
+    ist_image_update u = {
+        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
+    if (ist_has(f.plain_keys)) u.shared = d->shared, u.plain_keys = f.plain_keys, u.ways = d->ways;
+    ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
-        y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, columns, q.w, &updated, at);
+        y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);
         y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
     }
     if (first && !ist_plan_status(p)) {
@@ -205,24 +303,22 @@ static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, cons
     }
     if (s->pending) s->now = (ist_image_side){.x = updated, .position = d->pe};
     s->pending = false;
-    ist_conv_weights_free(&s->out);
-    ist_norm_weights_free(&s->norm);
+    free_update(s);
     ist_conv_weights_free(&query);
     ist_conv_weights_free(&k);
     ist_conv_weights_free(&v);
-    return ist_dense(&d->net, y, NULL, "mask_decoder.transformer.%s.out_proj", at); /* [P,1,N,256] */
+    ist_name out = ist_name_of("%s.out_proj", at);
+    return layer(d, y, q, (layer_names){NULL, out.text, norm}); /* [P,1,N,256] */
 }
 
 static ist_tensor two_way_layer(const decoder *d, image_side *s, ist_tensor q, int i) {
     ist_name self = ist_name_of("layers.%d.self_attn", i), t2i = ist_name_of("layers.%d.cross_attn_token_to_image", i);
     ist_name i2t = ist_name_of("layers.%d.cross_attn_image_to_token", i);
-    ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
-    ist_tensor y = self_attention(d, q, i == 0, self.text); /* [P,1,N,256] */
-    q = add_norm(d, y, i == 0 ? (ist_tensor){0} : q, ist_name_of("layers.%d.norm1", i).text);
-    q = add_norm(d, read_image(d, s, q, t2i.text), q, ist_name_of("layers.%d.norm2", i).text);
-    y = ist_dense(&d->net, q, &relu, "mask_decoder.transformer.layers.%d.mlp.lin1", i); /* [P,1,N,2048] */
-    y = ist_dense(&d->net, y, NULL, "mask_decoder.transformer.layers.%d.mlp.lin2", i);
-    q = add_norm(d, y, q, ist_name_of("layers.%d.norm3", i).text);
+    ist_name first = ist_name_of("layers.%d.mlp.lin1", i), last = ist_name_of("layers.%d.mlp.lin2", i);
+    ist_name norm3 = ist_name_of("layers.%d.norm3", i);
+    q = self_attention(d, q, i == 0, self.text, ist_name_of("layers.%d.norm1", i).text);
+    q = read_image(d, s, q, t2i.text, ist_name_of("layers.%d.norm2", i).text);
+    q = layer(d, q, q, (layer_names){first.text, last.text, norm3.text});
     update_image(d, s, q, i2t.text, ist_name_of("layers.%d.norm4", i).text);
     return q;
 }
@@ -275,18 +371,52 @@ static ist_tensor upscale(const decoder *d, ist_tensor k, ist_tensor vectors) {
     return y;
 }
 
-static ist_sam_masks read_out(const decoder *d, ist_tensor q, ist_tensor k, bool multimask) {
+/* The vectors of the masks [P,1,masks,32] and the predicted IoU of all [P,1,1,4], one perceptron after the other. */
+static ist_tensor perceptrons(const decoder *d, ist_tensor q, int first, int masks, ist_tensor *vectors) {
     ist_plan *p = d->net.plan;
-    int first = multimask ? 1 : 0, masks = multimask ? MASK_TOKENS - 1 : 1;
     ist_tensor hyper = ist_plan_tensor(p, d->prompts, 1, 1, masks * IST_SAM_DIM / 8, IST_ELEM_T); /* [P,1,1,masks*32] */
     for (int m = 0; m < masks; m++)
         mlp3(d, token_at(q, 1 + first + m), &(ist_conv_opts){.into = ist_slice(hyper, m * 32, 32)},
              ist_name_of("output_hypernetworks_mlps.%d", first + m).text);
     hyper.w = masks;
     hyper.c = hyper.ld = 32;
+    *vectors = hyper;
     ist_tensor iou = ist_plan_tensor(p, d->prompts, 1, 1, MASK_TOKENS, IST_ELEM_F32);
     mlp3(d, token_at(q, 0), &(ist_conv_opts){.into = iou}, "iou_prediction_head");
-    return (ist_sam_masks){.low_res = upscale(d, k, hyper), .iou = ist_slice(iou, first, masks), .masks = masks};
+    return iou;
+}
+
+/* The same in one launch. */
+static ist_tensor joined_perceptrons(const decoder *d, ist_tensor q, int first, int masks, ist_tensor *vectors) {
+    ist_plan *p = d->net.plan;
+    ist_conv_weights w[1 + MASK_TOKENS][3] = {{{0}}};
+    ist_perceptron all[1 + MASK_TOKENS];
+    ist_tensor iou = {0};
+    for (int i = 0; i <= masks; i++) {
+        ist_name at = ist_name_of("output_hypernetworks_mlps.%d", first + i - 1);
+        for (int l = 0; l < 3; l++) {
+            int out = l < 2 ? DIM : i ? DIM / 8 : MASK_TOKENS;
+            w[i][l] = ist_take_dense(&d->net, "mask_decoder.%s.layers.%d", i ? at.text : "iou_prediction_head", l);
+            if (!ist_plan_status(p) && (w[i][l].in != DIM || w[i][l].out != out))
+                ist_plan_fail(p, IST_E_WEIGHTS, "%s.layers.%d: %d x %d weights, want %d x %d",
+                              i ? at.text : "iou_prediction_head", l, w[i][l].out, w[i][l].in, out, DIM);
+            all[i].w[l] = w[i][l].w;
+            all[i].b[l] = w[i][l].b;
+        }
+    }
+    if (!ist_plan_status(p))
+        iou = ist_op_perceptrons(p, q, all, masks + 1, MASK_TOKENS, 1 + first, vectors, "output perceptrons");
+    for (int i = 0; i <= masks; i++)
+        for (int l = 0; l < 3; l++) ist_conv_weights_free(&w[i][l]);
+    return iou;
+}
+
+static ist_sam_masks read_out(const decoder *d, ist_tensor q, ist_tensor k, bool multimask) {
+    int first = multimask ? 1 : 0, masks = multimask ? MASK_TOKENS - 1 : 1;
+    ist_tensor vectors = {0};
+    bool joined = !ist_plan_status(d->net.plan) && ist_token_layers(d->net.plan, q.w);
+    ist_tensor iou = (joined ? joined_perceptrons : perceptrons)(d, q, first, masks, &vectors);
+    return (ist_sam_masks){.low_res = upscale(d, k, vectors), .iou = ist_slice(iou, first, masks), .masks = masks};
 }
 
 /* Embedding plus the dense prompt: per image without a mask prompt, else per prompt. */
@@ -323,7 +453,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     share_image(d, &s, d->t.w);
     ist_tensor q = d->t;
     for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
-    q = add_norm(d, read_image(d, &s, q, "final_attn_token_to_image"), q, "norm_final_attn");
+    q = read_image(d, &s, q, "final_attn_token_to_image", "norm_final_attn");
     free(s.shift);
     ist_tap(&d->net, q, "tokens");
     ist_tap(&d->net, s.now.x, "keys");

@@ -8,13 +8,19 @@
  *
  * "Columns" are such folded tokens: F32 [P,1,K + 1,C] with C = 64 ceil(N / 8), column t * 8 + h is token t seen by
  * head h, row K the constant of the score. "Panels" are F32 [P,K / 64,8 N,64]: 64 channels of every (token, head).
- * Heads: 8. Scores are to base 2: their scale has log2(e). */
+ * Heads: 8. Scores are to base 2: their scale has log2(e).
+ *
+ * Where ist_two_way_halves says so, columns and panels alike are rows of channels in half: T [P,1,8 N + 2,K], row t * 8 +
+ * h; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column c (of panels nothing is read there). */
 #ifndef IST_OPS_TWO_WAY_H
 #define IST_OPS_TWO_WAY_H
 
 #include "ops/ops.h"
 
 enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may have */ };
+
+/* Whether columns, panels and parts have the form that matrix instructions take. */
+bool ist_two_way_halves(const ist_plan *p, int tokens, int k);
 
 /* Which prompts a launch is for: those with ways[n] == way, or all when `ways` [1,1,P,1] (I32) is empty. */
 typedef struct ist_prompt_way {
@@ -34,6 +40,15 @@ typedef struct ist_head_fold {
 } ist_head_fold;
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
+
+/* Up to three folds of tokens of the same extents, with one `add` for all or none that has it; y [count]. Where
+ * ist_two_way_halves says so they are one launch. */
+enum { IST_FOLDS = 3 };
+typedef struct ist_fold_job {
+    ist_tensor x, add;
+    ist_head_fold fold;
+} ist_fold_job;
+void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label);
 
 /* The image: item map[i] (I32) of x [n,1,L,K] for prompt i, or item i when map is empty; plus `shift` [K] when not
  * NULL; `position` [1,1,L,K] is added for scores only. */

@@ -1,7 +1,9 @@
 /* Mask upscaling: packs both transposed convolutions by pixel of their 2x2 blocks and records one launch.
  *
- * Rows: op/upscale_cpu (a work-item per group) and op/upscale (work-groups with local memory). */
+ * Rows: op/upscale_cpu (a work-item per group), op/upscale_mma (matrix instructions, half storage) and op/upscale
+ * (work-groups with local memory). */
 #include "ops/upscale.h"
+#include "ops/fragments.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -45,6 +47,66 @@ static bool pack(ist_plan *p, const ist_upscale_weights *w, int in, const char *
     return !ist_plan_status(p);
 }
 
+/* ---- matrix instructions ---- */
+
+/* Pieces of 16 bytes are aligned, pairs of a vector too. */
+static bool matrix_row(const ist_plan *p, ist_tensor x, ist_tensor vectors) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && x.c % 32 == 0 && (x.ld | x.c0) % 8 == 0 &&
+           (vectors.ld | vectors.c0) % 2 == 0;
+}
+
+/* What op/upscale_mma multiplies with, as constants. */
+static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
+    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2;
+    float *all = malloc(count * sizeof *all), *to = all, norm[3 * C1 + C2];
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return false;
+    }
+    for (int phase = 0; phase < 4; phase++)
+        for (int k = 0; k < in; k += 32) to = ist_fragments(w->w1 + k * C1 * 4 + phase, C1 / 8, C1 * 4, 4, true, to);
+    for (int pixel = 0; pixel < 4; pixel++)
+        for (int k = 0; k < C1; k += 32) to = ist_fragments(w->w2 + k * C2 * 4 + pixel, C2 / 8, C2 * 4, 4, false, to);
+    memcpy(norm, w->b1, C1 * sizeof *norm);
+    memcpy(norm + C1, w->gamma, C1 * sizeof *norm);
+    memcpy(norm + 2 * C1, w->beta, C1 * sizeof *norm);
+    memcpy(norm + 3 * C1, w->b2, C2 * sizeof *norm);
+    out->w1 = ist_plan_const(p, all, 1, 1, 1, (int)count, IST_ELEM_T, label);
+    out->norm = ist_plan_const(p, norm, 1, 1, 1, 3 * C1 + C2, IST_ELEM_F32, label);
+    free(all);
+    return !ist_plan_status(p);
+}
+
+/* Groups along the prompts: enough that all are at work, few enough that each uses its weights for several prompts. */
+static int prompt_groups(int blocks, int prompts) {
+    enum { ENOUGH = 512 };
+    int want = ENOUGH / (4 * blocks);
+    return want < 1 ? 1 : want < prompts ? want : prompts;
+}
+
+static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors, ist_tensor y,
+                          const char *label) {
+    enum { ITEMS = 128, TAKE = 64 };
+    packed c;
+    if (!pack_matrix(p, w, x.c, label, &c)) return;
+    int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
+    ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/upscale_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = defines.text,
+                                     .kernel = "upscale",
+                                     .dims = 2,
+                                     .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
+                                     .local = {ITEMS, 1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(vectors),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
+                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
+                                     .arg_count = 9,
+                                     .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
+                                     .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
+}
+
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
                           const char *label) {
     ist_tensor none = {0};
@@ -56,12 +118,16 @@ ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *
                       vectors.n, vectors.h, vectors.w, vectors.c);
         return none;
     }
-    if (!pack(p, w, x.c, label, &c)) return none;
     bool cpu = ist_cpu_row(p);
     int masks = vectors.h * vectors.w, pixels = x.h * x.w;
+    ist_tensor y = ist_plan_tensor(p, x.n * masks, 4 * x.h, 4 * x.w, 1, IST_ELEM_F32);
+    if (!cpu && matrix_row(p, x, vectors)) {
+        launch_matrix(p, x, w, vectors, y, label);
+        return y;
+    }
+    if (!pack(p, w, x.c, label, &c)) return none;
     int items = cpu ? 1 : ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64;
     int take = cpu ? CPU_PIXELS : items == 256 ? ANY_PIXELS : ANY_PIXELS / 2;
-    ist_tensor y = ist_plan_tensor(p, x.n * masks, 4 * x.h, 4 * x.w, 1, IST_ELEM_F32);
     ist_defines defines = cpu ? ist_defines_of(p, "-DK=%d", x.c) : ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
     ist_plan_launch(
         p, &(ist_launch){.label = label,

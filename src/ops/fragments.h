@@ -1,0 +1,22 @@
+/* Weights in the order in which matrix instructions take them (cl/isa/ptx.cl). */
+#ifndef IST_OPS_FRAGMENTS_H
+#define IST_OPS_FRAGMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Fragments b of `tiles` blocks of eight columns and 32 rows to `to` [tiles][32 lanes][8], a work-item's eight values
+ * together: rows 8 t to 8 t + 7 (`in_a_row`), or those that two instructions want. Element (row, column) is
+ * w[row * rows_apart + column * columns_apart]. Returns what follows. */
+static inline float *ist_fragments(const float *w, int tiles, size_t rows_apart, size_t columns_apart, bool in_a_row,
+                                   float *to) {
+    for (int tile = 0; tile < tiles; tile++)
+        for (int lane = 0; lane < 32; lane++)
+            for (int e = 0; e < 8; e++) {
+                int t = lane % 4, row = in_a_row ? t * 8 + e : e / 2 * 8 + t * 2 + e % 2;
+                *to++ = w[(size_t)row * rows_apart + (size_t)(tile * 8 + lane / 4) * columns_apart];
+            }
+    return to;
+}
+
+#endif

@@ -1,0 +1,187 @@
+/* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on isa/ptx's plain form. */
+#include "ops/token.h"
+#include "support/hidden_caps.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void claim(void) {
+    without = IST_CAP_VEC16;
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+}
+TestSuite(token, .init = claim);
+
+typedef struct shape {
+    int n, tokens, in, hidden, out; /* in 0: no first layer */
+} shape;
+
+/* Weights that halves hold exactly. */
+static float *weights(optest *t, int count) {
+    float *w = optest_values(t, (size_t)count, -0.2f, 0.2f);
+    for (int i = 0; i < count; i++) w[i] = rintf(w[i] * 1024) / 1024;
+    return w;
+}
+
+/* y = LN(add + w hidden + b) of every token. */
+static void reference(ref_map hidden, const ist_token_layer *l, ref_map add, ref_map y) {
+    for (int n = 0; n < y.n; n++)
+        for (int i = 0; i < y.w; i++) {
+            double v[256], mean = 0, variance = 0;
+            for (int o = 0; o < y.c; o++) {
+                v[o] = (double)l->b[o] + (add.v ? (double)ref_at(add, n, 0, i)[o] : 0);
+                for (int k = 0; k < hidden.c; k++) v[o] += (double)ref_at(hidden, n, 0, i)[k] * l->w[o * hidden.c + k];
+                mean += v[o] / y.c;
+            }
+            for (int o = 0; o < y.c; o++) variance += (v[o] - mean) * (v[o] - mean) / y.c;
+            for (int o = 0; o < y.c; o++)
+                ref_at(y, n, 0, i)[o] = (float)((v[o] - mean) / sqrt(variance + l->eps) * l->gamma[o] + l->beta[o]);
+        }
+}
+
+static ref_map first_layer(optest *t, ref_map x, const ist_token_layer *l) {
+    ref_map y = optest_zeros(t, x.n, 1, x.w, l->hidden);
+    for (int n = 0; n < x.n; n++)
+        for (int i = 0; i < x.w; i++)
+            for (int o = 0; o < l->hidden; o++) {
+                double v = l->b1[o];
+                for (int k = 0; k < x.c; k++) v += (double)ref_at(x, n, 0, i)[k] * l->w1[o * x.c + k];
+                ref_at(y, n, 0, i)[o] = (float)fmax(v, 0);
+            }
+    return y;
+}
+
+static ref_map attention(optest *t, ref_map q, ref_map k, ref_map v) {
+    ref_map y = optest_zeros(t, q.n, 1, q.w, q.c);
+    for (int n = 0; n < q.n; n++)
+        for (int i = 0; i < q.w; i++)
+            for (int h = 0; h < q.c; h += 32) {
+                double s[8], most = -INFINITY, sum = 0;
+                for (int j = 0; j < q.w; j++) {
+                    s[j] = 0;
+                    for (int c = h; c < h + 32; c++) s[j] += (double)ref_at(q, n, 0, i)[c] * ref_at(k, n, 0, j)[c];
+                    s[j] /= sqrt(32);
+                    most = fmax(most, s[j]);
+                }
+                for (int j = 0; j < q.w; j++) sum += s[j] = exp(s[j] - most);
+                for (int j = 0; j < q.w; j++)
+                    for (int c = h; c < h + 32; c++)
+                        ref_at(y, n, 0, i)[c] += (float)(s[j] / sum * (double)ref_at(v, n, 0, j)[c]);
+            }
+    return y;
+}
+
+/* bits of i: 1 addend, 2 limit, 4 attention. */
+static void layer_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "token layer", i + 10u * (unsigned)(s->tokens + s->hidden));
+    bool attends = i & 4;
+    int count = i & 2 ? s->n - 1 : s->n, in = s->in && !attends ? s->in : 0;
+    ist_token_layer l = {.in = in, .hidden = s->hidden, .out = s->out, .eps = 1e-5f};
+    l.w = weights(&t, s->out * s->hidden), l.b = optest_values(&t, (size_t)s->out, -1, 1);
+    if (in) l.w1 = weights(&t, s->hidden * in), l.b1 = optest_values(&t, (size_t)s->hidden, -1, 1);
+    l.gamma = optest_values(&t, (size_t)s->out, -1, 1), l.beta = optest_values(&t, (size_t)s->out, -1, 1);
+    ref_map x = optest_random(&t, s->n, 1, s->tokens, in ? in : s->hidden), add = {0}, keys = {0}, values = {0};
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false), kt = {0}, vt = {0};
+    if (i & 1) {
+        add = optest_random(&t, s->n, 1, s->tokens, s->out);
+        l.add = optest_in(&t, add, IST_ELEM_T, false);
+    }
+    if (attends) {
+        keys = optest_random(&t, s->n, 1, s->tokens, s->hidden), values = optest_random(&t, s->n, 1, s->tokens, s->hidden);
+        kt = optest_in(&t, keys, IST_ELEM_T, false), vt = optest_in(&t, values, IST_ELEM_T, false);
+    }
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = attends ? ist_op_token_attention(t.plan, xt, kt, vt, &l, "layer")
+                           : ist_op_token_layer(t.plan, xt, &l, "layer");
+    optest_run(&t);
+    cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
+    ref_map want = optest_zeros(&t, s->n, 1, s->tokens, s->out), hidden = x;
+    if (in) hidden = first_layer(&t, x, &l);
+    if (attends) hidden = attention(&t, x, keys, values);
+    reference(hidden, &l, add, want);
+    ref_map got = optest_read(&t, y);
+    got.n = want.n = count;
+    optest_close(&t, "layer", got, want, 2e-3, 4e-3);
+    optest_end(&t);
+}
+
+Test(token, layers) {
+    static const shape all[] = {{3, 7, 64, 256, 64}, {1, 8, 32, 128, 128}, {2, 1, 64, 128, 64}, {5, 3, 96, 256, 64}};
+    for (unsigned i = 0; i < (optest_small() ? 1 : 4); i++) layer_case(&all[i], i);
+}
+
+Test(token, layers_of_their_own) {
+    static const shape all[] = {{3, 7, 0, 32, 64}, {1, 8, 0, 64, 128}, {2, 2, 0, 96, 64}, {4, 5, 0, 256, 256}};
+    for (unsigned i = 0; i < (optest_small() ? 1 : 4); i++) layer_case(&all[i], i);
+}
+
+Test(token, attention) {
+    static const shape all[] = {{3, 7, 0, 64, 64}, {1, 8, 0, 32, 128}, {2, 2, 0, 256, 64}, {4, 5, 0, 256, 256}};
+    for (unsigned i = 0; i < (optest_small() ? 1 : 4); i++) layer_case(&all[i], i + 4);
+}
+
+/* w x + b, relu where asked, of one token. */
+static void dense(const double *x, int in, const float *w, const float *b, int out, bool relu, double *y) {
+    for (int o = 0; o < out; o++) {
+        y[o] = b[o];
+        for (int k = 0; k < in; k++) y[o] += x[k] * w[o * in + k];
+        if (relu) y[o] = fmax(y[o], 0);
+    }
+}
+
+static void perceptron_case(int n, int tokens, int c, int masks, int results, bool limited) {
+    enum { MOST = 4 };
+    optest t;
+    optest_begin(&t, "perceptrons", (unsigned)(n + c + masks));
+    int count = limited ? n - 1 : n, first = tokens - masks;
+    ref_map x = optest_random(&t, n, 1, tokens, c);
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false), vectors;
+    ist_perceptron all[MOST];
+    for (int i = 0; i <= masks; i++)
+        for (int l = 0; l < 3; l++) {
+            int out = l < 2 ? c : i ? 32 : results;
+            all[i].w[l] = weights(&t, out * c);
+            all[i].b[l] = optest_values(&t, (size_t)out, -1, 1);
+        }
+    if (limited) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor scores = ist_op_perceptrons(t.plan, xt, all, masks + 1, results, first, &vectors, "perceptrons");
+    optest_run(&t);
+    ref_map want = optest_zeros(&t, count, 1, masks, 32), want_scores = optest_zeros(&t, count, 1, 1, results);
+    for (int i = 0; i < count; i++)
+        for (int m = 0; m <= masks; m++) {
+            double a[256], b[256];
+            for (int k = 0; k < c; k++) a[k] = ref_at(x, i, 0, m ? first + m - 1 : 0)[k];
+            dense(a, c, all[m].w[0], all[m].b[0], c, true, b);
+            dense(b, c, all[m].w[1], all[m].b[1], c, true, a);
+            dense(a, c, all[m].w[2], all[m].b[2], m ? 32 : results, false, b);
+            float *to = m ? ref_at(want, i, 0, m - 1) : ref_at(want_scores, i, 0, 0);
+            for (int k = 0; k < (m ? 32 : results); k++) to[k] = (float)b[k];
+        }
+    ref_map got = optest_read(&t, vectors), got_scores = optest_read(&t, scores);
+    got.n = got_scores.n = count;
+    optest_close(&t, "vectors", got, want, 2e-3, 4e-3);
+    optest_close(&t, "scores", got_scores, want_scores, 2e-3, 4e-3);
+    optest_end(&t);
+}
+
+Test(token, perceptrons) {
+    perceptron_case(2, 3, 64, 1, 4, false);
+    if (optest_small()) return;
+    perceptron_case(17, 7, 64, 3, 4, true);
+    perceptron_case(3, 8, 128, 2, 32, false);
+}
+
+Test(token, refuses_too_many_tokens) {
+    optest t;
+    float zeros[64 * 64] = {0};
+    optest_begin(&t, "token refusal", 1);
+    ist_token_layer l = {.hidden = 64, .out = 64, .w = zeros, .b = zeros, .gamma = zeros, .beta = zeros, .eps = 1e-5f};
+    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 9, 64), IST_ELEM_T, false);
+    cr_assert_not(ist_token_layers(t.plan, 9));
+    cr_assert_not(ist_has(ist_op_token_layer(t.plan, x, &l, "layer")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    optest_drop(&t);
+}
