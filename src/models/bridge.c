@@ -192,6 +192,45 @@ ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out
     return part;
 }
 
+/* Where channel i of a widened axis came from; -1: it was added. */
+static int narrow(int i, int first, int run, int wide) {
+    if (i < first) return i;
+    int at = (i - first) % wide;
+    return at < run ? first + (i - first) / wide * run + at : -1;
+}
+
+ist_conv_weights ist_widen(const ist_net *net, ist_conv_weights taken, int out0, int in0, int run, int wide) {
+    if (failed(net) || run == wide) return taken;
+    if ((taken.out - out0) % run || (taken.in - in0) % run) {
+        ist_plan_fail(net->plan, IST_E_WEIGHTS, "a layer with %d inputs and %d outputs has no runs of %d", taken.in,
+                      taken.out, run);
+        return taken;
+    }
+    ist_conv_weights w = taken;
+    w.out = out0 + (taken.out - out0) / run * wide;
+    w.in = in0 + (taken.in - in0) / run * wide;
+    size_t taps = (size_t)taken.kh * (size_t)taken.kw;
+    w.w = calloc((size_t)w.out * (size_t)w.in * taps, sizeof(float));
+    w.b = calloc((size_t)w.out, sizeof(float));
+    if (!w.w || !w.b) {
+        ist_plan_fail(net->plan, IST_E_MEMORY, "out of host memory for %d x %d wider filters", w.out, w.in);
+        ist_conv_weights_free(&w);
+    }
+    for (int o = 0; o < w.out && w.w; o++) {
+        int from = narrow(o, out0, run, wide);
+        if (from < 0) continue;
+        w.b[o] = taken.b[from];
+        for (int i = 0; i < w.in; i++) {
+            int input = narrow(i, in0, run, wide);
+            if (input < 0) continue;
+            memcpy(w.w + ((size_t)o * (size_t)w.in + (size_t)i) * taps,
+                   taken.w + ((size_t)from * (size_t)taken.in + (size_t)input) * taps, taps * sizeof(float));
+        }
+    }
+    ist_conv_weights_free(&taken);
+    return w;
+}
+
 /* ---- recording ---- */
 
 void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) {

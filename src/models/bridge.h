@@ -72,6 +72,10 @@ ist_conv_weights ist_compose(const ist_net *net, ist_conv_weights taken_outer, i
 ist_conv_weights ist_part(const ist_net *net, const ist_conv_weights *w, int out0, int outs, int in0, int ins,
                           bool bias);
 
+/* A layer of any kernel for wider maps: from output `out0` and from input `in0` on, each run of `run` channels becomes
+ * one of `wide`, with zeros in what is added. out0 = taken.out widens inputs only, in0 = taken.in outputs only. */
+ist_conv_weights ist_widen(const ist_net *net, ist_conv_weights taken, int out0, int in0, int run, int wide);
+
 /* Records the layer and frees the weights. */
 ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights taken, const ist_conv_opts *opts,
                      const char *label);

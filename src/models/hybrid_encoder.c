@@ -3,7 +3,8 @@
  * Exact rewrites: nearest upsampling commutes with 1x1 convolutions, so the half of a top-down cv1 that reads the
  * upsampled map runs at the low resolution; its other half and the input projection before it are one matrix where that
  * is not more work; the two 1x1 convolutions of a CSP block are one; q, k and v of the transformer layer are one
- * product, to which the position term, a constant, is added. */
+ * product, to which the position term, a constant, is added; maps of c4 channels get some of zeros where the device's
+ * convolutions read whole groups of channels (size N: 24 for 21). SiLU of zero is zero. */
 #include "models/dfine.h"
 
 #include "ops/chain.h"
@@ -90,17 +91,26 @@ static ist_tensor transformer_layer(const ist_net *net, const char *name, ist_te
 
 /* ---- fusion blocks ---- */
 
-/* CSP block of RepVGG bottlenecks and the 3x3 convolution behind it: x -> [n,h,w,c4]. */
-static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor x, ist_tensor into) {
+/* c4 as the maps have it. */
+static int elan_channels(const ist_net *net, const ist_dfine_arch *arch) {
+    return ist_conv_channels(net->plan, arch->elan);
+}
+
+/* CSP block of RepVGG bottlenecks and the 3x3 convolution behind it: x, whose channels from `in0` on are a map of c4,
+ * -> [n,h,w,c4]. */
+static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor x, int in0,
+                      ist_tensor into) {
+    int run = arch->elan, c4 = elan_channels(net, arch);
     ist_name block = ist_name_of("%s.0", name);
     ist_conv_weights left = ist_take_conv_norm(net, "%s.conv1", block.text), neck[IST_CSP_NECKS] = {{0}};
-    ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text), both = ist_stack(net, left, right);
+    ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text);
+    ist_conv_weights both = ist_widen(net, ist_stack(net, left, right), 0, in0, run, c4);
     ist_csp layers = {.first = ist_filter_of(&both), .necks = arch->bottlenecks};
     for (int b = 0; b < arch->bottlenecks; b++) {
-        neck[b] = ist_take_repvgg(net, "%s.bottlenecks.%d", block.text, b);
+        neck[b] = ist_widen(net, ist_take_repvgg(net, "%s.bottlenecks.%d", block.text, b), 0, 0, run, c4);
         layers.neck[b] = ist_filter_of(&neck[b]);
     }
-    ist_conv_weights last = ist_take_conv_norm(net, "%s.1", name);
+    ist_conv_weights last = ist_widen(net, ist_take_conv_norm(net, "%s.1", name), 0, 0, run, c4);
     layers.last = ist_filter_of(&last);
     ist_tensor y = ist_op_csp(net->plan, x, &layers, into, name); /* [n,h,w,c4] */
     ist_conv_weights_free(&both);
@@ -112,17 +122,20 @@ static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char
 /* RepNCSPELAN4 behind its cv1, whose result is already in the first 2C channels of `cat`. */
 static ist_tensor elan(const ist_net *net, const ist_dfine_arch *arch, const char *name, ist_tensor cat,
                        ist_tensor into) {
-    int width = arch->hidden, c4 = arch->elan;
-    ist_name cv2 = ist_name_of("%s.cv2", name), cv3 = ist_name_of("%s.cv3", name);
+    int width = arch->hidden, c4 = elan_channels(net, arch);
+    ist_name cv2 = ist_name_of("%s.cv2", name), cv3 = ist_name_of("%s.cv3", name), cv4 = ist_name_of("%s.cv4", name);
     ist_tensor y = ist_slice(cat, width, width);
-    y = csp(net, arch, cv2.text, y, ist_slice(cat, 2 * width, c4));           /* [n,h,w,c4] */
-    csp(net, arch, cv3.text, y, ist_slice(cat, 2 * width + c4, c4));          /* [n,h,w,c4] */
-    return ist_conv_norm(net, cat, OPTS(SILU, .into = into), "%s.cv4", name); /* [n,h,w,C] */
+    y = csp(net, arch, cv2.text, y, width, ist_slice(cat, 2 * width, c4)); /* [n,h,w,c4] */
+    csp(net, arch, cv3.text, y, 0, ist_slice(cat, 2 * width + c4, c4));    /* [n,h,w,c4] */
+    ist_conv_weights w = ist_take_conv_norm(net, "%s", cv4.text);
+    w = ist_widen(net, w, w.out, 2 * width, arch->elan, c4);
+    return ist_apply(net, cat, w, OPTS(SILU, .into = into), cv4.text); /* [n,h,w,C] */
 }
 
 /* Room for what cv4 reads. */
 static ist_tensor elan_map(const ist_net *net, const ist_dfine_arch *arch, ist_tensor like) {
-    return ist_plan_tensor(net->plan, like.n, like.h, like.w, 2 * arch->hidden + 2 * arch->elan, IST_ELEM_T);
+    int channels = 2 * arch->hidden + 2 * elan_channels(net, arch);
+    return ist_plan_tensor(net->plan, like.n, like.h, like.w, channels, IST_ELEM_T);
 }
 
 static ist_tensor input_projection(const ist_net *net, int level, ist_tensor feature) {

@@ -10,6 +10,8 @@
 #include "ops/tune.h"
 #include "ops/winograd.h"
 
+#include "base/mem.h"
+
 #include <string.h>
 
 #define BF16_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
@@ -85,6 +87,14 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
         }
     }
     return best;
+}
+
+int ist_conv_channels(const ist_plan *p, int channels) {
+    enum { CHUNK = 8 }; /* halves of one copy */
+    for (int i = 0; i < ist_conv_row_count(); i++)
+        if (conv_rows[i].family == IST_CONV_MMA && ist_conv_row_runs(p, &conv_rows[i]))
+            return ist_div_up(channels, CHUNK) * CHUNK;
+    return channels;
 }
 
 /* What a tuning record says; no row when it says nothing, or nothing that can be done here. */

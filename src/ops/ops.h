@@ -39,6 +39,9 @@ typedef struct ist_conv_opts {
     ist_tensor into;                   /* write here (a slice) instead of a new tensor */
 } ist_conv_opts;
 
+/* Channels, at least `channels`, for maps between dense convolutions: where the device's kernels read whole groups of
+ * channels, a number that fills them. Filters then have zeros for what is added. */
+int ist_conv_channels(const ist_plan *p, int channels);
 /* Dense convolution; the input's c must equal filter.in. Output height (h + top + bottom - kh) / stride + 1. */
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
 /* y = x W^T + b on every pixel: a 1x1 convolution; filter.kh = kw = 1. */
