@@ -90,12 +90,13 @@ static void layer_case(const shape *s, unsigned i) {
         l.add = optest_in(&t, add, IST_ELEM_T, false);
     }
     if (attends) {
-        keys = optest_random(&t, s->n, 1, s->tokens, s->hidden), values = optest_random(&t, s->n, 1, s->tokens, s->hidden);
+        keys = optest_random(&t, s->n, 1, s->tokens, s->hidden),
+        values = optest_random(&t, s->n, 1, s->tokens, s->hidden);
         kt = optest_in(&t, keys, IST_ELEM_T, false), vt = optest_in(&t, values, IST_ELEM_T, false);
     }
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = attends ? ist_op_token_attention(t.plan, xt, kt, vt, &l, "layer")
-                           : ist_op_token_layer(t.plan, xt, &l, "layer");
+    ist_tensor y =
+        attends ? ist_op_token_attention(t.plan, xt, kt, vt, &l, "layer") : ist_op_token_layer(t.plan, xt, &l, "layer");
     optest_run(&t);
     cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
     ref_map want = optest_zeros(&t, s->n, 1, s->tokens, s->out), hidden = x;

@@ -31,7 +31,8 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     want.n = count * masks;
     ref_map got = optest_read(&t, y);
     got.n = want.n;
-    /* Float results, inputs rounded to the storage type before; on matrix instructions the middle is rounded as well. */
+    /* Float results, inputs rounded to the storage type before; on matrix instructions the middle is rounded as well.
+     */
     bool matrix = t.half && ist_plan_caps(t.plan) & IST_CAP_PTX_MMA;
     optest_close(&t, "upscale", got, want, 0, matrix ? 4e-3 : 2e-5);
     optest_end(&t);

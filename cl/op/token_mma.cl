@@ -5,21 +5,22 @@
  * they add to the result, and the last of the slices' groups to arrive adds them up in their order. The time is that of
  * reading the weights, so a work-item asks for all of its own at once, before anything else.
  *
- * -D MODE: 0 x, 1 first layer, 2 attention; 3 another kernel, with -D IN alone, a multiple of 64. -D HID: hidden channels of a slice; MODE 1: 128, else a multiple of 32. -D
- * IN: channels of x, a multiple of 32. -D OUT: a multiple of 64. -D SLICES. */
+ * -D MODE: 0 x, 1 first layer, 2 attention; 3 another kernel, with -D IN alone, a multiple of 64. -D HID: hidden
+ * channels of a slice; MODE 1: 128, else a multiple of 32. -D IN: channels of x, a multiple of 32. -D OUT: a multiple
+ * of 64. -D SLICES. */
 #define THREADS 256
 
 #if MODE < 3
-#define LD_HID  (HID / 8 + 1) /* uint4 from row to row */
-#define LD_IN   (IN / 8 + 1)
-#define LD_OUT  (OUT + 4)     /* floats */
-#define NT      (OUT / 64)    /* blocks of eight outputs of a warp */
-#define HIDDEN  0             /* uint4 in local memory */
-#define INPUT   (16 * LD_HID) /* x; or queries, keys and values */
-#define SUMS    (INPUT + (MODE == 0 ? 0 : MODE == 1 ? 16 * LD_IN : 48 * LD_HID))
-#define FLAG    (SUMS + 4 * LD_OUT)
-#define W1      (MODE == 1 ? IN / 32 * (HID / 8) * 32 : 0)  /* uint4 of a slice */
-#define W2      (HID / 32 * (OUT / 8) * 32)
+#define LD_HID (HID / 8 + 1) /* uint4 from row to row */
+#define LD_IN  (IN / 8 + 1)
+#define LD_OUT (OUT + 4)     /* floats */
+#define NT     (OUT / 64)    /* blocks of eight outputs of a warp */
+#define HIDDEN 0             /* uint4 in local memory */
+#define INPUT  (16 * LD_HID) /* x; or queries, keys and values */
+#define SUMS   (INPUT + (MODE == 0 ? 0 : MODE == 1 ? 16 * LD_IN : 48 * LD_HID))
+#define FLAG   (SUMS + 4 * LD_OUT)
+#define W1     (MODE == 1 ? IN / 32 * (HID / 8) * 32 : 0) /* uint4 of a slice */
+#define W2     (HID / 32 * (OUT / 8) * 32)
 
 /* The tile's rows of `from` to local memory, `pieces` of 16 bytes each. */
 #define COPY_TOKENS(to, ld_to, from, ld, c0, pieces)                                                                   \
@@ -30,8 +31,8 @@
 #define TOKEN(r) (min(tile * 2 + (r) / 8, sizes.y - 1) * sizes.x + min((r) % 8, sizes.x - 1))
 
 /* weights of a slice: fragments of the first layer [HID / 8][IN / 32][lane][8 halves], of the second [OUT / 8][HID /
- * 32][lane][8]. table {b, gamma, beta} [OUT], then b1. sizes {tokens, prompts, 0, 0}; lds {x ld, c0, keys ld, c0, values
- * ld, c0, add ld or 0, c0}. */
+ * 32][lane][8]. table {b, gamma, beta} [OUT], then b1. sizes {tokens, prompts, 0, 0}; lds {x ld, c0, keys ld, c0,
+ * values ld, c0, add ld or 0, c0}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 tokens(__global half *restrict y, __global const half *restrict x, __global const half *restrict keys,
        __global const half *restrict values, __global const half *restrict add, __global const uint4 *restrict weights,

@@ -11,9 +11,9 @@
 #define C1      64
 #define C2      32
 #define BLOCKS  (K / 32)
-#define FIRST   (BLOCKS * C1 * 4)  /* uint4 of a phase of the first convolution */
-#define SECOND  (4 * C1 * C2 / 8)  /* of the second */
-#define NORM    (FIRST + SECOND)   /* then floats: bias, gamma, beta [C1], bias of the second [C2] */
+#define FIRST   (BLOCKS * C1 * 4) /* uint4 of a phase of the first convolution */
+#define SECOND  (4 * C1 * C2 / 8) /* of the second */
+#define NORM    (FIRST + SECOND)  /* then floats: bias, gamma, beta [C1], bias of the second [C2] */
 #define ALL     (NORM + (3 * C1 + C2) / 4)
 
 /* weights: fragments of the first convolution [phase][K / 32][C1 / 8][lane][8 halves], then of the second [pixel][C1 /
@@ -25,7 +25,8 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     const int id = get_local_id(0), lane = id & 31, g = lane / 4, t = lane % 4, phase = get_group_id(0) % 4;
-    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * 64 + id / 32 * 16, prompts = min(sizes.z, *limit);
+    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * 64 + id / 32 * 16,
+              prompts = min(sizes.z, *limit);
     const uint shared = SHARED(memory), mine = shared + lane * 16;
     __local const float *floats = (__local const float *)(memory + NORM);
     if ((int)get_group_id(1) >= prompts) return;

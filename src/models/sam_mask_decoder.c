@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
 enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
@@ -37,6 +38,7 @@ typedef struct decoder {
     ist_tensor pe; /* dense position code [1,1,4096,256] */
     ist_tensor image_of;
     int prompts;
+    ist_tensor later;  /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
     ist_tensor ways;   /* of the prompts: 1 where one shares the first image's projections with others, or empty */
     ist_tensor shared; /* those projections */
 } decoder;
@@ -68,16 +70,25 @@ static ist_tensor dense_position(const ist_net *net) {
     return pe;
 }
 
-/* A [rows,256] table of the checkpoint as tokens. */
-static ist_tensor table(const ist_net *net, const char *name, int rows, ist_tensor below) {
-    ist_tensor y = {0};
-    int64_t dims[2] = {rows, DIM};
-    float *values = NULL;
-    if (ist_plan_status(net->plan)) return y;
-    if (!ist_weights_f32(net->weights, name, 2, dims, &values, ist_plan_error(net->plan)))
-        y = ist_plan_const(net->plan, values, 1, 1, rows, DIM, IST_ELEM_T, name);
-    free(values);
-    return ist_has(below) && ist_has(y) ? ist_op_join_tokens(net->plan, y, below, name) : y;
+/* The IoU token, the mask tokens, then `below`. */
+static ist_tensor all_tokens(const ist_net *net, ist_tensor below) {
+    static const struct {
+        const char *name;
+        int rows;
+    } tables[] = {{"mask_decoder.iou_token.weight", 1}, {"mask_decoder.mask_tokens.weight", MASK_TOKENS}};
+    float values[(1 + MASK_TOKENS) * DIM], *to = values;
+    ist_plan *p = net->plan;
+    for (int i = 0; i < 2 && !ist_plan_status(p); i++) {
+        float *table = NULL;
+        int64_t dims[2] = {tables[i].rows, DIM};
+        if (!ist_weights_f32(net->weights, tables[i].name, 2, dims, &table, ist_plan_error(p)))
+            memcpy(to, table, (size_t)(tables[i].rows * DIM) * sizeof *to);
+        to += tables[i].rows * DIM;
+        free(table);
+    }
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    ist_tensor own = ist_plan_const(p, values, 1, 1, 1 + MASK_TOKENS, DIM, IST_ELEM_T, "output tokens");
+    return ist_op_join_tokens(p, own, below, "output tokens");
 }
 
 /* ---- layers on tokens ---- */
@@ -106,7 +117,7 @@ static ist_token_layer take_layer(const decoder *d, layer_names names, ist_tenso
     if (!ist_plan_status(d->net.plan) && (all->norm.n != last->out || (names.first && first->out != last->in)))
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: %d and %d inputs, norm of %d channels for %d", names.last,
                       names.first ? first->out : last->in, last->in, all->norm.n, last->out);
-    return (ist_token_layer){first->in, last->in,    last->out,    first->w, first->b, last->w,
+    return (ist_token_layer){first->in, last->in,    last->out,   first->w, first->b, last->w,
                              last->b,   all->norm.w, all->norm.b, 1e-5f,    add};
 }
 
@@ -144,22 +155,41 @@ static ist_conv_weights take_cross(const decoder *d, const char *at, const char 
     return w;
 }
 
+/* Queries, keys and values [P,1,N,768]. In the second layer t is added to the tokens for queries and keys; since the
+ * projection is linear, the first layer's product, which is of t, makes that share as well: d->later. */
+static ist_tensor joined_projections(decoder *d, ist_tensor q, bool first, const char *at) {
+    static const char second[] = "layers.1.self_attn";
+    ist_conv_weights all = ist_stack(&d->net, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), take(d, at, "v"));
+    if (!first) return ist_apply(&d->net, q, all, &(ist_conv_opts){.epi.add_before = d->later}, at);
+    ist_conv_weights next = ist_stack(&d->net, take(d, second, "q"), take(d, second, "k"));
+    next = ist_stack(&d->net, next, take(d, second, "v"));
+    if (!ist_plan_status(d->net.plan) && (all.out != 3 * DIM || next.out != 3 * DIM || next.in != DIM))
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "self-attention: %d and %d x %d weights, want %d x %d", all.out,
+                      next.out, next.in, 3 * DIM, DIM);
+    if (!ist_plan_status(d->net.plan)) {
+        memset(next.w + 2 * DIM * DIM, 0, sizeof *next.w * DIM * DIM);
+        memset(next.b, 0, sizeof *next.b * 3 * DIM);
+    }
+    ist_tensor y = ist_apply(&d->net, q, ist_stack(&d->net, all, next), NULL, at); /* [P,1,N,1536] */
+    d->later = ist_slice(y, 3 * DIM, 3 * DIM);
+    return ist_slice(y, 0, 3 * DIM);
+}
+
 /* LN(add + attention): of q with the position of the initial tokens as queries and keys, except in the first layer,
  * where q is those tokens. */
-static ist_tensor self_attention(const decoder *d, ist_tensor q, bool first, const char *at, const char *norm) {
+static ist_tensor self_attention(decoder *d, ist_tensor q, bool first, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
     ist_tensor add = first ? (ist_tensor){0} : q, qk, v;
     ist_name out = ist_name_of("%s.out_proj", at);
     layer_names names = {NULL, out.text, norm};
     if (ist_plan_status(p)) return (ist_tensor){0};
     bool tokens = ist_token_layers(p, q.w);
-    ist_conv_weights both = ist_stack(&d->net, take(d, at, "q"), take(d, at, "k"));
-    if (first && tokens) {
-        qk = ist_apply(&d->net, q, ist_stack(&d->net, both, take(d, at, "v")), NULL, at); /* [P,1,N,768] */
+    if (tokens) {
+        qk = joined_projections(d, q, first, at);
         v = ist_slice(qk, 2 * DIM, DIM);
     } else {
         qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
-        qk = ist_apply(&d->net, qk, both, NULL, at); /* [P,1,N,512] */
+        qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
         v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
     }
     if (ist_plan_status(p)) return (ist_tensor){0};
@@ -251,9 +281,9 @@ static void free_update(image_side *s) {
 
 /* What an image step takes of the tokens. */
 typedef struct folded {
-    ist_tensor queries;              /* [P,1,257,64] */
-    ist_tensor keys, values;         /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
-    ist_tensor plain_keys;           /* the same keys for prompts that share the image's projections: [P,1,17,64] */
+    ist_tensor queries;      /* [P,1,257,64] */
+    ist_tensor keys, values; /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
+    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections: [P,1,17,64] */
 } folded;
 
 /* query, k: of the reading. */
@@ -311,7 +341,7 @@ static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, cons
     return layer(d, y, q, (layer_names){NULL, out.text, norm}); /* [P,1,N,256] */
 }
 
-static ist_tensor two_way_layer(const decoder *d, image_side *s, ist_tensor q, int i) {
+static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) {
     ist_name self = ist_name_of("layers.%d.self_attn", i), t2i = ist_name_of("layers.%d.cross_attn_token_to_image", i);
     ist_name i2t = ist_name_of("layers.%d.cross_attn_image_to_token", i);
     ist_name first = ist_name_of("layers.%d.mlp.lin1", i), last = ist_name_of("layers.%d.mlp.lin2", i);
@@ -447,8 +477,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
         free(zeros);
     }
     d->pe = dense_position(&d->net);
-    d->t = table(&d->net, "mask_decoder.mask_tokens.weight", MASK_TOKENS, sparse);
-    d->t = table(&d->net, "mask_decoder.iou_token.weight", 1, d->t); /* [P,1,5+T,256] */
+    d->t = all_tokens(&d->net, sparse); /* [P,1,5+T,256] */
     image_side s = start_image(d, embedding, dense);
     share_image(d, &s, d->t.w);
     ist_tensor q = d->t;

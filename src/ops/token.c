@@ -84,24 +84,23 @@ static ist_tensor launch(ist_plan *p, ist_tensor x, ist_tensor k, ist_tensor v, 
         partial = (ist_arg)IST_OUT(ist_plan_tensor(p, tiles, slices, 16, l->out, IST_ELEM_F32));
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, 1, tiles, 1, IST_ELEM_I32));
     }
-    ist_defines defines = ist_defines_of(p, "-DMODE=%d -DIN=%d -DHID=%d -DOUT=%d -DSLICES=%d", mode,
-                                         l->in ? l->in : 32, l->hidden / slices, l->out, slices);
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "op/token_mma",
-                         .isa = "isa/ptx",
-                         .defines = defines.text,
-                         .kernel = "tokens",
-                         .dims = 2,
-                         .global = {(size_t)tiles * ITEMS, (size_t)slices},
-                         .local = {ITEMS, 1},
-                         .args = {IST_OUT(y), IST_IN(x), IST_IN(k), IST_IN(v), IST_IN(l->add), IST_IN(weights),
-                                  IST_IN(table), partial, arrived, IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(x.w, x.n, 0, 0),
-                                  IST_INT8(x.ld, x.c0, k.ld, k.c0, v.ld, v.c0, l->add.ld, l->add.c0), IST_FLOAT(l->eps),
-                                  IST_FLOAT(0.17677669529663688f)}, /* 1 / sqrt(32) */
-                         .arg_count = 14,
-                         .flops = 2.0 * x.n * x.w * l->hidden * (l->in + l->out)});
+    ist_defines defines = ist_defines_of(p, "-DMODE=%d -DIN=%d -DHID=%d -DOUT=%d -DSLICES=%d", mode, l->in ? l->in : 32,
+                                         l->hidden / slices, l->out, slices);
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/token_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = defines.text,
+                                     .kernel = "tokens",
+                                     .dims = 2,
+                                     .global = {(size_t)tiles * ITEMS, (size_t)slices},
+                                     .local = {ITEMS, 1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(k), IST_IN(v), IST_IN(l->add),
+                                              IST_IN(weights), IST_IN(table), partial, arrived,
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.w, x.n, 0, 0),
+                                              IST_INT8(x.ld, x.c0, k.ld, k.c0, v.ld, v.c0, l->add.ld, l->add.c0),
+                                              IST_FLOAT(l->eps), IST_FLOAT(0.17677669529663688f)}, /* 1 / sqrt(32) */
+                                     .arg_count = 14,
+                                     .flops = 2.0 * x.n * x.w * l->hidden * (l->in + l->out)});
     return y;
 }
 

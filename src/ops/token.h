@@ -10,8 +10,8 @@ bool ist_token_layers(const ist_plan *p, int tokens);
 
 /* LN(add + w hidden + b). Host arrays. */
 typedef struct ist_token_layer {
-    int in, hidden, out; /* in: channels of the first layer's x, 0 without one; multiples of 32, of 128 with a first
-                          * layer, of 64 */
+    int in, hidden, out;  /* in: channels of the first layer's x, 0 without one; multiples of 32, of 128 with a first
+                           * layer, of 64 */
     const float *w1, *b1; /* first layer [hidden][in], [hidden]: hidden = relu(w1 x + b1) */
     const float *w, *b;   /* [out][hidden], [out] */
     const float *gamma, *beta;

@@ -126,7 +126,8 @@ static ist_tensor fold_weights(ist_plan *p, const ist_fold_job *jobs, int count,
     float *packed = calloc((size_t)count * HEADS * one, sizeof *packed);
     ist_tensor t = {0};
     if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, (size_t)count * HEADS * one);
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label,
+                      (size_t)count * HEADS * one);
         return t;
     }
     for (int j = 0; j < count * HEADS; j++) {
@@ -180,24 +181,23 @@ static void fold_halves(ist_plan *p, const ist_fold_job *jobs, int count, ist_te
     }
     ist_defines defines =
         ist_defines_of(p, "-DK=%d -DFOLD -DWIDE=%d -DEACH=%d", f->k, fold_wide(f->d), fold_each(x.c, f->d));
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "op/two_way_mma",
-                         .isa = "isa/ptx",
-                         .defines = defines.text,
-                         .kernel = "fold_heads",
-                         .dims = 3,
-                         .global = {HEADS * MMA_ITEMS, (size_t)x.n, (size_t)count},
-                         .local = {MMA_ITEMS, 1, 1},
-                         .args = {results[0], results[1], results[2], IST_IN(all[0]), IST_IN(all[1]), IST_IN(all[2]),
-                                  IST_IN(add), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(tokens, x.c, weights.c, 0),
-                                  IST_INT8(all[0].ld, all[0].c0, all[1].ld, all[1].c0, all[2].ld, all[2].c0, add.ld,
-                                           add.c0),
-                                  IST_INT4(adds, ist_has(add) && add.n == 1, pieces, 0),
-                                  IST_FLOAT4(scales[0], scales[1], scales[2], 0)},
-                         .arg_count = 14,
-                         .flops = 2.0 * count * x.n * tokens * HEADS * f->d * (x.c + f->k)});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/two_way_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = defines.text,
+                                     .kernel = "fold_heads",
+                                     .dims = 3,
+                                     .global = {HEADS * MMA_ITEMS, (size_t)x.n, (size_t)count},
+                                     .local = {MMA_ITEMS, 1, 1},
+                                     .args = {results[0], results[1], results[2], IST_IN(all[0]), IST_IN(all[1]),
+                                              IST_IN(all[2]), IST_IN(add), IST_IN(weights), IST_IN(table),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, weights.c, 0),
+                                              IST_INT8(all[0].ld, all[0].c0, all[1].ld, all[1].c0, all[2].ld, all[2].c0,
+                                                       add.ld, add.c0),
+                                              IST_INT4(adds, ist_has(add) && add.n == 1, pieces, 0),
+                                              IST_FLOAT4(scales[0], scales[1], scales[2], 0)},
+                                     .arg_count = 14,
+                                     .flops = 2.0 * count * x.n * tokens * HEADS * f->d * (x.c + f->k)});
 }
 
 static bool check_fold(ist_plan *p, const ist_fold_job *job, const char *label) {
@@ -310,8 +310,9 @@ static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_upd
                        const char *label) {
     int n = queries.n, k = s->x.c;
     bool halves = ist_two_way_halves(p, tokens, k);
-    bool good = (halves ? halves_fit : columns_fit)(queries, n, k, tokens) && s->x.elem == IST_ELEM_T && s->position.elem == IST_ELEM_T &&
-                s->position.c == k && s->position.h * s->position.w == s->x.h * s->x.w &&
+    bool good = (halves ? halves_fit : columns_fit)(queries, n, k, tokens) && s->x.elem == IST_ELEM_T &&
+                s->position.elem == IST_ELEM_T && s->position.c == k &&
+                s->position.h * s->position.w == s->x.h * s->x.w &&
                 (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n) && may_choose(p, s->only, false);
     if (good && u && halves)
         good = halves_fit(u->keys, n, k, tokens) && halves_fit(u->values, n, k, tokens);
@@ -439,7 +440,8 @@ static ist_tensor step_halves(ist_plan *p, step *s, int tokens) {
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     s->parts = ist_plan_tensor(p, s->n, s->groups, 1, part_floats(tokens, s->k), IST_ELEM_F32);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d", s->k, u ? 2 : 1);
+    bool roomy = u && s->n <= 2; /* else there are groups enough to wait for copies side by side */
+    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d%s", s->k, u ? 2 : 1, roomy ? " -DROOMY" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = s->label,
                          .op = "op/two_way_mma",
@@ -449,9 +451,9 @@ static ist_tensor step_halves(ist_plan *p, step *s, int tokens) {
                          .dims = 2,
                          .global = {(size_t)s->groups * MMA_STEP_ITEMS, (size_t)s->n},
                          .local = {MMA_STEP_ITEMS, 1},
-                         .args = {out, IST_OUT(s->parts), IST_IN(side.x), IST_IN(side.position),
-                                  IST_IN(side.map), IST_IN(table), IST_IN(u ? u->keys : none),
-                                  IST_IN(u ? u->values : none), IST_IN(s->queries), IST_IN(s->limit),
+                         .args = {out, IST_OUT(s->parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
+                                  IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
+                                  IST_IN(s->queries), IST_IN(s->limit),
                                   IST_INT4(s->length, s->groups, s->columns, part_floats(tokens, s->k)),
                                   IST_INT4(side.x.ld, side.x.c0, side.position.ld, side.position.c0),
                                   IST_INT4(ist_has(side.map), side.shift != NULL, 0, 0), IST_FLOAT(u ? u->eps : 0)},

@@ -10,8 +10,8 @@
  * head h, row K the constant of the score. "Panels" are F32 [P,K / 64,8 N,64]: 64 channels of every (token, head).
  * Heads: 8. Scores are to base 2: their scale has log2(e).
  *
- * Where ist_two_way_halves says so, columns and panels alike are rows of channels in half: T [P,1,8 N + 2,K], row t * 8 +
- * h; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column c (of panels nothing is read there). */
+ * Where ist_two_way_halves says so, columns and panels alike are rows of channels in half: T [P,1,8 N + 2,K], row t * 8
+ * + h; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column c (of panels nothing is read there). */
 #ifndef IST_OPS_TWO_WAY_H
 #define IST_OPS_TWO_WAY_H
 

@@ -91,20 +91,21 @@ static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *
     if (!pack_matrix(p, w, x.c, label, &c)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/upscale_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "upscale",
-                                     .dims = 2,
-                                     .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
-                                     .local = {ITEMS, 1},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(vectors),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
-                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
-                                     .arg_count = 9,
-                                     .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
-                                     .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = label,
+                                  .op = "op/upscale_mma",
+                                  .isa = "isa/ptx",
+                                  .defines = defines.text,
+                                  .kernel = "upscale",
+                                  .dims = 2,
+                                  .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
+                                  .local = {ITEMS, 1},
+                                  .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(vectors),
+                                           IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
+                                           IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
+                                  .arg_count = 9,
+                                  .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
+                                  .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
 }
 
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
