@@ -221,6 +221,15 @@ IST_DEFINE_ACTIVATE(float16)
 #define EPI_AFTER      16
 #define EPI_AFTER_ONE  32
 
+/* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map. */
+static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {
+    if (flags & EPI_BEFORE_ONE) n = 0;
+    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
+}
+static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
+    return ((flags & EPI_AFTER_ONE ? 0 : n) * h + y) * w + x;
+}
+
 /* ---- sharing out work on CPUs ----
  * One group per compute unit takes items until none is left, so that neither a late nor a slowed unit holds up the
  * others. A unit begins with its own share of the items, the same share in every launch: what it wrote in one launch it

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -68,6 +69,19 @@ Test(attention, own_row) {
 Test(attention, portable) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The row on matrix instructions: the capability is claimed, isa/ptx then is plain OpenCL. */
+Test(attention, matrix_instructions) {
+    static const shape all[] = {
+        {1, 17, 9, 2, 16, 4}, {2, 33, 70, 1, 48, 1}, {3, 16, 40, 2, 32, 2}, {1, 19, 131, 1, 64, 1}};
+    static const shape large[] = {{1, 20, 400, 1, 48, 2}, {1, 16, 889, 1, 32, 1}};
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+    without = IST_CAP_CPU;
+    for (int k = 0; k < (optest_small() ? 3 : 4); k++)
+        for (unsigned i = 0; i < 8; i += optest_small() ? 5 : 1) attention_case(&all[k], i);
+    for (int k = 0; k < 2 && !optest_small(); k++) attention_case(&large[k], 1);
 }
 
 Test(attention, model_shapes) {

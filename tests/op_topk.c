@@ -1,13 +1,15 @@
 /* row_max, topk and gather against the scalar reference: odd shapes, ties, NaN and infinities, limits. */
 #include "ops/ops.h"
+#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void expect_ints(optest *t, const char *what, ist_tensor y, const int *want, int count) {
-    int *got = optest_alloc(t, (size_t)count * sizeof *got);
+    int *got = optest_alloc(t, (size_t)ist_pixels(y) * sizeof *got);
     cr_assert_eq(ist_plan_read_i32(t->plan, y, got, &t->err), IST_OK, "%s", t->err.text);
     for (int i = 0; i < count; i++)
         cr_assert_eq(got[i], want[i], "%s, %s, seed %llu: place %d has %d, not %d", t->name, what,
@@ -62,6 +64,47 @@ Test(op_topk, exact_order) {
             expect_ints(&t, "indices", y, want, n * k);
             optest_end(&t);
         }
+}
+
+static void top_rows(int n, int total, int c, int k, int kind, bool f32, int count) {
+    optest t;
+    optest_begin(&t, "top_rows", (unsigned)(total + 10 * kind + f32));
+    ref_map x = optest_zeros(&t, n, 1, total, c), most = optest_zeros(&t, n, 1, total, 1);
+    fill(&t, x, kind == 4 && t.half ? 3 : kind); /* halves below 1e-7 are zeros of both signs */
+    ist_tensor in = optest_in(&t, x, f32 ? IST_ELEM_F32 : IST_ELEM_T, kind % 2);
+    if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_top_rows(t.plan, in, k, "top_rows");
+    optest_run(&t);
+    cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
+    int *want = optest_alloc(&t, (size_t)(n * k) * sizeof *want);
+    ref_row_max(optest_read(&t, in), most);
+    for (int m = 0; m < n; m++) ref_topk(most.v + (size_t)m * total, total, k, want + m * k);
+    expect_ints(&t, "indices", y, want, (count < n ? count : n) * k);
+    optest_end(&t);
+}
+
+/* `groups` false: only what one group of the one launch makes. oclgrind takes what the last group reads from the others
+ * for a race, since it knows no fence of the device. */
+static void top_rows_all(bool groups) {
+    static const int shapes[][4] = {{1, 1, 1, 1},      {2, 7, 3, 7},       {1, 64, 80, 3},   {3, 301, 5, 300},
+                                    {1, 400, 16, 300}, {2, 2000, 12, 300}, {1, 8400, 4, 512}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = 0; kind < 6; kind++) {
+            const int *s = shapes[i];
+            if (optest_small() && s[1] > (groups ? 301 : 64)) continue;
+            top_rows(s[0], s[1], s[2], s[3], kind, (i + (unsigned)kind) % 3 == 0, s[0] - kind % 2);
+        }
+}
+
+Test(op_topk, top_rows) {
+    top_rows_all(true);
+}
+
+/* The one launch of NVIDIA GPUs: the capability is claimed, isa/ptx then is plain OpenCL. */
+Test(op_topk, top_rows_in_one_launch) {
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    without = IST_CAP_CPU;
+    top_rows_all(false);
 }
 
 Test(op_topk, refuses_more_than_there_are) {

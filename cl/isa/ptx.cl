@@ -10,13 +10,14 @@
  *
  * For compilers that do not take PTX the same operations stand below in plain OpenCL: no device is served by them (the
  * probe fails there), but tests that claim the capability check the kernels' index arithmetic anywhere. The kernel
- * calls its local array `memory` and begins with MATRIX_SCRATCH; all work-items of a group must reach MATRIX_LOAD and
- * MATRIX_MULTIPLY. */
+ * calls its local array `memory` and begins with MATRIX_SCRATCH (WARP_SCRATCH when it multiplies nothing); all
+ * work-items of a group must reach MATRIX_LOAD, MATRIX_MULTIPLY and WARP_PREFIX. */
 #if defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(__NVPTX__)
 #define IST_PTX
 
 #define MATRIX_SCRATCH
 #define UNROLL    _Pragma("unroll") /* before a loop with matrix instructions */
+#define WARP_SCRATCH
 #define SHARED(p) ((uint)(size_t)(p))
 
 /* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. Through the
@@ -48,6 +49,26 @@
                      : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                          \
                      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
 
+/* Turns an 8 x 8 matrix of halves, of which lane l has row l / 4, columns l % 4 * 2 + {0, 1}. */
+#define MATRIX_TURN(to, from)                                                                                          \
+    __asm__ volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(from))
+/* The value of the work-item whose number in the warp differs in the bits of `mask`. */
+#define LANE_XOR(v, mask) lane_xor(v, mask)
+static inline float lane_xor(float v, int mask) {
+    float r;
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask));
+    return r;
+}
+
+/* 8 bytes of global memory that nobody writes meanwhile; the load keeps its place, where the compiler would move it to
+ * its use and wait for one after the other. */
+#define LOAD_ORDERED(p) load_ordered(p)
+static inline uint2 load_ordered(__global const uint2 *p) {
+    uint a, b;
+    __asm__ volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
+    return (uint2)(a, b);
+}
+
 /* 16 bytes of local memory. */
 #define SHARED_LOAD(v, address)                                                                                        \
     __asm__ volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
@@ -68,6 +89,16 @@
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
+/* `to`: the sum of v over the work-items of the warp up to this one. */
+#define WARP_PREFIX(to, v) (to) = warp_prefix(v)
+static inline int warp_prefix(int v) {
+    for (int step = 1; step < 32; step *= 2)
+        __asm__ volatile("{ .reg .pred p; .reg .s32 other; shfl.sync.up.b32 other|p, %0, %1, 0, 0xffffffff; "
+                         "@p add.s32 %0, %0, other; }"
+                         : "+r"(v)
+                         : "r"(step));
+    return v;
+}
 
 /* Orders this work-item's accesses to global memory before its later ones, for the whole device. */
 #define DEVICE_FENCE() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
@@ -112,6 +143,7 @@ static inline float quick_reciprocal(float x) {
 
 #define UNROLL         _Pragma("unroll 1") /* each barrier costs compilers time */
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
+#define WARP_SCRATCH   __local uint scratch[THREADS][1];
 #define SHARED(p)      0u
 
 static inline void copy_bytes(__local uint4 *to, __global const void *from, int bytes) {
@@ -172,6 +204,27 @@ NOINLINE float product(__local uint (*s)[6], int row, int column) {
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 
+#define MATRIX_TURN(to, from)                                                                                          \
+    do {                                                                                                               \
+        int me = get_local_id(0), one = me & 31;                                                                       \
+        scratch[me][0] = (from);                                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        __local uint(*row)[6] = scratch + (me - one + one % 4 * 8 + one / 8);                                          \
+        uint low = row[0][0], high = row[4][0];                                                                        \
+        (to) = one / 4 % 2 ? low >> 16 | (high & 0xffff0000u) : (low & 0xffffu) | high << 16;                          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+static inline float lane_xor(__local uint (*scratch)[6], float v, int mask) {
+    int me = get_local_id(0);
+    scratch[me][0] = as_uint(v);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float r = as_float(scratch[me ^ mask][0]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return r;
+}
+#define LANE_XOR(v, mask) lane_xor(scratch, v, mask)
+#define LOAD_ORDERED(p)   (*(p))
+
 #define SHARED_LOAD(v, address)                                                                                        \
     do {                                                                                                               \
         for (int m = 0; m < 4; m++) (v)[m] = ((__local const uint *)memory)[(address) / 4 + m];                        \
@@ -190,6 +243,15 @@ NOINLINE float product(__local uint (*s)[6], int row, int column) {
         scratch[me][0] = as_uint(v);                                                                                   \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
         (r) = as_float(scratch[me ^ (mask)][0]);                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#define WARP_PREFIX(to, v)                                                                                             \
+    do {                                                                                                               \
+        int me = get_local_id(0), sum = 0;                                                                             \
+        scratch[me][0] = (uint)(v);                                                                                    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int m = me & ~31; m <= me; m++) sum += (int)scratch[m][0];                                                \
+        (to) = sum;                                                                                                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)

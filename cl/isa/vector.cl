@@ -58,15 +58,6 @@ typedef V vector_at4 __attribute__((aligned(4)));
 DEFINE_PART(input_part, TX, LOAD_X, LOAD_XV)
 DEFINE_PART(addend_part, T, LOAD, LOAD_TV)
 
-/* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map. */
-static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {
-    if (flags & EPI_BEFORE_ONE) n = 0;
-    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
-}
-static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
-    return ((flags & EPI_AFTER_ONE ? 0 : n) * h + y) * w + x;
-}
-
 /* Epilogue of VL channels, of which `left` exist: epi = {act, flags, before ld, before c0, after ld, after c0, 0, 0},
  * lab = {scale, bias, 0, 0}; dst, before and after point at the first channel. */
 static inline void finish(V v, int left, __global TY *dst, __global const T *before, __global const T *after, int8 epi,

@@ -31,13 +31,56 @@ __kernel void scores(__global float *y, __global const float *logits, __global c
         y[i] = x[i] != x[i] ? x[i] : 1.0f / (1.0f + ist_exp_float(-x[i]));
 }
 
+/* x * ratio rounded once, ratio = high + low. */
+static float scaled(float x, uint high, uint low) {
+    float p = x * as_float(high);
+    return p + (fma(x, as_float(high), -p) + x * as_float(low));
+}
+
+/* The flat list over the batch: first object of each image into counts[n, 2], total, image_of[p], prompts [p, 4] in the
+ * segmenter's coordinates; zeros from total on. One group; `end` is its local memory. */
+static void flatten_all(__global int *counts, __global int *total, __global int *image_of, __global float *prompts,
+                        __global const int *objects, __global const uint *upload, int batch, int max_objects,
+                        __local int *end) {
+    if (LANE == 0) {
+        int all = 0;
+        for (int n = 0; n < batch; n++) {
+            counts[4 * n + 2] = all;
+            counts[4 * n + 3] = 0;
+            all += counts[4 * n];
+        }
+        *total = *end = all;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    for (int n = 0; n < batch; n++) {
+        __global const uint *im = IMAGE_AT(upload, n);
+        for (int i = LANE; i < counts[4 * n]; i += LANES) {
+            int p = counts[4 * n + 2] + i;
+            float4 b = as_float4(vload4(0, objects + ((size_t)n * max_objects + i) * DET_WORDS + DET_BOX));
+            image_of[p] = n;
+            prompts[4 * p] = scaled(b.x, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
+            prompts[4 * p + 1] = scaled(b.y, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
+            prompts[4 * p + 2] = scaled(b.z, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
+            prompts[4 * p + 3] = scaled(b.w, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
+        }
+    }
+    for (int p = *end + LANE; p < batch * max_objects; p += LANES) {
+        image_of[p] = 0;
+        vstore4((float4)(0.0f), p, prompts);
+    }
+}
+
 /* objects [n, max_objects, DET_WORDS] and counts [n, 4] of image n from the sorted candidates best[n, k]; `keep` one
  * byte per class; sizes: k, classes, queries, max_objects; place: ld and c0 of the boxes. Counts of images beyond the
- * batch are 0. */
+ * batch are 0. ONE: the only image, whose group makes the flat list too. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 pick(__global int *objects, __global int *counts, __global const float *score, __global const int *best,
      __global const float *boxes, __global const uchar *keep, __global const uint *upload, int4 sizes, int4 place,
-     float conf) {
+     float conf
+#ifdef ONE
+     , __global int *total, __global int *image_of, __global float *prompts
+#endif
+) {
     __local int before[LANES + 1];
     int n = get_group_id(0), k = sizes.x, c = sizes.y, run = (k + LANES - 1) / LANES;
     int from = min(LANE * run, k), to = min(from + run, k), kept = 0;
@@ -56,11 +99,10 @@ pick(__global int *objects, __global int *counts, __global const float *score, _
         counts[4 * n + 1] = max(all - sizes.w, 0);
     }
     SYNC();
-    if (!live) return;
     float4 extent = convert_float4((int4)((int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT],
                                           (int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT]));
     int slot = before[LANE];
-    for (int i = from; i < to && slot < sizes.w; i++) {
+    for (int i = live ? from : to; i < to && slot < sizes.w; i++) {
         int flat = best[i], q = flat / c;
         if (!(s[flat] > conf && keep[flat % c])) continue;
         float4 b = vload4(0, boxes + ((size_t)n * sizes.z + q) * place.x + place.y);
@@ -72,6 +114,10 @@ pick(__global int *objects, __global int *counts, __global const float *score, _
         vstore4(as_int4(corners), 0, o + DET_BOX);
         o[DET_WORDS - 1] = 0;
     }
+#ifdef ONE
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    flatten_all(counts, total, image_of, prompts, objects, upload, 1, sizes.w, before);
+#endif
 }
 
 /* objects [n, max_objects, DET_WORDS], counts [n, 4] and match [n, max_objects, 2] from the targets of image n. One
@@ -98,42 +144,10 @@ __kernel void given_boxes(__global int *objects, __global int *counts, __global 
     match[2 * at + 1] = as_int(1.0f);
 }
 
-/* x * ratio rounded once, ratio = high + low. */
-static float scaled(float x, uint high, uint low) {
-    float p = x * as_float(high);
-    return p + (fma(x, as_float(high), -p) + x * as_float(low));
-}
-
-/* The flat list over the batch: first object of each image into counts[n, 2], total, image_of[p], prompts [p, 4] in the
- * segmenter's coordinates; zeros from total on. One group. */
+/* counts, total, image_of and prompts as flatten_all makes them. One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 flatten(__global int *counts, __global int *total, __global int *image_of, __global float *prompts,
         __global const int *objects, __global const uint *upload, int batch, int max_objects) {
     __local int end;
-    if (LANE == 0) {
-        end = 0;
-        for (int n = 0; n < batch; n++) {
-            counts[4 * n + 2] = end;
-            counts[4 * n + 3] = 0;
-            end += counts[4 * n];
-        }
-        *total = end;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    for (int n = 0; n < batch; n++) {
-        __global const uint *im = IMAGE_AT(upload, n);
-        for (int i = LANE; i < counts[4 * n]; i += LANES) {
-            int p = counts[4 * n + 2] + i;
-            float4 b = as_float4(vload4(0, objects + ((size_t)n * max_objects + i) * DET_WORDS + DET_BOX));
-            image_of[p] = n;
-            prompts[4 * p] = scaled(b.x, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
-            prompts[4 * p + 1] = scaled(b.y, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
-            prompts[4 * p + 2] = scaled(b.z, im[IM_SCALE_X], im[IM_SCALE_X_LOW]);
-            prompts[4 * p + 3] = scaled(b.w, im[IM_SCALE_Y], im[IM_SCALE_Y_LOW]);
-        }
-    }
-    for (int p = end + LANE; p < batch * max_objects; p += LANES) {
-        image_of[p] = 0;
-        vstore4((float4)(0.0f), p, prompts);
-    }
+    flatten_all(counts, total, image_of, prompts, objects, upload, batch, max_objects, &end);
 }

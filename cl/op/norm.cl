@@ -105,6 +105,13 @@ static inline void normalise(row *r, __global T *out, int at, __global const flo
         if (i < c)
 
 /* Sum over the LANES of a pixel, in each of them. */
+#if defined(HAVE_LANE_XOR) && LANES <= 32
+static inline float lane_sum(float v, __local float *part) {
+#pragma unroll
+    for (int mask = 1; mask < LANES; mask *= 2) v += lane_xor(v, mask);
+    return v;
+}
+#else
 static float lane_sum(float v, __local float *part) {
     part[get_local_id(0)] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -118,6 +125,7 @@ static float lane_sum(float v, __local float *part) {
     }
     return (a + b) + (d + e);
 }
+#endif
 
 /* `part` has room for two values of each work-item. */
 static inline void normalise(VEC *v, __global T *out, int at, __global const float *gamma, __global const float *beta,
@@ -138,6 +146,66 @@ static inline void normalise(VEC *v, __global T *out, int at, __global const flo
 }
 #endif
 
+#ifdef FETCHED
+/* The kernel below for aligned fours of channels: all loads before the first use and no branch between them; lanes
+ * beyond the last channel repeat it and count for nothing. -D ADD, ACT, CLAMPED for modes and params. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+layernorm_fetched(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
+                  __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
+                  float4 params) {
+    __local float part[2 * GROUP];
+    const int n = get_group_id(1), c = sizes.y, items = fetch_int(limit);
+    const int mine = (int)get_group_id(0) * (GROUP / LANES) + (int)get_local_id(0) / LANES;
+    const int k = min(mine, sizes.x - 1), pixel = n * sizes.x + k, lane = (int)get_local_id(0) % LANES;
+    x += pixel * lds.x + firsts.x;
+    RAW4 raw[PARTS], other[PARTS];
+    float4 v[PARTS], g[PARTS], b[PARTS];
+    float total = 0.0f, square = 0.0f;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) raw[p] = FETCH4(x + min((p * LANES + lane) * 4, c - 4));
+#if ADD
+    add += (ADD == ADD_ONE ? k : pixel) * lds.y + firsts.y;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) other[p] = FETCH4(add + min((p * LANES + lane) * 4, c - 4));
+#endif
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        g[p] = fetch_float4(gamma + min((p * LANES + lane) * 4, c - 4));
+        b[p] = fetch_float4(beta + min((p * LANES + lane) * 4, c - 4));
+    }
+    ALL_FETCHED();
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        v[p] = VALUES4(raw[p]);
+#if ADD
+        v[p] += VALUES4(other[p]);
+#endif
+#ifdef CLAMPED
+        v[p] = clamp(v[p], (float4)(-params.y), (float4)(params.y));
+#endif
+        const float s = SUM(v[p]);
+        total += (p * LANES + lane) * 4 < c ? s : 0.0f;
+    }
+    /* divided as exactly as IEEE does: a mean of equal numbers must be that number */
+    total = lane_sum(total, part);
+    float mean = total * params.z;
+    mean = fma(fma(-mean, (float)c, total), params.z, mean);
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        v[p] -= mean;
+        const float s = SUM(v[p] * v[p]);
+        square += (p * LANES + lane) * 4 < c ? s : 0.0f;
+    }
+    const float scale = 1.0f / sqrt(fma(lane_sum(square, part + GROUP), params.z, params.x));
+    if (mine >= sizes.x || n >= items) return;
+    out += pixel * lds.z + firsts.z;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        const int i = (p * LANES + lane) * 4;
+        if (i < c) STORE_RAW4(activate_float4(fma(v[p] * scale, g[p], b[p]), ACT), out + i);
+    }
+}
+#else
 /* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, 0}; modes
  * {ADD_.., act}; params {eps, clamp or 0}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
@@ -173,6 +241,7 @@ layernorm(__global T *out, __global const T *x, __global const T *add, __global 
     normalise(v, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, mine < sizes.x, part);
 #endif
 }
+#endif
 
 /* lds, firsts {g, x, y, out}; sizes as above. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void

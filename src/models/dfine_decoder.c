@@ -103,8 +103,7 @@ static void select_queries(const ist_net *net, const ist_dfine_memory *memory, i
     ist_tap(net, e, "sel.memory");
     ist_tensor scores = ist_dense(net, e, NULL, "decoder.enc_score_head"); /* [n,1,T,classes] */
     ist_tap(net, scores, "sel.logits");
-    ist_tensor best = ist_op_row_max(p, scores, "decoder.best_score");       /* [n,1,T,1] */
-    ist_tensor index = ist_op_topk(p, best, QUERIES, "decoder.top_queries"); /* [n,1,300,1] */
+    ist_tensor index = ist_op_top_rows(p, scores, QUERIES, "decoder.top_queries"); /* [n,1,300,1] */
     ist_tap(net, index, "sel.topk_index");
     if (ist_has(force_index)) index = force_index;
     ist_chain_begin(p, e.n, QUERIES, e.c, 4 * e.c);

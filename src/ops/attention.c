@@ -1,8 +1,8 @@
 /* Multi-head attention between token sequences.
  *
- * Rows: attention_cpu (lanes are queries; any query and key count), and two portable ones: a query per work-item with
- * keys shared through local memory, and, for few queries, a group per query with the keys spread over its work-items.
- */
+ * Rows: attention_cpu (lanes are queries; any query and key count), attention_mma (matrix instructions, half storage),
+ * and two portable ones: a query per work-item with keys shared through local memory, and, for few queries, a group per
+ * query with the keys spread over its work-items. */
 #include "ops/ops.h"
 #include "ops/chain.h"
 #include "ops/rows.h"
@@ -47,6 +47,27 @@ static shape shape_of(ist_tensor q, ist_tensor k, const ist_attention_opts *opts
                    .scale = opts->scale};
 }
 
+/* op/attention_mma: warps of a group that share the keys, and eights of keys of each, an even number; 0: not for it. */
+typedef struct shares {
+    int warps, tiles;
+} shares;
+
+static bool fours(ist_tensor t) {
+    return t.elem == IST_ELEM_T && (t.ld | t.c0) % 4 == 0;
+}
+
+static shares mma_shares(const ist_plan *p, const shape *s, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v) {
+    enum { TILES_MAX = 14, WORDS_MAX = TILES_MAX * 48, WARPS_MAX = 8 }; /* what fits registers */
+    shares r = {.warps = 1};
+    for (; r.warps <= WARPS_MAX; r.warps *= 2) {
+        r.tiles = ist_div_up(ist_div_up(s->nk, 8), 2 * r.warps) * 2;
+        if (r.tiles <= (r.warps < 4 ? 4 : TILES_MAX) && r.tiles * s->d <= WORDS_MAX) break;
+    }
+    bool fits = (ist_plan_caps(p) & IST_CAP_PTX_MMA) && !ist_cpu_row(p) && ist_plan_half(p) && s->d % 16 == 0 &&
+                s->nq >= 16 && r.warps <= WARPS_MAX && fours(out) && fours(q) && fours(k) && fours(v);
+    return fits ? r : (shares){0};
+}
+
 void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v,
                           const ist_attention_opts *opts, const char *label) {
     shape s = shape_of(q, k, opts);
@@ -62,7 +83,15 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
                          .arg_count = 12,
                          .flops = 4.0 * s.n * s.nq * s.nk * q.c};
     ist_defines defines;
-    if (ist_cpu_row(p)) {
+    shares mma = mma_shares(p, &s, out, q, k, v);
+    if (mma.warps) {
+        defines = ist_defines_of(p, "-DD=%d -DTILES=%d -DWARPS=%d", s.d, mma.tiles, mma.warps);
+        launch.op = "op/attention_mma";
+        launch.isa = "isa/ptx";
+        launch.kernel = "attention_mma";
+        launch.local[0] = (size_t)mma.warps * 32;
+        launch.global[0] = (size_t)ist_div_up(s.nq, 16) * launch.local[0];
+    } else if (ist_cpu_row(p)) {
         enum { QUERIES = 32 };
         int per = heads_per_group(&s, QUERIES);
         defines = ist_defines_of(p, "-DD=%d", s.d > 32 ? 64 : 32);

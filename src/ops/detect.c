@@ -54,14 +54,18 @@ static bool check(ist_plan *p, ist_tensor logits, ist_tensor boxes, int max_obje
     return false;
 }
 
+static void make_list(ist_plan *p, ist_detections *d) {
+    int places = d->batch * d->max_objects;
+    d->total = ist_plan_tensor(p, 1, 1, 1, 1, IST_ELEM_I32);
+    d->image_of = ist_plan_tensor(p, 1, 1, places, 1, IST_ELEM_I32);
+    d->boxes = ist_plan_tensor(p, places, 1, 1, 4, IST_ELEM_F32);
+}
+
 /* The flat list over the batch, from d->objects and d->counts. */
 static void flatten(ist_plan *p, ist_detections *d, ist_tensor upload, const char *label) {
-    int batch = d->batch, most = d->max_objects;
     size_t lanes = (size_t)ist_lanes(p);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
-    d->total = ist_plan_tensor(p, 1, 1, 1, 1, IST_ELEM_I32);
-    d->image_of = ist_plan_tensor(p, 1, 1, batch * most, 1, IST_ELEM_I32);
-    d->boxes = ist_plan_tensor(p, batch * most, 1, 1, 4, IST_ELEM_F32);
+    make_list(p, d);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/detect",
@@ -72,7 +76,7 @@ static void flatten(ist_plan *p, ist_detections *d, ist_tensor upload, const cha
                          .global = {lanes},
                          .local = {lanes},
                          .args = {IST_INOUT(d->counts), IST_OUT(d->total), IST_OUT(d->image_of), IST_OUT(d->boxes),
-                                  IST_IN(d->objects), IST_IN(upload), IST_INT(batch), IST_INT(most)},
+                                  IST_IN(d->objects), IST_IN(upload), IST_INT(d->batch), IST_INT(d->max_objects)},
                          .arg_count = 8});
 }
 
@@ -81,15 +85,21 @@ ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, i
     ist_detections d = {.batch = logits.n, .max_objects = opts->max_objects};
     if (!check(p, logits, boxes, opts->max_objects, label)) return d;
     int batch = logits.n, most = opts->max_objects, queries = logits.h * logits.w, all = queries * logits.c;
+    int k = all < CANDIDATES ? all : CANDIDATES;
+    bool one = batch == 1 && !ist_cpu_row(p);
     size_t lanes = (size_t)ist_lanes(p);
-    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
-    ist_tensor score = scores(p, logits, upload, label);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d%s", (int)lanes, one ? " -DONE" : "");
+    ist_tensor score, best;
     ist_plan_limit(p, upload); /* word 0 is the number of images */
-    ist_tensor best = ist_op_topk(p, score, all < CANDIDATES ? all : CANDIDATES, label);
+    if (!ist_op_top_scores(p, logits, k, &score, &best, label)) {
+        score = scores(p, logits, upload, label);
+        best = ist_op_topk(p, score, k, label);
+    }
     ist_plan_limit(p, (ist_tensor){0});
     ist_tensor keep = keep_table(p, opts->keep, logits.c, label);
     d.objects = ist_plan_tensor(p, batch, 1, most, IST_DET_WORDS, IST_ELEM_I32);
     d.counts = ist_plan_tensor(p, batch, 1, 1, 4, IST_ELEM_I32);
+    if (one) make_list(p, &d);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/detect",
@@ -101,9 +111,10 @@ ist_detections ist_op_detect(ist_plan *p, ist_tensor logits, ist_tensor boxes, i
                          .local = {lanes},
                          .args = {IST_OUT(d.objects), IST_OUT(d.counts), IST_IN(score), IST_IN(best), IST_IN(boxes),
                                   IST_IN(keep), IST_IN(upload), IST_INT4(best.w, logits.c, queries, most),
-                                  IST_INT4(boxes.ld, boxes.c0, 0, 0), IST_FLOAT(opts->conf)},
-                         .arg_count = 10});
-    flatten(p, &d, upload, label);
+                                  IST_INT4(boxes.ld, boxes.c0, 0, 0), IST_FLOAT(opts->conf), IST_OUT(d.total),
+                                  IST_OUT(d.image_of), IST_OUT(d.boxes)},
+                         .arg_count = one ? 13 : 10});
+    if (!one) flatten(p, &d, upload, label);
     return d;
 }
 

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = 128, GROUP_K_MAX = 5 }; /* of the group row: work-items of a group; larger filters are not unrolled */
+/* Of the group and strip rows: work-items of a group; larger filters are not unrolled. */
+enum { ITEMS = 128, GROUP_K_MAX = 5 };
 
 /* Vectors of 16 channels that a work-item of the CPU row keeps: 28 KiB, inside a first-level cache. */
 enum { RING = 448, MAX_COLS = 64, MAX_BLOCKS = 4 };
@@ -79,7 +80,8 @@ static bool setup(ist_plan *p, problem *q) {
     return ist_epilogue_check(p, &o->epi, q->y, q->label);
 }
 
-/* Weights [block][tap][width] and bias [block][width], zeros beyond the last channel. */
+/* Weights [block][tap][width] and bias [block][width], zeros beyond the last channel; the strip row's one block has all
+ * channels. */
 static bool pack(ist_plan *p, const problem *q, int width, ist_tensor *weights, ist_tensor *bias) {
     int c = q->f.out, taps = q->f.kh * q->f.kw, blocks = ist_div_up(c, width);
     size_t size = (size_t)blocks * (size_t)width;
@@ -150,8 +152,37 @@ static int group_cols(const problem *q, int width) {
     return items >= 1e6 && q->stride == 1 ? 4 : items >= 2e5 ? 2 : 1;
 }
 
+/* Of the strip row: channels of a work-item and its block of output pixels. What a work-item loads must fit registers
+ * beside the weights, and small maps need every work-item they can have. */
+typedef struct block {
+    int width, cols, rows;
+} block;
+
+static block block_of(const ist_plan *p, const problem *q) {
+    bool large = (double)ist_pixels(q->y) * q->y.c >= 2e6;
+    if (!ist_plan_half(p) || q->x.c % 4 || !all_aligned(q, 4)) return (block){2, 2, 2};
+    if (large && q->f.kh <= 3 && q->stride == 1) return (block){4, 4, 2};
+    return (block){4, 2, 1};
+}
+
+/* Whole vectors at multiples of their size, a filter that is unrolled; maps of floats so large that they fill every
+ * compute unit with the group row's longer strips are faster there. */
+static bool strip_takes(const ist_plan *p, const problem *q) {
+    bool huge = !ist_plan_half(p) && (double)ist_pixels(q->y) * q->y.c >= 8e6;
+    return q->f.kh <= GROUP_K_MAX && q->stride <= 2 && q->x.c % 2 == 0 && all_aligned(q, 2) && !huge;
+}
+
 static int width_of(const ist_plan *p, const problem *q, ist_dwconv_row r) {
-    return r == IST_DWCONV_cpu ? 16 : r == IST_DWCONV_group ? group_width(p, q) : 4;
+    return r == IST_DWCONV_cpu     ? 16
+           : r == IST_DWCONV_group ? group_width(p, q)
+           : r == IST_DWCONV_strip ? block_of(p, q).width
+                                   : 4;
+}
+
+static pieces blocks_of(const ist_plan *p, const problem *q) {
+    block s = block_of(p, q);
+    return (pieces){
+        .cols = s.cols, .rows = s.rows, .segments = ist_div_up(q->y.w, s.cols), .bands = ist_div_up(q->y.h, s.rows)};
 }
 
 static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, const pieces *c, ist_launch *l) {
@@ -161,6 +192,11 @@ static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, cons
     if (r == IST_DWCONV_cpu) {
         l->dims = 1;
         l->global[0] = (size_t)compute_units(p);
+    } else if (r == IST_DWCONV_strip) {
+        l->dims = 2;
+        l->local[0] = ITEMS;
+        l->global[0] = ist_round_up((size_t)blocks * (size_t)c->segments * (size_t)c->bands, ITEMS);
+        l->global[1] = (size_t)q->x.n;
     } else if (r == IST_DWCONV_group) {
         l->dims = 2;
         l->local[0] = ITEMS;
@@ -180,6 +216,9 @@ static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_ro
     const char *x32 = half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "";
     const char *y32 = half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "";
     if (r == IST_DWCONV_cpu) return ist_defines_of(p, "-DVL=16 -DRING=%d%s%s", RING, x32, y32);
+    if (r == IST_DWCONV_strip)
+        return ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", width, q->f.kh, q->stride,
+                              c->cols, c->rows, (int)q->o->epi.act);
     if (r == IST_DWCONV_any) return ist_defines_of(p, "-DVL=4%s%s", x32, y32);
     return ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->f.kh, q->stride, c->cols,
                           q->x.c % width ? "" : " -DWHOLE", all_aligned(q, width) ? " -DALIGNED" : "", x32, y32);
@@ -187,17 +226,18 @@ static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_ro
 
 static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
-    bool half = ist_plan_half(p), cpu = r == IST_DWCONV_cpu;
-    pieces c = cpu ? cut(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
+    bool half = ist_plan_half(p), cpu = r == IST_DWCONV_cpu, strip = r == IST_DWCONV_strip;
+    pieces c = cpu ? cut(p, q) : strip ? blocks_of(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
     ist_defines defines = defines_of(p, q, r, &c);
     ist_launch l = {.label = q->label,
                     .op = rows[r].op,
-                    .isa = "isa/vector",
+                    .isa = strip ? "isa/fetch" : "isa/vector",
                     .defines = defines.text,
                     .kernel = "dwconv",
                     .dims = 3};
     set_grid(p, q, r, &c, &l);
-    int first = r == IST_DWCONV_group ? ist_div_up(q->x.c, width_of(p, q, r)) : c.cols;
+    int first = strip || r == IST_DWCONV_group ? ist_div_up(q->x.c, width_of(p, q, r)) : c.cols;
+    int second = strip ? c.segments : c.rows, third = strip ? c.bands : c.segments;
     const ist_arg args[] = {IST_IN(q->x),
                             IST_IN(weights),
                             IST_IN(bias),
@@ -206,7 +246,7 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                             IST_IN(o->epi.add_after),
                             IST_IN(ist_plan_current_limit(p)),
                             IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                            IST_INT8(q->f.kh, q->stride, o->top, o->left, first, c.rows, c.segments, c.blocks),
+                            IST_INT8(q->f.kh, q->stride, o->top, o->left, first, second, third, c.blocks),
                             IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, cpu && ist_plan_work_turn(p), 0, 0),
                             ist_epilogue_ints(&o->epi, q->y),
                             ist_epilogue_lab(&o->epi),
@@ -226,9 +266,10 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     problem q = {.x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
     if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.kh * (size_t)f.kw, label)) return none;
+    if (row == IST_DWCONV_strip && !strip_takes(p, &q)) row = IST_DWCONV_group;
     if (row == IST_DWCONV_group && f.kh > GROUP_K_MAX) row = IST_DWCONV_any;
     int width = width_of(p, &q, row);
-    if (!pack(p, &q, width, &weights, &bias)) return none;
+    if (!pack(p, &q, row == IST_DWCONV_strip ? x.c : width, &weights, &bias)) return none;
     record(p, &q, row, weights, bias);
     return ist_plan_status(p) ? none : q.y;
 }
@@ -249,6 +290,6 @@ ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
     if (ist_plan_chain(p) && opts) return ist_chain_dwconv(p, x, f, opts, label);
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
-    ist_dwconv_row row = cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_group : IST_DWCONV_any;
+    ist_dwconv_row row = cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_strip : IST_DWCONV_any;
     return ist_op_dwconv_row(p, x, f, opts, tuned(p, x, f, opts, row), label);
 }

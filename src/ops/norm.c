@@ -6,12 +6,15 @@
 
 #include "base/mem.h"
 
+#include <string.h>
+
 enum { CHANNELS_MAX = 1024, GROUP = 64, GROUP_VALUES = 16384 };
 
 /* Grid and options of a normalisation over `x`: sets sizes {pixels, c, rows per group} too. */
 typedef struct grid {
     size_t global[3], local[3];
     int pixels, rows;
+    bool fetched; /* fours of channels: the kernel whose loads come first */
     ist_defines defines;
 } grid;
 
@@ -38,6 +41,9 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int values, const ist_tenso
     }
     bool aligned = quads(x) && quads(others[0]) && quads(others[1]) && quads(others[2]);
     int width = x.c % 4 ? 1 : 4, vectors = x.c / width, lanes = lanes_of(g.pixels * x.n, vectors);
+    g.fetched = aligned && width == 4;
+    if (g.fetched)
+        for (lanes = 8; lanes < GROUP / 2 && ist_div_up(vectors, lanes) > 8;) lanes *= 2;
     g.local[0] = GROUP;
     g.global[0] = ist_round_up((size_t)g.pixels * (size_t)lanes, GROUP);
     g.defines = ist_defines_of(p, "-DLANES=%d -DVW=%d -DPARTS=%d%s", lanes, width, ist_div_up(vectors, lanes),
@@ -81,19 +87,26 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
     int add = !ist_has(o.add) ? 0 : o.add.n == x.n ? 1 : 2;
     grid at = grid_of(p, x, x.c, (ist_tensor[]){o.add, out, {0}});
     double bytes = (double)ist_pixels(x) * x.c * (add ? 3 : 2) * (ist_plan_half(p) ? 2 : 4);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/norm",
-                                     .defines = at.defines.text,
-                                     .kernel = "layernorm",
-                                     .dims = 2,
-                                     .global = {at.global[0], at.global[1]},
-                                     .local = {at.local[0], at.local[1]},
-                                     .args = {IST_OUT(out), IST_IN(x), IST_IN(o.add), IST_IN(g), IST_IN(b),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, o.add.ld, out.ld, 0),
-                                              IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, 0),
-                                              IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 0, 0)},
-                                     .arg_count = 11,
-                                     .bytes = bytes});
+    if (at.fetched) {
+        size_t used = strlen(at.defines.text);
+        snprintf(at.defines.text + used, sizeof at.defines.text - used, " -DFETCHED -DADD=%d -DACT=%d%s", add,
+                 (int)o.act, o.clamp > 0 ? " -DCLAMPED" : "");
+    }
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/norm",
+                         .isa = at.fetched ? "isa/fetch" : NULL,
+                         .defines = at.defines.text,
+                         .kernel = at.fetched ? "layernorm_fetched" : "layernorm",
+                         .dims = 2,
+                         .global = {at.global[0], at.global[1]},
+                         .local = {at.local[0], at.local[1]},
+                         .args = {IST_OUT(out), IST_IN(x), IST_IN(o.add), IST_IN(g), IST_IN(b),
+                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, o.add.ld, out.ld, 0),
+                                  IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, 0),
+                                  IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 1.0f / (float)x.c, 0)},
+                         .arg_count = 11,
+                         .bytes = bytes});
     return out;
 }
 

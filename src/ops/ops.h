@@ -118,6 +118,11 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
 ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label);
 /* Indices of the k largest of x [n,1,T,1] F32 in falling order, equal values by rising index; I32 [n,1,k,1]. */
 ist_tensor ist_op_topk(ist_plan *p, ist_tensor x, int k, const char *label);
+/* Indices of the k rows of x [n,1,T,c] whose largest values are largest: topk of row_max; I32 [n,1,k,1]. */
+ist_tensor ist_op_top_rows(ist_plan *p, ist_tensor x, int k, const char *label);
+/* The sigmoids of x [n,1,T,c] as one list [n,1,1,T c] per item and the indices of the k largest of them, as topk gives
+ * them, in one launch. False where the device has no such launch; nothing is recorded then. */
+bool ist_op_top_scores(ist_plan *p, ist_tensor x, int k, ist_tensor *scores, ist_tensor *index, const char *label);
 /* y[i] = x[index[i]] over tokens of each item: x [n or 1,1,T,c], index [n,1,k,1] -> [n,1,k,c] of x.elem. */
 ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label);
 /* sigmoid(a + b) into F32: the first reference boxes; +inf gives 1. */

@@ -8,6 +8,9 @@
 
 enum { K_MAX = 512, TOTAL_MAX = 1 << 22, SPAN = 2048 };
 
+/* op/top_rows: work-items of a group, rows of a group, most fours of values that a work-item keeps. */
+enum { TOP_ITEMS = 1024, TOP_ROWS = 64, PER_MAX = 8 };
+
 /* Whether a tensor of floats is kept as float: always for F32, for T in fp32 mode both names mean the same. */
 static const char *x_define(ist_tensor x) {
     return x.elem == IST_ELEM_F32 ? "-DX_F32" : "";
@@ -70,6 +73,51 @@ ist_tensor ist_op_topk(ist_plan *p, ist_tensor x, int k, const char *label) {
     if (ist_lanes(p) == 1 || total <= 2 * SPAN || k > SPAN / 2) return best_of(p, x, none, total, k, total, label);
     ist_tensor some = best_of(p, x, none, total, k, SPAN, label);
     return best_of(p, x, some, some.w, k, some.w, label);
+}
+
+/* One launch where groups can tell which of them is the last (isa/ptx). */
+static bool one_launch(const ist_plan *p, int total, int k) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && !ist_cpu_row(p) && k <= K_MAX && total <= 4 * PER_MAX * TOP_ITEMS;
+}
+
+/* The values of every row of x (flat: of every element, as sigmoids) into `values` and the k best of them. */
+static ist_tensor top_rows(ist_plan *p, ist_tensor x, bool flat, int k, ist_tensor *values, const char *label) {
+    int tokens = x.h * x.w, total = flat ? tokens * x.c : tokens, room = ist_round_up((size_t)total, 4);
+    *values = ist_plan_tensor(p, x.n, 1, 1, room, IST_ELEM_F32);
+    ist_tensor y = ist_plan_tensor(p, x.n, 1, k, 1, IST_ELEM_I32);
+    ist_tensor arrived = ist_plan_persistent(p, 1, 1, x.n, 1, IST_ELEM_I32);
+    bool aligned = (x.ld | x.c0 | x.c) % 4 == 0;
+    ist_defines defines = ist_defines_of(p, "-DPER=%d %s%s%s", ist_div_up(total, 4 * TOP_ITEMS), x_define(x),
+                                         flat ? " -DFLAT" : "", aligned ? " -DALIGNED" : "");
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/top_rows",
+                         .isa = "isa/ptx",
+                         .defines = defines.text,
+                         .kernel = "top_rows",
+                         .dims = 2,
+                         .global = {(size_t)ist_div_up(total, flat ? TOP_ITEMS : TOP_ROWS) * TOP_ITEMS, (size_t)x.n},
+                         .local = {TOP_ITEMS, 1},
+                         .args = {IST_OUT(y), IST_OUT(*values), IST_IN(x), IST_INOUT(arrived),
+                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, x.ld, x.c0),
+                                  IST_INT4(k, total, room, 0)},
+                         .arg_count = 7,
+                         .bytes = (x.elem == IST_ELEM_F32 || !ist_plan_half(p) ? 4.0 : 2.0) * x.n * tokens * x.c});
+    return y;
+}
+
+ist_tensor ist_op_top_rows(ist_plan *p, ist_tensor x, int k, const char *label) {
+    ist_tensor values;
+    if (!ist_plan_status(p) && k >= 1 && k <= x.h * x.w && one_launch(p, x.h * x.w, k))
+        return top_rows(p, x, false, k, &values, label);
+    return ist_op_topk(p, ist_op_row_max(p, x, label), k, label);
+}
+
+bool ist_op_top_scores(ist_plan *p, ist_tensor x, int k, ist_tensor *scores, ist_tensor *index, const char *label) {
+    int total = x.h * x.w * x.c; /* a list of whole fours begins where a dense one does */
+    if (ist_plan_status(p) || total % 4 || k < 1 || k > total || !one_launch(p, total, k)) return false;
+    *index = top_rows(p, x, true, k, scores, label);
+    return true;
 }
 
 ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label) {
