@@ -41,6 +41,17 @@
                      : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                          \
                      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
 
+/* `count` multiplications, C(i) += A(i) {B0(i), B1(i)}, where these are macros, each with THEN(i) behind it. The kernel
+ * begins with MATRIX_SCRATCH_OF(the greatest count). */
+#define MATRIX_SCRATCH_OF(count)
+#define MATRIX_MULTIPLY_ALL(count, C, A, B0, B1, THEN)                                                                 \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < (count); i++) {                                                          \
+            MATRIX_MULTIPLY(C(i), A(i), B0(i), B1(i));                                                                 \
+            THEN(i);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
 /* 16 bytes of local memory. */
 #define SHARED_LOAD(v, address)                                                                                        \
     __asm__ volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
@@ -90,6 +101,7 @@ static inline float quick_reciprocal(float x) {
 #else
 
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
+#define MATRIX_SCRATCH_OF(count) __local uint scratch[THREADS][6 * (count)];
 #define SHARED(p)      0u
 
 static inline void copy_bytes(__local uint4 *to, __global const void *from, int bytes) {
@@ -115,22 +127,39 @@ static inline float half_at(uint word, int high) {
     ushort bits = (ushort)(high ? word >> 16 : word);
     return vload_half(0, (const half *)&bits);
 }
-/* Element (row, column) of c, whose warp's fragments are in s[0..32). */
-static inline float product(__local uint (*s)[6], int row, int column) {
+/* Element (row, column) of c, whose warp's fragments are at s, `stride` words from lane to lane. */
+static inline float product(__local const uint *s, int stride, int row, int column) {
     float sum = 0.0f;
     for (int k = 0; k < 16; k++)
-        sum += half_at(s[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2) *
-               half_at(s[column * 4 + k % 8 / 2][4 + k / 8], k % 2);
+        sum += half_at(s[(row % 8 * 4 + k % 8 / 2) * stride + row / 8 + k / 8 * 2], k % 2) *
+               half_at(s[(column * 4 + k % 8 / 2) * stride + 4 + k / 8], k % 2);
     return sum;
 }
+#define MATRIX_MULTIPLY_ALL(count, C, A, B0, B1, THEN)                                                                 \
+    do {                                                                                                               \
+        const int me = get_local_id(0), one = me & 31, stride = sizeof scratch[0] / sizeof(uint);                      \
+        for (int i = 0; i < (count); i++) {                                                                            \
+            for (int m = 0; m < 4; m++) scratch[me][6 * i + m] = A(i)[m];                                              \
+            scratch[me][6 * i + 4] = B0(i);                                                                            \
+            scratch[me][6 * i + 5] = B1(i);                                                                            \
+        }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int i = 0; i < (count); i++) {                                                                            \
+            for (int m = 0; m < 4; m++)                                                                                \
+                C(i)[m] += product(&scratch[me - one][6 * i], stride, one / 4 + m / 2 * 8, one % 4 * 2 + m % 2);       \
+            THEN(i);                                                                                                   \
+        }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
 #define MATRIX_MULTIPLY(c, a, b0, b1)                                                                                  \
     do {                                                                                                               \
-        int me = get_local_id(0), one = me & 31;                                                                       \
+        const int me = get_local_id(0), one = me & 31, stride = sizeof scratch[0] / sizeof(uint);                      \
         for (int m = 0; m < 4; m++) scratch[me][m] = (a)[m];                                                           \
         scratch[me][4] = (b0);                                                                                         \
         scratch[me][5] = (b1);                                                                                         \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-        for (int m = 0; m < 4; m++) (c)[m] += product(scratch + (me - one), one / 4 + m / 2 * 8, one % 4 * 2 + m % 2); \
+        for (int m = 0; m < 4; m++)                                                                                    \
+            (c)[m] += product(scratch[me - one], stride, one / 4 + m / 2 * 8, one % 4 * 2 + m % 2);                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 
