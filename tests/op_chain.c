@@ -5,6 +5,7 @@
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Devices with little local memory or small groups begin no chain: there is nothing to test on them. */
@@ -90,13 +91,16 @@ static void network(optest *t, const shape *s, bool chained, ist_tensor results[
     if (chained) ist_chain_end(p, results, RESULTS, "chain");
 }
 
-static void agrees(shape s, unsigned salt, int launches) {
+/* `hidden`: capabilities that only the launches do without. */
+static void agrees(shape s, unsigned salt, int launches, unsigned hidden) {
     static const char *const names[RESULTS] = {"logits", "boxes", "corners", "outer"};
     optest plain, chain;
     ist_tensor a[RESULTS], b[RESULTS];
+    without |= hidden;
     optest_begin(&plain, "as launches", salt);
     network(&plain, &s, false, a);
     optest_run(&plain);
+    without &= ~hidden;
     optest_begin(&chain, "as a chain", salt);
     network(&chain, &s, true, b);
     optest_run(&chain);
@@ -123,7 +127,22 @@ Test(chain, agrees_with_its_operators) {
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true}};
     without = IST_CAP_VEC16;
     for (unsigned i = 0; device_chains() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
-        agrees(shapes[i], i, 2);
+        agrees(shapes[i], i, 2, 0);
+}
+
+static void claim(void) {
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+}
+
+/* The row on matrix instructions: where there are none, in the plain OpenCL of isa/ptx. */
+Test(chain, agrees_on_matrix_instructions, .init = claim) {
+    static const shape shapes[] = {{1, 5, 14, 2, 4, 24, 3, 1, false},  {2, 9, 40, 8, 16, 512, 80, 2, true},
+                                   {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 8, 70, 8, 32, 1024, 80, 1, false},
+                                   {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 11, 100, 12, 20, 333, 91, 1, true}};
+    without = IST_CAP_VEC16;
+    for (unsigned i = 0; device_chains() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
+        agrees(shapes[i], i, 2, IST_CAP_PTX_MMA);
 }
 
 /* On CPUs both attentions are launches of their own; the rows are tiles of six, the last one not whole. */
@@ -139,7 +158,7 @@ Test(chain, agrees_on_cpus) {
     ist_chain_end(t.plan, NULL, 0, "chain");
     optest_drop(&t);
     for (unsigned i = 0; cpu && begun && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
-        agrees(shapes[i], i, 5);
+        agrees(shapes[i], i, 5, 0);
 }
 
 /* Two linear layers with everything their epilogue may have, and the depthwise convolution behind them. */

@@ -52,14 +52,6 @@
 /* Turns an 8 x 8 matrix of halves, of which lane l has row l / 4, columns l % 4 * 2 + {0, 1}. */
 #define MATRIX_TURN(to, from)                                                                                          \
     __asm__ volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(from))
-/* The value of the work-item whose number in the warp differs in the bits of `mask`. */
-#define LANE_XOR(v, mask) lane_xor(v, mask)
-static inline float lane_xor(float v, int mask) {
-    float r;
-    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask));
-    return r;
-}
-
 /* 8 bytes of global memory that nobody writes meanwhile; the load keeps its place, where the compiler would move it to
  * its use and wait for one after the other. */
 #define LOAD_ORDERED(p) load_ordered(p)
@@ -68,6 +60,16 @@ static inline uint2 load_ordered(__global const uint2 *p) {
     __asm__ volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
     return (uint2)(a, b);
 }
+/* `count` multiplications, C(i) += A(i) {B0(i), B1(i)}, where these are macros, each with THEN(i) behind it. The kernel
+ * begins with MATRIX_SCRATCH_OF(the greatest count). */
+#define MATRIX_SCRATCH_OF(count)
+#define MATRIX_MULTIPLY_ALL(count, C, A, B0, B1, THEN)                                                                 \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < (count); i++) {                                                          \
+            MATRIX_MULTIPLY(C(i), A(i), B0(i), B1(i));                                                                 \
+            THEN(i);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
 
 /* 16 bytes of local memory. */
 #define SHARED_LOAD(v, address)                                                                                        \
@@ -144,6 +146,7 @@ static inline float quick_reciprocal(float x) {
 #define UNROLL         _Pragma("unroll 1") /* each barrier costs compilers time */
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
 #define WARP_SCRATCH   __local uint scratch[THREADS][1];
+#define MATRIX_SCRATCH_OF(count) __local uint scratch[THREADS][6 * (count)];
 #define SHARED(p)      0u
 
 static inline void copy_bytes(__local uint4 *to, __global const void *from, int bytes) {
@@ -185,22 +188,39 @@ static inline float half_at(uint word, int high) {
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 
-/* Element (row, column) of c, whose warp's fragments are in s[0..32). */
-NOINLINE float product(__local uint (*s)[6], int row, int column) {
+/* Element (row, column) of c, whose warp's fragments are at s, `stride` words from lane to lane. */
+NOINLINE float product(__local const uint *s, int stride, int row, int column) {
     float sum = 0.0f;
     for (int k = 0; k < 16; k++)
-        sum += half_at(s[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], k % 2) *
-               half_at(s[column * 4 + k % 8 / 2][4 + k / 8], k % 2);
+        sum += half_at(s[(row % 8 * 4 + k % 8 / 2) * stride + row / 8 + k / 8 * 2], k % 2) *
+               half_at(s[(column * 4 + k % 8 / 2) * stride + 4 + k / 8], k % 2);
     return sum;
 }
+#define MATRIX_MULTIPLY_ALL(count, C, A, B0, B1, THEN)                                                                 \
+    do {                                                                                                               \
+        const int me = get_local_id(0), one = me & 31, stride = sizeof scratch[0] / sizeof(uint);                      \
+        for (int i = 0; i < (count); i++) {                                                                            \
+            for (int m = 0; m < 4; m++) scratch[me][6 * i + m] = A(i)[m];                                              \
+            scratch[me][6 * i + 4] = B0(i);                                                                            \
+            scratch[me][6 * i + 5] = B1(i);                                                                            \
+        }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int i = 0; i < (count); i++) {                                                                            \
+            for (int m = 0; m < 4; m++)                                                                                \
+                C(i)[m] += product(&scratch[me - one][6 * i], stride, one / 4 + m / 2 * 8, one % 4 * 2 + m % 2);       \
+            THEN(i);                                                                                                   \
+        }                                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
 #define MATRIX_MULTIPLY(c, a, b0, b1)                                                                                  \
     do {                                                                                                               \
-        int me = get_local_id(0), one = me & 31;                                                                       \
+        const int me = get_local_id(0), one = me & 31, stride = sizeof scratch[0] / sizeof(uint);                      \
         for (int m = 0; m < 4; m++) scratch[me][m] = (a)[m];                                                           \
         scratch[me][4] = (b0);                                                                                         \
         scratch[me][5] = (b1);                                                                                         \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-        for (int m = 0; m < 4; m++) (c)[m] += product(scratch + (me - one), one / 4 + m / 2 * 8, one % 4 * 2 + m % 2); \
+        for (int m = 0; m < 4; m++)                                                                                    \
+            (c)[m] += product(scratch[me - one], stride, one / 4 + m / 2 * 8, one % 4 * 2 + m % 2);                    \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 
@@ -214,15 +234,6 @@ NOINLINE float product(__local uint (*s)[6], int row, int column) {
         (to) = one / 4 % 2 ? low >> 16 | (high & 0xffff0000u) : (low & 0xffffu) | high << 16;                          \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
-static inline float lane_xor(__local uint (*scratch)[6], float v, int mask) {
-    int me = get_local_id(0);
-    scratch[me][0] = as_uint(v);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float r = as_float(scratch[me ^ mask][0]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return r;
-}
-#define LANE_XOR(v, mask) lane_xor(scratch, v, mask)
 #define LOAD_ORDERED(p)   (*(p))
 
 #define SHARED_LOAD(v, address)                                                                                        \

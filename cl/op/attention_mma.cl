@@ -67,8 +67,11 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        most[r] = fmax(most[r], LANE_XOR(most[r], 1));
-        most[r] = fmax(most[r], LANE_XOR(most[r], 2));
+        float other;
+        LANE_XOR(other, most[r], 1);
+        most[r] = fmax(most[r], other);
+        LANE_XOR(other, most[r], 2);
+        most[r] = fmax(most[r], other);
     }
 #pragma unroll
     for (int m = 0; m < WORDS; m++)
@@ -98,8 +101,11 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        sum[r] += LANE_XOR(sum[r], 1);
-        sum[r] += LANE_XOR(sum[r], 2);
+        float other;
+        LANE_XOR(other, sum[r], 1);
+        sum[r] += other;
+        LANE_XOR(other, sum[r], 2);
+        sum[r] += other;
         if (t == 0) {
             sums[warp][g + 8 * r] = sum[r];
             tops[warp][g + 8 * r] = most[r];

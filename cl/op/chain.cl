@@ -10,17 +10,17 @@
 #define ITEMS  256
 #define LOWEST (-3.0e38f)
 #define BINS   33
-/* Four elements of T on their way: fetched in batches of UNROLL, so that as many loads are under way. With isa/ptx the
+/* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. With isa/ptx the
  * loads keep their place; that compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
-#define UNROLL     16
+#define BATCH     16
 #define QUAD       uint2
 #define VALUES(q)  quad_values(q)
 static inline float4 quad_values(uint2 q) {
     return vload_half4(0, (const __private half *)&q);
 }
 #else
-#define UNROLL    8
+#define BATCH    8
 #define QUAD      float4
 #define VALUES(q) (q)
 #endif
@@ -133,12 +133,12 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
     float4 a0 = (float4)(0.0f), a1 = a0, a2 = a0, a3 = a0;
     __global const T *w = weights + t.s7 + k * ld + block * 4;
     __local const float4 *x = m + t.s1;
-    QUAD now[UNROLL], later[UNROLL];
-    const int whole = (end - k) / UNROLL * UNROLL; /* loads beyond it repeat its last row: none is conditional */
+    QUAD now[BATCH], later[BATCH];
+    const int whole = (end - k) / BATCH * BATCH; /* loads beyond it repeat its last row: none is conditional */
 #define FETCH_ROWS(v, from)                                                                                            \
-    _Pragma("unroll") for (int u = 0; u < UNROLL; u++) v[u] = fetch(w + min((from) + u, whole - 1) * ld)
+    _Pragma("unroll") for (int u = 0; u < BATCH; u++) v[u] = fetch(w + min((from) + u, whole - 1) * ld)
 #define USE_ROWS(v, from)                                                                                              \
-    _Pragma("unroll") for (int u = 0; u < UNROLL; u++) {                                                               \
+    _Pragma("unroll") for (int u = 0; u < BATCH; u++) {                                                               \
         const float4 in = x[k + (from) + u], f = VALUES(v[u]);                                                         \
         a0 = fma(in, (float4)(f.x), a0);                                                                               \
         a1 = fma(in, (float4)(f.y), a1);                                                                               \
@@ -147,11 +147,11 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
     }
     if (whole > 0) {
         FETCH_ROWS(now, 0);
-        for (int i = 0; i < whole; i += 2 * UNROLL) {
-            FETCH_ROWS(later, i + UNROLL);
+        for (int i = 0; i < whole; i += 2 * BATCH) {
+            FETCH_ROWS(later, i + BATCH);
             USE_ROWS(now, i);
-            FETCH_ROWS(now, i + 2 * UNROLL);
-            if (i + UNROLL < whole) USE_ROWS(later, i + UNROLL);
+            FETCH_ROWS(now, i + 2 * BATCH);
+            if (i + BATCH < whole) USE_ROWS(later, i + BATCH);
         }
         k += whole;
         w += whole * ld;

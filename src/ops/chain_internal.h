@@ -4,10 +4,11 @@
 
 #include "ops/chain.h"
 
-enum { IST_CHAIN_ROWS = 4, IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
+enum { IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
     bool cpu; /* lowered by chain_cpu.c */
+    int head; /* on matrix instructions: the greatest head dimension of its attentions, at least 1; else 0 */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
     int inside; /* buffers above this number were made since the beginning */
@@ -21,7 +22,7 @@ struct ist_chain {
     int result_count;
 };
 
-/* Records the launch of steps [first, end). */
+/* Records the launch of steps [first, end). On matrix instructions it packs the weights itself. */
 void ist_chain_launch(ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
                       ist_tensor table, const char *label);
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ enum micro {
     LINEAR_SUM,
     ELTWISE,
     NORM_SUM,
+    MATRIX_NORM = NORM_SUM, /* all of it */
     NORM_SQUARE,
     NORM_OUT,
     KEYS_SCORE,
@@ -28,11 +30,23 @@ enum micro {
     BOX_SIGMOID,
     SIDES,
     SIDES_BOX,
-    SIDES_BEST
+    SIDES_BEST,
+    MATRIX_LINEAR,
+    MATRIX_KEYS,
+    GROUP_WAITS = 1 << 8,
+    LINEAR_TURNS = 1 << 9,
+    LINEAR_TURNS_END = 1 << 11, /* what there is room for */
+    KEYS_TURNS = 1 << 20,
+    KEYS_TURNS_END = 1 << 11
 };
 enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
-enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4 };
+enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8, IN_FOURS = 16 };
+enum { WHOLE = 1, EXACT = 2 };
 enum { ITEMS = 256, WORDS = 16, BINS = 33 };
+/* On matrix instructions (cl/op/chain_mma.cl): rows of a group and channels of its local memory; warps, their pieces of
+ * weights in a batch, halves of a piece of all lanes, inputs and outputs of a batch, keys of a turn. */
+enum { ROWS = 4, MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
+enum { WARPS = 8, BATCH = 16, PIECE = 256, BATCH_INPUTS = 64, BATCH_OUTPUTS = 64, KEYS = 32 };
 
 /* Channels [lo, hi) of a buffer, in local memory from `at` on while steps first to last run. */
 typedef struct slot {
@@ -53,6 +67,8 @@ typedef struct piece {
     int room, room_size; /* of the current step alone */
     ist_arg outside[IST_CHAIN_OUTSIDE];
     int outside_count;
+    float *stream[WARPS]; /* on matrix instructions: what each warp's lanes read, one piece after the other */
+    size_t streamed[WARPS], stream_capacity[WARPS]; /* in pieces */
     double flops;
 } piece;
 
@@ -107,25 +123,34 @@ static void widen(piece *p, ist_tensor t, size_t step) {
     s->last = step;
 }
 
-/* The lowest free run of `size` float4. */
-static int place(piece *p, int size) {
+static int slots_of(const piece *p) {
+    return p->chain->head ? MATRIX_SLOTS : IST_CHAIN_SLOTS;
+}
+
+/* The lowest free run of `size` channels, from a multiple of four on; it may end beyond the last one. */
+static int lowest(const piece *p, int size) {
     int at = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < p->slot_count; i++) {
             const slot *s = &p->slots[i];
             if (!s->placed || at + size <= s->at || at >= s->at + s->hi - s->lo) continue;
-            at = s->at + s->hi - s->lo;
+            at = (int)ist_round_up((size_t)(s->at + s->hi - s->lo), 4);
             moved = true;
         }
         if (at + size > p->room && at < p->room + p->room_size) {
-            at = p->room + p->room_size;
+            at = (int)ist_round_up((size_t)(p->room + p->room_size), 4);
             moved = true;
         }
     }
-    if (at + size > IST_CHAIN_SLOTS)
+    return at;
+}
+
+static int place(piece *p, int size) {
+    int at = lowest(p, size);
+    if (at + size > slots_of(p))
         ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a chain needs more than %d channels of local memory", p->label,
-                      IST_CHAIN_SLOTS);
+                      slots_of(p));
     return at;
 }
 
@@ -172,11 +197,78 @@ static void linear(piece *p, const ist_chain_step *s) {
          after);
 }
 
+/* Appends to the warp's stream the weights of 64 outputs for inputs [first, first + 64 batches): per step of 16 inputs
+ * and block of 16 outputs a piece of 16 bytes for each lane. Lane l holds outputs l / 4 and that 8 further, of each the
+ * inputs 4 (l % 4) + {0, 1}, then of each {2, 3} (mma.m16n8k16, matrix A; the inputs in the order that suits the rows).
+ */
+static void stream_unit(piece *p, int warp, const ist_chain_step *s, int across, int first, int batches) {
+    const ist_filter *f = &s->filter;
+    size_t ld = ist_round_up((size_t)f->out, 4), count = p->streamed[warp] + (size_t)batches * BATCH;
+    const float *w = p->chain->weights + s->weights_at;
+    if (ist_plan_status(p->plan)) return;
+    if (!ist_grow((void **)&p->stream[warp], &p->stream_capacity[warp], count, PIECE * sizeof(float))) {
+        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
+        return;
+    }
+    float *to = p->stream[warp] + PIECE * p->streamed[warp];
+    for (int e = 0; e < batches * BATCH * PIECE; e++) {
+        int h = e % 8, lane = e / 8 % 32;
+        int o = across * BATCH_OUTPUTS + e / PIECE % 4 * 16 + h / 2 % 2 * 8 + lane / 4;
+        int i = first + e / PIECE / 4 * 16 + lane % 4 * 4 + h / 4 * 2 + h % 2;
+        to[e] = o < f->out && i < f->in ? w[(size_t)i * ld + (size_t)o] : 0;
+    }
+    p->streamed[warp] = count;
+}
+
+static int in_fours(int channels) {
+    return ist_div_up(channels, 4) * 4;
+}
+
+/* Into how many parts the inputs go so that the warps have equally much to do, as far as there is room for their sums.
+ */
+static int parts_of(const piece *p, const ist_filter *f) {
+    int across = ist_div_up(f->out, BATCH_OUTPUTS), most = ist_div_up(f->in, BATCH_INPUTS), best = 1;
+    int least = ist_div_up(across, WARPS) * most, distance = in_fours(f->out);
+    for (int parts = 2; parts <= most && parts <= WARPS; parts++) {
+        int time = ist_div_up(across * parts, WARPS) * ist_div_up(most, parts);
+        if (time >= least || lowest(p, parts * distance) + parts * distance > MATRIX_SLOTS) continue;
+        best = parts;
+        least = time;
+    }
+    return ist_div_up(most, ist_div_up(most, best)); /* none without inputs */
+}
+
+static void matrix_linear(piece *p, const ist_chain_step *s) {
+    const ist_filter *f = &s->filter;
+    int in = channels(p, s->rows[0], true);
+    int before = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : -1;
+    int after = ist_has(s->rows[2]) ? channels(p, s->rows[2], true) : -1, out = channels(p, s->out[0], false);
+    int across = ist_div_up(f->out, BATCH_OUTPUTS), parts = parts_of(p, f);
+    int batches = ist_div_up(ist_div_up(f->in, BATCH_INPUTS), parts);
+    int rounds = ist_div_up(across * parts, WARPS);
+    int distance = in_fours(f->out);
+    int room = parts > 1 ? take_room(p, parts * distance) : out, bias = s->has_bias ? (int)s->data_at[0] : -1;
+    int flags = (s->rows[0].elem == IST_ELEM_F32 ? EXACT : 0) |
+                (in % 4 == 0 && f->in == batches * BATCH_INPUTS * parts ? WHOLE : 0);
+    for (int unit = 0; unit < across * parts; unit++)
+        stream_unit(p, unit % WARPS, s, unit % across, unit / across * batches * BATCH_INPUTS, batches);
+    int turns = rounds * batches * (flags & EXACT ? 2 : 1);
+    if (turns >= LINEAR_TURNS_END) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d inputs and %d outputs, in a chain", p->label, f->in, f->out);
+        return;
+    }
+    EMIT(p, MATRIX_LINEAR + turns * LINEAR_TURNS, in, f->in, room, f->out, across, parts, batches, flags, distance,
+         (1 << 16) / across + 1);
+    EMIT(p, LINEAR_SUM, out, f->out, room, distance, parts, bias, s->ints[0], before, after,
+         (f->out | out | (before < 0 ? 0 : before) | (after < 0 ? 0 : after)) % 4 == 0);
+}
+
 static void sum(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0, c = s->out[0].c;
     int mode = (two ? PRESENT : 0) | (two && s->rows[1].c == 1 && c > 1 ? ONE_COLUMN : 0) | (s->ints[0] ? CLAMPED : 0);
-    EMIT(p, ELTWISE, channels(p, s->out[0], false), c, a, b, mode, bits_of(s->floats[0]), bits_of(s->floats[1]));
+    int out = channels(p, s->out[0], false), fours = (c | a | b | out) % 4 || mode & ONE_COLUMN ? 0 : IN_FOURS;
+    EMIT(p, ELTWISE, out, c, a, b, mode | fours, bits_of(s->floats[0]), bits_of(s->floats[1]));
 }
 
 static void normalise(piece *p, const ist_chain_step *s, int out, float eps, int act) {
@@ -191,6 +283,29 @@ static void norm(piece *p, const ist_chain_step *s) {
     int out = channels(p, s->out[0], false), mode = (two ? PRESENT : 0) | (s->floats[1] > 0 ? CLAMPED : 0);
     EMIT(p, ELTWISE, out, s->out[0].c, a, b, mode, bits_of(-s->floats[1]), bits_of(s->floats[1]));
     normalise(p, s, out, s->floats[0], s->ints[0]);
+}
+
+/* What `norm` and `gate` are there: one step. */
+static void matrix_norm(piece *p, const ist_chain_step *s, bool gates) {
+    float most = gates ? 0 : s->floats[1];
+    int a = channels(p, s->rows[0], true), b = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : 0;
+    int g = gates ? channels(p, s->rows[2], true) : 0, out = channels(p, s->out[0], false);
+    int mode = gates ? GATED : (ist_has(s->rows[1]) ? PRESENT : 0) | (most > 0 ? CLAMPED : 0);
+    if ((a | b | g | out) % 4) {
+        ist_plan_fail(p->plan, IST_E_ARGUMENT, "%s: channels from %d, %d, %d and %d on, not in fours", p->label, a, b,
+                      g, out);
+        return;
+    }
+    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode, bits_of(-most), bits_of(most), g, (int)s->data_at[0],
+         (int)s->data_at[1], bits_of(s->floats[0]), gates ? IST_ACT_NONE : s->ints[0]);
+}
+
+static void matrix_norm_step(piece *p, const ist_chain_step *s) {
+    matrix_norm(p, s, false);
+}
+
+static void matrix_gate(piece *p, const ist_chain_step *s) {
+    matrix_norm(p, s, true);
 }
 
 static void gate(piece *p, const ist_chain_step *s) {
@@ -223,16 +338,31 @@ static void attention(piece *p, const ist_chain_step *s) {
     }
 }
 
+static void matrix_attention(piece *p, const ist_chain_step *s) {
+    ist_tensor k = s->whole[0], v = s->whole[1];
+    int heads = s->ints[0], keys = k.h * k.w, q = channels(p, s->rows[0], true), out = channels(p, s->out[0], false);
+    int ek = outside(p, k, IST_ARG_IN), ev = outside(p, v, IST_ARG_IN);
+    if (!in_quads(p, k) || !in_quads(p, v)) return;
+    int turns = ist_div_up(keys, KEYS), all = turns * ist_div_up(heads, WARPS);
+    if (all >= KEYS_TURNS_END) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d heads of %d keys, in a chain", p->label, heads, keys);
+        return;
+    }
+    EMIT(p, MATRIX_KEYS + all * KEYS_TURNS, q, out, ek, k.ld, k.c0, flags_of(p, k), ev, v.ld, v.c0, keys, k.c / heads,
+         heads, bits_of(s->floats[0]), turns, flags_of(p, v));
+}
+
 static void deform(piece *p, const ist_chain_step *s) {
     ist_tensor memory = s->whole[0];
     int heads = s->ints[0], points = s->ints[1];
     int offsets = channels(p, s->rows[0], true), weights = channels(p, s->rows[1], true);
     int boxes = channels(p, s->rows[2], true), out = channels(p, s->out[0], false);
-    int places = take_room(p, 8 * heads * points), em = outside(p, memory, IST_ARG_IN);
+    int places = take_room(p, (p->chain->head ? 9 : 8) * heads * points), em = outside(p, memory, IST_ARG_IN);
     if (!in_quads(p, memory)) return;
     EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, (int)s->data_at[0], points, heads);
-    EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0, flags_of(p, memory), heads, points, memory.c / heads,
-         memory.h * memory.w);
+    EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0,
+         flags_of(p, memory) | ((memory.ld | memory.c0 | memory.c / heads) % 8 ? 0 : OCTS), heads, points,
+         memory.c / heads, memory.h * memory.w);
 }
 
 static void gather(piece *p, const ist_chain_step *s) {
@@ -250,7 +380,7 @@ static void fdr(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0;
     int first = channels(p, s->rows[2], true), corners = channels(p, s->out[1], false);
-    int boxes = channels(p, s->out[0], false), room = take_room(p, 4);
+    int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->head ? 64 : 4);
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
     EMIT(p, SIDES, room, corners, (int)s->data_at[0]);
     EMIT(p, SIDES_BOX, boxes, room, first, bits_of(s->floats[0]));
@@ -260,19 +390,19 @@ static void lower(piece *p, const ist_chain_step *s) {
     p->room_size = 0;
     switch (s->op) {
     case IST_CHAIN_LINEAR:
-        linear(p, s);
+        (p->chain->head ? matrix_linear : linear)(p, s);
         break;
     case IST_CHAIN_SUM:
         sum(p, s);
         break;
     case IST_CHAIN_NORM:
-        norm(p, s);
+        (p->chain->head ? matrix_norm_step : norm)(p, s);
         break;
     case IST_CHAIN_GATE:
-        gate(p, s);
+        (p->chain->head ? matrix_gate : gate)(p, s);
         break;
     case IST_CHAIN_ATTENTION:
-        attention(p, s);
+        (p->chain->head ? matrix_attention : attention)(p, s);
         break;
     case IST_CHAIN_DEFORM:
         deform(p, s);
@@ -312,11 +442,71 @@ static void lower_all(piece *p) {
             ist_tensor t = s->out[k];
             if (ist_has(t) && ist_chain_shares(p->plan, c, 0, p->end, t.buffer))
                 EMIT(p, STORE_ROWS, channels(p, t, false), t.c, outside(p, t, IST_ARG_OUT), t.ld, t.c0,
-                     t.elem == IST_ELEM_F32 ? FLOATS : 0);
+                     (t.elem == IST_ELEM_F32 ? FLOATS : 0) | quads_of(t.ld | t.c0 | t.c));
         }
         for (int k = 0; k < p->slot_count; k++)
             if (p->slots[k].placed && p->slots[k].last == i) p->slots[k].placed = false;
     }
+}
+
+/* [1,1,WARPS,pieces of a warp times PIECE]: the streams, each with the zeros that its lanes ask for at the end. */
+static ist_tensor streams(piece *p, size_t *pieces) {
+    size_t most = 0, count;
+    for (int w = 0; w < WARPS; w++) most = p->streamed[w] > most ? p->streamed[w] : most;
+    *pieces = most + BATCH;
+    if (!ist_mul_size(*pieces, PIECE, &count) || count > INT_MAX / WARPS) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %zu pieces of weights", p->label, *pieces);
+        return (ist_tensor){0};
+    }
+    float *all = calloc(WARPS * count, sizeof *all);
+    if (!all) {
+        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
+        return (ist_tensor){0};
+    }
+    for (int w = 0; w < WARPS; w++)
+        if (p->streamed[w]) memcpy(all + (size_t)w * count, p->stream[w], p->streamed[w] * PIECE * sizeof *all);
+    ist_tensor t = ist_plan_const(p->plan, all, 1, 1, WARPS, (int)count, IST_ELEM_T, p->label);
+    free(all);
+    return t;
+}
+
+/* On matrix instructions a warp has a row, and waits for the others only where linear layers and attention begin and
+ * end, and when the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
+static int mark_waits(piece *p) {
+    int turns = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        int *at = p->words + WORDS * i, own = (at[0] / LINEAR_TURNS % LINEAR_TURNS_END) + at[0] / KEYS_TURNS;
+        bool matrix = at[0] > SIDES_BEST || (i + 1 < p->count && at[WORDS] > SIDES_BEST);
+        if (matrix || i % 8 == 7) at[0] |= GROUP_WAITS;
+        turns += own ? own : 1;
+    }
+    return turns;
+}
+
+static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
+    const struct ist_chain *chain = p->chain;
+    bool matrix = chain->head;
+    int turns = matrix ? mark_waits(p) : 0;
+    ist_tensor tape = ist_plan_const_bytes(p->plan, p->words, p->count * WORDS * sizeof *p->words, p->label);
+    ist_defines defines =
+        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DHEAD=%d -DTHREADS=%d", MATRIX_SLOTS, chain->head, ITEMS)
+               : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
+    size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
+    ist_launch l = {.label = p->label,
+                    .op = matrix ? "op/chain_mma" : "op/chain",
+                    .isa = ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx" : NULL,
+                    .defines = defines.text,
+                    .kernel = "chain",
+                    .dims = 2,
+                    .global = {groups * ITEMS, (size_t)chain->n},
+                    .local = {ITEMS, 1},
+                    .args = {IST_IN(tape), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p->plan))},
+                    .arg_count = 5 + IST_CHAIN_OUTSIDE,
+                    .flops = p->flops};
+    for (int i = 0; i < IST_CHAIN_OUTSIDE; i++)
+        l.args[4 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN((ist_tensor){0});
+    l.args[4 + IST_CHAIN_OUTSIDE] = (ist_arg)IST_INT4(chain->rows, (int)p->count, pieces, turns);
+    ist_plan_launch(p->plan, &l);
 }
 
 void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
@@ -327,26 +517,11 @@ void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t firs
         return;
     }
     *p = (piece){.plan = plan, .chain = chain, .first = first, .end = end, .label = label};
+    size_t pieces = 0;
     lower_all(p);
-    if (!ist_plan_status(plan)) {
-        ist_tensor tape = ist_plan_const_bytes(plan, p->words, p->count * WORDS * sizeof *p->words, label);
-        ist_defines defines = ist_defines_of(plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
-        ist_launch l = {.label = label,
-                        .op = "op/chain",
-                        .isa = ist_plan_caps(plan) & IST_CAP_PTX_MMA ? "isa/ptx" : NULL,
-                        .defines = defines.text,
-                        .kernel = "chain",
-                        .dims = 2,
-                        .global = {(size_t)ist_div_up(chain->rows, IST_CHAIN_ROWS) * ITEMS, (size_t)chain->n},
-                        .local = {ITEMS, 1},
-                        .args = {IST_IN(tape), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(plan))},
-                        .arg_count = 5 + IST_CHAIN_OUTSIDE,
-                        .flops = p->flops};
-        for (int i = 0; i < IST_CHAIN_OUTSIDE; i++)
-            l.args[4 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
-        l.args[4 + IST_CHAIN_OUTSIDE] = (ist_arg)IST_INT4(chain->rows, (int)p->count, 0, 0);
-        ist_plan_launch(plan, &l);
-    }
+    if (chain->head && !ist_plan_status(plan)) weights = streams(p, &pieces);
+    if (!ist_plan_status(plan)) launch(p, weights, table, (int)pieces);
+    for (int w = 0; w < WARPS; w++) free(p->stream[w]);
     free(p->words);
     free(p);
 }
