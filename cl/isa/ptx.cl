@@ -10,12 +10,14 @@
  *
  * For compilers that do not take PTX the same operations stand below in plain OpenCL: no device is served by them (the
  * probe fails there), but tests that claim the capability check the kernels' index arithmetic anywhere. The kernel
- * calls its local array `memory` and begins with MATRIX_SCRATCH; all work-items of a group must reach MATRIX_LOAD and
- * MATRIX_MULTIPLY. */
+ * calls its local array `memory` and begins with MATRIX_SCRATCH, which functions take as MATRIX_SCRATCH_PARAMETER; all
+ * work-items of a group must reach MATRIX_LOAD, MATRIX_MULTIPLY and SUM_OF_8. */
 #if defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(__NVPTX__)
 #define IST_PTX
 
 #define MATRIX_SCRATCH
+#define MATRIX_SCRATCH_PARAMETER
+#define MATRIX_SCRATCH_ARGUMENT
 #define SHARED(p) ((uint)(size_t)(p))
 
 /* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. Through the
@@ -40,6 +42,16 @@
                      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                 \
                      : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                          \
                      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"(b0), "r"(b1))
+
+/* v becomes the sum over the eight work-items of one id / 8. */
+#define SUM_OF_8(v)                                                                                                    \
+    do {                                                                                                               \
+        float other;                                                                                                   \
+        for (int m = 1; m < 8; m *= 2) {                                                                               \
+            __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(v), "r"(m));       \
+            (v) += other;                                                                                              \
+        }                                                                                                              \
+    } while (0)
 
 /* 16 bytes of local memory. */
 #define SHARED_LOAD(v, address)                                                                                        \
@@ -89,8 +101,10 @@ static inline float quick_reciprocal(float x) {
 
 #else
 
-#define MATRIX_SCRATCH __local uint scratch[THREADS][6];
-#define SHARED(p)      0u
+#define MATRIX_SCRATCH           __local uint scratch[THREADS][6];
+#define MATRIX_SCRATCH_PARAMETER , __local uint(*scratch)[6]
+#define MATRIX_SCRATCH_ARGUMENT  , scratch
+#define SHARED(p)                0u
 
 static inline void copy_bytes(__local uint4 *to, __global const void *from, int bytes) {
     __local uchar *d = (__local uchar *)to;
@@ -131,6 +145,16 @@ static inline float product(__local uint (*s)[6], int row, int column) {
         scratch[me][5] = (b1);                                                                                         \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
         for (int m = 0; m < 4; m++) (c)[m] += product(scratch + (me - one), one / 4 + m / 2 * 8, one % 4 * 2 + m % 2); \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+
+#define SUM_OF_8(v)                                                                                                    \
+    do {                                                                                                               \
+        int me = get_local_id(0);                                                                                      \
+        scratch[me][0] = as_uint(v);                                                                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        (v) = 0.0f;                                                                                                    \
+        for (int m = 0; m < 8; m++) (v) += as_float(scratch[me / 8 * 8 + m][0]);                                       \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 
