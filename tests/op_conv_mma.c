@@ -16,9 +16,6 @@ static void claim(void) {
 }
 TestSuite(conv_mma, .init = claim);
 
-/* One row: its tile is smallest and its warps share sums. All rows are one kernel with other numbers. */
-static const char *const names[] = {"mma_16x32"};
-
 typedef struct shape {
     int n, h, w, cin, cout, k, stride, pad, splits;
     bool deconv;
@@ -63,6 +60,7 @@ static const ist_conv_row *row_named(const char *name) {
     return NULL;
 }
 
+/* The row whose tile is smallest and whose warps share sums; all rows are one kernel with other numbers. */
 Test(conv_mma, index_arithmetic) {
     const shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}}, /* one tap */
@@ -80,7 +78,36 @@ Test(conv_mma, index_arithmetic) {
         {1, 9, 8, 24, 36, 3, 2, 1, 1, false, {.act = IST_ACT_GELU, .after = true}}, /* taps of whole chunks */
         {1, 7, 6, 5, 19, 3, 1, 1, 1, false, {.act = IST_ACT_NONE, .slices = true}}, /* single elements */
     };
-    for (size_t r = 0; r < sizeof names / sizeof names[0]; r++)
-        for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-            check_case(row_named(names[r]), shapes[i], i);
+    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
+        check_case(row_named("mma_16x32"), shapes[i], i);
+}
+
+/* 3x3 convolutions whose tiles copy the pixels of all taps together: two blocks of channels in two splits, and three
+ * blocks of two images whose pixels share tiles. */
+Test(conv_mma, pixels_of_all_taps) {
+    const convtest_extras extras = {.act = IST_ACT_SILU, .after = true};
+    check_case(row_named("mma_64x32"), (shape){1, 5, 7, 128, 24, 3, 1, 1, 2, false, extras}, 10);
+    if (!optest_small()) check_case(row_named("mma_64x32"), (shape){2, 9, 7, 192, 40, 3, 1, 1, 1, false, extras}, 11);
+}
+
+/* A norm in front of a linear layer: the mean is large beside the deviation, as it may be in a residual stream. */
+Test(conv_mma, norm_in_front) {
+    enum { N = 2, TOKENS = 19, C = 72, OUT = 35 };
+    optest t;
+    optest_begin(&t, "norm and linear layer", 20);
+    ref_map x = optest_random(&t, N, 1, TOKENS, C), u = optest_zeros(&t, N, 1, TOKENS, C), none = {0};
+    ref_map want = optest_zeros(&t, N, 1, TOKENS, OUT);
+    for (size_t i = 0; i < ref_size(x); i++) x.v[i] = rintf((x.v[i] + 1.5f) * 512) / 512; /* exact in half */
+    float *w = optest_values(&t, C * OUT, -0.2f, 0.2f), *b = optest_values(&t, 2 * C + OUT, -1, 1);
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false);
+    ist_conv_opts o = {.epi.act = IST_ACT_GELU, .into = optest_out(&t, N, 1, TOKENS, OUT, IST_ELEM_T, true)};
+    cr_assert(ist_conv_takes_norm(t.plan, xt));
+    ist_tensor y =
+        ist_conv_of_norm(t.plan, xt, b, b + C, 1e-5f, (ist_filter){OUT, C, 1, 1, w, b + 2 * C}, &o, "layers");
+    optest_run(&t);
+    ref_epilogue act = {.act = (int)IST_ACT_GELU};
+    ref_layernorm(x, none, 0, b, b + C, 1e-5f, 0, u);
+    ref_conv(u, w, b + 2 * C, (ref_window){1, 1, 1, 0, 0}, &act, want);
+    optest_check(&t, "result", y, want, 2e-3, 1e-2, -1);
+    optest_end(&t);
 }

@@ -106,7 +106,7 @@ operators_on_rusticl() {
 }
 
 # oclgrind interprets kernels, so the tests use their small shapes, and the rows for CPUs are asked for by name to have
-# both kinds. It reports on stderr and exits 0.
+# both kinds; it gets the local memory that rows on matrix instructions are probed for. It reports on stderr and exits 0.
 operators_under_oclgrind() {
     if ! have oclgrind; then
         echo "left out: no oclgrind"
@@ -114,7 +114,8 @@ operators_under_oclgrind() {
     fi
     for t in "$build"/gcc/tests/op_*; do
         log=$build/oclgrind-$(basename "$t").log
-        if ISTHMUS_SMALL=1 ISTHMUS_CAPS=+CPU,+SIMD16 ISTHMUS_DEVICE=oclgrind oclgrind --data-races "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
+        if ISTHMUS_SMALL=1 ISTHMUS_CAPS=+CPU,+SIMD16 ISTHMUS_DEVICE=oclgrind oclgrind --data-races \
+            --local-mem-size 131072 "$t" --jobs "$jobs" >"$log" 2>&1 </dev/null &&
             ! grep -qE 'Invalid (read|write)|data race|divergence|OCLGRIND' "$log"; then
             good
         else

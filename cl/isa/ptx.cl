@@ -10,14 +10,17 @@
  *
  * For compilers that do not take PTX the same operations stand below in plain OpenCL: no device is served by them (the
  * probe fails there), but tests that claim the capability check the kernels' index arithmetic anywhere. The kernel
- * calls its local array `memory` and begins with MATRIX_SCRATCH (WARP_SCRATCH when it multiplies nothing); all
- * work-items of a group must reach MATRIX_LOAD, MATRIX_MULTIPLY and WARP_PREFIX. */
+ * calls its local array `memory` and begins with MATRIX_SCRATCH, which functions take as MATRIX_SCRATCH_PARAMETER
+ * (WARP_SCRATCH when it multiplies nothing); all work-items of a group must reach MATRIX_LOAD, MATRIX_MULTIPLY, SUM_OF_8
+ * and WARP_PREFIX. */
 #if defined(__NV_CL_C_VERSION) || defined(cl_nv_pragma_unroll) || defined(__NVPTX__)
 #define IST_PTX
 
 #define MATRIX_SCRATCH
 #define UNROLL    _Pragma("unroll") /* before a loop with matrix instructions */
 #define WARP_SCRATCH
+#define MATRIX_SCRATCH_PARAMETER
+#define MATRIX_SCRATCH_ARGUMENT
 #define SHARED(p) ((uint)(size_t)(p))
 
 /* 16 bytes from global to local memory, of which only the first `bytes` are read; the rest become zeros. Through the
@@ -52,6 +55,7 @@
 /* Turns an 8 x 8 matrix of halves, of which lane l has row l / 4, columns l % 4 * 2 + {0, 1}. */
 #define MATRIX_TURN(to, from)                                                                                          \
     __asm__ volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(from))
+
 /* 8 bytes of global memory that nobody writes meanwhile; the load keeps its place, where the compiler would move it to
  * its use and wait for one after the other. */
 #define LOAD_ORDERED(p) load_ordered(p)
@@ -60,6 +64,7 @@ static inline uint2 load_ordered(__global const uint2 *p) {
     __asm__ volatile("ld.global.nc.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
     return (uint2)(a, b);
 }
+
 /* `count` multiplications, C(i) += A(i) {B0(i), B1(i)}, where these are macros, each with THEN(i) behind it. The kernel
  * begins with MATRIX_SCRATCH_OF(the greatest count). */
 #define MATRIX_SCRATCH_OF(count)
@@ -68,6 +73,16 @@ static inline uint2 load_ordered(__global const uint2 *p) {
         _Pragma("unroll") for (int i = 0; i < (count); i++) {                                                          \
             MATRIX_MULTIPLY(C(i), A(i), B0(i), B1(i));                                                                 \
             THEN(i);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* v becomes the sum over the eight work-items of one id / 8. */
+#define SUM_OF_8(v)                                                                                                    \
+    do {                                                                                                               \
+        float other;                                                                                                   \
+        for (int m = 1; m < 8; m *= 2) {                                                                               \
+            __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(v), "r"(m));       \
+            (v) += other;                                                                                              \
         }                                                                                                              \
     } while (0)
 
@@ -91,6 +106,7 @@ static inline uint2 load_ordered(__global const uint2 *p) {
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
+
 /* `to`: the sum of v over the work-items of the warp up to this one. */
 #define WARP_PREFIX(to, v) (to) = warp_prefix(v)
 static inline int warp_prefix(int v) {
@@ -147,7 +163,9 @@ static inline float quick_reciprocal(float x) {
 #define MATRIX_SCRATCH __local uint scratch[THREADS][6];
 #define WARP_SCRATCH   __local uint scratch[THREADS][1];
 #define MATRIX_SCRATCH_OF(count) __local uint scratch[THREADS][6 * (count)];
-#define SHARED(p)      0u
+#define MATRIX_SCRATCH_PARAMETER , __local uint(*scratch)[6]
+#define MATRIX_SCRATCH_ARGUMENT  , scratch
+#define SHARED(p)                0u
 
 static inline void copy_bytes(__local uint4 *to, __global const void *from, int bytes) {
     __local uchar *d = (__local uchar *)to;
@@ -235,6 +253,15 @@ NOINLINE float product(__local const uint *s, int stride, int row, int column) {
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #define LOAD_ORDERED(p)   (*(p))
+#define SUM_OF_8(v)                                                                                                    \
+    do {                                                                                                               \
+        int me = get_local_id(0);                                                                                      \
+        scratch[me][0] = as_uint(v);                                                                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        (v) = 0.0f;                                                                                                    \
+        for (int m = 0; m < 8; m++) (v) += as_float(scratch[me / 8 * 8 + m][0]);                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
 
 #define SHARED_LOAD(v, address)                                                                                        \
     do {                                                                                                               \

@@ -4,37 +4,61 @@
  *
  * The product runs over `chunks` of eight inputs: of each tap in turn the channels, padded with zeros to a multiple of
  * eight; with GATHER (pixels that do not start on 16 bytes, few channels) the taps follow each other without padding;
- * with BLOCKED (channels a multiple of BK) of BK channels in turn the taps, so that a pixel's reuse is near. A step
- * takes BK / 8 chunks. Steps are copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2), zeros standing for
+ * with BLOCKED (channels a multiple of BK) of BK channels in turn the taps, so that a pixel's reuse is near. HALO, for
+ * 3x3 convolutions that keep the extents: the same order, but a block's pixels are copied once for its nine taps. The
+ * tile's pixels follow each other in the map, so HALO = BM + 2 w + 2 pixels in a row are what all taps read; a tap
+ * outside the map reads a pixel of zeros. The next block's come while this one's taps are multiplied. A step takes
+ * BK / 8 chunks. Steps are copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2), zeros standing for
  * padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
  * within the row (swizzle), so that eight rows of one part lie in different banks; weights lie in fragment order.
  *
  * Arguments: weights [phase][chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
- * with zeros up to a whole number of steps; bias [16-channel blocks]. With splits > 1 a tile's steps are divided among
- * groups: each leaves its sums in partial[tile][split], and the last to arrive adds them up in the order of the splits
- * and finishes the tile; arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, 0,
- * 0}, win and out as in op/conv, tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, split
- * divider (2), 0}, div = {multiplier, shift} for out width, out height, chunks of a tap (GATHER: channels, BLOCKED:
- * taps), kernel width. Grid: x = row tiles times the group, y = column tiles, z = phases * splits. ACT: the
- * activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps. */
-#define THREADS     (32 * WM * WN * WK)
-#define TM          (BM / WM) /* a warp's tile, and its fragments */
-#define TN          (BN / WN)
-#define MI          (TM / 16)
-#define NI          (TN / 8)
-#define PARTS       (BK / 8) /* 16-byte parts of a row in local memory */
-#define PASS        (THREADS / PARTS)
-#define PASSES      ((BM + PASS - 1) / PASS)
+ * with zeros up to a whole number of steps; bias [16-channel blocks]. NORM (1x1; channels rounded up to 64): x is
+ * normalised on the way, eps lab[2]; the weights have the scale, bias the shift and behind it [16-channel blocks] sums
+ * of a channel's weights. With splits > 1 a tile's steps are divided among groups: each leaves its sums in
+ * partial[tile][split], and the last to arrive adds them up in the order of the splits and finishes the tile;
+ * arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, divider of column tiles
+ * (2)}, win as in op/conv and win[5] column tiles, out as in op/conv, tiles = {chunk pairs, 16-channel blocks, steps,
+ * splits, steps of a split, split divider (2), 0}, div = {multiplier, shift} for out width, out height, chunks of a tap
+ * (GATHER: channels, BLOCKED: taps), kernel width. Grid: x = tiles times the group, those of the same pixels one after
+ * the other (they find them in a cache), y = 1, z = phases * splits. ACT: the activation. POINT: 1x1, stride 1, no
+ * padding; else, without GATHER, at most 31 taps. HALO: splits begin with a block. */
+#define THREADS (32 * WM * WN * WK)
+#define TM      (BM / WM) /* a warp's tile, and its fragments */
+#define TN      (BN / WN)
+#define MI      (TM / 16)
+#define NI      (TN / 8)
+#define KI      (BK / 16 / WK) /* a warp's instructions along a step */
+#define PARTS   (BK / 8)       /* 16-byte parts of a row in local memory */
+#define PASS    (THREADS / PARTS)
+#define PASSES  ((BM + PASS - 1) / PASS)
+#ifdef HALO
+#define TAPS        9
+#define PATCH       ((HALO + 1) * BK * 2) /* the pixels of a block and one of zeros */
+#define A_BYTES     (2 * PATCH)
+#define STAGE       (BN * BK * 2)
+#define TILES_BYTES (A_BYTES + STAGES * STAGE)
+#define SLICES      (TAPS + 1 - STAGES) /* steps in which the next block is copied: not before this one's first */
+#define SLICE       ((HALO + PASS * SLICES - 1) / (PASS * SLICES)) /* passes of each */
+#else
 #define A_BYTES     (BM * BK * 2)
 #define STAGE       (A_BYTES + BN * BK * 2)
-#define B_PARTS     (BN * BK / 8)
-#define B_COPIES    ((B_PARTS + THREADS - 1) / THREADS)
-#define PITCH       (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
 #define TILES_BYTES (STAGES * STAGE)
-#define SUMS_BYTES  (WK * BM * PITCH * 4)
-#define MAIN_BYTES  (TILES_BYTES > SUMS_BYTES ? TILES_BYTES : SUMS_BYTES)
+#endif
+#define B_PARTS    (BN * BK / 8)
+#define B_COPIES   ((B_PARTS + THREADS - 1) / THREADS)
+#define PITCH      (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
+#define SUMS_BYTES (WK * BM * PITCH * 4)
+#define MAIN_BYTES (TILES_BYTES > SUMS_BYTES ? TILES_BYTES : SUMS_BYTES)
+#ifdef NORM
+#define BIAS_BYTES (BN * 8)
+#define NORM_BYTES (BM * 8)
+#else
+#define BIAS_BYTES (BN * 4)
+#define NORM_BYTES 0
+#endif
 #if BK >= 64
-#define SWIZZLE(row) ((row) & 7)
+#define SWIZZLE(row) ((row)&7)
 #else
 #define SWIZZLE(row) ((row) >> 1 & 3)
 #endif
@@ -98,43 +122,55 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
     }
 }
 
-#ifdef POINT
+#ifdef HALO
+/* Passes FIRST .. FIRST + COUNT over a block's pixels. */
+#define COPY_PATCH(BLOCK, FIRST, COUNT)                                                                                \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < (COUNT); i++) {                                                          \
+            int row = first + ((FIRST) + i) * PASS, p = p0 - in.s1 - 1 + row;                                          \
+            bool real = (uint)p < (uint)all;                                                                           \
+            if (row < HALO)                                                                                            \
+                COPY16(to_a + ((BLOCK)&1) * PATCH + ((FIRST) + i) * (PASS * BK * 2),                                   \
+                       x + ((real ? p : 0) * in.s2 + in.s3 + (BLOCK)*BK + part * 8), real ? 16 : 0);                   \
+        }                                                                                                              \
+    } while (0)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int channel = (STEP) * BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                             \
-        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
-            if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
-                COPY16(to_a + (SLOT) * STAGE + i * (PASS * BK * 2), x + (offset[i] + channel), bytes);                 \
+        int block = (STEP) / TAPS, slice = (STEP)-block * TAPS - (STAGES - 1);                                         \
+        if (slice >= 0 && (block + 1) * TAPS < end) COPY_PATCH(block + 1, slice * SLICE, SLICE);                       \
+    } while (0)
+#elif defined(POINT)
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                               \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + channel), bytes);                       \
     } while (0)
 #elif defined(BLOCKED)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int block = divided(STEP, div.s4, div.s5), tap = (STEP) - block * (win.s0 * win.s1);                           \
+        int block = divided(STEP, div.s4, div.s5), tap = (STEP)-block * (win.s0 * win.s1);                             \
         int ky = divided(tap, div.s6, div.s7);                                                                         \
         int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
-        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
-            if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
-                COPY16(to_a + (SLOT) * STAGE + i * (PASS * BK * 2), x + (offset[i] + away),                            \
-                       inside[i] >> tap & 1 ? 16 : 0);                                                                 \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + away), inside[i] >> tap & 1 ? 16 : 0);  \
     } while (0)
 #elif !defined(GATHER)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int chunk = (STEP) * PARTS + part, tap = divided(chunk, div.s4, div.s5), ky = divided(tap, div.s6, div.s7);    \
+        int chunk = (STEP)*PARTS + part, tap = divided(chunk, div.s4, div.s5), ky = divided(tap, div.s6, div.s7);      \
         int channel = (chunk - tap * in.s5) * 8, away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + channel;            \
         int bytes = min(2 * (in.s4 - channel), 16);                                                                    \
         tap = min(tap, 31);                                                                                            \
-        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
-            if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
-                COPY16(to_a + (SLOT) * STAGE + i * (PASS * BK * 2), x + (offset[i] + away),                            \
-                       inside[i] >> tap & 1 ? bytes : 0);                                                              \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM) COPY16(        \
+            to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + away), inside[i] >> tap & 1 ? bytes : 0);      \
     } while (0)
 #else
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
         int tap_y[8], tap_x[8], away[8];                                                                               \
         _Pragma("unroll") for (int e = 0; e < 8; e++) {                                                                \
-            int k = ((STEP) * PARTS + part) * 8 + e, tap = divided(k, div.s4, div.s5);                                 \
+            int k = ((STEP)*PARTS + part) * 8 + e, tap = divided(k, div.s4, div.s5);                                   \
             tap_y[e] = divided(tap, div.s6, div.s7);                                                                   \
             tap_x[e] = tap - tap_y[e] * win.s1;                                                                        \
             away[e] = (tap_y[e] * in.s1 + tap_x[e]) * in.s2 + k - tap * in.s4;                                         \
@@ -149,7 +185,7 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
                     v[e] = ((__global const ushort *)x)[offset[i] + away[e]];                                          \
             }                                                                                                          \
             if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
-                memory[(to_a - shared + (SLOT) * STAGE + i * (PASS * BK * 2)) / 16] =                                  \
+                memory[(to_a - shared + (SLOT)*STAGE + i * (PASS * BK * 2)) / 16] =                                    \
                     (uint4)(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);               \
         }                                                                                                              \
     } while (0)
@@ -161,21 +197,20 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
         _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) {                                                         \
             int j = id + i * THREADS, pair = j / (BN * 2), rest = j - pair * (BN * 2);                                 \
             if (B_PARTS % THREADS == 0 || j < B_PARTS)                                                                 \
-                COPY16(to_b + (SLOT) * STAGE + i * (THREADS * 16), w + (at + pair * pair_size + rest),                 \
+                COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + pair * pair_size + rest),                   \
                        rest < real_w ? 16 : 0);                                                                        \
         }                                                                                                              \
     } while (0)
 #else
 /* Copy i of a work-item: pair B_PAIR(i) of the step (and id / (BN * 2) more), B_REST(i) + id % (BN * 2) in it. */
-#define B_PAIR(i) ((i) * THREADS / (BN * 2))
-#define B_REST(i) ((i) * THREADS % (BN * 2))
+#define B_PAIR(i) ((i)*THREADS / (BN * 2))
+#define B_REST(i) ((i)*THREADS % (BN * 2))
 #define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
     do {                                                                                                               \
         int at = from_w + (STEP) * (BK / 16) * pair_size;                                                              \
-        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++)                                                           \
-            if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS)                                                  \
-                COPY16(to_b + (SLOT) * STAGE + i * (THREADS * 16), w + (at + B_PAIR(i) * pair_size + B_REST(i)),       \
-                       B_REST(i) + id % (BN * 2) < real_w ? 16 : 0);                                                   \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS) \
+            COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + B_PAIR(i) * pair_size + B_REST(i)),             \
+                   B_REST(i) + id % (BN * 2) < real_w ? 16 : 0);                                                       \
     } while (0)
 #endif
 
@@ -185,19 +220,45 @@ static inline uint valid_bits(int at, int count, int size) {
     return high > low ? (1u << high) - (1u << low) : 0u;
 }
 
+#ifdef NORM
+/* Mean and 1 / deviation of `parts` 8-channel parts of a pixel, part p with the work-item p % 8 of eight. */
+static inline float2 statistics(const uint4 *u, int parts, float eps MATRIX_SCRATCH_PARAMETER) {
+    int mine = get_local_id(0) % 8;
+    float sum = 0.0f, squares = 0.0f, count = parts * 8;
+#pragma unroll
+    for (int i = 0; i < NORM / 64; i++) {
+        float2 a = floats_of(u[i].x), b = floats_of(u[i].y), c = floats_of(u[i].z), d = floats_of(u[i].w);
+        if (mine + i * 8 < parts) sum += a.x + a.y + (b.x + b.y) + (c.x + c.y + (d.x + d.y));
+    }
+    SUM_OF_8(sum);
+    float mean = sum / count;
+#pragma unroll
+    for (int i = 0; i < NORM / 64; i++) {
+        float2 a = floats_of(u[i].x) - mean, b = floats_of(u[i].y) - mean;
+        float2 c = floats_of(u[i].z) - mean, d = floats_of(u[i].w) - mean;
+        a = a * a + b * b + (c * c + d * d);
+        if (mine + i * 8 < parts) squares += a.x + a.y;
+    }
+    SUM_OF_8(squares);
+    return (float2)(mean, rsqrt(squares / count + eps));
+}
+#endif
+
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
      __global float4 *restrict partial, __global int *restrict arrived, __global TY *restrict y,
      __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
      int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
     MATRIX_SCRATCH
-    __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 1]; /* stages, later sums; bias; a flag */
-    __local int *flag = (__local int *)(memory + (MAIN_BYTES + BN * 4) / 16);
+    /* Stages, later sums; bias, with NORM the channels' sums; the rows' norms; a flag. */
+    __local uint4 memory[(MAIN_BYTES + BIAS_BYTES + NORM_BYTES) / 16 + 1];
+    __local int *flag = (__local int *)(memory + (MAIN_BYTES + BIAS_BYTES + NORM_BYTES) / 16);
     int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
     int splits = tiles.s3, phase = divided(get_group_id(2), tiles.s5, tiles.s6);
     int split = (int)get_group_id(2) - phase * splits;
-    int p0 = get_group_id(0) * BM, block0 = get_group_id(1) * (BN / 16), all = out.s0 * out.s1 * out.s2;
+    int group = get_group_id(0), row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
+    int p0 = row_tile * BM, block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
     int step = split * tiles.s4, end = min(step + tiles.s4, tiles.s2);
     int rows = min(out.s0, *limit) * out.s1 * out.s2;
     uint shared = SHARED(memory);
@@ -210,6 +271,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #ifdef B_PAIR
     from_w += id / (BN * 2) * pair_size + id % (BN * 2);
 #endif
+#ifndef HALO
     int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
 #ifndef POINT
     int inside[PASSES]; /* taps inside the map, a bit each; GATHER: the window's first row and column, 16 bits each */
@@ -232,11 +294,17 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
 #endif
     }
+#endif
 
-    if (id < BN / 4) {
-        bool real = block0 + id / 4 < tiles.s1;
-        COPY16(shared + MAIN_BYTES + id * 16, bias + block0 * 16 + id * 4, real ? 16 : 0);
+    for (int i = id; i < BIAS_BYTES / 16; i += THREADS) {
+        int row = i / (BN / 4), column = i % (BN / 4);
+        bool real = block0 + column / 4 < tiles.s1;
+        COPY16(shared + MAIN_BYTES + i * 16, bias + ((row * tiles.s1 + block0) * 16 + column * 4), real ? 16 : 0);
     }
+#ifdef HALO
+    COPY_PATCH(step / TAPS, 0, (HALO + PASS - 1) / PASS);
+    if (id < 2 * PARTS) memory[(id / PARTS * PATCH + HALO * (BK * 2)) / 16 + id % PARTS] = (uint4)(0);
+#endif
 #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++) {
         if (step + s < end) {
@@ -245,6 +313,21 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
         COPY_COMMIT();
     }
+#ifdef NORM
+    /* (x - mean) / deviation (gamma W) = (x (gamma W) - mean (1 gamma W)) / deviation: the product is that of the map
+     * as it is, and rows are corrected behind it. */
+    __local float2 *norms = (__local float2 *)(memory + (MAIN_BYTES + BIAS_BYTES) / 16);
+#pragma unroll 1
+    for (int r = id / 8; r < BM; r += THREADS / 8) {
+        __global const uint4 *from = (__global const uint4 *)(x + ((size_t)min(p0 + r, all - 1) * in.s2 + in.s3));
+        int parts = in.s4 / 8;
+        uint4 u[NORM / 64];
+#pragma unroll
+        for (int i = 0; i < NORM / 64; i++) u[i] = from[min(id % 8 + i * 8, parts - 1)];
+        float2 norm = statistics(u, parts, lab.s2 MATRIX_SCRATCH_ARGUMENT);
+        if (id % 8 == 0) norms[r] = norm;
+    }
+#endif
     if (p0 >= rows) {
         COPY_WAIT(0); /* no copy outlives its group */
         return;
@@ -259,31 +342,79 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             for (int e = 0; e < 4; e++) acc[i][j][e] = 0.0f;
 
     int a_row = wm * TM + lane % 16;
-    uint from_a = shared + a_row * (BK * 2), a_part = ((lane / 16 ^ SWIZZLE(a_row)) << 4) ^ wk << 5;
-    uint from_b = shared + A_BYTES + (wk * (BN / 16) + wn * (TN / 16)) * 512 + lane * 16;
-    int slot = 0;
-    for (; step < end; step++) {
-        COPY_WAIT(AHEAD);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        uint a[2][MI][4], b[2][NI / 2][4];
-        uint a_slot = from_a + slot * STAGE, b_slot = from_b + slot * STAGE;
-#define LOAD_FRAGMENTS(K)                                                                                              \
-    do {                                                                                                               \
-        _Pragma("unroll") for (int i = 0; i < MI; i++)                                                                 \
-            MATRIX_LOAD(a[(K) % 2][i], a_slot + i * (16 * BK * 2) + (a_part ^ (K) * WK << 5));                         \
-        _Pragma("unroll") for (int j = 0; j < NI / 2; j++)                                                             \
-            SHARED_LOAD(b[(K) % 2][j], b_slot + ((K) * WK * (BN / 16) + j) * 512);                                     \
-    } while (0)
-        LOAD_FRAGMENTS(0);
-        int free_slot = slot == 0 ? STAGES - 1 : slot - 1;
-        if (step + STAGES - 1 < end) {
-            COPY_WEIGHTS(step + STAGES - 1, free_slot);
-            COPY_PIXELS(step + STAGES - 1, free_slot);
-        }
-        COPY_COMMIT();
+#ifdef HALO
+    int inside[MI]; /* taps inside the map, a bit each */
 #pragma unroll
-        for (int k = 0; k < BK / 16 / WK; k++) {
-            if (k + 1 < BK / 16 / WK) LOAD_FRAGMENTS(k + 1);
+    for (int i = 0; i < MI; i++) {
+        int p = min(p0 + a_row + i * 16, all - 1), line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+        uint columns = valid_bits(p - line * out.s2 - 1, 3, in.s1), lines = valid_bits(line - n * out.s1 - 1, 3, in.s0);
+        inside[i] =
+            (int)((lines & 1 ? columns : 0u) | (lines & 2 ? columns << 3 : 0u) | (lines & 4 ? columns << 6 : 0u));
+    }
+    int tap = 0, patch = step / TAPS & 1;
+    uint from_a[MI], a_part[MI];
+#define AT_STEP()                                                                                                      \
+    do {                                                                                                               \
+        int away = tap / 3 * in.s1 + tap % 3;                                                                          \
+        _Pragma("unroll") for (int i = 0; i < MI; i++) {                                                               \
+            int row = inside[i] >> tap & 1 ? a_row + i * 16 + away : HALO;                                             \
+            from_a[i] = shared + patch * PATCH + row * (BK * 2);                                                       \
+            a_part[i] = ((lane / 16 ^ SWIZZLE(row)) << 4) ^ wk << 5;                                                   \
+        }                                                                                                              \
+        tap = tap == TAPS - 1 ? 0 : tap + 1;                                                                           \
+        patch ^= tap == 0;                                                                                             \
+    } while (0)
+#define A_ADDRESS(I, SLOT, K) (from_a[I] + (a_part[I] ^ (K)*WK << 5))
+#else
+#define AT_STEP()
+#define A_ADDRESS(I, SLOT, K) (from_a + (SLOT)*STAGE + (I) * (16 * BK * 2) + (a_part ^ (K)*WK << 5))
+    uint from_a = shared + a_row * (BK * 2), a_part = ((lane / 16 ^ SWIZZLE(a_row)) << 4) ^ wk << 5;
+#endif
+    uint from_b = shared + A_BYTES + (wk * (BN / 16) + wn * (TN / 16)) * 512 + lane * 16;
+    uint a[2][MI][4], b[2][NI / 2][4];
+#define LOAD_FRAGMENTS(SLOT, K)                                                                                        \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < MI; i++) MATRIX_LOAD(a[(K) % 2][i], A_ADDRESS(i, SLOT, (K) % KI));       \
+        _Pragma("unroll") for (int j = 0; j < NI / 2; j++)                                                             \
+            SHARED_LOAD(b[(K) % 2][j], from_b + (SLOT)*STAGE + ((K) % KI * WK * (BN / 16) + j) * 512);                 \
+    } while (0)
+/* The step in SLOT begins; its first fragments are the K-th loaded. */
+#define BEGIN_STEP(SLOT, K)                                                                                            \
+    do {                                                                                                               \
+        COPY_WAIT(AHEAD);                                                                                              \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        AT_STEP();                                                                                                     \
+        LOAD_FRAGMENTS(SLOT, K);                                                                                       \
+    } while (0)
+#define COPY_AHEAD()                                                                                                   \
+    do {                                                                                                               \
+        int free_slot = slot == 0 ? STAGES - 1 : slot - 1;                                                             \
+        if (step + STAGES - 1 < end) {                                                                                 \
+            COPY_WEIGHTS(step + STAGES - 1, free_slot);                                                                \
+            COPY_PIXELS(step + STAGES - 1, free_slot);                                                                 \
+        }                                                                                                              \
+        COPY_COMMIT();                                                                                                 \
+    } while (0)
+    /* HALO, whose groups are few on a unit: the next step begins before this one's last multiplications, so that its
+     * first fragments come meanwhile (KI is even; behind the last step some are loaded and not used). Elsewhere the
+     * registers for that cost more than it gains. */
+    int slot = 0;
+#ifdef HALO
+    BEGIN_STEP(0, 0);
+#endif
+    for (; step < end; step++) {
+        int next = slot == STAGES - 1 ? 0 : slot + 1;
+#ifndef HALO
+        BEGIN_STEP(slot, 0);
+        COPY_AHEAD();
+#endif
+#pragma unroll
+        for (int k = 0; k < KI; k++) {
+            if (k + 1 < KI) LOAD_FRAGMENTS(slot, k + 1);
+#ifdef HALO
+            if (k + 1 == KI) BEGIN_STEP(next, KI);
+            if (k == 0) COPY_AHEAD();
+#endif
 #pragma unroll
             for (int j = 0; j < NI / 2; j++)
 #pragma unroll
@@ -292,12 +423,12 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                     MATRIX_MULTIPLY(acc[i][2 * j + 1], a[k % 2][i], b[k % 2][j][2], b[k % 2][j][3]);
                 }
         }
-        slot = slot == STAGES - 1 ? 0 : slot + 1;
+        slot = next;
     }
     COPY_WAIT(0);
 
     if (splits > 1) {
-        int tile = (phase * get_num_groups(1) + get_group_id(1)) * get_num_groups(0) + get_group_id(0);
+        int tile = phase * get_num_groups(0) + group;
         __global float4 *mine = partial + (size_t)(tile * splits + split) * (MI * NI * THREADS) + id;
 #pragma unroll
         for (int f = 0; f < MI * NI; f++) {
@@ -331,6 +462,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
     __local const float4 *biases = (__local const float4 *)(memory + MAIN_BYTES / 16) + column / 4;
     float4 bias_low = biases[0], bias_high = biases[1];
+#ifdef NORM
+    float4 sum_low = biases[BN / 4], sum_high = biases[BN / 4 + 1]; /* of the channels' weights */
+#endif
     __local float *sums = (__local float *)memory;
     if (THREADS % (BN / 8) && id >= THREADS / (BN / 8) * (BN / 8)) left = 0;
 
@@ -363,12 +497,14 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
         float4 low = from[0], high = from[1];
 #pragma unroll
-        for (int k = 1; k < WK; k++)
-            low += from[k * (BM * PITCH / 4)], high += from[k * (BM * PITCH / 4) + 1];
+        for (int k = 1; k < WK; k++) low += from[k * (BM * PITCH / 4)], high += from[k * (BM * PITCH / 4) + 1];
+#ifdef NORM
+        float2 norm = norms[r];
+        low = norm.y * (low - norm.x * sum_low), high = norm.y * (high - norm.x * sum_high);
+#endif
         low += bias_low, high += bias_high;
         float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        if (epi.s1 & EPI_BEFORE)
-            add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
+        if (epi.s1 & EPI_BEFORE) add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = activated(v[i]);
         if (epi.s1 & EPI_LAB) {

@@ -1,11 +1,11 @@
-/* cp.async (whole, and cut short with zeros behind), ldmatrix and mma.sync, from a static local array of 97 KiB: one warp
+/* cp.async (whole, and cut short with zeros behind), ldmatrix and mma.sync, from a static local array of 98 KiB: one warp
  * computes C = A B for a 16 x 16 A and a 16 x 8 B of small integers as halves. A is copied into the last KiB of the
  * array, its last column zeroed by the copy. out[i] is the float C[i / 8][i % 8]. Goes with isa/ptx. */
 __attribute__((reqd_work_group_size(32, 1, 1))) __kernel void probe(__global uint *out, __global const uint *in) {
 #ifdef IST_PTX
-    __local uint4 memory[97 * 1024 / 16];
+    __local uint4 memory[98 * 1024 / 16];
     int lane = get_local_id(0), g = lane / 4, t = lane % 4;
-    __local uint4 *tile = memory + 97 * 1024 / 16 - 64;
+    __local uint4 *tile = memory + 98 * 1024 / 16 - 64;
     /* halves of A by ordinary stores into global scratch: out[128..256) holds 16 x 16 halves */
     __global half *a = (__global half *)(out + 128);
     for (int i = lane; i < 256; i += 32) vstore_half((float)(in[i] % 16u), i, a);

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define BF16_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
@@ -19,12 +20,25 @@
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
     {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0, 0},
-#define MMA(name, bm, bn, wm, wn, wk, bk, stages)                                                                      \
-    {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), 1, wm, wn, wk,     \
+#define MMA(name, bm, bn, wm, wn, wk, bk, stages, speed)                                                               \
+    {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), speed, wm, wn, wk, \
      bk,    stages},
 #define MATRIX(name, cap, lanes, bm, bn, wm, wn, bk)                                                                   \
-    {#name, "op/conv_matrix", IST_CONV_MATRIX, IST_CAP_##cap, bm, (bn) / 8, 8, (lanes) * (wm) * (wn), 1, wm, wn, 1,    \
-     bk,    0},
+    {                                                                                                                  \
+        #name,                                                                                                         \
+        "op/conv_matrix",                                                                                              \
+        IST_CONV_MATRIX,                                                                                               \
+        IST_CAP_##cap,                                                                                                 \
+        bm,                                                                                                            \
+        (bn) / 8,                                                                                                      \
+        8,                                                                                                             \
+        (lanes) * (wm) * (wn),                                                                                         \
+        1,                                                                                                             \
+        wm,                                                                                                            \
+        wn,                                                                                                            \
+        1,                                                                                                             \
+        bk,                                                                                                            \
+        0},
 #define BF16(name, mr, nv, speed)                                                                                      \
     {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
@@ -62,6 +76,7 @@ bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
 bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q) {
     bool matrix = row->family == IST_CONV_MMA || row->family == IST_CONV_MATRIX;
     return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
+           (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
@@ -145,11 +160,10 @@ static bool setup(ist_plan *p, ist_conv_problem *q) {
     return ist_epilogue_check(p, &o->epi, q->y, q->label);
 }
 
-ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
-                           ist_conv_choice choice, const char *label) {
+/* Chooses a row unless `choice` has one, and records the problem, of which setup finds the extents. */
+static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice) {
     ist_tensor none = {0};
-    ist_conv_opts plain = {0};
-    ist_conv_problem q = {.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label};
+    const char *label = q.label;
     if (ist_plan_status(p) || !setup(p, &q)) return none;
     if (!choice.row) choice = tuned(p, &q);
     if (!choice.row) choice = ist_conv_choose(p, &q);
@@ -172,7 +186,56 @@ ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_fi
     return ist_plan_status(p) ? none : q.y;
 }
 
+ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
+                           ist_conv_choice choice, const char *label) {
+    const ist_conv_opts plain = {0};
+    return record(p, (ist_conv_problem){.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label},
+                  choice);
+}
+
 static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
+
+/* ---- a norm in front ---- */
+
+bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x) {
+    enum { MOST = 512, CHUNK = 8 }; /* channels; of which a work-item holds an eighth */
+    bool whole = x.c % CHUNK == 0 && x.ld % CHUNK == 0 && x.c0 % CHUNK == 0 && x.c <= MOST;
+    for (int i = 0; whole && x.elem == IST_ELEM_T && i < ist_conv_row_count(); i++)
+        if (conv_rows[i].family == IST_CONV_MMA && ist_conv_row_runs(p, &conv_rows[i])) return true;
+    return false;
+}
+
+ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const float *beta, float eps, ist_filter f,
+                            const ist_conv_opts *opts, const char *label) {
+    ist_tensor y = {0};
+    if (ist_plan_status(p)) return y;
+    size_t in = (size_t)f.in, out = (size_t)f.out;
+    float *w = malloc(in * out * sizeof *w), *b = malloc(out * sizeof *b);
+    for (size_t o = 0; w && b && o < out; o++) {
+        double sum = f.b ? f.b[o] : 0;
+        for (size_t i = 0; i < in; i++) {
+            sum += (double)beta[i] * f.w[o * in + i];
+            w[o * in + i] = gamma[i] * f.w[o * in + i];
+        }
+        b[o] = (float)sum;
+    }
+    if (w && b)
+        y = record(p,
+                   (ist_conv_problem){.kind = IST_CONV_DENSE,
+                                      .x = x,
+                                      .f = {.out = f.out, .in = f.in, .kh = 1, .kw = 1, .w = w, .b = b},
+                                      .o = opts,
+                                      .label = label,
+                                      .norm_eps = eps},
+                   heuristic);
+    else
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d x %d weights", label, f.out, f.in);
+    free(w);
+    free(b);
+    return y;
+}
+
+/* ---- operators ---- */
 
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};

@@ -19,10 +19,24 @@ enum { CHUNK = 8, PAIR = 16, BLOCK = 16, LANES = 32, FRAGMENT = 8 };
 /* How a row counts a problem's inputs and channels. */
 typedef struct layout {
     bool gather, point, blocked; /* single elements; one tap on the pixel itself; BK channels of all taps in turn */
+    int halo;                    /* > 0: pixels copied once for all taps of BK channels */
     int per_tap;                 /* inputs of a tap, padding included */
-    int steps;                   /* of BK inputs */
+    int steps, unit;             /* of BK inputs; a split's are a multiple of `unit` */
     int pairs, blocks;           /* of 16 inputs, whole steps; of 16 channels */
 } layout;
+
+/* Pixels that the taps of a tile of BM read, where a 3x3 convolution keeps the extents and two blocks of them fit local
+ * memory (cl/probe/ptx_mma.cl) beside the weights; else 0. */
+static int halo_of(const ist_conv_row *r, const ist_conv_problem *q) {
+    enum { MOST_BYTES = 98 << 10, LEAST_ROWS = 64 }; /* smaller tiles: more is copied than saved */
+    const ist_conv_opts *o = q->o;
+    bool keeps = q->f.kh == 3 && q->f.kw == 3 && o->stride <= 1 && o->top == 1 && o->left == 1 && q->oh == q->x.h &&
+                 q->ow == q->x.w;
+    if (!keeps || q->x.w > MOST_BYTES || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return 0;
+    int halo = r->mr + 2 * q->x.w + 2, bn = r->nv * r->vl;
+    int bytes = 2 * (halo + 1) * r->bk * 2 + r->stages * bn * r->bk * 2 + bn * 4 + 16;
+    return bytes <= MOST_BYTES ? halo : 0;
+}
 
 static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     enum { MASK_TAPS = 31 };
@@ -30,6 +44,8 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK || q->taps > MASK_TAPS};
     l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
     l.blocked = !l.gather && !l.point && q->f.in % r->bk == 0;
+    l.halo = l.blocked ? halo_of(r, q) : 0;
+    l.unit = l.halo ? q->taps : 1;
     l.per_tap = l.gather ? q->f.in : ist_div_up(q->f.in, CHUNK) * CHUNK;
     l.steps = ist_div_up(q->taps * l.per_tap, r->bk);
     l.pairs = l.steps * (r->bk / PAIR);
@@ -37,10 +53,15 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     return l;
 }
 
+static int steps_of_split(const layout *l, int splits) {
+    return ist_div_up(ist_div_up(l->steps, splits), l->unit) * l->unit;
+}
+
 int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
     enum { MOST = 8 };
-    int steps = layout_of(row, q).steps;
-    return steps < MOST ? steps : MOST;
+    layout l = layout_of(row, q);
+    int parts = l.steps / l.unit;
+    return parts < MOST ? parts : MOST;
 }
 
 /* Time of a launch in nanoseconds of the device it was fitted on (perf/NOTES.md); elsewhere the order is what counts.
@@ -52,19 +73,22 @@ double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_co
     enum { LOCAL_BYTES = 227 << 10, UNIT_WARPS = 64, UNIT_GROUPS = 8 };
     const ist_conv_row *r = choice.row;
     layout l = layout_of(r, q);
-    int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32, bytes = (bm + bn) * r->bk * 2;
+    int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32;
+    int pixels = l.halo ? ist_div_up(l.halo, q->taps) : bm, bytes = (pixels + bn) * r->bk * 2; /* of a step */
+    int local = (l.halo ? 2 * l.halo + r->stages * bn : r->stages * (bm + bn)) * r->bk * 2;
     double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
     double waves = ceil(tiles * choice.splits / units);
 
-    int side = LOCAL_BYTES / (bytes * r->stages + 1024); /* groups side by side on a unit */
+    int side = LOCAL_BYTES / (local + 1024); /* groups side by side on a unit */
     if (side > UNIT_WARPS / warps) side = UNIT_WARPS / warps;
     if (side > UNIT_GROUPS) side = UNIT_GROUPS;
     if (side > waves) side = (int)waves;
     if (side < 1) side = 1;
 
     double copy = bytes / copy_bytes + (l.gather ? bm * r->bk * gather : 0);
-    double step = fmax(fmax(copy, (double)bm * bn * r->bk / multiply_adds), latency / side);
-    double time = start + waves * (ist_div_up(l.steps, choice.splits) * step + bm * bn * store);
+    double step = fmax(fmax(copy, (double)bm * bn * r->bk / (multiply_adds * r->speed)), latency / side);
+    double end = bm * bn * (bm * bn > 64 * r->items ? store * 1.15 : store); /* many results of a work-item */
+    double time = start + waves * (steps_of_split(&l, choice.splits) * step + end);
     return choice.splits > 1 ? time + share + bm * bn * choice.splits * share_sum : time;
 }
 
@@ -95,6 +119,24 @@ static void pack_fragments(const ist_conv_problem *q, const layout *l, int bk, f
         }
 }
 
+/* What a half holds of f. */
+static double as_half(float f) {
+    int exponent;
+    frexp(f, &exponent);
+    if (exponent < -13) exponent = -13; /* subnormal: multiples of 2^-24 */
+    return ldexp(rint(ldexp(f, 11 - exponent)), exponent - 11);
+}
+
+/* [width] biases and, with a norm, [width] sums of a channel's weights as the product has them. */
+static void fill_bias(const ist_conv_problem *q, size_t width, float *b) {
+    for (int o = 0; o < q->f.out; o++) {
+        double sum = 0;
+        if (q->f.b) b[o] = q->f.b[o];
+        for (int i = 0; q->norm_eps > 0 && i < q->f.in; i++) sum += as_half(ist_conv_weight(q, 0, o, i, 0));
+        if (q->norm_eps > 0) b[width + (size_t)o] = (float)sum;
+    }
+}
+
 static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk, ist_tensor *weights,
                  ist_tensor *bias) {
     int rows = l->pairs * l->blocks * LANES;
@@ -105,12 +147,12 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
                       q->f.kw);
         return false;
     }
-    float *w = malloc(size * sizeof *w), *b = calloc(width, sizeof *b);
+    float *w = malloc(size * sizeof *w), *b = calloc(2 * width, sizeof *b);
     if (w && b) {
         pack_fragments(q, l, bk, w);
-        for (int o = 0; q->f.b && o < q->f.out; o++) b[o] = q->f.b[o];
+        fill_bias(q, width, b);
         *weights = ist_plan_const(p, w, q->phases, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
-        *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
+        *bias = ist_plan_const(p, b, 1, 1, q->norm_eps > 0 ? 2 : 1, (int)width, IST_ELEM_F32, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
     }
@@ -122,14 +164,17 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
 /* ---- launch ---- */
 
 static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l) {
-    return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s",
+    char special[32] = "";
+    if (l->halo) snprintf(special, sizeof special, " -DHALO=%d", l->halo);
+    if (q->norm_eps > 0) snprintf(special, sizeof special, " -DNORM=%d", ist_div_up(q->f.in, 64) * 64);
+    return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s%s",
                           r->mr, r->nv * r->vl, r->warps_m, r->warps_n, r->warps_k, r->bk, r->stages, r->stages - 2,
                           (int)q->o->epi.act,
-                          l->gather    ? " -DGATHER"
-                          : l->point   ? " -DPOINT"
-                          : l->blocked ? " -DBLOCKED"
-                                       : "",
-                          q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+                          l->gather                ? " -DGATHER"
+                          : l->point               ? " -DPOINT"
+                          : l->blocked && !l->halo ? " -DBLOCKED"
+                                                   : "",
+                          special, q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
 }
 
 static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, const layout *l, ist_tensor weights,
@@ -146,6 +191,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
     }
     ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
+    ist_divider by_columns = ist_divider_of(col_tiles);
     ist_divider by_splits = ist_divider_of(c.splits), by_tap = ist_divider_of(l->gather    ? l->per_tap
                                                                               : l->blocked ? q->taps
                                                                                            : l->per_tap / CHUNK);
@@ -157,15 +203,16 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)row_tiles * (size_t)r->items, (size_t)col_tiles, (size_t)q->phases * (size_t)c.splits},
+        .global = {(size_t)row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases * (size_t)c.splits},
         .local = {(size_t)r->items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), partial, arrived, IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->per_tap / CHUNK, 0, 0),
-                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
+                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->per_tap / CHUNK, by_columns.multiplier,
+                          by_columns.shift),
+                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, 0, 0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
-                 IST_INT8(l->pairs, l->blocks, l->steps, c.splits, ist_div_up(l->steps, c.splits), by_splits.multiplier,
+                 ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, q->norm_eps, 0.0f),
+                 IST_INT8(l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits), by_splits.multiplier,
                           by_splits.shift, 0),
                  IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
                           by_kw.multiplier, by_kw.shift)},
@@ -181,6 +228,6 @@ void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice
     ist_tensor weights = {0}, bias = {0};
     if (choice.splits > l.steps) choice.splits = l.steps;
     if (choice.splits < 1) choice.splits = 1;
-    choice.splits = ist_div_up(l.steps, ist_div_up(l.steps, choice.splits)); /* none without a step */
+    choice.splits = ist_div_up(l.steps, steps_of_split(&l, choice.splits)); /* none without a step */
     if (pack(p, q, &l, choice.row->bk, &weights, &bias)) launch(p, q, choice, &l, weights, bias);
 }

@@ -42,6 +42,7 @@ typedef struct ist_conv_problem {
     const ist_conv_opts *o;
     const char *label;
     int phases, taps, oh, ow; /* oh, ow: extents of the product (those of x for a transposed convolution) */
+    float norm_eps;           /* > 0: of a norm of x in front, whose scale and shift are in f already (MMA) */
 } ist_conv_problem;
 
 /* Weight of output o, input i, tap t of a phase, in PyTorch's orders. */
@@ -63,6 +64,12 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
 /* ist_op_conv / ist_op_deconv2x2 with a given row and number of splits; NULL and 0: the heuristic's. */
 ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
                            ist_conv_choice choice, const char *label);
+
+/* A linear layer on the norm of x, act((x - mean) / deviation * gamma + beta) as one launch: whether the device can; the
+ * rest as ist_op_linear and ist_op_layernorm. */
+bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x);
+ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const float *beta, float eps, ist_filter f,
+                            const ist_conv_opts *opts, const char *label);
 
 /* ---- one family's relative time for a problem, and its packing and launch ---- */
 

@@ -1,5 +1,7 @@
-/* Norm and linear layers: the fused CPU row op/norm_mlp_cpu, elsewhere the operators one by one. */
+/* Norm and linear layers: the fused CPU row op/norm_mlp_cpu; norm and first layer as one convolution on matrix
+ * instructions; elsewhere the operators one by one. */
 #include "ops/norm_mlp.h"
+#include "ops/conv_rows.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -97,6 +99,8 @@ static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, con
     ist_tensor y;
     if (l->fc2.out && fused(p, x, &first)) {
         y = in_one(p, x, &first, label);
+    } else if (ist_conv_takes_norm(p, x)) {
+        y = ist_conv_of_norm(p, x, l->gamma, l->beta, l->eps, l->fc1, &act, label);
     } else {
         y = ist_op_layernorm(p, x, l->gamma, l->beta, l->eps, NULL, label);
         y = ist_op_linear(p, y, l->fc1, &act, label);
