@@ -198,8 +198,11 @@ static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
 /* ---- a norm in front ---- */
 
 bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x) {
-    enum { MOST = 512, CHUNK = 8 }; /* channels; of which a work-item holds an eighth */
-    bool whole = x.c % CHUNK == 0 && x.ld % CHUNK == 0 && x.c0 % CHUNK == 0 && x.c <= MOST;
+    /* Channels, of which a work-item holds an eighth; pixels, beyond which a launch less is not worth that each column
+     * of tiles reads its rows twice. */
+    enum { MOST = 512, CHUNK = 8, MOST_PIXELS = 16384 };
+    bool whole =
+        x.c % CHUNK == 0 && x.ld % CHUNK == 0 && x.c0 % CHUNK == 0 && x.c <= MOST && ist_pixels(x) <= MOST_PIXELS;
     for (int i = 0; whole && x.elem == IST_ELEM_T && i < ist_conv_row_count(); i++)
         if (conv_rows[i].family == IST_CONV_MMA && ist_conv_row_runs(p, &conv_rows[i])) return true;
     return false;

@@ -28,11 +28,11 @@ typedef struct layout {
 /* Pixels that the taps of a tile of BM read, where a 3x3 convolution keeps the extents and two blocks of them fit local
  * memory (cl/probe/ptx_mma.cl) beside the weights; else 0. */
 static int halo_of(const ist_conv_row *r, const ist_conv_problem *q) {
-    enum { MOST_BYTES = 98 << 10, LEAST_ROWS = 64 }; /* smaller tiles: more is copied than saved */
+    enum { MOST_BYTES = 98 << 10, LEAST_ROWS = 64, MOST_WIDTH = 96 }; /* else more is copied than saved */
     const ist_conv_opts *o = q->o;
     bool keeps = q->f.kh == 3 && q->f.kw == 3 && o->stride <= 1 && o->top == 1 && o->left == 1 && q->oh == q->x.h &&
                  q->ow == q->x.w;
-    if (!keeps || q->x.w > MOST_BYTES || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return 0;
+    if (!keeps || q->x.w > MOST_WIDTH || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return 0;
     int halo = r->mr + 2 * q->x.w + 2, bn = r->nv * r->vl;
     int bytes = 2 * (halo + 1) * r->bk * 2 + r->stages * bn * r->bk * 2 + bn * 4 + 16;
     return bytes <= MOST_BYTES ? halo : 0;

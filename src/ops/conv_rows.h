@@ -65,8 +65,8 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
 ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
                            ist_conv_choice choice, const char *label);
 
-/* A linear layer on the norm of x, act((x - mean) / deviation * gamma + beta) as one launch: whether the device can; the
- * rest as ist_op_linear and ist_op_layernorm. */
+/* A linear layer on the norm of x, act((x - mean) / deviation * gamma + beta) as one launch: whether the device can and
+ * gains; the rest as ist_op_linear and ist_op_layernorm. */
 bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x);
 ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const float *beta, float eps, ist_filter f,
                             const ist_conv_opts *opts, const char *label);
