@@ -111,7 +111,11 @@ static void layer_case(const shape *s, unsigned i) {
 
 Test(token, layers) {
     static const shape all[] = {{3, 7, 64, 256, 64}, {1, 8, 32, 128, 128}, {2, 1, 64, 128, 64}, {5, 3, 96, 256, 64}};
-    for (unsigned i = 0; i < (optest_small() ? 1 : 4); i++) layer_case(&all[i], i);
+    if (optest_small()) { /* a single slice: interpreters do not see that a counter orders groups */
+        layer_case(&all[2], 0);
+        return;
+    }
+    for (unsigned i = 0; i < 4; i++) layer_case(&all[i], i);
 }
 
 Test(token, layers_of_their_own) {

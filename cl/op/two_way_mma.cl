@@ -128,24 +128,17 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
 /* ---- the image ---- */
 
 #ifdef STEP
-/* -D STEP: 1 reads, 2 updates before. -D ROOMY: values have a place of their own, so that all is copied early; without,
- * three groups fit a compute unit of 227 KiB, where there are enough of them. Group (i, n): image rows [64 i, ..) of
- * prompt n, 16 a warp. */
+/* -D STEP: 1 reads, 2 updates before. Group (i, n): image rows [64 i, ..) of prompt n, 16 a warp. */
 #define THREADS 128
-#define X       0          /* bytes in local memory: the image */
-#define FIRST   (64 * ROW) /* keys, values, queries, averages one after the other */
-#define OTHER   (2 * 64 * ROW)
-#define WEIGHTS OTHER /* [64 rows][64 columns], and the warps' maxima */
+#define X       0                 /* bytes in local memory: the image */
+#define FIRST   (64 * ROW)        /* keys, then queries, then averages; without an update queries from the start */
+#define OTHER   (2 * 64 * ROW)    /* values, then weights [64 rows][64 columns] and the warps' maxima */
+#define WEIGHTS OTHER
 #define TOPS    (OTHER + 64 * COLUMNS * 2)
-#define USED    (TOPS + 4 * COLUMNS * 4)
-#ifdef ROOMY
-#define VALUES  OTHER
-#define WAITING 1 /* groups of copies under way while the one before is used */
-#define ALL     (3 * 64 * ROW > USED ? 3 * 64 * ROW : USED)
+#if STEP == 2
+#define ALL (3 * 64 * ROW > TOPS + 4 * COLUMNS * 4 ? 3 * 64 * ROW : TOPS + 4 * COLUMNS * 4)
 #else
-#define VALUES  FIRST
-#define WAITING 0
-#define ALL     USED
+#define ALL (TOPS + 4 * COLUMNS * 4)
 #endif
 
 /* Rows of K halves, `apart` in memory, to local memory; zeros from row `rows` on. */
@@ -217,10 +210,8 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     values += (size_t)n * (columns + 2) * K;
     COPY_ROWS(FIRST, keys, K, columns)
     COPY_COMMIT();
-#ifdef ROOMY
-    COPY_ROWS(VALUES, values, K, columns)
+    COPY_ROWS(OTHER, values, K, columns)
     COPY_COMMIT();
-#endif
     UNROLL for (int c = 0; c < 8; c++) {
         uint pair[2] = {0, 0};
         if (c * 8 < columns) FETCH8(pair, (__global const uint *)(keys + columns * K) + c * 8 + 2 * t);
@@ -229,15 +220,11 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         s[c][1] = s[c][3] = b.x + b.y;
     }
     FETCH_POSITION();
-    COPY_WAIT(WAITING);
+    COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     SCORES(modes.y)
     barrier(CLK_LOCAL_MEM_FENCE);
-#ifdef ROOMY
     COPY_ROWS(FIRST, queries, K, columns)
-#else
-    COPY_ROWS(VALUES, values, K, columns)
-#endif
     COPY_COMMIT();
 
     /* Softmax over tokens: a work-item has all of them for its two rows and two heads. */
@@ -261,35 +248,30 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             a[c / 2][c % 2 * 2 + 1] = halves_of(s[c][2] * sum[2], s[c][3] * sum[3]);
         }
     }
-    COPY_WAIT(WAITING);
+    COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-
-    /* Layer norm of rows g and g + 8, shared by four work-items; half of the channels at a time, kept in place. */
-    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
-#pragma unroll 1
-    for (int c0 = 0; c0 < PIECES; c0 += PIECES / 2) {
-        float o[PIECES / 2][4];
-        UNROLL for (int c = 0; c < PIECES / 2; c++) {
-            uint bias[2];
-            FETCH8(bias, table + K + (c0 + c) * 8 + 2 * t);
-            o[c][0] = o[c][2] = as_float(bias[0]);
-            o[c][1] = o[c][3] = as_float(bias[1]);
+    float o[PIECES][4];
+    UNROLL for (int c = 0; c < PIECES; c++)
+        UNROLL for (int e = 0; e < 4; e++) o[c][e] = 0.0f;
+    UNROLL for (int k = 0; k < 4; k++)
+        UNROLL for (int c = 0; c < PIECES; c += 2) {
+            uint b[4];
+            MATRIX_LOAD_TURNED(b, shared + OTHER + (k * 16 + lane % 16) * ROW + PIECE(c + lane / 16, lane));
+            MATRIX_MULTIPLY(o[c], a[k], b[0], b[1]);
+            MATRIX_MULTIPLY(o[c + 1], a[k], b[2], b[3]);
         }
-        UNROLL for (int k = 0; k < 4; k++)
-            UNROLL for (int c = 0; c < PIECES / 2; c += 2) {
-                uint b[4];
-                MATRIX_LOAD_TURNED(b, shared + VALUES + (k * 16 + lane % 16) * ROW + PIECE(c0 + c + lane / 16, lane));
-                MATRIX_MULTIPLY(o[c], a[k], b[0], b[1]);
-                MATRIX_MULTIPLY(o[c + 1], a[k], b[2], b[3]);
-            }
-        UNROLL for (int c = 0; c < PIECES / 2; c++)
+
+    /* Layer norm of rows g and g + 8, shared by four work-items. */
+    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
+    UNROLL for (int c0 = 0; c0 < PIECES; c0 += 8) {
+        uint bias[8][2];
+        UNROLL for (int c = 0; c < 8; c++) FETCH8(bias[c], table + K + (c0 + c) * 8 + 2 * t);
+        UNROLL for (int c = 0; c < 8; c++)
             UNROLL for (int r = 0; r < 2; r++) {
-                __local uint *v = words + (X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t;
-                const float2 x2 = floats_of(*v);
-                const float v0 = o[c][2 * r] + x2.x, v1 = o[c][2 * r + 1] + x2.y;
-                total[r] += v0 + v1;
-                square[r] = fma(v0, v0, fma(v1, v1, square[r]));
-                *v = halves_of(v0, v1);
+                const float2 v = floats_of(words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t]);
+                o[c0 + c][2 * r] += v.x + as_float(bias[c][0]);
+                o[c0 + c][2 * r + 1] += v.y + as_float(bias[c][1]);
+                total[r] += o[c0 + c][2 * r] + o[c0 + c][2 * r + 1];
             }
     }
     UNROLL for (int r = 0; r < 2; r++) {
@@ -297,27 +279,25 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         total[r] += other;
         LANE_XOR(other, total[r], 2);
         total[r] = (total[r] + other) / K;
+        UNROLL for (int c = 0; c < PIECES; c++) {
+            o[c][2 * r] -= total[r];
+            o[c][2 * r + 1] -= total[r];
+            square[r] = fma(o[c][2 * r], o[c][2 * r], fma(o[c][2 * r + 1], o[c][2 * r + 1], square[r]));
+        }
         LANE_XOR(other, square[r], 1);
         square[r] += other;
         LANE_XOR(other, square[r], 2);
-        square[r] = 1.0f / sqrt(fmax((square[r] + other) / K - total[r] * total[r], 0.0f) + eps);
+        square[r] = 1.0f / sqrt((square[r] + other) / K + eps);
     }
     UNROLL for (int c0 = 0; c0 < PIECES; c0 += 4) {
         uint f[4][4];
         UNROLL for (int c = 0; c < 4; c++) FETCH16(f[c], table + 2 * K + ((c0 + c) * 4 + t) * 4);
         UNROLL for (int c = 0; c < 4; c++)
-            UNROLL for (int r = 0; r < 2; r++) {
-                __local uint *v = words + (X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t;
-                const float2 o = floats_of(*v);
-                *v = halves_of(fma((o.x - total[r]) * square[r], as_float(f[c][0]), as_float(f[c][2])),
-                               fma((o.y - total[r]) * square[r], as_float(f[c][1]), as_float(f[c][3])));
-            }
+            UNROLL for (int r = 0; r < 2; r++)
+                words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t] =
+                    halves_of(fma(o[c0 + c][2 * r] * square[r], as_float(f[c][0]), as_float(f[c][2])),
+                              fma(o[c0 + c][2 * r + 1] * square[r], as_float(f[c][1]), as_float(f[c][3])));
     }
-#ifndef ROOMY
-    barrier(CLK_LOCAL_MEM_FENCE);
-    COPY_ROWS(FIRST, queries, K, columns)
-    COPY_COMMIT();
-#endif
     FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -370,48 +350,44 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    /* Averages of 64 columns by a quarter of the channels, 32 columns at a time; the sums of weights as one more column
-     * of ones. */
-#pragma unroll 1
-    for (int i0 = 0; i0 < 4; i0 += 2) {
-        float sum[2][4], average[2][PIECES / 4][4];
-        UNROLL for (int i = 0; i < 2; i++)
-            UNROLL for (int e = 0; e < 4; e++) {
-                sum[i][e] = 0.0f;
-                UNROLL for (int c = 0; c < PIECES / 4; c++) average[i][c][e] = 0.0f;
-            }
-        UNROLL for (int k = 0; k < 4; k++) {
-            uint w[2][4];
-            UNROLL for (int i = 0; i < 2; i++) {
-                MATRIX_LOAD_TURNED(w[i], shared + WEIGHTS + (k * 16 + lane / 16 * 8 + lane % 8) * COLUMNS * 2 +
-                                             PIECE(2 * (i0 + i) + lane / 8 % 2, lane));
-                MATRIX_MULTIPLY(sum[i], w[i], 0x3c003c00u, 0x3c003c00u);
-            }
-            UNROLL for (int c = 0; c < PIECES / 4; c += 2) {
-                uint b[4];
-                MATRIX_LOAD_TURNED(b, shared + X + (k * 16 + lane % 16) * ROW +
-                                          PIECE(warp * (PIECES / 4) + c + lane / 16, lane));
-                UNROLL for (int i = 0; i < 2; i++) {
-                    MATRIX_MULTIPLY(average[i][c], w[i], b[0], b[1]);
-                    MATRIX_MULTIPLY(average[i][c + 1], w[i], b[2], b[3]);
-                }
+    /* Averages of 64 columns by a quarter of the channels; the sums of weights as one more column of ones. */
+    float sum[4][4], average[4][PIECES / 4][4];
+    UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int e = 0; e < 4; e++) {
+            sum[i][e] = 0.0f;
+            UNROLL for (int c = 0; c < PIECES / 4; c++) average[i][c][e] = 0.0f;
+        }
+    UNROLL for (int k = 0; k < 4; k++) {
+        uint w[4][4];
+        UNROLL for (int i = 0; i < 4; i++) {
+            MATRIX_LOAD_TURNED(w[i], shared + WEIGHTS + (k * 16 + lane / 16 * 8 + lane % 8) * COLUMNS * 2 +
+                                         PIECE(2 * i + lane / 8 % 2, lane));
+            MATRIX_MULTIPLY(sum[i], w[i], 0x3c003c00u, 0x3c003c00u);
+        }
+        UNROLL for (int c = 0; c < PIECES / 4; c += 2) {
+            uint b[4];
+            MATRIX_LOAD_TURNED(b, shared + X + (k * 16 + lane % 16) * ROW +
+                                      PIECE(warp * (PIECES / 4) + c + lane / 16, lane));
+            UNROLL for (int i = 0; i < 4; i++) {
+                MATRIX_MULTIPLY(average[i][c], w[i], b[0], b[1]);
+                MATRIX_MULTIPLY(average[i][c + 1], w[i], b[2], b[3]);
             }
         }
-        UNROLL for (int i = 0; i < 2; i++)
-            UNROLL for (int r = 0; r < 2; r++) {
-                const int column = (i0 + i) * 16 + g + 8 * r;
-                const float scale = quick_reciprocal(sum[i][2 * r]);
-                if (warp == 0 && t == 0) part[COLUMNS + column] = sum[i][2 * r];
-                UNROLL for (int c = 0; c < PIECES / 4; c++) {
-                    const int piece = warp * (PIECES / 4) + c;
-                    float2 v = (float2)(average[i][c][2 * r] * scale, average[i][c][2 * r + 1] * scale);
-#if STEP == 1
-                    if (modes.y) v += *(__global const float2 *)(shift + piece * 8 + 2 * t);
-#endif
-                    words[(FIRST + column * ROW + PIECE(piece, g)) / 4 + t] = halves_of(v.x, v.y);
-                }
-            }
     }
+    UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int r = 0; r < 2; r++) {
+            const int column = i * 16 + g + 8 * r;
+            const float scale = quick_reciprocal(sum[i][2 * r]);
+            if (warp == 0 && t == 0) part[COLUMNS + column] = sum[i][2 * r];
+            UNROLL for (int c = 0; c < PIECES / 4; c++) {
+                const int piece = warp * (PIECES / 4) + c;
+                float2 v = (float2)(average[i][c][2 * r] * scale, average[i][c][2 * r + 1] * scale);
+#if STEP == 1
+                if (modes.y) v += *(__global const float2 *)(shift + piece * 8 + 2 * t);
+#endif
+                words[(FIRST + column * ROW + PIECE(piece, g)) / 4 + t] = halves_of(v.x, v.y);
+            }
+        }
     barrier(CLK_LOCAL_MEM_FENCE);
     __global uint4 *averages = (__global uint4 *)(part + 2 * COLUMNS);
     for (int i = id; i < columns * PIECES; i += THREADS)

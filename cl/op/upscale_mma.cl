@@ -36,31 +36,25 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     COPY_COMMIT();
     for (int n = get_group_id(1); n < prompts; n += get_num_groups(1)) {
         uint a[BLOCKS][2][4], vector[C2 / 8];
-#pragma unroll
-        for (int k = 0; k < BLOCKS; k++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
+        UNROLL for (int k = 0; k < BLOCKS; k++)
+            UNROLL for (int r = 0; r < 2; r++) {
                 const size_t row = (size_t)n * pixels + min(first + g + 8 * r, pixels - 1);
                 FETCH16(a[k][r], x + row * lds.x + lds.y + k * 32 + t * 8);
             }
         __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * sizes.w * lds.z + lds.w);
-#pragma unroll
-        for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[c * 4 + t];
+        UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[c * 4 + t];
         COPY_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
 
         float u[C1 / 8][4];
-#pragma unroll
-        for (int c = 0; c < C1 / 8; c++) {
+        UNROLL for (int c = 0; c < C1 / 8; c++) {
             u[c][0] = u[c][2] = floats[c * 8 + 2 * t];
             u[c][1] = u[c][3] = floats[c * 8 + 2 * t + 1];
         }
-#pragma unroll
-        for (int k = 0; k < BLOCKS; k++) {
+        UNROLL for (int k = 0; k < BLOCKS; k++) {
             const uint low[4] = {a[k][0][0], a[k][1][0], a[k][0][1], a[k][1][1]};
             const uint high[4] = {a[k][0][2], a[k][1][2], a[k][0][3], a[k][1][3]};
-#pragma unroll
-            for (int c = 0; c < C1 / 8; c++) {
+            UNROLL for (int c = 0; c < C1 / 8; c++) {
                 uint b[4];
                 SHARED_LOAD(b, mine + (k * (C1 / 8) + c) * 512);
                 MATRIX_MULTIPLY(u[c], low, b[0], b[1]);
@@ -69,17 +63,14 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         }
 
         float scale[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
+        UNROLL for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
             float sum = 0.0f, square = 0.0f, other;
-#pragma unroll
-            for (int c = 0; c < C1 / 8; c++) sum += u[c][2 * r] + u[c][2 * r + 1];
+            UNROLL for (int c = 0; c < C1 / 8; c++) sum += u[c][2 * r] + u[c][2 * r + 1];
             LANE_XOR(other, sum, 1);
             sum += other;
             LANE_XOR(other, sum, 2);
             const float mean = (sum + other) / C1;
-#pragma unroll
-            for (int c = 0; c < C1 / 8; c++) {
+            UNROLL for (int c = 0; c < C1 / 8; c++) {
                 u[c][2 * r] -= mean;
                 u[c][2 * r + 1] -= mean;
                 square = fma(u[c][2 * r], u[c][2 * r], fma(u[c][2 * r + 1], u[c][2 * r + 1], square));
@@ -90,12 +81,10 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
             scale[r] = 1.0f / sqrt((square + other) / C1 + eps);
         }
         uint v[C1 / 16][4];
-#pragma unroll
-        for (int c = 0; c < C1 / 8; c++) {
+        UNROLL for (int c = 0; c < C1 / 8; c++) {
             const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);
             const float2 beta = *(__local const float2 *)(floats + 2 * C1 + c * 8 + 2 * t);
-#pragma unroll
-            for (int r = 0; r < 2; r++)
+            UNROLL for (int r = 0; r < 2; r++)
                 v[c / 2][c % 2 * 2 + r] = halves_of(quick_gelu(fma(u[c][2 * r] * scale[r], gamma.x, beta.x)),
                                                     quick_gelu(fma(u[c][2 * r + 1] * scale[r], gamma.y, beta.y)));
         }
@@ -103,39 +92,31 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
 #pragma unroll 2
         for (int pixel = 0; pixel < 4; pixel++) {
             float w[C2 / 8][4];
-#pragma unroll
-            for (int c = 0; c < C2 / 8; c++) {
+            UNROLL for (int c = 0; c < C2 / 8; c++) {
                 const float2 bias = *(__local const float2 *)(floats + 3 * C1 + c * 8 + 2 * t);
                 w[c][0] = w[c][2] = bias.x;
                 w[c][1] = w[c][3] = bias.y;
             }
-#pragma unroll
-            for (int k = 0; k < C1 / 32; k++)
-#pragma unroll
-                for (int c = 0; c < C2 / 8; c++) {
+            UNROLL for (int k = 0; k < C1 / 32; k++)
+                UNROLL for (int c = 0; c < C2 / 8; c++) {
                     uint b[4];
                     SHARED_LOAD(b, mine + (FIRST + ((pixel * (C1 / 32) + k) * (C2 / 8) + c) * 32) * 16);
                     MATRIX_MULTIPLY(w[c], v[2 * k], b[0], b[1]);
                     MATRIX_MULTIPLY(w[c], v[2 * k + 1], b[2], b[3]);
                 }
-#pragma unroll
-            for (int c = 0; c < C2 / 8; c++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) w[c][e] = quick_gelu(w[c][e]);
+            UNROLL for (int c = 0; c < C2 / 8; c++)
+                UNROLL for (int e = 0; e < 4; e++) w[c][e] = quick_gelu(w[c][e]);
             for (int m = 0; m < sizes.w; m++) {
                 if (sizes.w > 1) {
-#pragma unroll
-                    for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4 + t];
+                    UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4 + t];
                 }
                 float sum[2] = {0.0f, 0.0f}, other;
-#pragma unroll
-                for (int c = 0; c < C2 / 8; c++) {
+                UNROLL for (int c = 0; c < C2 / 8; c++) {
                     const float2 f = floats_of(vector[c]);
                     sum[0] = fma(w[c][0], f.x, fma(w[c][1], f.y, sum[0]));
                     sum[1] = fma(w[c][2], f.x, fma(w[c][3], f.y, sum[1]));
                 }
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
+                UNROLL for (int r = 0; r < 2; r++) {
                     LANE_XOR(other, sum[r], 1);
                     sum[r] += other;
                     LANE_XOR(other, sum[r], 2);

@@ -440,8 +440,7 @@ static ist_tensor step_halves(ist_plan *p, step *s, int tokens) {
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     s->parts = ist_plan_tensor(p, s->n, s->groups, 1, part_floats(tokens, s->k), IST_ELEM_F32);
-    bool roomy = u && s->n <= 2; /* else there are groups enough to wait for copies side by side */
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d%s", s->k, u ? 2 : 1, roomy ? " -DROOMY" : "");
+    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d", s->k, u ? 2 : 1);
     ist_plan_launch(
         p, &(ist_launch){.label = s->label,
                          .op = "op/two_way_mma",
