@@ -20,38 +20,49 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * MR;
     if (p0 >= rows) return;
     int col_tile = get_group_id(1) + phase * get_num_groups(1), taps = win.s0 * win.s1;
-    w += (size_t)col_tile * taps * cin * NR + id * 4;
+    size_t at = (size_t)col_tile * taps * cin * NR + id * 4;
 
     int fetch = id / (TK / 4), channel = id % (TK / 4) * 4; /* the pixel and channels this work-item fetches */
     int fp = min(p0 + fetch, rows - 1), fline = fp / out.s2, fn = fline / out.s1;
-    int iy0 = (fline - fn * out.s1) * win.s2 - win.s3, ix0 = (fp - fline * out.s2) * win.s2 - win.s4;
+    int iy = (fline - fn * out.s1) * win.s2 - win.s3, ix0 = (fp - fline * out.s2) * win.s2 - win.s4, ix = ix0;
     int ty = id / NV * 4, tx = id % NV * 4;                  /* the results it owns */
     float4 c0 = vload4(0, bias + col_tile * NR + tx), c1 = c0, c2 = c0, c3 = c0;
 
-    for (int tap = 0; tap < taps; tap++) {
-        int ky = tap / win.s1, iy = iy0 + ky, ix = ix0 + tap - ky * win.s1;
-        bool inside = iy >= 0 && iy < in.s0 && ix >= 0 && ix < in.s1;
-        __global const TX *src = x + (inside ? (size_t)((fn * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 : 0);
-        for (int k = 0; k < cin; k += TK) {
-            int mine = k + channel;
-            float4 a = 0.0f, b = 0.0f;
-            if (inside && mine < cin) a = input_part(src + mine, cin - mine);
-            if (k + id * 4 / NR < cin) b = vload4(0, w);
-            w += min(TK, cin - k) * NR;
-            barrier(CLK_LOCAL_MEM_FENCE);
-            pixels[channel][fetch] = a.s0;
-            pixels[channel + 1][fetch] = a.s1;
-            pixels[channel + 2][fetch] = a.s2;
-            pixels[channel + 3][fetch] = a.s3;
-            vstore4(b, 0, &weights[id * 4 / NR][id * 4 % NR]);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int kk = 0; kk < TK; kk++) {
-                float4 av = vload4(0, &pixels[kk][ty]), bv = vload4(0, &weights[kk][tx]);
-                c0 = fma((float4)(av.s0), bv, c0);
-                c1 = fma((float4)(av.s1), bv, c1);
-                c2 = fma((float4)(av.s2), bv, c2);
-                c3 = fma((float4)(av.s3), bv, c3);
-            }
+    /* What it fetches is under way while it computes with what lies in local memory. Behind the last step there is
+     * nothing to fetch. */
+    int tap = 0, k = 0;
+    float4 a, b;
+#define FETCH()                                                                                                        \
+    do {                                                                                                               \
+        int mine = tap < taps && iy >= 0 && iy < in.s0 && ix >= 0 && ix < in.s1 ? cin - k - channel : 0;               \
+        a = b = (float4)(0.0f);                                                                                        \
+        size_t pixel = (size_t)((fn * in.s0 + iy) * in.s1 + ix);                                                       \
+        if (mine > 0) a = input_part(x + (pixel * in.s2 + in.s3 + k + channel), mine);                                 \
+        if (tap < taps && k + id * 4 / NR < cin) b = vload4(0, w + at);                                                \
+        at += min(TK, cin - k) * NR;                                                                                   \
+        k += TK;                                                                                                       \
+        bool next = k >= cin, down = next && (tap + 1) % win.s1 == 0;                                                  \
+        tap += next;                                                                                                   \
+        iy += down;                                                                                                    \
+        ix = down ? ix0 : ix + next;                                                                                   \
+        k = next ? 0 : k;                                                                                              \
+    } while (0)
+    FETCH();
+    for (int step = taps * ((cin + TK - 1) / TK); step > 0; step--) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        pixels[channel][fetch] = a.s0;
+        pixels[channel + 1][fetch] = a.s1;
+        pixels[channel + 2][fetch] = a.s2;
+        pixels[channel + 3][fetch] = a.s3;
+        vstore4(b, 0, &weights[id * 4 / NR][id * 4 % NR]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        FETCH();
+        for (int kk = 0; kk < TK; kk++) {
+            float4 av = vload4(0, &pixels[kk][ty]), bv = vload4(0, &weights[kk][tx]);
+            c0 = fma((float4)(av.s0), bv, c0);
+            c1 = fma((float4)(av.s1), bv, c1);
+            c2 = fma((float4)(av.s2), bv, c2);
+            c3 = fma((float4)(av.s3), bv, c3);
         }
     }
 
