@@ -11,7 +11,7 @@
 /* Decoded pixels that may wait at one time; one batch may always be decoded. */
 #define PIXEL_BUDGET ((size_t)512 << 20)
 
-enum { MAX_WORKERS = 16 };
+enum { MAX_WORKERS = 64 };
 
 double predict_now_ms(void) {
     struct timespec t;
@@ -164,10 +164,19 @@ static int clamp(long value, int low, int high) {
     return value < low ? low : value > high ? high : (int)value;
 }
 
+/* How many threads decode and encode: a CPU that also computes keeps most of its cores for that; beside other devices
+ * files have them, nearly all for either kind, since which kind is the slower one depends on what is saved. */
+static void share_out_cores(predict_flow *f) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    ist_engine_info info;
+    bool computes = ist_engine_describe(f->job->engine, &info, NULL) || info.device.type == IST_DEVICE_CPU;
+    f->decoders = computes ? clamp(cores / 4, 1, 4) : clamp(cores * 3 / 4, 1, MAX_WORKERS / 2);
+    f->encoders = computes ? clamp(cores / 2, 1, 8) : clamp(cores * 3 / 4, 1, MAX_WORKERS / 2);
+}
+
 /* Starts workers, runs the engine's side, waits for the workers. */
 static void run_threads(predict_flow *f) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int decoders = clamp(cores / 4, 1, 4), encoders = clamp(cores / 2, 1, 8), started = 0;
+    int decoders = f->decoders, encoders = f->encoders, started = 0;
     pthread_t threads[MAX_WORKERS];
     for (int i = 0; i < decoders + encoders; i++) {
         void *(*work)(void *) = i < decoders ? decode_images : encode_images;
@@ -190,7 +199,8 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     size_t count = job->sources.count;
     f->batch = (size_t)job->options->batch;
     f->engines = f->working = 1 + job->other_count;
-    f->window = 4 * f->batch * (size_t)f->engines + 16;
+    share_out_cores(f);
+    f->window = 4 * f->batch * (size_t)f->engines + 16 + 2 * (size_t)(f->decoders + f->encoders);
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
     f->returned = calloc(f->window, sizeof *f->returned);

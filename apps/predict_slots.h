@@ -44,10 +44,11 @@ typedef struct predict_flow {
     size_t window;
     size_t batch;
     size_t next_decode, next_engine, next_encode, next_commit;
-    size_t pixel_bytes;   /* decoded pixels in all slots */
-    int engines, working; /* engines, and those that have not been lost */
-    size_t flying;        /* images in flight on any engine */
-    size_t *returned;     /* [window] images that a lost engine had in flight, for the others; */
+    int decoders, encoders; /* threads */
+    size_t pixel_bytes;     /* decoded pixels in all slots */
+    int engines, working;   /* engines, and those that have not been lost */
+    size_t flying;          /* images in flight on any engine */
+    size_t *returned;       /* [window] images that a lost engine had in flight, for the others; */
     size_t returned_count;
     bool failed; /* the run itself: threads leave */
     ist_error failure;

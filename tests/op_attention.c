@@ -1,11 +1,11 @@
 /* Attention between token sequences against the scalar reference, on the device's own row and on the portable ones. */
 #include "ops/ops.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -76,8 +76,7 @@ Test(attention, matrix_instructions) {
     static const shape all[] = {
         {1, 17, 9, 2, 16, 4}, {2, 33, 70, 1, 48, 1}, {3, 16, 40, 2, 32, 2}, {1, 19, 131, 1, 64, 1}};
     static const shape large[] = {{1, 20, 400, 1, 48, 2}, {1, 16, 889, 1, 32, 1}};
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+    if (!claim_matrix_instructions()) return;
     without = IST_CAP_CPU;
     for (int k = 0; k < (optest_small() ? 3 : 4); k++)
         for (unsigned i = 0; i < 8; i += optest_small() ? 5 : 1) attention_case(&all[k], i);

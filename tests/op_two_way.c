@@ -1,12 +1,12 @@
 /* Two-way attention between tokens and an image against the scalar reference, on the device's own row and the portable
  * one. */
 #include "ops/two_way.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { HEADS = IST_TWO_WAY_HEADS };
 
@@ -273,11 +273,10 @@ Test(two_way, matrix) {
     static const shape whole = {2, 7, 67, 256, 16, 1};
     static const shape tiny = {3, 2, 9, 64, 4, 1};
     without = IST_CAP_VEC16;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+    if (!claim_matrix_instructions()) return;
     folds_case(&tiny);
-    for (unsigned i = 0; i < 32; i += optest_small() ? 31 : 5) fold_case(optest_small() ? &tiny : &folds[i % 3], i);
-    for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 1) step_case(optest_small() ? &tiny : &steps[i % 5], i);
+    for (unsigned i = 0; i < 32; i += optest_small() ? 31 : 10) fold_case(optest_small() ? &tiny : &folds[i % 3], i);
+    for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 4) step_case(optest_small() ? &tiny : &steps[i % 5], i + i / 4 % 4);
     if (!optest_small()) step_case(&whole, 8);
 }
 

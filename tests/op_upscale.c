@@ -1,11 +1,11 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
 #include "ops/upscale.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 
 /* bits of i: 1 slices, 2 limit. */
 static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
@@ -66,8 +66,7 @@ Test(upscale, portable_small_groups) {
 /* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
 Test(upscale, matrix) {
     without = IST_CAP_VEC16;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+    if (!claim_matrix_instructions()) return;
     upscale_case(1, 1, 3, 32, 1, 0);
     if (optest_small()) return;
     upscale_case(2, 3, 5, 256, 1, 2);

@@ -1,0 +1,18 @@
+/* Rows on matrix instructions where there are none: the capability is claimed and storage is half; isa/ptx then
+ * computes in plain OpenCL what the instructions do, slowly. */
+#ifndef IST_TESTS_CLAIMED_MATRIX_H
+#define IST_TESTS_CLAIMED_MATRIX_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* To be called before the device is opened. False in the run of the same program that is half anyway: one of the two is
+ * enough. */
+static inline bool claim_matrix_instructions(void) {
+    if (getenv("ISTHMUS_HALF")) return false;
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+    return true;
+}
+
+#endif
