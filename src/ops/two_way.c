@@ -1,11 +1,12 @@
 /* Two-way attention with the projections moved to the tokens: packs weights, chooses a row, records.
  *
  * Rows: op/two_way_cpu (a work-item per group), op/two_way_mma (matrix instructions, half storage, few tokens) and
- * op/two_way (work-groups with local memory). How the image is cut
- * into groups depends on the device alone, never on the number of prompts, and whether projections of the image are
- * shared on the number of prompts of that image: a frame's results have the same bits whatever stands beside it. */
+ * op/two_way (work-groups with local memory). two_way_mma.c records the second. How the image is cut into groups
+ * depends on the device alone, never on the number of prompts, and whether projections of the image are shared on the
+ * number of prompts of that image: a frame's results have the same bits whatever stands beside it. */
 #include "ops/two_way.h"
 #include "ops/rows.h"
+#include "ops/two_way_rows.h"
 
 #include "base/mem.h"
 
@@ -13,17 +14,10 @@
 #include <string.h>
 
 enum {
-    HEADS = IST_TWO_WAY_HEADS,
-    HEAD_MAX = 32,
-    IMAGE_MAX = 256,      /* channels of the image */
-    COLUMNS = 64,         /* per block */
     TILE_ROWS = 6,        /* CPU: image rows in registers */
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
     CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
-    MMA_GROUP_ROWS = 64,
-    MMA_STEP_ITEMS = 128,
-    MMA_ITEMS = 256,      /* of the other kernels there */
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
 
@@ -110,96 +104,6 @@ static bool may_choose(const ist_plan *p, ist_prompt_way only, bool plain) {
     return ist_image_shares(p) || !(ist_has(only.ways) || plain);
 }
 
-/* Channels of a head, padded; channels of a token that a work-item takes; halves of a head's weights. */
-static int fold_wide(int d) {
-    return d <= 16 ? 16 : 32;
-}
-
-static int fold_each(int c, int d) {
-    return ist_div_up(c, MMA_ITEMS / fold_wide(d) * 8) * 8;
-}
-
-/* Of each job and head w [slice][wide][each] and m [k][wide]. */
-static ist_tensor fold_weights(ist_plan *p, const ist_fold_job *jobs, int count, int c, const char *label) {
-    int k_out = jobs->fold.k, d = jobs->fold.d, wide = fold_wide(d), each = fold_each(c, d);
-    size_t room = (size_t)(MMA_ITEMS / wide * each), one = (room + (size_t)k_out) * (size_t)wide;
-    float *packed = calloc((size_t)count * HEADS * one, sizeof *packed);
-    ist_tensor t = {0};
-    if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label,
-                      (size_t)count * HEADS * one);
-        return t;
-    }
-    for (int j = 0; j < count * HEADS; j++) {
-        const ist_head_fold *f = &jobs[j / HEADS].fold;
-        float *w = packed + (size_t)j * one, *m = w + room * (size_t)wide;
-        for (int i = 0, o = j % HEADS * d; i < d; i++, o++) {
-            for (int k = 0; k < c; k++) w[(k / each * wide + i) * each + k % each] = f->w[o * c + k];
-            for (int k = 0; k < k_out; k++) m[k * wide + i] = f->m[o * k_out + k];
-        }
-    }
-    t = ist_plan_const(p, packed, 1, count, HEADS, (int)one, IST_ELEM_T, label);
-    free(packed);
-    return t;
-}
-
-static ist_tensor fold_table(ist_plan *p, const ist_fold_job *jobs, int count, const char *label) {
-    float table[IST_FOLDS * HEADS * 2 * HEAD_MAX] = {0};
-    int d = jobs->fold.d, wide = fold_wide(d);
-    for (int j = 0; j < count; j++)
-        for (int o = 0; o < HEADS * d; o++) {
-            float *at = table + (j * HEADS + o / d) * 2 * wide + o % d;
-            at[0] = jobs[j].fold.b[o];
-            at[wide] = jobs[j].fold.mb ? jobs[j].fold.mb[o] : 0;
-        }
-    return ist_plan_const(p, table, 1, count, HEADS, 2 * wide, IST_ELEM_F32, label);
-}
-
-static bool in_pieces(ist_tensor t) {
-    return t.c % 8 == 0 && (t.ld | t.c0) % 8 == 0;
-}
-
-/* The jobs are checked and alike. */
-static void fold_halves(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label) {
-    const ist_head_fold *f = &jobs->fold;
-    ist_tensor x = jobs->x, add = {0}, all[IST_FOLDS] = {{0}}, out[IST_FOLDS] = {{0}};
-    int tokens = x.w, adds = 0;
-    bool pieces = true;
-    float scales[IST_FOLDS] = {0};
-    for (int j = 0; j < count; j++) {
-        if (ist_has(jobs[j].add)) add = jobs[j].add, adds |= 1 << j;
-        all[j] = jobs[j].x;
-        scales[j] = jobs[j].fold.scale;
-        pieces = pieces && in_pieces(jobs[j].x) && (!ist_has(jobs[j].add) || in_pieces(jobs[j].add));
-        out[j] = y[j] = ist_plan_tensor(p, x.n, 1, tokens * HEADS + 2, f->k, IST_ELEM_T);
-    }
-    ist_tensor weights = fold_weights(p, jobs, count, x.c, label), table = fold_table(p, jobs, count, label);
-    ist_arg results[IST_FOLDS];
-    for (int j = 0; j < IST_FOLDS; j++) {
-        results[j] = (ist_arg)IST_IN(out[j]);
-        if (j < count) results[j].kind = IST_ARG_OUT;
-    }
-    ist_defines defines =
-        ist_defines_of(p, "-DK=%d -DFOLD -DWIDE=%d -DEACH=%d", f->k, fold_wide(f->d), fold_each(x.c, f->d));
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "fold_heads",
-                                     .dims = 3,
-                                     .global = {HEADS * MMA_ITEMS, (size_t)x.n, (size_t)count},
-                                     .local = {MMA_ITEMS, 1, 1},
-                                     .args = {results[0], results[1], results[2], IST_IN(all[0]), IST_IN(all[1]),
-                                              IST_IN(all[2]), IST_IN(add), IST_IN(weights), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, weights.c, 0),
-                                              IST_INT8(all[0].ld, all[0].c0, all[1].ld, all[1].c0, all[2].ld, all[2].c0,
-                                                       add.ld, add.c0),
-                                              IST_INT4(adds, ist_has(add) && add.n == 1, pieces, 0),
-                                              IST_FLOAT4(scales[0], scales[1], scales[2], 0)},
-                                     .arg_count = 14,
-                                     .flops = 2.0 * count * x.n * tokens * HEADS * f->d * (x.c + f->k)});
-}
-
 static bool check_fold(ist_plan *p, const ist_fold_job *job, const char *label) {
     ist_tensor x = job->x, add = job->add;
     const ist_head_fold *f = &job->fold;
@@ -227,7 +131,7 @@ void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tenso
         if (!check_fold(p, &jobs[j], label)) return;
     }
     if (ist_two_way_halves(p, jobs->x.w, jobs->fold.k) && alike(jobs, count)) {
-        fold_halves(p, jobs, count, y, label);
+        ist_two_way_fold_mma(p, jobs, count, y, label);
         return;
     }
     for (int j = 0; j < count; j++) y[j] = ist_op_fold_heads(p, jobs[j].x, jobs[j].add, &jobs[j].fold, label);
@@ -240,7 +144,7 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
     ist_tensor one = {0};
     if (!check_fold(p, &job, label)) return one;
     if (ist_two_way_halves(p, tokens, k)) {
-        fold_halves(p, &job, 1, &one, label);
+        ist_two_way_fold_mma(p, &job, 1, &one, label);
         return one;
     }
     int columns = blocks_of(tokens) * COLUMNS;
@@ -325,18 +229,8 @@ static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_upd
     return check(p, good, s->x, tokens, k, 4, label);
 }
 
-/* Everything the launches of a step need. */
-typedef struct step {
-    const ist_image_side *side;
-    const ist_image_update *update; /* or NULL */
-    ist_tensor queries, updated, parts, shift, norm, limit;
-    int n, k, length, columns, groups, rows;
-    ist_defines defines;
-    const char *label;
-} step;
-
 /* The CPU row does all in one launch: the image rows stay in the cache between update and reading. */
-static void launch_cpu(ist_plan *p, const step *s) {
+static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     const ist_image_side *x = s->side;
     const ist_image_update *u = s->update;
     ist_tensor none = {0};
@@ -366,7 +260,7 @@ static void launch_cpu(ist_plan *p, const step *s) {
                       .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
-static void launch_update(ist_plan *p, const step *s, size_t items, int local) {
+static void launch_update(ist_plan *p, const ist_two_way_step *s, size_t items, int local) {
     const ist_image_side *x = s->side;
     const ist_image_update *u = s->update;
     ist_plan_launch(p, &(ist_launch){.label = s->label,
@@ -385,7 +279,7 @@ static void launch_update(ist_plan *p, const step *s, size_t items, int local) {
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
-static void launch_read(ist_plan *p, const step *s, const ist_image_side *x, size_t items) {
+static void launch_read(ist_plan *p, const ist_two_way_step *s, const ist_image_side *x, size_t items) {
     ist_plan_launch(p, &(ist_launch){.label = s->label,
                                      .op = "op/two_way",
                                      .defines = s->defines.text,
@@ -402,65 +296,6 @@ static void launch_read(ist_plan *p, const step *s, const ist_image_side *x, siz
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
-/* {shift, bias} [k], then {gamma, gamma, beta, beta} of each two channels. */
-static ist_tensor step_table(ist_plan *p, const step *s) {
-    float all[4 * IMAGE_MAX] = {0};
-    const ist_image_update *u = s->update;
-    for (int i = 0; i < s->k; i++) {
-        if (s->side->shift) all[i] = s->side->shift[i];
-        if (!u) continue;
-        all[s->k + i] = u->bias[i] + all[i];
-        all[2 * s->k + i / 2 * 4 + i % 2] = u->gamma[i];
-        all[2 * s->k + i / 2 * 4 + 2 + i % 2] = u->beta[i];
-    }
-    return ist_plan_const(p, all, 1, 1, 4, s->k, IST_ELEM_F32, s->label);
-}
-
-/* Floats of a part: see op/two_way_mma. */
-static int part_floats(int tokens, int k) {
-    return 2 * COLUMNS + tokens * HEADS * k / 2;
-}
-
-/* A copy whose pieces of eight channels are aligned, of every item whatever the limit. */
-static ist_tensor in_order(ist_plan *p, ist_tensor t, const char *label) {
-    if (in_pieces(t)) return t;
-    ist_tensor limit = ist_plan_current_limit(p);
-    ist_plan_limit(p, (ist_tensor){0});
-    t = ist_op_copy(p, t, (ist_tensor){0}, label);
-    ist_plan_limit(p, limit);
-    return t;
-}
-
-static ist_tensor step_halves(ist_plan *p, step *s, int tokens) {
-    ist_image_side side = *s->side;
-    const ist_image_update *u = s->update;
-    side.x = in_order(p, side.x, s->label);
-    side.position = in_order(p, side.position, s->label);
-    ist_tensor table = step_table(p, s), none = {0};
-    ist_arg out = IST_IN(none);
-    if (u) out = (ist_arg)IST_OUT(s->updated);
-    s->parts = ist_plan_tensor(p, s->n, s->groups, 1, part_floats(tokens, s->k), IST_ELEM_F32);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d", s->k, u ? 2 : 1);
-    ist_plan_launch(
-        p, &(ist_launch){.label = s->label,
-                         .op = "op/two_way_mma",
-                         .isa = "isa/ptx",
-                         .defines = defines.text,
-                         .kernel = "image_step",
-                         .dims = 2,
-                         .global = {(size_t)s->groups * MMA_STEP_ITEMS, (size_t)s->n},
-                         .local = {MMA_STEP_ITEMS, 1},
-                         .args = {out, IST_OUT(s->parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
-                                  IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
-                                  IST_IN(s->queries), IST_IN(s->limit),
-                                  IST_INT4(s->length, s->groups, s->columns, part_floats(tokens, s->k)),
-                                  IST_INT4(side.x.ld, side.x.c0, side.position.ld, side.position.c0),
-                                  IST_INT4(ist_has(side.map), side.shift != NULL, 0, 0), IST_FLOAT(u ? u->eps : 0)},
-                         .arg_count = 14,
-                         .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k});
-    return s->parts;
-}
-
 ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_image_update *update,
                              ist_tensor queries, int tokens, ist_tensor *updated, const char *label) {
     if (ist_plan_status(p) || !check_step(p, side, update, queries, tokens, label)) return (ist_tensor){0};
@@ -468,20 +303,20 @@ ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_
     bool cpu = ist_cpu_row(p), halves = ist_two_way_halves(p, tokens, side->x.c);
     int k = side->x.c, length = side->x.h * side->x.w;
     int rows = cpu ? CPU_GROUP_ROWS : halves ? MMA_GROUP_ROWS : ANY_GROUP_ROWS;
-    step s = {.side = side,
-              .update = update,
-              .queries = queries,
-              .limit = ist_plan_current_limit(p),
-              .n = queries.n,
-              .k = k,
-              .length = length,
-              .columns = tokens * HEADS,
-              .groups = ist_div_up(length, rows),
-              .rows = rows,
-              .defines = defines_of(p, k, tokens),
-              .label = label};
+    ist_two_way_step s = {.side = side,
+                          .update = update,
+                          .queries = queries,
+                          .limit = ist_plan_current_limit(p),
+                          .n = queries.n,
+                          .k = k,
+                          .length = length,
+                          .columns = tokens * HEADS,
+                          .groups = ist_div_up(length, rows),
+                          .rows = rows,
+                          .defines = defines_of(p, k, tokens),
+                          .label = label};
     if (update) *updated = s.updated = ist_plan_tensor(p, s.n, 1, length, k, IST_ELEM_T);
-    if (halves) return step_halves(p, &s, tokens);
+    if (halves) return ist_two_way_step_mma(p, &s, tokens);
     s.shift = ist_plan_const(p, side->shift ? side->shift : zeros, 1, 1, 1, k, IST_ELEM_F32, label);
     s.norm = norm_const(p, update, k, label);
     s.parts = ist_plan_tensor(p, s.n, s.groups, k + 2, queries.c, IST_ELEM_F32);
@@ -500,52 +335,13 @@ ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_
     return s.parts;
 }
 
-/* weights of head h: [8 eighths of k][d][k / 8]. */
-static ist_tensor merge_weights(ist_plan *p, const float *w, int k, int d, const char *label) {
-    size_t count = (size_t)HEADS * (size_t)d * (size_t)k;
-    float *packed = malloc(count * sizeof *packed);
-    ist_tensor t = {0};
-    if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
-        return t;
-    }
-    for (int o = 0; o < HEADS * d; o++)
-        for (int c = 0; c < k; c++)
-            packed[((o / d * 8 + c / (k / 8)) * d + o % d) * (k / 8) + c % (k / 8)] = w[o * k + c];
-    t = ist_plan_const(p, packed, 1, 1, HEADS * d, k, IST_ELEM_T, label);
-    free(packed);
-    return t;
-}
-
-static ist_tensor merge_halves(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
-                               const char *label) {
-    ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
-    ist_tensor weights = merge_weights(p, w, k, d, label);
-    ist_tensor bias = ist_plan_const(p, b, 1, 1, 1, HEADS * d, IST_ELEM_F32, label);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DMERGE=%d", k, d);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "image_merge",
-                                     .dims = 2,
-                                     .global = {(size_t)(tokens * HEADS) * MMA_ITEMS, (size_t)parts.n},
-                                     .local = {MMA_ITEMS, 1},
-                                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(tokens, parts.h, part_floats(tokens, k), y.ld)},
-                                     .arg_count = 6,
-                                     .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)});
-    return y;
-}
-
 ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
                               ist_prompt_way only, const char *label) {
     bool halves = ist_two_way_halves(p, tokens, k);
-    bool good = halves ? parts.w == 1 && parts.c == part_floats(tokens, k)
+    bool good = halves ? parts.w == 1 && parts.c == ist_two_way_part_floats(tokens, k)
                        : parts.w == k + 2 && parts.c == blocks_of(tokens) * COLUMNS;
     if (!check(p, good && may_choose(p, only, false), parts, tokens, k, d, label)) return (ist_tensor){0};
-    if (halves) return merge_halves(p, parts, tokens, k, d, w, b, label);
+    if (halves) return ist_two_way_merge_mma(p, parts, tokens, k, d, w, b, label);
     bool cpu = ist_cpu_row(p);
     ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
     ist_tensor weights = head_const(p, w, k, d, label), bias = head_const(p, b, 1, d, label);

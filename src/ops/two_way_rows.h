@@ -1,0 +1,35 @@
+/* What two_way.c and two_way_mma.c, the row on matrix instructions, share. */
+#ifndef IST_OPS_TWO_WAY_ROWS_H
+#define IST_OPS_TWO_WAY_ROWS_H
+
+#include "ops/rows.h"
+#include "ops/two_way.h"
+
+enum {
+    HEADS = IST_TWO_WAY_HEADS,
+    HEAD_MAX = 32,
+    IMAGE_MAX = 256, /* channels of the image */
+    COLUMNS = 64,    /* per block */
+    MMA_GROUP_ROWS = 64
+};
+
+/* Everything the launches of a step need. */
+typedef struct ist_two_way_step {
+    const ist_image_side *side;
+    const ist_image_update *update; /* or NULL */
+    ist_tensor queries, updated, parts, shift, norm, limit;
+    int n, k, length, columns, groups, rows;
+    ist_defines defines;
+    const char *label;
+} ist_two_way_step;
+
+/* Where ist_two_way_halves holds; arguments are checked. Folds that are alike in one launch, into y [count]. */
+void ist_two_way_fold_mma(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label);
+/* The whole step; returns its parts, [P,groups,1,floats of a part]. */
+ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens);
+/* Floats of a part: see op/two_way_mma. */
+int ist_two_way_part_floats(int tokens, int k);
+ist_tensor ist_two_way_merge_mma(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w,
+                                 const float *b, const char *label);
+
+#endif
