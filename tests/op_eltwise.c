@@ -4,6 +4,7 @@
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 typedef struct extents {
     int n, h, w, c;
@@ -50,6 +51,29 @@ static void copy_case(unsigned i) {
     optest_run(&t);
     ref_expand(x, items, want);
     optest_check(&t, "copy", y, want, 0, 0, count);
+    optest_end(&t);
+}
+
+/* Two maps of every item one behind the other in a sequence per item, as the detector's levels lie in its memory. */
+static void rows_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "copy rows", i);
+    extents e = random_extents(&t);
+    int h = optest_int(&t, 1, 5), first = e.h * e.w, rows = first + h * e.w;
+    ref_map x[2] = {optest_random(&t, e.n, e.h, e.w, e.c), optest_random(&t, e.n, h, e.w, e.c)};
+    ref_map want = optest_zeros(&t, e.n, 1, rows, e.c);
+    ist_tensor y = optest_out(&t, e.n, 1, rows, e.c, IST_ELEM_T, i & 1);
+    for (int k = 0; k < 2; k++)
+        ist_op_copy_rows(t.plan, optest_in(&t, x[k], i & 2 ? IST_ELEM_F32 : IST_ELEM_T, i & 1), y, k ? first : 0,
+                         "rows");
+    optest_run(&t);
+    for (int n = 0; n < e.n; n++)
+        for (int r = 0; r < rows; r++) {
+            const float *from = r < first ? x[0].v + ((size_t)n * first + r) * e.c
+                                          : x[1].v + ((size_t)n * (rows - first) + (r - first)) * e.c;
+            memcpy(want.v + ((size_t)n * rows + r) * e.c, from, (size_t)e.c * sizeof *from);
+        }
+    optest_check(&t, "copy rows", y, want, 0, 0, -1);
     optest_end(&t);
 }
 
@@ -104,6 +128,7 @@ static void all_cases(void) {
     unsigned step = optest_small() ? 5 : 1;
     for (unsigned i = 0; i < 64; i += step) add_case(i);
     for (unsigned i = 0; i < 16; i += step) copy_case(i);
+    for (unsigned i = 0; i < 4; i++) rows_case(i);
     for (unsigned i = 0; i < 8; i += step) expand_case(i);
     for (unsigned i = 0; i < 2; i++) clamp_case(i);
     expand_ints();
@@ -125,6 +150,16 @@ Test(eltwise, refuses_bad_extents) {
     ist_tensor a = optest_in(&t, optest_random(&t, 2, 2, 2, 8), IST_ELEM_T, false);
     ist_tensor b = optest_in(&t, optest_random(&t, 2, 2, 1, 8), IST_ELEM_T, false);
     cr_assert_not(ist_has(ist_op_add(t.plan, a, b, (ist_tensor){0}, "sum")));
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    ist_plan_close(&t.plan);
+    ist_device_close(&t.device);
+}
+
+Test(eltwise, refuses_rows_beyond_the_end) {
+    optest t;
+    optest_begin(&t, "rows refusal", 1);
+    ist_tensor x = optest_in(&t, optest_random(&t, 2, 2, 2, 8), IST_ELEM_T, false);
+    ist_op_copy_rows(t.plan, x, ist_plan_tensor(t.plan, 2, 1, 6, 8, IST_ELEM_T), 3, "rows");
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     ist_plan_close(&t.plan);
     ist_device_close(&t.device);

@@ -65,7 +65,8 @@
 #define CLAMPED     16
 #define A_ONE_ITEM  32
 
-/* lds, firsts {a, b, y}: elements per pixel, first channel; sizes {pixels per item, c, rows, span}. */
+/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next;
+ * sizes {pixels per item, c, rows, span}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
         __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi) {
@@ -77,7 +78,7 @@ eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, 
     const int b_item = mode & B_ONE_ITEM ? 0 : n * (mode & B_ONE_PIXEL ? 1 : sizes.x);
     const int with_b = mode & B_EACH;
     for (int k = k0; k < min(sizes.x, k0 + sizes.z); k++) {
-        const int at = (a_item + k) * lds.x + firsts.x, to = (n * sizes.x + k) * lds.z + firsts.z;
+        const int at = (a_item + k) * lds.x + firsts.x, to = (n * lds.w + k) * lds.z + firsts.z;
         const int bt = (b_item + (mode & B_ONE_PIXEL ? 0 : k)) * lds.y + firsts.y;
         int c = first;
         for (; c + VW <= last; c += VW) {

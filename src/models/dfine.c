@@ -26,13 +26,8 @@ static ist_pyramid places_in(const ist_dfine_memory *m) {
 }
 
 static void copy_levels(const ist_net *net, const ist_dfine_memory *m, const ist_pyramid *maps) {
-    for (int i = 0; i < m->tokens.n; i++)
-        for (int l = 0; l < m->levels; l++) {
-            int count = m->level[l].h * m->level[l].w;
-            ist_tensor from = ist_rows(maps->maps[l], i * count, count);
-            ist_tensor to = ist_rows(m->tokens, i * m->tokens.w + m->level[l].start, count);
-            ist_op_copy(net->plan, from, to, "decoder.memory");
-        }
+    for (int l = 0; l < m->levels; l++)
+        ist_op_copy_rows(net->plan, maps->maps[l], m->tokens, m->level[l].start, "decoder.memory");
 }
 
 static void encode(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image, const ist_dfine_memory *memory) {

@@ -17,7 +17,7 @@ enum {
 
 typedef struct parts {
     ist_tensor y, a, b, map;
-    int mode;
+    int mode, stride; /* stride: pixels from an item of y to the next; 0: y.h * y.w */
     float lo, hi;
 } parts;
 
@@ -32,7 +32,7 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: bytes are not activations", label);
         return (ist_tensor){0};
     }
-    if (!(e->mode & (A_MAPPED | A_ONE_ITEM | B_ONE_PIXEL)) &&
+    if (!(e->mode & (A_MAPPED | A_ONE_ITEM | B_ONE_PIXEL)) && !e->stride &&
         ist_chain_take(p,
                        &(ist_chain_step){.op = IST_CHAIN_SUM,
                                          .out = {e->y},
@@ -61,7 +61,7 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
                                      .global = {units, (size_t)e->y.n},
                                      .local = {cpu ? 1 : PORTABLE_GROUP, 1},
                                      .args = {IST_OUT(e->y), IST_IN(e->a), IST_IN(e->b), IST_IN(e->map),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(e->a.ld, e->b.ld, e->y.ld, 0),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(e->a.ld, e->b.ld, e->y.ld, e->stride ? e->stride : pixels),
                                               IST_INT4(e->a.c0, e->b.c0, e->y.c0, 0), IST_INT4(pixels, c, rows, span),
                                               IST_INT(e->mode), IST_FLOAT(e->lo), IST_FLOAT(e->hi)},
                                      .arg_count = 11,
@@ -89,6 +89,19 @@ ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *l
     ist_tensor y =
         ist_plan_into(p, into, repeat ? into.n : x.n, x.h, x.w, x.c, ist_has(into) ? into.elem : x.elem, label);
     return record(p, &(parts){.y = y, .a = x, .mode = repeat ? A_ONE_ITEM : 0}, label);
+}
+
+void ist_op_copy_rows(ist_plan *p, ist_tensor x, ist_tensor into, int first, const char *label) {
+    if (ist_plan_status(p)) return;
+    int rows = x.h * x.w, length = into.h * into.w;
+    if (x.n != into.n || x.c != into.c || first < 0 || rows > length - first) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] as rows %d and on of [%d,%d,%d,%d]", label, x.n, x.h, x.w,
+                      x.c, first, into.n, into.h, into.w, into.c);
+        return;
+    }
+    ist_tensor y = ist_view(into, x.n, x.h, x.w);
+    y.c0 += first * into.ld;
+    record(p, &(parts){.y = y, .a = x, .stride = length}, label);
 }
 
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label) {

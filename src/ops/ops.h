@@ -71,6 +71,8 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
 ist_tensor ist_op_add(ist_plan *p, ist_tensor a, ist_tensor b, ist_tensor into, const char *label);
 /* Copies x (a slice, another layout) into a new or given tensor of the same extents; an x with n = 1 fills every item. */
 ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *label);
+/* Copies the pixels of each item of x [n,h,w,c] to rows first to first + h * w - 1 of that item of into [n,1,rows,c]. */
+void ist_op_copy_rows(ist_plan *p, ist_tensor x, ist_tensor into, int first, const char *label);
 /* y[i] = x[map[i]] over n: map is an I32 tensor of `count` indices ([1,1,count,1]); result n = count. */
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label);
 /* Clamps to [lo, hi]. */
