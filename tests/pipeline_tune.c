@@ -2,6 +2,8 @@
  * another device or names what cannot be done decides nothing. */
 #include "pipeline/tune.h"
 
+#include "device/sources.h"
+#include "ops/conv_rows.h"
 #include "ops/tune.h"
 #include "pipeline/engine.h"
 #include "pipeline/tuning_record.h"
@@ -116,6 +118,42 @@ Test(pipeline_tune, a_record_decides) {
     }
     ist_close(&plain);
     folder_remove(folder);
+}
+
+static bool conv_row_exists(const char *name) {
+    for (int i = 0; i < ist_conv_row_count(); i++)
+        if (!strcmp(ist_conv_row_at(i)->name, name)) return true;
+    return false;
+}
+
+/* Every shipped record is whole, speaks of problems and rows that there are, and is found by its own device alone. */
+Test(pipeline_tune, records_that_come_with_the_library) {
+    ist_config c = tiny("off");
+    c.detector = NULL;
+    ist_engine *e = open_as(&c, IST_OPEN_UNTUNED);
+    for (int half = 0; half < 2; half++) {
+        ist_plan_options options = {.half = half};
+        ist_plan *p = NULL;
+        cr_assert_eq(ist_plan_begin(e->device, &options, &p, &err), IST_OK, "%s", err.text);
+        for (const ist_source *s = ist_tuning_records; s->name; s++) {
+            ist_tuning t;
+            char key[IST_TUNING_KEY];
+            snprintf(key, sizeof key, "%s", strchr(s->text, '\n') + 1);
+            ist_tuning_shipped(key, &t);
+            cr_expect_gt(t.count, 0, "%s", s->name);
+            for (size_t i = 0; i < t.count; i++) {
+                const ist_tuned *x = &t.items[i];
+                bool of_half = x->shape[strlen(x->shape) - 1] == '1';
+                if (of_half == half) cr_expect(ist_tune_known(p, x->family, x->shape), "%s: %s", s->name, x->shape);
+                if (!strcmp(x->family, "conv")) cr_expect(conv_row_exists(x->row), "%s: %s", s->name, x->row);
+            }
+            ist_tuning_free(&t);
+            ist_tuning_shipped("device Another, Platform\ndriver 1\nsources 0\n", &t);
+            cr_expect_eq(t.count, 0);
+        }
+        ist_plan_close(&p);
+    }
+    ist_close(&e);
 }
 
 static void count_report(void *arg, const ist_tune_result *r) {

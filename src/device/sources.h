@@ -1,4 +1,4 @@
-/* Kernel sources embedded at build time: name is the path under cl/ without ".cl" ("prelude", "op/conv", "isa/cpu"). */
+/* Texts embedded at build time. */
 #ifndef IST_DEVICE_SOURCES_H
 #define IST_DEVICE_SOURCES_H
 
@@ -7,7 +7,9 @@ typedef struct ist_source {
     const char *text;
 } ist_source;
 
-/* Ends with a {NULL, NULL} entry. */
+/* Kernel sources: name is the path under cl/ without ".cl" ("prelude", "op/conv", "isa/cpu"). Ends with {NULL, NULL}. */
 extern const ist_source ist_sources[];
+/* Tuning records that come with the library, of src/pipeline/tuned. Ends with {NULL, NULL}. */
+extern const ist_source ist_tuning_records[];
 
 #endif
