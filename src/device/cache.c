@@ -151,7 +151,7 @@ static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
     return data;
 }
 
-static cl_program build_binary(ist_device *d, const unsigned char *data, size_t bytes, const char *options) {
+cl_program ist_cache_build(ist_device *d, const unsigned char *data, size_t bytes, const char *options) {
     cl_int rc, status = CL_SUCCESS;
     cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &bytes, &data, &status, &rc);
     if (rc != CL_SUCCESS) return NULL;
@@ -168,7 +168,7 @@ cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *opt
     size_t bytes = 0;
     unsigned char *data = read_entry(file, key, &bytes);
     fclose(file);
-    cl_program program = data ? build_binary(device, data, bytes, options) : NULL;
+    cl_program program = data ? ist_cache_build(device, data, bytes, options) : NULL;
     free(data);
     if (program)
         device->builds.from_cache++;
@@ -191,9 +191,8 @@ static bool write_entry(int fd, ist_cache_key key, const unsigned char *data, si
     return !fclose(file) && good;
 }
 
-/* The program's binary for our device (malloc'd), or NULL. An adopted context may hold several devices; the query then
- * gives one binary for each. */
-static unsigned char *program_binary(const ist_device *d, cl_program program, size_t *bytes) {
+/* An adopted context may hold several devices; the query then gives one binary for each. */
+unsigned char *ist_cache_binary(const ist_device *d, cl_program program, size_t *bytes) {
     enum { MOST = 16 };
     cl_uint n = 0;
     cl_device_id ids[MOST];
@@ -221,7 +220,7 @@ void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program pro
         !entry_path(device, key, ".XXXXXX", temporary, sizeof temporary))
         return;
     size_t bytes = 0;
-    unsigned char *data = program_binary(device, program, &bytes);
+    unsigned char *data = ist_cache_binary(device, program, &bytes);
     if (!data) return;
     int fd = mkstemp(temporary);
     if (fd >= 0 && (!write_entry(fd, key, data, bytes) || rename(temporary, path))) unlink(temporary);

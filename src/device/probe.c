@@ -130,6 +130,17 @@ static void expect_product(const uint32_t *in, uint32_t *out, int rows, int dept
         out[i] = as_bits(sum);
     }
 }
+/* C = A B with a 64 x 64 A and a 64 x 8 B, of which the lower half counts three times. */
+static void expect_ptx_wgmma(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < WORDS; i++) {
+        float sum = 0;
+        for (int half = 0; half < 2; half++)
+            for (int k = 0; k < 64; k++)
+                sum += (half ? 3.0f : 1.0f) * (float)(in[((half * 32 + i / 8) * 64 + k) % WORDS] % 16u) *
+                       (float)(in[(k * 8 + i % 8) % WORDS] / 16u % 16u);
+        out[i] = as_bits(sum);
+    }
+}
 static void expect_amd_mfma(const uint32_t *in, uint32_t *out) {
     expect_product(in, out, 16, 32, 16);
 }
@@ -169,6 +180,7 @@ static const struct probe {
     {"int64", 64, 64, 128, false, expect_int64, NULL, false, NULL, NULL},
     {"fp64", 64, 64, 128, false, expect_fp64, NULL, false, NULL, NULL},
     {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false, NULL, NULL},
+    {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "isa/ptx+isa/wgmma", false, NULL, NULL},
     {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "isa/matrix", false, "matrix", "-DMATRIX_MFMA"},
     {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "isa/matrix", false, "matrix", "-DMATRIX_WMMA"},
     {"intel_dpas", 64, 64, 64, false, expect_intel_dpas, "isa/matrix", false, "matrix", "-DMATRIX_DPAS"},

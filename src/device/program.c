@@ -76,6 +76,7 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
         clReleaseProgram(program);
         return status;
     }
+    if (d->facts.type == IST_DEVICE_GPU) ist_ptx_retarget(d, options, &program);
     d->builds.built++;
     *out = program;
     return IST_OK;

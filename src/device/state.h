@@ -62,8 +62,17 @@ ist_status ist_cache_use(ist_device *device, const char *dir, ist_error *err);
 ist_cache_key ist_cache_make_key(const ist_device *device, const char *options, const char *const *texts, int count);
 /* A built program from the cache, or NULL. Entries that are damaged, foreign or refused count in builds.rejected. */
 cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *options);
+/* The program's binary for the device (malloc'd), and a program built from one; NULL when that fails. */
+unsigned char *ist_cache_binary(const ist_device *device, cl_program program, size_t *bytes);
+cl_program ist_cache_build(ist_device *device, const unsigned char *data, size_t bytes, const char *options);
 /* Best effort: a cache that cannot be written costs time, never correctness. */
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
+
+/* ---- ptx.c ---- */
+
+/* Makes a built program whose PTX has instructions of sm_90a in comments one that runs them; leaves every other program,
+ * and one whose device refuses them, as it is. */
+void ist_ptx_retarget(ist_device *device, const char *options, cl_program *program);
 
 /* ---- program.c ---- */
 
