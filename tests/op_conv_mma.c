@@ -11,7 +11,7 @@
 #include <string.h>
 
 static void claim(void) {
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_CAPS", "+PTX_MMA,+PTX_WGMMA", 1);
     setenv("ISTHMUS_HALF", "1", 1);
 }
 TestSuite(conv_mma, .init = claim);
@@ -90,6 +90,19 @@ Test(conv_mma, pixels_of_all_taps) {
     if (optest_small()) return;
     check_case(row_named("mma_64x32"), (shape){1, 5, 7, 128, 24, 3, 1, 1, 2, false, extras}, 11);
     check_case(row_named("mma_64x32"), (shape){2, 9, 7, 192, 40, 3, 1, 1, 1, false, extras}, 12);
+}
+
+/* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a
+ * warpgroup with a step under way beside another's, four phases. */
+Test(conv_mma, warpgroups) {
+    const shape shapes[] = {
+        {1, 5, 7, 72, 40, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}},
+        {2, 6, 13, 128, 20, 3, 2, 1, 1, false, {.act = IST_ACT_RELU, .lab = true, .before = true, .after = true}},
+        {1, 5, 3, 128, 21, 2, 1, 0, 1, true, {.act = IST_ACT_GELU}},
+    };
+    static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128"};
+    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
+        check_case(row_named(names[i]), shapes[i], 30 + i);
 }
 
 /* A norm in front of a linear layer: the mean is large beside the deviation, as it may be in a residual stream. */

@@ -25,11 +25,118 @@ typedef ulong matrix_at;
 /* What this work-item wrote to local memory is there for the products of who passes the next barrier. */
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
 
-/* c[0..4) += A B: 64 rows of A, 8 rows of B (columns of the result), 16 halves of each. */
+/* c[j][0..4) += A B: 64 rows of A, N rows of B (columns of the result, eight in each j), 16 halves of each. */
+#define GROUP_SUMS(c, j) "+f"((c)[j][0]), "+f"((c)[j][1]), "+f"((c)[j][2]), "+f"((c)[j][3])
+#define GROUP_MULTIPLY_(n, c, a, b) GROUP_MULTIPLY_##n(c, a, b)
+#define GROUP_MULTIPLY(n, c, a, b)  GROUP_MULTIPLY_(n, c, a, b)
 #define GROUP_MULTIPLY_8(c, a, b)                                                                                      \
-    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "                                   \
-                                "{%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"                                             \
-                     : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                          \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {"                                  \
+                     "%0, %1, %2, %3}, "                                                                               \
+                     "%4, %5, 1, 1, 1, 0, 0;"                                                                          \
+                     : GROUP_SUMS(c, 0)                                                                                \
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
+#define GROUP_MULTIPLY_64(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "               \
+                     "%32, %33, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)                          \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_96(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "               \
+                     "%48, %49, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11)                        \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_128(c, a, b)                                                                                    \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "               \
+                     "%64, %65, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15)                      \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_192(c, a, b)                                                                                    \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                \
+                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, "               \
+                     "%96, %97, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15),                     \
+                       GROUP_SUMS(c, 16), GROUP_SUMS(c, 17), GROUP_SUMS(c, 18), GROUP_SUMS(c, 19),                     \
+                       GROUP_SUMS(c, 20), GROUP_SUMS(c, 21), GROUP_SUMS(c, 22), GROUP_SUMS(c, 23)                      \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_256(c, a, b)                                                                                    \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                \
+                     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                \
+                     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "    \
+                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, " \
+                     "%128, %129, 1, 1, 1, 0, 0;"                                                                      \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15),                     \
+                       GROUP_SUMS(c, 16), GROUP_SUMS(c, 17), GROUP_SUMS(c, 18), GROUP_SUMS(c, 19),                     \
+                       GROUP_SUMS(c, 20), GROUP_SUMS(c, 21), GROUP_SUMS(c, 22), GROUP_SUMS(c, 23),                     \
+                       GROUP_SUMS(c, 24), GROUP_SUMS(c, 25), GROUP_SUMS(c, 26), GROUP_SUMS(c, 27),                     \
+                       GROUP_SUMS(c, 28), GROUP_SUMS(c, 29), GROUP_SUMS(c, 30), GROUP_SUMS(c, 31)                      \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+
+#else
+/* The same in plain OpenCL, for tests: a tile is its address, and each work-item makes its own sums at once. */
+typedef uint matrix_at;
+#define MATRIX_AT(address) ((address) / 16)
+#define GROUP_BEGIN()
+#define GROUP_COMMIT()
+#define GROUP_WAIT(n)
+#define GROUP_PUBLISH()
+
+/* Halves 2 `pair` and the next of a row of the tile at `at` (in units of 16 bytes; its start may be inside a row). */
+static inline float2 group_pair(__local const uint4 *memory, uint at, int row, int pair) {
+    const uint tile = at / 64 * 64, part = (at % 64 + (uint)pair / 4) ^ (row & 7);
+    return floats_of(((__local const uint *)memory)[(tile + row * 8 + part) * 4 + pair % 4]);
+}
+/* `mine` is local memory at the work-item's own number `me`: PoCL 3.1 would take an address that is the same for all for
+ * that of another group's. */
+NOINLINE float group_product(__local const uint4 *mine, int me, uint a, uint b, int row, int column) {
+    float sum = 0.0f;
+    for (int k = 0; k < 8; k++) {
+        const float2 x = group_pair(mine - me, a, row, k), y = group_pair(mine - me, b, column, k);
+        sum += x.x * y.x + x.y * y.y;
+    }
+    return sum;
+}
+#define GROUP_MULTIPLY(n, c, a, b)                                                                                     \
+    do {                                                                                                               \
+        const int me = get_local_id(0), row = me / 32 % 4 * 16 + me % 32 / 4, column = me % 4 * 2;                     \
+        for (int j = 0; j < (n) / 8; j++)                                                                              \
+            for (int e = 0; e < 4; e++)                                                                                \
+                (c)[j][e] += group_product(memory + me, me, a, b, row + e / 2 * 8, j * 8 + column + e % 2);            \
+    } while (0)
 #endif

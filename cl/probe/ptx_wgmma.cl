@@ -1,8 +1,8 @@
 /* wgmma with both matrices in local memory: one warpgroup computes C = A B for a 64 x 64 A and a 64 x 8 B of small integers
- * as halves. out[i] is C[i / 8][i % 8] + 3 C[32 + i / 8][i % 8]. Goes with isa/ptx and isa/wgmma. */
+ * as halves, at the end of a static local array of 202 KiB. out[i] is C[i / 8][i % 8] + 3 C[32 + i / 8][i % 8]. Goes with isa/ptx and isa/wgmma. */
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void probe(__global uint *out, __global const uint *in) {
 #ifdef IST_PTX
-    __local uint4 memory[10 * 1024 / 16];
+    __local uint4 space[202 * 1024 / 16], *memory = space + 190 * 1024 / 16;
     __local float sums[64 * 8];
     const int id = get_local_id(0), lane = id % 32, warp = id / 32;
     const uint shared = (SHARED(memory) + 1023u) & ~1023u; /* A, and behind it B turned: 8 rows along the sum */
@@ -16,13 +16,13 @@ __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void probe(__global ui
     }
     GROUP_PUBLISH();
     barrier(CLK_LOCAL_MEM_FENCE);
-    float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float c[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
     const matrix_at a = MATRIX_AT(shared), b = MATRIX_AT(shared + 64 * 128);
     GROUP_BEGIN();
-    for (int s = 0; s < 4; s++) GROUP_MULTIPLY_8(c, a + 2 * s, b + 2 * s);
+    for (int s = 0; s < 4; s++) GROUP_MULTIPLY(8, c, a + 2 * s, b + 2 * s);
     GROUP_COMMIT();
     GROUP_WAIT(0);
-    for (int i = 0; i < 4; i++) sums[(warp * 16 + lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
+    for (int i = 0; i < 4; i++) sums[(warp * 16 + lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[0][i];
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = id; i < 256; i += 128) out[i] = as_uint(sums[i] + 3.0f * sums[256 + i]);
 #endif

@@ -39,7 +39,7 @@ typedef struct ist_site {
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")         \
-    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (isa/wgmma)")                                     \
+    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (isa/wgmma), 202 KiB of local memory")            \
     X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
     X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \
     X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (isa/matrix, Xe-HPG)")                  \

@@ -23,6 +23,21 @@ static const ist_conv_row conv_rows[] = {
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages, speed)                                                               \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), speed, wm, wn, wk, \
      bk,    stages},
+#define WGMMA(name, groups, each, bn, stages, flight, speed)                                                           \
+    {#name,                                                                                                            \
+     "op/conv_wgmma",                                                                                                  \
+     IST_CONV_WGMMA,                                                                                                   \
+     IST_CAP_PTX_MMA | IST_CAP_PTX_WGMMA,                                                                              \
+     64 * (groups) * (each),                                                                                           \
+     (bn) / 8,                                                                                                         \
+     8,                                                                                                                \
+     128 * (groups),                                                                                                   \
+     speed,                                                                                                            \
+     groups,                                                                                                           \
+     each,                                                                                                             \
+     flight,                                                                                                           \
+     64,                                                                                                               \
+     stages},
 #define MATRIX(name, cap, lanes, bm, bn, wm, wn, bk)                                                                   \
     {                                                                                                                  \
         #name,                                                                                                         \
@@ -44,6 +59,7 @@ static const ist_conv_row conv_rows[] = {
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef MMA
+#undef WGMMA
 #undef MATRIX
 #undef BF16
 };
@@ -67,26 +83,43 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
            (double)weight_bytes * q->phases * q->taps * q->f.in * q->f.out;
 }
 
+static bool half_family(const ist_conv_row *row) {
+    return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_MATRIX;
+}
+
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
-    bool matrix = row->family == IST_CONV_MMA || row->family == IST_CONV_MATRIX;
+    bool matrix = half_family(row);
     bool precision = matrix ? ist_plan_half(p) : row->family == IST_CONV_BF16 ? ist_plan_bf16(p) : true;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
 
 bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q) {
-    bool matrix = row->family == IST_CONV_MMA || row->family == IST_CONV_MATRIX;
+    bool matrix = half_family(row);
     return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
            (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
+           (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
-/* Panels are there for what matrix instructions and pairs of bfloat16 do not take. */
+static double cost(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
+    switch (c.row->family) {
+    case IST_CONV_MMA:
+        return ist_conv_mma_cost(p, c, q);
+    case IST_CONV_WGMMA:
+        return ist_conv_wgmma_cost(p, c.row, q);
+    case IST_CONV_MATRIX:
+        return ist_conv_matrix_cost(p, c.row, q);
+    case IST_CONV_BF16:
+        return ist_conv_bf16_cost(p, c.row, q);
+    default:
+        return ist_conv_panels_cost(p, c.row, q);
+    }
+}
+
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. */
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
-    if (a.row->family != b.row->family) return a.row->family != IST_CONV_PANELS;
-    if (a.row->family == IST_CONV_MMA) return ist_conv_mma_cost(p, a, q) < ist_conv_mma_cost(p, b, q);
-    if (a.row->family == IST_CONV_MATRIX) return ist_conv_matrix_cost(p, a.row, q) < ist_conv_matrix_cost(p, b.row, q);
-    if (a.row->family == IST_CONV_BF16) return ist_conv_bf16_cost(p, a.row, q) < ist_conv_bf16_cost(p, b.row, q);
-    return ist_conv_panels_cost(p, a.row, q) < ist_conv_panels_cost(p, b.row, q);
+    bool first = a.row->family == IST_CONV_PANELS, second = b.row->family == IST_CONV_PANELS;
+    return first != second ? second : cost(p, a, q) < cost(p, b, q);
 }
 
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
@@ -177,6 +210,8 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
     }
     if (choice.row->family == IST_CONV_MMA)
         ist_conv_mma(p, &q, choice);
+    else if (choice.row->family == IST_CONV_WGMMA)
+        ist_conv_wgmma(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_MATRIX)
         ist_conv_matrix(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_BF16)

@@ -9,10 +9,11 @@
 typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
- * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). MATRIX: the same
+ * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). WGMMA: the same
+ * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). MATRIX: the same
  * for the instructions of isa/matrix (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way,
  * sums are fp32; where ist_plan_bf16 allows it (conv_bf16.c). */
-typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA, IST_CONV_MATRIX, IST_CONV_BF16 } ist_conv_family;
+typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA, IST_CONV_WGMMA, IST_CONV_MATRIX, IST_CONV_BF16 } ist_conv_family;
 
 typedef struct ist_conv_row {
     const char *name, *op;
@@ -22,7 +23,8 @@ typedef struct ist_conv_row {
     int items;                                 /* work-items of a group */
     double speed;                              /* multiply-adds per time, relative to the family's other rows */
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
-                                                  step; steps in local memory */
+                                                  step; steps in local memory. WGMMA: warpgroups, 64 pixels of
+                                                  each, batches of products under way beside the step's */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
@@ -80,6 +82,11 @@ void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q);
 void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice);
+
+/* Whether the kernel can do the problem. */
+bool ist_conv_wgmma_takes(const ist_conv_problem *q);
+double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);

@@ -1,0 +1,253 @@
+/* Dense convolution in half storage as an implicit matrix product on the matrix instructions of warpgroups, sums in float:
+ * a work-group of GROUPS warpgroups makes BM = 64 GROUPS EACH output pixels by BN channels. Goes with isa/ptx and isa/wgmma.
+ *
+ * The product runs in steps of 64 inputs: POINT (1x1, stride 1, no padding) of channels, zeros behind the last; else, where
+ * channels are a multiple of 64, of 64 channels in turn the taps, at most 31. A step's pixels and weights are copied to local
+ * memory as isa/wgmma wants tiles, STAGES - 1 steps ahead (FLIGHT 1: one less, and a step's products begin before those of
+ * the one before it have ended).
+ *
+ * Arguments as in op/conv_mma, but weights [phase][step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
+ * exchanged as there, and neither partial sums nor splits. */
+#define THREADS (128 * GROUPS)
+#define BM      (64 * GROUPS * EACH)
+#define BK      64
+#define PARTS   8 /* 16-byte parts of a row in local memory */
+#define PASS    (THREADS / PARTS)
+#define PASSES  (BM / PASS)
+#define A_BYTES (BM * 128)
+#define STAGE   (A_BYTES + BN * 128)
+#define NI      (BN / 8)
+#define B_PARTS  (BN * 8)
+#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
+#define PITCH      (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
+#define SUMS_BYTES (BM * PITCH * 4)
+#define MAIN_BYTES (STAGES * STAGE > SUMS_BYTES ? STAGES * STAGE : SUMS_BYTES)
+#ifdef Y32
+typedef float TY;
+#else
+typedef T TY;
+#endif
+
+/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
+static inline int divided(int n, int multiplier, int shift) {
+    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
+}
+
+/* The activation to the precision of half. */
+static inline float activated(float v) {
+#if ACT == ACT_RELU
+    return max(v, 0.0f);
+#elif ACT == ACT_SILU
+    return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+#elif ACT == ACT_SIGMOID
+    return quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+#elif ACT == ACT_GELU
+    return quick_gelu(v);
+#else
+    return v;
+#endif
+}
+
+/* v[0..8) += the addend's channels, of which `left` exist. */
+static inline void add_part(float *v, __global const T *p, int left, bool aligned) {
+    if (aligned && left >= 8) {
+        uint4 u = *(__global const uint4 *)p;
+        float2 a = floats_of(u.x), b = floats_of(u.y), c = floats_of(u.z), d = floats_of(u.w);
+        v[0] += a.x, v[1] += a.y, v[2] += b.x, v[3] += b.y, v[4] += c.x, v[5] += c.y, v[6] += d.x, v[7] += d.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < left) v[i] += LOAD(p, i);
+    }
+}
+
+static inline void store_part(const float *v, __global TY *p, int left, bool aligned) {
+    if (aligned && left >= 8) {
+#ifdef Y32
+        ((__global float4 *)p)[0] = (float4)(v[0], v[1], v[2], v[3]);
+        ((__global float4 *)p)[1] = (float4)(v[4], v[5], v[6], v[7]);
+#else
+        *(__global uint4 *)p =
+            (uint4)(halves_of(v[0], v[1]), halves_of(v[2], v[3]), halves_of(v[4], v[5]), halves_of(v[6], v[7]));
+#endif
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+#ifdef Y32
+            if (i < left) p[i] = v[i];
+#else
+            if (i < left) STORE(v[i], p, i);
+#endif
+        }
+    }
+}
+
+#ifdef POINT
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                               \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + channel), bytes);                          \
+    } while (0)
+#else
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int block = divided(STEP, div.s4, div.s5), tap = (STEP)-block * (win.s0 * win.s1);                             \
+        int ky = divided(tap, div.s6, div.s7);                                                                         \
+        int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + away), inside[i] >> tap & 1 ? 16 : 0);     \
+    } while (0)
+#endif
+#define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
+    do {                                                                                                               \
+        int at = from_w + (STEP)*step_size;                                                                            \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS) \
+            COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + i * THREADS),                                   \
+                   id + i * THREADS < real_w ? 16 : 0);                                                                \
+    } while (0)
+
+/* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
+static inline uint valid_bits(int at, int count, int size) {
+    int low = clamp(-at, 0, count), high = clamp(size - at, 0, count);
+    return high > low ? (1u << high) - (1u << low) : 0u;
+}
+
+__attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
+conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
+     __global float4 *restrict partial, __global int *restrict arrived, __global TY *restrict y,
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
+     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+    __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later sums, and the bias; from a multiple of 1024 */
+    const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
+    const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
+    __local uint4 *main = memory + (shared - start) / 16;
+    const int phase = get_group_id(2), group = get_group_id(0);
+    const int row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
+    const int p0 = row_tile * BM, block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
+    const int rows = min(out.s0, *limit) * out.s1 * out.s2, end = tiles.s2;
+
+    /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
+    const int part = id % PARTS, first = id / PARTS;
+    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
+    const int step_size = tiles.s1 * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
+    const int from_w = phase * tiles.s2 * step_size + block0 * (16 * PARTS) + id;
+    int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
+#ifndef POINT
+    int inside[PASSES]; /* taps inside the map, a bit each */
+#endif
+#pragma unroll
+    for (int i = 0; i < PASSES; i++) {
+        int p = min(p0 + first + i * PASS, all - 1); /* rows beyond the last are made and not stored */
+#ifdef POINT
+        offset[i] = p * in.s2 + in.s3;
+#else
+        int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+        int iy = (line - n * out.s1) * win.s2 - win.s3, ix = (p - line * out.s2) * win.s2 - win.s4;
+        offset[i] = ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
+        uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
+        for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
+        inside[i] = (int)bits;
+#endif
+    }
+    if (p0 >= rows) return;
+
+    for (int i = id; i < BN / 4; i += THREADS)
+        COPY16(shared + MAIN_BYTES + i * 16, bias + (block0 * 16 + i * 4), block0 + i / 4 < tiles.s1 ? 16 : 0);
+#pragma unroll 1
+    for (int s = 0; s < STAGES - 1 - FLIGHT; s++) {
+        if (s < end) {
+            COPY_WEIGHTS(s, s);
+            COPY_PIXELS(s, s);
+        }
+        COPY_COMMIT();
+    }
+
+    float acc[EACH][NI][4];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) acc[i][j][e] = 0.0f;
+
+    const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * 64 * 128)), from_b = MATRIX_AT(shared + A_BYTES);
+    int slot = 0, to = STAGES - 1 - FLIGHT; /* of the step, and of the one that is copied meanwhile */
+    for (int step = 0; step < end; step++) {
+        COPY_WAIT(AHEAD);
+        GROUP_PUBLISH();
+#if FLIGHT == 0
+        GROUP_WAIT(0);
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+        GROUP_BEGIN();
+UNROLL
+        for (int s = 0; s < 4; s++)
+            UNROLL
+            for (int i = 0; i < EACH; i++)
+                GROUP_MULTIPLY(BN, acc[i], from_a + (uint)(slot * (STAGE / 16) + i * 512 + 2 * s),
+                               from_b + (uint)(slot * (STAGE / 16) + 2 * s));
+        GROUP_COMMIT();
+        if (step + STAGES - 1 - FLIGHT < end) {
+            COPY_WEIGHTS(step + STAGES - 1 - FLIGHT, to);
+            COPY_PIXELS(step + STAGES - 1 - FLIGHT, to);
+        }
+        COPY_COMMIT();
+#if FLIGHT == 1
+        GROUP_WAIT(1);
+#endif
+        slot = slot == STAGES - 1 ? 0 : slot + 1;
+        to = to == STAGES - 1 ? 0 : to + 1;
+    }
+    GROUP_WAIT(0);
+    COPY_WAIT(0);
+
+    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c, up = out.s6;
+    bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
+    bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
+    __local const float4 *biases = (__local const float4 *)(main + MAIN_BYTES / 16) + column / 4;
+    float4 bias_low = biases[0], bias_high = biases[1];
+    __local float *sums = (__local float *)main;
+    if (THREADS % (BN / 8) && id >= THREADS / (BN / 8) * (BN / 8)) left = 0;
+
+    /* From fragments to rows, so that a work-item has eight channels of one pixel. */
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int row = warp / 4 * (EACH * 64) + warp % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++) {
+            __local float *to = sums + (row + i * 64) * PITCH + j * 8 + lane % 4 * 2;
+            *(__local float2 *)to = (float2)(acc[i][j][0], acc[i][j][1]);
+            *(__local float2 *)(to + 8 * PITCH) = (float2)(acc[i][j][2], acc[i][j][3]);
+        }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int most = left > 0 ? min(BM, rows - p0) : 0;
+#pragma unroll 2
+    for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
+        int p = p0 + r, dst = p, from_before = p, from_after = p;
+        if (up > 1 || epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
+            int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+            int h = out.s1 * up, wd = out.s2 * up;
+            int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
+            int n_before = epi.s1 & EPI_BEFORE_ONE ? 0 : n, n_after = epi.s1 & EPI_AFTER_ONE ? 0 : n;
+            dst = (n * h + oy) * wd + ox;
+            from_after = (n_after * h + oy) * wd + ox;
+            from_before = (n_before * h + oy) * wd + ox;
+            if (epi.s1 & EPI_BEFORE_UP2) from_before = (n_before * (h >> 1) + (oy >> 1)) * (wd >> 1) + (ox >> 1);
+        }
+        __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
+        float4 low = from[0], high = from[1];
+        low += bias_low, high += bias_high;
+        float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        if (epi.s1 & EPI_BEFORE) add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = activated(v[i]);
+        if (epi.s1 & EPI_LAB) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = fma(v[i], lab.s0, lab.s1);
+        }
+        if (epi.s1 & EPI_AFTER) add_part(v, after + (size_t)from_after * epi.s4 + epi.s5 + c, left, after_aligned);
+        store_part(v, y + (size_t)dst * out.s3 + out.s4 + c, left, y_aligned);
+    }
+}

@@ -1,0 +1,119 @@
+/* Convolution rows on the matrix instructions of warpgroups with half storage: packs weights as the tiles that the
+ * instruction reads and records the launch (cl/op/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
+ * windows of whole blocks of 64 channels. */
+#include "ops/conv_rows.h"
+#include "ops/divider.h"
+#include "ops/epilogue.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { BK = 64, CHUNK = 8, PARTS = BK / CHUNK, BLOCK = 16, MASK_TAPS = 31 };
+
+static bool is_point(const ist_conv_problem *q) {
+    const ist_conv_opts *o = q->o;
+    return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+}
+
+bool ist_conv_wgmma_takes(const ist_conv_problem *q) {
+    bool windows = q->f.in % BK == 0 && q->taps <= MASK_TAPS;
+    return q->norm_eps <= 0 && q->x.ld % CHUNK == 0 && q->x.c0 % CHUNK == 0 && (is_point(q) || windows);
+}
+
+static int steps_of(const ist_conv_problem *q) {
+    return q->taps * ist_div_up(q->f.in, BK);
+}
+
+/* Nanoseconds, as ist_conv_mma_cost's: of the steps the slower of copies and products, and of every round of groups its
+ * way to the first step and its results. */
+double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
+    static const double start = 2650, copy_bytes = 49.9, multiply_adds = 2000, latency = 350, round = 700,
+                        store = 0.144;
+    enum { LOCAL_BYTES = 227 << 10 };
+    int bm = r->mr, bn = r->nv * r->vl, local = r->stages * (bm + bn) * BK * 2;
+    int side = LOCAL_BYTES / (local + 2048), units = ist_conv_units(p);
+    if (side < 1) side = 1;
+    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
+    double waves = ceil(tiles / units);
+    if (side > waves) side = (int)waves;
+    double copy = (bm + bn) * BK * 2 / copy_bytes;
+    double step = fmax(fmax(copy, (double)bm * bn * BK / (multiply_adds * r->speed)), latency / side);
+    return start + waves * (steps_of(q) * step + (round + bm * bn * store) / side);
+}
+
+/* [phase][step][channels, up to whole blocks of 16][64 halves], the 16-byte part i of channel o at i ^ (o & 7); a step
+ * is 64 channels of a tap, taps before channels. */
+static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
+    int steps = steps_of(q);
+    for (int phase = 0; phase < q->phases; phase++)
+        for (int step = 0; step < steps; step++)
+            for (int o = 0; o < rows; o++, dst += BK)
+                for (int k = 0; k < BK; k++) {
+                    int in = step / q->taps * BK + k, at = (k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK;
+                    bool real = o < q->f.out && in < q->f.in;
+                    dst[at] = real ? ist_conv_weight(q, phase, o, in, step % q->taps) : 0.0f;
+                }
+}
+
+static bool pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
+    size_t size = (size_t)q->phases * BK, width = (size_t)blocks * BLOCK;
+    if (!ist_mul_size(size, (size_t)steps_of(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
+                      q->f.kw);
+        return false;
+    }
+    float *w = malloc(size * sizeof *w), *b = calloc(width, sizeof *b);
+    if (w && b) {
+        pack_tiles(q, blocks * BLOCK, w);
+        for (int o = 0; o < q->f.out && q->f.b; o++) b[o] = q->f.b[o];
+        *weights = ist_plan_const(p, w, q->phases, steps_of(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
+        *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
+    }
+    free(w);
+    free(b);
+    return !ist_plan_status(p);
+}
+
+void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
+    const ist_conv_opts *o = q->o;
+    bool deconv = q->kind == IST_CONV_DECONV2X2;
+    int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw, blocks = ist_div_up(q->f.out, BLOCK);
+    int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr), col_tiles = ist_div_up(q->f.out, bn);
+    ist_tensor weights = {0}, bias = {0}, none = {0};
+    if (!pack(p, q, blocks, &weights, &bias)) return;
+    ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
+    ist_divider by_columns = ist_divider_of(col_tiles), by_taps = ist_divider_of(q->taps);
+    ist_defines defines =
+        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s%s", bn,
+                       r->warps_m, r->warps_n, r->stages, r->warps_k, r->stages - 2 - r->warps_k, (int)o->epi.act,
+                       is_point(q) ? " -DPOINT" : "", q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = q->label,
+               .op = r->op,
+               .isa = "isa/ptx+isa/wgmma",
+               .defines = defines.text,
+               .kernel = "conv",
+               .dims = 3,
+               .global = {(size_t)row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases},
+               .local = {(size_t)r->items, 1, 1},
+               .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_IN(none), IST_IN(none), IST_OUT(q->y),
+                        IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                        IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, by_columns.multiplier, by_columns.shift),
+                        IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, 0, 0),
+                        IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
+                        ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, 0.0f, 0.0f),
+                        IST_INT8(0, blocks, steps_of(q), 0, 0, 0, 0, 0),
+                        IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_taps.multiplier,
+                                 by_taps.shift, by_kw.multiplier, by_kw.shift)},
+               .arg_count = 16,
+               .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+               .bytes = ist_conv_bytes(p, q, 2),
+           });
+}
