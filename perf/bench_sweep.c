@@ -30,9 +30,9 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch of op/conv_mma. */
+/* The problem of a launch of op/conv_mma or op/conv_wgmma, whose arguments are the same. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    if (strcmp(l->op, "op/conv_mma")) return false;
+    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma")) return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
     *q = (problem){
         out[0], in[0],  in[1],  in[2],  in[3],  in[4],  win[0], win[1], win[2], win[3],
@@ -177,9 +177,9 @@ static void report(const problem *q, timed *t, int count, timed chosen) {
     qsort(t, (size_t)count, sizeof *t, by_time);
     printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %s%8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
            q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, q->up == 2 ? "up " : "", flop * 1e-9,
-           chosen.choice.row->name + 4, chosen.choice.splits, chosen.us, chosen.us / t[0].us);
+           chosen.choice.row->name, chosen.choice.splits, chosen.us, chosen.us / t[0].us);
     for (int i = 0; i < count && i < 4; i++)
-        printf("  %s/%d %.2f", t[i].choice.row->name + 4, t[i].choice.splits, t[i].us);
+        printf("  %s/%d %.2f", t[i].choice.row->name, t[i].choice.splits, t[i].us);
     printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
     for (int i = 0; i < count; i++)
         printf("C %d %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,
@@ -212,8 +212,8 @@ static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum
     ist_conv_choice choice = ist_conv_choose(m->plan, &whole);
     for (int i = 0; i < ist_conv_row_count() && !st; i++) {
         const ist_conv_row *r = ist_conv_row_at(i);
-        if (r->family != IST_CONV_MMA || !ist_conv_row_runs(m->plan, r)) continue;
-        int bn = r->nv * r->vl, most = ist_conv_mma_most_splits(r, &whole);
+        if (r->family == IST_CONV_PANELS || !ist_conv_row_takes(m->plan, r, &whole)) continue;
+        int bn = r->nv * r->vl, most = ist_conv_most_splits(r, &whole);
         int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn) * whole.phases;
         for (int s = 1; s <= most && !st && count < MAX_TIMES; s++) {
             bool sensible = (s == 1 || groups * s <= 3 * units) && s < 5;

@@ -35,6 +35,16 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
     convtest_epilogue(&t, &x, want, &o.epi, &r);
     o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
+    ist_conv_problem problem = {.kind = kind,
+                                .x = xin,
+                                .y = o.into,
+                                .f = {s.cout, s.cin, s.kh, s.kw, w, b},
+                                .o = &o,
+                                .taps = deconv ? 1 : s.kh * s.kw};
+    if (choice.row->family == IST_CONV_WGMMA && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
+        optest_drop(&t);
+        return;
+    }
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
     ist_tensor y =
         ist_op_conv_row(t.plan, kind, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, choice, "test");
@@ -79,10 +89,11 @@ Test(conv, kernel_sizes_strides_and_padding) {
 
 /* Every combination of bias, activation, LAB and addends. */
 Test(conv, epilogues) {
-    shape s = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1};
+    const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6, 64, 24, 3, 3, 1, 1, 1, 1, 1};
     unsigned salt = 100;
     EACH_RUNNABLE_ROW(row)
     for (int bits = 0; bits < 128; bits++) {
+        shape s = row->family == IST_CONV_WGMMA ? whole : odd;
         if (optest_small() && bits % 9) continue;
         extras x = convtest_combination(bits);
         check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
@@ -127,6 +138,7 @@ Test(conv, long_sums) {
         {1, 13, 10, 24, 136, 3, 3, 2, 1, 1, 1, 1}, {1, 6, 5, 200, 130, 1, 1, 1, 0, 0, 0, 0},
         {1, 12, 12, 36, 16, 3, 3, 1, 1, 1, 1, 1},  {1, 3, 100, 8, 260, 3, 3, 1, 1, 1, 1, 1},
         {1, 8, 9, 43, 21, 3, 3, 1, 1, 1, 1, 1},    {3, 7, 6, 40, 24, 2, 2, 1, 0, 0, 1, 1},
+        {2, 17, 9, 128, 72, 3, 3, 2, 1, 1, 1, 1},  {1, 33, 21, 200, 264, 1, 1, 1, 0, 0, 0, 0},
     };
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -142,6 +154,7 @@ Test(conv, transposed_2x2) {
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < 6; i++) {
         shape s = {1 + (int)i % 2, 3 + (int)i, 5, 6 + (int)i, i < 3 ? 32 : 13, 2, 2, 1, 0, 0, 0, 0};
+        if (row->family == IST_CONV_WGMMA) s.cin = 8 + 24 * (int)i, s.cout = 16 + 40 * (int)i;
         extras x = {.act = i % 2 ? IST_ACT_GELU : IST_ACT_NONE,
                     .before = i == 2,
                     .up2 = i == 2,

@@ -97,8 +97,18 @@ Test(conv_mma, pixels_of_all_taps) {
 Test(conv_mma, warpgroups) {
     const shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}},
-        {2, 6, 13, 128, 20, 3, 2, 1, 1, false, {.act = IST_ACT_RELU, .lab = true, .before = true, .after = true}},
-        {1, 5, 3, 128, 21, 2, 1, 0, 1, true, {.act = IST_ACT_GELU}},
+        {2,
+         8,
+         12,
+         128,
+         24,
+         3,
+         2,
+         1,
+         1,
+         false,
+         {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
+        {1, 5, 3, 128, 48, 2, 1, 0, 1, true, {.act = IST_ACT_GELU}},
     };
     static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128"};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)

@@ -7,7 +7,7 @@
  * the one before it have ended).
  *
  * Arguments as in op/conv_mma, but weights [phase][step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
- * exchanged as there, and neither partial sums nor splits. */
+ * exchanged as there, and neither partial sums nor splits; channels of the result and of addends in whole parts of 16 bytes. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64
@@ -19,67 +19,39 @@
 #define NI      (BN / 8)
 #define B_PARTS  (BN * 8)
 #define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
-#define PITCH      (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
-#define SUMS_BYTES (BM * PITCH * 4)
-#define MAIN_BYTES (STAGES * STAGE > SUMS_BYTES ? STAGES * STAGE : SUMS_BYTES)
-#ifdef Y32
-typedef float TY;
-#else
-typedef T TY;
-#endif
+#define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results */
+/* Part q (eight channels) of a row of results, exchanged within the row so that a fragment's rows lie in different banks. */
+#define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
+#define MAIN_BYTES (STAGES * STAGE)
 
 /* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
 static inline int divided(int n, int multiplier, int shift) {
     return (int)((ulong)(uint)n * (uint)multiplier >> shift);
 }
 
-/* The activation to the precision of half. */
-static inline float activated(float v) {
+/* The activation of two values to the precision of half. Special functions are dear: the two share a reciprocal, for which
+ * 1 + 2^60 stands for all that is greater (the result is 0 in half either way). */
+static inline float2 activated(float2 v) {
 #if ACT == ACT_RELU
     return max(v, 0.0f);
-#elif ACT == ACT_SILU
-    return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
-#elif ACT == ACT_SIGMOID
-    return quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+#elif ACT == ACT_SILU || ACT == ACT_SIGMOID
+    const float2 e = min(-1.44269504f * v, 60.0f);
+    const float a = 1.0f + quick_exp2(e.x), b = 1.0f + quick_exp2(e.y), r = quick_reciprocal(a * b);
+    const float2 s = (float2)(b * r, a * r);
+    return ACT == ACT_SILU ? v * s : s;
 #elif ACT == ACT_GELU
-    return quick_gelu(v);
+    return (float2)(quick_gelu(v.x), quick_gelu(v.y));
 #else
     return v;
 #endif
 }
 
-/* v[0..8) += the addend's channels, of which `left` exist. */
-static inline void add_part(float *v, __global const T *p, int left, bool aligned) {
-    if (aligned && left >= 8) {
-        uint4 u = *(__global const uint4 *)p;
-        float2 a = floats_of(u.x), b = floats_of(u.y), c = floats_of(u.z), d = floats_of(u.w);
-        v[0] += a.x, v[1] += a.y, v[2] += b.x, v[3] += b.y, v[4] += c.x, v[5] += c.y, v[6] += d.x, v[7] += d.y;
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (i < left) v[i] += LOAD(p, i);
-    }
-}
-
-static inline void store_part(const float *v, __global TY *p, int left, bool aligned) {
-    if (aligned && left >= 8) {
-#ifdef Y32
-        ((__global float4 *)p)[0] = (float4)(v[0], v[1], v[2], v[3]);
-        ((__global float4 *)p)[1] = (float4)(v[4], v[5], v[6], v[7]);
-#else
-        *(__global uint4 *)p =
-            (uint4)(halves_of(v[0], v[1]), halves_of(v[2], v[3]), halves_of(v[4], v[5]), halves_of(v[6], v[7]));
-#endif
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-#ifdef Y32
-            if (i < left) p[i] = v[i];
-#else
-            if (i < left) STORE(v[i], p, i);
-#endif
-        }
-    }
+/* Pixel of the result, or of an addend with these flags (EPI_BEFORE_UP2, EPI_BEFORE_ONE), for pixel p of the product. */
+static inline int place(int p, int phase, int8 out, int flags, int8 div) {
+    const int line = divided(p, div.s0, div.s1), n = flags & EPI_BEFORE_ONE ? 0 : divided(line, div.s2, div.s3);
+    const int up = out.s6, h = out.s1 * up, w = out.s2 * up, item = divided(line, div.s2, div.s3);
+    const int y = (line - item * out.s1) * up + (phase >> 1), x = (p - line * out.s2) * up + (phase & 1);
+    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
 }
 
 #ifdef POINT
@@ -115,7 +87,7 @@ static inline uint valid_bits(int at, int count, int size) {
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
-     __global float4 *restrict partial, __global int *restrict arrived, __global TY *restrict y,
+     __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
      __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
      int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
     __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later sums, and the bias; from a multiple of 1024 */
@@ -201,53 +173,52 @@ UNROLL
     }
     GROUP_WAIT(0);
     COPY_WAIT(0);
-
-    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c, up = out.s6;
-    bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
-    bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
-    __local const float4 *biases = (__local const float4 *)(main + MAIN_BYTES / 16) + column / 4;
-    float4 bias_low = biases[0], bias_high = biases[1];
-    __local float *sums = (__local float *)main;
-    if (THREADS % (BN / 8) && id >= THREADS / (BN / 8) * (BN / 8)) left = 0;
-
-    /* From fragments to rows, so that a work-item has eight channels of one pixel. */
     barrier(CLK_LOCAL_MEM_FENCE);
-    int row = warp / 4 * (EACH * 64) + warp % 4 * 16 + lane / 4;
+
+    /* Addends come to local memory in rows, results are made from fragments and leave it in rows, 16 bytes a work-item. */
+    const int up = out.s6, most = min(BM, rows - p0);
+    const bool early = epi.s1 & EPI_BEFORE, late = epi.s1 & EPI_AFTER;
+    const bool straight = up == 1 && !(epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
+    if (early || late) {
+#pragma unroll 1
+        for (int k = id; k < RESULTS; k += THREADS) {
+            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = p0 + min(r, most - 1);
+            const int bytes = c < out.s5 ? 16 : 0;
+            if (early)
+                COPY16(shared + RESULT_AT(r, q),
+                       before + ((size_t)(straight ? p : place(p, phase, out, epi.s1, div)) * epi.s2 + epi.s3 + c), bytes);
+            if (late)
+                COPY16(shared + RESULTS * 16 + RESULT_AT(r, q),
+                       after + ((size_t)(straight ? p : place(p, phase, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div)) *
+                                    epi.s4 + epi.s5 + c), bytes);
+        }
+        COPY_COMMIT();
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    __local const float2 *biases = (__local const float2 *)(main + MAIN_BYTES / 16) + lane % 4;
+    __local uint *words = (__local uint *)main;
+    const int row = warp / 4 * (EACH * 64) + warp % 4 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < NI; j++) {
-            __local float *to = sums + (row + i * 64) * PITCH + j * 8 + lane % 4 * 2;
-            *(__local float2 *)to = (float2)(acc[i][j][0], acc[i][j][1]);
-            *(__local float2 *)(to + 8 * PITCH) = (float2)(acc[i][j][2], acc[i][j][3]);
-        }
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int at = RESULT_AT(row + i * 64 + h * 8, j) / 4 + lane % 4;
+                float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + biases[j * 4];
+                if (early) v += floats_of(words[at]);
+                v = activated(v);
+                if (epi.s1 & EPI_LAB) v = fma(v, (float2)(lab.s0), (float2)(lab.s1));
+                if (late) v += floats_of(words[at + RESULTS * 4]);
+                words[at] = halves_of(v.x, v.y);
+            }
     barrier(CLK_LOCAL_MEM_FENCE);
-    int most = left > 0 ? min(BM, rows - p0) : 0;
-#pragma unroll 2
-    for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
-        int p = p0 + r, dst = p, from_before = p, from_after = p;
-        if (up > 1 || epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
-            int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-            int h = out.s1 * up, wd = out.s2 * up;
-            int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
-            int n_before = epi.s1 & EPI_BEFORE_ONE ? 0 : n, n_after = epi.s1 & EPI_AFTER_ONE ? 0 : n;
-            dst = (n * h + oy) * wd + ox;
-            from_after = (n_after * h + oy) * wd + ox;
-            from_before = (n_before * h + oy) * wd + ox;
-            if (epi.s1 & EPI_BEFORE_UP2) from_before = (n_before * (h >> 1) + (oy >> 1)) * (wd >> 1) + (ox >> 1);
-        }
-        __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
-        float4 low = from[0], high = from[1];
-        low += bias_low, high += bias_high;
-        float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        if (epi.s1 & EPI_BEFORE) add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = activated(v[i]);
-        if (epi.s1 & EPI_LAB) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = fma(v[i], lab.s0, lab.s1);
-        }
-        if (epi.s1 & EPI_AFTER) add_part(v, after + (size_t)from_after * epi.s4 + epi.s5 + c, left, after_aligned);
-        store_part(v, y + (size_t)dst * out.s3 + out.s4 + c, left, y_aligned);
+#pragma unroll 4
+    for (int k = id; k < RESULTS; k += THREADS) {
+        const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = p0 + r;
+        if (r < most && c < out.s5)
+            *(__global uint4 *)(y + ((size_t)(up == 1 ? p : place(p, phase, out, 0, div)) * out.s3 + out.s4 + c)) =
+                main[RESULT_AT(r, q) / 16];
     }
 }

@@ -101,7 +101,11 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
-static double cost(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
+int ist_conv_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
+    return row->family == IST_CONV_MMA ? ist_conv_mma_most_splits(row, q) : 1;
+}
+
+double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
     switch (c.row->family) {
     case IST_CONV_MMA:
         return ist_conv_mma_cost(p, c, q);
@@ -119,7 +123,7 @@ static double cost(const ist_plan *p, ist_conv_choice c, const ist_conv_problem 
 /* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. */
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
     bool first = a.row->family == IST_CONV_PANELS, second = b.row->family == IST_CONV_PANELS;
-    return first != second ? second : cost(p, a, q) < cost(p, b, q);
+    return first != second ? second : ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
 }
 
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
@@ -128,7 +132,7 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
         const ist_conv_row *r = &conv_rows[i];
         if (!ist_conv_row_takes(p, r, q)) continue;
         if (r->family == IST_CONV_BF16 && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
-        int most = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, q) : 1;
+        int most = ist_conv_most_splits(r, q);
         for (int splits = 1; splits <= most; splits++) {
             ist_conv_choice c = {r, splits};
             if (!best.row || better(p, c, best, q)) best = c;
@@ -154,7 +158,7 @@ static ist_conv_choice tuned(ist_plan *p, const ist_conv_problem *q) {
     for (int i = 0; t && i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
         if (strcmp(r->name, t->row)) continue;
-        int most = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, q) : 1;
+        int most = ist_conv_most_splits(r, q);
         if (!ist_conv_row_takes(p, r, q) || t->param < 1 || t->param > most) return none;
         return (ist_conv_choice){r, t->param};
     }

@@ -61,6 +61,10 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
 /* Whether the plan's device and precision can run the row; whether the row can do the problem. */
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row);
 bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+/* Most groups that may share a tile's sum in this row: 1 but for MMA. */
+int ist_conv_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
+/* Relative time as the row's family estimates it; MMA and WGMMA have one unit. */
+double ist_conv_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q);
 /* What the heuristic takes; no row when the device can run none. */
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
 /* ist_op_conv / ist_op_deconv2x2 with a given row and number of splits; NULL and 0: the heuristic's. */

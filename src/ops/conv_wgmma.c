@@ -19,9 +19,16 @@ static bool is_point(const ist_conv_problem *q) {
     return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
 }
 
+/* Pixels of halves that start on 16 bytes. */
+static bool aligned(ist_tensor t) {
+    return !ist_has(t) || (t.elem == IST_ELEM_T && t.ld % CHUNK == 0 && t.c0 % CHUNK == 0);
+}
+
 bool ist_conv_wgmma_takes(const ist_conv_problem *q) {
     bool windows = q->f.in % BK == 0 && q->taps <= MASK_TAPS;
-    return q->norm_eps <= 0 && q->x.ld % CHUNK == 0 && q->x.c0 % CHUNK == 0 && (is_point(q) || windows);
+    bool whole = q->f.out % CHUNK == 0 && aligned(q->x) && aligned(q->y) && aligned(q->o->epi.add_before) &&
+                 aligned(q->o->epi.add_after);
+    return q->norm_eps <= 0 && whole && (is_point(q) || windows);
 }
 
 static int steps_of(const ist_conv_problem *q) {
@@ -90,9 +97,9 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
     ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
     ist_divider by_columns = ist_divider_of(col_tiles), by_taps = ist_divider_of(q->taps);
     ist_defines defines =
-        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s%s", bn,
-                       r->warps_m, r->warps_n, r->stages, r->warps_k, r->stages - 2 - r->warps_k, (int)o->epi.act,
-                       is_point(q) ? " -DPOINT" : "", q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
+                       r->warps_n, r->stages, r->warps_k, r->stages - 2 - r->warps_k, (int)o->epi.act,
+                       is_point(q) ? " -DPOINT" : "");
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,

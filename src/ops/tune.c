@@ -78,12 +78,6 @@ static int add(ist_tune_way *ways, int count, int capacity, const char *row, int
     return count;
 }
 
-/* The heuristic's estimate. Ways that it holds for several times slower than the best are not worth measuring. */
-static double estimate(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
-    if (c.row->family == IST_CONV_MATRIX) return ist_conv_matrix_cost(p, c.row, q);
-    return c.row->family == IST_CONV_MMA ? ist_conv_mma_cost(p, c, q) : ist_conv_panels_cost(p, c.row, q);
-}
-
 static int conv_ways(ist_plan *p, const shape *s, ist_tune_way *ways, int capacity) {
     ist_conv_opts o = options_of(s);
     ist_tensor x = {.buffer = 1, .n = s->n, .h = s->h, .w = s->w, .c = s->c, .ld = s->c + 4 * s->odd, .c0 = 4 * s->odd};
@@ -104,13 +98,14 @@ static int conv_ways(ist_plan *p, const shape *s, ist_tune_way *ways, int capaci
         if (ist_conv_row_takes(p, ist_conv_row_at(i), &q) && ist_conv_row_at(i)->family == IST_CONV_PANELS)
             portable = ist_conv_row_at(i);
     int count = add(ways, 0, capacity, first.row->name, first.splits);
-    double most = 3 * estimate(p, first, &q);
+    bool panels = first.row->family == IST_CONV_PANELS;
+    double most = 3 * ist_conv_cost(p, first, &q); /* what is held for several times slower is not worth measuring */
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = ist_conv_row_at(i);
-        if (!ist_conv_row_takes(p, r, &q) || r->family != first.row->family || r == portable) continue;
-        int splits = r->family == IST_CONV_MMA ? ist_conv_mma_most_splits(r, &q) : 1;
+        if (!ist_conv_row_takes(p, r, &q) || (r->family == IST_CONV_PANELS) != panels || r == portable) continue;
+        int splits = ist_conv_most_splits(r, &q);
         for (int n = 1; n <= splits; n *= 2)
-            if (estimate(p, (ist_conv_choice){r, n}, &q) <= most) count = add(ways, count, capacity - 1, r->name, n);
+            if (ist_conv_cost(p, (ist_conv_choice){r, n}, &q) <= most) count = add(ways, count, capacity - 1, r->name, n);
     }
     return add(ways, count, capacity, portable->name, 1);
 }
