@@ -35,21 +35,25 @@ static int steps_of(const ist_conv_problem *q) {
     return q->taps * ist_div_up(q->f.in, BK);
 }
 
-/* Nanoseconds, as ist_conv_mma_cost's: of the steps the slower of copies and products, and of every round of groups its
- * way to the first step and its results. */
+/* Nanoseconds of the device it was fitted on (perf/NOTES.md), as ist_conv_mma_cost's: of a step the slower of its copies
+ * and its share of a latency, and of every round of groups its way to the first step, its results and addends. Products
+ * were never the slower part. */
 double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
-    static const double start = 2650, copy_bytes = 49.9, multiply_adds = 2000, latency = 350, round = 700,
-                        store = 0.144;
-    enum { LOCAL_BYTES = 227 << 10 };
-    int bm = r->mr, bn = r->nv * r->vl, local = r->stages * (bm + bn) * BK * 2;
-    int side = LOCAL_BYTES / (local + 2048), units = ist_conv_units(p);
-    if (side < 1) side = 1;
+    static const double start = 237, copy_bytes = 59.9, latency = 114, round = 2301, store = 0.084, addend = 0.06;
+    static const double special = 0.054; /* of an activation that is more than a maximum */
+    enum { LOCAL_BYTES = 227 << 10, MOST_SIDE = 3, REGISTERS = 65536 };
+    int bm = r->mr, bn = r->nv * r->vl, local = r->stages * (bm + bn) * BK * 2 + 2048;
+    int side = LOCAL_BYTES / local, by_registers = REGISTERS / (bm * bn + 64 * r->items), units = ist_conv_units(p);
     double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
-    double waves = ceil(tiles / units);
+    double waves = ceil(tiles / units), end = store;
+    if (side > MOST_SIDE) side = MOST_SIDE;
+    if (side > by_registers) side = by_registers;
     if (side > waves) side = (int)waves;
-    double copy = (bm + bn) * BK * 2 / copy_bytes;
-    double step = fmax(fmax(copy, (double)bm * bn * BK / (multiply_adds * r->speed)), latency / side);
-    return start + waves * (steps_of(q) * step + (round + bm * bn * store) / side);
+    if (side < 1) side = 1;
+    if (q->o->epi.act >= IST_ACT_SILU) end += special;
+    end += addend * (ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after));
+    double step = fmax((bm + bn) * BK * 2 / copy_bytes, latency / side);
+    return start + waves * (steps_of(q) * step + (round + bm * bn * end) / side);
 }
 
 /* [phase][step][channels, up to whole blocks of 16][64 halves], the 16-byte part i of channel o at i ^ (o & 7); a step
