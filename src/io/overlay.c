@@ -50,11 +50,14 @@ static ist_status copy_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_erro
     return IST_OK;
 }
 
-/* pixel = pixel + (rgb - pixel) * alpha / 255 */
+static uint8_t mixed(int below, int above, int alpha) {
+    return (uint8_t)(below + (above - below) * alpha / 255);
+}
+
 static void blend(const ist_bitmap *image, int x, int y, const uint8_t rgb[3], int alpha) {
     if (x < 0 || y < 0 || x >= image->width || y >= image->height) return;
     uint8_t *p = (uint8_t *)image->pixels + (size_t)y * image->stride + 3 * (size_t)x;
-    for (int c = 0; c < 3; c++) p[c] = (uint8_t)(p[c] + ((rgb[c] - p[c]) * alpha) / 255);
+    for (int c = 0; c < 3; c++) p[c] = mixed(p[c], rgb[c], alpha);
 }
 
 static void fill(const ist_bitmap *image, int x0, int y0, int x1, int y1, const uint8_t rgb[3], int alpha) {
@@ -66,32 +69,49 @@ static void fill(const ist_bitmap *image, int x0, int y0, int x1, int y1, const 
         for (int x = x0; x < x1; x++) blend(image, x, y, rgb, alpha);
 }
 
-static bool mask_has(const ist_mask *m, int x, int y) {
+/* Rows y to y + 31 of column x as a word: 0 outside the mask's window, 1 outside the image, which is no contour. */
+static uint32_t rows_at(const canvas *c, const ist_mask *m, int x, int y) {
+    int width = c->image->width, height = c->image->height;
+    if (x < 0 || x >= width || y >= height || y <= -32) return UINT32_MAX;
+    uint32_t word = 0, outside = 0;
+    if (y < 0) outside |= (1u << -y) - 1;
+    if (height - y < 32) outside |= ~((1u << (height - y)) - 1);
     int column = x - m->x0, row = y - m->y0;
-    if (column < 0 || row < 0 || column >= m->columns || row >= 32 * m->words) return false;
-    return m->bits[(size_t)column * (size_t)m->words + (size_t)(row / 32)] >> (row % 32) & 1;
+    if (column < 0 || column >= m->columns || row <= -32 || row >= 32 * m->words) return outside;
+    const uint32_t *bits = m->bits + (size_t)column * (size_t)m->words;
+    int first = (row + 32) / 32 - 1, shift = row - 32 * first;
+    if (first >= 0) word = bits[first] >> shift;
+    if (shift && first + 1 < m->words) word |= bits[first + 1] << (32 - shift);
+    return word | outside;
 }
 
-/* Within `reach` of a pixel outside of the mask; the border of the image is no contour. */
-static bool on_contour(const canvas *c, const ist_mask *m, int x, int y, int reach) {
-    static const int direction[4][2] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}};
-    for (int r = 1; r <= reach; r++)
-        for (int d = 0; d < 4; d++) {
-            int u = x + r * direction[d][0], v = y + r * direction[d][1];
-            bool inside = u >= 0 && v >= 0 && u < c->image->width && v < c->image->height;
-            if (inside && !mask_has(m, u, v)) return true;
-        }
-    return false;
+/* The rows of a word that have no pixel outside of the mask within `reach`. */
+static uint32_t inner_rows(const canvas *c, const ist_mask *m, int x, int y, int reach) {
+    uint32_t inner = UINT32_MAX;
+    for (int r = 1; r <= reach && inner; r++)
+        inner &= rows_at(c, m, x - r, y) & rows_at(c, m, x + r, y) & rows_at(c, m, x, y - r) & rows_at(c, m, x, y + r);
+    return inner;
 }
 
+/* The mask's pixels in the object's colour: its contour opaque, what is inside blended by a table. */
 static void draw_mask(const canvas *c, const ist_mask *m, const uint8_t rgb[3]) {
+    enum { INSIDE = 80 };
+    uint8_t blended[256][3];
     int reach = c->line > 2 ? c->line / 2 : 1;
-    for (int column = 0; column < m->columns; column++)
-        for (int w = 0; w < m->words; w++) {
+    for (int v = 0; v < 256; v++)
+        for (int k = 0; k < 3; k++) blended[v][k] = mixed(v, rgb[k], INSIDE);
+    for (int w = 0; w < m->words; w++)
+        for (int column = 0; column < m->columns; column++) {
+            int x = m->x0 + column, y = m->y0 + 32 * w;
             uint32_t bits = m->bits[(size_t)column * (size_t)m->words + (size_t)w];
+            if (!bits || x >= c->image->width) continue;
+            uint32_t inner = inner_rows(c, m, x, y, reach);
+            uint8_t *at = (uint8_t *)c->image->pixels + (size_t)y * c->image->stride + 3 * (size_t)x;
             for (; bits; bits &= bits - 1) {
-                int x = m->x0 + column, y = m->y0 + 32 * w + __builtin_ctz(bits);
-                blend(c->image, x, y, rgb, on_contour(c, m, x, y, reach) ? 255 : 80);
+                int row = __builtin_ctz(bits);
+                if (y + row >= c->image->height) break;
+                uint8_t *p = at + (size_t)row * c->image->stride;
+                for (int k = 0; k < 3; k++) p[k] = inner >> row & 1 ? blended[p[k]][k] : rgb[k];
             }
         }
 }
