@@ -6,13 +6,14 @@
  * more than any before; nothing is allocated otherwise. Mapping pinned memory takes its turn in the queue, so growing
  * waits for the batches in flight: therefore each slot starts with room for images of 1080p.
  *
- * Threads: submit on one thread, receive and release on another. `lock` guards slot states and the order of the queue;
+ * Threads: submit on one thread, receive and release on another; helpers of the copier are seen by submit alone. `lock` guards slot states and the order of the queue;
  * the contents of a slot belong to whoever took it out of its state. */
 #ifndef IST_PIPELINE_ENGINE_H
 #define IST_PIPELINE_ENGINE_H
 
 #include "core/plan.h"
 #include "ops/frame.h"
+#include "pipeline/copier.h"
 
 #include <pthread.h>
 
@@ -56,6 +57,7 @@ struct ist_engine {
     ist_config config; /* numbers only: pointers of the caller are not kept */
     ist_device *device;
     ist_plan *plan; /* NULL: no detector, ist_assign only */
+    ist_copier *copier; /* of pixels; NULL on CPUs, whose kernels had better find them in the caches */
     bool has_masks;
     int classes;
     char **class_names; /* [classes], or NULL */
@@ -89,6 +91,9 @@ ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist
 void ist_engine_release(ist_engine *engine, const ist_result *result);
 /* IST_E_STATE when a batch is submitted and not yet received; the loss of the device where it was lost. */
 ist_status ist_engine_idle(ist_engine *engine, ist_error *err);
+
+/* The oldest batch in flight, or NULL; with the lock held. Its state stays FLYING until it has been received. */
+ist_slot *ist_engine_oldest(ist_engine *engine);
 
 /* ---- slot.c ---- */
 

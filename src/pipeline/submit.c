@@ -121,10 +121,13 @@ static void fill_targets(uint32_t *at, const ist_image *m) {
     }
 }
 
-static void copy_pixels(unsigned char *to, const ist_image *m, size_t row_bytes) {
-    size_t stride = m->stride ? m->stride : row_bytes;
+static void copy_pixels(const ist_engine *e, unsigned char *to, const ist_image *m, size_t row_bytes, bool hurry) {
+    size_t stride = m->stride ? m->stride : row_bytes, bytes = row_bytes * (size_t)m->height;
     if (stride == row_bytes) {
-        memcpy(to, m->pixels, row_bytes * (size_t)m->height);
+        if (e->copier)
+            ist_copier_copy(e->copier, to, m->pixels, bytes, hurry);
+        else
+            memcpy(to, m->pixels, bytes);
         return;
     }
     for (int y = 0; y < m->height; y++)
@@ -132,7 +135,7 @@ static void copy_pixels(unsigned char *to, const ist_image *m, size_t row_bytes)
 }
 
 static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *images, int count, const upload_layout *l,
-                        bool reset) {
+                        bool reset, bool hurry) {
     uint32_t *up = s->staging.data;
     fill_tables(e, s, images, count, l);
     memset(up, 0, IST_UP_HEADER * sizeof *up);
@@ -158,7 +161,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
                                  .target_at = (uint32_t)o->targets};
         ist_upload_image(up, i, &block);
         fill_targets(up + o->targets, m);
-        if (!m->cl_buffer) copy_pixels((unsigned char *)up + o->pixel_byte, m, o->row_bytes);
+        if (!m->cl_buffer) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
         s->frames[i] = (ist_frame){.tag = m->tag, .width = m->width, .height = m->height};
     }
 }
@@ -177,9 +180,11 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     return ist_flush(e->device, scope, err);
 }
 
-static ist_slot *take_free_slot(ist_engine *e, ist_error *err) {
+/* *idle: the device has nothing to do until this batch arrives. */
+static ist_slot *take_free_slot(ist_engine *e, bool *idle, ist_error *err) {
     ist_slot *slot = NULL;
     pthread_mutex_lock(&e->lock);
+    *idle = !ist_engine_oldest(e);
     if (e->lost.code) {
         if (err) *err = e->lost;
     } else {
@@ -210,7 +215,8 @@ static void undo(ist_engine *e, ist_slot *s) {
 ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
     double start = ist_now_ms();
     ist_error own = {0};
-    ist_slot *s = take_free_slot(e, &own);
+    bool idle;
+    ist_slot *s = take_free_slot(e, &idle, &own);
     if (!s) {
         if (err) *err = own;
         return own.code;
@@ -230,7 +236,7 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
     if (!st) {
-        fill_upload(e, s, images, count, &layout, reset);
+        fill_upload(e, s, images, count, &layout, reset, idle);
         st = enqueue_frame(e, s, images, layout.bytes, err);
         ist_plan_unbind(e->plan, images[0].cl_buffer); /* may be gone before the next frame */
         if (st) undo(e, s);
