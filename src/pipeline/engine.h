@@ -28,9 +28,10 @@ enum { IST_PACKET_MASK_WORDS = 1 << 20 };
 
 typedef enum ist_slot_state { IST_SLOT_FREE, IST_SLOT_FILLING, IST_SLOT_FLYING, IST_SLOT_OUT } ist_slot_state;
 
-/* What the tap tables in a slot's staging were computed for. */
+/* What the tap tables in a slot's staging were computed for, and their words: the detector's two and the segmenter's. */
 typedef struct ist_slot_geometry {
     int width, height;
+    size_t words[4];
 } ist_slot_geometry;
 
 typedef struct ist_slot {

@@ -16,6 +16,7 @@ double ist_now_ms(void) {
 
 /* Word offsets of one image's parts of the upload; 0 for parts it does not have. */
 typedef struct image_layout {
+    ist_slot_geometry geometry;
     size_t det_x, det_y, seg_x, seg_y, targets;
     size_t pixel_byte; /* in the upload, or in the caller's buffer */
     size_t row_bytes;
@@ -38,22 +39,38 @@ static int sample_bytes_of(ist_pixel_format f) {
     return (int)f >> 4;
 }
 
-/* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets, then pixels. */
-static void lay_out(const ist_engine *e, const ist_image *images, int count, upload_layout *l) {
+/* Of the tables for an image; what the slot had last is known, since counting taps takes some microseconds. */
+static ist_slot_geometry geometry_of(const ist_engine *e, const ist_slot *s, int i, const ist_image *m,
+                                     const image_layout *o) {
+    ist_slot_geometry g = {.width = m->width, .height = m->height};
     int size = e->config.input_size;
+    if (s && i < s->geometry_count && s->geometry[i].width == m->width && s->geometry[i].height == m->height)
+        return s->geometry[i];
+    g.words[0] = ist_resize_taps_words(m->width, size);
+    g.words[1] = ist_resize_taps_words(m->height, size);
+    if (!e->has_masks) return g;
+    g.words[2] = ist_resize_taps_words(m->width, o->seg_w);
+    g.words[3] = ist_resize_taps_words(m->height, o->seg_h);
+    return g;
+}
+
+/* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets, then pixels. `s` is
+ * the slot that the batch goes to, or NULL. */
+static void lay_out(const ist_engine *e, const ist_slot *s, const ist_image *images, int count, upload_layout *l) {
     size_t at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS;
     l->store_words = l->mask_words = 0;
     for (int i = 0; i < count; i++) {
         const ist_image *m = &images[i];
         image_layout *o = &l->images[i];
         *o = (image_layout){.det_x = at};
-        o->det_y = o->det_x + ist_resize_taps_words(m->width, size);
-        at = o->det_y + ist_resize_taps_words(m->height, size);
+        if (e->has_masks) ist_segmenter_size(m->width, m->height, &o->seg_w, &o->seg_h);
+        o->geometry = geometry_of(e, s, i, m, o);
+        o->det_y = o->det_x + o->geometry.words[0];
+        at = o->det_y + o->geometry.words[1];
         if (e->has_masks) {
-            ist_segmenter_size(m->width, m->height, &o->seg_w, &o->seg_h);
             o->seg_x = at;
-            o->seg_y = o->seg_x + ist_resize_taps_words(m->width, o->seg_w);
-            at = o->seg_y + ist_resize_taps_words(m->height, o->seg_h);
+            o->seg_y = o->seg_x + o->geometry.words[2];
+            at = o->seg_y + o->geometry.words[3];
             size_t words = (size_t)m->width * (size_t)ist_div_up(m->height, 32);
             if (words > l->store_words) l->store_words = words;
             words *= (size_t)e->config.max_objects;
@@ -86,7 +103,7 @@ ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
     int count = e->config.batch < IMAGES ? e->config.batch : IMAGES;
     if (WIDTH * HEIGHT > e->config.max_pixels) return IST_OK;
     for (int i = 0; i < count; i++) images[i] = (ist_image){.width = WIDTH, .height = HEIGHT, .format = IST_RGB8};
-    lay_out(e, images, count, &layout);
+    lay_out(e, NULL, images, count, &layout);
     s->mask_words = layout.mask_words;
     return ist_slot_reserve(e, s, layout.bytes, 0, err);
 }
@@ -109,7 +126,7 @@ static void fill_tables(const ist_engine *e, ist_slot *s, const ist_image *image
             ist_resize_taps(images[i].width, o->seg_w, up + o->seg_x);
             ist_resize_taps(images[i].height, o->seg_h, up + o->seg_y);
         }
-        s->geometry[i] = (ist_slot_geometry){images[i].width, images[i].height};
+        s->geometry[i] = o->geometry;
     }
     s->geometry_count = count;
 }
@@ -222,7 +239,7 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
         return own.code;
     }
     upload_layout layout;
-    lay_out(e, images, count, &layout);
+    lay_out(e, s, images, count, &layout);
     s->counts = (ist_transfers){0};
     s->sequence = ++e->sequence;
     s->count = count;
