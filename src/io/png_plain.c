@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 /* Deflate makes at most 1032 bytes of one (two bits of a code for 258 bytes). */
 enum { SIGNATURE = 8, CHUNK_EXTRA = 12, HEADER = 13, MOST_GROWTH = 1032 };
 
@@ -83,14 +87,16 @@ static uint8_t *inflate_lines(const plain_png *p, size_t size) {
 /* ---- filters ---- */
 
 static inline void undo_sub(uint8_t *restrict to, const uint8_t *restrict from, size_t row, size_t pixel) {
-    memcpy(to, from, pixel);
-    for (size_t i = pixel; i < row; i++) to[i] = (uint8_t)(from[i] + to[i - pixel]);
+    uint8_t left[4] = {0};
+    for (size_t i = 0; i < row; i += pixel)
+        for (size_t c = 0; c < pixel; c++) to[i + c] = left[c] = (uint8_t)(from[i + c] + left[c]);
 }
 
 static inline void undo_average(uint8_t *restrict to, const uint8_t *restrict from, const uint8_t *restrict up,
                                 size_t row, size_t pixel) {
-    for (size_t i = 0; i < pixel; i++) to[i] = (uint8_t)(from[i] + (up[i] >> 1));
-    for (size_t i = pixel; i < row; i++) to[i] = (uint8_t)(from[i] + ((to[i - pixel] + up[i]) >> 1));
+    uint8_t left[4] = {0};
+    for (size_t i = 0; i < row; i += pixel)
+        for (size_t c = 0; c < pixel; c++) to[i + c] = left[c] = (uint8_t)(from[i + c] + ((left[c] + up[i + c]) >> 1));
 }
 
 /* left, above, or above left: the one next to left + above - above left */
@@ -100,10 +106,50 @@ static inline int paeth(int a, int b, int c) {
     return pc < least ? c : ab;
 }
 
+#ifdef __SSE2__
+static inline __m128i load4(const uint8_t *p) {
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm_unpacklo_epi8(_mm_cvtsi32_si128(v), _mm_setzero_si128());
+}
+
+static inline __m128i absolute(__m128i v) {
+    return _mm_max_epi16(v, _mm_sub_epi16(_mm_setzero_si128(), v));
+}
+
+static inline __m128i choose(__m128i condition, __m128i yes, __m128i no) {
+    return _mm_or_si128(_mm_and_si128(condition, yes), _mm_andnot_si128(condition, no));
+}
+
+/* Pixels of three or four bytes but for the last, whose fourth byte may lie outside; in 16-bit lanes. Returns the bytes
+ * done. */
+static inline size_t undo_paeth_wide(uint8_t *restrict to, const uint8_t *restrict from, const uint8_t *restrict up,
+                                     size_t row, size_t pixel) {
+    __m128i a = _mm_setzero_si128(), c = a;
+    size_t i = 0;
+    for (; i + pixel < row; i += pixel) {
+        __m128i b = load4(up + i), to_a = _mm_sub_epi16(b, c), to_b = _mm_sub_epi16(a, c);
+        __m128i pa = absolute(to_a), pb = absolute(to_b), pc = absolute(_mm_add_epi16(to_a, to_b));
+        __m128i least = _mm_min_epi16(pc, _mm_min_epi16(pa, pb));
+        __m128i nearest = choose(_mm_cmpeq_epi16(least, pa), a, choose(_mm_cmpeq_epi16(least, pb), b, c));
+        a = _mm_add_epi8(load4(from + i), nearest); /* upper halves of the lanes stay 0 */
+        c = b;
+        int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(a, a));
+        memcpy(to + i, &bytes, pixel);
+    }
+    return i;
+}
+#endif
+
 static inline void undo_paeth(uint8_t *restrict to, const uint8_t *restrict from, const uint8_t *restrict up,
                               size_t row, size_t pixel) {
     int left[4] = {0}, above_left[4] = {0};
-    for (size_t i = 0; i < row; i += pixel)
+    size_t done = 0;
+#ifdef __SSE2__
+    if (pixel >= 3) done = undo_paeth_wide(to, from, up, row, pixel);
+    for (size_t c = 0; c < pixel && done; c++) left[c] = to[done - pixel + c], above_left[c] = up[done - pixel + c];
+#endif
+    for (size_t i = done; i < row; i += pixel)
         for (size_t c = 0; c < pixel; c++) {
             int above = up[i + c];
             left[c] = (from[i + c] + paeth(left[c], above, above_left[c])) & 255;
