@@ -217,7 +217,8 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
     f->returned = calloc(f->window, sizeof *f->returned);
-    if (!f->todo || !f->slots || !f->returned) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
+    if (!f->todo || !f->slots || !f->returned)
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
         if (ist_journal_has(job->journal, i))
             f->totals->skipped++;

@@ -22,7 +22,7 @@ static void check(ist_copier *c, size_t bytes, size_t from_at, size_t to_at, uns
 
 Test(pipeline_copier, every_byte_arrives) {
     static const size_t sizes[] = {0, 1, 15, 16, 17, 63, 64, 65, 1000, 131071, 1 << 20, (1 << 20) + 1, MOST - 7};
-    ist_copier *c = ist_copier_open();
+    ist_copier *c = ist_copier_open(3);
     cr_assert_not_null(c);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t at = 0; at < 4; at++) {
@@ -34,8 +34,16 @@ Test(pipeline_copier, every_byte_arrives) {
     ist_copier_close(&c);
 }
 
+Test(pipeline_copier, nobody_helps) {
+    ist_copier *c = ist_copier_open(0);
+    cr_assert_not_null(c);
+    check(c, 2 << 20, 3, 5, 1, true);
+    ist_copier_close(&c);
+    cr_expect(ist_copier_helpers() >= 0 && ist_copier_helpers() <= 3);
+}
+
 Test(pipeline_copier, one_job_after_the_other) {
-    ist_copier *c = ist_copier_open();
+    ist_copier *c = ist_copier_open(2);
     cr_assert_not_null(c);
     for (unsigned i = 0; i < 100; i++) check(c, (1 << 20) + i * 1000, i % 16, i % 7, i, true);
     ist_copier_close(&c);

@@ -78,8 +78,12 @@ static void *help(void *context) {
     return NULL;
 }
 
-ist_copier *ist_copier_open(void) {
+int ist_copier_helpers(void) {
     long helpers = sysconf(_SC_NPROCESSORS_ONLN) / CORES_FOR_EACH;
+    return helpers < 0 ? 0 : helpers < HELPERS ? (int)helpers : HELPERS;
+}
+
+ist_copier *ist_copier_open(int helpers) {
     ist_copier *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     if (pthread_mutex_init(&c->lock, NULL)) {

@@ -8,9 +8,11 @@
 
 typedef struct ist_copier ist_copier;
 
-/* With as many helpers as the machine has cores to spare and threads can be had, maybe none. NULL when out of memory.
- */
-ist_copier *ist_copier_open(void);
+/* Helpers that this machine has cores for, maybe none. */
+int ist_copier_helpers(void);
+
+/* With `helpers` of them, or as many threads as can be had. NULL when out of memory. */
+ist_copier *ist_copier_open(int helpers);
 
 /* Copies `bytes` bytes past the caches, with help when there is `hurry` and it pays. For one thread at a time; returns
  * when all is there. */

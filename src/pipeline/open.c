@@ -174,7 +174,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
 }
 
 static ist_status create_slots(ist_engine *e, ist_error *err) {
-    if (ist_device_facts(e->device)->type != IST_DEVICE_CPU && !(e->copier = ist_copier_open()))
+    if (ist_device_facts(e->device)->type != IST_DEVICE_CPU && !(e->copier = ist_copier_open(ist_copier_helpers())))
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     for (int i = 0; i < e->config.frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
     return IST_OK;
