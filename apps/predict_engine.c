@@ -36,7 +36,8 @@ static void set_states(predict_flow *f, const batch *b, predict_state state) {
     pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < b->count; i++) predict_slot_at(f, b->images[i])->state = state;
     f->flying -= b->count;
-    pthread_cond_broadcast(&f->changed);
+    pthread_cond_signal(&f->ready); /* who takes one looks for the next */
+    if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -58,7 +59,7 @@ static void lose_engine(engine_side *e, const batch *b, const ist_error *err) {
     if (f->working && !ist_engine_describe(e->engine, &info, NULL))
         cli_note("%s (device %d): %s; its %zu images go to the other devices", info.device.name, info.device.index,
                  err->text, f->returned_count - before);
-    pthread_cond_broadcast(&f->changed);
+    predict_wake_all(f);
     pthread_mutex_unlock(&f->lock);
     e->lost = true;
 }
@@ -127,7 +128,9 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
             }
             f->next_engine = end;
             f->flying += b->count;
-            pthread_cond_broadcast(&f->changed);
+            pthread_cond_signal(&f->ready); /* for what did not decode */
+            pthread_cond_signal(&f->room);
+            if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
             if (b->count) break;
             continue;
         }
@@ -137,7 +140,7 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 100000000;
         if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
-        pthread_cond_timedwait(&f->changed, &f->lock, &until);
+        pthread_cond_timedwait(&f->decoded, &f->lock, &until);
     }
     pthread_mutex_unlock(&f->lock);
     return more;
@@ -271,7 +274,7 @@ static void submit_singly(engine_side *e, const batch *b, const ist_error *err) 
     if (e->lost && rest.count) { /* by the receive: it returned what was in flight */
         pthread_mutex_lock(&f->lock);
         return_batch(f, &rest);
-        pthread_cond_broadcast(&f->changed);
+        predict_wake_all(f);
         pthread_mutex_unlock(&f->lock);
     }
 }

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "weights/checkpoint.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,24 +165,54 @@ static ist_status list_devices(const char *spec, int *indices, int *count, ist_e
     return IST_OK;
 }
 
-/* Engines on the other devices; one that does not open is named and left out. */
-static void open_others(predict_job *job, ist_config *config, const int *indices, int count) {
-    config->precision = job->engine_info.precision;
-    for (int i = 1; i < count; i++) {
-        char spec[16];
-        ist_error err;
-        snprintf(spec, sizeof spec, "%d", indices[i]);
-        config->device = spec;
-        if (ist_open(config, &job->others[job->other_count], &err))
-            cli_note("device %d is left out: %s", indices[i], err.text);
-        else
-            job->other_count++;
+/* An engine on a further device, opened beside the first on a thread of its own. */
+typedef struct opening {
+    ist_config config;
+    char spec[16];
+    ist_engine *engine;
+    ist_error err;
+    pthread_t thread;
+    bool started;
+} opening;
+
+static void *open_engine(void *context) {
+    opening *o = context;
+    if (ist_open(&o->config, &o->engine, &o->err)) o->engine = NULL;
+    return NULL;
+}
+
+static void start_opening(opening *o, const ist_config *config, int index) {
+    *o = (opening){.config = *config};
+    snprintf(o->spec, sizeof o->spec, "%d", index);
+    o->config.device = o->spec;
+    o->started = !pthread_create(&o->thread, NULL, open_engine, o);
+}
+
+/* Waits for the engine. All compute in the first one's precision, which --precision auto may have left to each. */
+static void finish_opening(predict_job *job, opening *o, bool wanted) {
+    ist_engine_info info;
+    if (o->started)
+        pthread_join(o->thread, NULL);
+    else if (wanted)
+        open_engine(o);
+    if (wanted && o->engine && !ist_engine_describe(o->engine, &info, NULL) &&
+        info.precision != job->engine_info.precision) {
+        ist_close(&o->engine);
+        o->config.precision = job->engine_info.precision;
+        open_engine(o);
     }
+    if (!wanted)
+        ist_close(&o->engine);
+    else if (o->engine)
+        job->others[job->other_count++] = o->engine;
+    else
+        cli_note("device %s is left out: %s", o->spec, o->err.text);
 }
 
 int predict_open_engine(predict_job *job) {
     ist_config config;
     int indices[PREDICT_MAX_DEVICES], count = 0, *classes = NULL;
+    opening *others = NULL;
     ist_error err;
     const char *all = all_of(job->options);
     if (all && job->received) return cli_usage(job->options->command, "--device all: an audit follows one device");
@@ -192,9 +223,13 @@ int predict_open_engine(predict_job *job) {
     }
     int code = predict_configure(job, &config, &classes);
     if (!code && !all) job->helper = ahead_start(&config);
+    if (!code && count > 1 && !(others = calloc((size_t)count - 1, sizeof *others)))
+        code = cli_fail(CLI_FAILED, "out of memory for %d devices", count);
+    for (int i = 1; i < count && !code; i++) start_opening(&others[i - 1], &config, indices[i]);
     if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
-    if (!code) open_others(job, &config, indices, count);
+    for (int i = 1; i < count && others; i++) finish_opening(job, &others[i - 1], !code);
+    free(others);
     free(classes);
     return code;
 }

@@ -19,23 +19,29 @@ double predict_now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+void predict_wake_all(predict_flow *f) {
+    pthread_cond_broadcast(&f->room);
+    pthread_cond_broadcast(&f->decoded);
+    pthread_cond_broadcast(&f->ready);
+}
+
 void predict_poll_interrupt(predict_flow *f) {
     if (!*f->job->interrupted || f->limit <= f->next_decode) return;
     f->limit = f->next_decode;
     f->totals->interrupted = true;
-    pthread_cond_broadcast(&f->changed);
+    predict_wake_all(f);
 }
 
 void predict_fail_flow(predict_flow *f, const ist_error *err) {
     if (!f->failed) f->failure = *err;
     f->failed = true;
-    pthread_cond_broadcast(&f->changed);
+    predict_wake_all(f);
 }
 
 void predict_drop_pixels(predict_flow *f, predict_slot *slot) {
     f->pixel_bytes -= slot->image.stride * (size_t)slot->image.height;
     ist_bitmap_free(&slot->image);
-    pthread_cond_broadcast(&f->changed);
+    pthread_cond_signal(&f->room);
 }
 
 /* With the lock held. */
@@ -51,10 +57,11 @@ static void *decode_images(void *context) {
         predict_poll_interrupt(f);
         if (f->failed || f->next_decode >= f->limit) break;
         if (!may_decode(f)) {
-            pthread_cond_wait(&f->changed, &f->lock);
+            pthread_cond_wait(&f->room, &f->lock);
             continue;
         }
         size_t k = f->next_decode++;
+        if (f->next_decode == f->limit) pthread_cond_broadcast(&f->room);
         predict_slot *slot = predict_slot_at(f, k);
         slot->state = SLOT_DECODING;
         slot->index = f->todo[k];
@@ -66,7 +73,7 @@ static void *decode_images(void *context) {
         pthread_mutex_lock(&f->lock);
         f->pixel_bytes += slot->image.stride * (size_t)slot->image.height;
         slot->state = SLOT_DECODED;
-        pthread_cond_broadcast(&f->changed);
+        pthread_cond_broadcast(&f->decoded);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
@@ -130,23 +137,29 @@ static void commit_written(predict_flow *f) {
         ist_text_clear(&line);
         *slot = (predict_slot){.line = line};
         f->next_commit++;
+        pthread_cond_signal(&f->room);
         show_progress(f);
     }
-    pthread_cond_broadcast(&f->changed);
+}
+
+/* With the lock held: the next image is there for an encoder. */
+static bool may_encode(const predict_flow *f) {
+    return f->next_encode < f->next_engine && predict_slot_at(f, f->next_encode)->state == SLOT_READY;
 }
 
 static void *encode_images(void *context) {
     predict_flow *f = context;
     pthread_mutex_lock(&f->lock);
     while (f->next_encode < f->limit) {
-        predict_slot *slot = predict_slot_at(f, f->next_encode);
-        if (f->next_encode >= f->next_engine || slot->state != SLOT_READY) {
+        if (!may_encode(f)) {
             if (f->failed) break;
-            pthread_cond_wait(&f->changed, &f->lock);
+            pthread_cond_wait(&f->ready, &f->lock);
             continue;
         }
-        f->next_encode++;
+        predict_slot *slot = predict_slot_at(f, f->next_encode++);
         slot->state = SLOT_ENCODING;
+        if (may_encode(f)) pthread_cond_signal(&f->ready); /* it may have waited for this one */
+        if (f->next_encode == f->limit) pthread_cond_broadcast(&f->ready);
         pthread_mutex_unlock(&f->lock);
         if (!slot->status) slot->status = encode_image(f->job, slot, &slot->err);
         free(slot->storage);
@@ -204,7 +217,8 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
     f->returned = calloc(f->window, sizeof *f->returned);
-    if (!f->todo || !f->slots || !f->returned) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
+    if (!f->todo || !f->slots || !f->returned)
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
         if (ist_journal_has(job->journal, i))
             f->totals->skipped++;
@@ -223,13 +237,19 @@ static void free_flow(predict_flow *f) {
     free(f->slots);
     free(f->returned);
     free(f->todo);
-    pthread_cond_destroy(&f->changed);
+    pthread_cond_destroy(&f->room);
+    pthread_cond_destroy(&f->decoded);
+    pthread_cond_destroy(&f->ready);
     pthread_mutex_destroy(&f->lock);
 }
 
 ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err) {
-    predict_flow f = {
-        .job = job, .totals = totals, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    predict_flow f = {.job = job,
+                      .totals = totals,
+                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                      .room = PTHREAD_COND_INITIALIZER,
+                      .decoded = PTHREAD_COND_INITIALIZER,
+                      .ready = PTHREAD_COND_INITIALIZER};
     *totals = (predict_totals){0};
     f.begin_ms = predict_now_ms();
     f.progress = !job->options->quiet && isatty(STDERR_FILENO);

@@ -2,8 +2,9 @@
  *
  * Image k of the work list lives in slot k % window. Four counters move along the list in this order:
  * next_commit <= next_encode <= next_engine <= next_decode <= next_commit + window. A slot's fields belong to the
- * thread that moved it into its state; counters and states are guarded by `lock`, and `changed` is broadcast whenever
- * one changes. */
+ * thread that moved it into its state; counters and states are guarded by `lock`. Each kind of thread waits for a
+ * condition of its own, so that dozens of them do not wake up for every image: decoders for `room`, engines for
+ * `decoded`, encoders for `ready`. The end of the run, or of the list, wakes all. */
 #ifndef PREDICT_SLOTS_H
 #define PREDICT_SLOTS_H
 
@@ -55,7 +56,7 @@ typedef struct predict_flow {
     bool progress; /* a progress line is shown */
     double begin_ms, shown_ms;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t room, decoded, ready;
 } predict_flow;
 
 double predict_now_ms(void);
@@ -63,6 +64,9 @@ double predict_now_ms(void);
 static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
     return &f->slots[k % f->window];
 }
+
+/* With the lock held: everybody looks what has changed. */
+void predict_wake_all(predict_flow *f);
 
 /* With the lock held: an interrupt ends the work list at what has begun. */
 void predict_poll_interrupt(predict_flow *f);

@@ -22,7 +22,8 @@
  * set it to NULL.
  *
  * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
- * on another may run side by side. Two engines never share state.
+ * on another may run side by side. Two engines never share state. Beside a device that is no CPU, an
+ * engine has up to three threads that sleep but for moments in which ist_submit copies pixels to an idle device.
  *
  * Memory: pixels passed to ist_submit are copied before it returns. Results belong to the engine and stay valid until
  * ist_release; at most `frames_in_flight` batches can be submitted and not yet released. */

@@ -74,3 +74,8 @@
 
 /* Block of image i. */
 #define IMAGE_AT(upload, i) ((upload) + UP_HEADER + (i) * IM_WORDS)
+
+/* Groups of each of `count` objects, when there are `all` for them together and at most `most` for one. */
+static inline int parts_of(int count, int all, int most) {
+    return clamp(all / max(count, 1), 1, most);
+}

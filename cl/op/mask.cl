@@ -10,9 +10,6 @@
 #ifndef LANES
 #define LANES 1
 #endif
-#ifndef GROUPS
-#define GROUPS 32
-#endif
 #define LOW   256
 #define STATS 8
 
@@ -124,12 +121,12 @@ typedef struct tally {
 } tally;
 
 /* 32 rows of a strip from row y on: its words; counts go into the tally. */
-static I block(__global const float *p, const strip *s, tally *n, int y, int height, int h, float scale) {
+static I block(__global const float *p, const strip *s, tally *n, int y, int height, int h, float scale, bool look) {
     I word = (I)(0);
     int end = min(y + 32, height);
     int first = min((int)SOURCE((float)y, scale, 0.0f), h - 1);
     int last = min((int)SOURCE((float)(end - 1), scale, 0.0f) + 1, h - 1);
-    if (largest(p, s, first, last) <= -1.001f) return word; /* nothing here reaches even -1 */
+    if (look && largest(p, s, first, last) <= -1.001f) return word; /* nothing here reaches even -1 */
     pair k;
     V m0 = (V)(0.0f), m1 = (V)(0.0f);
     int have0 = -1, have1 = -1;
@@ -191,16 +188,18 @@ static int reduced(int v, __local int *room, bool least) {
 #define MIN(v) reduced(v, room, true)
 #endif
 
-/* Group g of object k takes an equal share of its image's strips and row blocks. stats [k, g, STATS]: area, least x,
- * most x, least y, most y, above 1, above -1. Object k's 65536 logits begin at place.x * k + place.y. */
+/* An object's groups (parts_of in frame.cl) take equal shares of its image's strips and row blocks. stats [group,
+ * STATS]: area, least x, most x, least y, most y, above 1, above -1. Object k's 65536 logits begin at
+ * place.x * k + place.y; place.z, place.w: most groups of all objects and of one. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 masks(__global uint *store, __global int *stats, __global const float *logits, __global const int *image_of,
       __global const int *total, __global const uint *upload, int4 place) {
 #if LANES > 1
     __local int room[LANES];
 #endif
-    int g = get_group_id(0), k = get_group_id(1);
-    if (k >= *total) return;
+    int count = *total, parts = parts_of(count, place.z, place.w), k = get_group_id(0) / parts;
+    int g = get_group_id(0) - k * parts;
+    if (k >= count) return;
     __global const uint *im = IMAGE_AT(upload, image_of[k]);
     int width = (int)im[IM_WIDTH], height = (int)im[IM_HEIGHT], w = (int)im[IM_SEG_WIDTH], h = (int)im[IM_SEG_HEIGHT];
     float sx = as_float(im[IM_MASK_X]), sy = as_float(im[IM_MASK_Y]);
@@ -212,11 +211,12 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     n.x0 = n.y0 = (I)(INT_MAX);
     n.x1 = n.y1 = (I)(-1);
     strip s;
-    int from = (int)((long)all * g / GROUPS), to = (int)((long)all * (g + 1) / GROUPS);
+    int from = (int)((long)all * g / parts), to = (int)((long)all * (g + 1) / parts);
+    bool look = LANES == 1 || to - from > 1; /* a group with one block has nobody to look for before the others do */
     for (int t = from; t < to; t++) {
         int column = t / blocks, b = t - column * blocks;
         if (t == from || b == 0) s = strip_of(column * STRIP, width, w, sx);
-        I word = block(p, &s, &n, 32 * b, height, h, sy);
+        I word = block(p, &s, &n, 32 * b, height, h, sy, look);
 #if LANES == 1
         __global uint *o = store + (size_t)column * STRIP * blocks + b;
         uint words[16];
@@ -229,7 +229,6 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     int area = SUM(n.area), x0 = MIN(n.x0), x1 = -MIN(-n.x1), y0 = MIN(n.y0), y1 = -MIN(-n.y1);
     int high = SUM(n.high), low = SUM(n.low);
     if (get_local_id(0) == 0) {
-        stats += ((size_t)k * GROUPS + g) * STATS;
-        vstore8((int8)(area, x0, x1, y0, y1, high, low, 0), 0, stats);
+        vstore8((int8)(area, x0, x1, y0, y1, high, low, 0), get_group_id(0), stats);
     }
 }

@@ -1,12 +1,12 @@
 /* Everything the host gets, in one packet (frame.h): records, prefix sums over the masks' words, the words themselves.
  *
  * Masks that do not fit the packet are moved together at the start of the mask store. LANES work-items share one
- * problem: 1 on CPUs, 64 elsewhere. */
+ * problem: 1 on CPUs, 64 elsewhere; SPILL_LANES where one group has all of it to do. */
 #ifndef LANES
 #define LANES 1
 #endif
-#ifndef GROUPS
-#define GROUPS 32
+#ifndef SPILL_LANES
+#define SPILL_LANES LANES
 #endif
 #ifdef SCORE_F32
 #define ST          float
@@ -26,13 +26,62 @@
 
 #define RECORD(packet, k) ((packet) + PK_HEADER + batch * PK_IMAGE_WORDS + (k)*OB_WORDS)
 
+#if LANES == 1
+#define LEAST(v) (v)
+#define SUM(v)   (v)
+#else
+/* Over the group; every work-item gets the result. */
+static int reduced(int v, __local int *room, bool least) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    room[LANE] = v;
+    for (int step = LANES / 2; step > 0; step >>= 1) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (LANE < step) room[LANE] = least ? min(room[LANE], room[LANE + step]) : room[LANE] + room[LANE + step];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return room[0];
+}
+#define LEAST(v) reduced(v, room, true)
+#define SUM(v)   reduced(v, room, false)
+#endif
+
+/* What the groups of an object found (mask.cl), together. */
+typedef struct whole {
+    int area, x0, x1, y0, y1, high, low;
+} whole;
+
 /* The record of object k, but for its place in the mask stream. sizes: batch, max_objects, has a match, has masks;
- * place: ld, c0 of the score. One work-item per object. */
-__kernel void records(__global int *packet, __global const int *objects, __global const int *counts,
+ * place: ld, c0 of the score, groups of masks.cl. One group per object. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void records(__global int *packet, __global const int *objects, __global const int *counts,
                       __global const int *image_of, __global const int *total, __global const int *match,
                       __global const int *stats, __global const ST *score, int4 sizes, int4 place) {
-    int k = get_global_id(0), batch = sizes.x;
-    if (k >= *total) return;
+#if LANES > 1
+    __local int room[LANES];
+#endif
+    int k = get_group_id(0), batch = sizes.x, count = *total;
+    if (k >= count) return;
+    whole w = {0, INT_MAX, -1, INT_MAX, -1, 0, 0};
+    if (sizes.w) {
+        int parts = parts_of(count, place.z, place.w);
+        for (int g = LANE; g < parts; g += LANES) {
+            int8 s = vload8((size_t)k * parts + g, stats);
+            w.area += s.s0;
+            w.x0 = min(w.x0, s.s1);
+            w.x1 = max(w.x1, s.s2);
+            w.y0 = min(w.y0, s.s3);
+            w.y1 = max(w.y1, s.s4);
+            w.high += s.s5;
+            w.low += s.s6;
+        }
+        w.area = SUM(w.area);
+        w.x0 = LEAST(w.x0);
+        w.x1 = -LEAST(-w.x1);
+        w.y0 = LEAST(w.y0);
+        w.y1 = -LEAST(-w.y1);
+        w.high = SUM(w.high);
+        w.low = SUM(w.low);
+    }
+    if (LANE) return;
     int n = image_of[k], slot = n * sizes.y + k - counts[4 * n + 2];
     __global const int *d = objects + (size_t)slot * DET_WORDS;
     __global int *r = RECORD(packet, k);
@@ -46,40 +95,28 @@ __kernel void records(__global int *packet, __global const int *objects, __globa
     r[OB_IMAGE] = n;
     if (!sizes.w) return;
     r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)k * place.x + place.y));
-    int area = 0, x0 = INT_MAX, x1 = -1, y0 = INT_MAX, y1 = -1, high = 0, low = 0;
-    for (int g = 0; g < GROUPS; g++) {
-        int8 s = vload8(0, stats + ((size_t)k * GROUPS + g) * STATS);
-        area += s.s0;
-        x0 = min(x0, s.s1);
-        x1 = max(x1, s.s2);
-        y0 = min(y0, s.s3);
-        y1 = max(y1, s.s4);
-        high += s.s5;
-        low += s.s6;
-    }
-    r[OB_STABILITY] = as_int(low ? (float)high / (float)low : 0.0f);
-    if (!area) return;
-    r[OB_AREA] = area;
-    vstore4((int4)(x0, y0, x1, y1), 0, r + OB_MASK_BOX);
-    r[OB_X0] = x0;
-    r[OB_Y0] = y0 & ~31;
-    r[OB_COLUMNS] = x1 - x0 + 1;
-    r[OB_COLUMN_WORDS] = y1 / 32 - y0 / 32 + 1;
+    r[OB_STABILITY] = as_int(w.low ? (float)w.high / (float)w.low : 0.0f);
+    if (!w.area) return;
+    r[OB_AREA] = w.area;
+    vstore4((int4)(w.x0, w.y0, w.x1, w.y1), 0, r + OB_MASK_BOX);
+    r[OB_X0] = w.x0;
+    r[OB_Y0] = w.y0 & ~31;
+    r[OB_COLUMNS] = w.x1 - w.x0 + 1;
+    r[OB_COLUMN_WORDS] = w.y1 / 32 - w.y0 / 32 + 1;
 }
 
-/* Places of the masks in the stream, image blocks and header. One group. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void places(__global int *packet,
-                                                                        __global const int *counts,
-                                                                        __global const int *total,
-                                                                        __global const uint *upload, int batch) {
-    __local uint sums[LANES];
-    __local uint stored[LANES];
+static uint words_of(__global const int *r) {
+    return (uint)r[OB_COLUMNS] * (uint)r[OB_COLUMN_WORDS];
+}
+
+/* Places of the masks in the stream, image blocks and header: one group's work. */
+static void head(__global int *packet, __global const int *counts, __global const uint *upload, int batch, int count,
+                 __local uint *sums, __local uint *stored) {
     uint base = 0, room = upload[UP_PACKET_WORDS], fits = 0;
-    int count = *total;
     for (int from = 0; from < count; from += LANES) {
         int k = from + LANE;
         __global int *r = RECORD(packet, min(k, count - 1));
-        uint words = k < count ? (uint)r[OB_COLUMNS] * (uint)r[OB_COLUMN_WORDS] : 0u, sum = words;
+        uint words = k < count ? words_of(r) : 0u, sum = words;
         sums[LANE] = words;
         SYNC();
         for (int step = 1; step < LANES; step <<= 1) {
@@ -107,6 +144,16 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void places(__global
         vstore4((int4)(counts[4 * n], counts[4 * n + 1], counts[4 * n + 2], 0), n, packet + PK_HEADER);
 }
 
+/* Without masks: the head alone. One group. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void places(__global int *packet,
+                                                                        __global const int *counts,
+                                                                        __global const int *total,
+                                                                        __global const uint *upload, int batch) {
+    __local uint sums[LANES];
+    __local uint stored[LANES];
+    head(packet, counts, upload, batch, *total, sums, stored);
+}
+
 /* Word i of a mask's window: where it is in the store. blocks: words per column of the image. */
 static size_t source(__global const int *r, int i, int blocks) {
     int words = r[OB_COLUMN_WORDS], column = i / words;
@@ -117,33 +164,46 @@ static int blocks_of(__global const int *r, __global const uint *upload) {
     return ((int)IMAGE_AT(upload, r[OB_IMAGE])[IM_HEIGHT] + 31) / 32;
 }
 
-/* Windows of the masks that fit. Groups (part, object); sizes: batch, max_objects, parts. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void windows(__global int *packet,
-                                                                         __global const uint *store,
-                                                                         __global const int *total,
-                                                                         __global const uint *upload, int4 sizes) {
-    int part = get_group_id(0), k = get_group_id(1), batch = sizes.x;
-    if (k >= *total) return;
+/* Group 0 writes the head; the others copy the windows of the masks that fit, each object's in parts_of parts, for
+ * which they find its place themselves. sizes: batch, max_objects, most groups of all objects and of one. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+windows(__global int *packet, __global const uint *store, __global const int *counts, __global const int *total,
+        __global const uint *upload, int4 sizes) {
+    __local uint sums[LANES];
+    __local uint stored[LANES];
+    int item = (int)get_group_id(0) - 1, batch = sizes.x, count = *total, parts = parts_of(count, sizes.z, sizes.w);
+    if (item < 0) {
+        head(packet, counts, upload, batch, count, sums, stored);
+        return;
+    }
+    int k = item / parts, part = item - k * parts;
+    if (k >= count) return;
     __global const int *r = RECORD(packet, k);
+    uint offset = 0;
+    for (int j = LANE; j < k; j += LANES) offset += words_of(RECORD(packet, j));
+#if LANES > 1
+    offset = (uint)reduced((int)offset, (__local int *)sums, false);
+#endif
     int columns = r[OB_COLUMNS], words = r[OB_COLUMN_WORDS], blocks = blocks_of(r, upload);
-    if ((uint)r[OB_OFFSET] + (uint)(columns * words) > (uint)packet[PK_STORED_WORDS]) return;
-    __global int *to = RECORD(packet, batch * sizes.y) + (uint)r[OB_OFFSET];
+    if (offset + words_of(r) > upload[UP_PACKET_WORDS]) return;
+    __global int *to = RECORD(packet, batch * sizes.y) + offset;
     store += (size_t)k * upload[UP_STORE_WORDS];
 #if LANES == 1
-    for (int c = part * columns / sizes.z; c < (part + 1) * columns / sizes.z; c++) {
+    for (int c = part * columns / parts; c < (part + 1) * columns / parts; c++) {
         __global const uint *from = store + (size_t)(r[OB_X0] + c) * blocks + r[OB_Y0] / 32;
         for (int i = 0; i < words; i++) to[c * words + i] = (int)from[i];
     }
 #else
-    for (int i = part * LANES + LANE; i < columns * words; i += sizes.z * LANES)
+    for (int i = part * LANES + LANE; i < columns * words; i += parts * LANES)
         to[i] = (int)store[source(r, i, blocks)];
 #endif
 }
 
 /* The other masks, moved to the start of the store one after the other: the place of a word never lies beyond the word
- * itself, so going upwards nothing is overwritten that is still to be read. One group. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void spill(__global uint *store, __global const int *packet,
-                                                                       __global const uint *upload, int batch) {
+ * itself, so going upwards nothing is overwritten that is still to be read. One group, of SPILL_LANES. */
+#define EACH 16 /* words that a work-item has at a time */
+__kernel __attribute__((reqd_work_group_size(SPILL_LANES, 1, 1))) void
+spill(__global uint *store, __global const int *packet, __global const uint *upload, int batch) {
     int count = packet[PK_OBJECTS];
     uint stored = (uint)packet[PK_STORED_WORDS];
     if (stored == (uint)packet[PK_MASK_WORDS]) return;
@@ -153,10 +213,17 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void spill(__global 
         if ((uint)r[OB_OFFSET] < stored || !size) continue;
         __global uint *from = store + (size_t)k * upload[UP_STORE_WORDS];
         __global uint *to = store + ((uint)r[OB_OFFSET] - stored);
-        for (int i = 0; i < size; i += LANES) {
-            uint v = i + LANE < size ? from[source(r, i + LANE, blocks)] : 0u;
+        for (int i = 0; i < size; i += EACH * SPILL_LANES) {
+            uint v[EACH];
+            for (int e = 0; e < EACH; e++) {
+                int at = i + e * SPILL_LANES + (int)get_local_id(0);
+                v[e] = from[source(r, min(at, size - 1), blocks)];
+            }
             SYNC();
-            if (i + LANE < size) to[i + LANE] = v;
+            for (int e = 0; e < EACH; e++) {
+                int at = i + e * SPILL_LANES + (int)get_local_id(0);
+                if (at < size) to[at] = v[e];
+            }
             SYNC();
         }
     }

@@ -102,31 +102,57 @@ ist_status ist_record_yolo(const ist_frame *frame, ist_text *out, ist_error *err
     return ist_text_status(out, err);
 }
 
-static void put_pixel(const ist_bitmap *map, int x, int y, int value) {
-    size_t at = (size_t)y * (size_t)map->width + (size_t)x;
+/* An instance map on its way: the pixels that have their object as bits, column by column like a mask's. */
+typedef struct instance_map {
+    const ist_bitmap *map;
+    uint32_t *taken; /* [width, words] */
+    int words;
+} instance_map;
+
+/* Rows y to y + 31 of column x that bits say become `value`. */
+static void put_rows(const ist_bitmap *map, int x, int y, uint32_t bits, int value) {
+    size_t width = (size_t)map->width, at = (size_t)y * width + (size_t)x;
     uint8_t *narrow = map->pixels;
     uint16_t *wide = map->pixels;
-    if (map->format == IST_GRAY8 && !narrow[at]) narrow[at] = (uint8_t)value;
-    if (map->format == IST_GRAY16 && !wide[at]) wide[at] = (uint16_t)value;
+    for (; bits; bits &= bits - 1) {
+        size_t pixel = at + (size_t)__builtin_ctz(bits) * width;
+        if (map->format == IST_GRAY8)
+            narrow[pixel] = (uint8_t)value;
+        else
+            wide[pixel] = (uint16_t)value;
+    }
 }
 
-static void put_instance(const ist_bitmap *map, const ist_mask *mask, int value) {
-    for (int c = 0; c < mask->columns; c++)
-        for (int w = 0; w < mask->words; w++) {
-            uint32_t bits = mask->bits[(size_t)c * (size_t)mask->words + (size_t)w];
-            for (; bits; bits &= bits - 1) {
-                int x = mask->x0 + c, y = mask->y0 + 32 * w + __builtin_ctz(bits);
-                if (x < map->width && y < map->height) put_pixel(map, x, y, value);
-            }
+/* A pixel belongs to the first object that has it. Bands of 32 rows, so that their lines stay in the cache. */
+static void put_instance(const instance_map *m, const ist_mask *mask, int value) {
+    int columns = mask->columns < m->map->width - mask->x0 ? mask->columns : m->map->width - mask->x0;
+    for (int w = 0; w < mask->words; w++) {
+        int y = mask->y0 + 32 * w, rows = m->map->height - y;
+        if (rows <= 0) return;
+        uint32_t inside = rows < 32 ? (1u << rows) - 1 : UINT32_MAX;
+        for (int c = 0; c < columns; c++) {
+            uint32_t bits = mask->bits[(size_t)c * (size_t)mask->words + (size_t)w] & inside;
+            uint32_t *taken = m->taken + (size_t)(mask->x0 + c) * (size_t)m->words + (size_t)(y / 32);
+            if (bits & ~*taken) put_rows(m->map, mask->x0 + c, y, bits & ~*taken, value);
+            *taken |= bits;
         }
+    }
 }
 
 ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_error *err) {
     ist_pixel_format format = frame->object_count > 255 ? IST_GRAY16 : IST_GRAY8;
     IST_TRY(
         ist_bitmap_allocate("instance map", (size_t)frame->width, (size_t)frame->height, format, SIZE_MAX, map, err));
+    instance_map m = {.map = map, .words = (frame->height + 31) / 32};
+    m.taken = calloc((size_t)frame->width, (size_t)m.words * sizeof *m.taken);
+    if (!m.taken) {
+        ist_bitmap_free(map);
+        return ist_fail(err, IST_E_MEMORY, "instance map: out of memory for %d x %d pixels", frame->width,
+                        frame->height);
+    }
     memset(map->pixels, 0, map->stride * (size_t)map->height);
-    for (int i = 0; i < frame->object_count; i++) put_instance(map, &frame->objects[i].mask, i + 1);
+    for (int i = 0; i < frame->object_count; i++) put_instance(&m, &frame->objects[i].mask, i + 1);
+    free(m.taken);
     return IST_OK;
 }
 

@@ -6,13 +6,14 @@
  * more than any before; nothing is allocated otherwise. Mapping pinned memory takes its turn in the queue, so growing
  * waits for the batches in flight: therefore each slot starts with room for images of 1080p.
  *
- * Threads: submit on one thread, receive and release on another. `lock` guards slot states and the order of the queue;
- * the contents of a slot belong to whoever took it out of its state. */
+ * Threads: submit on one thread, receive and release on another; helpers of the copier are seen by submit alone. `lock`
+ * guards slot states and the order of the queue; the contents of a slot belong to whoever took it out of its state. */
 #ifndef IST_PIPELINE_ENGINE_H
 #define IST_PIPELINE_ENGINE_H
 
 #include "core/plan.h"
 #include "ops/frame.h"
+#include "pipeline/copier.h"
 
 #include <pthread.h>
 
@@ -27,9 +28,11 @@ enum { IST_PACKET_MASK_WORDS = 1 << 20 };
 
 typedef enum ist_slot_state { IST_SLOT_FREE, IST_SLOT_FILLING, IST_SLOT_FLYING, IST_SLOT_OUT } ist_slot_state;
 
-/* What the tap tables in a slot's staging were computed for. */
+/* What the tap tables in a slot's staging were computed for, and their words: the detector's two and the segmenter's.
+ */
 typedef struct ist_slot_geometry {
     int width, height;
+    size_t words[4];
 } ist_slot_geometry;
 
 typedef struct ist_slot {
@@ -55,7 +58,8 @@ typedef struct ist_slot {
 struct ist_engine {
     ist_config config; /* numbers only: pointers of the caller are not kept */
     ist_device *device;
-    ist_plan *plan; /* NULL: no detector, ist_assign only */
+    ist_plan *plan;     /* NULL: no detector, ist_assign only */
+    ist_copier *copier; /* of pixels; NULL on CPUs, whose kernels had better find them in the caches */
     bool has_masks;
     int classes;
     char **class_names; /* [classes], or NULL */
@@ -89,6 +93,9 @@ ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist
 void ist_engine_release(ist_engine *engine, const ist_result *result);
 /* IST_E_STATE when a batch is submitted and not yet received; the loss of the device where it was lost. */
 ist_status ist_engine_idle(ist_engine *engine, ist_error *err);
+
+/* The oldest batch in flight, or NULL; with the lock held. Its state stays FLYING until it has been received. */
+ist_slot *ist_engine_oldest(ist_engine *engine);
 
 /* ---- slot.c ---- */
 

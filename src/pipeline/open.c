@@ -174,6 +174,8 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
 }
 
 static ist_status create_slots(ist_engine *e, ist_error *err) {
+    if (ist_device_facts(e->device)->type != IST_DEVICE_CPU && !(e->copier = ist_copier_open(ist_copier_helpers())))
+        return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     for (int i = 0; i < e->config.frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
     return IST_OK;
 }
@@ -253,6 +255,7 @@ void ist_engine_close(ist_engine **engine) {
     if (!engine || !*engine) return;
     ist_engine *e = *engine;
     if (e->device) ist_finish(e->device, (ist_frame_scope){0}, "close", NULL);
+    ist_copier_close(&e->copier);
     for (int i = 0; i < IST_MAX_SLOTS; i++) ist_slot_destroy(e, &e->slots[i]);
     ist_plan_close(&e->plan);
     ist_device_close(&e->device);

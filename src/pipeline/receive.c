@@ -1,8 +1,7 @@
 /* Receive: the one wait of a batch, then its packet becomes results. Release gives the slot back. */
 #include "pipeline/engine.h"
 
-/* The oldest batch in flight, or NULL. Its state stays FLYING until it has been received. */
-static ist_slot *oldest_flying(ist_engine *e) {
+ist_slot *ist_engine_oldest(ist_engine *e) {
     ist_slot *oldest = NULL;
     for (int i = 0; i < e->config.frames_in_flight; i++) {
         ist_slot *s = &e->slots[i];
@@ -14,7 +13,7 @@ static ist_slot *oldest_flying(ist_engine *e) {
 ist_status ist_engine_idle(ist_engine *e, ist_error *err) {
     pthread_mutex_lock(&e->lock);
     ist_error lost = e->lost;
-    bool idle = !oldest_flying(e);
+    bool idle = !ist_engine_oldest(e);
     pthread_mutex_unlock(&e->lock);
     if (lost.code && err) *err = lost;
     if (lost.code || idle) return lost.code;
@@ -37,7 +36,7 @@ static ist_status abandon(ist_engine *e, ist_slot *s, const ist_error *lost, ist
 ist_status ist_engine_receive(ist_engine *e, const ist_result **result, ist_error *err) {
     *result = NULL;
     pthread_mutex_lock(&e->lock);
-    ist_slot *s = oldest_flying(e);
+    ist_slot *s = ist_engine_oldest(e);
     ist_error gone = e->lost;
     pthread_mutex_unlock(&e->lock);
     if (gone.code) return abandon(e, s, &gone, err);

@@ -16,6 +16,7 @@ double ist_now_ms(void) {
 
 /* Word offsets of one image's parts of the upload; 0 for parts it does not have. */
 typedef struct image_layout {
+    ist_slot_geometry geometry;
     size_t det_x, det_y, seg_x, seg_y, targets;
     size_t pixel_byte; /* in the upload, or in the caller's buffer */
     size_t row_bytes;
@@ -38,22 +39,38 @@ static int sample_bytes_of(ist_pixel_format f) {
     return (int)f >> 4;
 }
 
-/* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets, then pixels. */
-static void lay_out(const ist_engine *e, const ist_image *images, int count, upload_layout *l) {
+/* Of the tables for an image; what the slot had last is known, since counting taps takes some microseconds. */
+static ist_slot_geometry geometry_of(const ist_engine *e, const ist_slot *s, int i, const ist_image *m,
+                                     const image_layout *o) {
+    ist_slot_geometry g = {.width = m->width, .height = m->height};
     int size = e->config.input_size;
+    if (s && i < s->geometry_count && s->geometry[i].width == m->width && s->geometry[i].height == m->height)
+        return s->geometry[i];
+    g.words[0] = ist_resize_taps_words(m->width, size);
+    g.words[1] = ist_resize_taps_words(m->height, size);
+    if (!e->has_masks) return g;
+    g.words[2] = ist_resize_taps_words(m->width, o->seg_w);
+    g.words[3] = ist_resize_taps_words(m->height, o->seg_h);
+    return g;
+}
+
+/* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets, then pixels. `s` is
+ * the slot that the batch goes to, or NULL. */
+static void lay_out(const ist_engine *e, const ist_slot *s, const ist_image *images, int count, upload_layout *l) {
     size_t at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS;
     l->store_words = l->mask_words = 0;
     for (int i = 0; i < count; i++) {
         const ist_image *m = &images[i];
         image_layout *o = &l->images[i];
         *o = (image_layout){.det_x = at};
-        o->det_y = o->det_x + ist_resize_taps_words(m->width, size);
-        at = o->det_y + ist_resize_taps_words(m->height, size);
+        if (e->has_masks) ist_segmenter_size(m->width, m->height, &o->seg_w, &o->seg_h);
+        o->geometry = geometry_of(e, s, i, m, o);
+        o->det_y = o->det_x + o->geometry.words[0];
+        at = o->det_y + o->geometry.words[1];
         if (e->has_masks) {
-            ist_segmenter_size(m->width, m->height, &o->seg_w, &o->seg_h);
             o->seg_x = at;
-            o->seg_y = o->seg_x + ist_resize_taps_words(m->width, o->seg_w);
-            at = o->seg_y + ist_resize_taps_words(m->height, o->seg_h);
+            o->seg_y = o->seg_x + o->geometry.words[2];
+            at = o->seg_y + o->geometry.words[3];
             size_t words = (size_t)m->width * (size_t)ist_div_up(m->height, 32);
             if (words > l->store_words) l->store_words = words;
             words *= (size_t)e->config.max_objects;
@@ -86,7 +103,7 @@ ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
     int count = e->config.batch < IMAGES ? e->config.batch : IMAGES;
     if (WIDTH * HEIGHT > e->config.max_pixels) return IST_OK;
     for (int i = 0; i < count; i++) images[i] = (ist_image){.width = WIDTH, .height = HEIGHT, .format = IST_RGB8};
-    lay_out(e, images, count, &layout);
+    lay_out(e, NULL, images, count, &layout);
     s->mask_words = layout.mask_words;
     return ist_slot_reserve(e, s, layout.bytes, 0, err);
 }
@@ -109,7 +126,7 @@ static void fill_tables(const ist_engine *e, ist_slot *s, const ist_image *image
             ist_resize_taps(images[i].width, o->seg_w, up + o->seg_x);
             ist_resize_taps(images[i].height, o->seg_h, up + o->seg_y);
         }
-        s->geometry[i] = (ist_slot_geometry){images[i].width, images[i].height};
+        s->geometry[i] = o->geometry;
     }
     s->geometry_count = count;
 }
@@ -121,10 +138,13 @@ static void fill_targets(uint32_t *at, const ist_image *m) {
     }
 }
 
-static void copy_pixels(unsigned char *to, const ist_image *m, size_t row_bytes) {
-    size_t stride = m->stride ? m->stride : row_bytes;
+static void copy_pixels(const ist_engine *e, unsigned char *to, const ist_image *m, size_t row_bytes, bool hurry) {
+    size_t stride = m->stride ? m->stride : row_bytes, bytes = row_bytes * (size_t)m->height;
     if (stride == row_bytes) {
-        memcpy(to, m->pixels, row_bytes * (size_t)m->height);
+        if (e->copier)
+            ist_copier_copy(e->copier, to, m->pixels, bytes, hurry);
+        else
+            memcpy(to, m->pixels, bytes);
         return;
     }
     for (int y = 0; y < m->height; y++)
@@ -132,7 +152,7 @@ static void copy_pixels(unsigned char *to, const ist_image *m, size_t row_bytes)
 }
 
 static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *images, int count, const upload_layout *l,
-                        bool reset) {
+                        bool reset, bool hurry) {
     uint32_t *up = s->staging.data;
     fill_tables(e, s, images, count, l);
     memset(up, 0, IST_UP_HEADER * sizeof *up);
@@ -158,7 +178,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
                                  .target_at = (uint32_t)o->targets};
         ist_upload_image(up, i, &block);
         fill_targets(up + o->targets, m);
-        if (!m->cl_buffer) copy_pixels((unsigned char *)up + o->pixel_byte, m, o->row_bytes);
+        if (!m->cl_buffer) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
         s->frames[i] = (ist_frame){.tag = m->tag, .width = m->width, .height = m->height};
     }
 }
@@ -177,9 +197,11 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     return ist_flush(e->device, scope, err);
 }
 
-static ist_slot *take_free_slot(ist_engine *e, ist_error *err) {
+/* *idle: the device has nothing to do until this batch arrives. */
+static ist_slot *take_free_slot(ist_engine *e, bool *idle, ist_error *err) {
     ist_slot *slot = NULL;
     pthread_mutex_lock(&e->lock);
+    *idle = !ist_engine_oldest(e);
     if (e->lost.code) {
         if (err) *err = e->lost;
     } else {
@@ -210,13 +232,14 @@ static void undo(ist_engine *e, ist_slot *s) {
 ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
     double start = ist_now_ms();
     ist_error own = {0};
-    ist_slot *s = take_free_slot(e, &own);
+    bool idle;
+    ist_slot *s = take_free_slot(e, &idle, &own);
     if (!s) {
         if (err) *err = own;
         return own.code;
     }
     upload_layout layout;
-    lay_out(e, images, count, &layout);
+    lay_out(e, s, images, count, &layout);
     s->counts = (ist_transfers){0};
     s->sequence = ++e->sequence;
     s->count = count;
@@ -230,7 +253,7 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
     if (!st) {
-        fill_upload(e, s, images, count, &layout, reset);
+        fill_upload(e, s, images, count, &layout, reset, idle);
         st = enqueue_frame(e, s, images, layout.bytes, err);
         ist_plan_unbind(e->plan, images[0].cl_buffer); /* may be gone before the next frame */
         if (st) undo(e, s);
