@@ -1,5 +1,5 @@
-/* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (isa/ptx), and the
- * two launches, against the scalar definitions of both layers. */
+/* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (isa/ptx), and
+ * the two launches, against the scalar definitions of both layers. */
 #include "ops/separable.h"
 #include "support/convtest.h"
 

@@ -53,8 +53,7 @@ static void extents(ist_tensor x, const shape *s, const ist_conv_opts *o, int *o
     *ow = (x.w + o->left + o->right - s->k) / s->stride + 1;
 }
 
-bool ist_separable_fused(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth,
-                         const ist_conv_opts *o) {
+bool ist_separable_fused(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o) {
     const shape *s = shape_of(&depth, o);
     if (!(ist_plan_caps(p) & IST_CAP_PTX_MMA) || !ist_plan_half(p) || !s || x.elem != IST_ELEM_T) return false;
     ist_tensor y = o->into;
@@ -70,15 +69,15 @@ typedef struct packed {
 
 /* Weights of the 1x1 convolution as fragments; for each block of `bn` channels its bias, the taps, their bias. */
 static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const char *label, packed *out) {
-    size_t in = ist_round_up((size_t)point.in, STEP), mid = (size_t)point.out, taps = (size_t)depth.kh * (size_t)depth.kw;
+    size_t in = ist_round_up((size_t)point.in, STEP), mid = (size_t)point.out,
+           taps = (size_t)depth.kh * (size_t)depth.kw;
     float *w = calloc(mid * in, sizeof *w), *turned = malloc(mid * in * sizeof *turned);
     float *d = calloc(mid * (taps + 2), sizeof *d);
     if (w && turned && d) {
         for (size_t o = 0; o < mid; o++)
             memcpy(w + o * in, point.w + o * (size_t)point.in, (size_t)point.in * sizeof *w);
         float *to = turned;
-        for (size_t k = 0; k < in; k += FRAGMENT_ROWS)
-            to = ist_fragments(w + k, (int)mid / FRAGMENT, 1, in, false, to);
+        for (size_t k = 0; k < in; k += FRAGMENT_ROWS) to = ist_fragments(w + k, (int)mid / FRAGMENT, 1, in, false, to);
         for (size_t o = 0; o < mid; o++) {
             float *at = d + o / (size_t)bn * (size_t)bn * (taps + 2) + o % (size_t)bn;
             at[0] = point.b ? point.b[o] : 0.0f;
@@ -106,7 +105,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, ist_filter point, ist_filter
     const width *v = width_of(p, mid, x.n * tiles_of(s, oh, ow));
     if (ist_plan_status(p) || !pack(p, point, depth, v->bn, label, &c)) return none;
     ist_defines defines = ist_defines_of(
-        p, "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
+        p,
+        "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
         s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, v->warps_m, v->warps_n, v->stages, v->stages - 2,
         (int)o->epi.act);
     double out = (double)ist_pixels(y) * mid;
