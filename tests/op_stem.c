@@ -4,6 +4,7 @@
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -94,6 +95,21 @@ Test(stem, items_beyond_the_count_are_untouched) {
     if (!available()) return;
     for (int items = 0; items <= (optest_small() ? 0 : 3); items++)
         check_case((shape){2, 64, 64, 16, 16, true}, true, items, 50);
+}
+
+static void claim(void) {
+    setenv("ISTHMUS_CAPS", "-CPU,-SIMD16,+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+}
+TestSuite(stem_mma, .init = claim);
+
+/* The row on matrix instructions, by emulation where there are none (isa/ptx): each size of a tile, tiles that end
+ * outside the map, channels that are rounded up. */
+Test(stem_mma, matches_its_layers) {
+    check_case((shape){1, 36, 44, 16, 16, true}, false, -1, 70);
+    if (optest_small()) return;
+    check_case((shape){2, 20, 36, 24, 32, true}, false, 1, 71);
+    check_case((shape){1, 20, 12, 32, 64, false}, false, -1, 72);
 }
 
 Test(stem, refuses_what_does_not_fit) {
