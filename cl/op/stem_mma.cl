@@ -47,6 +47,15 @@
 #define W_END     (W5 + (MP + 31) / 32 * (OUT / 8))
 #define CONSTANTS (16 + 2 * MP + ZP + M + OUT)
 
+static inline void put_pair(__global T *p, float2 v, bool aligned) {
+    if (aligned) {
+        *(__global uint *)p = halves_of(v.x, v.y);
+    } else {
+        STORE(v.x, p, 0);
+        STORE(v.y, p, 1);
+    }
+}
+
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 stem(__global T *restrict y, __global const T *restrict x, __global const uint4 *restrict w,
      __global const float4 *restrict constants, __global const int *restrict limit, int4 in, int4 out) {
@@ -151,7 +160,7 @@ stem(__global T *restrict y, __global const T *restrict x, __global const uint4 
 #define LOAD5(k) MATRIX_LOAD(a, shared + Z_AT + p * Y_PITCH + k * 32 + lane / 16 * 16)
     const int oy0 = tile_y * TILE_H, ox0 = tile_x * TILE_W, oh = in.s0 / 4, ow = in.s1 / 4;
     LAYER(4, TILE_H * TILE_W, OUT / 8, 1, MP / 16, W5, 2 * MP + ZP + M, LOAD5,
-          if (oy0 + r / TILE_W < oh && ox0 + r % TILE_W < ow) *(__global uint *)(
-              y + (size_t)((n * oh + oy0 + r / TILE_W) * ow + ox0 + r % TILE_W) * out.s1 + out.s2 + c) =
-              halves_of(v.x, v.y));
+          if (oy0 + r / TILE_W < oh && ox0 + r % TILE_W < ow)
+              put_pair(y + (size_t)((n * oh + oy0 + r / TILE_W) * ow + ox0 + r % TILE_W) * out.s1 + out.s2 + c, v,
+                       ((out.s1 | out.s2) & 1) == 0));
 }
