@@ -3,6 +3,7 @@
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -78,6 +79,21 @@ Test(csp, matches_its_layers) {
 Test(csp, items_beyond_the_count_are_untouched) {
     for (int items = 0; items <= (optest_small() ? 0 : 3); items++)
         check_case((shape){3, 18, 20, 21, 21, 2}, true, items, 50 + (unsigned)items);
+}
+
+static void claim(void) {
+    setenv("ISTHMUS_CAPS", "-CPU,-SIMD16,+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+}
+TestSuite(csp_mma, .init = claim);
+
+/* The fused row, by emulation of the matrix instructions where there are none (isa/ptx): tiles that end inside and
+ * outside the map, inputs that are no whole step, one and two bottlenecks, 32 and 64 channels. */
+Test(csp_mma, matches_its_layers) {
+    check_case((shape){1, 6, 11, 40, 24, 2}, false, -1, 70);
+    if (optest_small()) return;
+    check_case((shape){1, 5, 9, 64, 64, 1}, false, -1, 71);
+    check_case((shape){2, 4, 8, 24, 10, 1}, false, 1, 72);
 }
 
 Test(csp, refuses_what_is_no_block) {

@@ -4,6 +4,7 @@
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -96,15 +97,30 @@ Test(stem, items_beyond_the_count_are_untouched) {
         check_case((shape){2, 64, 64, 16, 16, true}, true, items, 50);
 }
 
+static void claim(void) {
+    setenv("ISTHMUS_CAPS", "-CPU,-SIMD16,+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+}
+TestSuite(stem_mma, .init = claim);
+
+/* The row on matrix instructions, by emulation where there are none (isa/ptx): each size of a tile, tiles that end
+ * outside the map, channels that are rounded up. */
+Test(stem_mma, matches_its_layers) {
+    check_case((shape){1, 36, 44, 16, 16, true}, false, -1, 70);
+    if (optest_small()) return;
+    check_case((shape){2, 20, 36, 24, 32, true}, true, 1, 71);
+    check_case((shape){1, 20, 12, 32, 64, false}, false, -1, 72);
+}
+
 Test(stem, refuses_what_does_not_fit) {
     optest t;
     ist_stem_layer l[5];
     optest_begin(&t, "refusal", 0);
     layers_of(&t, (shape){1, 64, 64, 16, 16, false}, l);
-    ist_tensor narrow = ist_plan_input(t.plan, 1, 64, 32, 3, IST_ELEM_T);
+    ist_tensor narrow = ist_plan_input(t.plan, 1, 64, 30, 3, IST_ELEM_T);
     cr_assert_not(ist_stem_fits(t.plan, narrow, l));
     cr_assert_not(ist_has(ist_op_stem(t.plan, narrow, l, (ist_tensor){0}, "layer.a")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.a: no fused stem for an image [1,64,32,3] and 16 channels"));
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.a: no fused stem for an image [1,64,30,3] and 16 channels"));
     optest_drop(&t);
 }

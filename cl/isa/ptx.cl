@@ -324,3 +324,8 @@ static inline float quick_gelu(float v) {
     p = fma(p, t, 0.5f * 0.254829592f) * t * quick_exp2(v * v * (-0.5f * 1.44269504f));
     return fma(-a, p, fmax(v, 0.0f));
 }
+
+/* SiLU to the precision of half. */
+static inline float quick_silu(float v) {
+    return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+}

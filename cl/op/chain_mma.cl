@@ -1,15 +1,15 @@
 /* A chain (cl/op/chain.cl) on matrix instructions; needs isa/ptx and half storage. The tape is that of op/chain but for
- * linear layers and attention.
+ * linear layers; attention is a launch of its own (op/attention_mma), between two pieces of a chain.
  *
  * A group takes eight rows, a warp each where work is on single rows; what lies between stays in local memory as
  * floats, [row][channel]. In linear layers the rows are the instructions' columns: (16 outputs x 16 inputs) (16 inputs
- * x 8 rows); in attention a warp takes a head. Such a chain takes at least the time in which a compute unit reads all
- * weights from the second-level cache (some 60 bytes a clock on an H200), so that reading should not pause: the weights
- * of the whole launch lie in the order in which each lane uses them, and each lane asks for them sixteen pieces ahead,
- * across the steps in between. Loads are asked for in batches wherever a loop would wait for each.
+ * x 8 rows). Such a chain takes at least the time in which a compute unit reads all weights from the second-level cache
+ * (some 60 bytes a clock on an H200), so that reading should not pause: the weights of the whole launch lie in the order
+ * in which each lane uses them, and each lane asks for them sixteen pieces ahead, across the steps in between. Loads are
+ * asked for in batches wherever a loop would wait for each.
  *
- * -D SLOTS: channels of local memory, 16 more than a multiple of 32, so that two rows are in different banks. -D HEAD:
- * the greatest head dimension, up to 64. -D THREADS=256. */
+ * -D SLOTS: channels of local memory, 16 more than a multiple of 32, so that two rows are in different banks. -D
+ * THREADS=256. */
 #define ITEMS  256
 #define ROWS   8
 #define LOWEST (-3.0e38f)
@@ -28,12 +28,10 @@
 #define SIDES_BOX   17
 #define SIDES_BEST  18
 #define MATRIX_LINEAR 19
-#define MATRIX_KEYS 20
 /* With the number of the operator: the next step wants what other warps make, or the tape has to be read on; turns of
- * a linear layer and of attention. */
+ * a linear layer. */
 #define GROUP_WAITS     256
-#define LINEAR_TURNS(w) ((w) >> 9 & 0x7ff)
-#define KEYS_TURNS(w)   ((w) >> 20)
+#define LINEAR_TURNS(w) ((w) >> 9)
 
 #define PRESENT    1 /* of an element: its second operand */
 #define ONE_COLUMN 2
@@ -441,10 +439,6 @@ PART void sides_best(__local float4 *m, int16 t, int r, int s) {
 
 #define BLOCKS    4                  /* of 16 outputs, in a unit */
 #define PIECES    16                 /* of 16 bytes, in a batch: four steps of 16 inputs for each block */
-#define KEY_STEPS ((HEAD + 15) / 16) /* of 16 channels of a head */
-#define KEY_WIDE  ((HEAD + 31) / 32) /* of 32 */
-#define KEYS      32                 /* in a turn: with more, registers run out */
-#define LOG2E     1.44269504f
 
 /* What is lost when v becomes halves. */
 static inline float4 rest_of(float4 v, uint low, uint high) {
@@ -460,90 +454,6 @@ PART void put_sums(__local float4 *m, int16 t, float (*sum)[4], int across, int 
     UNROLLED for (int i = 0; i < 4 * BLOCKS; i++) {
         const int o = across * 16 * BLOCKS + i / 2 * 8 + lane / 4;
         if (done && o < t.s4) AT(t.s3, part * t.s9 + o, lane % 4 * 2 + i % 2) = sum[i / 4][i % 4];
-    }
-}
-
-/* What a warp knows of a head's attention; of row lane / 4. */
-typedef struct head {
-    uint query[KEY_STEPS][4];
-    uint2 key[KEYS / 8][KEY_STEPS], value[KEYS / 4][KEY_WIDE];
-    float most, total, out[4 * KEY_WIDE][4];
-} head;
-
-/* Of keys j0 + 8 b + lane / 4 the channels 16 s + 4 (lane % 4) and the three that follow. Lanes beyond the last key
- * repeat it, beyond the last channel they have zeros. */
-PART void load_keys(head *h, __global const T *k, int ld, int j0, int keys, int d, int lane, int wanted) {
-    ONLY(wanted);
-    UNROLLED for (int b = 0; b < KEYS / 8; b++)
-        UNROLLED for (int s = 0; s < KEY_STEPS; s++) {
-            const int j = min(j0 + b * 8 + lane / 4, keys - 1), c = s * 16 + lane % 4 * 4;
-            h->key[b][s] = wanted ? (uint2)(0u) : h->key[b][s];
-            if (wanted && c < d) LOAD_QUAD(h->key[b][s], k + j * ld + c);
-        }
-}
-
-/* Of keys j0 + 16 b + 2 (lane % 4) + {0, 1, 8, 9}, at 4 b and following, the channels 32 w + 4 (lane / 4) and the three
- * that follow. */
-PART void load_values(head *h, __global const T *v, int ld, int j0, int keys, int d, int lane, int wanted) {
-    ONLY(wanted);
-    UNROLLED for (int b = 0; b < KEYS / 4; b++)
-        UNROLLED for (int w = 0; w < KEY_WIDE; w++) {
-            const int j = min(j0 + b / 4 * 16 + lane % 4 * 2 + b % 2 + b % 4 / 2 * 8, keys - 1);
-            const int c = w * 32 + lane / 4 * 4;
-            h->value[b][w] = wanted ? (uint2)(0u) : h->value[b][w];
-            if (wanted && c < d) LOAD_QUAD(h->value[b][w], v + j * ld + c);
-        }
-}
-
-/* query: where the head's first channel of row lane / 4 is. */
-PART void begin_head(head *h, __local const float *query, int d, float scale, int lane, int first) {
-    ONLY(first);
-    h->most = first ? LOWEST : h->most;
-    h->total = first ? 0.0f : h->total;
-    UNROLLED for (int e = 0; e < 16 * KEY_WIDE; e++) h->out[e / 4][e % 4] = first ? 0.0f : h->out[e / 4][e % 4];
-    UNROLLED for (int s = 0; s < KEY_STEPS; s++) {
-        const float4 x = quad_at(query, s * 16 + lane % 4 * 4, first ? d : 0, 0) * (scale * LOG2E);
-        h->query[s][0] = first ? halves_of(x.x, x.y) : h->query[s][0];
-        h->query[s][2] = first ? halves_of(x.z, x.w) : h->query[s][2];
-        h->query[s][1] = h->query[s][3] = 0u;
-    }
-}
-
-/* Keys from j on do not count; returns the greatest score so far of those that this lane has. */
-PART float mask_scores(float (*score)[4], const head *h, int j0, int keys, int lane) {
-    float best = h->most;
-    UNROLLED for (int b = 0; b < KEYS / 8; b++) {
-        const int j = j0 + b * 8 + lane % 4 * 2;
-        if (j >= keys) score[b][0] = LOWEST;
-        if (j + 1 >= keys) score[b][1] = LOWEST;
-        best = fmax(best, fmax(score[b][0], score[b][1]));
-    }
-    return best;
-}
-
-/* Scores become weights, as halves in `weight`; what was gathered so far shrinks as the greatest score grows. */
-PART void weigh(uint (*weight)[4], head *h, float (*score)[4], float best) {
-    const float shrink = quick_exp2(h->most - best);
-    h->most = best;
-    h->total *= shrink;
-    UNROLLED for (int e = 0; e < 4 * KEY_WIDE; e++) {
-        h->out[e][0] *= shrink;
-        h->out[e][1] *= shrink;
-    }
-    UNROLLED for (int b = 0; b < KEYS / 8; b++) {
-        const float w0 = quick_exp2(score[b][0] - best), w1 = quick_exp2(score[b][1] - best);
-        h->total += w0 + w1;
-        weight[b / 2][b % 2 * 2] = halves_of(w0, w1);
-        weight[b / 2][b % 2 * 2 + 1] = 0u;
-    }
-}
-
-/* out: where the head's first channel of row lane / 4 goes. */
-PART void put_head(__local float *out, const head *h, float total, int d, int lane, int done) {
-    ONLY(done);
-    UNROLLED for (int e = 0; e < 8 * KEY_WIDE; e++) {
-        const int c = e / 8 * 32 + lane % 4 * 8 + e % 2 * 4 + e / 2 % 4;
-        if (done && c < d) out[c] = h->out[e / 2][e % 2] / total;
     }
 }
 
@@ -575,9 +485,8 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
     __global const uint4 *stream = (__global const uint4 *)weights + (size_t)warp * sizes.z * 32 + lane;
-    uint piece[PIECES][4], low[4], high[4], weight[KEYS / 16][4];
-    float sum[BLOCKS][4], score[KEYS / 8][4];
-    head h;
+    uint piece[PIECES][4], low[4], high[4];
+    float sum[BLOCKS][4];
     UNROLLED for (int i = 0; i < PIECES; i++) LOAD_PIECE(piece[i], stream + i * 32);
     int taken = PIECES * 32, pass = 0, batch = 0, round = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -642,56 +551,13 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
             round = !linear ? 0 : pass + batch ? round : round + 1;
         }
 
-        /* t: queries, out, tensor, ld, c0 and flags of keys, then tensor, ld and c0 of values, keys, head dimension,
-         * heads, scale, turns, flags of values. */
-        const int attends = t.s0 == MATRIX_KEYS;
-        TURNS(KEYS_TURNS(word)) {
-            const int eight = attends ? turn / t.se * 8 : 0, j0 = attends ? turn % t.se * KEYS : 0;
-            const int mine = attends && eight + warp < t.sc, c0 = mine ? (eight + warp) * t.sb : 0;
-            __global const T *k =
-                (__global const T *)at[attends ? t.s3 : 0] + (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5 + c0;
-            __global const T *v =
-                (__global const T *)at[attends ? t.s7 : 0] + (t.sf & ONE_ITEM ? 0 : n) * t.sa * t.s8 + t.s9 + c0;
-            const int first = attends && j0 == 0;
-            begin_head(&h, (__local const float *)m + g * SLOTS + t.s1 + c0, t.sb, as_float(t.sd), lane, first);
-            load_keys(&h, k, t.s4, 0, t.sa, t.sb, lane, first);
-            load_values(&h, v, t.s8, j0, t.sa, t.sb, lane, attends);
-            UNROLLED for (int e = 0; e < KEYS / 2; e++) score[e / 4][e % 4] = 0.0f;
-#define SCORE(i)   score[(i) / KEY_STEPS]
-#define QUERY(i)   h.query[(i) % KEY_STEPS]
-#define KEY_X(i)   h.key[(i) / KEY_STEPS][(i) % KEY_STEPS].x
-#define KEY_Y(i)   h.key[(i) / KEY_STEPS][(i) % KEY_STEPS].y
-#define NOTHING(i)
-            MATRIX_MULTIPLY_ALL(KEYS / 8 * KEY_STEPS, SCORE, QUERY, KEY_X, KEY_Y, NOTHING);
-            load_keys(&h, k, t.s4, j0 + KEYS, t.sa, t.sb, lane, attends);
-            float best = mask_scores(score, &h, j0, t.sa, lane), other = best;
-            OF_LANE(other, 1);
-            best = other = fmax(best, other);
-            OF_LANE(other, 2);
-            weigh(weight, &h, score, fmax(best, other));
-            /* Of 16 keys and 32 channels four multiplications: channels 4 g + i % 4. */
-#define OUT(i)        h.out[(i) % (4 * KEY_WIDE)]
-#define WEIGHT(i)     weight[(i) / (4 * KEY_WIDE)]
-#define VALUE(i, e)   h.value[(i) / (4 * KEY_WIDE) * 4 + (e)][(i) / 4 % KEY_WIDE]
-#define WORD(i, e)    ((i) % 4 < 2 ? VALUE(i, e).x : VALUE(i, e).y)
-#define TWO(i, e)     ((i) % 2 ? HIGHS(WORD(i, e), WORD(i, (e) + 1)) : LOWS(WORD(i, e), WORD(i, (e) + 1)))
-#define VALUE_LOW(i)  TWO(i, 0)
-#define VALUE_HIGH(i) TWO(i, 2)
-            MATRIX_MULTIPLY_ALL(KEYS / 4 * KEY_WIDE, OUT, WEIGHT, VALUE_LOW, VALUE_HIGH, NOTHING);
-            float all = other = h.total;
-            OF_LANE(other, 1);
-            all = other = all + other;
-            OF_LANE(other, 2);
-            put_head((__local float *)m + g * SLOTS + t.s2 + c0, &h, all + other, t.sb, lane,
-                     mine && j0 + KEYS >= t.sa);
-        }
 #ifdef IST_PTX
         if (!waits) {
             ROW_BARRIER();
             continue;
         }
 #else
-        const int last = turn + 1 >= LINEAR_TURNS(word) + KEYS_TURNS(word);
+        const int last = turn + 1 >= LINEAR_TURNS(word);
         s += last ? 1 : 0;
         turn = last ? 0 : turn + 1;
         round = last ? 0 : round;

@@ -78,7 +78,7 @@ static inline float activated(float v) {
 #if ACT == ACT_RELU
     return max(v, 0.0f);
 #elif ACT == ACT_SILU
-    return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+    return quick_silu(v);
 #elif ACT == ACT_SIGMOID
     return quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
 #elif ACT == ACT_GELU

@@ -1,5 +1,6 @@
 /* Loading and folding by name, and the choice of the operator that a filter's shape asks for. */
 #include "models/bridge.h"
+#include "ops/separable.h"
 
 #include "base/mem.h"
 
@@ -246,17 +247,34 @@ static ist_tensor record(const ist_net *net, ist_tensor x, const ist_conv_weight
     return ist_op_conv(net->plan, x, f, o, label);
 }
 
+/* `opts` with the layer's LAB. */
+static ist_conv_opts with_lab(const ist_conv_opts *opts, const ist_conv_weights *w) {
+    ist_conv_opts o = opts ? *opts : (ist_conv_opts){0};
+    if (w->has_lab) {
+        o.epi.has_lab = true;
+        o.epi.lab_scale = w->lab_scale;
+        o.epi.lab_bias = w->lab_bias;
+    }
+    return o;
+}
+
 ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights w, const ist_conv_opts *opts,
                      const char *label) {
-    ist_conv_opts o = opts ? *opts : (ist_conv_opts){0};
+    ist_conv_opts o = with_lab(opts, &w);
     ist_tensor y = {0};
-    if (w.has_lab) {
-        o.epi.has_lab = true;
-        o.epi.lab_scale = w.lab_scale;
-        o.epi.lab_bias = w.lab_bias;
-    }
     if (!failed(net)) y = record(net, x, &w, &o, label);
     ist_conv_weights_free(&w);
+    return y;
+}
+
+ist_tensor ist_apply_separable(const ist_net *net, ist_tensor x, ist_conv_weights point, ist_conv_weights depth,
+                               const ist_conv_opts *opts, const char *label) {
+    ist_conv_opts o = with_lab(opts, &depth);
+    ist_tensor y = {0};
+    if (!failed(net))
+        y = ist_op_separable(net->plan, x, ist_filter_of(&point), ist_filter_of(&depth), &o, label);
+    ist_conv_weights_free(&point);
+    ist_conv_weights_free(&depth);
     return y;
 }
 

@@ -79,5 +79,8 @@ ist_conv_weights ist_widen(const ist_net *net, ist_conv_weights taken, int out0,
 /* Records the layer and frees the weights. */
 ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights taken, const ist_conv_opts *opts,
                      const char *label);
+/* A 1x1 layer without activation and the depthwise layer behind it (ops/separable.h); `opts` are the latter's. */
+ist_tensor ist_apply_separable(const ist_net *net, ist_tensor x, ist_conv_weights taken_point,
+                               ist_conv_weights taken_depth, const ist_conv_opts *opts, const char *label);
 
 #endif

@@ -67,8 +67,10 @@ static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s,
         ist_name layer = ist_name_of("backbone.stages.%d.blocks.%d.layers.%d", s, b, i);
         ist_tensor place = ist_slice(cat, in + i * mid, mid);
         if (stage->light) {
-            y = ist_conv_bn(net, y, NULL, "%s.conv1", layer.text);                                  /* [n,h,w,mid] */
-            y = ist_conv_bn(net, y, OPTS(IST_PAD(2), RELU, .into = place), "%s.conv2", layer.text); /* [n,h,w,mid] */
+            ist_conv_weights point = ist_take_conv_bn(net, "%s.conv1", layer.text);
+            ist_conv_weights depth = ist_take_conv_bn(net, "%s.conv2", layer.text);
+            y = ist_apply_separable(net, y, point, depth, OPTS(IST_PAD(2), RELU, .into = place),
+                                    layer.text); /* [n,h,w,mid] */
         } else {
             y = ist_conv_bn(net, y, OPTS(IST_PAD(1), RELU, .into = place), "%s", layer.text); /* [n,h,w,mid] */
         }

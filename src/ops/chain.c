@@ -12,7 +12,7 @@
 /* Beyond this many rows matrix kernels over all of them win. */
 enum { LINES_PER_UNIT = 16 }; /* of a depthwise convolution's result */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
-enum { HEAD_MOST = 64, NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
+enum { NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
 static bool pays_on_cpu(const ist_plan *p, int width, int inner) {
@@ -198,9 +198,10 @@ bool ist_chain_shares(const ist_plan *p, const struct ist_chain *c, size_t first
     return needed;
 }
 
-/* CPUs have a kernel of its own for attention, with the queries in the lanes of its vectors. */
+/* CPUs have a kernel of its own for attention, with the queries in the lanes of its vectors; on matrix instructions many
+ * small groups are faster than those of a chain, of which there are few. */
 static bool alone(const struct ist_chain *c, size_t i) {
-    return c->cpu && c->steps[i].op == IST_CHAIN_ATTENTION;
+    return (c->cpu || c->matrix) && c->steps[i].op == IST_CHAIN_ATTENTION;
 }
 
 /* A step that reads, at any row, what the piece makes, or that begins or ends a piece by itself. */
@@ -219,26 +220,21 @@ static ist_tensor constant(ist_plan *p, const float *values, size_t count, ist_e
     return ist_plan_const(p, count ? values : &zero, 1, 1, 1, count ? (int)count : 1, elem, label);
 }
 
-/* The greatest head dimension when the chain can run on matrix instructions; else 0. */
-static int matrix_head(const ist_plan *p, const struct ist_chain *c) {
-    int head = 1;
-    if (c->cpu || !ist_plan_half(p) || !(ist_plan_caps(p) & IST_CAP_PTX_MMA)) return 0;
+/* Whether the chain can run on matrix instructions. */
+static bool on_matrix(const ist_plan *p, const struct ist_chain *c) {
+    if (c->cpu || !ist_plan_half(p) || !(ist_plan_caps(p) & IST_CAP_PTX_MMA)) return false;
     for (size_t i = 0; i < c->count; i++) {
         const ist_chain_step *s = &c->steps[i];
         int firsts = s->out[0].c0 | s->rows[0].c0 | s->rows[1].c0 | s->rows[2].c0;
         bool norm = s->op == IST_CHAIN_NORM || s->op == IST_CHAIN_GATE;
-        if (norm && ((s->out[0].c | firsts) % 4 || s->out[0].c > NORM_MOST)) return 0;
-        if (s->op != IST_CHAIN_ATTENTION) continue;
-        int d = s->out[0].c / s->ints[0];
-        if (d % 4 || d > HEAD_MOST) return 0;
-        if (d > head) head = d;
+        if (norm && ((s->out[0].c | firsts) % 4 || s->out[0].c > NORM_MOST)) return false;
     }
-    return head;
+    return true;
 }
 
 static void launch_pieces(ist_plan *p, const struct ist_chain *c, const char *label) {
     ist_tensor weights = {0};
-    if (!c->head) weights = constant(p, c->weights, c->weight_count, IST_ELEM_T, label);
+    if (!c->matrix) weights = constant(p, c->weights, c->weight_count, IST_ELEM_T, label);
     ist_tensor table = constant(p, c->table, c->table_count, IST_ELEM_F32, label);
     size_t first = 0;
     for (size_t i = 1; i <= c->count; i++) {
@@ -259,7 +255,7 @@ void ist_chain_end(ist_plan *p, const ist_tensor *results, int count, const char
     ist_plan_set_chain(p, NULL);
     c->results = results;
     c->result_count = count;
-    c->head = matrix_head(p, c);
+    c->matrix = on_matrix(p, c);
     if (!ist_plan_status(p) && c->count) launch_pieces(p, c, label);
     free(c->steps);
     free(c->weights);

@@ -3,9 +3,10 @@
  * (cl/op/chain_cpu.cl).
  *
  * Between ist_chain_begin and ist_chain_end the operators that can be part of a chain are recorded as steps. The chain
- * is cut only where a step reads rows that other groups make: the keys of an attention. Tensors made and used up inside
- * one piece never leave local memory or cache. Where a chain does not pay, beginning does nothing and operators launch
- * as always. */
+ * is cut only where a step reads rows that other groups make: the keys of an attention. On CPUs and on matrix
+ * instructions it is cut at every attention, which is a launch of its own there. Tensors made and used up inside one
+ * piece never leave local memory or cache. Where a chain does not pay, beginning does nothing and operators launch as
+ * always. */
 #ifndef IST_OPS_CHAIN_H
 #define IST_OPS_CHAIN_H
 

@@ -8,7 +8,7 @@ enum { IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
     bool cpu; /* lowered by chain_cpu.c */
-    int head; /* on matrix instructions: the greatest head dimension of its attentions, at least 1; else 0 */
+    bool matrix; /* on matrix instructions */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
     int inside; /* buffers above this number were made since the beginning */

@@ -32,21 +32,18 @@ enum micro {
     SIDES_BOX,
     SIDES_BEST,
     MATRIX_LINEAR,
-    MATRIX_KEYS,
     GROUP_WAITS = 1 << 8,
     LINEAR_TURNS = 1 << 9,
-    LINEAR_TURNS_END = 1 << 11, /* what there is room for */
-    KEYS_TURNS = 1 << 20,
-    KEYS_TURNS_END = 1 << 11
+    LINEAR_TURNS_END = 1 << 20, /* what there is room for */
 };
 enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
 enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8, IN_FOURS = 16 };
 enum { WHOLE = 1, EXACT = 2 };
 enum { ITEMS = 256, WORDS = 16, BINS = 33 };
 /* On matrix instructions (cl/op/chain_mma.cl): rows of a group and channels of its local memory; warps, their pieces of
- * weights in a batch, halves of a piece of all lanes, inputs and outputs of a batch, keys of a turn. */
+ * weights in a batch, halves of a piece of all lanes, inputs and outputs of a batch. */
 enum { ROWS = 4, MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
-enum { WARPS = 8, BATCH = 16, PIECE = 256, BATCH_INPUTS = 64, BATCH_OUTPUTS = 64, KEYS = 32 };
+enum { WARPS = 8, BATCH = 16, PIECE = 256, BATCH_INPUTS = 64, BATCH_OUTPUTS = 64 };
 
 /* Channels [lo, hi) of a buffer, in local memory from `at` on while steps first to last run. */
 typedef struct slot {
@@ -124,7 +121,7 @@ static void widen(piece *p, ist_tensor t, size_t step) {
 }
 
 static int slots_of(const piece *p) {
-    return p->chain->head ? MATRIX_SLOTS : IST_CHAIN_SLOTS;
+    return p->chain->matrix ? MATRIX_SLOTS : IST_CHAIN_SLOTS;
 }
 
 /* The lowest free run of `size` channels, from a multiple of four on; it may end beyond the last one. */
@@ -154,7 +151,15 @@ static int place(piece *p, int size) {
     return at;
 }
 
-/* Where the channels of t are; brings them in when nobody made them here. */
+/* Whether an earlier piece made channels of the buffer. */
+static bool made_before(const piece *p, int buffer) {
+    for (size_t i = 0; i < p->first; i++)
+        for (int k = 0; k < 2; k++)
+            if (p->chain->steps[i].out[k].buffer == buffer) return true;
+    return false;
+}
+
+/* Where the channels of t are; brings them in when nobody made them here, or made but a part of what is read here. */
 static int channels(piece *p, ist_tensor t, bool read) {
     for (int i = 0; i < p->slot_count; i++) {
         slot *s = &p->slots[i];
@@ -162,7 +167,7 @@ static int channels(piece *p, ist_tensor t, bool read) {
         if (!s->placed) {
             s->at = place(p, s->hi - s->lo);
             s->placed = true;
-            if (read)
+            if (read || (s->hi - s->lo > t.c && made_before(p, t.buffer)))
                 EMIT(p, LOAD_ROWS, s->at, s->hi - s->lo, outside(p, t, IST_ARG_IN), t.ld, s->lo,
                      flags_of(p, t) | quads_of(t.ld | s->lo | s->hi));
         }
@@ -338,26 +343,12 @@ static void attention(piece *p, const ist_chain_step *s) {
     }
 }
 
-static void matrix_attention(piece *p, const ist_chain_step *s) {
-    ist_tensor k = s->whole[0], v = s->whole[1];
-    int heads = s->ints[0], keys = k.h * k.w, q = channels(p, s->rows[0], true), out = channels(p, s->out[0], false);
-    int ek = outside(p, k, IST_ARG_IN), ev = outside(p, v, IST_ARG_IN);
-    if (!in_quads(p, k) || !in_quads(p, v)) return;
-    int turns = ist_div_up(keys, KEYS), all = turns * ist_div_up(heads, WARPS);
-    if (all >= KEYS_TURNS_END) {
-        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d heads of %d keys, in a chain", p->label, heads, keys);
-        return;
-    }
-    EMIT(p, MATRIX_KEYS + all * KEYS_TURNS, q, out, ek, k.ld, k.c0, flags_of(p, k), ev, v.ld, v.c0, keys, k.c / heads,
-         heads, bits_of(s->floats[0]), turns, flags_of(p, v));
-}
-
 static void deform(piece *p, const ist_chain_step *s) {
     ist_tensor memory = s->whole[0];
     int heads = s->ints[0], points = s->ints[1];
     int offsets = channels(p, s->rows[0], true), weights = channels(p, s->rows[1], true);
     int boxes = channels(p, s->rows[2], true), out = channels(p, s->out[0], false);
-    int places = take_room(p, (p->chain->head ? 9 : 8) * heads * points), em = outside(p, memory, IST_ARG_IN);
+    int places = take_room(p, (p->chain->matrix ? 9 : 8) * heads * points), em = outside(p, memory, IST_ARG_IN);
     if (!in_quads(p, memory)) return;
     EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, (int)s->data_at[0], points, heads);
     EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0,
@@ -380,7 +371,7 @@ static void fdr(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0;
     int first = channels(p, s->rows[2], true), corners = channels(p, s->out[1], false);
-    int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->head ? 64 : 4);
+    int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->matrix ? 64 : 4);
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
     EMIT(p, SIDES, room, corners, (int)s->data_at[0]);
     EMIT(p, SIDES_BOX, boxes, room, first, bits_of(s->floats[0]));
@@ -390,19 +381,19 @@ static void lower(piece *p, const ist_chain_step *s) {
     p->room_size = 0;
     switch (s->op) {
     case IST_CHAIN_LINEAR:
-        (p->chain->head ? matrix_linear : linear)(p, s);
+        (p->chain->matrix ? matrix_linear : linear)(p, s);
         break;
     case IST_CHAIN_SUM:
         sum(p, s);
         break;
     case IST_CHAIN_NORM:
-        (p->chain->head ? matrix_norm_step : norm)(p, s);
+        (p->chain->matrix ? matrix_norm_step : norm)(p, s);
         break;
     case IST_CHAIN_GATE:
-        (p->chain->head ? matrix_gate : gate)(p, s);
+        (p->chain->matrix ? matrix_gate : gate)(p, s);
         break;
     case IST_CHAIN_ATTENTION:
-        (p->chain->head ? matrix_attention : attention)(p, s);
+        attention(p, s);
         break;
     case IST_CHAIN_DEFORM:
         deform(p, s);
@@ -470,12 +461,11 @@ static ist_tensor streams(piece *p, size_t *pieces) {
     return t;
 }
 
-/* On matrix instructions a warp has a row, and waits for the others only where linear layers and attention begin and
- * end, and when the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
+/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, and when the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
 static int mark_waits(piece *p) {
     int turns = 0;
     for (size_t i = 0; i < p->count; i++) {
-        int *at = p->words + WORDS * i, own = (at[0] / LINEAR_TURNS % LINEAR_TURNS_END) + at[0] / KEYS_TURNS;
+        int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURNS;
         bool matrix = at[0] > SIDES_BEST || (i + 1 < p->count && at[WORDS] > SIDES_BEST);
         if (matrix || i % 8 == 7) at[0] |= GROUP_WAITS;
         turns += own ? own : 1;
@@ -485,11 +475,11 @@ static int mark_waits(piece *p) {
 
 static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
     const struct ist_chain *chain = p->chain;
-    bool matrix = chain->head;
+    bool matrix = chain->matrix;
     int turns = matrix ? mark_waits(p) : 0;
     ist_tensor tape = ist_plan_const_bytes(p->plan, p->words, p->count * WORDS * sizeof *p->words, p->label);
     ist_defines defines =
-        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DHEAD=%d -DTHREADS=%d", MATRIX_SLOTS, chain->head, ITEMS)
+        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d", MATRIX_SLOTS, ITEMS)
                : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
     size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
     ist_launch l = {.label = p->label,
@@ -519,7 +509,7 @@ void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t firs
     *p = (piece){.plan = plan, .chain = chain, .first = first, .end = end, .label = label};
     size_t pieces = 0;
     lower_all(p);
-    if (chain->head && !ist_plan_status(plan)) weights = streams(p, &pieces);
+    if (chain->matrix && !ist_plan_status(plan)) weights = streams(p, &pieces);
     if (!ist_plan_status(plan)) launch(p, weights, table, (int)pieces);
     for (int w = 0; w < WARPS; w++) free(p->stream[w]);
     free(p->words);

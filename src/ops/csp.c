@@ -1,10 +1,14 @@
-/* CSP blocks: the fused CPU row op/csp_cpu, elsewhere a convolution for each layer. */
+/* CSP blocks: the fused rows op/csp_cpu and, on matrix instructions, op/csp_mma; elsewhere a convolution for each
+ * layer.
+ */
 #include "ops/csp.h"
+#include "ops/fragments.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The numbers of cl/op/csp_cpu.cl. */
 enum { GROUP = 7, VEC = 16, VECTORS = 3, STEP = 48, LINES_MIN = 8, WIDTH_MIN = 8 };
@@ -123,7 +127,123 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
     return ist_plan_status(p) ? (ist_tensor){0} : y;
 }
 
+/* ---- one launch on matrix instructions ---- */
+
+/* The numbers of cl/op/csp_mma.cl. */
+enum { ITEMS = 256, TILE_H = 4, TILE_W = 8, ROWS_STEP = 32, CHUNK_INPUTS = 32, FRAGMENT = 8, MMA_NECKS = 2 };
+enum { MOST_BYTES = 97 << 10 }; /* of local memory (cl/probe/ptx_mma.cl) */
+
+typedef struct matrix_plan {
+    int cp, steps; /* channels of a half, rounded up; of 32 inputs of the first layer */
+    int taps, chunks, bytes;
+    int across, tiles;
+} matrix_plan;
+
+static matrix_plan matrix_plan_of(ist_tensor x, const ist_csp *b) {
+    matrix_plan m = {.cp = ist_div_up(b->last.out, CHUNK_INPUTS) * CHUNK_INPUTS,
+                     .steps = ist_div_up(x.c, CHUNK_INPUTS),
+                     .across = ist_div_up(x.w, TILE_W)};
+    int border = 2 * (b->necks + 1),
+        rows = (int)ist_round_up((size_t)(TILE_H + border) * (size_t)(TILE_W + border), ROWS_STEP);
+    int maps = 3 * rows * (m.cp * 2 + 16), first = m.cp * 128;
+    if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
+    m.taps = m.cp > CHUNK_INPUTS ? 1 : 3;
+    int chunk = m.taps * m.cp * m.cp * 2, biases = (b->necks + 3) * m.cp * 4;
+    if (chunk < first) chunk = first;
+    m.chunks = (MOST_BYTES - maps - biases) / chunk;
+    if (m.chunks > 8) m.chunks = 8;
+    m.bytes = maps + biases + m.chunks * chunk;
+    m.tiles = m.across * ist_div_up(x.h, TILE_H);
+    return m;
+}
+
+/* Few pixels, since groups compute their borders twice; few channels, since a group makes all of them. */
+static bool matrix_fused(const ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into) {
+    enum { MOST_CHANNELS = 64, GROUPS_OF_UNIT = 4 };
+    int c = b->last.out, units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    if (!(ist_plan_caps(p) & IST_CAP_PTX_MMA) || !ist_plan_half(p) || x.elem != IST_ELEM_T || c > MOST_CHANNELS ||
+        b->necks > MMA_NECKS)
+        return false;
+    bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0;
+    bool pairs = c % 2 == 0 && (!ist_has(into) || (into.elem == IST_ELEM_T && (into.ld | into.c0) % 2 == 0));
+    matrix_plan m = matrix_plan_of(x, b);
+    return parts && pairs && m.chunks >= 3 && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
+}
+
+/* The fragments of outputs [out0, out0 + outs) of a layer, from column `to` of `columns` on, of its 32 inputs from in0
+ * on, for one tap; `room` is [columns][32]. */
+static void fill_columns(const ist_filter *f, int out0, int outs, int to, int in0, int tap, float *room) {
+    int taps = f->kh * f->kw;
+    for (int o = 0; o < outs; o++)
+        for (int i = 0; i < CHUNK_INPUTS && in0 + i < f->in; i++)
+            room[(to + o) * CHUNK_INPUTS + i] =
+                f->w[((size_t)(out0 + o) * (size_t)f->in + (size_t)(in0 + i)) * (size_t)taps + (size_t)tap];
+}
+
+static void pack_matrix(const ist_csp *b, const matrix_plan *m, float *room, float *w, float *bias) {
+    int c = b->last.out, wide = 2 * m->cp;
+    size_t size = (size_t)wide * CHUNK_INPUTS * sizeof *room;
+    for (int k = 0; k < m->steps; k++) {
+        memset(room, 0, size);
+        fill_columns(&b->first, 0, c, 0, k * CHUNK_INPUTS, 0, room);
+        fill_columns(&b->first, c, c, m->cp, k * CHUNK_INPUTS, 0, room);
+        w = ist_fragments(room, wide / FRAGMENT, 1, CHUNK_INPUTS, false, w);
+    }
+    for (int l = 0; l <= b->necks; l++)
+        for (int tap = 0; tap < 9; tap++)
+            for (int k = 0; k < m->cp; k += CHUNK_INPUTS) {
+                memset(room, 0, size);
+                fill_columns(l < b->necks ? &b->neck[l] : &b->last, 0, c, 0, k, tap, room);
+                w = ist_fragments(room, m->cp / FRAGMENT, 1, CHUNK_INPUTS, false, w);
+            }
+    for (int o = 0; o < c; o++) {
+        if (b->first.b) bias[o] = b->first.b[o], bias[m->cp + o] = b->first.b[c + o];
+        for (int l = 0; l <= b->necks; l++) {
+            const ist_filter *f = l < b->necks ? &b->neck[l] : &b->last;
+            if (f->b) bias[wide + l * m->cp + o] = f->b[o];
+        }
+    }
+}
+
+static ist_tensor on_matrix(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into, const char *label) {
+    matrix_plan m = matrix_plan_of(x, b);
+    int c = b->last.out;
+    size_t wide = (size_t)m.cp, layers = (size_t)b->necks + 1;
+    size_t count = 2 * wide * (size_t)m.steps * CHUNK_INPUTS + layers * 9 * wide * wide, biases = (layers + 2) * wide;
+    float *w = malloc(count * sizeof *w), *bias = calloc(biases, sizeof *bias);
+    float *room = malloc(2 * wide * CHUNK_INPUTS * sizeof *room);
+    ist_tensor none = {0}, weights = none, sums = none, y = ist_plan_into(p, into, x.n, x.h, x.w, c, IST_ELEM_T, label);
+    if (w && bias && room) {
+        pack_matrix(b, &m, room, w, bias);
+        weights = ist_plan_const(p, w, 1, 1, 1, (int)count, IST_ELEM_T, label);
+        sums = ist_plan_const(p, bias, 1, 1, 1, (int)biases, IST_ELEM_F32, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+    }
+    free(w);
+    free(bias);
+    free(room);
+    ist_defines d = ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTAPS=%d -DCHUNKS=%d -DAHEAD=%d", x.c, m.cp,
+                                   b->necks, m.taps, m.chunks, m.chunks - 2);
+    ist_launch l = {.label = label,
+                    .op = "op/csp_mma",
+                    .isa = "isa/ptx",
+                    .defines = d.text,
+                    .kernel = "csp",
+                    .dims = 2,
+                    .global = {(size_t)m.tiles * ITEMS, (size_t)x.n},
+                    .local = {ITEMS, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(sums), IST_IN(ist_plan_current_limit(p)),
+                             IST_INT8(x.h, x.w, x.ld, x.c0, m.across, 0, 0, 0), IST_INT4(y.n, y.ld, y.c0, c)},
+                    .arg_count = 7,
+                    .flops = 2.0 * ist_pixels(x) * c * (2.0 * x.c + 9.0 * (b->necks + 1) * c),
+                    .bytes = 2.0 * ist_pixels(x) * (x.c + c)};
+    if (!ist_plan_status(p)) ist_plan_launch(p, &l);
+    return ist_plan_status(p) ? none : y;
+}
+
 ist_tensor ist_op_csp(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into, const char *label) {
     if (!check(p, x, b, label)) return (ist_tensor){0};
+    if (matrix_fused(p, x, b, into)) return on_matrix(p, x, b, into, label);
     return fused(p, x, b) ? in_one(p, x, b, into, label) : in_steps(p, x, b, into, label);
 }

@@ -1,6 +1,7 @@
-/* HGNetv2's stem on CPUs: packs the five layers' weights and records the one launch. */
+/* HGNetv2's stem in one launch: chooses the row, on CPUs packs the five layers' weights and records it. */
 #include "ops/stem.h"
 #include "ops/rows.h"
+#include "ops/stem_rows.h"
 
 #include "base/mem.h"
 
@@ -19,17 +20,25 @@ static size_t room(ist_tensor image, int m) {
            w / 2 * mid;
 }
 
-bool ist_stem_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
+/* The layers are those of a stem. */
+static bool layers_fit(const ist_stem_layer layers[5]) {
+    int m = layers[0].f.out;
+    return filter_is(&layers[0].f, m, 3, 3) && filter_is(&layers[1].f, m / 2, m, 2) &&
+           filter_is(&layers[2].f, m, m / 2, 2) && filter_is(&layers[3].f, m, 2 * m, 3) &&
+           filter_is(&layers[4].f, layers[4].f.out, m, 1);
+}
+
+static bool cpu_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
     int m = layers[0].f.out;
     unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
     if ((ist_plan_caps(p) & need) != need || (m != 16 && m != 24 && m != 32)) return false;
-    if (image.elem != IST_ELEM_T || image.ld != 3 || image.c0 || image.h < 64 || image.w < 64 || image.h % 32 ||
-        image.w % 32)
-        return false;
-    return filter_is(&layers[0].f, m, 3, 3) && filter_is(&layers[1].f, m / 2, m, 2) &&
-           filter_is(&layers[2].f, m, m / 2, 2) && filter_is(&layers[3].f, m, 2 * m, 3) &&
-           filter_is(&layers[4].f, layers[4].f.out, m, 1) && layers[4].f.out % 16 == 0 &&
+    return image.elem == IST_ELEM_T && image.ld == 3 && !image.c0 && image.h >= 64 && image.w >= 64 &&
+           image.h % 32 == 0 && image.w % 32 == 0 && layers[4].f.out % 16 == 0 &&
            room(image, m) * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p));
+}
+
+bool ist_stem_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
+    return layers_fit(layers) && (cpu_fits(p, image, layers) || ist_stem_matrix_fits(p, image, layers));
 }
 
 /* ---- weights ---- */
@@ -115,9 +124,16 @@ ist_tensor ist_op_stem(ist_plan *p, ist_tensor image, const ist_stem_layer layer
                       image.h, image.w, image.c, layers[0].f.out);
         return none;
     }
+    double half = ist_pixels(image) / 4.0, quarter = ist_pixels(y), elem_bytes = ist_plan_half(p) ? 2 : 4;
+    double flops =
+        2 * (half * (multiply_adds(&layers[0].f) + multiply_adds(&layers[1].f) + multiply_adds(&layers[2].f)) +
+             quarter * (multiply_adds(&layers[3].f) + multiply_adds(&layers[4].f)));
+    if (!cpu_fits(p, image, layers)) {
+        ist_stem_matrix(p, image, layers, y, flops, label);
+        return ist_plan_status(p) ? none : y;
+    }
     ist_tensor packed = pack(p, layers, label);
     int m = layers[0].f.out, band = band_of(p, y), bands = ist_div_up(y.h, band);
-    double half = ist_pixels(image) / 4.0, quarter = ist_pixels(y), elem_bytes = ist_plan_half(p) ? 2 : 4;
     ist_defines defines = ist_defines_of(p, "-DVL=16 -DM=%d -DROOM=%zu", m, room(image, m));
     ist_launch l = {
         .label = label,
@@ -131,8 +147,7 @@ ist_tensor ist_op_stem(ist_plan *p, ist_tensor image, const ist_stem_layer layer
         .args = {IST_IN(image), IST_IN(packed), IST_OUT(y), IST_IN(ist_plan_current_limit(p)),
                  IST_INT4(image.h, image.w, band, bands), IST_INT4(y.ld, y.c0, y.c, 0)},
         .arg_count = 6,
-        .flops = 2 * (half * (multiply_adds(&layers[0].f) + multiply_adds(&layers[1].f) + multiply_adds(&layers[2].f)) +
-                      quarter * (multiply_adds(&layers[3].f) + multiply_adds(&layers[4].f))),
+        .flops = flops,
         .bytes = elem_bytes * (ist_pixels(image) * 3.0 + quarter * y.c),
     };
     ist_plan_launch(p, &l);

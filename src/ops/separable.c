@@ -1,0 +1,148 @@
+/* Separable convolutions: the fused row op/separable_mma, elsewhere a launch for each of the two. */
+#include "ops/separable.h"
+#include "ops/epilogue.h"
+#include "ops/fragments.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs of a step and columns of a fragment (cl/op/separable_mma.cl). */
+enum { STEP = 64, FRAGMENT_ROWS = 32, FRAGMENT = 8, ITEMS = 256 };
+
+/* Output pixels of a group for a filter: with the windows' borders somewhat less than 128 pixels. */
+typedef struct shape {
+    int k, stride, tile_h, tile_w, cols;
+} shape;
+static const shape shapes[] = {{5, 1, 5, 10, 5}, {3, 2, 5, 5, 5}, {3, 1, 6, 14, 7}};
+
+/* Channels of a group, widest first, and its warps. */
+typedef struct width {
+    int bn, warps_m, warps_n, stages;
+} width;
+static const width widths[] = {{64, 4, 2, 3}, {32, 4, 2, 4}, {16, 8, 1, 4}};
+
+static const shape *shape_of(const ist_filter *depth, const ist_conv_opts *o) {
+    int stride = o->stride ? o->stride : 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (shapes[i].k == depth->kh && shapes[i].k == depth->kw && shapes[i].stride == stride) return &shapes[i];
+    return NULL;
+}
+
+static int tiles_of(const shape *s, int oh, int ow) {
+    return ist_div_up(oh, s->tile_h) * ist_div_up(ow, s->tile_w);
+}
+
+/* The widest that still gives most compute units a group, else the narrowest that divides the channels; none where no
+ * width does. */
+static const width *width_of(const ist_plan *p, int mid, int tiles) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    const width *best = NULL;
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        if (mid % widths[i].bn) continue;
+        best = &widths[i];
+        if (4 * tiles * (mid / widths[i].bn) >= 3 * units) break;
+    }
+    return best;
+}
+
+static void extents(ist_tensor x, const shape *s, const ist_conv_opts *o, int *oh, int *ow) {
+    *oh = (x.h + o->top + o->bottom - s->k) / s->stride + 1;
+    *ow = (x.w + o->left + o->right - s->k) / s->stride + 1;
+}
+
+bool ist_separable_fused(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o) {
+    const shape *s = shape_of(&depth, o);
+    if (!(ist_plan_caps(p) & IST_CAP_PTX_MMA) || !ist_plan_half(p) || !s || x.elem != IST_ELEM_T) return false;
+    ist_tensor y = o->into;
+    bool parts = x.c % 8 == 0 && x.ld % 8 == 0 && x.c0 % 8 == 0 && point.out % 16 == 0;
+    bool pairs = !ist_has(y) || (y.elem == IST_ELEM_T && y.ld % 2 == 0 && y.c0 % 2 == 0);
+    return parts && pairs && !ist_has(o->epi.add_before) && !ist_has(o->epi.add_after) &&
+           x.h + o->top + o->bottom >= s->k && x.w + o->left + o->right >= s->k;
+}
+
+typedef struct packed {
+    ist_tensor weights, depth;
+} packed;
+
+/* Weights of the 1x1 convolution as fragments; for each block of `bn` channels its bias, the taps, their bias. */
+static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const char *label, packed *out) {
+    size_t in = ist_round_up((size_t)point.in, STEP), mid = (size_t)point.out,
+           taps = (size_t)depth.kh * (size_t)depth.kw;
+    float *w = calloc(mid * in, sizeof *w), *turned = malloc(mid * in * sizeof *turned);
+    float *d = calloc(mid * (taps + 2), sizeof *d);
+    if (w && turned && d) {
+        for (size_t o = 0; o < mid; o++)
+            memcpy(w + o * in, point.w + o * (size_t)point.in, (size_t)point.in * sizeof *w);
+        float *to = turned;
+        for (size_t k = 0; k < in; k += FRAGMENT_ROWS) to = ist_fragments(w + k, (int)mid / FRAGMENT, 1, in, false, to);
+        for (size_t o = 0; o < mid; o++) {
+            float *at = d + o / (size_t)bn * (size_t)bn * (taps + 2) + o % (size_t)bn;
+            at[0] = point.b ? point.b[o] : 0.0f;
+            for (size_t t = 0; t < taps; t++) at[(t + 1) * (size_t)bn] = depth.w[o * taps + t];
+            at[(taps + 1) * (size_t)bn] = depth.b ? depth.b[o] : 0.0f;
+        }
+        out->weights = ist_plan_const(p, turned, 1, 1, (int)mid, (int)in, IST_ELEM_T, label);
+        out->depth = ist_plan_const_bytes(p, d, mid * (taps + 2) * sizeof *d, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d x %d weights", label, point.out, point.in);
+    }
+    free(w);
+    free(turned);
+    free(d);
+    return !ist_plan_status(p);
+}
+
+static ist_tensor in_one(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o,
+                         const char *label) {
+    const shape *s = shape_of(&depth, o);
+    int oh, ow, mid = point.out;
+    packed c;
+    extents(x, s, o, &oh, &ow);
+    ist_tensor none = {0}, y = ist_plan_into(p, o->into, x.n, oh, ow, mid, IST_ELEM_T, label);
+    const width *v = width_of(p, mid, x.n * tiles_of(s, oh, ow));
+    if (ist_plan_status(p) || !pack(p, point, depth, v->bn, label, &c)) return none;
+    ist_defines defines = ist_defines_of(
+        p,
+        "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
+        s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, v->warps_m, v->warps_n, v->stages, v->stages - 2,
+        (int)o->epi.act);
+    double out = (double)ist_pixels(y) * mid;
+    ist_launch l = {.label = label,
+                    .op = "op/separable_mma",
+                    .isa = "isa/ptx",
+                    .defines = defines.text,
+                    .kernel = "separable",
+                    .dims = 3,
+                    .global = {(size_t)(mid / v->bn) * ITEMS, (size_t)tiles_of(s, oh, ow), (size_t)x.n},
+                    .local = {ITEMS, 1, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_IN(c.weights), IST_IN(c.depth),
+                             IST_IN(ist_plan_current_limit(p)),
+                             IST_INT8(x.h, x.w, x.ld, x.c0, x.c, ist_div_up(x.c, STEP), mid / FRAGMENT, 0),
+                             IST_INT4(o->top, o->left, ist_div_up(ow, s->tile_w), o->epi.has_lab),
+                             IST_INT8(y.n, oh, ow, y.ld, y.c0, 0, 0, 0), ist_epilogue_lab(&o->epi)},
+                    .arg_count = 9,
+                    .flops = 2.0 * ist_pixels(x) * mid * x.c + 2.0 * out * s->k * s->k,
+                    .bytes = 2.0 * ((double)ist_pixels(x) * x.c + out + (double)mid * x.c)};
+    ist_plan_launch(p, &l);
+    return ist_plan_status(p) ? none : y;
+}
+
+ist_tensor ist_op_separable(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *opts,
+                            const char *label) {
+    const ist_conv_opts plain = {0}, *o = opts ? opts : &plain;
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    if (point.in != x.c || point.kh != 1 || point.kw != 1 || depth.out != point.out || depth.in != 1) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: filters [%d,%d,%d,%d] and [%d,%d,%d,%d] on [%d,%d,%d,%d]", label,
+                      point.out, point.in, point.kh, point.kw, depth.out, depth.in, depth.kh, depth.kw, x.n, x.h, x.w,
+                      x.c);
+        return (ist_tensor){0};
+    }
+    if (!ist_separable_fused(p, x, point, depth, o))
+        return ist_op_dwconv(p, ist_op_linear(p, x, point, NULL, label), depth, o, label);
+    if (!ist_plan_representable(p, depth.w, (size_t)depth.out * (size_t)depth.kh * (size_t)depth.kw, label))
+        return (ist_tensor){0};
+    return in_one(p, x, point, depth, o, label);
+}

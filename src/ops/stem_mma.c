@@ -1,0 +1,143 @@
+/* HGNetv2's stem on matrix instructions: packs the five layers' weights as fragments and records the one launch. */
+#include "ops/fragments.h"
+#include "ops/rows.h"
+#include "ops/stem_rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The numbers of cl/op/stem_mma.cl. */
+enum { ITEMS = 256, INPUTS = 32, OUTPUTS = 8, LAYERS = 5, SCALES = 16 };
+enum { MOST_BYTES = 97 << 10 }; /* of local memory (cl/probe/ptx_mma.cl) */
+
+typedef struct tile {
+    int h, w;
+} tile;
+static const tile tiles[] = {{8, 8}, {4, 8}, {4, 4}};
+
+/* How a layer's inputs follow each other: per tap (stem1: per line of taps) `each` of them, rounded up from what there
+ * is; `outs` channels with those that are added. */
+typedef struct layout {
+    int each, outs;
+} layout;
+
+static int sixteens(int channels) {
+    return ist_div_up(channels, 16) * 16;
+}
+
+static void layouts_of(const ist_stem_layer layers[LAYERS], layout l[LAYERS]) {
+    int m = layers[0].f.out, mp = sixteens(m), zp = sixteens(m / 2);
+    l[0] = (layout){16, mp};
+    l[1] = (layout){mp, zp};
+    l[2] = (layout){zp, m};
+    l[3] = (layout){2 * m, mp};
+    l[4] = (layout){mp, layers[4].f.out};
+}
+
+/* Of a layer, in whole 32 inputs. */
+static int inputs_of(const ist_filter *f, const layout *l, bool lines) {
+    return ist_div_up((lines ? f->kh : f->kh * f->kw) * l->each, INPUTS) * INPUTS;
+}
+
+static size_t weights_of(const ist_stem_layer layers[LAYERS], const layout l[LAYERS]) {
+    size_t count = 0;
+    for (int i = 0; i < LAYERS; i++) count += (size_t)inputs_of(&layers[i].f, &l[i], i == 0) * (size_t)l[i].outs;
+    return count;
+}
+
+/* Bytes of local memory. */
+static size_t room(const ist_stem_layer layers[LAYERS], tile t) {
+    layout l[LAYERS];
+    layouts_of(layers, l);
+    size_t cat = (size_t)(2 * t.h + 1) * (size_t)(2 * t.w + 1), z = (size_t)(2 * t.h + 2) * (size_t)(2 * t.w + 2);
+    size_t y = (size_t)(2 * t.h + 3) * (size_t)(2 * t.w + 3),
+           image = (size_t)(4 * t.h + 7) * (size_t)(6 * t.w + 14) * 4;
+    size_t maps =
+        y * (size_t)(l[0].outs * 2 + 16) + z * (size_t)(l[1].outs * 2 + 16) + cat * (size_t)(l[3].each * 2 + 16);
+    size_t third = (size_t)(t.h * t.w) * (size_t)(l[3].outs * 2 + 16); /* at most, beyond z */
+    return image + maps + third + 2 * weights_of(layers, l) + 4 * (size_t)(SCALES + 5 * 64);
+}
+
+static const tile *tile_of(const ist_stem_layer layers[LAYERS]) {
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++)
+        if (room(layers, tiles[i]) <= MOST_BYTES) return &tiles[i];
+    return NULL;
+}
+
+bool ist_stem_matrix_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS]) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && !ist_cpu_row(p) && image.elem == IST_ELEM_T &&
+           image.h % 4 == 0 && image.w % 4 == 0 && layers[0].f.out % 8 == 0 && layers[4].f.out % 8 == 0 &&
+           tile_of(layers);
+}
+
+/* Fragments of a layer; room is [outs][inputs]. */
+static float *pack_layer(const ist_filter *f, const layout *l, bool lines, float *room, float *to) {
+    int inputs = inputs_of(f, l, lines);
+    memset(room, 0, (size_t)inputs * (size_t)l->outs * sizeof *room);
+    for (int o = 0; o < f->out; o++)
+        for (int i = 0; i < f->in; i++)
+            for (int t = 0; t < f->kh * f->kw; t++) {
+                int at = lines ? t / f->kw * l->each + t % f->kw * f->in + i : t * l->each + i;
+                room[o * inputs + at] = f->w[(o * f->in + i) * f->kh * f->kw + t];
+            }
+    for (int k = 0; k < inputs; k += INPUTS)
+        to = ist_fragments(room + k, l->outs / OUTPUTS, 1, (size_t)inputs, false, to);
+    return to;
+}
+
+typedef struct packed {
+    ist_tensor weights, constants;
+} packed;
+
+static bool pack(ist_plan *p, const ist_stem_layer layers[LAYERS], const char *label, packed *c) {
+    layout l[LAYERS];
+    layouts_of(layers, l);
+    size_t count = weights_of(layers, l), biases = SCALES;
+    for (int i = 0; i < LAYERS; i++) biases += (size_t)l[i].outs;
+    float *w = malloc(count * sizeof *w), *turned = malloc(count * sizeof *turned);
+    float *b = calloc(biases, sizeof *b), *to = turned, *bias = b ? b + SCALES : NULL;
+    for (int i = 0; i < LAYERS && w && turned && b; i++) {
+        to = pack_layer(&layers[i].f, &l[i], i == 0, w, to);
+        b[2 * i] = layers[i].lab_scale;
+        b[2 * i + 1] = layers[i].lab_bias;
+        if (layers[i].f.b) memcpy(bias, layers[i].f.b, (size_t)layers[i].f.out * sizeof *bias);
+        bias += l[i].outs;
+    }
+    if (w && turned && b) {
+        c->weights = ist_plan_const(p, turned, 1, 1, 1, (int)count, IST_ELEM_T, label);
+        c->constants = ist_plan_const(p, b, 1, 1, 1, (int)biases, IST_ELEM_F32, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+    }
+    free(w);
+    free(turned);
+    free(b);
+    return !ist_plan_status(p);
+}
+
+void ist_stem_matrix(ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS], ist_tensor y, double flops,
+                     const char *label) {
+    packed c;
+    const tile *t = tile_of(layers);
+    if (!pack(p, layers, label, &c)) return;
+    int across = ist_div_up(y.w, t->w), count = across * ist_div_up(y.h, t->h);
+    ist_defines d =
+        ist_defines_of(p, "-DM=%d -DOUT=%d -DTILE_H=%d -DTILE_W=%d", layers[0].f.out, layers[4].f.out, t->h, t->w);
+    ist_launch l = {.label = label,
+                    .op = "op/stem_mma",
+                    .isa = "isa/ptx",
+                    .defines = d.text,
+                    .kernel = "stem",
+                    .dims = 2,
+                    .global = {(size_t)count * ITEMS, (size_t)image.n},
+                    .local = {ITEMS, 1},
+                    .args = {IST_OUT(y), IST_IN(image), IST_IN(c.weights), IST_IN(c.constants),
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(image.h, image.w, image.ld, image.c0),
+                             IST_INT4(y.n, y.ld, y.c0, across)},
+                    .arg_count = 7,
+                    .flops = flops,
+                    .bytes = 2.0 * (ist_pixels(image) * 3.0 + (double)ist_pixels(y) * y.c)};
+    ist_plan_launch(p, &l);
+}
