@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { STEP_ITEMS = 128, ITEMS = 256 /* of the other kernels */ };
+enum { ITEMS = 256 };
 
 /* ---- tokens ---- */
 
@@ -145,8 +145,8 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
                          .defines = defines.text,
                          .kernel = "image_step",
                          .dims = 2,
-                         .global = {(size_t)s->groups * STEP_ITEMS, (size_t)s->n},
-                         .local = {STEP_ITEMS, 1},
+                         .global = {(size_t)s->groups * ITEMS, (size_t)s->n},
+                         .local = {ITEMS, 1},
                          .args = {out, IST_OUT(s->parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
                                   IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
                                   IST_IN(s->queries), IST_IN(s->limit),
