@@ -1,5 +1,6 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
 #include "ops/norm_mlp.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -64,6 +65,15 @@ Test(norm_mlp, own_row) {
 Test(norm_mlp, one_by_one) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The row on matrix instructions, emulated where there are none. */
+Test(norm_mlp, matrix_row) {
+    static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
+    if (!claim_matrix_instructions()) return;
+    without = 0;
+    for (int k = 0; k < 3; k++)
+        for (unsigned i = 0; i < 2; i++) layer_case(&few[k], k == 1 ? 3 : 3 + 4 * i);
 }
 
 Test(norm_mlp, refuses_what_does_not_fit) {

@@ -1,7 +1,7 @@
-/* Norm and linear layers: the fused CPU row op/norm_mlp_cpu; norm and first layer as one convolution on matrix
- * instructions; elsewhere the operators one by one. */
-#include "ops/norm_mlp.h"
+/* Norm and linear layers: the fused rows op/norm_mlp_cpu and, on matrix instructions, op/norm_mlp_mma (norm_mlp_mma.c);
+ * there also norm and first layer as one convolution; elsewhere the operators one by one. */
 #include "ops/conv_rows.h"
+#include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -110,5 +110,6 @@ static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, con
 
 ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     if (!check(p, x, l, label)) return (ist_tensor){0};
+    if (ist_norm_mlp_takes(p, x, l)) return ist_norm_mlp_mma(p, x, l, label);
     return fused(p, x, l) ? in_one(p, x, l, label) : in_steps(p, x, l, label);
 }
