@@ -128,17 +128,17 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
 /* ---- the image ---- */
 
 #ifdef STEP
-/* -D STEP: 1 reads, 2 updates before. Group (i, n): image rows [64 i, ..) of prompt n, 16 for each two warps. Both have
- * all columns, one takes the first half of the channels and the other the second: what they sum of scores they exchange. */
+/* -D STEP: 1 reads, 2 updates before. Group (i, n): image rows [64 i, ..) of prompts n, n + groups, .., whose position it
+ * fetches once; 16 rows for each two warps. Both have all columns, one takes the first half of the channels and the other
+ * the second: what they sum of scores they exchange. */
 #define THREADS 256
 #define X       0         /* bytes in local memory: the image */
 #define FIRST   (64 * ROW) /* keys, then sums of scores, queries and averages; without an update queries from the start */
 #define OTHER   (FIRST + (STEP == 2 && 64 * ROW < SUMS ? SUMS : 64 * ROW)) /* values, then see below */
 #define SUMS    (8 * 8 * 512)                                              /* of all columns */
-#define WEIGHTS OTHER /* [64 rows][64 columns], before them sums of half of the columns */
-#define TOPS    (OTHER + (STEP == 2 && 64 * ROW > SUMS / 2 ? 64 * ROW : SUMS / 2)) /* of warps; statistics of rows */
-#define SHIFT   (TOPS + 4 * COLUMNS * 4)
-#define ALL     (SHIFT + K * 4)
+#define WEIGHTS OTHER              /* [64 rows][64 columns], before them sums of half of the columns */
+#define TOPS    (OTHER + SUMS / 2) /* of warps, before them statistics of rows */
+#define ALL     (STEP == 2 && 64 * ROW >= SUMS ? OTHER + 64 * ROW : TOPS + 4 * COLUMNS * 4)
 
 /* Rows of K halves, `apart` in memory, to local memory; zeros from row `rows` on. */
 #define COPY_ROWS(to, from, apart, rows)                                                                               \
@@ -148,21 +148,25 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
                (from) + (size_t)min(row, (rows)-1) * (apart) + piece * 8, row < (rows) ? 16 : 0);                      \
     }
 
-/* Of the warp's channels, work-item t has pieces PART(i), i < K / 64. */
-#define PART(i) (side * (K / 64) + (i))
-/* The position at the warp's rows: fetched before the barrier in front of SCORES. */
-#define FETCH_POSITION()                                                                                               \
-    UNROLL for (int i = 0; i < K / 64; i++)                                                                            \
-        UNROLL for (int r = 0; r < 2; r++)                                                                             \
-            FETCH16(at[i][r], place[r] + PART(i) / 2 * 64 + PART(i) % 2 * 8)
+/* Of the channels of a warp's half, a work-item has pieces PART(i), i < K / 64. */
+#define PART(side, i) ((side) * (K / 64) + (i))
+/* The position at the rows and channels of work-item `id`. */
+#define FETCH_POSITION(id)                                                                                             \
+    UNROLL for (int r = 0; r < 2; r++) {                                                                               \
+        const int row = min((id) / 32 % 4 * 16 + (id) % 32 / 4 + 8 * r, rows - 1);                                     \
+        __global const half *place = position + (size_t)(first + row) * lds.z + lds.w + (id) % 4 * 16;                 \
+        UNROLL for (int i = 0; i < K / 64; i++)                                                                        \
+            FETCH16(at[i][r], place + PART((id) / 128, i) / 2 * 64 + PART((id) / 128, i) % 2 * 8);                     \
+    }
 
 /* s[c] += fragments of (x + position + shift) columns, of the warp's rows and channels and columns 8 TILE(c). */
 #define SCORES(shifted, TILE)                                                                                          \
     UNROLL for (int p = 0; p < K / 64; p++) {                                                                          \
-        const int e = PART(p);                                                                                         \
+        const int e = PART(side, p);                                                                                         \
         uint v[2][4], d[2][4];                                                                                         \
-        UNROLL for (int i = 0; i < 2; i++)                                                                             \
-            SHARED_LOAD(d[i], shared + SHIFT + (e / 2 * 64 + t * 16 + e % 2 * 8) * 4 + i * 16);                        \
+        if (shifted) {                                                                                                 \
+            UNROLL for (int i = 0; i < 2; i++) FETCH16(d[i], shift + e / 2 * 64 + t * 16 + e % 2 * 8 + i * 4);         \
+        }                                                                                                              \
         UNROLL for (int r = 0; r < 2; r++) {                                                                           \
             SHARED_LOAD(v[r], shared + X + (own + 8 * r) * ROW + e / 2 * 128 + PIECE(2 * t + e % 2, g));               \
             UNROLL for (int i = 0; i < 4; i++) {                                                                       \
@@ -186,7 +190,7 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
  * [items][rows][K] (item map[n], or n), plus `shift` [K] with modes.y. With STEP 2 first x = LN(x + softmax over
  * tokens((x + position) keys) values + bias), stored to x_out. table {shift, bias} [K], then {gamma, gamma, beta, beta}
  * of each two channels. sizes {rows, groups, columns = 8 tokens, floats of a part}; lds {x ld, c0, position ld, c0};
- * modes {mapped, shifted}. */
+ * modes {mapped, shifted, prompts}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 image_step(__global half *restrict x_out, __global float *restrict part, __global const half *restrict x,
            __global const half *restrict position, __global const int *restrict map,
@@ -196,37 +200,34 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     MATRIX_SCRATCH
     __local uint4 memory[ALL / 16];
     __local uint *words = (__local uint *)memory;
-    const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, n = get_group_id(1);
-    const int side = warp / 4, own = warp % 4 * 16 + g, columns = sizes.z;
+    const int columns = sizes.z, prompts = min(modes.z, *limit);
     const int first = get_group_id(0) * 64, rows = min(64, sizes.x - first);
     const uint shared = SHARED(memory);
-    if (n >= *limit) return;
-    const int item = modes.x ? map[n] : n;
+    if ((int)get_group_id(1) >= prompts) return;
     __global const float *shift = table;
-    __global const half *place[2];
-    for (int r = 0; r < 2; r++)
-        place[r] = position + (size_t)(first + min(own + 8 * r, rows - 1)) * lds.z + lds.w + t * 16;
-    x += ((size_t)item * sizes.x + first) * lds.x + lds.y;
-    queries += (size_t)n * (columns + 2) * K;
     uint at[K / 64][2][4];
+    FETCH_POSITION((int)get_local_id(0));
+    for (int n = get_group_id(1); n < prompts; n += get_num_groups(1)) {
+    /* n >> 30 is zero, which compilers do not know: they would keep every address below from prompt to prompt. */
+    const int id = get_local_id(0) + (n >> 30), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4;
+    const int side = warp / 4, own = warp % 4 * 16 + g;
+    const int item = modes.x ? map[n] : n;
+    __global const half *own_queries = queries + (size_t)n * (columns + 2) * K;
     float s[8][4];
-    if (id < K / 4) COPY16(shared + SHIFT + id * 16, shift + id * 4, 16);
-    COPY_ROWS(X, x, lds.x, rows)
+    COPY_ROWS(X, x + ((size_t)item * sizes.x + first) * lds.x + lds.y, lds.x, rows)
 #if STEP == 2
-    keys += (size_t)n * (columns + 2) * K;
-    values += (size_t)n * (columns + 2) * K;
-    COPY_ROWS(FIRST, keys, K, columns)
+    __global const half *own_keys = keys + (size_t)n * (columns + 2) * K;
+    COPY_ROWS(FIRST, own_keys, K, columns)
     COPY_COMMIT();
-    COPY_ROWS(OTHER, values, K, columns)
+    COPY_ROWS(OTHER, values + (size_t)n * (columns + 2) * K, K, columns)
     COPY_COMMIT();
     UNROLL for (int c = 0; c < 8; c++) {
         uint pair[2] = {0, 0};
-        if (c * 8 < columns && side == 0) FETCH8(pair, (__global const uint *)(keys + columns * K) + c * 8 + 2 * t);
+        if (c * 8 < columns && side == 0) FETCH8(pair, (__global const uint *)(own_keys + columns * K) + c * 8 + 2 * t);
         const float2 a = floats_of(pair[0]), b = floats_of(pair[1]);
         s[c][0] = s[c][2] = a.x + a.y;
         s[c][1] = s[c][3] = b.x + b.y;
     }
-    FETCH_POSITION();
     COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     SCORES(true, IN_ORDER)
@@ -273,7 +274,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     }
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    COPY_ROWS(FIRST, queries, K, columns)
+    COPY_ROWS(FIRST, own_queries, K, columns)
     COPY_COMMIT();
     UNROLL for (int k = 0; k < 4; k++)
         UNROLL for (int c = 0; c < PIECES / 2; c += 2) {
@@ -308,6 +309,9 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         square[r] += other;
         LANE_XOR(other, square[r], 2);
         square[r] += other;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE); /* the values have been read */
+    for (int r = 0; r < 2; r++) {
         if (t == 0) statistics[side * 64 + own + 8 * r] = (float2)(mean[r], square[r]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -325,7 +329,6 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
                     halves_of(fma((o[c0 + c][2 * r] + mean[r]) * square[r], as_float(f[c][0]), as_float(f[c][2])),
                               fma((o[c0 + c][2 * r + 1] + mean[r]) * square[r], as_float(f[c][1]), as_float(f[c][3])));
     }
-    FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     __global uint4 *to = (__global uint4 *)(x_out + ((size_t)n * sizes.x + first) * K);
@@ -335,11 +338,10 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         UNROLL for (int e = 0; e < 4; e++) s[c][e] = 0.0f;
     SCORES(false, OWN_FIRST)
 #else
-    COPY_ROWS(FIRST, queries, K, columns)
+    COPY_ROWS(FIRST, own_queries, K, columns)
     COPY_COMMIT();
     UNROLL for (int c = 0; c < 8; c++)
         UNROLL for (int e = 0; e < 4; e++) s[c][e] = 0.0f;
-    FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     SCORES(true, OWN_FIRST)
@@ -370,7 +372,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    part += ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
+    __global float *own_part = part + ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
     UNROLL for (int c = 0; c < 4; c++) {
         const int column = (side * 4 + c) * 8 + 2 * t;
         float2 m = *(__local const float2 *)(tops + column);
@@ -378,7 +380,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             m.x = fmax(m.x, tops[w * COLUMNS + column]);
             m.y = fmax(m.y, tops[w * COLUMNS + column + 1]);
         }
-        if (warp % 4 == 0 && g == c) *(__global float2 *)(part + column) = m;
+        if (warp % 4 == 0 && g == c) *(__global float2 *)(own_part + column) = m;
         UNROLL for (int r = 0; r < 2; r++) {
             const int in = own + 8 * r < rows;
             words[(WEIGHTS + (own + 8 * r) * COLUMNS * 2 + PIECE(side * 4 + c, g)) / 4 + t] =
@@ -415,7 +417,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         UNROLL for (int r = 0; r < 2; r++) {
             const int column = (side * 2 + i) * 16 + g + 8 * r;
             const float scale = quick_reciprocal(sum[i][2 * r]);
-            if (warp % 4 == 0 && t == 0) part[COLUMNS + column] = sum[i][2 * r];
+            if (warp % 4 == 0 && t == 0) own_part[COLUMNS + column] = sum[i][2 * r];
             UNROLL for (int c = 0; c < PIECES / 4; c++) {
                 float2 v = (float2)(average[i][c][2 * r] * scale, average[i][c][2 * r + 1] * scale);
 #if STEP == 1
@@ -425,9 +427,11 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             }
         }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global uint4 *averages = (__global uint4 *)(part + 2 * COLUMNS);
+    __global uint4 *averages = (__global uint4 *)(own_part + 2 * COLUMNS);
     for (int i = id; i < columns * PIECES; i += THREADS)
         averages[i] = memory[(FIRST + i / PIECES * ROW + PIECE(i % PIECES, i / PIECES)) / 16];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    }
 }
 #endif
 
