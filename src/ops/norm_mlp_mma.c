@@ -36,6 +36,7 @@ static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
 bool ist_norm_mlp_takes(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && x.elem == IST_ELEM_T &&
            (x.ld | x.c0) % 8 == 0 && x.c % 32 == 0 && l->fc2.out && l->act == IST_ACT_GELU &&
+           (!l->spread.out || x.w % 4 == 0) &&
            tile_of(p, ist_pixels(x), x.c, l->fc1.out).rows;
 }
 
@@ -84,14 +85,31 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const ch
     return t;
 }
 
+/* Weights [tap][c] of the convolution in front, then its biases. */
+static ist_tensor pack_taps(ist_plan *p, const ist_filter *f, const char *label) {
+    size_t c = (size_t)f->out;
+    float *all = calloc(10 * c, sizeof *all);
+    ist_tensor t = {0};
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu weights", label, 10 * c);
+        return t;
+    }
+    for (size_t i = 0; i < 9 * c; i++) all[i % 9 * c + i / 9] = f->w[i];
+    if (f->b) memcpy(all + 9 * c, f->b, c * sizeof *all);
+    t = ist_plan_const(p, all, 1, 1, 10, f->out, IST_ELEM_F32, label);
+    free(all);
+    return t;
+}
+
 ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     int hidden = l->fc1.out, rows = x.h * x.w;
     int64_t all = ist_pixels(x);
     mlp_tile tile = tile_of(p, all, x.c, hidden);
     ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
-    ist_tensor weights = pack_weights(p, l, x.c, tile.hidden, label), table = pack_table(p, l, x.c, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d -DREGISTERS=128", x.c, hidden, tile.rows,
-                                   tile.hidden, tile.stages);
+    ist_tensor weights = pack_weights(p, l, x.c, tile.hidden, label), table = pack_table(p, l, x.c, label), taps = {0};
+    if (l->spread.out) taps = pack_taps(p, &l->spread, label);
+    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d -DREGISTERS=128%s", x.c, hidden,
+                                   tile.rows, tile.hidden, tile.stages, l->spread.out ? " -DSPREAD" : "");
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/norm_mlp_mma",
                                      .isa = "isa/ptx",
@@ -100,10 +118,10 @@ ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
                                      .dims = 1,
                                      .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
                                      .local = {ITEMS},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(rows, x.n, 0, 0),
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(rows, x.n, x.w, x.h),
                                               IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
-                                     .arg_count = 8,
+                                     .arg_count = 9,
                                      .flops = 4.0 * (double)all * hidden * x.c,
                                      .bytes = 4.0 * (double)all * x.c});
     return y;
