@@ -128,17 +128,18 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
 /* ---- the image ---- */
 
 #ifdef STEP
-/* -D STEP: 1 reads, 2 updates before. Group (i, n): image rows [64 i, ..) of prompts n, n + groups, .., whose position it
- * fetches once; 16 rows for each two warps. Both have all columns, one takes the first half of the channels and the other
- * the second: what they sum of scores they exchange. */
-#define THREADS 256
-#define X       0         /* bytes in local memory: the image */
-#define FIRST   (64 * ROW) /* keys, then sums of scores, queries and averages; without an update queries from the start */
-#define OTHER   (FIRST + (STEP == 2 && 64 * ROW < SUMS ? SUMS : 64 * ROW)) /* values, then see below */
-#define SUMS    (8 * 8 * 512)                                              /* of all columns */
-#define WEIGHTS OTHER              /* [64 rows][64 columns], before them sums of half of the columns */
-#define TOPS    (OTHER + SUMS / 2) /* of warps, before them statistics of rows */
-#define ALL     (STEP == 2 && 64 * ROW >= SUMS ? OTHER + 64 * ROW : TOPS + 4 * COLUMNS * 4)
+/* -D STEP: 1 reads, 2 updates before. Group (i, n): image rows [64 i, ..) of prompt n, 16 a warp. */
+#define THREADS 128
+#define X       0                 /* bytes in local memory: the image */
+#define FIRST   (64 * ROW)        /* keys, then queries, then averages; without an update queries from the start */
+#define OTHER   (2 * 64 * ROW)    /* values, then weights [64 rows][64 columns] and the warps' maxima */
+#define WEIGHTS OTHER
+#define TOPS    (OTHER + 64 * COLUMNS * 2)
+#if STEP == 2
+#define ALL (3 * 64 * ROW > TOPS + 4 * COLUMNS * 4 ? 3 * 64 * ROW : TOPS + 4 * COLUMNS * 4)
+#else
+#define ALL (TOPS + 4 * COLUMNS * 4)
+#endif
 
 /* Rows of K halves, `apart` in memory, to local memory; zeros from row `rows` on. */
 #define COPY_ROWS(to, from, apart, rows)                                                                               \
@@ -148,49 +149,39 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
                (from) + (size_t)min(row, (rows)-1) * (apart) + piece * 8, row < (rows) ? 16 : 0);                      \
     }
 
-/* Of the channels of a warp's half, a work-item has pieces PART(i), i < K / 64. */
-#define PART(side, i) ((side) * (K / 64) + (i))
-/* The position at the rows and channels of work-item `id`. */
-#define FETCH_POSITION(id)                                                                                             \
-    UNROLL for (int r = 0; r < 2; r++) {                                                                               \
-        const int row = min((id) / 32 % 4 * 16 + (id) % 32 / 4 + 8 * r, rows - 1);                                     \
-        __global const half *place = position + (size_t)(first + row) * lds.z + lds.w + (id) % 4 * 16;                 \
-        UNROLL for (int i = 0; i < K / 64; i++)                                                                        \
-            FETCH16(at[i][r], place + PART((id) / 128, i) / 2 * 64 + PART((id) / 128, i) % 2 * 8);                     \
-    }
+/* The position at the warp's rows: fetched before the barrier in front of SCORES. */
+#define FETCH_POSITION()                                                                                               \
+    UNROLL for (int e = 0; e < K / 32; e++)                                                                 \
+        UNROLL for (int r = 0; r < 2; r++)                                                                  \
+            FETCH16(at[e][r], place[r] + e / 2 * 64 + e % 2 * 8)
 
-/* s[c] += fragments of (x + position + shift) columns, of the warp's rows and channels and columns 8 TILE(c). */
-#define SCORES(shifted, TILE)                                                                                          \
-    UNROLL for (int p = 0; p < K / 64; p++) {                                                                          \
-        const int e = PART(side, p);                                                                                         \
-        uint v[2][4], d[2][4];                                                                                         \
-        if (shifted) {                                                                                                 \
-            UNROLL for (int i = 0; i < 2; i++) FETCH16(d[i], shift + e / 2 * 64 + t * 16 + e % 2 * 8 + i * 4);         \
-        }                                                                                                              \
+/* s[c] += fragments of (x + position + shift) columns, of the warp's rows and columns 8 c. */
+#define SCORES(shifted)                                                                                                \
+    UNROLL for (int e = 0; e < K / 32; e++) {                                                                          \
+        uint v[2][4];                                                                                                  \
+        float d[8];                                                                                                    \
+        UNROLL for (int i = 0; i < 8; i++) d[i] = (shifted) ? shift[e / 2 * 64 + t * 16 + e % 2 * 8 + i] : 0.0f;       \
         UNROLL for (int r = 0; r < 2; r++) {                                                                           \
             SHARED_LOAD(v[r], shared + X + (own + 8 * r) * ROW + e / 2 * 128 + PIECE(2 * t + e % 2, g));               \
             UNROLL for (int i = 0; i < 4; i++) {                                                                       \
-                float2 a = floats_of(v[r][i]) + floats_of(at[p][r][i]);                                                \
-                if (shifted) a += (float2)(as_float(d[i / 2][i % 2 * 2]), as_float(d[i / 2][i % 2 * 2 + 1]));          \
-                v[r][i] = halves_of(a.x, a.y);                                                                         \
+                const float2 a = floats_of(v[r][i]), b = floats_of(at[e][r][i]);                                       \
+                v[r][i] = halves_of(a.x + b.x + d[2 * i], a.y + b.y + d[2 * i + 1]);                                   \
             }                                                                                                          \
         }                                                                                                              \
         const uint low[4] = {v[0][0], v[1][0], v[0][1], v[1][1]}, high[4] = {v[0][2], v[1][2], v[0][3], v[1][3]};      \
         UNROLL for (int c = 0; c < 8; c++) {                                                                           \
             uint b[4];                                                                                                 \
-            SHARED_LOAD(b, shared + FIRST + (TILE(c) * 8 + g) * ROW + e / 2 * 128 + PIECE(2 * t + e % 2, g));          \
+            SHARED_LOAD(b, shared + FIRST + (c * 8 + g) * ROW + e / 2 * 128 + PIECE(2 * t + e % 2, g));                \
             MATRIX_MULTIPLY(s[c], low, b[0], b[1]);                                                                    \
             MATRIX_MULTIPLY(s[c], high, b[2], b[3]);                                                                   \
         }                                                                                                              \
     }
-#define IN_ORDER(c)  (c)
-#define OWN_FIRST(c) ((c) % 4 + ((c) / 4 ? 4 - side * 4 : side * 4)) /* s[0..3] are the warp's own columns */
 
 /* part [n][group]: the softmax over the group's rows of (x + position) queries, and x weighted by it. x
  * [items][rows][K] (item map[n], or n), plus `shift` [K] with modes.y. With STEP 2 first x = LN(x + softmax over
  * tokens((x + position) keys) values + bias), stored to x_out. table {shift, bias} [K], then {gamma, gamma, beta, beta}
  * of each two channels. sizes {rows, groups, columns = 8 tokens, floats of a part}; lds {x ld, c0, position ld, c0};
- * modes {mapped, shifted, prompts}. */
+ * modes {mapped, shifted}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 image_step(__global half *restrict x_out, __global float *restrict part, __global const half *restrict x,
            __global const half *restrict position, __global const int *restrict map,
@@ -200,48 +191,41 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     MATRIX_SCRATCH
     __local uint4 memory[ALL / 16];
     __local uint *words = (__local uint *)memory;
-    const int columns = sizes.z, prompts = min(modes.z, *limit);
-    const int first = get_group_id(0) * 64, rows = min(64, sizes.x - first);
+    const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, n = get_group_id(1);
+    const int first = get_group_id(0) * 64, rows = min(64, sizes.x - first), own = warp * 16 + g, columns = sizes.z;
     const uint shared = SHARED(memory);
-    if ((int)get_group_id(1) >= prompts) return;
-    __global const float *shift = table;
-    uint at[K / 64][2][4];
-    FETCH_POSITION((int)get_local_id(0));
-    for (int n = get_group_id(1); n < prompts; n += get_num_groups(1)) {
-    /* n >> 30 is zero, which compilers do not know: they would keep every address below from prompt to prompt. */
-    const int id = get_local_id(0) + (n >> 30), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4;
-    const int side = warp / 4, own = warp % 4 * 16 + g;
+    if (n >= *limit) return;
     const int item = modes.x ? map[n] : n;
-    __global const half *own_queries = queries + (size_t)n * (columns + 2) * K;
+    __global const float *shift = table;
+    __global const half *place[2];
+    for (int r = 0; r < 2; r++)
+        place[r] = position + (size_t)(first + min(own + 8 * r, rows - 1)) * lds.z + lds.w + t * 16;
+    x += ((size_t)item * sizes.x + first) * lds.x + lds.y;
+    queries += (size_t)n * (columns + 2) * K;
+    uint at[K / 32][2][4];
     float s[8][4];
-    COPY_ROWS(X, x + ((size_t)item * sizes.x + first) * lds.x + lds.y, lds.x, rows)
+    COPY_ROWS(X, x, lds.x, rows)
 #if STEP == 2
-    __global const half *own_keys = keys + (size_t)n * (columns + 2) * K;
-    COPY_ROWS(FIRST, own_keys, K, columns)
+    keys += (size_t)n * (columns + 2) * K;
+    values += (size_t)n * (columns + 2) * K;
+    COPY_ROWS(FIRST, keys, K, columns)
     COPY_COMMIT();
-    COPY_ROWS(OTHER, values + (size_t)n * (columns + 2) * K, K, columns)
+    COPY_ROWS(OTHER, values, K, columns)
     COPY_COMMIT();
     UNROLL for (int c = 0; c < 8; c++) {
         uint pair[2] = {0, 0};
-        if (c * 8 < columns && side == 0) FETCH8(pair, (__global const uint *)(own_keys + columns * K) + c * 8 + 2 * t);
+        if (c * 8 < columns) FETCH8(pair, (__global const uint *)(keys + columns * K) + c * 8 + 2 * t);
         const float2 a = floats_of(pair[0]), b = floats_of(pair[1]);
         s[c][0] = s[c][2] = a.x + a.y;
         s[c][1] = s[c][3] = b.x + b.y;
     }
+    FETCH_POSITION();
     COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    SCORES(true, IN_ORDER)
+    SCORES(modes.y)
     barrier(CLK_LOCAL_MEM_FENCE);
-    __local float4 *sums = (__local float4 *)(memory + FIRST / 16) + lane;
-    UNROLL for (int c = 0; c < 8; c++) sums[(warp * 8 + c) * 32] = (float4)(s[c][0], s[c][1], s[c][2], s[c][3]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL for (int c = 0; c < 8; c++) {
-        const float4 more = sums[((warp ^ 4) * 8 + c) * 32];
-        s[c][0] += more.x;
-        s[c][1] += more.y;
-        s[c][2] += more.z;
-        s[c][3] += more.w;
-    }
+    COPY_ROWS(FIRST, queries, K, columns)
+    COPY_COMMIT();
 
     /* Softmax over tokens: a work-item has all of them for its two rows and two heads. */
     uint a[4][4];
@@ -264,71 +248,57 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             a[c / 2][c % 2 * 2 + 1] = halves_of(s[c][2] * sum[2], s[c][3] * sum[3]);
         }
     }
-    const int piece0 = side * (PIECES / 2);
-    float o[PIECES / 2][4];
-    UNROLL for (int c = 0; c < PIECES / 2; c++) {
-        uint bias[2];
-        FETCH8(bias, table + K + (piece0 + c) * 8 + 2 * t);
-        o[c][0] = o[c][2] = as_float(bias[0]);
-        o[c][1] = o[c][3] = as_float(bias[1]);
-    }
-    COPY_WAIT(0);
+    COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    COPY_ROWS(FIRST, own_queries, K, columns)
-    COPY_COMMIT();
+    float o[PIECES][4];
+    UNROLL for (int c = 0; c < PIECES; c++)
+        UNROLL for (int e = 0; e < 4; e++) o[c][e] = 0.0f;
     UNROLL for (int k = 0; k < 4; k++)
-        UNROLL for (int c = 0; c < PIECES / 2; c += 2) {
+        UNROLL for (int c = 0; c < PIECES; c += 2) {
             uint b[4];
-            MATRIX_LOAD_TURNED(b, shared + OTHER + (k * 16 + lane % 16) * ROW + PIECE(piece0 + c + lane / 16, lane));
+            MATRIX_LOAD_TURNED(b, shared + OTHER + (k * 16 + lane % 16) * ROW + PIECE(c + lane / 16, lane));
             MATRIX_MULTIPLY(o[c], a[k], b[0], b[1]);
             MATRIX_MULTIPLY(o[c + 1], a[k], b[2], b[3]);
         }
 
-    /* Layer norm of rows g and g + 8, shared by four work-items of two warps: each warp has the mean of its channels and
-     * their squared distances from it. */
-    __local float2 *statistics = (__local float2 *)(memory + TOPS / 16);
-    float mean[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
-    UNROLL for (int c = 0; c < PIECES / 2; c++)
-        UNROLL for (int r = 0; r < 2; r++) {
-            const float2 v = floats_of(words[(X + (own + 8 * r) * ROW + PIECE(piece0 + c, g)) / 4 + t]);
-            o[c][2 * r] += v.x;
-            o[c][2 * r + 1] += v.y;
-            mean[r] += o[c][2 * r] + o[c][2 * r + 1];
-        }
+    /* Layer norm of rows g and g + 8, shared by four work-items. */
+    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
+    UNROLL for (int c0 = 0; c0 < PIECES; c0 += 8) {
+        uint bias[8][2];
+        UNROLL for (int c = 0; c < 8; c++) FETCH8(bias[c], table + K + (c0 + c) * 8 + 2 * t);
+        UNROLL for (int c = 0; c < 8; c++)
+            UNROLL for (int r = 0; r < 2; r++) {
+                const float2 v = floats_of(words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t]);
+                o[c0 + c][2 * r] += v.x + as_float(bias[c][0]);
+                o[c0 + c][2 * r + 1] += v.y + as_float(bias[c][1]);
+                total[r] += o[c0 + c][2 * r] + o[c0 + c][2 * r + 1];
+            }
+    }
     UNROLL for (int r = 0; r < 2; r++) {
-        LANE_XOR(other, mean[r], 1);
-        mean[r] += other;
-        LANE_XOR(other, mean[r], 2);
-        mean[r] = (mean[r] + other) / (K / 2);
-        UNROLL for (int c = 0; c < PIECES / 2; c++) {
-            o[c][2 * r] -= mean[r];
-            o[c][2 * r + 1] -= mean[r];
+        LANE_XOR(other, total[r], 1);
+        total[r] += other;
+        LANE_XOR(other, total[r], 2);
+        total[r] = (total[r] + other) / K;
+        UNROLL for (int c = 0; c < PIECES; c++) {
+            o[c][2 * r] -= total[r];
+            o[c][2 * r + 1] -= total[r];
             square[r] = fma(o[c][2 * r], o[c][2 * r], fma(o[c][2 * r + 1], o[c][2 * r + 1], square[r]));
         }
         LANE_XOR(other, square[r], 1);
         square[r] += other;
         LANE_XOR(other, square[r], 2);
-        square[r] += other;
+        square[r] = 1.0f / sqrt((square[r] + other) / K + eps);
     }
-    barrier(CLK_LOCAL_MEM_FENCE); /* the values have been read */
-    for (int r = 0; r < 2; r++) {
-        if (t == 0) statistics[side * 64 + own + 8 * r] = (float2)(mean[r], square[r]);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    UNROLL for (int r = 0; r < 2; r++) {
-        const float2 v = statistics[(1 - side) * 64 + own + 8 * r];
-        mean[r] = 0.5f * (mean[r] - v.x); /* of the warp's channels less that of all */
-        square[r] = 1.0f / sqrt((square[r] + v.y) / K + mean[r] * mean[r] + eps);
-    }
-    UNROLL for (int c0 = 0; c0 < PIECES / 2; c0 += 4) {
+    UNROLL for (int c0 = 0; c0 < PIECES; c0 += 4) {
         uint f[4][4];
-        UNROLL for (int c = 0; c < 4; c++) FETCH16(f[c], table + 2 * K + ((piece0 + c0 + c) * 4 + t) * 4);
+        UNROLL for (int c = 0; c < 4; c++) FETCH16(f[c], table + 2 * K + ((c0 + c) * 4 + t) * 4);
         UNROLL for (int c = 0; c < 4; c++)
             UNROLL for (int r = 0; r < 2; r++)
-                words[(X + (own + 8 * r) * ROW + PIECE(piece0 + c0 + c, g)) / 4 + t] =
-                    halves_of(fma((o[c0 + c][2 * r] + mean[r]) * square[r], as_float(f[c][0]), as_float(f[c][2])),
-                              fma((o[c0 + c][2 * r + 1] + mean[r]) * square[r], as_float(f[c][1]), as_float(f[c][3])));
+                words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t] =
+                    halves_of(fma(o[c0 + c][2 * r] * square[r], as_float(f[c][0]), as_float(f[c][2])),
+                              fma(o[c0 + c][2 * r + 1] * square[r], as_float(f[c][1]), as_float(f[c][3])));
     }
+    FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     __global uint4 *to = (__global uint4 *)(x_out + ((size_t)n * sizes.x + first) * K);
@@ -336,28 +306,21 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         to[i] = memory[(X + i / PIECES * ROW + PIECE(i % PIECES, i / PIECES)) / 16];
     UNROLL for (int c = 0; c < 8; c++)
         UNROLL for (int e = 0; e < 4; e++) s[c][e] = 0.0f;
-    SCORES(false, OWN_FIRST)
+    SCORES(0)
 #else
-    COPY_ROWS(FIRST, own_queries, K, columns)
+    COPY_ROWS(FIRST, queries, K, columns)
     COPY_COMMIT();
     UNROLL for (int c = 0; c < 8; c++)
         UNROLL for (int e = 0; e < 4; e++) s[c][e] = 0.0f;
+    FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    SCORES(true, OWN_FIRST)
+    SCORES(modes.y)
 #endif
 
-    /* The largest score of each of the warp's columns, of its rows and of all. */
-    __local float4 *half_sums = (__local float4 *)(memory + OTHER / 16) + lane;
-    UNROLL for (int c = 4; c < 8; c++) half_sums[(warp * 4 + c - 4) * 32] = (float4)(s[c][0], s[c][1], s[c][2], s[c][3]);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    /* The largest score of each column, of the warp and of all. */
     __local float *tops = (__local float *)(memory + TOPS / 16);
-    UNROLL for (int c = 0; c < 4; c++) {
-        const float4 more = half_sums[((warp ^ 4) * 4 + c) * 32];
-        s[c][0] += more.x;
-        s[c][1] += more.y;
-        s[c][2] += more.z;
-        s[c][3] += more.w;
+    UNROLL for (int c = 0; c < 8; c++)
         UNROLL for (int e = 0; e < 2; e++) {
             float m = LOWEST, beside;
             if (own < rows) m = s[c][e];
@@ -368,70 +331,67 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             m = fmax(m, beside);
             LANE_XOR(beside, m, 16);
             m = fmax(m, beside);
-            if (g == c) tops[warp % 4 * COLUMNS + (side * 4 + c) * 8 + 2 * t + e] = m;
+            if (g == c) tops[warp * COLUMNS + c * 8 + 2 * t + e] = m;
         }
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global float *own_part = part + ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
-    UNROLL for (int c = 0; c < 4; c++) {
-        const int column = (side * 4 + c) * 8 + 2 * t;
-        float2 m = *(__local const float2 *)(tops + column);
+    part += ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
+    UNROLL for (int c = 0; c < 8; c++) {
+        float2 m = *(__local const float2 *)(tops + c * 8 + 2 * t);
         UNROLL for (int w = 1; w < 4; w++) {
-            m.x = fmax(m.x, tops[w * COLUMNS + column]);
-            m.y = fmax(m.y, tops[w * COLUMNS + column + 1]);
+            m.x = fmax(m.x, tops[w * COLUMNS + c * 8 + 2 * t]);
+            m.y = fmax(m.y, tops[w * COLUMNS + c * 8 + 2 * t + 1]);
         }
-        if (warp % 4 == 0 && g == c) *(__global float2 *)(own_part + column) = m;
+        if (warp == 0 && g == c) *(__global float2 *)(part + c * 8 + 2 * t) = m;
         UNROLL for (int r = 0; r < 2; r++) {
             const int in = own + 8 * r < rows;
-            words[(WEIGHTS + (own + 8 * r) * COLUMNS * 2 + PIECE(side * 4 + c, g)) / 4 + t] =
+            words[(WEIGHTS + (own + 8 * r) * COLUMNS * 2 + PIECE(c, g)) / 4 + t] =
                 in ? halves_of(quick_exp2(s[c][2 * r] - m.x), quick_exp2(s[c][2 * r + 1] - m.y)) : 0u;
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    /* Averages of 32 columns by a quarter of the channels; the sums of weights as one more column of ones. */
-    const int quarter = warp % 4 * (PIECES / 4);
-    float sum[2][4], average[2][PIECES / 4][4];
-    UNROLL for (int i = 0; i < 2; i++)
+    /* Averages of 64 columns by a quarter of the channels; the sums of weights as one more column of ones. */
+    float sum[4][4], average[4][PIECES / 4][4];
+    UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int e = 0; e < 4; e++) {
             sum[i][e] = 0.0f;
             UNROLL for (int c = 0; c < PIECES / 4; c++) average[i][c][e] = 0.0f;
         }
     UNROLL for (int k = 0; k < 4; k++) {
-        uint w[2][4];
-        UNROLL for (int i = 0; i < 2; i++) {
+        uint w[4][4];
+        UNROLL for (int i = 0; i < 4; i++) {
             MATRIX_LOAD_TURNED(w[i], shared + WEIGHTS + (k * 16 + lane / 16 * 8 + lane % 8) * COLUMNS * 2 +
-                                         PIECE(side * 4 + 2 * i + lane / 8 % 2, lane));
+                                         PIECE(2 * i + lane / 8 % 2, lane));
             MATRIX_MULTIPLY(sum[i], w[i], 0x3c003c00u, 0x3c003c00u);
         }
         UNROLL for (int c = 0; c < PIECES / 4; c += 2) {
             uint b[4];
-            MATRIX_LOAD_TURNED(b, shared + X + (k * 16 + lane % 16) * ROW + PIECE(quarter + c + lane / 16, lane));
-            UNROLL for (int i = 0; i < 2; i++) {
+            MATRIX_LOAD_TURNED(b, shared + X + (k * 16 + lane % 16) * ROW +
+                                      PIECE(warp * (PIECES / 4) + c + lane / 16, lane));
+            UNROLL for (int i = 0; i < 4; i++) {
                 MATRIX_MULTIPLY(average[i][c], w[i], b[0], b[1]);
                 MATRIX_MULTIPLY(average[i][c + 1], w[i], b[2], b[3]);
             }
         }
     }
-    UNROLL for (int i = 0; i < 2; i++)
+    UNROLL for (int i = 0; i < 4; i++)
         UNROLL for (int r = 0; r < 2; r++) {
-            const int column = (side * 2 + i) * 16 + g + 8 * r;
+            const int column = i * 16 + g + 8 * r;
             const float scale = quick_reciprocal(sum[i][2 * r]);
-            if (warp % 4 == 0 && t == 0) own_part[COLUMNS + column] = sum[i][2 * r];
+            if (warp == 0 && t == 0) part[COLUMNS + column] = sum[i][2 * r];
             UNROLL for (int c = 0; c < PIECES / 4; c++) {
+                const int piece = warp * (PIECES / 4) + c;
                 float2 v = (float2)(average[i][c][2 * r] * scale, average[i][c][2 * r + 1] * scale);
 #if STEP == 1
-                if (modes.y) v += *(__global const float2 *)(shift + (quarter + c) * 8 + 2 * t);
+                if (modes.y) v += *(__global const float2 *)(shift + piece * 8 + 2 * t);
 #endif
-                words[(FIRST + column * ROW + PIECE(quarter + c, g)) / 4 + t] = halves_of(v.x, v.y);
+                words[(FIRST + column * ROW + PIECE(piece, g)) / 4 + t] = halves_of(v.x, v.y);
             }
         }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global uint4 *averages = (__global uint4 *)(own_part + 2 * COLUMNS);
+    __global uint4 *averages = (__global uint4 *)(part + 2 * COLUMNS);
     for (int i = id; i < columns * PIECES; i += THREADS)
         averages[i] = memory[(FIRST + i / PIECES * ROW + PIECE(i % PIECES, i / PIECES)) / 16];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    }
 }
 #endif
 
@@ -455,7 +415,6 @@ image_merge(__global half *restrict y, __global const float *part, __global cons
     part += (size_t)n * groups * sizes.z;
     __global const half *rows = (__global const half *)(part + 2 * COLUMNS) + c * K + piece * 8;
     uint v[BATCH][4], w[K / 64][4];
-    UNROLL for (int j = 0; j < K / 64; j++) FETCH16(w[j], weights + ((h * 8 + eighth) * MERGE + i) * (K / 8) + j * 8);
     float o[8], most = LOWEST, total = 0.0f;
     for (int e = 0; e < 8; e++) o[e] = 0.0f;
     const float bias = b[h * MERGE + i];
@@ -499,6 +458,7 @@ image_merge(__global half *restrict y, __global const float *part, __global cons
             }
         }
     }
+    UNROLL for (int j = 0; j < K / 64; j++) FETCH16(w[j], weights + ((h * 8 + eighth) * MERGE + i) * (K / 8) + j * 8);
     UNROLL for (int e = 0; e < 8; e++) sums[slice * K + piece * 8 + e] = o[e];
     barrier(CLK_LOCAL_MEM_FENCE);
     factor[id] = total; /* of the slice, in each of its work-items */

@@ -1,12 +1,12 @@
 /* SAM's mask upscaling (src/ops/upscale.h) on matrix instructions, with half storage; goes with isa/ptx.
  *
- * Group (i, z): 64 MI image tokens, 16 MI a warp, and one of the four pixels that the first transposed convolution makes
- * of each, of prompts z, z + groups, ..: the weights are copied to local memory once, and a warp reads them once for its
- * MI fragments. All else stays in registers: the fragments of the first product are, normalised and packed, those that
- * the second one multiplies. Which of its own channels an image token's fragment holds is free as long as the weights
- * agree: work-item t of four takes eight in a row. Tokens are fetched two blocks of 32 channels ahead.
+ * Group (i, z): 64 image tokens, 16 a warp, and one of the four pixels that the first transposed convolution makes of
+ * each, of prompts z, z + groups, ..: the weights are copied to local memory once. All else stays in registers: the
+ * fragments of the first product are, normalised and packed, those that the second one multiplies. Which of its own
+ * channels an image token's fragment holds is free as long as the weights agree: work-item t of four takes eight in a
+ * row. Tokens are fetched two blocks of 32 channels ahead.
  *
- * -D K: input channels, a multiple of 32. -D MI. */
+ * -D K: input channels, a multiple of 32. */
 #define THREADS 128
 #define C1      64
 #define C2      32
@@ -19,11 +19,10 @@
 /* Block k of 32 channels of prompt m's tokens. */
 #define FETCH_TOKENS(m, k)                                                                                             \
     if ((k) < BLOCKS) {                                                                                                \
-        UNROLL for (int i = 0; i < MI; i++)                                                                            \
-            UNROLL for (int r = 0; r < 2; r++) {                                                                       \
-                const size_t row = (size_t)(m)*pixels + min(first + i * 16 + g + 8 * r, pixels - 1);                   \
-                FETCH16(a[(k) % 3][i][r], x + row * lds.x + lds.y + (k)*32 + t * 8);                                   \
-            }                                                                                                          \
+        UNROLL for (int r = 0; r < 2; r++) {                                                                           \
+            const size_t row = (size_t)(m)*pixels + min(first + g + 8 * r, pixels - 1);                                \
+            FETCH16(a[(k) % 3][r], x + row * lds.x + lds.y + (k)*32 + t * 8);                                          \
+        }                                                                                                              \
     }
 
 /* weights: fragments of the first convolution [phase][K / 32][C1 / 8][lane][8 halves], then of the second [pixel][C1 /
@@ -35,7 +34,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     const int id = get_local_id(0), lane = id & 31, g = lane / 4, t = lane % 4, phase = get_group_id(0) % 4;
-    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * (64 * MI) + id / 32 * (16 * MI),
+    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * 64 + id / 32 * 16,
               prompts = min(sizes.z, *limit);
     const uint shared = SHARED(memory), mine = shared + lane * 16;
     __local const float *floats = (__local const float *)(memory + NORM);
@@ -44,7 +43,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     for (int i = id; i < SECOND; i += THREADS) COPY16(shared + (FIRST + i) * 16, weights + 4 * FIRST + i, 16);
     if (id < ALL - NORM) COPY16(shared + (NORM + id) * 16, norm + id, 16);
     COPY_COMMIT();
-    uint a[3][MI][2][4], vector[C2 / 8];
+    uint a[3][2][4], vector[C2 / 8];
     FETCH_TOKENS((int)get_group_id(1), 0)
     FETCH_TOKENS((int)get_group_id(1), 1)
     COPY_WAIT(0);
@@ -53,102 +52,89 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * sizes.w * lds.z + lds.w);
         UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[c * 4 + t];
 
-        float u[MI][C1 / 8][4];
-        UNROLL for (int i = 0; i < MI; i++)
-            UNROLL for (int c = 0; c < C1 / 8; c++) {
-                u[i][c][0] = u[i][c][2] = floats[c * 8 + 2 * t];
-                u[i][c][1] = u[i][c][3] = floats[c * 8 + 2 * t + 1];
-            }
+        float u[C1 / 8][4];
+        UNROLL for (int c = 0; c < C1 / 8; c++) {
+            u[c][0] = u[c][2] = floats[c * 8 + 2 * t];
+            u[c][1] = u[c][3] = floats[c * 8 + 2 * t + 1];
+        }
         UNROLL for (int k = 0; k < BLOCKS; k++) {
             FETCH_TOKENS(n, k + 2)
+            const uint low[4] = {a[k % 3][0][0], a[k % 3][1][0], a[k % 3][0][1], a[k % 3][1][1]};
+            const uint high[4] = {a[k % 3][0][2], a[k % 3][1][2], a[k % 3][0][3], a[k % 3][1][3]};
             UNROLL for (int c = 0; c < C1 / 8; c++) {
                 uint b[4];
                 SHARED_LOAD(b, mine + (k * (C1 / 8) + c) * 512);
-                UNROLL for (int i = 0; i < MI; i++) {
-                    const uint low[4] = {a[k % 3][i][0][0], a[k % 3][i][1][0], a[k % 3][i][0][1], a[k % 3][i][1][1]};
-                    const uint high[4] = {a[k % 3][i][0][2], a[k % 3][i][1][2], a[k % 3][i][0][3], a[k % 3][i][1][3]};
-                    MATRIX_MULTIPLY(u[i][c], low, b[0], b[1]);
-                    MATRIX_MULTIPLY(u[i][c], high, b[2], b[3]);
-                }
+                MATRIX_MULTIPLY(u[c], low, b[0], b[1]);
+                MATRIX_MULTIPLY(u[c], high, b[2], b[3]);
             }
         }
         const int next = n + (int)get_num_groups(1) < prompts ? n + (int)get_num_groups(1) : n;
         FETCH_TOKENS(next, 0)
         FETCH_TOKENS(next, 1)
 
-        uint v[MI][C1 / 16][4];
-        UNROLL for (int i = 0; i < MI; i++) {
-            float scale[2];
-            UNROLL for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
-                float sum = 0.0f, square = 0.0f, other;
-                UNROLL for (int c = 0; c < C1 / 8; c++) sum += u[i][c][2 * r] + u[i][c][2 * r + 1];
-                LANE_XOR(other, sum, 1);
-                sum += other;
-                LANE_XOR(other, sum, 2);
-                const float mean = (sum + other) / C1;
-                UNROLL for (int c = 0; c < C1 / 8; c++) {
-                    u[i][c][2 * r] -= mean;
-                    u[i][c][2 * r + 1] -= mean;
-                    square = fma(u[i][c][2 * r], u[i][c][2 * r], fma(u[i][c][2 * r + 1], u[i][c][2 * r + 1], square));
-                }
-                LANE_XOR(other, square, 1);
-                square += other;
-                LANE_XOR(other, square, 2);
-                scale[r] = 1.0f / sqrt((square + other) / C1 + eps);
-            }
+        float scale[2];
+        UNROLL for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
+            float sum = 0.0f, square = 0.0f, other;
+            UNROLL for (int c = 0; c < C1 / 8; c++) sum += u[c][2 * r] + u[c][2 * r + 1];
+            LANE_XOR(other, sum, 1);
+            sum += other;
+            LANE_XOR(other, sum, 2);
+            const float mean = (sum + other) / C1;
             UNROLL for (int c = 0; c < C1 / 8; c++) {
-                const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);
-                const float2 beta = *(__local const float2 *)(floats + 2 * C1 + c * 8 + 2 * t);
-                UNROLL for (int r = 0; r < 2; r++)
-                    v[i][c / 2][c % 2 * 2 + r] =
-                        halves_of(quick_gelu(fma(u[i][c][2 * r] * scale[r], gamma.x, beta.x)),
-                                  quick_gelu(fma(u[i][c][2 * r + 1] * scale[r], gamma.y, beta.y)));
+                u[c][2 * r] -= mean;
+                u[c][2 * r + 1] -= mean;
+                square = fma(u[c][2 * r], u[c][2 * r], fma(u[c][2 * r + 1], u[c][2 * r + 1], square));
             }
+            LANE_XOR(other, square, 1);
+            square += other;
+            LANE_XOR(other, square, 2);
+            scale[r] = 1.0f / sqrt((square + other) / C1 + eps);
+        }
+        uint v[C1 / 16][4];
+        UNROLL for (int c = 0; c < C1 / 8; c++) {
+            const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);
+            const float2 beta = *(__local const float2 *)(floats + 2 * C1 + c * 8 + 2 * t);
+            UNROLL for (int r = 0; r < 2; r++)
+                v[c / 2][c % 2 * 2 + r] = halves_of(quick_gelu(fma(u[c][2 * r] * scale[r], gamma.x, beta.x)),
+                                                    quick_gelu(fma(u[c][2 * r + 1] * scale[r], gamma.y, beta.y)));
         }
 
 #pragma unroll 1
         for (int pixel = 0; pixel < 4; pixel++) {
-            float w[MI][C2 / 8][4];
-            UNROLL for (int i = 0; i < MI; i++)
-                UNROLL for (int c = 0; c < C2 / 8; c++) {
-                    const float2 bias = *(__local const float2 *)(floats + 3 * C1 + c * 8 + 2 * t);
-                    w[i][c][0] = w[i][c][2] = bias.x;
-                    w[i][c][1] = w[i][c][3] = bias.y;
-                }
+            float w[C2 / 8][4];
+            UNROLL for (int c = 0; c < C2 / 8; c++) {
+                const float2 bias = *(__local const float2 *)(floats + 3 * C1 + c * 8 + 2 * t);
+                w[c][0] = w[c][2] = bias.x;
+                w[c][1] = w[c][3] = bias.y;
+            }
             UNROLL for (int k = 0; k < C1 / 32; k++)
                 UNROLL for (int c = 0; c < C2 / 8; c++) {
                     uint b[4];
                     SHARED_LOAD(b, mine + (FIRST + ((pixel * (C1 / 32) + k) * (C2 / 8) + c) * 32) * 16);
-                    UNROLL for (int i = 0; i < MI; i++) {
-                        MATRIX_MULTIPLY(w[i][c], v[i][2 * k], b[0], b[1]);
-                        MATRIX_MULTIPLY(w[i][c], v[i][2 * k + 1], b[2], b[3]);
-                    }
+                    MATRIX_MULTIPLY(w[c], v[2 * k], b[0], b[1]);
+                    MATRIX_MULTIPLY(w[c], v[2 * k + 1], b[2], b[3]);
                 }
-            UNROLL for (int i = 0; i < MI; i++)
-                UNROLL for (int c = 0; c < C2 / 8; c++)
-                    UNROLL for (int e = 0; e < 4; e++) w[i][c][e] = quick_gelu(w[i][c][e]);
+            UNROLL for (int c = 0; c < C2 / 8; c++)
+                UNROLL for (int e = 0; e < 4; e++) w[c][e] = quick_gelu(w[c][e]);
             for (int m = 0; m < sizes.w; m++) {
                 if (sizes.w > 1) {
                     UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4 + t];
                 }
-                UNROLL for (int i = 0; i < MI; i++) {
-                    float sum[2] = {0.0f, 0.0f}, other;
-                    UNROLL for (int c = 0; c < C2 / 8; c++) {
-                        const float2 f = floats_of(vector[c]);
-                        sum[0] = fma(w[i][c][0], f.x, fma(w[i][c][1], f.y, sum[0]));
-                        sum[1] = fma(w[i][c][2], f.x, fma(w[i][c][3], f.y, sum[1]));
-                    }
-                    UNROLL for (int r = 0; r < 2; r++) {
-                        LANE_XOR(other, sum[r], 1);
-                        sum[r] += other;
-                        LANE_XOR(other, sum[r], 2);
-                        sum[r] += other;
-                        const int p = first + i * 16 + g + 8 * r;
-                        const int row = p / sizes.y * 4 + (phase >> 1) * 2 + (pixel >> 1);
-                        const int column = p % sizes.y * 4 + (phase & 1) * 2 + (pixel & 1);
-                        if (t == pixel && p < pixels)
-                            y[(((size_t)n * sizes.w + m) * sizes.x * 4 + row) * sizes.y * 4 + column] = sum[r];
-                    }
+                float sum[2] = {0.0f, 0.0f}, other;
+                UNROLL for (int c = 0; c < C2 / 8; c++) {
+                    const float2 f = floats_of(vector[c]);
+                    sum[0] = fma(w[c][0], f.x, fma(w[c][1], f.y, sum[0]));
+                    sum[1] = fma(w[c][2], f.x, fma(w[c][3], f.y, sum[1]));
+                }
+                UNROLL for (int r = 0; r < 2; r++) {
+                    LANE_XOR(other, sum[r], 1);
+                    sum[r] += other;
+                    LANE_XOR(other, sum[r], 2);
+                    sum[r] += other;
+                    const int p = first + g + 8 * r, row = p / sizes.y * 4 + (phase >> 1) * 2 + (pixel >> 1);
+                    const int column = p % sizes.y * 4 + (phase & 1) * 2 + (pixel & 1);
+                    if (t == pixel && p < pixels)
+                        y[(((size_t)n * sizes.w + m) * sizes.x * 4 + row) * sizes.y * 4 + column] = sum[r];
                 }
             }
         }

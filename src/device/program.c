@@ -81,22 +81,6 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
     return IST_OK;
 }
 
-/* The same, with at most as many registers as -D REGISTERS says, so that more groups fit a compute unit: where the
- * compiler has an option for it. */
-static ist_status compile_within(ist_device *d, const char **texts, cl_uint count, const char *op, const char *options,
-                                 cl_program *out, ist_error *err) {
-    static const char wish[] = "-DREGISTERS=";
-    const char *registers = strstr(options, wish);
-    char limited[512];
-    if (registers) {
-        registers += sizeof wish - 1;
-        int length = snprintf(limited, sizeof limited, "%s -cl-nv-maxrregcount=%.*s", options,
-                              (int)strspn(registers, "0123456789"), registers);
-        if (length < (int)sizeof limited && compile(d, texts, count, op, limited, out, NULL) == IST_OK) return IST_OK;
-    }
-    return compile(d, texts, count, op, options, out, err);
-}
-
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
 static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
                                   const char *defines, cl_program *out, ist_error *err) {
@@ -112,7 +96,7 @@ static ist_status load_or_compile(ist_site site, ist_device *d, const char **tex
     ist_status status = IST_OK;
     *out = ist_cache_load(d, key, options);
     if (!*out) {
-        status = compile_within(d, texts, (cl_uint)count, what, options, out, err);
+        status = compile(d, texts, (cl_uint)count, what, options, out, err);
         if (status == IST_OK) ist_cache_store(d, key, *out);
     }
     if (status == IST_OK) ist_ledger_moved(d, (ist_frame_scope){0}, &build);

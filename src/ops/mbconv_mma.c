@@ -29,8 +29,7 @@ static ist_tensor pack_weights(ist_plan *p, const ist_mbconv *b, const char *lab
     }
     for (int h = 0; h < hidden; h += EACH) {
         for (int o = h; o < h + EACH; o += 8)
-            for (int k = 0; k < in; k += 32)
-                to = ist_fragments(b->expand.w + o * in + k, 1, 1, (size_t)in, false, to);
+            for (int k = 0; k < in; k += 32) to = ist_fragments(b->expand.w + o * in + k, 1, 1, (size_t)in, false, to);
         for (int o = 0; o < out; o += 8)
             to = ist_fragments(b->project.w + o * hidden + h, 1, 1, (size_t)hidden, false, to);
     }
@@ -65,7 +64,7 @@ ist_tensor ist_mbconv_mma(ist_plan *p, ist_tensor x, const ist_mbconv *b, const 
     int hidden = b->expand.out, out = b->project.out, across = ist_div_up(x.w, SIDE);
     ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, out, IST_ELEM_T);
     ist_tensor weights = pack_weights(p, b, label), numbers = pack_numbers(p, b, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DOUT=%d -DHID=%d -DACT=%d -DREGISTERS=128%s", x.c, out, hidden,
+    ist_defines d = ist_defines_of(p, "-DC=%d -DOUT=%d -DHID=%d -DACT=%d%s", x.c, out, hidden,
                                    (int)b->act, b->residual ? " -DRESIDUAL" : "");
     double pixels = (double)ist_pixels(x);
     ist_plan_launch(p, &(ist_launch){.label = label,

@@ -12,6 +12,8 @@
 #include <string.h>
 
 enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4 };
+enum { C_MAX = 160 };           /* with more channels the two layers are faster alone */
+enum { SPREAD_ROWS = 1 << 14 }; /* so many rows at most, else the convolution in front is faster alone */
 
 /* Rows of a group; hidden channels at a time; slices of weights in local memory. */
 typedef struct mlp_tile {
@@ -35,8 +37,8 @@ static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
 
 bool ist_norm_mlp_takes(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && x.elem == IST_ELEM_T &&
-           (x.ld | x.c0) % 8 == 0 && x.c % 32 == 0 && l->fc2.out && l->act == IST_ACT_GELU &&
-           (!l->spread.out || x.w % 4 == 0) &&
+           (x.ld | x.c0) % 8 == 0 && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out && l->act == IST_ACT_GELU &&
+           (!l->spread.out || (x.w % 4 == 0 && ist_pixels(x) <= SPREAD_ROWS)) &&
            tile_of(p, ist_pixels(x), x.c, l->fc1.out).rows;
 }
 
@@ -108,8 +110,8 @@ ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
     ist_tensor weights = pack_weights(p, l, x.c, tile.hidden, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = pack_taps(p, &l->spread, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d -DREGISTERS=128%s", x.c, hidden,
-                                   tile.rows, tile.hidden, tile.stages, l->spread.out ? " -DSPREAD" : "");
+    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
+                                   tile.hidden, tile.stages, l->spread.out ? " -DSPREAD" : "");
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/norm_mlp_mma",
                                      .isa = "isa/ptx",

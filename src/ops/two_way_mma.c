@@ -1,12 +1,11 @@
 /* Two-way attention on matrix instructions (cl/op/two_way_mma.cl): packs weights as halves and records the launches. */
-#include "ops/conv_rows.h"
 #include "ops/two_way_rows.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
 
-enum { ITEMS = 256 };
+enum { STEP_ITEMS = 128, ITEMS = 256 /* of the other kernels */ };
 
 /* ---- tokens ---- */
 
@@ -138,8 +137,7 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     s->parts = ist_plan_tensor(p, s->n, s->groups, 1, ist_two_way_part_floats(tokens, s->k), IST_ELEM_F32);
-    int together = ist_div_up(2 * ist_conv_units(p), s->groups); /* prompts, two groups on a compute unit */
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d -DREGISTERS=128", s->k, u ? 2 : 1);
+    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d", s->k, u ? 2 : 1);
     ist_plan_launch(
         p, &(ist_launch){.label = s->label,
                          .op = "op/two_way_mma",
@@ -147,14 +145,14 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
                          .defines = defines.text,
                          .kernel = "image_step",
                          .dims = 2,
-                         .global = {(size_t)s->groups * ITEMS, (size_t)(together < s->n ? together : s->n)},
-                         .local = {ITEMS, 1},
+                         .global = {(size_t)s->groups * STEP_ITEMS, (size_t)s->n},
+                         .local = {STEP_ITEMS, 1},
                          .args = {out, IST_OUT(s->parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
                                   IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
                                   IST_IN(s->queries), IST_IN(s->limit),
                                   IST_INT4(s->length, s->groups, s->columns, ist_two_way_part_floats(tokens, s->k)),
                                   IST_INT4(side.x.ld, side.x.c0, side.position.ld, side.position.c0),
-                                  IST_INT4(ist_has(side.map), side.shift != NULL, s->n, 0), IST_FLOAT(u ? u->eps : 0)},
+                                  IST_INT4(ist_has(side.map), side.shift != NULL, 0, 0), IST_FLOAT(u ? u->eps : 0)},
                          .arg_count = 14,
                          .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k});
     return s->parts;

@@ -86,11 +86,11 @@ static int prompt_groups(int blocks, int prompts) {
 
 static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors, ist_tensor y,
                           const char *label) {
-    enum { ITEMS = 128, FRAGMENTS = 1, TAKE = 64 * FRAGMENTS };
+    enum { ITEMS = 128, TAKE = 64 };
     packed c;
     if (!pack_matrix(p, w, x.c, label, &c)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DMI=%d", x.c, FRAGMENTS);
+    ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p,
                     &(ist_launch){.label = label,
                                   .op = "op/upscale_mma",

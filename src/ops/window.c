@@ -11,7 +11,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { HEAD = 32, GROUP = 64, WARPS = 7 /* at most, of op/window_mma; and blocks of keys in registers */, SIDE_MAX = 16 };
+enum {
+    HEAD = 32,
+    GROUP = 64,
+    WARPS = 7 /* at most, of op/window_mma; and blocks of keys in registers */,
+    SIDE_MAX = 16
+};
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
