@@ -78,7 +78,7 @@ Test(mbconv, in_steps) {
 
 /* The row on matrix instructions, emulated where there are none. */
 Test(mbconv, matrix_row) {
-    static const shape few[] = {{2, 17, 9, 64, 64, 64, 1, true, IST_ACT_GELU},
+    static const shape few[] = {{2, 15, 3, 32, 64, 32, 1, true, IST_ACT_GELU},
                                 {1, 3, 15, 32, 32, 64, 1, false, IST_ACT_NONE}};
     if (!claim_matrix_instructions()) return;
     without = 0;

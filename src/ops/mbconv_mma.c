@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = 256, SIDE = 14, EACH = 32, CHANNELS_MAX = 64 };
+enum { ITEMS = 512, SIDE = 14, EACH = 32, CHANNELS_MAX = 64 };
 
 bool ist_mbconv_mma_takes(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && x.elem == IST_ELEM_T &&
