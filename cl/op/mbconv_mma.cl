@@ -1,11 +1,11 @@
-/* An inverted bottleneck (src/ops/mbconv.h) of stride 1 on matrix instructions with half storage (goes with isa/ptx): the
- * hidden maps are never stored.
+/* An inverted bottleneck (src/ops/mbconv.h) of stride 1 on matrix instructions with half storage (goes with isa/ptx):
+ * the hidden maps are never stored.
  *
  * A group of 16 warps makes SIDE x SIDE pixels from HALO x HALO of the input, which lie in local memory, EACH hidden
- * channels at a time: expansion (a line of the halo is the 16 rows of a warp's fragment; zeros outside the map, which is
- * what the depthwise convolution pads with), depthwise convolution (a work-item takes half a line of two channels),
- * projection, whose sums stay in registers. Rows lie an odd number of 16-byte pieces apart, so that eight rows of a matrix are in
- * different banks, and lines of the expansion 16 words off a whole number of banks.
+ * channels at a time: expansion (a line of the halo is the 16 rows of a warp's fragment; zeros outside the map, which
+ * is what the depthwise convolution pads with), depthwise convolution (a work-item takes half a line of two channels),
+ * projection, whose sums stay in registers. Rows lie an odd number of 16-byte pieces apart, so that eight rows of a
+ * matrix are in different banks, and lines of the expansion 16 words off a whole number of banks.
  *
  * -D C, OUT: channels in and out, multiples of 32. -D HID: hidden channels, a multiple of 32. -D RESIDUAL: x is added
  * (C is OUT). -D ACT: of the result, none or GELU. */
@@ -41,9 +41,9 @@
         COPY_COMMIT();                                                                                                 \
     } while (0)
 
-/* Group (i, n): tile i of item n. weights [HID / EACH] {fragments of the expansion [EACH / 8][C / 32][lane][8 halves], of
- * the projection [OUT / 8][lane][8]}; numbers [HID / EACH] {bias of the expansion [EACH], taps [9][EACH], bias [EACH]},
- * then the projection's bias [OUT]. sizes {height, width, tiles of a line, 0}; lds {x ld, c0, y ld, c0}. */
+/* Group (i, n): tile i of item n. weights [HID / EACH] {fragments of the expansion [EACH / 8][C / 32][lane][8 halves],
+ * of the projection [OUT / 8][lane][8]}; numbers [HID / EACH] {bias of the expansion [EACH], taps [9][EACH], bias
+ * [EACH]}, then the projection's bias [OUT]. sizes {height, width, tiles of a line, 0}; lds {x ld, c0, y ld, c0}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 mbconv(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
        __global const float *restrict numbers, __global const int *restrict limit, int4 sizes, int4 lds) {
@@ -122,7 +122,8 @@ mbconv(__global half *restrict y, __global const half *restrict x, __global cons
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         UNROLL for (int j = 0; j < 2; j++)
-            MATRIX_LOAD(a[j], shared + (SPREAD + (min(warp, BLOCKS - 1) * 16 + lane % 16) * LDE + 2 * j + lane / 16) * 16);
+            MATRIX_LOAD(a[j], shared + (SPREAD + (min(warp, BLOCKS - 1) * 16 + lane % 16) * LDE) * 16 + j * 32 +
+                                  lane / 16 * 16);
         UNROLL for (int c = 0; c < OUT / 8; c++) {
             SHARED_LOAD(b, shared + (record + FIRST + c * 32 + lane) * 16);
             MATRIX_MULTIPLY(o[c], a[0], b[0], b[1]);

@@ -1,12 +1,12 @@
-/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on matrix instructions with half storage (src/ops/norm_mlp.h; goes with isa/ptx),
- * z = x or, with SPREAD, a depthwise 3x3 convolution of x: the hidden channels are never stored, and z only where y will
- * be. W1 and b1 come with the norm's scale and shift in them.
+/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on matrix instructions with half storage (src/ops/norm_mlp.h; goes with
+ * isa/ptx), z = x or, with SPREAD, a depthwise 3x3 convolution of x: the hidden channels are never stored, and z only
+ * where y will be. W1 and b1 come with the norm's scale and shift in them.
  *
  * A group of eight warps takes BM rows, whose normalised values lie in local memory, and makes BH hidden channels at a
  * time: first the warps share rows by sixteen and hidden channels, then, behind their barrier, they are two by four on
  * rows and results, whose sums stay in registers. The weights of both layers pass through a ring of STAGES slices of
- * local memory, copied as they lie: fragments in the order of their use. Rows there lie an odd number of 16-byte pieces
- * apart, so that eight rows of a matrix are in different banks.
+ * local memory, copied as they lie: fragments in the order of their use. Rows there lie an odd number of 16-byte
+ * pieces apart, so that eight rows of a matrix are in different banks.
  *
  * With SPREAD the map's width is a multiple of four: a work-item takes four pixels of a line at a time.
  *
@@ -78,13 +78,13 @@ static inline uint4 pieces_of(const float *f, float scale) {
         float bias[8];                                                                                                 \
         FETCH_EIGHT(bias, taps + 9 * C + (c));                                                                         \
         UNROLL for (int i = 0; i < 4; i++)                                                                             \
-            UNROLL for (int e = 0; e < 8; e++) (to)[i].f[e] = bias[e];                                                  \
+            UNROLL for (int e = 0; e < 8; e++) (to)[i].f[e] = bias[e];                                                 \
         UNROLL for (int ky = 0; ky < 3; ky++) {                                                                        \
             uint raw[6][4];                                                                                            \
             float w[3][8];                                                                                             \
-            const int from = line + clamp(py + ky - 1, 0, sizes.w - 1) - py;                                           \
+            const size_t from = line + clamp(py + ky - 1, 0, sizes.w - 1) - py;                                        \
             UNROLL for (int i = 0; i < 6; i++)                                                                         \
-                FETCH16(raw[i], x + ((size_t)from * sizes.z + clamp(px + i - 1, 0, sizes.z - 1)) * lds.x + lds.y + (c)); \
+                FETCH16(raw[i], x + (from * sizes.z + clamp(px + i - 1, 0, sizes.z - 1)) * lds.x + lds.y + (c));       \
             UNROLL for (int kx = 0; kx < 3; kx++) FETCH_EIGHT(w[kx], taps + (ky * 3 + kx) * C + (c));                  \
             UNROLL for (int i = 0; i < 6; i++) {                                                                       \
                 const bool in = (uint)(py + ky - 1) < (uint)sizes.w && (uint)(px + i - 1) < (uint)sizes.z;             \
@@ -93,7 +93,7 @@ static inline uint4 pieces_of(const float *f, float scale) {
                 UNROLL for (int kx = 0; kx < 3; kx++)                                                                  \
                     if (i - kx >= 0 && i - kx < 4) {                                                                   \
                         UNROLL for (int e = 0; e < 8; e++)                                                             \
-                            (to)[i - kx].f[e] = fma(v.f[e], w[kx][e], (to)[i - kx].f[e]);                                \
+                            (to)[i - kx].f[e] = fma(v.f[e], w[kx][e], (to)[i - kx].f[e]);                              \
                     }                                                                                                  \
             }                                                                                                          \
         }                                                                                                              \
@@ -110,10 +110,9 @@ static inline uint4 pieces_of(const float *f, float scale) {
     } while (0)
 #endif
 
-/* Group i: rows [BM i, ..) of all items. weights [HID / BH] {fragments of W1 [BH / 8][C / 32][lane][8 halves], of W2 [C /
- * 8][BH / 32][lane][8]}; table {b1 [HID], b2 [C]}. sizes {rows of an item, items, width, height}; lds {x ld,
- * c0, y ld, c0}; taps of SPREAD. -D HID:
- * hidden channels, a multiple of BH. */
+/* Group i: rows [BM i, ..) of all items. weights [HID / BH] {fragments of W1 [BH / 8][C / 32][lane][8 halves], of W2
+ * [C / 8][BH / 32][lane][8]}; table {b1 [HID], b2 [C]}. sizes {rows of an item, items, width, height}; lds {x ld, c0,
+ * y ld, c0}; taps of SPREAD. -D HID: hidden channels, a multiple of BH. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,

@@ -1,13 +1,14 @@
-/* Window attention of TinyViT on matrix instructions with half storage (goes with isa/ptx): op/attention's `window`, with
- * groups of WARPS warps per window and head, whose keys and values lie in local memory.
+/* Window attention of TinyViT on matrix instructions with half storage (goes with isa/ptx): op/attention's `window`,
+ * with groups of WARPS warps per window and head, whose keys and values lie in local memory.
  *
- * A warp takes 16 queries. Their scores with up to CHUNK times 16 keys stay in registers (fragments of 16 x 8), softmax
- * in fp32, then the weights as halves multiply the values; with more keys the sums so far are scaled to the new largest
- * score. The fragments begin as the biases, which the host has put in their order: no index arithmetic for each score,
- * and keys that do not exist have a bias of -1e30. Rows of 32 halves lie 40 apart, so that the eight rows of a matrix are
- * in different banks.
+ * A warp takes 16 queries. Their scores with up to CHUNK times 16 keys stay in registers (fragments of 16 x 8),
+ * softmax in fp32, then the weights as halves multiply the values; with more keys the sums so far are scaled to the
+ * new largest score. The fragments begin as the biases, which the host has put in their order: no index arithmetic for
+ * each score, and keys that do not exist have a bias of -1e30. Rows of 32 halves lie 40 apart, so that the eight rows
+ * of a matrix are in different banks.
  *
- * -D WS: tokens along a window. -D WARPS. -D CHUNK, CHUNKS: blocks of keys at a time, and how often. Group (x, y, z): window x / PARTS and a part of its queries, head y, item z. */
+ * -D WS: tokens along a window. -D WARPS. -D CHUNK, CHUNKS: blocks of keys at a time, and how often. Group (x, y, z):
+ * window x / PARTS and a part of its queries, head y, item z. */
 #define TOKENS  (WS * WS)
 #define BLOCKS  ((TOKENS + 15) / 16) /* of 16 queries, or of 16 keys */
 #define PARTS   ((BLOCKS + WARPS - 1) / WARPS)
@@ -104,7 +105,8 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
                     p[2 * c + 1] = halves_of(f[2], f[3]);
                 }
                 UNROLL for (int c = 0; c < 2; c++) {
-                    MATRIX_LOAD_TURNED(v, shared + (VALUES + ((b0 + b) * 16 + lane % 16) * LD + 2 * c + lane / 16) * 16);
+                    MATRIX_LOAD_TURNED(v, shared + (VALUES + ((b0 + b) * 16 + lane % 16) * LD) * 16 + c * 32 +
+                                              lane / 16 * 16);
                     MATRIX_MULTIPLY(o[2 * c], p, v[0], v[1]);
                     MATRIX_MULTIPLY(o[2 * c + 1], p, v[2], v[3]);
                 }

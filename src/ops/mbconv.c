@@ -1,5 +1,5 @@
-/* Inverted bottlenecks: the fused rows op/mbconv_cpu and, on matrix instructions, op/mbconv_mma (mbconv_mma.c); elsewhere
- * three convolutions. */
+/* Inverted bottlenecks: the fused rows op/mbconv_cpu and, on matrix instructions, op/mbconv_mma (mbconv_mma.c);
+ * elsewhere three convolutions. */
 #include "ops/mbconv_rows.h"
 #include "ops/rows.h"
 
