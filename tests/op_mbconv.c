@@ -1,6 +1,5 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
-#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -74,16 +73,6 @@ Test(mbconv, own_row) {
 Test(mbconv, in_steps) {
     without = IST_CAP_VEC16;
     shapes();
-}
-
-/* The row on matrix instructions, emulated where there are none. */
-Test(mbconv, matrix_row) {
-    static const shape few[] = {{2, 15, 3, 32, 64, 32, 1, true, IST_ACT_GELU},
-                                {1, 3, 15, 32, 32, 64, 1, false, IST_ACT_NONE}};
-    if (!claim_matrix_instructions()) return;
-    without = 0;
-    block_case(&few[0], 3);
-    block_case(&few[1], 4);
 }
 
 Test(mbconv, refuses_what_does_not_fit) {

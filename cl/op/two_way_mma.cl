@@ -415,6 +415,7 @@ image_merge(__global half *restrict y, __global const float *part, __global cons
     part += (size_t)n * groups * sizes.z;
     __global const half *rows = (__global const half *)(part + 2 * COLUMNS) + c * K + piece * 8;
     uint v[BATCH][4], w[K / 64][4];
+    UNROLL for (int j = 0; j < K / 64; j++) FETCH16(w[j], weights + ((h * 8 + eighth) * MERGE + i) * (K / 8) + j * 8);
     float o[8], most = LOWEST, total = 0.0f;
     for (int e = 0; e < 8; e++) o[e] = 0.0f;
     const float bias = b[h * MERGE + i];
@@ -458,7 +459,6 @@ image_merge(__global half *restrict y, __global const float *part, __global cons
             }
         }
     }
-    UNROLL for (int j = 0; j < K / 64; j++) FETCH16(w[j], weights + ((h * 8 + eighth) * MERGE + i) * (K / 8) + j * 8);
     UNROLL for (int e = 0; e < 8; e++) sums[slice * K + piece * 8 + e] = o[e];
     barrier(CLK_LOCAL_MEM_FENCE);
     factor[id] = total; /* of the slice, in each of its work-items */

@@ -1,6 +1,5 @@
-/* Inverted bottlenecks: the fused rows op/mbconv_cpu and, on matrix instructions, op/mbconv_mma (mbconv_mma.c);
- * elsewhere three convolutions. */
-#include "ops/mbconv_rows.h"
+/* Inverted bottlenecks: the fused CPU row op/mbconv_cpu, elsewhere three convolutions. */
+#include "ops/mbconv.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -125,6 +124,5 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
 
 ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
     if (!check(p, x, b, label)) return (ist_tensor){0};
-    if (ist_mbconv_mma_takes(p, x, b)) return ist_mbconv_mma(p, x, b, label);
     return fused(p, x, b) ? in_one(p, x, b, label) : in_steps(p, x, b, label);
 }
