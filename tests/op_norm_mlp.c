@@ -1,5 +1,6 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
 #include "ops/norm_mlp.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -10,12 +11,12 @@ typedef struct shape {
     bool second;
 } shape;
 
-/* bits of i: 1 slices, 2 limit, 4 no biases. */
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front. */
 static void layer_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
     int count = i & 2 ? s->n - 1 : s->n, c = s->c;
-    ref_map x = optest_random(&t, s->n, s->h, s->w, c), u = optest_zeros(&t, s->n, s->h, s->w, c);
+    ref_map x = optest_random(&t, s->n, s->h, s->w, c), z = x, u = optest_zeros(&t, s->n, s->h, s->w, c);
     ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};
     float *w1 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *w2 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
@@ -26,12 +27,18 @@ static void layer_case(const shape *s, unsigned i) {
                           .fc1 = {s->hidden, c, 1, 1, w1, i & 4 ? NULL : b + 3 * c},
                           .act = s->second ? IST_ACT_GELU : IST_ACT_NONE};
     if (s->second) layer.fc2 = (ist_filter){c, s->hidden, 1, 1, w2, i & 4 ? NULL : b + 2 * c};
+    float *taps = optest_values(&t, (size_t)(10 * c), -0.4f, 0.4f);
+    if (i & 8) {
+        layer.spread = (ist_filter){c, 1, 3, 3, taps, i & 4 ? NULL : taps + 9 * c};
+        z = optest_zeros(&t, s->n, s->h, s->w, c);
+        ref_dwconv(x, taps, layer.spread.b, (ref_window){3, 3, 1, 1, 1}, &(ref_epilogue){0}, z);
+    }
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = ist_op_norm_mlp(t.plan, xt, &layer, "layers");
     optest_run(&t);
-    ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = x};
-    ref_layernorm(x, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
+    ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
+    ref_layernorm(z, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
     ref_conv(u, w1, layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
     if (s->second) {
         want = optest_zeros(&t, s->n, s->h, s->w, c);
@@ -46,14 +53,14 @@ static void layer_case(const shape *s, unsigned i) {
 static void shapes(void) {
     static const shape all[] = {{1, 1, 7, 64, 64, true},    {2, 1, 67, 128, 192, true}, {2, 5, 13, 320, 320, false},
                                 {2, 3, 5, 160, 640, true},  {2, 1, 1, 16, 64, false},   {2, 2, 9, 24, 40, true},
-                                {1, 1, 140, 64, 704, true}, {2, 2, 3, 40, 36, false}};
+                                {1, 1, 140, 64, 704, true}, {2, 2, 3, 40, 36, false},   {2, 5, 8, 64, 64, true}};
     static const shape tiny = {2, 1, 3, 64, 64, true};
     if (optest_small()) {
         layer_case(&tiny, 3);
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        for (unsigned i = 0; i < 8; i++) layer_case(&all[k], i);
+        for (unsigned i = 0; i < 16; i++) layer_case(&all[k], i);
 }
 
 Test(norm_mlp, own_row) {
@@ -64,6 +71,16 @@ Test(norm_mlp, own_row) {
 Test(norm_mlp, one_by_one) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The row on matrix instructions, emulated where there are none. */
+Test(norm_mlp, matrix_row) {
+    static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
+    if (!claim_matrix_instructions()) return;
+    without = 0;
+    static const shape fours[] = {{2, 5, 8, 64, 64, true}, {1, 3, 12, 160, 32, true}};
+    for (int k = 0; k < 3; k++) layer_case(&few[k], k == 1 ? 3 : 7);
+    for (unsigned k = 0; k < 2; k++) layer_case(&fours[k], 11 + 4 * k);
 }
 
 Test(norm_mlp, refuses_what_does_not_fit) {

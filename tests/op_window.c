@@ -1,5 +1,6 @@
 /* Window attention against the scalar reference, on the device's own row and on the portable one. */
 #include "ops/ops.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -54,6 +55,15 @@ Test(window, own_row) {
 Test(window, portable) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The row on matrix instructions, emulated where there are none. */
+Test(window, matrix_row) {
+    static const shape few[] = {{2, 9, 8, 1, 7, 2}, {1, 15, 14, 1, 14, 1}, {2, 5, 4, 2, 3, 1}};
+    if (!claim_matrix_instructions()) return;
+    without = 0;
+    for (int k = 0; k < 3; k++)
+        for (unsigned i = 1; i < 4; i += 2) window_case(&few[k], i);
 }
 
 /* Scores of some hundred: nothing overflows and the pad keys still take part. */

@@ -145,12 +145,7 @@ static inline float2 floats_of(uint halves) {
     return (float2)(low, high);
 }
 
-/* 2^x and 1/x to 2 ulp. */
-static inline float quick_exp2(float x) {
-    float r;
-    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
+/* 1/x to 2 ulp. */
 static inline float quick_reciprocal(float x) {
     float r;
     __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -306,24 +301,10 @@ static inline uint halves_of(float low, float high) {
 static inline float2 floats_of(uint halves) {
     return (float2)(half_at(halves, 0), half_at(halves, 1));
 }
-static inline float quick_exp2(float x) {
-    return exp2(x);
-}
 static inline float quick_reciprocal(float x) {
     return 1.0f / x;
 }
 #endif
-
-/* GELU to the precision of half: v times the normal distribution's integral by the rational approximation 7.1.26 of
- * Abramowitz and Stegun, 1.5e-7 absolute. */
-static inline float quick_gelu(float v) {
-    float a = fabs(v), t = quick_reciprocal(fma(a, 0.3275911f * 0.70710678f, 1.0f));
-    float p = fma(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
-    p = fma(p, t, 0.5f * 1.421413741f);
-    p = fma(p, t, 0.5f * -0.284496736f);
-    p = fma(p, t, 0.5f * 0.254829592f) * t * quick_exp2(v * v * (-0.5f * 1.44269504f));
-    return fma(-a, p, fmax(v, 0.0f));
-}
 
 /* SiLU to the precision of half. */
 static inline float quick_silu(float v) {

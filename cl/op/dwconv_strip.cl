@@ -12,6 +12,11 @@
 #define ROWS   1
 #define ACT    0
 #endif
+#if defined(IST_HALF) && ACT == ACT_GELU
+#define ACTIVATED(v) quick_gelu(v)
+#else
+#define ACTIVATED(v) activate_float(v, ACT)
+#endif
 #if VL == 2
 #define V           float2
 #define RAW         RAW2
@@ -19,7 +24,7 @@
 #define VALUES      VALUES2
 #define STORE_RAW   STORE_RAW2
 #define FETCH_F     fetch_float2
-#define ACTIVATE(v) (float2)(activate_float((v).x, ACT), activate_float((v).y, ACT))
+#define ACTIVATE(v) (float2)(ACTIVATED((v).x), ACTIVATED((v).y))
 #else
 #define V           float4
 #define RAW         RAW4
@@ -27,7 +32,7 @@
 #define VALUES      VALUES4
 #define STORE_RAW   STORE_RAW4
 #define FETCH_F     fetch_float4
-#define ACTIVATE(v) activate_float4(v, ACT)
+#define ACTIVATE(v) (float4)(ACTIVATED((v).x), ACTIVATED((v).y), ACTIVATED((v).z), ACTIVATED((v).w))
 #endif
 #define SPAN_X ((COLS - 1) * STRIDE + K)
 #define SPAN_Y ((ROWS - 1) * STRIDE + K)

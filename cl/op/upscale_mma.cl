@@ -4,7 +4,7 @@
  * each, of prompts z, z + groups, ..: the weights are copied to local memory once. All else stays in registers: the
  * fragments of the first product are, normalised and packed, those that the second one multiplies. Which of its own
  * channels an image token's fragment holds is free as long as the weights agree: work-item t of four takes eight in a
- * row.
+ * row. Tokens are fetched two blocks of 32 channels ahead.
  *
  * -D K: input channels, a multiple of 32. */
 #define THREADS 128
@@ -15,6 +15,15 @@
 #define SECOND  (4 * C1 * C2 / 8) /* of the second */
 #define NORM    (FIRST + SECOND)  /* then floats: bias, gamma, beta [C1], bias of the second [C2] */
 #define ALL     (NORM + (3 * C1 + C2) / 4)
+
+/* Block k of 32 channels of prompt m's tokens. */
+#define FETCH_TOKENS(m, k)                                                                                             \
+    if ((k) < BLOCKS) {                                                                                                \
+        UNROLL for (int r = 0; r < 2; r++) {                                                                           \
+            const size_t row = (size_t)(m)*pixels + min(first + g + 8 * r, pixels - 1);                                \
+            FETCH16(a[(k) % 3][r], x + row * lds.x + lds.y + (k)*32 + t * 8);                                          \
+        }                                                                                                              \
+    }
 
 /* weights: fragments of the first convolution [phase][K / 32][C1 / 8][lane][8 halves], then of the second [pixel][C1 /
  * 32][C2 / 8][lane][8 halves]. sizes {height, width, prompts, masks}; lds {x ld, c0, vectors ld, c0}. */
@@ -34,17 +43,14 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     for (int i = id; i < SECOND; i += THREADS) COPY16(shared + (FIRST + i) * 16, weights + 4 * FIRST + i, 16);
     if (id < ALL - NORM) COPY16(shared + (NORM + id) * 16, norm + id, 16);
     COPY_COMMIT();
+    uint a[3][2][4], vector[C2 / 8];
+    FETCH_TOKENS((int)get_group_id(1), 0)
+    FETCH_TOKENS((int)get_group_id(1), 1)
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (int n = get_group_id(1); n < prompts; n += get_num_groups(1)) {
-        uint a[BLOCKS][2][4], vector[C2 / 8];
-        UNROLL for (int k = 0; k < BLOCKS; k++)
-            UNROLL for (int r = 0; r < 2; r++) {
-                const size_t row = (size_t)n * pixels + min(first + g + 8 * r, pixels - 1);
-                FETCH16(a[k][r], x + row * lds.x + lds.y + k * 32 + t * 8);
-            }
         __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * sizes.w * lds.z + lds.w);
         UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[c * 4 + t];
-        COPY_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE);
 
         float u[C1 / 8][4];
         UNROLL for (int c = 0; c < C1 / 8; c++) {
@@ -52,8 +58,9 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
             u[c][1] = u[c][3] = floats[c * 8 + 2 * t + 1];
         }
         UNROLL for (int k = 0; k < BLOCKS; k++) {
-            const uint low[4] = {a[k][0][0], a[k][1][0], a[k][0][1], a[k][1][1]};
-            const uint high[4] = {a[k][0][2], a[k][1][2], a[k][0][3], a[k][1][3]};
+            FETCH_TOKENS(n, k + 2)
+            const uint low[4] = {a[k % 3][0][0], a[k % 3][1][0], a[k % 3][0][1], a[k % 3][1][1]};
+            const uint high[4] = {a[k % 3][0][2], a[k % 3][1][2], a[k % 3][0][3], a[k % 3][1][3]};
             UNROLL for (int c = 0; c < C1 / 8; c++) {
                 uint b[4];
                 SHARED_LOAD(b, mine + (k * (C1 / 8) + c) * 512);
@@ -61,6 +68,9 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                 MATRIX_MULTIPLY(u[c], high, b[2], b[3]);
             }
         }
+        const int next = n + (int)get_num_groups(1) < prompts ? n + (int)get_num_groups(1) : n;
+        FETCH_TOKENS(next, 0)
+        FETCH_TOKENS(next, 1)
 
         float scale[2];
         UNROLL for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
@@ -89,7 +99,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                                                     quick_gelu(fma(u[c][2 * r + 1] * scale[r], gamma.y, beta.y)));
         }
 
-#pragma unroll 2
+#pragma unroll 1
         for (int pixel = 0; pixel < 4; pixel++) {
             float w[C2 / 8][4];
             UNROLL for (int c = 0; c < C2 / 8; c++) {

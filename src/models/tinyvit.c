@@ -97,30 +97,32 @@ static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws,
     return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", name); /* [n,h,w,c] */
 }
 
-/* x + fc2(gelu(fc1(LN(x)))), 4 c between. */
-static ist_tensor mlp(const ist_net *net, ist_tensor x, const char *name) {
+/* z + fc2(gelu(fc1(LN(z)))), 4 c between, of z = local_conv(x). */
+static ist_tensor local_mlp(const ist_net *net, ist_tensor x, const char *name) {
     ist_name label = ist_name_of("%s.mlp", name);
+    ist_conv_weights spread = take(net, name, "local_conv");
     ist_norm_weights norm = ist_take_norm(net, "%s.norm", label.text);
     ist_conv_weights fc1 = ist_take_dense(net, "%s.fc1", label.text), fc2 = ist_take_dense(net, "%s.fc2", label.text);
     ist_norm_mlp layer = {.gamma = norm.w,
                           .beta = norm.b,
                           .eps = LN_EPS,
+                          .spread = ist_filter_of(&spread),
                           .fc1 = ist_filter_of(&fc1),
                           .fc2 = ist_filter_of(&fc2),
                           .act = IST_ACT_GELU};
     check_norm(net, &norm, x.c, label.text);
     ist_tensor y = ist_op_norm_mlp(net->plan, x, &layer, label.text);
     ist_norm_weights_free(&norm);
+    ist_conv_weights_free(&spread);
     ist_conv_weights_free(&fc1);
     ist_conv_weights_free(&fc2);
     return y;
 }
 
 static ist_tensor window_block(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
-    ist_name attn = ist_name_of("%s.attn", name), local = ist_name_of("%s.local_conv", name);
-    x = attention(net, x, heads, ws, attn.text);    /* [n,h,w,c] */
-    x = conv(net, x, OPTS(IST_PAD(1)), local.text); /* [n,h,w,c] */
-    return mlp(net, x, name);                       /* [n,h,w,c] */
+    ist_name attn = ist_name_of("%s.attn", name);
+    x = attention(net, x, heads, ws, attn.text); /* [n,h,w,c] */
+    return local_mlp(net, x, name);              /* [n,h,w,c] */
 }
 
 /* A stage of window blocks. */

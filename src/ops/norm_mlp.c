@@ -1,7 +1,7 @@
-/* Norm and linear layers: the fused CPU row op/norm_mlp_cpu; norm and first layer as one convolution on matrix
- * instructions; elsewhere the operators one by one. */
-#include "ops/norm_mlp.h"
+/* Norm and linear layers: the fused rows op/norm_mlp_cpu and, on matrix instructions, op/norm_mlp_mma (norm_mlp_mma.c);
+ * there also norm and first layer as one convolution; elsewhere the operators one by one. */
 #include "ops/conv_rows.h"
+#include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -14,8 +14,10 @@ enum { TILE = 64, VEC = 16, C_MAX = 320, CHUNK = 66 };
 static bool check(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     if (ist_plan_status(p)) return false;
     const ist_filter *a = &l->fc1, *b = &l->fc2;
+    const ist_filter *f = &l->spread;
+    bool spread = f->out == 0 || (f->out == x.c && f->in == 1 && f->kh == 3 && f->kw == 3);
     bool second = b->out == 0 || (b->out == x.c && b->in == a->out && b->kh == 1 && b->kw == 1);
-    if (a->in == x.c && a->kh == 1 && a->kw == 1 && second) return true;
+    if (a->in == x.c && a->kh == 1 && a->kw == 1 && second && spread) return true;
     ist_plan_fail(p, IST_E_ARGUMENT, "%s: layers %d -> %d and %d -> %d on [%d,%d,%d,%d]", label, a->in, a->out, b->in,
                   b->out, x.n, x.h, x.w, x.c);
     return false;
@@ -110,5 +112,13 @@ static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, con
 
 ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     if (!check(p, x, l, label)) return (ist_tensor){0};
+    if (ist_norm_mlp_takes(p, x, l)) return ist_norm_mlp_mma(p, x, l, label);
+    if (l->spread.out) {
+        ist_norm_mlp rest = *l;
+        ist_conv_opts pad = {.top = 1, .left = 1, .bottom = 1, .right = 1};
+        rest.spread = (ist_filter){0};
+        x = ist_op_dwconv(p, x, l->spread, &pad, label);
+        return ist_op_norm_mlp(p, x, &rest, label);
+    }
     return fused(p, x, l) ? in_one(p, x, l, label) : in_steps(p, x, l, label);
 }

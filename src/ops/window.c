@@ -11,7 +11,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { HEAD = 32, GROUP = 64, WARPS = 7, SIDE_MAX = 16 };
+enum {
+    HEAD = 32,
+    GROUP = 64,
+    WARPS = 7 /* at most, of op/window_mma; and blocks of keys in registers */,
+    SIDE_MAX = 16
+};
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -33,6 +38,27 @@ static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int w
             }
     ist_tensor t = ist_plan_const(p, full, 1, heads, tokens, stride, IST_ELEM_F32, label);
     free(full);
+    return t;
+}
+
+/* Biases of op/window_mma as the fragments of blocks of 16 queries and `tiles` of eight keys, in units of SCALE. */
+static ist_tensor fragment_bias(ist_plan *p, const float *bias, int heads, int ws, int tiles, const char *label) {
+    int tokens = ws * ws, blocks = ist_div_up(tokens, 16);
+    size_t count = (size_t)heads * (size_t)blocks * (size_t)tiles * 128;
+    float *all = malloc(count * sizeof *all);
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu biases", label, count);
+        return (ist_tensor){0};
+    }
+    for (size_t i = 0; i < count; i++) {
+        int e = (int)(i % 4), lane = (int)(i / 4 % 32), tile = (int)(i / 128 % (size_t)tiles);
+        int block = (int)(i / 128 / (size_t)tiles % (size_t)blocks), h = (int)(i / 128 / (size_t)(tiles * blocks));
+        int q = block * 16 + lane / 4 + e / 2 * 8, k = tile * 8 + lane % 4 * 2 + e % 2;
+        int dy = abs(k / ws - q / ws), dx = abs(k % ws - q % ws);
+        all[i] = k >= tokens ? -1e30f : q >= tokens ? 0.0f : bias[h * tokens + dy * ws + dx] / SCALE;
+    }
+    ist_tensor t = ist_plan_const_bytes(p, all, count * sizeof *all, label);
+    free(all);
     return t;
 }
 
@@ -65,12 +91,16 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     bool cpu = ist_cpu_row(p), mma = !cpu && matrix_row(p, qkv, ws);
     ist_tensor pad = ist_plan_const(p, pad_qkv, 1, 1, 1, qkv.c, mma ? IST_ELEM_T : IST_ELEM_F32, label);
     double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
-    ist_tensor table = cpu ? expanded_bias(p, bias, heads, ws, label)
-                           : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
-    ist_defines d =
-        cpu ? ist_defines_of(p, "-DTOKENS=%d -DKT=7 -DKB=98", SIDE_MAX * SIDE_MAX) : ist_defines_of(p, "-DWS=%d", ws);
-    int blocks = ist_div_up(tokens, 16), items = cpu ? 1 : !mma ? GROUP : 32 * (blocks < WARPS ? blocks : WARPS);
-    size_t groups = (size_t)windows * (size_t)(cpu || mma ? 1 : ist_div_up(tokens, GROUP));
+    int blocks = ist_div_up(tokens, 16), warps = blocks < WARPS ? blocks : WARPS;
+    int chunks = ist_div_up(blocks, WARPS), chunk = ist_div_up(blocks, chunks);
+    ist_tensor table = cpu   ? expanded_bias(p, bias, heads, ws, label)
+                       : mma ? fragment_bias(p, bias, heads, ws, 2 * chunk * chunks, label)
+                             : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
+    ist_defines d = cpu   ? ist_defines_of(p, "-DTOKENS=%d -DKT=7 -DKB=98", SIDE_MAX * SIDE_MAX)
+                    : mma ? ist_defines_of(p, "-DWS=%d -DWARPS=%d -DCHUNK=%d -DCHUNKS=%d", ws, warps, chunk, chunks)
+                          : ist_defines_of(p, "-DWS=%d", ws);
+    int items = cpu ? 1 : mma ? 32 * warps : GROUP, parts = ist_div_up(tokens, mma ? 16 * warps : GROUP);
+    size_t groups = (size_t)windows * (size_t)(cpu ? 1 : parts);
     int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = cpu   ? "op/attention_cpu"

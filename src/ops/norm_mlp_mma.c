@@ -1,0 +1,130 @@
+/* Norm and both linear layers on matrix instructions (cl/op/norm_mlp_mma.cl): packs weights as halves and records the
+ * launch. */
+#include "ops/norm_mlp_rows.h"
+
+#include "ops/conv_rows.h"
+#include "ops/fragments.h"
+#include "ops/rows.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4 };
+enum { C_MAX = 160 };           /* with more channels the two layers are faster alone */
+enum { SPREAD_ROWS = 1 << 14 }; /* so many rows at most, else the convolution in front is faster alone */
+
+/* Rows of a group; hidden channels at a time; slices of weights in local memory. */
+typedef struct mlp_tile {
+    int rows, hidden, stages;
+} mlp_tile;
+
+static int local_bytes(mlp_tile t, int c, int hidden) {
+    return 16 * (t.rows * (c / 8 + 1) + t.stages * c * t.hidden / 8 + t.rows * (t.hidden / 8 + 1) + hidden / 4);
+}
+
+/* The largest that fits, for `rows` in all: large tiles read the weights less often, small ones occupy the device. */
+static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
+    mlp_tile t = {.rows = rows / 64 >= ist_conv_units(p) ? 64 : 32};
+    for (t.hidden = 64; t.hidden >= 32; t.hidden -= 32)
+        for (t.stages = STAGES_MAX; t.stages >= 2; t.stages--)
+            if (hidden % t.hidden == 0 && t.rows * (c + 8) * 4 <= local_bytes(t, c, hidden) &&
+                local_bytes(t, c, hidden) <= LOCAL_ROOM)
+                return t;
+    return (mlp_tile){0};
+}
+
+bool ist_norm_mlp_takes(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
+    return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && x.elem == IST_ELEM_T &&
+           (x.ld | x.c0) % 8 == 0 && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out && l->act == IST_ACT_GELU &&
+           (!l->spread.out || (x.w % 4 == 0 && ist_pixels(x) <= SPREAD_ROWS)) &&
+           tile_of(p, ist_pixels(x), x.c, l->fc1.out).rows;
+}
+
+/* W1 times the norm's scale and W2, by slices of hidden channels. */
+static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, int each, const char *label) {
+    int hidden = l->fc1.out;
+    size_t count = 2 * (size_t)hidden * (size_t)c;
+    float *packed = malloc((count + (size_t)hidden * (size_t)c) * sizeof *packed), *to = packed;
+    ist_tensor t = {0};
+    if (!packed) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return t;
+    }
+    float *scaled = packed + count;
+    for (int o = 0; o < hidden; o++)
+        for (int i = 0; i < c; i++) scaled[o * c + i] = l->fc1.w[o * c + i] * l->gamma[i];
+    for (int h = 0; h < hidden; h += each) {
+        for (int o = h; o < h + each; o += 8)
+            for (int k = 0; k < c; k += 32) to = ist_fragments(scaled + o * c + k, 1, 1, (size_t)c, false, to);
+        for (int o = 0; o < c; o += 8)
+            for (int k = h; k < h + each; k += 32)
+                to = ist_fragments(l->fc2.w + o * hidden + k, 1, 1, (size_t)hidden, false, to);
+    }
+    t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
+    free(packed);
+    return t;
+}
+
+/* {b1 + W1 beta, b2}. */
+static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const char *label) {
+    int hidden = l->fc1.out;
+    float *table = calloc((size_t)(hidden + c), sizeof *table);
+    ist_tensor t = {0};
+    if (!table) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d numbers", label, hidden + c);
+        return t;
+    }
+    for (int o = 0; o < hidden; o++) {
+        double sum = l->fc1.b ? l->fc1.b[o] : 0;
+        for (int i = 0; i < c; i++) sum += (double)l->fc1.w[o * c + i] * l->beta[i];
+        table[o] = (float)sum;
+    }
+    if (l->fc2.b) memcpy(table + hidden, l->fc2.b, (size_t)c * sizeof *table);
+    t = ist_plan_const(p, table, 1, 1, 1, hidden + c, IST_ELEM_F32, label);
+    free(table);
+    return t;
+}
+
+/* Weights [tap][c] of the convolution in front, then its biases. */
+static ist_tensor pack_taps(ist_plan *p, const ist_filter *f, const char *label) {
+    size_t c = (size_t)f->out;
+    float *all = calloc(10 * c, sizeof *all);
+    ist_tensor t = {0};
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu weights", label, 10 * c);
+        return t;
+    }
+    for (size_t i = 0; i < 9 * c; i++) all[i % 9 * c + i / 9] = f->w[i];
+    if (f->b) memcpy(all + 9 * c, f->b, c * sizeof *all);
+    t = ist_plan_const(p, all, 1, 1, 10, f->out, IST_ELEM_F32, label);
+    free(all);
+    return t;
+}
+
+ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
+    int hidden = l->fc1.out, rows = x.h * x.w;
+    int64_t all = ist_pixels(x);
+    mlp_tile tile = tile_of(p, all, x.c, hidden);
+    ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
+    ist_tensor weights = pack_weights(p, l, x.c, tile.hidden, label), table = pack_table(p, l, x.c, label), taps = {0};
+    if (l->spread.out) taps = pack_taps(p, &l->spread, label);
+    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
+                                   tile.hidden, tile.stages, l->spread.out ? " -DSPREAD" : "");
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/norm_mlp_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = d.text,
+                                     .kernel = "norm_mlp",
+                                     .dims = 1,
+                                     .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
+                                     .local = {ITEMS},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(rows, x.n, x.w, x.h),
+                                              IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
+                                     .arg_count = 9,
+                                     .flops = 4.0 * (double)all * hidden * x.c,
+                                     .bytes = 4.0 * (double)all * x.c});
+    return y;
+}
