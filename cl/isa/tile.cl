@@ -33,6 +33,7 @@
         TILE_ROW(0, u) TILE_ROW(1, u) TILE_ROW(2, u) TILE_ROW(3, u) TILE_ROW(4, u) TILE_ROW(5, u)                      \
     }
 
+#ifdef __AVX512F__
 /* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
 NOINLINE void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
     TILE_EACH(TILE_OPEN)
@@ -75,6 +76,40 @@ NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const
     }
     TILE_EACH(TILE_CLOSE)
 }
+#else
+/* The same where registers are narrower: 24 sums would lie in memory, those of one column of vectors fit (12 registers
+ * of 8 floats, 24 of 4). Lines are asked for between columns. */
+#define TILE_EACH1(F)  F(0) F(1) F(2) F(3) F(4) F(5)
+#define TILE_OPEN1(r)  float16 c##r = acc[r * 4];
+#define TILE_MAC1(r)   c##r = fma((float16)(a[(r) * lda]), v, c##r);
+#define TILE_CLOSE1(r) acc[r * 4] = c##r;
+NOINLINE void tile6x1(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+    TILE_EACH1(TILE_OPEN1)
+    for (; k > 0; k--, a++, b += ldb) {
+        const float16 v = vload16(0, b);
+        TILE_EACH1(TILE_MAC1)
+    }
+    TILE_EACH1(TILE_CLOSE1)
+}
+static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+    for (int j = 0; j < 4; j++) tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+}
+static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
+                                 __global const T *p, __global const T *q) {
+    enum { LINE = 64 / sizeof(T) };
+    for (int j = 0; j < 4; j++) {
+        for (int i = 0; i < k / 8; i++, p += LINE, q += LINE) {
+            PREFETCH(p);
+            PREFETCH(q);
+        }
+        tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+    }
+}
+static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
+                                __global const float *p, __global const T *q, int ldq) {
+    tile6x4(acc, a, lda, b, 64, k);
+}
+#endif
 
 static inline float sum16(float16 v) {
     float8 a = v.lo + v.hi;

@@ -141,6 +141,7 @@ static inline void update(float16 *x, const float *s, __global const float *valu
 }
 
 /* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f first: SUB rows. */
+#ifdef __AVX512F__
 #define EACH8(F)    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define SUM_OPEN(i)                                                                                                    \
     float16 p##i = sums[i * KV] * (float16)(f[i]), q##i = sums[i * KV + 1] * (float16)(f[i]);
@@ -159,6 +160,24 @@ static inline void weighted_sums(float16 *sums, const float *f, const float *w, 
     }
     EACH8(SUM_CLOSE)
 }
+#else /* 4 columns by a vector at a time: 8 registers of 8 floats */
+#define EACH4(F)     F(0) F(1) F(2) F(3)
+#define SUM_OPEN(i)  float16 p##i = sums[i * KV] * (float16)(f[i]);
+#define SUM_CLOSE(i) sums[i * KV] = p##i;
+#define SUM_STEP(i)  p##i = fma((float16)(w[i]), x0, p##i);
+NOINLINE void weighted_quad(float16 *sums, const float *f, const float *w, const float16 *x) {
+    EACH4(SUM_OPEN)
+    for (int r = 0; r < SUB; r++, w += CP, x += XV) {
+        const float16 x0 = x[0];
+        EACH4(SUM_STEP)
+    }
+    EACH4(SUM_CLOSE)
+}
+static inline void weighted_sums(float16 *sums, const float *f, const float *w, const float16 *x) {
+    for (int i = 0; i < 4; i++)
+        weighted_quad(sums + i / 2 * 4 * KV + i % 2, f + i / 2 * 4, w + i / 2 * 4, x + i % 2);
+}
+#endif
 
 /* The softmax over image rows so far, per column. */
 typedef struct reading {
