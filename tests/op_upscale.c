@@ -25,7 +25,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ref_map want = optest_zeros(&t, n * masks, 4 * h, 4 * w, 1);
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1), vt = optest_in(&t, vectors, IST_ELEM_T, i & 1);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, "upscale");
+    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, "upscale");
     optest_run(&t);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
@@ -83,7 +83,7 @@ Test(upscale, refuses_other_vectors) {
     ist_upscale_weights weights = {zeros, zeros, zeros, zeros, zeros, zeros, 1e-6f};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 2, 2, 64), IST_ELEM_T, false);
     ist_tensor v = optest_in(&t, optest_random(&t, 1, 1, 1, 16), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, "upscale")));
+    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, NULL, "upscale")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

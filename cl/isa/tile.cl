@@ -135,9 +135,10 @@ static inline float16 exp2_negative(float16 t) {
     return as_float16(as_int16(p) + (as_int16(n) << (int16)(23)));
 }
 
-/* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. */
-static inline void norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
-                            float eps) {
+/* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. Returns {1 /
+ * sqrt(..), mean}. */
+static inline float2 norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
+                              float eps) {
     float16 total = (float16)(0.0f), square = (float16)(0.0f);
     for (int i = 0; i < vectors; i++) total += v[i];
     const float16 mean = (float16)(sum16(total) / (vectors * 16));
@@ -147,6 +148,7 @@ static inline void norm_row(float16 *v, int vectors, __global const float *gamma
     }
     const float16 scale = (float16)(1.0f / sqrt(sum16(square) / (vectors * 16) + eps));
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
+    return (float2)(scale.s0, mean.s0);
 }
 
 /* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
