@@ -219,7 +219,7 @@ static inline void read_rows(reading *read, float16 *s, const float16 *x, int ro
  * [columns][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
  * {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), d of
  * plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of way 1, in trace [n][rows][2][TRACE] {weights of
- * the values, factor and mean of the norm}, 4 as the second of them. */
+ * the values, factor and mean of the norm}, 4 as the second of them, 8 instead of storing x. */
 #define TRACE 80
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
@@ -276,11 +276,11 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 float2 stat[TILE_ROWS];
                 update(xt, (const float *)a, values, columns, norm, eps, stat);
                 for (int r = 0; tracing && r < min(TILE_ROWS, rows - t); r++) {
-                    __global float *to = trace + (((size_t)n * sizes.x + r0 + t + r) * 2 + (modes.x >> 2)) * TRACE;
+                    __global float *to = trace + (((size_t)n * sizes.x + r0 + t + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
                     UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, to);
                     vstore2(stat[r], 0, to + 64);
                 }
-                for (int r = 0; r < min(TILE_ROWS, rows - t); r++)
+                for (int r = 0; !(tracing && modes.x & 8) && r < min(TILE_ROWS, rows - t); r++)
                     UNROLL for (int i = 0; i < KV; i++)
                         STORE16(xt[r * XV + i], x_out, ((size_t)n * sizes.x + r0 + t + r) * K + i * 16);
                 for (int r = 0; r < TILE_ROWS; r++) {

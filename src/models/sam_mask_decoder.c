@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
+enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2, LAYERS = 2 };
 enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
 
 static const float LOG2_E = 1.44269504088896340736f;
@@ -328,7 +328,10 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     ist_image_update u = {
         .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
     if (ist_has(f.plain_keys)) u.shared = d->shared, u.plain_keys = f.plain_keys, u.ways = d->ways;
-    if (d->up.shares) u.trace = d->up.sharing.trace, u.traced = s->layer, u.ways = d->ways;
+    if (d->up.shares) {
+        u.trace = d->up.sharing.trace, u.traced = s->layer, u.ways = d->ways;
+        u.unread = s->layer == LAYERS - 1; /* upscaling takes the trace */
+    }
     ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);
@@ -461,7 +464,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     ist_sam_upscale_begin(&d->net, &d->up);
     share_image(d, &s, d->t.w);
     ist_tensor q = d->t;
-    for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
+    for (int i = 0; i < LAYERS; i++) q = two_way_layer(d, &s, q, i);
     q = read_image(d, &s, q, "final_attn_token_to_image", "norm_final_attn");
     free(s.shift);
     ist_tap(&d->net, q, "tokens");

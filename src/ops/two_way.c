@@ -246,26 +246,27 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     else if (tracing)
         trace = (ist_arg)IST_OUT(u->trace);
     ist_plan_launch(
-        p, &(ist_launch){.label = s->label,
-                         .op = "op/two_way_cpu",
-                         .isa = "isa/tile",
-                         .defines = s->defines.text,
-                         .kernel = "image_step",
-                         .dims = 2,
-                         .global = {(size_t)s->groups, (size_t)s->n},
-                         .local = {1, 1},
-                         .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
-                                  IST_IN(s->shift), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
-                                  IST_IN(s->norm), IST_IN(s->queries), IST_IN(u ? u->shared : none),
-                                  IST_IN(u ? u->plain_keys : none), IST_IN(sharing || tracing ? u->ways : x->only.ways),
-                                  trace, IST_IN(s->limit), IST_INT4(s->length, s->groups, s->rows, s->columns),
-                                  IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                                  IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced), ist_has(x->map),
-                                           wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
-                                  IST_FLOAT(u ? u->eps : 0.0f)},
-                         .arg_count = 19,
-                         .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
-                         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+        p, &(ist_launch){
+               .label = s->label,
+               .op = "op/two_way_cpu",
+               .isa = "isa/tile",
+               .defines = s->defines.text,
+               .kernel = "image_step",
+               .dims = 2,
+               .global = {(size_t)s->groups, (size_t)s->n},
+               .local = {1, 1},
+               .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map), IST_IN(s->shift),
+                        IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
+                        IST_IN(u ? u->shared : none), IST_IN(u ? u->plain_keys : none),
+                        IST_IN(sharing || tracing ? u->ways : x->only.ways), trace, IST_IN(s->limit),
+                        IST_INT4(s->length, s->groups, s->rows, s->columns),
+                        IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                        IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread),
+                                 ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                        IST_FLOAT(u ? u->eps : 0.0f)},
+               .arg_count = 19,
+               .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
+               .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
 static void launch_update(ist_plan *p, const ist_two_way_step *s, size_t items, int local) {

@@ -68,6 +68,7 @@ typedef struct ist_image_update {
     ist_tensor ways;
     ist_tensor trace; /* ist_op_update_trace, or empty: where the update of such prompts is noted, too */
     int traced;       /* which of its two updates this is */
+    bool unread;      /* such prompts are through with the image: it is not stored for them */
 } ist_image_update;
 
 /* Tokens to image, after the update when there is one: per column of `queries` the softmax over the image and the
