@@ -17,14 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MASK_TOKENS = 4,
-    HEADS = IST_TWO_WAY_HEADS,
-    GRID = IST_SAM_GRID,
-    DIM = IST_SAM_DIM,
-    INNER = DIM / 2,
-    LAYERS = 2
-};
+enum { MASK_TOKENS = 4, LAYERS = 2, HEADS = IST_TWO_WAY_HEADS };
+enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
 enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
 
 static const float LOG2_E = 1.44269504088896340736f;
