@@ -154,12 +154,14 @@ static float *read_tap(const prompt_run *r, const char *name, size_t *count) {
     return values;
 }
 
-/* Every tensor of the run named PREFIX.* in the golden file. */
+/* Every tensor of the run named PREFIX.* in the golden file; several prompts may share their image to the end, and then
+ * have no keys of their own. */
 static void check_prompt(const prompt_run *r, const ist_weights *golden, const char *prefix) {
     static const char *const names[] = {"sparse", "tokens", "keys", "masks", "iou"};
     char name[64];
     size_t count;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (r->out.iou.n > 1 && !strcmp(names[i], "keys")) continue;
         float *got = read_tap(r, names[i], &count);
         snprintf(name, sizeof name, "%s.%s", prefix, names[i]);
         golden_check_values(golden, name, GOLDEN_TOKENS, got, count, 1);

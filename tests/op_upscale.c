@@ -1,4 +1,5 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
+#include "ops/two_way.h"
 #include "ops/upscale.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
@@ -7,9 +8,11 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+enum { C1 = IST_UPSCALE_MIDDLE };
+
 /* bits of i: 1 slices, 2 limit. */
 static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
-    enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT };
+    enum { C2 = IST_UPSCALE_OUT };
     optest t;
     optest_begin(&t, "upscale", i + 10u * (unsigned)(h + w + k));
     int count = i & 2 ? n - 1 : n;
@@ -25,7 +28,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ref_map want = optest_zeros(&t, n * masks, 4 * h, 4 * w, 1);
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1), vt = optest_in(&t, vectors, IST_ELEM_T, i & 1);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, "upscale");
+    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, "upscale");
     optest_run(&t);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
@@ -75,6 +78,133 @@ Test(upscale, matrix) {
     upscale_case(3, 5, 31, 96, 2, 2);
 }
 
+/* ---- prompts that share the first convolution of their image ---- */
+
+enum { HEADS = IST_TWO_WAY_HEADS, K = 256, OUTS = 4 * C1, PROMPTS = 4, MOST = 2 };
+
+/* One update of the image; values as the convolution behind it sees them in `raised`. */
+typedef struct update {
+    ref_map keys, values, raised;
+    float *norm, *behind; /* {bias, gamma, beta} [3][K]; [K][OUTS] */
+} update;
+
+static update random_update(optest *t, int tokens, float *after) {
+    update u = {.keys = optest_random(t, PROMPTS, 1, K + 1, 64),
+                .values = optest_random(t, PROMPTS, K / 64, tokens * HEADS, 64),
+                .raised = optest_zeros(t, PROMPTS, 4, tokens * HEADS, C1),
+                .norm = optest_values(t, 3 * K, -1, 1),
+                .behind = optest_values(t, K * OUTS, 0, 0)};
+    for (int n = 0; n < PROMPTS; n++)
+        for (int k = 0; k <= K; k++)
+            for (int c = 0; c < 64; c++)
+                ref_at(u.keys, n, 0, k)[c] = c < tokens * HEADS ? ref_at(u.keys, n, 0, k)[c] / 8 : k < K ? 0 : -3.0e38f;
+    for (int i = 0; i < K; i++)
+        for (int o = 0; o < OUTS; o++) u.behind[i * OUTS + o] = u.norm[K + i] * after[i * OUTS + o];
+    for (int n = 0; n < PROMPTS; n++)
+        for (int c = 0; c < tokens * HEADS; c++)
+            for (int o = 0; o < OUTS; o++) {
+                double sum = 0;
+                for (int i = 0; i < K; i++)
+                    sum += (double)ref_at(u.values, n, i / 64, c)[i % 64] * (double)u.behind[i * OUTS + o];
+                ref_at(u.raised, n, o / C1, c)[o % C1] = (float)sum;
+            }
+    return u;
+}
+
+/* [4][5][C1] of ist_upscale_sharing, `plain` the convolution alone. */
+static float *constants_of(optest *t, const update u[2], const float *plain, const float *b1) {
+    float *all = optest_values(t, 5 * OUTS, 0, 0);
+    for (int o = 0; o < OUTS; o++) {
+        double sum[5] = {0, 0, 0, 0, (double)b1[o % C1]};
+        for (int i = 0; i < K; i++) {
+            double both = (double)u[0].behind[i * OUTS + o], second = (double)u[1].behind[i * OUTS + o];
+            sum[0] += (double)u[0].norm[i] * both, sum[1] -= both;
+            sum[2] += (double)(u[0].norm[2 * K + i] + u[1].norm[i]) * second, sum[3] -= second;
+            sum[4] += (double)u[1].norm[2 * K + i] * (double)plain[i * OUTS + o];
+        }
+        for (int r = 0; r < 5; r++) all[(o / C1 * 5 + r) * C1 + o % C1] = (float)sum[r];
+    }
+    return all;
+}
+
+/* Two updates of the image for each prompt, then masks. */
+static void sharing_case(int h, int w, int tokens, int masks, int count) {
+    enum { C2 = IST_UPSCALE_OUT };
+    optest t;
+    optest_begin(&t, "shared upscale", (unsigned)(h + w + 10 * tokens + 100 * count));
+    int map[PROMPTS] = {1, 1, 0, 1};
+    float *w1 = optest_values(&t, K * C1 * 4, -0.2f, 0.2f), *b1 = optest_values(&t, C1, -1, 1);
+    float *gamma = optest_values(&t, C1, -1, 1), *beta = optest_values(&t, C1, -1, 1);
+    float *w2 = optest_values(&t, C1 * C2 * 4, -0.2f, 0.2f), *b2 = optest_values(&t, C2, -1, 1);
+    float *plain = optest_values(&t, K * OUTS, 0, 0), *shift = optest_values(&t, K, -1, 1);
+    for (int i = 0; i < K; i++)
+        for (int o = 0; o < OUTS; o++) plain[i * OUTS + o] = w1[(i * C1 + o % C1) * 4 + o / C1];
+    update u[2];
+    u[1] = random_update(&t, tokens, plain);
+    u[0] = random_update(&t, tokens, u[1].behind);
+    ist_upscale_weights weights = {w1, b1, gamma, beta, w2, b2, 1e-6f};
+    ref_map x = optest_random(&t, 2, 1, h * w, K), position = optest_random(&t, 1, 1, h * w, K);
+    ref_map vectors = optest_random(&t, PROMPTS, 1, masks, C2);
+    ist_image_side side = {.x = optest_in(&t, x, IST_ELEM_T, true),
+                           .position = optest_in(&t, position, IST_ELEM_T, false),
+                           .map = optest_ints(&t, map, PROMPTS),
+                           .shift = shift};
+    ist_tensor vt = optest_in(&t, vectors, IST_ELEM_T, false);
+    if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_upscale_sharing sharing = {.map = side.map, .constants = constants_of(&t, u, plain, b1)};
+    sharing.ways = ist_op_image_ways(t.plan, side.map, PROMPTS, MOST, "ways");
+    sharing.image = ist_op_image_map(t.plan, &side, u[0].behind, OUTS, tokens, sharing.ways, "map");
+    sharing.trace = ist_op_update_trace(t.plan, PROMPTS, &side);
+    for (int i = 0; i < 2; i++) {
+        sharing.values[i] = optest_in(&t, u[i].raised, IST_ELEM_F32, false);
+        ist_tensor keys = optest_in(&t, u[i].keys, IST_ELEM_F32, false), updated;
+        ist_image_update step = {.keys = keys,
+                                 .values = optest_in(&t, u[i].values, IST_ELEM_F32, false),
+                                 .bias = u[i].norm,
+                                 .gamma = u[i].norm + K,
+                                 .beta = u[i].norm + 2 * K,
+                                 .eps = 1e-5f,
+                                 .ways = sharing.ways,
+                                 .trace = sharing.trace,
+                                 .traced = i,
+                                 .unread = i};
+        ist_op_image_step(t.plan, &side, &step, keys, tokens, &updated, "step");
+        side = (ist_image_side){.x = updated, .position = side.position};
+    }
+    ist_tensor y = ist_op_upscale(t.plan, ist_view(side.x, PROMPTS, h, w), &weights, vt, &sharing, "upscale");
+    optest_run(&t);
+    ref_map seen = optest_zeros(&t, PROMPTS, 1, h * w, K), want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1);
+    for (int n = 0; n < PROMPTS; n++)
+        for (int r = 0; r < h * w; r++)
+            for (int i = 0; i < K; i++) ref_at(seen, n, 0, r)[i] = ref_at(x, map[n], 0, r)[i] + shift[i];
+    for (int i = 0; i < 2; i++) {
+        ref_map after = optest_zeros(&t, PROMPTS, 1, h * w, K);
+        ref_image_update(seen, position, u[i].keys, u[i].values, u[i].norm, u[i].norm + K, u[i].norm + 2 * K, 1e-5,
+                         after);
+        seen = after;
+    }
+    seen.h = h, seen.w = w;
+    ref_upscale(seen, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
+    ref_map got = optest_read(&t, y);
+    got.n = want.n = count * masks;
+    optest_close(&t, "shared upscale", got, want, 0, t.half ? 1e-2 : 4e-5);
+    optest_end(&t);
+}
+
+Test(upscale, prompts_that_share) {
+    without = 0;
+    optest t;
+    optest_begin(&t, "sharing?", 1);
+    bool shares = ist_image_shares(t.plan);
+    optest_drop(&t);
+    if (!shares) return;
+    sharing_case(1, 3, 2, 1, 4);
+    if (optest_small()) return;
+    sharing_case(5, 9, 7, 1, 4);
+    sharing_case(4, 32, 8, 3, 4);
+    sharing_case(5, 9, 7, 2, 3); /* image 1 has only two prompts */
+}
+
 Test(upscale, refuses_other_vectors) {
     without = 0;
     optest t;
@@ -83,7 +213,7 @@ Test(upscale, refuses_other_vectors) {
     ist_upscale_weights weights = {zeros, zeros, zeros, zeros, zeros, zeros, 1e-6f};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 2, 2, 64), IST_ELEM_T, false);
     ist_tensor v = optest_in(&t, optest_random(&t, 1, 1, 1, 16), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, "upscale")));
+    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, NULL, "upscale")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -33,6 +33,7 @@
         TILE_ROW(0, u) TILE_ROW(1, u) TILE_ROW(2, u) TILE_ROW(3, u) TILE_ROW(4, u) TILE_ROW(5, u)                      \
     }
 
+#ifdef __AVX512F__
 /* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
 NOINLINE void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
     TILE_EACH(TILE_OPEN)
@@ -75,6 +76,40 @@ NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const
     }
     TILE_EACH(TILE_CLOSE)
 }
+#else
+/* The same where registers are narrower: 24 sums would lie in memory, those of one column of vectors fit (12 registers
+ * of 8 floats, 24 of 4). Lines are asked for between columns. */
+#define TILE_EACH1(F)  F(0) F(1) F(2) F(3) F(4) F(5)
+#define TILE_OPEN1(r)  float16 c##r = acc[r * 4];
+#define TILE_MAC1(r)   c##r = fma((float16)(a[(r) * lda]), v, c##r);
+#define TILE_CLOSE1(r) acc[r * 4] = c##r;
+NOINLINE void tile6x1(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+    TILE_EACH1(TILE_OPEN1)
+    for (; k > 0; k--, a++, b += ldb) {
+        const float16 v = vload16(0, b);
+        TILE_EACH1(TILE_MAC1)
+    }
+    TILE_EACH1(TILE_CLOSE1)
+}
+static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
+    for (int j = 0; j < 4; j++) tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+}
+static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
+                                 __global const T *p, __global const T *q) {
+    enum { LINE = 64 / sizeof(T) };
+    for (int j = 0; j < 4; j++) {
+        for (int i = 0; i < k / 8; i++, p += LINE, q += LINE) {
+            PREFETCH(p);
+            PREFETCH(q);
+        }
+        tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+    }
+}
+static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
+                                __global const float *p, __global const T *q, int ldq) {
+    tile6x4(acc, a, lda, b, 64, k);
+}
+#endif
 
 static inline float sum16(float16 v) {
     float8 a = v.lo + v.hi;
@@ -100,9 +135,10 @@ static inline float16 exp2_negative(float16 t) {
     return as_float16(as_int16(p) + (as_int16(n) << (int16)(23)));
 }
 
-/* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. */
-static inline void norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
-                            float eps) {
+/* One row of `vectors` vectors becomes (v - mean) / sqrt(variance + eps) * gamma + beta; two passes. Returns {1 /
+ * sqrt(..), mean}. */
+static inline float2 norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
+                              float eps) {
     float16 total = (float16)(0.0f), square = (float16)(0.0f);
     for (int i = 0; i < vectors; i++) total += v[i];
     const float16 mean = (float16)(sum16(total) / (vectors * 16));
@@ -112,6 +148,7 @@ static inline void norm_row(float16 *v, int vectors, __global const float *gamma
     }
     const float16 scale = (float16)(1.0f / sqrt(sum16(square) / (vectors * 16) + eps));
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
+    return (float2)(scale.s0, mean.s0);
 }
 
 /* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */

@@ -68,6 +68,7 @@ static inline void softmax_begin(softmax_state *s, int d) {
 }
 
 /* p[j] = q . k_j for KT keys, plus what p[j] holds before when `biased`; ma, mb become the maxima. */
+#ifdef __AVX512F__
 static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *ma,
                               float16 *mb) {
 #define OPEN(i)                                                                                                        \
@@ -93,6 +94,83 @@ static inline void score_tile(const float16 *qt, const float *k, float16 *p, int
     KEYS(CLOSE)
 #undef CLOSE
 }
+#else /* a vector of queries and four keys at a time: 8 registers of 8 floats */
+#define DEFINE_SCORES(N, SOME)                                                                                         \
+    NOINLINE void scores##N(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *m) {           \
+        SOME(SCORE_OPEN)                                                                                               \
+        for (int c = 0; c < d; c++) {                                                                                  \
+            const float16 q = qt[c * QV];                                                                              \
+            SOME(SCORE_STEP)                                                                                           \
+        }                                                                                                              \
+        SOME(SCORE_CLOSE)                                                                                              \
+    }
+#define SCORE_OPEN(i)  float16 a##i = biased ? p[i * QV] : (float16)(0.0f);
+#define SCORE_STEP(i)  a##i = fma((float16)(k[i * D + c]), q, a##i);
+#define SCORE_CLOSE(i) p[i * QV] = a##i, *m = larger(*m, a##i);
+#define THREE(X)       X(0) X(1) X(2)
+#define FOUR(X)        X(0) X(1) X(2) X(3)
+DEFINE_SCORES(4, FOUR)
+#if KT == 7
+DEFINE_SCORES(3, THREE)
+#define LAST_SCORES scores3
+#else
+#define LAST_SCORES scores4
+#endif
+static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *ma,
+                              float16 *mb) {
+    for (int v = 0; v < QV; v++) {
+        scores4(qt + v, k, p + v, d, biased, v ? mb : ma);
+        LAST_SCORES(qt + v, k + 4 * D, p + 4 * QV + v, d, biased, v ? mb : ma);
+    }
+}
+#endif
+
+/* o[i] = o[i] * f + sum over kn keys j of p_j v_j[i], CT channels. */
+#ifdef __AVX512F__
+static inline void weigh_values(float16 *o, float16 fa, float16 fb, const float16 *p, const float *v, int kn) {
+#define OPEN(i)                                                                                                        \
+    float16 a##i = o[i * QV] * fa, b##i = o[i * QV + 1] * fb;
+    CHANNELS(OPEN)
+#undef OPEN
+    for (int j = 0; j < kn; j++) {
+        float16 pa = p[j * QV], pb = p[j * QV + 1];
+#define STEP(i)                                                                                                        \
+    {                                                                                                                  \
+        float16 x = (float16)(v[j * D + i]);                                                                           \
+        a##i = fma(x, pa, a##i);                                                                                       \
+        b##i = fma(x, pb, b##i);                                                                                       \
+    }
+        CHANNELS(STEP)
+#undef STEP
+    }
+#define CLOSE(i)                                                                                                       \
+    o[i * QV] = a##i;                                                                                                  \
+    o[i * QV + 1] = b##i;
+    CHANNELS(CLOSE)
+#undef CLOSE
+}
+#else
+NOINLINE void weigh_four(float16 *o, float16 f, const float16 *p, const float *v, int kn) {
+#define OPEN(i) float16 a##i = o[i * QV] * f;
+    FOUR(OPEN)
+#undef OPEN
+    for (int j = 0; j < kn; j++) {
+        const float16 w = p[j * QV];
+#define STEP(i) a##i = fma((float16)(v[j * D + i]), w, a##i);
+        FOUR(STEP)
+#undef STEP
+    }
+#define CLOSE(i) o[i * QV] = a##i;
+    FOUR(CLOSE)
+#undef CLOSE
+}
+static inline void weigh_values(float16 *o, float16 fa, float16 fb, const float16 *p, const float *v, int kn) {
+    for (int c = 0; c < CT; c += 4) {
+        weigh_four(o + c * QV, fa, p, v + c, kn);
+        weigh_four(o + c * QV + 1, fb, p + 1, v + c, kn);
+    }
+}
+#endif
 
 /* p = 2^(p - m_new) for kn keys; ot = ot * 2^(m_old - m_new) + sum_j p_j v_j. */
 static inline void accumulate(softmax_state *s, float16 *p, const float *vb, float16 ma, float16 mb, int d, int kn) {
@@ -112,30 +190,7 @@ static inline void accumulate(softmax_state *s, float16 *p, const float *vb, flo
         sb += e;
     }
     s->sum[1] = sb;
-    for (int c = 0; c < d; c += CT) {
-        float16 *o = s->ot + c * QV;
-#define OPEN(i)                                                                                                        \
-    float16 a##i = o[i * QV] * fa, b##i = o[i * QV + 1] * fb;
-        CHANNELS(OPEN)
-#undef OPEN
-        const float *v = vb + c;
-        for (int j = 0; j < kn; j++) {
-            float16 pa = p[j * QV], pb = p[j * QV + 1];
-#define STEP(i)                                                                                                        \
-    {                                                                                                                  \
-        float16 x = (float16)(v[j * D + i]);                                                                           \
-        a##i = fma(x, pa, a##i);                                                                                       \
-        b##i = fma(x, pb, b##i);                                                                                       \
-    }
-            CHANNELS(STEP)
-#undef STEP
-        }
-#define CLOSE(i)                                                                                                       \
-    o[i * QV] = a##i;                                                                                                  \
-    o[i * QV + 1] = b##i;
-        CHANNELS(CLOSE)
-#undef CLOSE
-    }
+    for (int c = 0; c < d; c += CT) weigh_values(s->ot + c * QV, fa, fb, p, vb + c, kn);
 }
 
 /* `dim` values from x + at to dst, zeros up to d; dim is a multiple of 4. */

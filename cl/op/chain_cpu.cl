@@ -130,9 +130,29 @@ static inline void put_some(to_t p, float16 v, int lanes) {
         }                                                                                                              \
         SIX(CLOSE##NV)                                                                                                 \
     }
+#ifdef __AVX512F__
 DEFINE_PRODUCT(1)
 DEFINE_PRODUCT(2)
 DEFINE_PRODUCT(4)
+#else /* a vector of columns after the other: 12 registers of 8 floats */
+#define MAC1(r) c##r##_0 = fma((float16)(a[(r) * lda]), b0, c##r##_0);
+#define PUT1(r) acc[r * nv] = c##r##_0;
+NOINLINE void product(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int nv, int k) {
+    SIX(OPEN1)
+    for (; k > 0; k--, a++, b += 16 * nv) {
+        const float16 b0 = vload16(0, b);
+        SIX(MAC1)
+    }
+    SIX(PUT1)
+}
+#define DEFINE_PRODUCTS(NV)                                                                                            \
+    static inline void product##NV(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {           \
+        for (int j = 0; j < NV; j++) product(acc + j, first + j, a, lda, b + 16 * j, NV, k);                           \
+    }
+DEFINE_PRODUCTS(1)
+DEFINE_PRODUCTS(2)
+DEFINE_PRODUCTS(4)
+#endif
 
 /* `lines` rows of nv vectors of which `lanes` lanes are there. */
 static inline void add_tile(float16 *acc, int nv, from_t from, int ld, int lines, int lanes) {

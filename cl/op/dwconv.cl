@@ -27,8 +27,16 @@
         }                                                                                                              \
         EACH##N(KEEP)                                                                                                  \
     }
-DEFINE_SUMS(8)
 DEFINE_SUMS(4)
+#ifdef __AVX512F__
+DEFINE_SUMS(8)
+#else /* 8 registers of 8 floats instead of 16 */
+static inline void sums8(const float16 *ring, int line_length, int slot, int first, int k, int stride,
+                         __global const float *w, float16 bias, float16 *acc) {
+    sums4(ring, line_length, slot, first, k, stride, w, bias, acc);
+    sums4(ring, line_length, slot, first + 4 * stride, k, stride, w, bias, acc + 4);
+}
+#endif
 
 /* Input row iy, columns from ix on, into the same line of every block's ring; `left` channels exist. */
 static inline void fill_lines(float16 *line, int length, int block_step, int blocks, __global const TX *x, int n, int iy,

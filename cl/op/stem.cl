@@ -37,6 +37,7 @@ typedef float16 at4_t __attribute__((aligned(4)));
 
 /* Sums of 16 pixels by 16 lanes, or of 12 by 32; STEP floats between the pixels' windows, RUN neighbouring inputs of
  * each line of the window. */
+#ifdef __AVX512F__
 #define ZERO1(r) float16 c##r = vload16(0, bias);
 #define MAC1(r)  c##r = fma((float16)(a[r * step + k]), b0, c##r);
 #define SUM1(LINES, RUN, STEP)                                                                                         \
@@ -66,6 +67,35 @@ typedef float16 at4_t __attribute__((aligned(4)));
             EACH12(MAC2)                                                                                               \
         }                                                                                                              \
     }
+#else /* four pixels by 16 lanes at a time: 8 registers of 8 floats; weights `ld` floats apart */
+#define EACH4(F) F(0) F(1) F(2) F(3)
+#define ZERO4(r) float16 c##r = vload16(0, bias);
+#define MAC4(r)  c##r = fma((float16)(a[r * step + k]), b, c##r);
+#define KEEP4(r) sum[r] = c##r;
+NOINLINE void sum4(const line_t *lines, int count, int run, int step, int x, weights_t w, int ld, weights_t bias,
+                   float16 *sum) {
+    EACH4(ZERO4)
+    for (int l = 0; l < count; l++) {
+        const line_t a = lines[l] + x * step;
+        for (int k = 0; k < run; k++, w += ld) {
+            const float16 b = vload16(0, w);
+            EACH4(MAC4)
+        }
+    }
+    EACH4(KEEP4)
+}
+#define FIRST_LANES(r)  const float16 c##r = sums[0][r];
+#define SECOND_LANES(r) const float16 d##r = sums[1][r];
+#define SUM1(LINES, RUN, STEP)                                                                                         \
+    float16 sums[1][16];                                                                                               \
+    for (int i = 0; i < 16; i += 4) sum4(lines, LINES, RUN, STEP, x + i, w, 16, bias, sums[0] + i);                    \
+    EACH16(FIRST_LANES)
+#define SUM2(LINES, RUN, STEP)                                                                                         \
+    float16 sums[2][12];                                                                                               \
+    for (int i = 0; i < 24; i += 4)                                                                                    \
+        sum4(lines, LINES, RUN, STEP, x + i % 12, w + i / 12 * 16, 32, bias + i / 12 * 16, sums[i / 12] + i % 12);     \
+    EACH12(FIRST_LANES) EACH12(SECOND_LANES)
+#endif
 #define F16(v)   fma(max(v, (float16)(0.0f)), (float16)(f.x), (float16)(f.y))
 #define KEEP1(r) PUT16(F16(c##r), dst + (x + r) * to);
 #if M == 24

@@ -128,19 +128,21 @@ __attribute__((noinline)) static void shared_scores(float16 *s, __global const f
     }
 }
 
-/* x += s values + bias for 6 rows, then layer norm. norm {bias, gamma, beta} [3][K]. */
+/* x += s values + bias for 6 rows, then layer norm, whose factors and means go to `stat`. norm {bias, gamma, beta}
+ * [3][K]. */
 static inline void update(float16 *x, const float *s, __global const float *values, int columns,
-                          __global const float *norm, float eps) {
+                          __global const float *norm, float eps, float2 *stat) {
     for (int j = 0; j < K; j += 64) {
         float16 acc[TILE_ROWS * 4];
         for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = x[i / 4 * XV + j / 16 + i % 4] + vload16(i % 4, norm + j);
         tile6x4(acc, s, CP, values + j * columns, 64, columns);
         for (int i = 0; i < TILE_ROWS * 4; i++) x[i / 4 * XV + j / 16 + i % 4] = acc[i];
     }
-    for (int r = 0; r < TILE_ROWS; r++) norm_row(x + r * XV, KV, norm + K, norm + 2 * K, eps);
+    for (int r = 0; r < TILE_ROWS; r++) stat[r] = norm_row(x + r * XV, KV, norm + K, norm + 2 * K, eps);
 }
 
 /* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f first: SUB rows. */
+#ifdef __AVX512F__
 #define EACH8(F)    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define SUM_OPEN(i)                                                                                                    \
     float16 p##i = sums[i * KV] * (float16)(f[i]), q##i = sums[i * KV + 1] * (float16)(f[i]);
@@ -159,6 +161,24 @@ static inline void weighted_sums(float16 *sums, const float *f, const float *w, 
     }
     EACH8(SUM_CLOSE)
 }
+#else /* 4 columns by a vector at a time: 8 registers of 8 floats */
+#define EACH4(F)     F(0) F(1) F(2) F(3)
+#define SUM_OPEN(i)  float16 p##i = sums[i * KV] * (float16)(f[i]);
+#define SUM_CLOSE(i) sums[i * KV] = p##i;
+#define SUM_STEP(i)  p##i = fma((float16)(w[i]), x0, p##i);
+NOINLINE void weighted_quad(float16 *sums, const float *f, const float *w, const float16 *x) {
+    EACH4(SUM_OPEN)
+    for (int r = 0; r < SUB; r++, w += CP, x += XV) {
+        const float16 x0 = x[0];
+        EACH4(SUM_STEP)
+    }
+    EACH4(SUM_CLOSE)
+}
+static inline void weighted_sums(float16 *sums, const float *f, const float *w, const float16 *x) {
+    for (int i = 0; i < 4; i++)
+        weighted_quad(sums + i / 2 * 4 * KV + i % 2, f + i / 2 * 4, w + i / 2 * 4, x + i % 2);
+}
+#endif
 
 /* The softmax over image rows so far, per column. */
 typedef struct reading {
@@ -198,18 +218,20 @@ static inline void read_rows(reading *read, float16 *s, const float16 *x, int ro
  * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
  * [columns][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
  * {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), d of
- * plain keys or 0}. */
+ * plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of way 1, in trace [n][rows][2][TRACE] {weights of
+ * the values, factor and mean of the norm}, 4 as the second of them, 8 instead of storing x. */
+#define TRACE 80
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
            __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
            __global const float *restrict keys, __global const float *restrict values,
            __global const float *restrict norm, __global const float *restrict queries,
            __global const float *restrict shared, __global const float *restrict plain,
-           __global const int *restrict ways, __global const int *restrict limit, int4 sizes, int4 lds, int4 modes,
-           float eps) {
+           __global const int *restrict ways, __global float *restrict trace, __global const int *restrict limit,
+           int4 sizes, int4 lds, int4 modes, float eps) {
     const int n = get_group_id(1), columns = sizes.w, first = get_group_id(0) * sizes.z;
     if (n >= *limit || skipped(ways, n, modes.z)) return;
-    const bool sharing = modes.w && ways[n];
+    const bool sharing = modes.w && ways[n], tracing = BLOCKS == 1 && modes.x & 2 && ways[n];
     const int last = min(sizes.x, first + sizes.z), item = modes.y ? map[n] : n;
     float16 xs[SUB * XV], s[SUB * CP / 16], xp[TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
     reading read;
@@ -251,8 +273,14 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
                 else
                     scores(a, (const float *)xp, keys, next_x, next_p);
                 softmax_tokens(a);
-                update(xt, (const float *)a, values, columns, norm, eps);
-                for (int r = 0; r < min(TILE_ROWS, rows - t); r++)
+                float2 stat[TILE_ROWS];
+                update(xt, (const float *)a, values, columns, norm, eps, stat);
+                for (int r = 0; tracing && r < min(TILE_ROWS, rows - t); r++) {
+                    __global float *to = trace + (((size_t)n * sizes.x + r0 + t + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
+                    UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, to);
+                    vstore2(stat[r], 0, to + 64);
+                }
+                for (int r = 0; !(tracing && modes.x & 8) && r < min(TILE_ROWS, rows - t); r++)
                     UNROLL for (int i = 0; i < KV; i++)
                         STORE16(xt[r * XV + i], x_out, ((size_t)n * sizes.x + r0 + t + r) * K + i * 16);
                 for (int r = 0; r < TILE_ROWS; r++) {
@@ -327,14 +355,14 @@ image_ways(__global int *restrict ways, __global const int *restrict map, __glob
     }
 }
 
-/* Group (i, item): rows [i * sizes.z, ..) of y [item][PADDED rows][3][SHARED(d)]: keys (x + p) W_k, values x W_v,
- * queries (x + p) W_q. w [3][panels][K + 1][CP], row K the bias. sizes {rows, prompts, rows per group, panels}; lds {x
- * ld, c0, p ld, c0}. */
+/* Group (i, item): rows [i * sizes.z, ..) of y [item][PADDED rows][panels][CP]: x W + b in panels [alone.x, alone.y),
+ * (x + p) W + b in the others. w [panels][K + 1][CP], row K the bias. sizes {rows, prompts, rows per group, panels};
+ * lds {x ld, c0, p ld, c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_project(__global float *restrict y, __global const T *restrict x, __global const T *restrict position,
               __global const int *restrict map, __global const int *restrict ways, __global const float *restrict shift,
-              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds) {
-    const int item = get_group_id(1), first = get_group_id(0) * sizes.z, wide = 3 * sizes.w * CP;
+              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds, int4 alone) {
+    const int item = get_group_id(1), first = get_group_id(0) * sizes.z, wide = sizes.w * CP;
     const int last = min(PADDED(sizes.x), first + sizes.z);
     bool wanted = false;
     for (int n = 0; n < min(sizes.y, *limit); n++) wanted = wanted || (ways[n] && map[n] == item);
@@ -352,8 +380,9 @@ image_project(__global float *restrict y, __global const T *restrict x, __global
                 xp[r * KV + i] = xt[r * KV + i] + LOAD16(position, at + i * 16);
             }
         }
-        for (int j = 0; j < 3 * sizes.w; j++) {
-            scores(s, (const float *)(j / sizes.w == 1 ? xt : xp), w + (size_t)j * (K + 1) * CP, next_x, next_p);
+        for (int j = 0; j < sizes.w; j++) {
+            scores(s, (const float *)(j >= alone.x && j < alone.y ? xt : xp), w + (size_t)j * (K + 1) * CP, next_x,
+                   next_p);
             __global float *to = y + ((size_t)item * PADDED(sizes.x) + r0) * wide + j * CP;
             for (int r = 0; r < TILE_ROWS; r++)
                 for (int i = 0; i < CP / 16; i++)

@@ -86,6 +86,7 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
     SECOND(vstore16(d##r, 1, m + r * COLS);)
 
 /* ROWS tiles by COLS channels of one of the products. */
+#ifdef __AVX512F__
 static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
     local_t v = a;
     EACH_ROW(START)
@@ -96,6 +97,26 @@ static inline void multiply(const local_t a, __global const float *u, local_t m,
         }
     EACH_ROW(KEEP)
 }
+#else /* six tiles by a vector of channels: 12 registers of 8 floats */
+#define EACH6(F)  F(0) F(1) F(2) F(3) F(4) F(5)
+#define START6(r) float16 c##r = 0.0f;
+#define MAC6(r)   c##r = fma((float16)(v[r * 16 + k]), b, c##r);
+#define KEEP6(r)  vstore16(c##r, 0, m + r * COLS);
+NOINLINE void multiply_six(const local_t a, __global const float *u, local_t m, int cin) {
+    local_t v = a;
+    EACH6(START6)
+    for (int c = 0; c < cin; c += 16, v += ROWS * 16)
+        for (int k = 0; k < 16; k++, u += COLS) {
+            const float16 b = vload16(0, u);
+            EACH6(MAC6)
+        }
+    EACH6(KEEP6)
+}
+static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
+    for (int j = 0; j < COLS; j += 16)
+        for (int r = 0; r < ROWS; r += 6) multiply_six(a + r * 16, u + j, m + r * COLS + j, cin);
+}
+#endif
 
 /* Two lines of 2x2 results of 16 channels. */
 #define SUM(i, j) vload16(0, m + (4 * (i) + (j)) * far)

@@ -4,19 +4,21 @@
  * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
  * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the
  * next layer do not wait for the image. P prompts share the embedding of their image, reached through `image_of`, until
- * the first update; on CPUs, where an image has more than FEW_PROMPTS, also its projections in the first layer. */
+ * the first update; on CPUs, where an image has more than FEW_PROMPTS, also its projections in the first layer and its
+ * share of the upscaling's first convolution. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
+#include "models/sam_upscale.h"
 #include "ops/prompt.h"
 #include "ops/token.h"
 #include "ops/two_way.h"
-#include "ops/upscale.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MASK_TOKENS = 4, HEADS = IST_TWO_WAY_HEADS, GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
+enum { MASK_TOKENS = 4, LAYERS = 2, HEADS = IST_TWO_WAY_HEADS };
+enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
 enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
 
 static const float LOG2_E = 1.44269504088896340736f;
@@ -27,6 +29,7 @@ typedef struct image_side {
     ist_image_side now;
     float *shift;
     bool pending;
+    int layer; /* of the pending update */
     ist_tensor tokens;
     ist_conv_weights k, v, q, out; /* of the update */
     ist_norm_weights norm;
@@ -41,6 +44,7 @@ typedef struct decoder {
     ist_tensor later;  /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
     ist_tensor ways;   /* of the prompts: 1 where one shares the first image's projections with others, or empty */
     ist_tensor shared; /* those projections */
+    ist_sam_upscale up;
 } decoder;
 
 /* ---- constants ---- */
@@ -254,6 +258,7 @@ static void share_image(decoder *d, const image_side *s, int tokens) {
         ist_image_projection w = {k.w, v.w, q.w, q.b, INNER / HEADS};
         d->ways = ist_op_image_ways(p, s->now.map, d->prompts, FEW_PROMPTS, "ways of the prompts");
         d->shared = ist_op_image_project(p, &s->now, &w, tokens, d->ways, "shared projections");
+        if (tokens <= IST_TRACE_TOKENS) ist_sam_upscale_share(&d->up, &s->now, d->prompts, tokens, d->ways);
     }
     ist_conv_weights_free(&k);
     ist_conv_weights_free(&v);
@@ -261,13 +266,14 @@ static void share_image(decoder *d, const image_side *s, int tokens) {
 }
 
 /* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
-static void update_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
+static void update_image(const decoder *d, image_side *s, ist_tensor q, int layer, const char *at, const char *norm) {
     s->k = take_cross(d, at, "k", INNER, DIM), s->v = take_cross(d, at, "v", INNER, DIM);
     s->q = take_cross(d, at, "q", INNER, DIM), s->out = take_cross(d, at, "out", DIM, INNER);
     s->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", norm);
     if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
     s->tokens = q;
+    s->layer = layer;
     s->pending = true;
 }
 
@@ -287,7 +293,7 @@ typedef struct folded {
 } folded;
 
 /* query, k: of the reading. */
-static folded fold_tokens(const decoder *d, const image_side *s, ist_tensor q, const ist_conv_weights *query,
+static folded fold_tokens(decoder *d, const image_side *s, ist_tensor q, const ist_conv_weights *query,
                           const ist_conv_weights *k, const char *at) {
     ist_plan *p = d->net.plan;
     folded f = {0};
@@ -307,12 +313,13 @@ static folded fold_tokens(const decoder *d, const image_side *s, ist_tensor q, c
     ist_op_fold_all(p, jobs, s->pending ? 3 : 1, y, at);
     f = (folded){.queries = y[0], .keys = y[1], .values = y[2]};
     if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, at);
+    if (s->pending && d->up.shares) ist_sam_upscale_values(&d->up, s->layer, s->tokens, &s->v, out);
     free(out);
     return f;
 }
 
 /* LN(q + attention of the tokens q to the image after its pending update). */
-static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
+static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
     ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
@@ -322,6 +329,10 @@ static ist_tensor read_image(const decoder *d, image_side *s, ist_tensor q, cons
     ist_image_update u = {
         .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
     if (ist_has(f.plain_keys)) u.shared = d->shared, u.plain_keys = f.plain_keys, u.ways = d->ways;
+    if (d->up.shares) {
+        u.trace = d->up.sharing.trace, u.traced = s->layer, u.ways = d->ways;
+        u.unread = s->layer == LAYERS - 1; /* upscaling takes the trace */
+    }
     ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);
@@ -349,7 +360,7 @@ static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) 
     q = self_attention(d, q, i == 0, self.text, ist_name_of("layers.%d.norm1", i).text);
     q = read_image(d, s, q, t2i.text, ist_name_of("layers.%d.norm2", i).text);
     q = layer(d, q, q, (layer_names){first.text, last.text, norm3.text});
-    update_image(d, s, q, i2t.text, ist_name_of("layers.%d.norm4", i).text);
+    update_image(d, s, q, i, i2t.text, ist_name_of("layers.%d.norm4", i).text);
     return q;
 }
 
@@ -368,37 +379,6 @@ static ist_tensor mlp3(const decoder *d, ist_tensor x, const ist_conv_opts *last
     x = ist_dense(&d->net, x, &relu, "mask_decoder.%s.layers.0", at);
     x = ist_dense(&d->net, x, &relu, "mask_decoder.%s.layers.1", at);
     return ist_dense(&d->net, x, last, "mask_decoder.%s.layers.2", at);
-}
-
-/* NAME of the checkpoint as floats; NULL when the plan has failed. */
-static float *load(const ist_net *net, const char *name, int rank, const int64_t *dims) {
-    float *v = NULL;
-    if (!ist_plan_status(net->plan)) ist_weights_f32(net->weights, name, rank, dims, &v, ist_plan_error(net->plan));
-    return v;
-}
-
-/* vectors [P,1,masks,32] -> logits [P * masks,256,256,1]. */
-static ist_tensor upscale(const decoder *d, ist_tensor k, ist_tensor vectors) {
-    const ist_net *net = &d->net;
-    enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT };
-    float *w1 = load(net, "mask_decoder.output_upscaling.0.weight", 4, (int64_t[]){DIM, C1, 2, 2});
-    float *b1 = load(net, "mask_decoder.output_upscaling.0.bias", 1, (int64_t[]){C1});
-    float *w2 = load(net, "mask_decoder.output_upscaling.3.weight", 4, (int64_t[]){C1, C2, 2, 2});
-    float *b2 = load(net, "mask_decoder.output_upscaling.3.bias", 1, (int64_t[]){C2});
-    ist_norm_weights norm = ist_take_norm(net, "mask_decoder.output_upscaling.1");
-    if (!ist_plan_status(net->plan) && norm.n != C1)
-        ist_plan_fail(net->plan, IST_E_WEIGHTS, "mask_decoder.output_upscaling.1: norm of %d channels", norm.n);
-    ist_tensor y = {0};
-    ist_upscale_weights w = {w1, b1, norm.w, norm.b, w2, b2, 1e-6f};
-    if (!ist_plan_status(net->plan))
-        y = ist_op_upscale(net->plan, ist_view(k, d->prompts, GRID, GRID), &w, vectors,
-                           "mask_decoder.output_upscaling");
-    free(w1);
-    free(b1);
-    free(w2);
-    free(b2);
-    ist_norm_weights_free(&norm);
-    return y;
 }
 
 /* The vectors of the masks [P,1,masks,32] and the predicted IoU of all [P,1,1,4], one perceptron after the other. */
@@ -446,7 +426,8 @@ static ist_sam_masks read_out(const decoder *d, ist_tensor q, ist_tensor k, bool
     ist_tensor vectors = {0};
     bool joined = !ist_plan_status(d->net.plan) && ist_token_layers(d->net.plan, q.w);
     ist_tensor iou = (joined ? joined_perceptrons : perceptrons)(d, q, first, masks, &vectors);
-    return (ist_sam_masks){.low_res = upscale(d, k, vectors), .iou = ist_slice(iou, first, masks), .masks = masks};
+    return (ist_sam_masks){
+        .low_res = ist_sam_upscale_masks(&d->up, k, vectors), .iou = ist_slice(iou, first, masks), .masks = masks};
 }
 
 /* Embedding plus the dense prompt: per image without a mask prompt, else per prompt. */
@@ -459,7 +440,9 @@ static image_side start_image(const decoder *d, ist_tensor embedding, ist_tensor
         s.now.map = (ist_tensor){0};
         s.now.x = ist_op_add(p, ist_view(dense, dense.n, 1, GRID * GRID), e, (ist_tensor){0}, "embedding");
     } else {
-        s.shift = load(&d->net, "prompt_encoder.no_mask_embed.weight", 2, (int64_t[]){1, DIM});
+        if (!ist_plan_status(p))
+            ist_weights_f32(d->net.weights, "prompt_encoder.no_mask_embed.weight", 2, (int64_t[]){1, DIM}, &s.shift,
+                            ist_plan_error(p));
         s.now.shift = s.shift;
     }
     return s;
@@ -479,14 +462,16 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     d->pe = dense_position(&d->net);
     d->t = all_tokens(&d->net, sparse); /* [P,1,5+T,256] */
     image_side s = start_image(d, embedding, dense);
+    ist_sam_upscale_begin(&d->net, &d->up);
     share_image(d, &s, d->t.w);
     ist_tensor q = d->t;
-    for (int i = 0; i < 2; i++) q = two_way_layer(d, &s, q, i);
+    for (int i = 0; i < LAYERS; i++) q = two_way_layer(d, &s, q, i);
     q = read_image(d, &s, q, "final_attn_token_to_image", "norm_final_attn");
     free(s.shift);
     ist_tap(&d->net, q, "tokens");
     ist_tap(&d->net, s.now.x, "keys");
     ist_sam_masks out = read_out(d, q, s.now.x, multimask);
+    ist_sam_upscale_free(&d->up);
     ist_plan_tap(p, "masks", out.low_res);
     ist_plan_tap(p, "iou", out.iou);
     ist_plan_tap(p, "dense_pe", d->pe);

@@ -16,8 +16,7 @@ enum { NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
 static bool pays_on_cpu(const ist_plan *p, int width, int inner) {
-    return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && !ist_plan_half(p) && !ist_plan_bf16(p) &&
-           width % 16 == 0 && inner % 16 == 0;
+    return ist_cpu_row(p) && !ist_plan_half(p) && !ist_plan_bf16(p) && width % 16 == 0 && inner % 16 == 0;
 }
 
 static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {

@@ -25,8 +25,8 @@ static bool check(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *la
 }
 
 static bool fused(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
-    return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && x.elem == IST_ELEM_T && x.c % VEC == 0 &&
-           b->expand.out % TILE == 0 && b->expand.out <= HIDDEN_MAX && b->project.out % TILE == 0;
+    return ist_cpu_row(p) && x.elem == IST_ELEM_T && x.c % VEC == 0 && b->expand.out % TILE == 0 &&
+           b->expand.out <= HIDDEN_MAX && b->project.out % TILE == 0;
 }
 
 /* ---- three launches ---- */

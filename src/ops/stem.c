@@ -30,7 +30,7 @@ static bool layers_fit(const ist_stem_layer layers[5]) {
 
 static bool cpu_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
     int m = layers[0].f.out;
-    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_LOCAL;
     if ((ist_plan_caps(p) & need) != need || (m != 16 && m != 24 && m != 32)) return false;
     return image.elem == IST_ELEM_T && image.ld == 3 && !image.c0 && image.h >= 64 && image.w >= 64 &&
            image.h % 32 == 0 && image.w % 32 == 0 && layers[4].f.out % 16 == 0 &&

@@ -223,6 +223,9 @@ static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_upd
     else if (good && u)
         good = columns_fit(u->keys, n, k, tokens) && u->values.n == n && u->values.w == tokens * HEADS &&
                u->values.h == k / COLUMNS && u->values.c == COLUMNS && u->values.elem == IST_ELEM_F32;
+    if (good && u && ist_has(u->trace))
+        good = ist_image_shares(p) && tokens <= IST_TRACE_TOKENS && u->trace.n == n && u->trace.w == s->x.h * s->x.w &&
+               u->trace.c == IST_TRACE_FLOATS && u->ways.w == n;
     if (good && u && ist_has(u->shared))
         good = ist_image_shares(p) && ist_has(s->map) && columns_fit(u->plain_keys, n, u->plain_keys.w - 1, tokens) &&
                shared_fits(u->shared, s->x, u->plain_keys.w - 1, tokens);
@@ -236,28 +239,34 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     ist_tensor none = {0};
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
-    bool sharing = u && ist_has(u->shared);
+    bool sharing = u && ist_has(u->shared), tracing = u && ist_has(u->trace);
+    ist_arg trace = IST_IN(none);
+    if (tracing && u->traced)
+        trace = (ist_arg)IST_INOUT(u->trace);
+    else if (tracing)
+        trace = (ist_arg)IST_OUT(u->trace);
     ist_plan_launch(
-        p,
-        &(ist_launch){.label = s->label,
-                      .op = "op/two_way_cpu",
-                      .isa = "isa/tile",
-                      .defines = s->defines.text,
-                      .kernel = "image_step",
-                      .dims = 2,
-                      .global = {(size_t)s->groups, (size_t)s->n},
-                      .local = {1, 1},
-                      .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
-                               IST_IN(s->shift), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
-                               IST_IN(s->norm), IST_IN(s->queries), IST_IN(u ? u->shared : none),
-                               IST_IN(u ? u->plain_keys : none), IST_IN(sharing ? u->ways : x->only.ways),
-                               IST_IN(s->limit), IST_INT4(s->length, s->groups, s->rows, s->columns),
-                               IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                               IST_INT4(u != NULL, ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
-                               IST_FLOAT(u ? u->eps : 0.0f)},
-                      .arg_count = 18,
-                      .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
-                      .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+        p, &(ist_launch){
+               .label = s->label,
+               .op = "op/two_way_cpu",
+               .isa = "isa/tile",
+               .defines = s->defines.text,
+               .kernel = "image_step",
+               .dims = 2,
+               .global = {(size_t)s->groups, (size_t)s->n},
+               .local = {1, 1},
+               .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map), IST_IN(s->shift),
+                        IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
+                        IST_IN(u ? u->shared : none), IST_IN(u ? u->plain_keys : none),
+                        IST_IN(sharing || tracing ? u->ways : x->only.ways), trace, IST_IN(s->limit),
+                        IST_INT4(s->length, s->groups, s->rows, s->columns),
+                        IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                        IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread),
+                                 ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                        IST_FLOAT(u ? u->eps : 0.0f)},
+               .arg_count = 19,
+               .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
+               .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
 static void launch_update(ist_plan *p, const ist_two_way_step *s, size_t items, int local) {
@@ -415,16 +424,13 @@ static ist_tensor projection_const(ist_plan *p, const ist_image_projection *w, i
     return t;
 }
 
-ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *s, const ist_image_projection *w, int tokens,
-                                ist_tensor ways, const char *label) {
+/* Panels of W + bias of an image's rows; `alone`: first of those that see x without position, and the one behind. */
+static ist_tensor launch_project(ist_plan *p, const ist_image_side *s, ist_tensor weights, int tokens, int wide,
+                                 const int alone[2], ist_tensor ways, const char *label) {
     static const float zeros[IMAGE_MAX] = {0};
-    int k = s->x.c, length = s->x.h * s->x.w, wide = shared_width(w->d, tokens);
-    bool good = ist_image_shares(p) && ist_has(s->map) && ist_pixels(s->map) >= ways.w && s->x.elem == IST_ELEM_T &&
-                s->position.elem == IST_ELEM_T && s->position.c == k && s->position.h * s->position.w == length;
-    if (!check(p, good, s->x, tokens, k, w->d, label)) return (ist_tensor){0};
+    int k = s->x.c, length = s->x.h * s->x.w;
     ist_tensor y = ist_plan_tensor(p, s->x.n, 1, padded_rows(length), wide, IST_ELEM_F32);
     ist_tensor shift = ist_plan_const(p, s->shift ? s->shift : zeros, 1, 1, 1, k, IST_ELEM_F32, label);
-    ist_tensor weights = projection_const(p, w, k, tokens, label);
     ist_defines defines = defines_of(p, k, tokens);
     ist_launch l = {.label = label,
                     .defines = defines.text,
@@ -434,14 +440,53 @@ ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *s, const ist_
                     .local = {1, 1},
                     .args = {IST_OUT(y), IST_IN(s->x), IST_IN(s->position), IST_IN(s->map), IST_IN(ways), IST_IN(shift),
                              IST_IN(weights), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT4(length, ways.w, CPU_GROUP_ROWS, wide / 3 / (blocks_of(tokens) * COLUMNS)),
-                             IST_INT4(s->x.ld, s->x.c0, s->position.ld, s->position.c0)},
-                    .arg_count = 10,
+                             IST_INT4(length, ways.w, CPU_GROUP_ROWS, wide / (blocks_of(tokens) * COLUMNS)),
+                             IST_INT4(s->x.ld, s->x.c0, s->position.ld, s->position.c0),
+                             IST_INT4(alone[0], alone[1], 0, 0)},
+                    .arg_count = 11,
                     .flops = 2.0 * s->x.n * length * k * wide,
                     .bytes = 4.0 * s->x.n * length * (k + wide)};
     use_row(p, &l);
     ist_plan_launch(p, &l);
     return y;
+}
+
+static bool check_project(ist_plan *p, const ist_image_side *s, int tokens, int d, ist_tensor ways, const char *label) {
+    int k = s->x.c, length = s->x.h * s->x.w;
+    bool good = ist_image_shares(p) && ist_has(s->map) && ist_pixels(s->map) >= ways.w && s->x.elem == IST_ELEM_T &&
+                s->position.elem == IST_ELEM_T && s->position.c == k && s->position.h * s->position.w == length;
+    return check(p, good, s->x, tokens, k, d, label);
+}
+
+ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *s, const ist_image_projection *w, int tokens,
+                                ist_tensor ways, const char *label) {
+    if (!check_project(p, s, tokens, w->d, ways, label)) return (ist_tensor){0};
+    int wide = shared_width(w->d, tokens), panels = wide / 3 / (blocks_of(tokens) * COLUMNS);
+    return launch_project(p, s, projection_const(p, w, s->x.c, tokens, label), tokens, wide,
+                          (int[]){panels, 2 * panels}, ways, label);
+}
+
+ist_tensor ist_op_image_map(ist_plan *p, const ist_image_side *s, const float *w, int outs, int tokens, ist_tensor ways,
+                            const char *label) {
+    if (!check_project(p, s, tokens, 4, ways, label)) return (ist_tensor){0};
+    int columns = blocks_of(tokens) * COLUMNS, panels = ist_div_up(outs, columns), k = s->x.c;
+    size_t one = (size_t)(k + 1) * (size_t)columns;
+    float *packed = calloc((size_t)panels * one, sizeof *packed);
+    ist_tensor weights = {0};
+    if (packed) {
+        for (int r = 0; r < k; r++)
+            for (int o = 0; o < outs; o++)
+                packed[(size_t)(o / columns) * one + (size_t)(r * columns + o % columns)] = w[r * outs + o];
+        weights = ist_plan_const_bytes(p, packed, (size_t)panels * one * sizeof *packed, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d outputs", label, outs);
+    }
+    free(packed);
+    return launch_project(p, s, weights, tokens, panels * columns, (int[]){0, panels}, ways, label);
+}
+
+ist_tensor ist_op_update_trace(ist_plan *p, int prompts, const ist_image_side *image) {
+    return ist_plan_tensor(p, prompts, 1, image->x.h * image->x.w, IST_TRACE_FLOATS, IST_ELEM_F32);
 }
 
 void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *s, ist_tensor queries, ist_tensor ways,

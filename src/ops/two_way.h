@@ -66,6 +66,9 @@ typedef struct ist_image_update {
     float eps;
     ist_tensor shared, plain_keys; /* for prompts of way 1 in `ways`, or empty: ist_op_image_project */
     ist_tensor ways;
+    ist_tensor trace; /* ist_op_update_trace, or empty: where the update of such prompts is noted, too */
+    int traced;       /* which of its two updates this is */
+    bool unread;      /* such prompts are through with the image: it is not stored for them */
 } ist_image_update;
 
 /* Tokens to image, after the update when there is one: per column of `queries` the softmax over the image and the
@@ -95,6 +98,13 @@ typedef struct ist_image_projection {
  * one item per image. */
 ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *image, const ist_image_projection *w, int tokens,
                                 ist_tensor ways, const char *label);
+/* x W of the same images, W [K][outs] a host array: F32 [images,1,rows,outs], rows and outs rounded up. */
+ist_tensor ist_op_image_map(ist_plan *p, const ist_image_side *image, const float *w, int outs, int tokens,
+                            ist_tensor ways, const char *label);
+/* Room to note two updates of P prompts, F32 [P,1,L,160]: per update a row's 64 softmax weights of `values`, and factor
+ * and mean of its norm. For up to 8 tokens. */
+enum { IST_TRACE_FLOATS = 160, IST_TRACE_TOKENS = 8 };
+ist_tensor ist_op_update_trace(ist_plan *p, int prompts, const ist_image_side *image);
 /* What ist_op_image_step and ist_op_image_merge make without an update, for prompts of way 1, into y [P,1,N,8 d]:
  * queries are plain columns, b the values' bias [8 d]. */
 void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *image, ist_tensor queries,

@@ -5,6 +5,7 @@
 #include "ops/upscale.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
+#include "ops/two_way.h"
 
 #include "base/mem.h"
 
@@ -45,6 +46,11 @@ static bool pack(ist_plan *p, const ist_upscale_weights *w, int in, const char *
     out->b2 = ist_plan_const(p, w->b2, 1, 1, 1, C2, IST_ELEM_F32, label);
     free(both);
     return !ist_plan_status(p);
+}
+
+/* `depth`: of the first product. */
+static double flops_of(ist_tensor x, int masks, double depth) {
+    return 2.0 * ist_pixels(x) * (4.0 * depth * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks);
 }
 
 /* ---- matrix instructions ---- */
@@ -91,30 +97,68 @@ static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *
     if (!pack_matrix(p, w, x.c, label, &c)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
-    ist_plan_launch(p,
-                    &(ist_launch){.label = label,
-                                  .op = "op/upscale_mma",
-                                  .isa = "isa/ptx",
-                                  .defines = defines.text,
-                                  .kernel = "upscale",
-                                  .dims = 2,
-                                  .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
-                                  .local = {ITEMS, 1},
-                                  .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(vectors),
-                                           IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
-                                           IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
-                                  .arg_count = 9,
-                                  .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
-                                  .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "op/upscale_mma",
+                                     .isa = "isa/ptx",
+                                     .defines = defines.text,
+                                     .kernel = "upscale",
+                                     .dims = 2,
+                                     .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
+                                     .local = {ITEMS, 1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(vectors),
+                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
+                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
+                                     .arg_count = 9,
+                                     .flops = flops_of(x, masks, x.c),
+                                     .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
+}
+
+static bool sharing_fits(const ist_plan *p, ist_tensor x, const ist_upscale_sharing *s) {
+    if (!s) return true;
+    int columns = s->values[0].w;
+    for (int i = 0; i < 2; i++)
+        if (s->values[i].n != x.n || s->values[i].h != 4 || s->values[i].w != columns || s->values[i].c != C1)
+            return false;
+    return ist_image_shares(p) && columns <= 8 * IST_TRACE_TOKENS && s->image.c >= 4 * C1 && s->image.w >= x.h * x.w &&
+           s->trace.n == x.n && s->trace.w == x.h * x.w && s->trace.c == IST_TRACE_FLOATS && s->ways.w == x.n &&
+           ist_pixels(s->map) >= x.n;
+}
+
+static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, const packed *c, ist_tensor vectors,
+                       const ist_upscale_sharing *sharing, ist_tensor y, const char *label) {
+    static const ist_upscale_sharing nothing = {0};
+    const ist_upscale_sharing *s = sharing ? sharing : &nothing;
+    ist_tensor constants = {0};
+    if (sharing) constants = ist_plan_const(p, s->constants, 1, 1, 4 * 5, C1, IST_ELEM_F32, label);
+    int masks = vectors.h * vectors.w, pixels = x.h * x.w;
+    ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/upscale_cpu",
+                         .isa = "isa/tile",
+                         .defines = defines.text,
+                         .kernel = "upscale",
+                         .dims = 2,
+                         .global = {(size_t)ist_div_up(pixels, CPU_PIXELS), (size_t)x.n},
+                         .local = {1, 1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_IN(c->w1), IST_IN(c->norm), IST_IN(c->w2), IST_IN(c->b2),
+                                  IST_IN(vectors), IST_IN(s->image), IST_IN(s->trace), IST_IN(s->values[0]),
+                                  IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
+                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, CPU_PIXELS, masks),
+                                  IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
+                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, 0), IST_FLOAT(w->eps)},
+                         .arg_count = 19,
+                         .flops = flops_of(x, masks, sharing ? 2.0 * s->values[0].w + 4 : x.c),
+                         .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
-                          const char *label) {
+                          const ist_upscale_sharing *sharing, const char *label) {
     ist_tensor none = {0};
     packed c;
     if (ist_plan_status(p)) return none;
     if (x.c < 16 || x.c > IN_MAX || x.c % 16 || vectors.c != C2 || vectors.n != x.n || x.elem != IST_ELEM_T ||
-        vectors.elem != IST_ELEM_T) {
+        vectors.elem != IST_ELEM_T || !sharing_fits(p, x, sharing)) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", label, x.n, x.h, x.w, x.c,
                       vectors.n, vectors.h, vectors.w, vectors.c);
         return none;
@@ -127,13 +171,15 @@ ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *
         return y;
     }
     if (!pack(p, w, x.c, label, &c)) return none;
-    int items = cpu ? 1 : ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64;
-    int take = cpu ? CPU_PIXELS : items == 256 ? ANY_PIXELS : ANY_PIXELS / 2;
-    ist_defines defines = cpu ? ist_defines_of(p, "-DK=%d", x.c) : ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
+    if (cpu) {
+        launch_cpu(p, x, w, &c, vectors, sharing, y, label);
+        return y;
+    }
+    int items = ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64, take = items == 256 ? ANY_PIXELS : ANY_PIXELS / 2;
+    ist_defines defines = ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = cpu ? "op/upscale_cpu" : "op/upscale",
-                         .isa = cpu ? "isa/tile" : NULL,
+                         .op = "op/upscale",
                          .defines = defines.text,
                          .kernel = "upscale",
                          .dims = 2,
@@ -143,7 +189,7 @@ ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *
                                   IST_IN(vectors), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, take, masks),
                                   IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(w->eps)},
                          .arg_count = 11,
-                         .flops = 2.0 * x.n * pixels * (4.0 * x.c * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks),
+                         .flops = flops_of(x, masks, x.c),
                          .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
     return y;
 }

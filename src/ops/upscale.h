@@ -12,9 +12,20 @@ typedef struct ist_upscale_weights {
     const float *w1, *b1, *gamma, *beta, *w2, *b2;
     float eps;
 } ist_upscale_weights;
+/* Prompts of way 1 (ops/two_way.h) of images whose first convolution was made once, before the two updates that lead to
+ * x: x = (z1 + s2 values2 + bias2 - m2) f2 gamma2 + beta2, where z1 = (z + s1 values1 + bias1 - m1) f1 gamma1 + beta1.
+ * With Q = gamma2 deconv1, P = gamma1 Q, outputs (phase 2a + b, channel): */
+typedef struct ist_upscale_sharing {
+    ist_tensor map, ways;
+    ist_tensor image;       /* z P: ist_op_image_map with 4 * 64 outputs */
+    ist_tensor trace;       /* s, f and m: ist_op_update_trace */
+    ist_tensor values[2];   /* values1 P, values2 Q: panels of ist_op_fold_heads */
+    const float *constants; /* [4][5][64]: bias1 P, -1 P, (beta1 + bias2) Q, -1 Q, beta2 deconv1 + its bias */
+} ist_upscale_sharing;
 /* gelu(deconv2(gelu(LN(deconv1(x))))) . vectors[m]: x [P,h,w,K], vectors [P,1,masks,32] -> F32 [P * masks,4h,4w,1],
- * mask m of prompt i is item i * masks + m. K is a multiple of 16. The limit counts prompts. */
+ * mask m of prompt i is item i * masks + m. K is a multiple of 16. The limit counts prompts. `sharing`
+ * may be NULL; only where ist_image_shares. */
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
-                          const char *label);
+                          const ist_upscale_sharing *sharing, const char *label);
 
 #endif

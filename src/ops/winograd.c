@@ -19,8 +19,8 @@ static int extent(int size, int near, int far) {
     return size + near + far - 2;
 }
 
-/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but sixteen blocks for every compute
- * unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
+/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but sixteen blocks for every
+ * compute unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
 static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opts *o) {
     grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
               .across = ist_div_up(extent(x.w, o->left, o->right), 2),
@@ -35,7 +35,7 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opt
 }
 
 bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
-    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_LOCAL;
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_LOCAL;
     if ((ist_plan_caps(p) & need) != need || f->kh != 3 || f->kw != 3 || o->stride > 1) return false;
     if (f->in != x.c || x.c % 16 || f->out < 16 || f->out % 16) return false;
     if (extent(x.h, o->top, o->bottom) < 1 || extent(x.w, o->left, o->right) < 1) return false;

@@ -1,0 +1,32 @@
+/* The mask decoder's way from image tokens to logits, and how prompts of one image share its first convolution. */
+#ifndef IST_MODELS_SAM_UPSCALE_H
+#define IST_MODELS_SAM_UPSCALE_H
+
+#include "models/bridge.h"
+#include "ops/two_way.h"
+#include "ops/upscale.h"
+
+/* Weights, owned. Where prompts share: the convolution behind both norms of the image and behind the second, [256][4 *
+ * 64] each, and what op/upscale takes. */
+typedef struct ist_sam_upscale {
+    ist_net net;
+    float *w1, *b1, *w2, *b2;
+    ist_norm_weights norm;
+    bool shares;
+    float *behind[2], *constants;
+    ist_upscale_sharing sharing;
+} ist_sam_upscale;
+
+/* Begins as zeros; loads the weights. */
+void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u);
+/* Convolves the image before its updates for prompts of way 1 and makes room to note the updates. */
+void ist_sam_upscale_share(ist_sam_upscale *u, const ist_image_side *image, int prompts, int tokens, ist_tensor ways);
+/* Values v t + b of the tokens of update `layer` as the convolution sees them: out [128][256] is the transposed
+ * projection of its output. */
+void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, const ist_conv_weights *v,
+                            const float *out);
+/* image [P,1,4096,256], vectors [P,1,masks,32] -> logits [P * masks,256,256,1]. */
+ist_tensor ist_sam_upscale_masks(const ist_sam_upscale *u, ist_tensor image, ist_tensor vectors);
+void ist_sam_upscale_free(ist_sam_upscale *u);
+
+#endif
