@@ -82,14 +82,23 @@ Test(conv_mma, index_arithmetic) {
         check_case(row_named("mma_16x32"), shapes[i], i);
 }
 
-/* 3x3 convolutions whose tiles copy the pixels of all taps together: one block of channels, two in two splits, three
- * of two images whose pixels share tiles. */
+/* 3x3 convolutions whose tiles copy the pixels of all taps together: one block of channels; two in two splits, of two
+ * images whose pixels share tiles; tiles that are lines of sixteen pixels, one for each of two images. */
 Test(conv_mma, pixels_of_all_taps) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .after = true};
     check_case(row_named("mma_64x32"), (shape){1, 5, 7, 64, 24, 3, 1, 1, 1, false, extras}, 10);
     if (optest_small()) return;
-    check_case(row_named("mma_64x32"), (shape){1, 5, 7, 128, 24, 3, 1, 1, 2, false, extras}, 11);
-    check_case(row_named("mma_64x32"), (shape){2, 9, 7, 192, 40, 3, 1, 1, 1, false, extras}, 12);
+    check_case(row_named("mma_64x32"), (shape){2, 5, 7, 128, 24, 3, 1, 1, 2, false, extras}, 11);
+    check_case(row_named("mma_64x32"), (shape){2, 4, 16, 64, 24, 3, 1, 1, 1, false, extras}, 12);
+}
+
+/* Four warps, whose results pass through local memory as halves: addends on both sides of the activation; an addend
+ * that does not start on 16 bytes. */
+Test(conv_mma, results_in_place) {
+    const convtest_extras both = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
+    const convtest_extras slices = {.act = IST_ACT_RELU, .lab = true, .after = true, .slices = true};
+    check_case(row_named("mma_128x64w"), (shape){1, 6, 6, 24, 36, 1, 1, 0, 1, false, both}, 30);
+    if (!optest_small()) check_case(row_named("mma_128x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, false, slices}, 31);
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a

@@ -95,7 +95,7 @@ Test(dwconv, random_shapes) {
 
 /* Maps large enough for several columns and eight channels per work-item. */
 Test(dwconv, large_maps) {
-    const shape shapes[] = {{1, 66, 97, 132, 5, 1, 2, 2, 2, 2},
+    const shape shapes[] = {{1, 122, 133, 132, 5, 1, 2, 2, 2, 2},
                             {1, 131, 97, 68, 3, 2, 1, 1, 1, 1},
                             {1, 130, 131, 252, 3, 1, 1, 1, 1, 1},
                             {1, 181, 182, 248, 3, 1, 1, 1, 1, 1}};

@@ -1,13 +1,14 @@
 /* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group
  * of WM x WN x WK warps makes BM output pixels by BN channels; the WK warps of one place share its sum. Goes with
- * isa/ptx.
+ * isa/ptx and isa/result.
  *
  * The product runs over `chunks` of eight inputs: of each tap in turn the channels, padded with zeros to a multiple of
  * eight; with GATHER (pixels that do not start on 16 bytes, few channels) the taps follow each other without padding;
  * with BLOCKED (channels a multiple of BK) of BK channels in turn the taps, so that a pixel's reuse is near. HALO, for
  * 3x3 convolutions that keep the extents: the same order, but a block's pixels are copied once for its nine taps. The
  * tile's pixels follow each other in the map, so HALO = BM + 2 w + 2 pixels in a row are what all taps read; a tap
- * outside the map reads a pixel of zeros. The next block's come while this one's taps are multiplied. A step takes
+ * outside the map reads a pixel of zeros. The next block's come while this one's taps are multiplied. SQUARE:
+ * the tile is BM / LINE lines of LINE pixels of one image, and HALO what lies in and around it. A step takes
  * BK / 8 chunks. Steps are copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2), zeros standing for
  * padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
  * within the row (swizzle), so that eight rows of one part lie in different banks; weights lie in fragment order.
@@ -18,11 +19,12 @@
  * of a channel's weights. With splits > 1 a tile's steps are divided among groups: each leaves its sums in
  * partial[tile][split], and the last to arrive adds them up in the order of the splits and finishes the tile;
  * arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, divider of column tiles
- * (2)}, win as in op/conv and win[5] column tiles, out as in op/conv, tiles = {chunk pairs, 16-channel blocks, steps,
- * splits, steps of a split, split divider (2), 0}, div = {multiplier, shift} for out width, out height, chunks of a tap
- * (GATHER: channels, BLOCKED: taps), kernel width. Grid: x = tiles times the group, those of the same pixels one after
- * the other (they find them in a cache), y = 1, z = phases * splits. ACT: the activation. POINT: 1x1, stride 1, no
- * padding; else, without GATHER, at most 31 taps. HALO: splits begin with a block. */
+ * (2)}, win as in op/conv and win[5] column tiles, win[6..7] SQUARE tiles of a line and of a column, out as in op/conv,
+ * tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, split divider (2), 0}, div = {multiplier,
+ * shift} for out width, out height (SQUARE: win[6], win[7]), chunks of a tap (GATHER: channels, BLOCKED: taps), kernel
+ * width. Grid: x = tiles times the group, those of the same pixels one after the other (they find them in a cache), y =
+ * 1, z = phases * splits. ACT: the activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps.
+ * HALO: splits begin with a block. */
 #define THREADS (32 * WM * WN * WK)
 #define TM      (BM / WM) /* a warp's tile, and its fragments */
 #define TN      (BN / WN)
@@ -34,6 +36,8 @@
 #define PASSES  ((BM + PASS - 1) / PASS)
 #ifdef HALO
 #define TAPS        9
+#define LINE        16 /* of SQUARE */
+#define PATCH_LINE  (LINE + 2)
 #define PATCH       ((HALO + 1) * BK * 2) /* the pixels of a block and one of zeros */
 #define A_BYTES     (2 * PATCH)
 #define STAGE       (BN * BK * 2)
@@ -45,10 +49,16 @@
 #define STAGE       (A_BYTES + BN * BK * 2)
 #define TILES_BYTES (STAGES * STAGE)
 #endif
-#define B_PARTS    (BN * BK / 8)
-#define B_COPIES   ((B_PARTS + THREADS - 1) / THREADS)
+#define B_PARTS  (BN * BK / 8)
+#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
+#if THREADS == 128 && WK == 1 && BM * BN >= 64 * THREADS && !defined(Y32)
+#define IN_PLACE    /* results are made from fragments; as halves they pass through local memory, where addends await  \
+                       them */
+#define SUMS_BYTES  (BM * BN * 2)
+#else
 #define PITCH      (BN + 8) /* floats of a row of sums: rows of a fragment lie in different banks */
 #define SUMS_BYTES (WK * BM * PITCH * 4)
+#endif
 #define MAIN_BYTES (TILES_BYTES > SUMS_BYTES ? TILES_BYTES : SUMS_BYTES)
 #ifdef NORM
 #define BIAS_BYTES (BN * 8)
@@ -62,73 +72,53 @@
 #else
 #define SWIZZLE(row) ((row) >> 1 & 3)
 #endif
-#ifdef Y32
-typedef float TY;
-#else
-typedef T TY;
+#ifdef IN_PLACE
+/* Part `part` (eight channels) of a row of the tile of results lies at this number of bytes, its parts exchanged within
+ * the row so that a fragment's rows lie in different banks. */
+#define RESULT_TURN(row)     (BN % 64 == 0 ? (row)&7 : BN % 32 == 0 ? (row) >> 1 & 3 : (row) >> 2 & 1)
+#define RESULT_AT(row, part) ((row) * (BN * 2) + (((part) ^ RESULT_TURN(row)) << 4))
+
+/* Copies MOST parts, all or none, of an addend's tile to where the results will lie: of the one behind the activation
+ * where BEHIND, else of that before it. */
+#define COPY_ADDEND(BEHIND, MOST)                                                                                      \
+    do {                                                                                                               \
+        int ld = BEHIND ? epi.s4 : epi.s2, c0 = BEHIND ? epi.s5 : epi.s3;                                              \
+        int flags = BEHIND ? epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0 : epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE); \
+        __global const T *addend = BEHIND ? after : before;                                                            \
+        _Pragma("unroll 1") for (int j = id; j < (MOST); j += THREADS) {                                               \
+            int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = min(ROW_PIXEL(r), all - 1);         \
+            int bytes = clamp(2 * (out.s5 - c), 0, 16);                                                                \
+            if (up > 1 || flags) p = place(p, phase, out, flags, div);                                                 \
+            __global const T *from = addend + ((size_t)p * ld + c0 + (bytes ? c : 0));                                 \
+            if (((ld | c0) & 7) == 0)                                                                                  \
+                COPY16(shared + RESULT_AT(r, at), from, bytes);                                                        \
+            else                                                                                                       \
+                memory[RESULT_AT(r, at) / 16] = gathered(from, bytes / 2);                                             \
+        }                                                                                                              \
+    } while (0)
+
 #endif
 
-/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-static inline int divided(int n, int multiplier, int shift) {
-    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
-}
-
-/* The activation to the precision of half. */
-static inline float activated(float v) {
-#if ACT == ACT_RELU
-    return max(v, 0.0f);
-#elif ACT == ACT_SILU
-    return quick_silu(v);
-#elif ACT == ACT_SIGMOID
-    return quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
-#elif ACT == ACT_GELU
-    return quick_gelu(v);
+#ifdef SQUARE
+#define PATCH_PIXEL(row) (p0 + ((row) / PATCH_LINE - 1) * in.s1 + (row) % PATCH_LINE - 1)
+#define PATCH_INSIDE(row)                                                                                              \
+    ((uint)(y0 - 1 + (row) / PATCH_LINE) < (uint)in.s0 && (uint)(x0 - 1 + (row) % PATCH_LINE) < (uint)in.s1)
+#define ROW_PIXEL(r)  (p0 + (r) / LINE * out.s2 + (r) % LINE)
+#define ROW_EXISTS(r) (y0 + (r) / LINE < out.s1 && x0 + (r) % LINE < out.s2)
 #else
-    return v;
+#define PATCH_PIXEL(row)  (p0 - in.s1 - 1 + (row))
+#define PATCH_INSIDE(row) true
+#define ROW_PIXEL(r)      (p0 + (r))
+#define ROW_EXISTS(r)     true
 #endif
-}
-
-/* v[0..8) += the addend's channels, of which `left` exist. */
-static inline void add_part(float *v, __global const T *p, int left, bool aligned) {
-    if (aligned && left >= 8) {
-        uint4 u = *(__global const uint4 *)p;
-        float2 a = floats_of(u.x), b = floats_of(u.y), c = floats_of(u.z), d = floats_of(u.w);
-        v[0] += a.x, v[1] += a.y, v[2] += b.x, v[3] += b.y, v[4] += c.x, v[5] += c.y, v[6] += d.x, v[7] += d.y;
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (i < left) v[i] += LOAD(p, i);
-    }
-}
-
-static inline void store_part(const float *v, __global TY *p, int left, bool aligned) {
-    if (aligned && left >= 8) {
-#ifdef Y32
-        ((__global float4 *)p)[0] = (float4)(v[0], v[1], v[2], v[3]);
-        ((__global float4 *)p)[1] = (float4)(v[4], v[5], v[6], v[7]);
-#else
-        *(__global uint4 *)p =
-            (uint4)(halves_of(v[0], v[1]), halves_of(v[2], v[3]), halves_of(v[4], v[5]), halves_of(v[6], v[7]));
-#endif
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-#ifdef Y32
-            if (i < left) p[i] = v[i];
-#else
-            if (i < left) STORE(v[i], p, i);
-#endif
-        }
-    }
-}
 
 #ifdef HALO
 /* Passes FIRST .. FIRST + COUNT over a block's pixels. */
 #define COPY_PATCH(BLOCK, FIRST, COUNT)                                                                                \
     do {                                                                                                               \
         _Pragma("unroll") for (int i = 0; i < (COUNT); i++) {                                                          \
-            int row = first + ((FIRST) + i) * PASS, p = p0 - in.s1 - 1 + row;                                          \
-            bool real = (uint)p < (uint)all;                                                                           \
+            int row = first + ((FIRST) + i) * PASS, p = PATCH_PIXEL(row);                                              \
+            bool real = (uint)p < (uint)all && PATCH_INSIDE(row);                                                      \
             if (row < HALO)                                                                                            \
                 COPY16(to_a + ((BLOCK)&1) * PATCH + ((FIRST) + i) * (PASS * BK * 2),                                   \
                        x + ((real ? p : 0) * in.s2 + in.s3 + (BLOCK)*BK + part * 8), real ? 16 : 0);                   \
@@ -214,12 +204,6 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
     } while (0)
 #endif
 
-/* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
-static inline uint valid_bits(int at, int count, int size) {
-    int low = clamp(-at, 0, count), high = clamp(size - at, 0, count);
-    return high > low ? (1u << high) - (1u << low) : 0u;
-}
-
 #ifdef NORM
 /* Mean and 1 / deviation of `parts` 8-channel parts of a pixel, part p with the work-item p % 8 of eight. */
 static inline float2 statistics(const uint4 *u, int parts, float eps MATRIX_SCRATCH_PARAMETER) {
@@ -258,7 +242,14 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     int splits = tiles.s3, phase = divided(get_group_id(2), tiles.s5, tiles.s6);
     int split = (int)get_group_id(2) - phase * splits;
     int group = get_group_id(0), row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
-    int p0 = row_tile * BM, block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
+    int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2, up = out.s6;
+#ifdef SQUARE
+    int strip = divided(row_tile, div.s0, div.s1), image = divided(strip, div.s2, div.s3);
+    int y0 = (strip - image * win.s7) * (BM / LINE), x0 = (row_tile - strip * win.s6) * LINE;
+    int p0 = (image * out.s1 + y0) * out.s2 + x0;
+#else
+    int p0 = row_tile * BM;
+#endif
     int step = split * tiles.s4, end = min(step + tiles.s4, tiles.s2);
     int rows = min(out.s0, *limit) * out.s1 * out.s2;
     uint shared = SHARED(memory);
@@ -343,6 +334,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 
     int a_row = wm * TM + lane % 16;
 #ifdef HALO
+#ifdef SQUARE
+#define PATCH_ROW(i) ((wm * (TM / LINE) + (i)) * PATCH_LINE + lane % LINE + tap / 3 * PATCH_LINE + tap % 3)
+#else
+#define PATCH_ROW(i) (inside[i] >> tap & 1 ? a_row + (i)*16 + tap / 3 * in.s1 + tap % 3 : HALO)
     int inside[MI]; /* taps inside the map, a bit each */
 #pragma unroll
     for (int i = 0; i < MI; i++) {
@@ -351,13 +346,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         inside[i] =
             (int)((lines & 1 ? columns : 0u) | (lines & 2 ? columns << 3 : 0u) | (lines & 4 ? columns << 6 : 0u));
     }
+#endif
     int tap = 0, patch = step / TAPS & 1;
     uint from_a[MI], a_part[MI];
 #define AT_STEP()                                                                                                      \
     do {                                                                                                               \
-        int away = tap / 3 * in.s1 + tap % 3;                                                                          \
         _Pragma("unroll") for (int i = 0; i < MI; i++) {                                                               \
-            int row = inside[i] >> tap & 1 ? a_row + i * 16 + away : HALO;                                             \
+            int row = PATCH_ROW(i);                                                                                    \
             from_a[i] = shared + patch * PATCH + row * (BK * 2);                                                       \
             a_part[i] = ((lane / 16 ^ SWIZZLE(row)) << 4) ^ wk << 5;                                                   \
         }                                                                                                              \
@@ -457,8 +452,82 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
     }
 
-    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c, up = out.s6;
     bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
+#ifdef IN_PLACE
+    /* From fragments, two neighbouring channels of a pixel in each word, by the way of the tile in local memory, so
+     * that a work-item stores eight channels. */
+    int most = epi.s1 & (EPI_BEFORE | EPI_AFTER) ? BM * BN / 8 : 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    COPY_ADDEND(!(epi.s1 & EPI_BEFORE), most);
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int g = lane / 4, t = lane % 4;
+    __local uint *tile = (__local uint *)memory + ((wm * TM + g) * (BN * 2)) / 4 + t;
+#define PAIR(i, j, h) tile[((i)*16 + (h)*8) * (BN / 2) + ((wn * (TN / 8) + (j) ^ RESULT_TURN(g)) << 2)]
+#define ADD_ADDEND()                                                                                                   \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < MI; i++) _Pragma("unroll") for (int j = 0; j < NI; j++)                  \
+            _Pragma("unroll") for (int h = 0; h < 2; h++) {                                                            \
+            float2 addend = floats_of(PAIR(i, j, h));                                                                  \
+            acc[i][j][2 * h] += addend.x, acc[i][j][2 * h + 1] += addend.y;                                            \
+        }                                                                                                              \
+    } while (0)
+    __local const float2 *biases = (__local const float2 *)(memory + MAIN_BYTES / 16) + wn * (TN / 2) + t;
+#pragma unroll
+    for (int j = 0; j < NI; j++) {
+        float2 b = biases[j * 4];
+#pragma unroll
+        for (int i = 0; i < MI; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]);
+#ifdef NORM
+                float2 norm = norms[wm * TM + i * 16 + h * 8 + g];
+                v = norm.y * (v - norm.x * biases[BN / 2 + j * 4]);
+#endif
+                acc[i][j][2 * h] = v.x + b.x, acc[i][j][2 * h + 1] = v.y + b.y;
+            }
+    }
+    if (epi.s1 & EPI_BEFORE) ADD_ADDEND();
+    float lab_scale = epi.s1 & EPI_LAB ? lab.s0 : 1.0f, lab_bias = epi.s1 & EPI_LAB ? lab.s1 : 0.0f;
+#pragma unroll
+    for (int i = 0; i < MI; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e += 2) {
+                float2 v = activated((float2)(acc[i][j][e], acc[i][j][e + 1]));
+                acc[i][j][e] = fma(v.x, lab_scale, lab_bias), acc[i][j][e + 1] = fma(v.y, lab_scale, lab_bias);
+            }
+    if (epi.s1 & EPI_AFTER && epi.s1 & EPI_BEFORE) {
+        most = BM * BN / 8;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        COPY_ADDEND(true, most);
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (epi.s1 & EPI_AFTER) ADD_ADDEND();
+#pragma unroll
+    for (int i = 0; i < MI; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) PAIR(i, j, h) = halves_of(acc[i][j][2 * h], acc[i][j][2 * h + 1]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef SQUARE
+    most = p0 < rows ? BM * BN / 8 : 0;
+#else
+    most = min(BM, rows - p0) * (BN / 8);
+#endif
+#pragma unroll 4
+    for (int j = id; j < most; j += THREADS) {
+        int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = ROW_PIXEL(r);
+        if (up > 1) p = place(p, phase, out, 0, div);
+        store_halves(memory[RESULT_AT(r, at) / 16], y + (size_t)p * out.s3 + out.s4 + c, ROW_EXISTS(r) ? out.s5 - c : 0,
+                     y_aligned);
+    }
+#else
+    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c;
     bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
     __local const float4 *biases = (__local const float4 *)(memory + MAIN_BYTES / 16) + column / 4;
     float4 bias_low = biases[0], bias_high = biases[1];
@@ -480,19 +549,19 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             *(__local float2 *)(to + 8 * PITCH) = (float2)(acc[i][j][2], acc[i][j][3]);
         }
     barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef SQUARE
+    int most = left > 0 ? BM : 0;
+#else
     int most = left > 0 ? min(BM, rows - p0) : 0;
+#endif
 #pragma unroll 2
     for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
-        int p = p0 + r, dst = p, from_before = p, from_after = p;
+        int p = ROW_PIXEL(r), dst = p, from_before = p, from_after = p;
+        if (!ROW_EXISTS(r)) continue;
         if (up > 1 || epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
-            int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-            int h = out.s1 * up, wd = out.s2 * up;
-            int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
-            int n_before = epi.s1 & EPI_BEFORE_ONE ? 0 : n, n_after = epi.s1 & EPI_AFTER_ONE ? 0 : n;
-            dst = (n * h + oy) * wd + ox;
-            from_after = (n_after * h + oy) * wd + ox;
-            from_before = (n_before * h + oy) * wd + ox;
-            if (epi.s1 & EPI_BEFORE_UP2) from_before = (n_before * (h >> 1) + (oy >> 1)) * (wd >> 1) + (ox >> 1);
+            dst = place(p, phase, out, 0, div);
+            from_before = place(p, phase, out, epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), div);
+            from_after = place(p, phase, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div);
         }
         __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
         float4 low = from[0], high = from[1];
@@ -506,7 +575,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         if (epi.s1 & EPI_BEFORE) add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = activated(v[i]);
+        for (int i = 0; i < 8; i += 2) {
+            float2 a = activated((float2)(v[i], v[i + 1]));
+            v[i] = a.x, v[i + 1] = a.y;
+        }
         if (epi.s1 & EPI_LAB) {
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = fma(v[i], lab.s0, lab.s1);
@@ -514,4 +586,5 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         if (epi.s1 & EPI_AFTER) add_part(v, after + (size_t)from_after * epi.s4 + epi.s5 + c, left, after_aligned);
         store_part(v, y + (size_t)dst * out.s3 + out.s4 + c, left, y_aligned);
     }
+#endif
 }

@@ -1,5 +1,6 @@
 /* Dense convolution in half storage as an implicit matrix product on the matrix instructions of warpgroups, sums in float:
- * a work-group of GROUPS warpgroups makes BM = 64 GROUPS EACH output pixels by BN channels. Goes with isa/ptx and isa/wgmma.
+ * a work-group of GROUPS warpgroups makes BM = 64 GROUPS EACH output pixels by BN channels. Goes with isa/ptx,
+ * isa/wgmma and isa/conv.
  *
  * The product runs in steps of 64 inputs: POINT (1x1, stride 1, no padding) of channels, zeros behind the last; else, where
  * channels are a multiple of 64, of 64 channels in turn the taps, at most 31. A step's pixels and weights are copied to local
@@ -23,36 +24,6 @@
 /* Part q (eight channels) of a row of results, exchanged within the row so that a fragment's rows lie in different banks. */
 #define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
 #define MAIN_BYTES (STAGES * STAGE)
-
-/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-static inline int divided(int n, int multiplier, int shift) {
-    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
-}
-
-/* The activation of two values to the precision of half. Special functions are dear: the two share a reciprocal, for which
- * 1 + 2^60 stands for all that is greater (the result is 0 in half either way). */
-static inline float2 activated(float2 v) {
-#if ACT == ACT_RELU
-    return max(v, 0.0f);
-#elif ACT == ACT_SILU || ACT == ACT_SIGMOID
-    const float2 e = min(-1.44269504f * v, 60.0f);
-    const float a = 1.0f + quick_exp2(e.x), b = 1.0f + quick_exp2(e.y), r = quick_reciprocal(a * b);
-    const float2 s = (float2)(b * r, a * r);
-    return ACT == ACT_SILU ? v * s : s;
-#elif ACT == ACT_GELU
-    return (float2)(quick_gelu(v.x), quick_gelu(v.y));
-#else
-    return v;
-#endif
-}
-
-/* Pixel of the result, or of an addend with these flags (EPI_BEFORE_UP2, EPI_BEFORE_ONE), for pixel p of the product. */
-static inline int place(int p, int phase, int8 out, int flags, int8 div) {
-    const int line = divided(p, div.s0, div.s1), n = flags & EPI_BEFORE_ONE ? 0 : divided(line, div.s2, div.s3);
-    const int up = out.s6, h = out.s1 * up, w = out.s2 * up, item = divided(line, div.s2, div.s3);
-    const int y = (line - item * out.s1) * up + (phase >> 1), x = (p - line * out.s2) * up + (phase & 1);
-    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
-}
 
 #ifdef POINT
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
@@ -78,12 +49,6 @@ static inline int place(int p, int phase, int8 out, int flags, int8 div) {
             COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + i * THREADS),                                   \
                    id + i * THREADS < real_w ? 16 : 0);                                                                \
     } while (0)
-
-/* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
-static inline uint valid_bits(int at, int count, int size) {
-    int low = clamp(-at, 0, count), high = clamp(size - at, 0, count);
-    return high > low ? (1u << high) - (1u << low) : 0u;
-}
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,

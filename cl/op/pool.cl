@@ -1,7 +1,10 @@
 /* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. On a CPU a work-item takes `run`
- * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) one pixel and four channels.
+ * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) -D RUN pixels and four channels.
  * in = {h, w, ld, c0}, out = {ld, c0, c, run}.
  * Grid: x = n * h * w / run. */
+#ifndef RUN
+#define RUN 1
+#endif
 #ifdef ALIGNED /* of a group: every quad of channels lies at a multiple of its size */
 #undef LOAD4
 #undef STORE4
@@ -39,16 +42,18 @@ __kernel void maxpool2x2(__global const T *restrict x, __global T *restrict y, _
     for (; c < out.z; c++) pool1(a + c, d + c, ox, down, in, out);
 }
 
-/* out.w: quads of channels; n items. Grid: x = n * h * w * quads, rounded up to the group. */
+/* out.w: quads of channels; n items, lines a multiple of RUN. Grid: x = n * h * w * quads / RUN, rounded up to the
+ * group. */
 __attribute__((reqd_work_group_size(64, 1, 1))) __kernel void
 maxpool2x2_group(__global const T *restrict x, __global T *restrict y, __global const int *restrict limit, int4 in,
                  int4 out, int items) {
-    int p = get_global_id(0) / out.w, c = (get_global_id(0) - p * out.w) * 4, line = p / in.y, ox = p - line * in.y;
+    int strip = get_global_id(0) / out.w, c = (get_global_id(0) - strip * out.w) * 4, p = strip * RUN;
+    int line = p / in.y, ox = p - line * in.y;
     int n = line / in.x, down = line + 1 < (n + 1) * in.x ? in.y * in.z : 0;
     if (n >= min(*limit, items)) return;
     __global const T *a = x + (long)p * in.z + in.w + c;
     __global T *d = y + (long)p * out.x + out.y + c;
-    int4 to = (int4)(out.x, out.y, out.z, 1);
+    int4 to = (int4)(out.x, out.y, out.z, RUN);
     if (c + 4 <= out.z) {
         pool4(a, d, ox, down, in, to);
     } else {

@@ -20,22 +20,32 @@ enum { CHUNK = 8, PAIR = 16, BLOCK = 16, LANES = 32, FRAGMENT = 8 };
 typedef struct layout {
     bool gather, point, blocked; /* single elements; one tap on the pixel itself; BK channels of all taps in turn */
     int halo;                    /* > 0: pixels copied once for all taps of BK channels */
+    bool square;                 /* halo: tiles are lines of LINE pixels, .. */
+    int wide, high;              /* .. so many on a line and on a column of the map */
     int per_tap;                 /* inputs of a tap, padding included */
     int steps, unit;             /* of BK inputs; a split's are a multiple of `unit` */
     int pairs, blocks;           /* of 16 inputs, whole steps; of 16 channels */
 } layout;
 
-/* Pixels that the taps of a tile of BM read, where a 3x3 convolution keeps the extents and two blocks of them fit local
- * memory (cl/probe/ptx_mma.cl) beside the weights; else 0. */
-static int halo_of(const ist_conv_row *r, const ist_conv_problem *q) {
-    enum { MOST_BYTES = 98 << 10, LEAST_ROWS = 64, MOST_WIDTH = 96 }; /* else more is copied than saved */
+enum { LINE = 16, MOST_BYTES = 98 << 10 }; /* see cl/op/conv_mma.cl, cl/probe/ptx_mma.cl */
+
+/* How a 3x3 convolution that keeps the extents copies the pixels of a tile of BM once for all taps, where two blocks of
+ * them fit local memory beside the weights: `halo`, the number of pixels, 0 where it does not; `square`: the tile is
+ * lines of LINE pixels, for maps that these cover without much waste. */
+static void set_halo(layout *l, const ist_conv_row *r, const ist_conv_problem *q) {
+    enum { LEAST_ROWS = 64, MOST_WIDTH = 96 }; /* else more is copied than saved */
     const ist_conv_opts *o = q->o;
     bool keeps = q->f.kh == 3 && q->f.kw == 3 && o->stride <= 1 && o->top == 1 && o->left == 1 && q->oh == q->x.h &&
                  q->ow == q->x.w;
-    if (!keeps || q->x.w > MOST_WIDTH || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return 0;
-    int halo = r->mr + 2 * q->x.w + 2, bn = r->nv * r->vl;
+    if (!keeps || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return;
+    int lines = r->mr / LINE, wide = ist_div_up(q->ow, LINE), high = ist_div_up(q->oh, lines);
+    bool plain = !o->epi.up2 && (!ist_has(o->epi.add_before) || o->epi.add_before.n == q->y.n) &&
+                 (!ist_has(o->epi.add_after) || o->epi.add_after.n == q->y.n);
+    bool square = plain && wide * high * r->mr <= 1.06 * q->oh * q->ow;
+    int halo = square ? (lines + 2) * (LINE + 2) : r->mr + 2 * q->x.w + 2, bn = r->nv * r->vl;
     int bytes = 2 * (halo + 1) * r->bk * 2 + r->stages * bn * r->bk * 2 + bn * 4 + 16;
-    return bytes <= MOST_BYTES ? halo : 0;
+    if (bytes > MOST_BYTES || (!square && q->x.w > MOST_WIDTH)) return;
+    l->halo = halo, l->square = square, l->wide = wide, l->high = high;
 }
 
 static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
@@ -44,13 +54,17 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK || q->taps > MASK_TAPS};
     l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
     l.blocked = !l.gather && !l.point && q->f.in % r->bk == 0;
-    l.halo = l.blocked ? halo_of(r, q) : 0;
+    if (l.blocked) set_halo(&l, r, q);
     l.unit = l.halo ? q->taps : 1;
     l.per_tap = l.gather ? q->f.in : ist_div_up(q->f.in, CHUNK) * CHUNK;
     l.steps = ist_div_up(q->taps * l.per_tap, r->bk);
     l.pairs = l.steps * (r->bk / PAIR);
     l.blocks = ist_div_up(q->f.out, BLOCK);
     return l;
+}
+
+static int row_tiles_of(const ist_conv_row *r, const ist_conv_problem *q, const layout *l) {
+    return l->square ? q->x.n * l->wide * l->high : ist_div_up(q->x.n * q->oh * q->ow, r->mr);
 }
 
 static int steps_of_split(const layout *l, int splits) {
@@ -69,14 +83,14 @@ int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q)
  * but no step is shorter than a latency that groups side by side share. */
 double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q) {
     static const double start = 2650, copy_bytes = 49.9, multiply_adds = 1294, latency = 279, store = 0.144;
-    static const double gather = 0.103, share = 2442, share_sum = 0.122;
+    static const double gather = 0.103, share = 2442, share_sum = 0.122, addend = 0.113, addend_in_place = 0.052;
     enum { LOCAL_BYTES = 227 << 10, UNIT_WARPS = 64, UNIT_GROUPS = 8 };
     const ist_conv_row *r = choice.row;
     layout l = layout_of(r, q);
     int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32;
     int pixels = l.halo ? ist_div_up(l.halo, q->taps) : bm, bytes = (pixels + bn) * r->bk * 2; /* of a step */
     int local = (l.halo ? 2 * l.halo + r->stages * bn : r->stages * (bm + bn)) * r->bk * 2;
-    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
+    double tiles = (double)row_tiles_of(r, q, &l) * ist_div_up(q->f.out, bn) * q->phases;
     double waves = ceil(tiles * choice.splits / units);
 
     int side = LOCAL_BYTES / (local + 1024); /* groups side by side on a unit */
@@ -87,7 +101,10 @@ double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_co
 
     double copy = bytes / copy_bytes + (l.gather ? bm * r->bk * gather : 0);
     double step = fmax(fmax(copy, (double)bm * bn * r->bk / (multiply_adds * r->speed)), latency / side);
-    double end = bm * bn * (bm * bn > 64 * r->items ? store * 1.15 : store); /* many results of a work-item */
+    bool in_place = r->items == 128 && r->warps_k == 1 && bm * bn >= 64 * r->items; /* as IN_PLACE in the kernel */
+    int addends = ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after);
+    double result = in_place && q->o->epi.act == IST_ACT_GELU ? store * 1.15 : store; /* few warps to hide it */
+    double end = bm * bn * (result + addends * (in_place ? addend_in_place : addend));
     double time = start + waves * (steps_of_split(&l, choice.splits) * step + end);
     return choice.splits > 1 ? time + share + bm * bn * choice.splits * share_sum : time;
 }
@@ -164,8 +181,8 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
 /* ---- launch ---- */
 
 static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l) {
-    char special[32] = "";
-    if (l->halo) snprintf(special, sizeof special, " -DHALO=%d", l->halo);
+    char special[48] = "";
+    if (l->halo) snprintf(special, sizeof special, " -DHALO=%d%s", l->halo, l->square ? " -DSQUARE" : "");
     if (q->norm_eps > 0) snprintf(special, sizeof special, " -DNORM=%d", ist_div_up(q->f.in, 64) * 64);
     return ist_defines_of(p, "-DBM=%d -DBN=%d -DWM=%d -DWN=%d -DWK=%d -DBK=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d%s%s%s",
                           r->mr, r->nv * r->vl, r->warps_m, r->warps_n, r->warps_k, r->bk, r->stages, r->stages - 2,
@@ -183,14 +200,15 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
     const ist_conv_row *r = c.row;
     bool deconv = q->kind == IST_CONV_DECONV2X2;
     int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw;
-    int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr), col_tiles = ist_div_up(q->f.out, bn);
+    int row_tiles = row_tiles_of(r, q, l), col_tiles = ist_div_up(q->f.out, bn);
     ist_arg partial = IST_IN((ist_tensor){0}), arrived = IST_IN((ist_tensor){0});
     if (c.splits > 1) {
         partial = (ist_arg)IST_OUT(
             ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32));
         arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
     }
-    ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
+    ist_divider by_w = ist_divider_of(l->square ? l->wide : q->ow), by_h = ist_divider_of(l->square ? l->high : q->oh),
+                by_kw = ist_divider_of(kw);
     ist_divider by_columns = ist_divider_of(col_tiles);
     ist_divider by_splits = ist_divider_of(c.splits), by_tap = ist_divider_of(l->gather    ? l->per_tap
                                                                               : l->blocked ? q->taps
@@ -199,7 +217,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
-        .isa = "isa/ptx",
+        .isa = "isa/ptx+isa/conv",
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
@@ -209,7 +227,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->per_tap / CHUNK, by_columns.multiplier,
                           by_columns.shift),
-                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, 0, 0),
+                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, l->wide,
+                          l->high),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
                  ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, q->norm_eps, 0.0f),
                  IST_INT8(l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits), by_splits.multiplier,

@@ -108,7 +108,7 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
         p, &(ist_launch){
                .label = q->label,
                .op = r->op,
-               .isa = "isa/ptx+isa/wgmma",
+               .isa = "isa/ptx+isa/wgmma+isa/conv",
                .defines = defines.text,
                .kernel = "conv",
                .dims = 3,

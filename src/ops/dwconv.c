@@ -160,6 +160,8 @@ typedef struct block {
 
 static block block_of(const ist_plan *p, const problem *q) {
     bool large = (double)ist_pixels(q->y) * q->y.c >= 2e6;
+    if (ist_plan_half(p) && large && q->f.kh == 5 && q->stride == 1)
+        return (block){2, 2, 4}; /* weights are most loads */
     if (!ist_plan_half(p) || q->f.kh > 3 || q->x.c % 4 || !all_aligned(q, 4)) return (block){2, 2, 2};
     if (large && q->stride == 1) return (block){4, 4, 2};
     return (block){4, 2, 1};

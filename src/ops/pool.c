@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { GROUP = 64 };
+enum { GROUP = 64, RUN = 4 }; /* pixels of a work-item where lines are multiples of it */
 
 ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const char *label) {
     ist_tensor none = {0};
@@ -16,16 +16,19 @@ ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const c
         return none;
     }
     bool cpu = ist_cpu_row(p);
-    int run = cpu ? x.w : 1, quads = ist_div_up(x.c, 4);
+    int quads = ist_div_up(x.c, 4);
+    int run = cpu ? x.w : x.w % RUN == 0 ? RUN : 1;
     bool aligned = (x.ld | x.c0 | y.ld | y.c0) % 4 == 0;
-    ist_defines defines = ist_defines_of(p, "%s", !cpu && aligned ? "-DALIGNED" : "");
+    ist_defines defines =
+        ist_defines_of(p, "%s%s", !cpu && aligned ? " -DALIGNED" : "", !cpu && run > 1 ? " -DRUN=4" : "");
     ist_launch l = {
         .label = label,
         .op = "op/pool",
         .defines = defines.text,
         .kernel = cpu ? "maxpool2x2" : "maxpool2x2_group",
         .dims = 1,
-        .global = {cpu ? (size_t)(ist_pixels(x) / run) : ist_round_up((size_t)ist_pixels(x) * (size_t)quads, GROUP)},
+        .global = {cpu ? (size_t)(ist_pixels(x) / run)
+                       : ist_round_up((size_t)(ist_pixels(x) / run) * (size_t)quads, GROUP)},
         .local = {cpu ? 1 : GROUP},
         .args = {IST_IN(x), IST_OUT(y), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.ld, x.c0),
                  IST_INT4(y.ld, y.c0, y.c, cpu ? run : quads), IST_INT(x.n)},
