@@ -10,8 +10,8 @@
  *
  * Arguments: y; x the image; weights of the five layers as src/ops/fragments.h has them, [32 inputs][block of 8 outputs],
  * taps outermost, stem1's lines as 16 inputs each; constants {scale, shift} of the layers, 16 floats, then the biases
- * [MP][ZP][M][MP][OUT]; in = {h, w, ld, c0}, out = {n, ld, c0, tiles across}. -D M, OUT, TILE_H, TILE_W, BYTES: of local
- * memory in front of the weights. Grid: x = tiles, y = items. */
+ * [MP][ZP][M][MP][OUT]; in = {h, w, ld, c0}, out = {n, ld, c0, tiles across}. -D M, OUT, TILE_H, TILE_W. Grid: x =
+ * tiles, y = items. */
 #ifndef M
 #define M      16
 #define OUT    16
