@@ -35,7 +35,7 @@
 #define Z_PITCH   (ZP * 2 + 16)
 #define CAT_PITCH (M * 4 + 16)
 #define WHOLE(n)  (((n) + 15) / 16 * 16)
-#define Y_AT      WHOLE(IMAGE_H *LINE * 4)
+#define Y_AT      WHOLE(IMAGE_H * LINE * 4)
 #define Z_AT      (Y_AT + Y_H * Y_W * Y_PITCH) /* later the result of stem3, which is smaller */
 #define CAT_AT                                                                                                         \
     (Z_AT + (Z_H * Z_W * Z_PITCH > TILE_H * TILE_W * Y_PITCH ? Z_H * Z_W * Z_PITCH : TILE_H * TILE_W * Y_PITCH))
