@@ -80,6 +80,7 @@ Test(conv_mma, index_arithmetic) {
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row_named("mma_16x32"), shapes[i], i);
+    if (!optest_small()) check_case(row_named("mma_32x32d"), shapes[0], 8); /* twice the inputs in a step */
 }
 
 /* 3x3 convolutions whose tiles copy the pixels of all taps together: one block of channels; two in two splits, of two

@@ -1,5 +1,5 @@
-/* A CSP block of D-FINE's encoder and the 3x3 convolution behind it (ops/csp.h) as one launch, in half storage with sums
- * in float: a work-group makes TILE_H x TILE_W pixels of the result.
+/* A CSP block of D-FINE's encoder and the 3x3 convolution behind it (ops/csp.h) as one launch, in half storage with
+ * sums in float: a work-group makes TILE_H x TILE_W pixels of the result.
  *
  * Every layer is a matrix product, outputs by inputs, on the pixels that the layers behind it need: one more on each
  * side per 3x3 layer (grid s, of which grid 0 is the 1x1 layer's and the last is the tile). Maps between layers stay in
@@ -36,7 +36,7 @@
 #define X_BYTES   (ROWS(0) * X_PITCH)
 #define MAP_BYTES (ROWS(0) * PITCH)
 #define MAPS      (X_BYTES > 3 * MAP_BYTES ? X_BYTES : 3 * MAP_BYTES)
-#define FIRST     (CP * 8)             /* sixteens of bytes of a chunk of the first layer, and of the others */
+#define FIRST     (CP * 8) /* sixteens of bytes of a chunk of the first layer, and of the others */
 #define LATER     (TAPS * CP * CP / 8)
 #define CHUNK     (FIRST > LATER ? FIRST : LATER)
 #define ALL       (STEPS + (NECKS + 1) * (9 / TAPS))
@@ -48,7 +48,8 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
     MATRIX_SCRATCH
     __local uint4 memory[MAPS / 16 + CHUNKS * CHUNK + BIAS / 4];
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5, wm = warp % WM, wn = warp / WM;
-    const int n = get_group_id(1), tile_y = (int)get_group_id(0) / in.s4, tile_x = (int)get_group_id(0) - tile_y * in.s4;
+    const int n = get_group_id(1), tile_y = (int)get_group_id(0) / in.s4,
+              tile_x = (int)get_group_id(0) - tile_y * in.s4;
     const int y0 = tile_y * TILE_H, x0 = tile_x * TILE_W;
     const uint shared = SHARED(memory), ring = shared + MAPS;
 
@@ -95,7 +96,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
         _Pragma("unroll") for (int i = 0; i < 2 * MS; i++)                                                             \
             MATRIX_LOAD(a[i / MS][i % MS], shared + A_AT(i % MS) + i / MS * 32 + lane / 16 * 16);                      \
         _Pragma("unroll") for (int i = 0; i < 2 * MS * NS; i++)                                                        \
-            MATRIX_MULTIPLY(SUM[i / NS % MS][i % NS], a[i / (MS * NS)][i / NS % MS], b[i % NS][i / (MS * NS) * 2],      \
+            MATRIX_MULTIPLY(SUM[i / NS % MS][i % NS], a[i / (MS * NS)][i / NS % MS], b[i % NS][i / (MS * NS) * 2],     \
                             b[i % NS][i / (MS * NS) * 2 + 1]);                                                         \
     } while (0)
     /* Two neighbouring channels of row r of grid S: activated, or zeros outside the map. */
@@ -123,7 +124,8 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
             for (int j = 0; j < 2 * NI; j++) {
                 const int c = (wn * 2 * NI + j) * 8 + lane % 4 * 2, right = c >= CP;
                 RESULT(sum, 0, i, j, c, real);
-                maps[(right * 2 * MAP_BYTES + row * PITCH) / 4 + (c - right * CP) / 2] = real ? halves_of(v.x, v.y) : 0u;
+                maps[(right * 2 * MAP_BYTES + row * PITCH) / 4 + (c - right * CP) / 2] =
+                    real ? halves_of(v.x, v.y) : 0u;
             }
         biases += 2 * CP;
     }
@@ -143,7 +145,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
             _Pragma("unroll") for (int k = 0; k < TAPS * (CP / 32); k++) {                                             \
                 const int t = tap + k / (CP / 32);                                                                     \
                 const uint away = (t / 3 * GRID_W(S) + t % 3) * PITCH + k % (CP / 32) * 64;                            \
-                MULTIPLY(sum, MI(S + 1), NI, MAP_AT, k * (CP * 4));                                                    \
+                MULTIPLY(sum, MI(S + 1), NI, MAP_AT, k *(CP * 4));                                                     \
             }                                                                                                          \
         }                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < 2 * MI(S + 1); i++) _Pragma("unroll") for (int j = 0; j < NI; j++) {     \

@@ -1,17 +1,18 @@
-/* A 1x1 convolution without activation and the depthwise K x K convolution behind it as one launch, in half storage with
- * sums in float: a work-group of WM x WN warps makes TILE_H x TILE_W output pixels of BN channels. It computes the 1x1
- * convolution for every pixel under the tile's windows (PIXELS of them, rounded up to BM) as a matrix product, keeps the
- * result as halves in local memory, zeros outside the map, and sums up the windows from there. What groups compute
- * twice at their borders costs less than a launch and the way through global memory. Goes with isa/ptx.
+/* A 1x1 convolution without activation and the depthwise K x K convolution behind it as one launch, in half storage
+ * with sums in float: a work-group of WM x WN warps makes TILE_H x TILE_W output pixels of BN channels. It computes the
+ * 1x1 convolution for every pixel under the tile's windows (PIXELS of them, rounded up to BM) as a matrix product,
+ * keeps the result as halves in local memory, zeros outside the map, and sums up the windows from there. What groups
+ * compute twice at their borders costs less than a launch and the way through global memory. Goes with isa/ptx.
  *
  * The product runs in steps of BK inputs, copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2); pixels lie
  * there in rows whose 16-byte parts are exchanged within the row (swizzle), so that eight rows of one part lie in
  * different banks.
  *
- * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as src/ops/fragments.h has them, zeros up to
- * a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]; in = {h, w, ld, c0, c, steps,
- * channels / 8, 0}; win = {top, left, tiles across, has LAB}; out = {n, h, w, ld, c0, 0, 0, 0}; lab = {scale, bias, 0, 0}.
- * Grid: x = blocks of BN channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a work-item in a line.
+ * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as src/ops/fragments.h has them, zeros up
+ * to a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]; in = {h, w, ld, c0, c,
+ * steps, channels / 8, 0}; win = {top, left, tiles across, has LAB}; out = {n, h, w, ld, c0, 0, 0, 0}; lab = {scale,
+ * bias, 0, 0}. Grid: x = blocks of BN channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a
+ * work-item in a line.
  */
 #ifndef TILE_H
 #define TILE_H 5
@@ -43,7 +44,7 @@
 #define STAGE   (A_BYTES + BN * BK * 2)
 #define B_PARTS (BN * BK / 8)
 #define DEPTH   ((K * K + 2) * BN) /* floats */
-#define PITCH   (BN / 2 + 4)       /* words of a pixel of the 1x1 convolution's result: fragments lie in different banks */
+#define PITCH   (BN / 2 + 4) /* words of a pixel of the 1x1 convolution's result: fragments lie in different banks */
 #define SPAN    ((COLS - 1) * STRIDE + K)
 #define PAIRS   (BN / 2)
 #define STRIPS  (TILE_W / COLS)
@@ -116,8 +117,8 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
             for (int j = 0; j < NI; j++) SHARED_LOAD(b[j], from_b + slot * STAGE + (k * (BN / 8) + j) * 512);
 #pragma unroll
             for (int i = 0; i < 2 * MI; i++)
-                MATRIX_LOAD(a[i / MI][i % MI], from_a + slot * STAGE + i % MI * (16 * BK * 2) +
-                                                   (a_part ^ (k * 2 + i / MI) << 5));
+                MATRIX_LOAD(a[i / MI][i % MI],
+                            from_a + slot * STAGE + i % MI * (16 * BK * 2) + (a_part ^ (k * 2 + i / MI) << 5));
 #pragma unroll
             for (int i = 0; i < 2 * MI * NI; i++)
                 MATRIX_MULTIPLY(acc[i / NI % MI][i % NI], a[i / (MI * NI)][i / NI % MI], b[i % NI][i / (MI * NI) * 2],

@@ -1,17 +1,17 @@
 /* HGNetv2's stem (ops/stem.h) as one launch on matrix instructions, in half storage with sums in float: a work-group
  * makes TILE_H x TILE_W pixels of the result. Goes with isa/ptx.
  *
- * Each layer is a matrix product on the pixels that the layers behind it need, 16 pixels and some blocks of eight outputs
- * for a warp at a time: y = stem1 of the image (39 x 39 pixels for a tile of 8 x 8) on 19 x 19, z = stem2a y on 18 x 18,
- * then {the maximum of y, stem2b z} on 17 x 17, stem3 of that and stem4 on the tile. All of it stays in local memory as
- * halves, zeros outside the maps; a pixel is 16 bytes longer than its channels, so that eight pixels lie in different
- * banks. Channels are rounded up to 16 (MP of y and stem3, ZP of z), with weights of zero. The image is read by two
- * halves: of each line of a window the nine values, and seven of what follows for zero weights.
+ * Each layer is a matrix product on the pixels that the layers behind it need, 16 pixels and some blocks of eight
+ * outputs for a warp at a time: y = stem1 of the image (39 x 39 pixels for a tile of 8 x 8) on 19 x 19, z = stem2a y on
+ * 18 x 18, then {the maximum of y, stem2b z} on 17 x 17, stem3 of that and stem4 on the tile. All of it stays in local
+ * memory as halves, zeros outside the maps; a pixel is 16 bytes longer than its channels, so that eight pixels lie in
+ * different banks. Channels are rounded up to 16 (MP of y and stem3, ZP of z), with weights of zero. The image is read
+ * by two halves: of each line of a window the nine values, and seven of what follows for zero weights.
  *
- * Arguments: y; x the image; weights of the five layers as src/ops/fragments.h has them, [32 inputs][block of 8 outputs],
- * taps outermost, stem1's lines as 16 inputs each; constants {scale, shift} of the layers, 16 floats, then the biases
- * [MP][ZP][M][MP][OUT]; in = {h, w, ld, c0}, out = {n, ld, c0, tiles across}. -D M, OUT, TILE_H, TILE_W, BYTES: of local
- * memory in front of the weights. Grid: x = tiles, y = items. */
+ * Arguments: y; x the image; weights of the five layers as src/ops/fragments.h has them, [32 inputs][block of 8
+ * outputs], taps outermost, stem1's lines as 16 inputs each; constants {scale, shift} of the layers, 16 floats, then
+ * the biases [MP][ZP][M][MP][OUT]; in = {h, w, ld, c0}, out = {n, ld, c0, tiles across}. -D M, OUT, TILE_H, TILE_W.
+ * Grid: x = tiles, y = items. */
 #ifndef M
 #define M      16
 #define OUT    16
@@ -30,14 +30,15 @@
 #define Y_W       (CAT_W + 2)
 #define IMAGE_H   (2 * Y_H + 1)
 #define IMAGE_W   (2 * Y_W + 1)
-#define LINE      (3 * Y_W + 5)   /* words of a line of the image */
-#define Y_PITCH   (MP * 2 + 16)   /* bytes of a pixel */
+#define LINE      (3 * Y_W + 5) /* words of a line of the image */
+#define Y_PITCH   (MP * 2 + 16) /* bytes of a pixel */
 #define Z_PITCH   (ZP * 2 + 16)
 #define CAT_PITCH (M * 4 + 16)
 #define WHOLE(n)  (((n) + 15) / 16 * 16)
 #define Y_AT      WHOLE(IMAGE_H * LINE * 4)
 #define Z_AT      (Y_AT + Y_H * Y_W * Y_PITCH) /* later the result of stem3, which is smaller */
-#define CAT_AT    (Z_AT + (Z_H * Z_W * Z_PITCH > TILE_H * TILE_W * Y_PITCH ? Z_H * Z_W * Z_PITCH : TILE_H * TILE_W * Y_PITCH))
+#define CAT_AT                                                                                                         \
+    (Z_AT + (Z_H * Z_W * Z_PITCH > TILE_H * TILE_W * Y_PITCH ? Z_H * Z_W * Z_PITCH : TILE_H * TILE_W * Y_PITCH))
 #define W_AT      (CAT_AT + CAT_H * CAT_W * CAT_PITCH)
 #define W1        0 /* weights of the layers, in blocks of 512 bytes */
 #define W2        (W1 + 2 * (MP / 8))
@@ -68,8 +69,7 @@ stem(__global T *restrict y, __global const T *restrict x, __global const uint4 
     __local uint *const words = (__local uint *)memory;
 
     for (int i = id; i < W_END * 32; i += THREADS) COPY16(shared + W_AT + i * 16, w + i, 16);
-    for (int i = id; i < CONSTANTS / 4; i += THREADS)
-        COPY16(shared + W_AT + (W_END * 32 + i) * 16, constants + i, 16);
+    for (int i = id; i < CONSTANTS / 4; i += THREADS) COPY16(shared + W_AT + (W_END * 32 + i) * 16, constants + i, 16);
     COPY_COMMIT();
     __local ushort *const image = (__local ushort *)memory;
 #pragma unroll 6
@@ -92,8 +92,8 @@ stem(__global T *restrict y, __global const T *restrict x, __global const uint4 
     barrier(CLK_LOCAL_MEM_FENCE);
     __local const float *const scales = (__local const float *)(memory + W_AT / 16 + W_END * 32);
 
-/* For each 16 of PIXELS and NS of N8 blocks of outputs: LOAD(k) fetches the fragment `a` of 16 inputs for pixel `p`, STORE
- * takes channels c and c + 1 of pixel r in v, activated with the layer's bias from B on. */
+/* For each 16 of PIXELS and NS of N8 blocks of outputs: LOAD(k) fetches the fragment `a` of 16 inputs for pixel `p`,
+ * STORE takes channels c and c + 1 of pixel r in v, activated with the layer's bias from B on. */
 #define LAYER(NUMBER, PIXELS, N8, NS, K16, W, B, LOAD, STORE)                                                          \
     do {                                                                                                               \
         const float scale = scales[2 * (NUMBER)], shift = scales[2 * (NUMBER) + 1];                                    \
@@ -105,8 +105,8 @@ stem(__global T *restrict y, __global const T *restrict x, __global const uint4 
             _Pragma("unroll") for (int k = 0; k < (K16); k++) {                                                        \
                 uint a[4], b[NS][4];                                                                                   \
                 LOAD(k);                                                                                               \
-                _Pragma("unroll") for (int j = 0; j < (NS); j++) SHARED_LOAD(                                          \
-                    b[j], shared + W_AT + (((W) + k / 2 * (N8) + first + j) * 32 + lane) * 16);                        \
+                _Pragma("unroll") for (int j = 0; j < (NS); j++)                                                       \
+                    SHARED_LOAD(b[j], shared + W_AT + (((W) + k / 2 * (N8) + first + j) * 32 + lane) * 16);            \
                 _Pragma("unroll") for (int j = 0; j < (NS); j++)                                                       \
                     MATRIX_MULTIPLY(sum[j], a, b[j][k % 2 * 2], b[j][k % 2 * 2 + 1]);                                  \
             }                                                                                                          \
@@ -120,12 +120,11 @@ stem(__global T *restrict y, __global const T *restrict x, __global const uint4 
         }                                                                                                              \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
-#define INSIDE(WIDE) ((uint)(cy0 + r / (WIDE)) < (uint)h2 && (uint)(cx0 + r % (WIDE)) < (uint)w2)
+#define INSIDE(WIDE)         ((uint)(cy0 + r / (WIDE)) < (uint)h2 && (uint)(cx0 + r % (WIDE)) < (uint)w2)
 #define PUT(AT, PITCH, WIDE) words[((AT) + r * (PITCH)) / 4 + c / 2] = INSIDE(WIDE) ? halves_of(v.x, v.y) : 0u
 
 /* pixel (row of a fragment), of which this lane has two neighbouring inputs; the second 16 pixels down are 8 further */
-#define IMAGE_WORD(E)                                                                                                  \
-    a[E] = words[(pixel##E / Y_W * 2 + k) * LINE + pixel##E % Y_W * 3 + lane % 4 + (E) / 2 * 4]
+#define IMAGE_WORD(E) a[E] = words[(pixel##E / Y_W * 2 + k) * LINE + pixel##E % Y_W * 3 + lane % 4 + (E) / 2 * 4]
 #define LOAD1(k)                                                                                                       \
     const int pixel0 = min(frame + lane / 4, Y_H * Y_W - 1), pixel1 = min(frame + lane / 4 + 8, Y_H * Y_W - 1);        \
     const int pixel2 = pixel0, pixel3 = pixel1;                                                                        \

@@ -271,8 +271,7 @@ ist_tensor ist_apply_separable(const ist_net *net, ist_tensor x, ist_conv_weight
                                const ist_conv_opts *opts, const char *label) {
     ist_conv_opts o = with_lab(opts, &depth);
     ist_tensor y = {0};
-    if (!failed(net))
-        y = ist_op_separable(net->plan, x, ist_filter_of(&point), ist_filter_of(&depth), &o, label);
+    if (!failed(net)) y = ist_op_separable(net->plan, x, ist_filter_of(&point), ist_filter_of(&depth), &o, label);
     ist_conv_weights_free(&point);
     ist_conv_weights_free(&depth);
     return y;

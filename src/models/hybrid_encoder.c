@@ -183,7 +183,7 @@ static ist_tensor bottom_up(const ist_net *net, const ist_dfine_arch *arch, int 
     ist_conv_weights point = ist_take_conv_norm(net, "%s.cv1", down.text);
     ist_conv_weights depth = ist_take_conv_norm(net, "%s.cv2", down.text);
     ist_tensor d = ist_apply_separable(net, fine, point, depth, OPTS(.stride = 2, IST_PAD(1), .into = half),
-                            down.text); /* [n,h,w,C] */
+                                       down.text); /* [n,h,w,C] */
     ist_tap(net, d, "enc.down%d", j);
     ist_tensor cat = elan_map(net, arch, pair); /* [n,h,w,2C+2c4] */
     ist_conv_norm(net, pair, OPTS(SILU, .into = ist_slice(cat, 0, 2 * width)), "%s.cv1", name.text); /* [n,h,w,2C] */

@@ -197,8 +197,8 @@ bool ist_chain_shares(const ist_plan *p, const struct ist_chain *c, size_t first
     return needed;
 }
 
-/* CPUs have a kernel of its own for attention, with the queries in the lanes of its vectors; on matrix instructions many
- * small groups are faster than those of a chain, of which there are few. */
+/* CPUs have a kernel of its own for attention, with the queries in the lanes of its vectors; on matrix instructions
+ * many small groups are faster than those of a chain, of which there are few. */
 static bool alone(const struct ist_chain *c, size_t i) {
     return (c->cpu || c->matrix) && c->steps[i].op == IST_CHAIN_ATTENTION;
 }

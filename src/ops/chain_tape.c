@@ -461,7 +461,8 @@ static ist_tensor streams(piece *p, size_t *pieces) {
     return t;
 }
 
-/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, and when the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
+/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, and when
+ * the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
 static int mark_waits(piece *p) {
     int turns = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -478,9 +479,8 @@ static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
     bool matrix = chain->matrix;
     int turns = matrix ? mark_waits(p) : 0;
     ist_tensor tape = ist_plan_const_bytes(p->plan, p->words, p->count * WORDS * sizeof *p->words, p->label);
-    ist_defines defines =
-        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d", MATRIX_SLOTS, ITEMS)
-               : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
+    ist_defines defines = matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d", MATRIX_SLOTS, ITEMS)
+                                 : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
     size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
     ist_launch l = {.label = p->label,
                     .op = matrix ? "op/chain_mma" : "op/chain",

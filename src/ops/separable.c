@@ -53,7 +53,17 @@ static void extents(ist_tensor x, const shape *s, const ist_conv_opts *o, int *o
     *ow = (x.w + o->left + o->right - s->k) / s->stride + 1;
 }
 
-bool ist_separable_fused(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o) {
+/* Few groups: with more, what they compute twice costs more than a launch and the way through global memory. */
+static bool few_groups(const ist_plan *p, ist_tensor x, int mid, const shape *s, const ist_conv_opts *o) {
+    enum { GROUPS_OF_UNIT = 2 };
+    int oh, ow, units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    extents(x, s, o, &oh, &ow);
+    int tiles = x.n * tiles_of(s, oh, ow);
+    const width *v = width_of(p, mid, tiles);
+    return v && (double)tiles * (mid / v->bn) <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+}
+
+bool ist_separable_takes(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o) {
     const shape *s = shape_of(&depth, o);
     if (!(ist_plan_caps(p) & IST_CAP_PTX_MMA) || !ist_plan_half(p) || !s || x.elem != IST_ELEM_T) return false;
     ist_tensor y = o->into;
@@ -95,15 +105,18 @@ static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const 
     return !ist_plan_status(p);
 }
 
-static ist_tensor in_one(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o,
-                         const char *label) {
+ist_tensor ist_separable_one(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o,
+                             const char *label) {
     const shape *s = shape_of(&depth, o);
     int oh, ow, mid = point.out;
     packed c;
     extents(x, s, o, &oh, &ow);
     ist_tensor none = {0}, y = ist_plan_into(p, o->into, x.n, oh, ow, mid, IST_ELEM_T, label);
     const width *v = width_of(p, mid, x.n * tiles_of(s, oh, ow));
-    if (ist_plan_status(p) || !pack(p, point, depth, v->bn, label, &c)) return none;
+    size_t taps = (size_t)s->k * (size_t)s->k;
+    if (ist_plan_status(p) || !ist_plan_representable(p, depth.w, (size_t)mid * taps, label) ||
+        !pack(p, point, depth, v->bn, label, &c))
+        return none;
     ist_defines defines = ist_defines_of(
         p,
         "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
@@ -140,9 +153,7 @@ ist_tensor ist_op_separable(ist_plan *p, ist_tensor x, ist_filter point, ist_fil
                       x.c);
         return (ist_tensor){0};
     }
-    if (!ist_separable_fused(p, x, point, depth, o))
+    if (!ist_separable_takes(p, x, point, depth, o) || !few_groups(p, x, point.out, shape_of(&depth, o), o))
         return ist_op_dwconv(p, ist_op_linear(p, x, point, NULL, label), depth, o, label);
-    if (!ist_plan_representable(p, depth.w, (size_t)depth.out * (size_t)depth.kh * (size_t)depth.kw, label))
-        return (ist_tensor){0};
-    return in_one(p, x, point, depth, o, label);
+    return ist_separable_one(p, x, point, depth, o, label);
 }

@@ -9,8 +9,13 @@
 ist_tensor ist_op_separable(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *opts,
                             const char *label);
 
-/* Whether that is one launch. */
-bool ist_separable_fused(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth,
+/* ---- the one launch, for tests ---- */
+
+/* Whether the device and the shapes suit it. */
+bool ist_separable_takes(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth,
                          const ist_conv_opts *opts);
+/* ist_op_separable by it. */
+ist_tensor ist_separable_one(ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *opts,
+                             const char *label);
 
 #endif

@@ -15,7 +15,7 @@ enum { MOST_BYTES = 97 << 10 }; /* of local memory (cl/probe/ptx_mma.cl) */
 typedef struct tile {
     int h, w;
 } tile;
-static const tile tiles[] = {{8, 8}, {4, 8}, {4, 4}};
+static const tile tiles[] = {{8, 8}, {4, 8}};
 
 /* How a layer's inputs follow each other: per tap (stem1: per line of taps) `each` of them, rounded up from what there
  * is; `outs` channels with those that are added. */
@@ -66,10 +66,19 @@ static const tile *tile_of(const ist_stem_layer layers[LAYERS]) {
     return NULL;
 }
 
+/* Few groups: with more, what they compute twice costs more than the launches and the maps that they save. */
+static bool few_groups(const ist_plan *p, ist_tensor image, const tile *t) {
+    enum { GROUPS_OF_UNIT = 8 };
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    double groups = (double)image.n * ist_div_up(image.h / 4, t->h) * ist_div_up(image.w / 4, t->w);
+    return groups <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+}
+
 bool ist_stem_matrix_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS]) {
+    const tile *t = tile_of(layers);
     return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && !ist_cpu_row(p) && image.elem == IST_ELEM_T &&
-           image.h % 4 == 0 && image.w % 4 == 0 && layers[0].f.out % 8 == 0 && layers[4].f.out % 8 == 0 &&
-           tile_of(layers);
+           image.h % 4 == 0 && image.w % 4 == 0 && layers[0].f.out % 8 == 0 && layers[4].f.out % 8 == 0 && t &&
+           few_groups(p, image, t);
 }
 
 /* Fragments of a layer; room is [outs][inputs]. */
