@@ -98,8 +98,8 @@ Test(conv_mma, pixels_of_all_taps) {
 Test(conv_mma, results_in_place) {
     const convtest_extras both = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
     const convtest_extras slices = {.act = IST_ACT_RELU, .lab = true, .after = true, .slices = true};
-    check_case(row_named("mma_128x64w"), (shape){1, 6, 6, 24, 36, 1, 1, 0, 1, false, both}, 30);
-    if (!optest_small()) check_case(row_named("mma_128x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, false, slices}, 31);
+    check_case(row_named("mma_64x64w"), (shape){1, 6, 6, 24, 70, 1, 1, 0, 1, false, both}, 30);
+    if (!optest_small()) check_case(row_named("mma_64x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, false, slices}, 31);
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a

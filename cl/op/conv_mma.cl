@@ -51,7 +51,7 @@
 #endif
 #define B_PARTS  (BN * BK / 8)
 #define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
-#if THREADS == 128 && WK == 1 && BM * BN >= 64 * THREADS && !defined(Y32)
+#if THREADS == 128 && WK == 1 && BM >= 64 && BN >= 64 && !defined(Y32)
 #define IN_PLACE    /* results are made from fragments; as halves they pass through local memory, where addends await  \
                        them */
 #define SUMS_BYTES  (BM * BN * 2)

@@ -101,9 +101,11 @@ double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_co
 
     double copy = bytes / copy_bytes + (l.gather ? bm * r->bk * gather : 0);
     double step = fmax(fmax(copy, (double)bm * bn * r->bk / (multiply_adds * r->speed)), latency / side);
-    bool in_place = r->items == 128 && r->warps_k == 1 && bm * bn >= 64 * r->items; /* as IN_PLACE in the kernel */
+    bool in_place = r->items == 128 && r->warps_k == 1 && bm >= 64 && bn >= 64; /* as IN_PLACE in the kernel */
     int addends = ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after);
-    double result = in_place && q->o->epi.act == IST_ACT_GELU ? store * 1.15 : store; /* few warps to hide it */
+    /* Few warps do not hide special functions, nor norms. */
+    bool slow = bm * bn > 64 * r->items && (q->o->epi.act == IST_ACT_GELU || q->norm_eps > 0);
+    double result = slow ? store * 1.15 : store;
     double end = bm * bn * (result + addends * (in_place ? addend_in_place : addend));
     double time = start + waves * (steps_of_split(&l, choice.splits) * step + end);
     return choice.splits > 1 ? time + share + bm * bn * choice.splits * share_sum : time;
