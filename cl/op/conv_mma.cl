@@ -459,6 +459,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     int most = epi.s1 & (EPI_BEFORE | EPI_AFTER) ? BM * BN / 8 : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
     COPY_ADDEND(!(epi.s1 & EPI_BEFORE), most);
+    COPY_COMMIT();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     int g = lane / 4, t = lane % 4;
@@ -503,6 +504,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         most = BM * BN / 8;
         barrier(CLK_LOCAL_MEM_FENCE);
         COPY_ADDEND(true, most);
+        COPY_COMMIT();
         COPY_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
