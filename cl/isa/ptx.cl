@@ -28,9 +28,16 @@
  * was 1.2 to 1.7 times slower. */
 #define COPY16(to, from, bytes)                                                                                        \
     __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
-/* Ends a group of copies; waits until at most the `n` (a literal) latest groups are under way. */
+/* Ends a group of copies; waits until at most the `n` (a literal) latest groups are under way, with 0 also for copies that
+ * belong to no group yet. */
 #define COPY_COMMIT()  __asm__ volatile("cp.async.commit_group;" ::: "memory")
-#define COPY_WAIT_(n)  __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory")
+#define COPY_WAIT_(n)                                                                                                  \
+    do {                                                                                                               \
+        if ((n) == 0)                                                                                                  \
+            __asm__ volatile("cp.async.wait_all;" ::: "memory");                                                       \
+        else                                                                                                           \
+            __asm__ volatile("cp.async.wait_group " #n ";" ::: "memory");                                              \
+    } while (0)
 #define COPY_WAIT(n)   COPY_WAIT_(n)
 
 /* Four 8 x 8 matrices of halves into r[0..3]; lane l gives the address of row l % 8 of matrix l / 8. */
