@@ -3,6 +3,7 @@
 
 #include "models/dfine.h"
 #include "models/mobilesam.h"
+#include "pipeline/tuning_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,13 +97,16 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
 
 ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error *err) {
     ist_device_options device = {.spec = o->device};
-    ist_plan_options plan = {.half = o->half, .bf16 = o->bf16, .notes = true};
     ist_weights *weights = NULL;
     *m = (model_plan){0};
     ist_status status = ist_weights_open(o->checkpoint, &weights, err);
     if (!status) status = ist_checkpoint_identify(weights, &m->info, err);
     if (!status) status = ist_device_open(&device, &m->device, err);
-    if (!status) status = ist_plan_begin(m->device, &plan, &m->plan, err);
+    if (!status) {
+        ist_tuning_load(m->device, NULL, &m->tuning);
+        ist_plan_options plan = {.half = o->half, .bf16 = o->bf16, .notes = true, .tuning = &m->tuning};
+        status = ist_plan_begin(m->device, &plan, &m->plan, err);
+    }
     if (!status) status = record(o, weights, m, err);
     ist_weights_close(&weights);
     return status;
@@ -111,6 +115,7 @@ ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error
 void model_plan_close(model_plan *m) {
     ist_plan_close(&m->plan);
     ist_device_close(&m->device);
+    ist_tuning_free(&m->tuning);
     ist_checkpoint_info_free(&m->info);
 }
 

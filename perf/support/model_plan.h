@@ -3,12 +3,14 @@
 #define IST_PERF_MODEL_PLAN_H
 
 #include "core/plan.h"
+#include "core/tuning.h"
 #include "weights/checkpoint.h"
 
 typedef struct model_plan {
     ist_device *device;
     ist_plan *plan;
     ist_checkpoint_info info;
+    ist_tuning tuning; /* the device's record, as engines read it */
     char what[96]; /* "dfine-n 640x640 batch 1", "mobilesam decoder 4 boxes" */
     double enqueue_ms; /* of the last run: until its last kernel was enqueued */
 } model_plan;
