@@ -99,7 +99,7 @@ static int conv_ways(ist_plan *p, const shape *s, ist_tune_way *ways, int capaci
             portable = ist_conv_row_at(i);
     int count = add(ways, 0, capacity, first.row->name, first.splits);
     bool panels = first.row->family == IST_CONV_PANELS;
-    double most = 3 * ist_conv_cost(p, first, &q); /* what is held for several times slower is not worth measuring */
+    double most = 2 * ist_conv_cost(p, first, &q); /* what is held for twice as slow is not worth measuring */
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = ist_conv_row_at(i);
         if (!ist_conv_row_takes(p, r, &q) || (r->family == IST_CONV_PANELS) != panels || r == portable) continue;

@@ -25,7 +25,7 @@ typedef struct ist_tune_way {
 /* Whether the text is a problem of the family for plans of p's storage. */
 bool ist_tune_known(const ist_plan *p, const char *family, const char *shape);
 
-/* The ways that p's device and precision have and that the heuristic does not hold for several times slower than its
+/* The ways that p's device and precision have and that the heuristic does not hold for twice as slow as its
  * own, which comes first; the portable row last. At most `capacity` are stored, the portable one among them. Returns
  * how many. */
 int ist_tune_ways(ist_plan *p, const char *family, const char *shape, ist_tune_way *ways, int capacity);
