@@ -11,6 +11,14 @@
 #define LOAD4(p, i)     LOAD4_ALIGNED(p, i)
 #define STORE4(v, p, i) STORE4_ALIGNED(v, p, i)
 #endif
+#ifdef IST_HALF /* LLVM 14 makes of vload_half16 here, without AVX-512, loads for which addresses must be multiples of 16 */
+static inline float16 load16(__global const half *p) {
+    ushort16 u = vload16(0, (__global const ushort *)p);
+    return vload_half16(0, (const __private half *)&u);
+}
+#undef LOAD16
+#define LOAD16(p, i)    load16((p) + (i))
+#endif
 #define LOAD1(p, i)     LOAD(p, i)
 #define STORE1(v, p, i) STORE(v, p, i)
 

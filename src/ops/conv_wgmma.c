@@ -52,7 +52,7 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     if (side < 1) side = 1;
     if (q->o->epi.act >= IST_ACT_SILU) end += special;
     end += addend * (ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after));
-    double step = fmax((bm + bn) * BK * 2 / copy_bytes, latency / side);
+    double step = fmax((bm + bn) * BK * 2 / (copy_bytes * r->speed), latency / side);
     return start + waves * (steps_of(q) * step + (round + bm * bn * end) / side);
 }
 
