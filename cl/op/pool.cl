@@ -11,7 +11,8 @@
 #define LOAD4(p, i)     LOAD4_ALIGNED(p, i)
 #define STORE4(v, p, i) STORE4_ALIGNED(v, p, i)
 #endif
-#ifdef IST_HALF /* LLVM 14 makes of vload_half16 here, without AVX-512, loads for which addresses must be multiples of 16 */
+/* LLVM 14 makes of vload_half16 here, without AVX-512, loads for which addresses must be multiples of 16. */
+#if defined(IST_HALF) && defined(__x86_64__)
 static inline float16 load16(__global const half *p) {
     ushort16 u = vload16(0, (__global const ushort *)p);
     return vload_half16(0, (const __private half *)&u);

@@ -85,8 +85,9 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
 static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
                                   const char *defines, cl_program *out, ist_error *err) {
-    static const char standard[] = "-cl-std=CL1.2 -w "; /* compilers of CPUs say on stderr how many warnings there are */
-    size_t size = sizeof standard + strlen(defines), source_bytes = 0;
+    /* CPU platforms' compilers say on stderr how many warnings there are. */
+    const char *standard = d->facts.type == IST_DEVICE_CPU ? "-cl-std=CL1.2 -w " : "-cl-std=CL1.2 ";
+    size_t size = strlen(standard) + strlen(defines) + 1, source_bytes = 0;
     char *options = malloc(size);
     if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", what);
     snprintf(options, size, "%s%s", standard, defines);
