@@ -76,7 +76,11 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
         clReleaseProgram(program);
         return status;
     }
-    if (d->facts.type == IST_DEVICE_GPU) ist_ptx_retarget(d, options, &program);
+    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_retarget(d, options, op, &program, err) : IST_OK;
+    if (status) {
+        clReleaseProgram(program);
+        return status;
+    }
     d->builds.built++;
     *out = program;
     return IST_OK;

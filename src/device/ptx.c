@@ -1,6 +1,7 @@
 /* Programs with instructions of sm_90a. NVIDIA's OpenCL compiler writes PTX for sm_90 and takes no option for more, but
- * builds PTX for sm_90a when it is given as a binary. So such instructions stand in the PTX as comments (cl/isa/wgmma.cl);
- * when a program's PTX has any, its target is changed, the comments become instructions, and it is built again. */
+ * builds PTX for sm_90a when it is given as a binary. So such instructions stand in the PTX as comments
+ * (cl/isa/wgmma.cl); when a program's PTX has any, its target is changed, the comments become instructions, and it is
+ * built again. */
 #include "device/state.h"
 
 #include <stdlib.h>
@@ -17,8 +18,9 @@ static void replace(char *text, const char *from, const char *to) {
     }
 }
 
-/* The program's PTX for sm_90a (malloc'd); NULL when it is no PTX or has no instruction of that. */
-static char *retargeted(const ist_device *d, cl_program program) {
+/* The program's PTX as a string (malloc'd), with room for another target; NULL when the binary is no PTX that has
+ * instructions of sm_90a. */
+static char *marked_text(const ist_device *d, cl_program program) {
     size_t bytes = 0;
     char *text = NULL, *binary = (char *)ist_cache_binary(d, program, &bytes);
     if (binary) text = malloc(bytes + sizeof better);
@@ -27,22 +29,24 @@ static char *retargeted(const ist_device *d, cl_program program) {
         text[bytes] = '\0';
     }
     free(binary);
-    char *first = text ? strstr(text, target) : NULL;
-    if (!first || strstr(first + 1, target) || !strstr(text, mark)) {
-        free(text);
-        return NULL;
-    }
-    replace(text, target, better);
-    replace(text, mark, "");
-    return text;
+    if (text && strstr(text, mark)) return text;
+    free(text);
+    return NULL;
 }
 
-void ist_ptx_retarget(ist_device *d, const char *options, cl_program *program) {
-    char *text = retargeted(d, *program);
-    if (!text) return;
-    cl_program other = ist_cache_build(d, (unsigned char *)text, strlen(text), options);
+ist_status ist_ptx_retarget(ist_device *d, const char *options, const char *what, cl_program *program, ist_error *err) {
+    char *text = marked_text(d, *program);
+    if (!text) return IST_OK;
+    char *first = strstr(text, target);
+    cl_program other = NULL;
+    if (first && !strstr(first + 1, target)) {
+        replace(text, target, better);
+        replace(text, mark, "");
+        other = ist_cache_build(d, (unsigned char *)text, strlen(text), options);
+    }
     free(text);
-    if (!other) return;
+    if (!other) return ist_fail(err, IST_E_BUILD, "%s: %.60s does not build it for sm_90a", what, d->facts.name);
     clReleaseProgram(*program);
     *program = other;
+    return IST_OK;
 }

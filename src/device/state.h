@@ -70,9 +70,10 @@ void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program pro
 
 /* ---- ptx.c ---- */
 
-/* Makes a built program whose PTX has instructions of sm_90a in comments one that runs them; leaves every other program,
- * and one whose device refuses them, as it is. */
-void ist_ptx_retarget(ist_device *device, const char *options, cl_program *program);
+/* Makes a built program whose PTX has instructions of sm_90a in comments one that runs them, or fails and leaves it;
+ * every other program stays as it is. `what`: for the message. */
+ist_status ist_ptx_retarget(ist_device *device, const char *options, const char *what, cl_program *program,
+                            ist_error *err);
 
 /* ---- program.c ---- */
 
