@@ -110,7 +110,7 @@ Test(conv_mma, warpgroups) {
         {2,
          8,
          12,
-         128,
+         64,
          24,
          3,
          2,
@@ -118,9 +118,10 @@ Test(conv_mma, warpgroups) {
          1,
          false,
          {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
-        {1, 5, 3, 128, 48, 2, 1, 0, 1, true, {.act = IST_ACT_GELU}},
+        {1, 11, 13, 136, 48, 1, 1, 0, 1, false, {.act = IST_ACT_GELU}},
+        {1, 5, 3, 64, 24, 2, 1, 0, 1, true, {.act = IST_ACT_NONE}},
     };
-    static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128"};
+    static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128", "wg_64x64"};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row_named(names[i]), shapes[i], 30 + i);
 }
