@@ -57,14 +57,18 @@ static ref_map wanted(optest *t, ref_map image, const ist_stem_layer l[5]) {
     return convolved(t, convolved(t, beside(t, pool, c), &l[3], 2, 1), &l[4], 1, 0);
 }
 
-static bool available(void) {
+static bool fits(shape s) {
     optest t;
     optest_begin(&t, "capabilities", 0);
     ist_stem_layer l[5];
-    layers_of(&t, (shape){1, 64, 64, 16, 16, false}, l);
-    bool yes = ist_stem_fits(t.plan, ist_plan_input(t.plan, 1, 64, 64, 3, IST_ELEM_T), l);
+    layers_of(&t, s, l);
+    bool yes = ist_stem_fits(t.plan, ist_plan_input(t.plan, s.n, s.h, s.w, 3, IST_ELEM_T), l);
     optest_drop(&t);
     return yes;
+}
+
+static bool available(void) {
+    return fits((shape){1, 64, 64, 16, 16, false});
 }
 
 static void check_case(shape s, bool slice, int items, unsigned salt) {
@@ -88,7 +92,7 @@ Test(stem, matches_its_layers) {
                             {1, 128, 64, 32, 48, true}, {1, 160, 96, 16, 16, true},  {1, 96, 96, 32, 64, false}};
     if (!available()) return;
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(shapes[i], i % 2, -1, i);
+        if (i < 3 || fits(shapes[i])) check_case(shapes[i], i % 2, -1, i); /* on matrix instructions L's is not fused */
 }
 
 Test(stem, items_beyond_the_count_are_untouched) {
