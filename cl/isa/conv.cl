@@ -17,6 +17,13 @@ static inline uint valid_bits(int at, int count, int size) {
     return high > low ? (1u << high) - (1u << low) : 0u;
 }
 
+/* Taps inside the map, a bit each, of the window that starts at line iy and column ix; in and win as in op/conv. */
+static inline int inside_bits(int iy, int ix, int8 in, int8 win) {
+    uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
+    for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
+    return (int)bits;
+}
+
 /* The activation of two values to the precision of half. Special functions are dear: the two share a reciprocal, for
  * which 1 + 2^60 stands for all that is greater (the result is 0 in half either way). */
 static inline float2 activated(float2 v) {

@@ -279,9 +279,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #ifdef GATHER
         inside[i] = (int)((uint)iy << 16 | (ix & 0xffff));
 #else
-        uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
-        for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
-        inside[i] = (int)bits;
+        inside[i] = inside_bits(iy, ix, in, win);
 #endif
 #endif
     }

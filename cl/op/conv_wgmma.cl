@@ -82,9 +82,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
         int iy = (line - n * out.s1) * win.s2 - win.s3, ix = (p - line * out.s2) * win.s2 - win.s4;
         offset[i] = ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
-        uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
-        for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
-        inside[i] = (int)bits;
+        inside[i] = inside_bits(iy, ix, in, win);
 #endif
     }
     if (p0 >= rows) return;
