@@ -76,7 +76,7 @@
 #define OF_LANE(v, mask)                                                                                               \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+f"(v) : "r"(mask))
 #define ROW_BARRIER() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
-#else /* loops with barriers stay loops, and no loop is in a branch: PoCL 3.1 would run it for one work-item */
+#else /* loops with barriers stay loops, and no loop is in a branch (cl/README.md, "What to know") */
 #define UNROLLED
 #define ROLLED
 #define PART             static inline
@@ -470,7 +470,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
     __local int16 steps[16]; /* of the tape, ahead of their use */
     __global char *__local at[22];
     MATRIX_SCRATCH_OF(16)
-    /* Not the array itself: PoCL 3.1 has functions that get that use one for all threads. */
+    /* Not the array itself: see cl/README.md, "What to know". */
     __local float4 *const m = room + (sizes.y < 0);
     const int n = get_group_id(1), rows = sizes.x;
     const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, q = lane % 4;
@@ -493,7 +493,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
 #ifdef IST_PTX
     for (int s = 0; s < sizes.y; s++) {
 #define TURNS(count) ROLLED for (int turn = 0; turn < (count); turn++)
-#else /* a turn of one step after the other: PoCL 3.1 takes no loop with barriers within a loop with barriers */
+#else /* a turn of one step after the other: no loop with barriers within one (cl/README.md, "What to know") */
     for (int i = 0, s = 0, turn = 0; i < sizes.w; i++) {
 #define TURNS(count)
 #endif

@@ -208,7 +208,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 stem(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
      __global const int *restrict limit, int4 in, int4 out) {
     __local float array[ROOM];
-    line_t room = array + get_local_id(0); /* + 0: PoCL 3.1 shares arrays whose address a function has as a constant */
+    line_t room = array + get_local_id(0); /* + 0: no constant address (cl/README.md, "What to know") */
     int n = get_group_id(0) / in.w, first = (get_group_id(0) - n * in.w) * in.z, h = in.x >> 1, w = in.y >> 1;
     int end = min(first + in.z, h >> 1);
     if (n >= *limit) return;

@@ -154,7 +154,7 @@ winograd(__global const TX *restrict x, __global const float *restrict u, __glob
          __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
          __global int *queue) {
     __local float array[ROOM];
-    local_t room = array + get_local_id(0); /* + 0: PoCL 3.1 shares arrays whose address a function has as a constant */
+    local_t room = array + get_local_id(0); /* + 0: no constant address (cl/README.md, "What to know") */
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
     local_t sums = room + 16 * far;
