@@ -91,6 +91,33 @@ Test(device_join, variants_of_one_source) {
     for (int i = 0; i < 3; i++) ist_kernel_release(&k[i]);
 }
 
+/* Variants of sources whose functions are made by macros: each must be found and renamed, or the join has them twice.
+ */
+Test(device_join, variants_of_functions_that_macros_define) {
+    static const ist_program_part parts[] = {{"op/attention_cpu", "isa/tile", "-DD=32"},
+                                             {"op/attention_cpu", "isa/tile", "-DD=64"},
+                                             {"op/attention_cpu", "isa/tile", "-DTOKENS=196 -DKT=7 -DKB=98"},
+                                             {"op/chain_cpu", "isa/tile", ""},
+                                             {"op/chain_cpu", "isa/tile", "-DOTHER"},
+                                             {"op/dwconv", "isa/vector", "-DVL=16 -DRING=4096"},
+                                             {"op/dwconv", "isa/vector", "-DVL=16 -DRING=8192"},
+                                             {"op/pool", NULL, ""},
+                                             {"op/pool", NULL, "-DRUN=4"}};
+    static const char *const names[] = {"attention", "attention", "window",     "chain",     "chain",
+                                        "dwconv",    "dwconv",    "maxpool2x2", "maxpool2x2"};
+    const int count = sizeof parts / sizeof *parts;
+    if (!(ist_device_caps(d) & IST_CAP_CPU)) cr_skip_test("sources for CPUs");
+    int before = ist_device_builds(d).built;
+    cr_assert_eq(join(parts, count), IST_OK, "%s", err.text);
+    for (int i = 0; i < count; i++) {
+        cl_kernel k;
+        cr_expect_eq(ist_kernel_create(d, parts[i].op, parts[i].isa, parts[i].defines, names[i], &k, &err), IST_OK,
+                     "%s", err.text);
+        ist_kernel_release(&k);
+    }
+    cr_expect_eq(ist_device_builds(d).built, before + 1, "the join failed and parts were built alone");
+}
+
 /* The text of a join does not depend on the order in which a frame uses its programs, so that a cache finds it again.
  */
 Test(device_join, order_does_not_matter) {

@@ -95,8 +95,8 @@ static inline void score_tile(const float16 *qt, const float *k, float16 *p, int
 #undef CLOSE
 }
 #else /* a vector of queries and four keys at a time: 8 registers of 8 floats */
-#define DEFINE_SCORES(N, SOME)                                                                                         \
-    NOINLINE void scores##N(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *m) {           \
+#define DEFINE_SCORES(F, SOME)                                                                                         \
+    NOINLINE void F(const float16 *qt, const float *k, float16 *p, int d, bool biased, float16 *m) {                   \
         SOME(SCORE_OPEN)                                                                                               \
         for (int c = 0; c < d; c++) {                                                                                  \
             const float16 q = qt[c * QV];                                                                              \
@@ -109,9 +109,9 @@ static inline void score_tile(const float16 *qt, const float *k, float16 *p, int
 #define SCORE_CLOSE(i) p[i * QV] = a##i, *m = larger(*m, a##i);
 #define THREE(X)       X(0) X(1) X(2)
 #define FOUR(X)        X(0) X(1) X(2) X(3)
-DEFINE_SCORES(4, FOUR)
+DEFINE_SCORES(scores4, FOUR)
 #if KT == 7
-DEFINE_SCORES(3, THREE)
+DEFINE_SCORES(scores3, THREE)
 #define LAST_SCORES scores3
 #else
 #define LAST_SCORES scores4

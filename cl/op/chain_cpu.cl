@@ -114,8 +114,8 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 #define CLOSE4(r) TILE_COLS(TILE_CLOSE, r)
 #define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
 #define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
-#define DEFINE_PRODUCT(NV)                                                                                             \
-    static inline void product##NV(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {           \
+#define DEFINE_PRODUCT(F, NV)                                                                                          \
+    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {                     \
         SIX(OPEN##NV)                                                                                                  \
         for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
             {                                                                                                          \
@@ -131,9 +131,9 @@ static inline void put_some(to_t p, float16 v, int lanes) {
         SIX(CLOSE##NV)                                                                                                 \
     }
 #ifdef __AVX512F__
-DEFINE_PRODUCT(1)
-DEFINE_PRODUCT(2)
-DEFINE_PRODUCT(4)
+DEFINE_PRODUCT(product1, 1)
+DEFINE_PRODUCT(product2, 2)
+DEFINE_PRODUCT(product4, 4)
 #else /* a vector of columns after the other: 12 registers of 8 floats */
 #define MAC1(r) c##r##_0 = fma((float16)(a[(r) * lda]), b0, c##r##_0);
 #define PUT1(r) acc[r * nv] = c##r##_0;
@@ -145,13 +145,13 @@ NOINLINE void product(float16 *acc, const float16 *first, from_t a, int lda, fro
     }
     SIX(PUT1)
 }
-#define DEFINE_PRODUCTS(NV)                                                                                            \
-    static inline void product##NV(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {           \
+#define DEFINE_PRODUCTS(F, NV)                                                                                         \
+    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {                     \
         for (int j = 0; j < NV; j++) product(acc + j, first + j, a, lda, b + 16 * j, NV, k);                           \
     }
-DEFINE_PRODUCTS(1)
-DEFINE_PRODUCTS(2)
-DEFINE_PRODUCTS(4)
+DEFINE_PRODUCTS(product1, 1)
+DEFINE_PRODUCTS(product2, 2)
+DEFINE_PRODUCTS(product4, 4)
 #endif
 
 /* `lines` rows of nv vectors of which `lanes` lanes are there. */
@@ -495,8 +495,8 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
 #define LAST(i)  put16(y + (x + i) * y_ld + c, activate_float16(a##i, act));
 #define EACH1(F) F(0)
 #define EACH4(F) F(0) F(1) F(2) F(3)
-#define DEFINE_WINDOW(COUNT)                                                                                           \
-    static inline void window##COUNT(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w, \
+#define DEFINE_WINDOW(F, COUNT)                                                                                        \
+    static inline void F(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w,             \
                                      int columns, from_t bias, int act) {                                              \
         for (int c = 0; c < columns; c += 16) {                                                                        \
             const float16 first = bias ? vload16(0, bias + c) : (float16)(0.0f);                                       \
@@ -511,8 +511,8 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
             EACH##COUNT(LAST)                                                                                          \
         }                                                                                                              \
     }
-DEFINE_WINDOW(1)
-DEFINE_WINDOW(4)
+DEFINE_WINDOW(window1, 1)
+DEFINE_WINDOW(window4, 4)
 
 /* 3x3, stride 2, padding 1: the output line whose window ends with the group's last line. Numbers: weights at, bias at
  * or -1. Extents of the input are even, so that only the first line and column are padding. */

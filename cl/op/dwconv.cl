@@ -13,8 +13,8 @@
 #define EACH8(F) EACH4(F) F(4) F(5) F(6) F(7)
 
 /* Sums of N neighbouring output pixels whose windows start at vector `first` of each line. */
-#define DEFINE_SUMS(N)                                                                                                 \
-    static inline void sums##N(const float16 *ring, int line_length, int slot, int first, int k, int stride,           \
+#define DEFINE_SUMS(F, N)                                                                                              \
+    static inline void F(const float16 *ring, int line_length, int slot, int first, int k, int stride,                 \
                                __global const float *w, float16 bias, float16 *acc) {                                  \
         EACH##N(FIRST)                                                                                                 \
         for (int ky = 0; ky < k; ky++) {                                                                               \
@@ -27,9 +27,9 @@
         }                                                                                                              \
         EACH##N(KEEP)                                                                                                  \
     }
-DEFINE_SUMS(4)
+DEFINE_SUMS(sums4, 4)
 #ifdef __AVX512F__
-DEFINE_SUMS(8)
+DEFINE_SUMS(sums8, 8)
 #else /* 8 registers of 8 floats instead of 16 */
 static inline void sums8(const float16 *ring, int line_length, int slot, int first, int k, int stride,
                          __global const float *w, float16 bias, float16 *acc) {

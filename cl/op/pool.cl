@@ -24,8 +24,8 @@ static inline float16 load16(__global const half *p) {
 #define STORE1(v, p, i) STORE(v, p, i)
 
 /* N channels of `run` pixels from column ox on: `down` is the way to the line below, 0 where there is none. */
-#define DEFINE_POOL(N, V)                                                                                              \
-    static inline void pool##N(__global const T *a, __global T *d, int ox, int down, int4 in, int4 out) {              \
+#define DEFINE_POOL(F, N, V)                                                                                           \
+    static inline void F(__global const T *a, __global T *d, int ox, int down, int4 in, int4 out) {                    \
         V zero = 0.0f, left = fmax(LOAD##N(a, 0), down ? LOAD##N(a, down) : zero);                                     \
         for (int end = ox + out.w; ox < end; ox++, d += out.x) {                                                       \
             V right = zero;                                                                                            \
@@ -35,9 +35,9 @@ static inline float16 load16(__global const half *p) {
             left = right;                                                                                              \
         }                                                                                                              \
     }
-DEFINE_POOL(16, float16)
-DEFINE_POOL(4, float4)
-DEFINE_POOL(1, float)
+DEFINE_POOL(pool16, 16, float16)
+DEFINE_POOL(pool4, 4, float4)
+DEFINE_POOL(pool1, 1, float)
 
 __kernel void maxpool2x2(__global const T *restrict x, __global T *restrict y, __global const int *restrict limit, int4 in,
                          int4 out) {
