@@ -5,11 +5,13 @@
 #ifndef RUN
 #define RUN 1
 #endif
+/* TAKEn, PUTn: n channels. */
 #ifdef ALIGNED /* of a group: every quad of channels lies at a multiple of its size */
-#undef LOAD4
-#undef STORE4
-#define LOAD4(p, i)     LOAD4_ALIGNED(p, i)
-#define STORE4(v, p, i) STORE4_ALIGNED(v, p, i)
+#define TAKE4(p, i)    LOAD4_ALIGNED(p, i)
+#define PUT4(v, p, i)  STORE4_ALIGNED(v, p, i)
+#else
+#define TAKE4(p, i)    LOAD4(p, i)
+#define PUT4(v, p, i)  STORE4(v, p, i)
 #endif
 /* LLVM 14 makes of vload_half16 here, without AVX-512, loads for which addresses must be multiples of 16. */
 #if defined(IST_HALF) && defined(__x86_64__)
@@ -17,21 +19,23 @@ static inline float16 load16(__global const half *p) {
     ushort16 u = vload16(0, (__global const ushort *)p);
     return vload_half16(0, (const __private half *)&u);
 }
-#undef LOAD16
-#define LOAD16(p, i)    load16((p) + (i))
+#define TAKE16(p, i)   load16((p) + (i))
+#else
+#define TAKE16(p, i)   LOAD16(p, i)
 #endif
-#define LOAD1(p, i)     LOAD(p, i)
-#define STORE1(v, p, i) STORE(v, p, i)
+#define PUT16(v, p, i) STORE16(v, p, i)
+#define TAKE1(p, i)    LOAD(p, i)
+#define PUT1(v, p, i)  STORE(v, p, i)
 
 /* N channels of `run` pixels from column ox on: `down` is the way to the line below, 0 where there is none. */
 #define DEFINE_POOL(F, N, V)                                                                                           \
     static inline void F(__global const T *a, __global T *d, int ox, int down, int4 in, int4 out) {                    \
-        V zero = 0.0f, left = fmax(LOAD##N(a, 0), down ? LOAD##N(a, down) : zero);                                     \
+        V zero = 0.0f, left = fmax(TAKE##N(a, 0), down ? TAKE##N(a, down) : zero);                                     \
         for (int end = ox + out.w; ox < end; ox++, d += out.x) {                                                       \
             V right = zero;                                                                                            \
             a += in.z;                                                                                                 \
-            if (ox + 1 < in.y) right = fmax(LOAD##N(a, 0), down ? LOAD##N(a, down) : zero);                            \
-            STORE##N(fmax(left, right), d, 0);                                                                         \
+            if (ox + 1 < in.y) right = fmax(TAKE##N(a, 0), down ? TAKE##N(a, down) : zero);                            \
+            PUT##N(fmax(left, right), d, 0);                                                                           \
             left = right;                                                                                              \
         }                                                                                                              \
     }
