@@ -67,7 +67,7 @@ Test(attention, own_row) {
 }
 
 Test(attention, portable) {
-    without = IST_CAP_VEC16;
+    hide(IST_CAP_VEC16);
     shapes();
 }
 

@@ -2,6 +2,7 @@
  * isa/matrix then computes in plain OpenCL what the instructions do. Checks the rows' index arithmetic and the order of
  * packed weights on any device, slowly. */
 #include "ops/conv_rows.h"
+#include "support/claimed_matrix.h"
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -10,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void claim(void) {
-    setenv("ISTHMUS_CAPS", "+AMD_MFMA,+AMD_WMMA,+INTEL_DPAS", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+static void claim_all(void) {
+    claim("+AMD_MFMA,+AMD_WMMA,+INTEL_DPAS");
 }
-TestSuite(conv_matrix, .init = claim);
+TestSuite(conv_matrix, .init = claim_all);
 
 typedef struct shape {
     int n, h, w, cin, cout, k, stride, pad;

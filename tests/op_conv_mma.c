@@ -2,6 +2,7 @@
  * plain OpenCL what the instructions do. Checks the rows' index arithmetic on any device, slowly; op_conv with
  * ISTHMUS_HALF=1 checks the instructions where they exist. */
 #include "ops/conv_rows.h"
+#include "support/claimed_matrix.h"
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -10,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void claim(void) {
-    setenv("ISTHMUS_CAPS", "+PTX_MMA,+PTX_WGMMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+static void claim_all(void) {
+    claim("+PTX_MMA,+PTX_WGMMA");
 }
-TestSuite(conv_mma, .init = claim);
+TestSuite(conv_mma, .init = claim_all);
 
 typedef struct shape {
     int n, h, w, cin, cout, k, stride, pad, splits;

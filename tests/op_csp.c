@@ -1,5 +1,6 @@
 /* CSP blocks against the scalar definitions of their layers. */
 #include "ops/csp.h"
+#include "support/claimed_matrix.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
@@ -81,11 +82,10 @@ Test(csp, items_beyond_the_count_are_untouched) {
         check_case((shape){3, 18, 20, 21, 21, 2}, true, items, 50 + (unsigned)items);
 }
 
-static void claim(void) {
-    setenv("ISTHMUS_CAPS", "-CPU,-SIMD16,+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+static void claim_all(void) {
+    claim("-CPU,-SIMD16,+PTX_MMA");
 }
-TestSuite(csp_mma, .init = claim);
+TestSuite(csp_mma, .init = claim_all);
 
 /* The fused row, by emulation of the matrix instructions where there are none (isa/ptx): tiles that end inside and
  * outside the map, inputs that are no whole step, one and two bottlenecks, 32 and 64 channels. */

@@ -50,7 +50,7 @@ Test(norm, layernorm) {
 }
 
 Test(norm, layernorm_portable) {
-    without = IST_CAP_VEC16;
+    hide(IST_CAP_VEC16);
     layernorm_shapes();
 }
 

@@ -1,6 +1,7 @@
 /* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (isa/ptx), and
  * the two launches, against the scalar definitions of both layers. */
 #include "ops/separable.h"
+#include "support/claimed_matrix.h"
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -9,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void claim(void) {
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+static void claim_all(void) {
+    claim("+PTX_MMA");
 }
-TestSuite(separable_mma, .init = claim);
+TestSuite(separable_mma, .init = claim_all);
 
 typedef struct shape {
     int n, h, w, in, mid, k, stride;

@@ -1,6 +1,7 @@
 /* HGNetv2's stem as one launch, against the scalar definitions of its layers. */
 #include "ops/rows.h"
 #include "ops/stem.h"
+#include "support/claimed_matrix.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
@@ -101,11 +102,10 @@ Test(stem, items_beyond_the_count_are_untouched) {
         check_case((shape){2, 64, 64, 16, 16, true}, true, items, 50);
 }
 
-static void claim(void) {
-    setenv("ISTHMUS_CAPS", "-CPU,-SIMD16,+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+static void claim_all(void) {
+    claim("-CPU,-SIMD16,+PTX_MMA");
 }
-TestSuite(stem_mma, .init = claim);
+TestSuite(stem_mma, .init = claim_all);
 
 /* The row on matrix instructions, by emulation where there are none (isa/ptx): each size of a tile, tiles that end
  * outside the map, channels that are rounded up. */

@@ -1,5 +1,6 @@
 /* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on isa/ptx's plain form. */
 #include "ops/token.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -7,12 +8,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void claim(void) {
+static void claim_all(void) {
     without = IST_CAP_VEC16;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
-    setenv("ISTHMUS_HALF", "1", 1);
+    claim("+PTX_MMA");
 }
-TestSuite(token, .init = claim);
+TestSuite(token, .init = claim_all);
 
 typedef struct shape {
     int n, tokens, in, hidden, out; /* in 0: no first layer */

@@ -253,12 +253,12 @@ Test(two_way, own_row) {
 }
 
 Test(two_way, portable) {
-    without = IST_CAP_VEC16;
+    hide(IST_CAP_VEC16);
     shapes();
 }
 
 Test(two_way, portable_small_groups) {
-    without = IST_CAP_VEC16 | IST_CAP_GROUP256;
+    hide(IST_CAP_VEC16 | IST_CAP_GROUP256);
     shapes();
 }
 

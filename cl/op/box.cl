@@ -118,9 +118,8 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     }
 #if LANES > 1
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (s0 != 0) return;
 #endif
-    if (q >= sizes.x) return;
+    if (s0 != 0 || q >= sizes.x) return;
     float4 r = vload4(row, ref_init), d = vload4(0, side + mine);
     float half_scale = 0.5f * scale;
     float2 lo = r.xy - (half_scale + d.xy) * (r.zw / scale), hi = r.xy + (half_scale + d.zw) * (r.zw / scale);

@@ -27,7 +27,7 @@ typedef struct ist_site {
 
 /* A capability is true when a small kernel of cl/probe/ builds *and* returns the right numbers on this device, or when
  * it is a plain property (CPU). For tests and diagnosis, ISTHMUS_CAPS overrules: "-INT64,+CPU" hides one and claims
- * another. X(name, probe source or NULL, meaning) */
+ * another; ISTHMUS_CPU_BUILD_OPTIONS goes to the compilers of CPUs. X(name, probe source or NULL, meaning) */
 #define IST_CAP_LIST(X)                                                                                                \
     X(CPU, NULL, "a CPU with native float vectors: one work-item per group, no local memory")                          \
     X(SIMD16, NULL, "a CPU with native vectors of 16 floats")                                                          \

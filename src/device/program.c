@@ -89,12 +89,13 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
 static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
                                   const char *defines, cl_program *out, ist_error *err) {
-    /* CPU platforms' compilers say on stderr how many warnings there are. */
-    const char *standard = d->facts.type == IST_DEVICE_CPU ? "-cl-std=CL1.2 -w " : "-cl-std=CL1.2 ";
-    size_t size = strlen(standard) + strlen(defines) + 1, source_bytes = 0;
+    const char *standard = "-cl-std=CL1.2 -w "; /* some compilers say on stderr how many warnings there are */
+    const char *more = d->facts.type == IST_DEVICE_CPU ? getenv("ISTHMUS_CPU_BUILD_OPTIONS") : NULL;
+    if (!more) more = "";
+    size_t size = strlen(standard) + strlen(more) + strlen(defines) + 2, source_bytes = 0;
     char *options = malloc(size);
     if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", what);
-    snprintf(options, size, "%s%s", standard, defines);
+    snprintf(options, size, "%s%s%s%s", standard, more, *more ? " " : "", defines);
     for (int i = 0; i < count; i++) source_bytes += strlen(texts[i]);
 
     ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, what);

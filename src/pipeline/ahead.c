@@ -25,6 +25,7 @@ bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
                            or_empty(c->device),
                            or_empty(getenv("ISTHMUS_DEVICE")),
                            or_empty(getenv("ISTHMUS_CAPS")),
+                           or_empty(getenv("ISTHMUS_CPU_BUILD_OPTIONS")),
                            or_empty(getenv("OCL_ICD_VENDORS")),
                            or_empty(getenv("POCL_CACHE_DIR"))};
     ist_cache_key key = ist_hash_texts(texts, sizeof texts / sizeof *texts);
