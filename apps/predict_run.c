@@ -11,7 +11,7 @@
 /* Decoded pixels that may wait at one time; one batch may always be decoded. */
 #define PIXEL_BUDGET ((size_t)512 << 20)
 
-enum { MAX_WORKERS = 64 };
+enum { MAX_WORKERS = 128 };
 
 double predict_now_ms(void) {
     struct timespec t;
