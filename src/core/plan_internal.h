@@ -11,6 +11,7 @@ typedef struct ist_plan_buffer {
     ist_home home;
     size_t bytes;
     int first, last; /* launches that touch it; first = -1: none */
+    int written;     /* the last that may write it; -1: none */
     bool keep;       /* tapped: alive to the end */
     int ext;         /* IST_HOME_EXTERNAL */
     int page;        /* IST_HOME_CONST */
@@ -58,7 +59,8 @@ struct ist_plan {
     size_t tap_count, tap_capacity;
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
-    ist_tensor limit, no_limit, work_queue;
+    ist_tensor limit, no_limit, work_queue[2]; /* queues of the main and of the side branch */
+    int fork, side, join; /* launches with which the branches begin and after which they end; side, join -1: not yet */
     bool work_turn, narrow;
     struct ist_chain *chain; /* borrowed */
     const char *stage;
@@ -72,6 +74,10 @@ struct ist_plan {
     int region_count;
 };
 
+/* Whether there are branches that run at the same time. */
+static inline bool ist_plan_branches(const ist_plan *p) {
+    return p->options.overlap && p->fork < p->side && p->side < p->join;
+}
 /* Bytes of one element of `elem` in this plan. */
 size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem);
 /* Rounds to nearest even, as vstore_half does; finite overflow becomes infinity. */
