@@ -147,14 +147,25 @@ void ist_audit_rule_mid_frame(ist_audit_judge_state *j, ist_audit_slice slice) {
     }
 }
 
+/* Flushes of one queue; where no handle is known (our own run), its name tells which. */
+static size_t flushes_like(const ist_audit_event *ev, ist_audit_slice slice, const ist_audit_event *e) {
+    size_t n = 0;
+    for (size_t k = 0; k < slice.count; k++) {
+        const ist_audit_event *o = &ev[slice.items[k]];
+        n += o->op == IST_AUDIT_FLUSH && o->queue == e->queue && o->label == e->label;
+    }
+    return n;
+}
+
+/* Of each queue one at the end, and one before another queue waits for it. */
 void ist_audit_rule_flushes(ist_audit_judge_state *j, ist_audit_slice slice) {
     enum { PER_FRAME = 3 };
     const ist_audit_event *ev = j->log->events;
-    size_t flushes = 0;
-    for (size_t k = 0; k < slice.count; k++) flushes += ev[slice.items[k]].op == IST_AUDIT_FLUSH;
-    for (size_t k = 0; slice.frame && flushes >= PER_FRAME && k < slice.count; k++)
-        if (ev[slice.items[k]].op == IST_AUDIT_FLUSH && ist_audit_is_free(j, slice.items[k]))
-            ist_audit_claim_event(j, slice.items[k], IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR);
+    for (size_t k = 0; slice.frame && k < slice.count; k++) {
+        size_t i = slice.items[k];
+        if (ev[i].op == IST_AUDIT_FLUSH && ist_audit_is_free(j, i) && flushes_like(ev, slice, &ev[i]) >= PER_FRAME)
+            ist_audit_claim_event(j, i, IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR);
+    }
 }
 
 /* ---- events that speak for themselves ---- */
