@@ -1,10 +1,10 @@
 /* Places buffers with known lifetimes in one block of memory. Pure C: no OpenCL, no allocation beyond scratch arrays.
  *
- * A span is alive on steps [first, last]; if a step of one of two simultaneous stretches is among them, also with every
- * span that has one of the other. The block is cut into regions; a region holds one span at a time, so spans
- * whose lives overlap get disjoint bytes, and two regions never share any. Regions rather than free offsets, since a
- * driver may track the overlaps of sub-buffers: with hundreds of overlapping ones a launch on a GPU cost over ten times
- * as much. Greedy by size, largest first, each in the region that is free and needs it least, else in a new one of its
+ * A span is alive on steps [first, last]; one that a step of the one of two simultaneous groups uses is also alive with
+ * all that the other group uses. The block is cut into regions; a region holds one span at a time, so spans whose lives
+ * overlap get disjoint bytes, and two regions never share any. Regions rather than free offsets, since a driver may
+ * track the overlaps of sub-buffers: with hundreds of overlapping ones a launch on a GPU cost over ten times as much.
+ * Greedy by size, largest first, each in the region that is free and needs it least, else in a new one of its
  * size ("shared objects", Pisarchyk & Lee, arXiv 2001.03288). */
 #ifndef IST_CORE_ARENA_H
 #define IST_CORE_ARENA_H
@@ -16,7 +16,7 @@
 typedef struct ist_span {
     size_t bytes;
     int first, last; /* steps, inclusive; first <= last */
-    unsigned sides;  /* of two stretches of steps that run at the same time: 1: alive in the one, 2: in the other */
+    unsigned sides;  /* of two groups of steps that run at the same time: 1: the first has some of its, 2: the second */
     int region;      /* result: its region */
 } ist_span;
 

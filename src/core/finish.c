@@ -13,12 +13,6 @@ static size_t guard_of(const ist_plan *p) {
     return ist_align_up((size_t)p->options.guard_bytes, ist_device_alignment(p->device));
 }
 
-static unsigned sides_of(const ist_plan *p, const ist_span *s) {
-    if (!ist_plan_branches(p)) return 0;
-    bool first = s->first < p->side && s->last >= p->fork, second = s->first < p->join && s->last >= p->side;
-    return (first ? 1u : 0u) | (second ? 2u : 0u);
-}
-
 /* Collects the arena's spans; index[i] is the buffer of span i. */
 static int collect_spans(const ist_plan *p, ist_span *spans, size_t *index) {
     int end = p->node_count ? (int)p->node_count - 1 : 0, count = 0;
@@ -28,7 +22,7 @@ static int collect_spans(const ist_plan *p, ist_span *spans, size_t *index) {
         if (b->home != IST_HOME_ARENA || b->first < 0) continue;
         spans[count] = (ist_span){.bytes = b->bytes + 2 * guard, .first = b->first, .last = b->keep ? end : b->last};
         if (guard) spans[count].first = 0, spans[count].last = end;
-        spans[count].sides = sides_of(p, &spans[count]);
+        if (ist_plan_branches(p)) spans[count].sides = b->sides;
         index[count++] = i;
     }
     return count;

@@ -86,8 +86,9 @@ void ist_plan_stage(ist_plan *plan, const char *stage);
 void ist_plan_unit(ist_plan *plan);
 
 /* Launches from ist_plan_fork to ist_plan_side are a branch, those from there to ist_plan_join another, which neither reads
- * nor writes what the first one writes. With options.overlap the second runs on the device's side lane, beside the first.
- * Once in a plan, in this order; calls without the others mean nothing. */
+ * nor writes what the first one writes. The first goes on with those behind the join up to one that needs the second.
+ * With options.overlap the second runs on the device's side lane, beside the first. Once in a plan, in this order; calls
+ * without the others mean nothing. */
 void ist_plan_fork(ist_plan *plan);
 void ist_plan_side(ist_plan *plan);
 void ist_plan_join(ist_plan *plan);

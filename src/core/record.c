@@ -18,7 +18,7 @@ ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, i
     p->device = device;
     if (options) p->options = *options;
     p->stage = "";
-    p->fork = p->side = p->join = -1;
+    p->fork = p->side = p->join = p->rest = -1;
     int never = INT_MAX;
     p->no_limit = ist_plan_const(p, &never, 1, 1, 1, 1, IST_ELEM_I32, "no limit");
     if (p->error.code) {
@@ -178,6 +178,12 @@ ist_tensor ist_plan_persistent(ist_plan *p, int n, int h, int w, int c, ist_elem
 /* Recording the branch that is for the side lane. */
 static bool on_side(const ist_plan *p) {
     return p->options.overlap && p->side >= 0 && p->join < 0;
+}
+
+/* As ist_span.sides: of the branch that is being recorded. */
+static unsigned side_now(const ist_plan *p) {
+    if (!p->options.overlap || p->fork < 0 || p->rest >= 0) return 0;
+    return on_side(p) ? 2 : 1;
 }
 
 ist_tensor ist_plan_work_queue(ist_plan *p) {
@@ -390,9 +396,10 @@ static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
         return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
     if (b->home == IST_HOME_CONST && a->kind != IST_ARG_IN)
         return ist_plan_fail(p, IST_E_STATE, "%s: writes a constant", label);
-    int shared = a->kind == IST_ARG_IN ? b->written : b->last;
-    if (on_side(p) && b->home != IST_HOME_CONST && shared >= p->fork && shared < p->side)
+    int since = b->home == IST_HOME_CONST ? -1 : a->kind == IST_ARG_IN ? b->written : b->last; /* which it comes after */
+    if (on_side(p) && since >= p->fork && since < p->side)
         return ist_plan_fail(p, IST_E_STATE, "%s: shares a tensor with the branch beside it", label);
+    if (p->join >= 0 && p->rest < 0 && since >= p->side && since < p->join) p->rest = step;
     if (b->first < 0) b->first = step;
     if (a->kind != IST_ARG_IN) b->written = step;
     b->last = step;
@@ -455,4 +462,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     }
     for (int i = 0; i < l->arg_count; i++)
         if (is_tensor_arg(&l->args[i]) && touch(p, &l->args[i], (int)p->node_count - 1, l->label)) return;
+    for (int i = 0; i < l->arg_count; i++)
+        if (is_tensor_arg(&l->args[i]) && ist_has(l->args[i].tensor))
+            ist_plan_buffer_of(p, l->args[i].tensor)->sides |= side_now(p);
 }

@@ -59,13 +59,16 @@ static ist_status enqueue(ist_plan *p, ist_lane lane, int from, int to, ist_erro
 /* By turns, in proportion to their lengths: enqueueing takes about as long as running, and neither lane should run dry
  * meanwhile. */
 static ist_status enqueue_branches(ist_plan *p, ist_error *err) {
-    int main = p->fork, side = p->side;
-    long long mains = p->side - p->fork, sides = p->join - p->side;
-    while (main < p->side || side < p->join) {
-        bool turn = main == p->side || (side < p->join && (side - p->side) * mains <= (main - p->fork) * sides);
-        int *next = turn ? &side : &main;
-        IST_TRY(enqueue(p, turn ? IST_LANE_SIDE : IST_LANE_MAIN, *next, *next + 1, err));
-        ++*next;
+    long long mains = p->side - p->fork + ist_plan_meet(p) - p->join, sides = p->join - p->side;
+    for (long long main = 0, side = 0; main < mains || side < sides;) {
+        bool turn = main == mains || (side < sides && side * mains <= main * sides);
+        int next = turn ? p->side + (int)side : p->fork + (int)main;
+        if (!turn && next >= p->side) next += (int)sides;
+        IST_TRY(enqueue(p, turn ? IST_LANE_SIDE : IST_LANE_MAIN, next, next + 1, err));
+        if (turn)
+            side++;
+        else
+            main++;
     }
     return IST_OK;
 }
@@ -79,7 +82,7 @@ ist_status ist_plan_replay_for(ist_plan *p, ist_frame_scope scope, ist_error *er
     IST_TRY(ist_lane_follow(p->device, scope, IST_LANE_SIDE, IST_LANE_MAIN, err));
     IST_TRY(enqueue_branches(p, err));
     IST_TRY(ist_lane_follow(p->device, scope, IST_LANE_MAIN, IST_LANE_SIDE, err));
-    return enqueue(p, IST_LANE_MAIN, p->join, end, err);
+    return enqueue(p, IST_LANE_MAIN, ist_plan_meet(p), end, err);
 }
 
 ist_status ist_plan_replay(ist_plan *p, ist_error *err) {
