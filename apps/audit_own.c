@@ -155,7 +155,7 @@ int audit_run_own(int argc, char **argv, audit_options *o) {
         o->budget = PROMISE;
         ist_audit_parse_budget(PROMISE, &o->limits, &err);
     }
-    bool keeps = has_option(argc, argv, "-o") || has_option(argc, argv, "--o");
+    bool keeps = has_option(argc, argv, "-o") || has_option(argc, argv, "--ou");
     int code = keeps ? run(argc, argv, &f) : run_without_output(argc, argv, &f);
     int judged = CLI_SUCCESS;
     log.program = ist_strdup("isthmus predict");

@@ -131,6 +131,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     config->segmenter = o->masks ? o->segmenter : NULL;
     config->device = o->device;
     config->precision = o->precision;
+    config->overlap = o->overlap;
     config->match = job->match;
     config->batch = o->batch;
     config->max_objects = o->max_objects;

@@ -161,6 +161,9 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
         break;
     case OPTION_PRECISION:
         return parse_precision(o->command, value, &o->precision);
+    case OPTION_OVERLAP:
+        o->overlap = true;
+        break;
     case OPTION_BATCH:
         return predict_parse_number(o->command, "batch", value, 1, 64, &o->batch);
     default:

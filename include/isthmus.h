@@ -159,7 +159,10 @@ typedef struct ist_config {
     float track_iou;          /* least IoU that continues a track; default 0.3 */
     int track_age;            /* frames a track survives unseen; default 30 */
     ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; with IST_PROMPTS_TARGETS match must be IST_MATCH_NONE */
-    int reserved;             /* leave 0; without it the struct would end in padding */
+    int overlap;              /* 1: the segmenter's encoder runs on a second in-order queue of the same context beside the
+                               *   detector. Only kernels run there; still one write, one read and one wait per batch,
+                               *   all on the first queue. Needs more device memory, since the two networks no longer
+                               *   share the arena. Default 0; without detector or segmenter it changes nothing */
 } ist_config;
 
 ist_config ist_config_default(void);

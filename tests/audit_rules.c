@@ -315,11 +315,17 @@ static void flushes(ist_audit_log *log, int pass) {
     for (int k = 0; k < 3; k++) MADE_ADD(log, FLUSH, 31, .queue = 1);
     clean(log, pass);
 }
+static void flushes_of_two_queues(ist_audit_log *log, int pass) {
+    MADE_LAUNCH(log, 30, "s");
+    for (int k = 0; k < 4; k++) MADE_ADD(log, FLUSH, 31, .queue = 1 + (uint64_t)k % 2);
+    clean(log, pass);
+}
 
 Test(rules, polls_and_flushes) {
     expect_only(polls, IST_AUDIT_CAT_POLL, IST_AUDIT_MEDIUM, 30, 40 * PASSES);
     EXPECT_NOTHING(one_poll);
     expect_only(flushes, IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR, 31, 3 * PASSES);
+    EXPECT_NOTHING(flushes_of_two_queues);
 }
 
 /* ---- objects ---- */

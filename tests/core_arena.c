@@ -85,6 +85,21 @@ Test(core_arena, random_lives) {
     }
 }
 
+/* Spans of stretches that run at the same time never share a region, whatever their steps are. */
+Test(core_arena, sides_keep_apart) {
+    ist_span s[] = {{.bytes = 1000, .first = 0, .last = 0},
+                    {.bytes = 1000, .first = 1, .last = 2, .sides = 1},
+                    {.bytes = 1000, .first = 3, .last = 4, .sides = 1},
+                    {.bytes = 1000, .first = 5, .last = 6, .sides = 2},
+                    {.bytes = 1000, .first = 7, .last = 8, .sides = 2},
+                    {.bytes = 1000, .first = 9, .last = 9}};
+    placed p = place(s, 6, 64);
+    cr_assert_eq(p.count, 2);
+    cr_assert_eq(s[1].region, s[2].region);
+    cr_assert_eq(s[3].region, s[4].region);
+    cr_assert_neq(s[1].region, s[3].region);
+}
+
 Test(core_arena, same_input_same_places) {
     ist_span a[8], b[8];
     for (int i = 0; i < 8; i++) a[i] = b[i] = (ist_span){.bytes = 500, .first = i / 2, .last = 4};

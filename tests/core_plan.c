@@ -301,3 +301,102 @@ Test(core_plan, a_profile_has_one_time_per_launch) {
     cr_assert_null(ist_plan_launch_at(plan, 3));
     end();
 }
+
+/* Three steps of each branch and one behind them for what the second has made. */
+static size_t branched(bool overlap, bool fork) {
+    ist_device_options d = {.side_lane = overlap};
+    cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = overlap}, &plan, &err), IST_OK, "%s", err.text);
+    ist_tensor kept[2];
+    if (fork) ist_plan_fork(plan);
+    for (int side = 0; side < 2; side++) {
+        if (side) ist_plan_side(plan);
+        for (int i = 0; i < 3; i++) {
+            kept[side] = ist_plan_tensor(plan, 1, 1, 1, 1024, IST_ELEM_T);
+            for (int k = 0; k < 2; k++) fill(ist_slice(kept[side], 8 * k, 8), 0, (float)(10 * side + i), IST_ARG_OUT);
+        }
+    }
+    ist_plan_join(plan);
+    fill(ist_slice(kept[1], 0, 8), 0, 100, IST_ARG_INOUT);
+    finish();
+    for (int i = 0; i < 20; i++) run();
+    for (int side = overlap && fork ? 0 : 1; side < 2; side++) { /* in turn the first is gone */
+        float got[16];
+        cr_assert_eq(ist_plan_read_f32(plan, ist_slice(kept[side], 0, 16), got, &err), IST_OK, "%s", err.text);
+        for (int i = 0; i < 8; i++) cr_assert_eq(got[i], (float)((side ? 100 : 2) + i));
+        for (int i = 0; i < 8; i++) cr_assert_eq(got[8 + i], (float)(10 * side + 2 + i));
+    }
+    size_t bytes = ist_plan_describe(plan).arena_bytes;
+    end();
+    return bytes;
+}
+
+Test(core_plan, branches_run_beside_each_other_in_memory_of_their_own) {
+    cr_expect_eq(branched(false, true), 4096);
+    cr_expect_eq(branched(true, true), 2 * 4096);
+    cr_expect_eq(branched(true, false), 4096); /* no fork, no branches */
+}
+
+Test(core_plan, branches_share_nothing_that_is_written) {
+    for (int way = 0; way < 3; way++) {
+        ist_device_options d = {.side_lane = true};
+        cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = true}, &plan, &err), IST_OK);
+        ist_tensor before = ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T), other;
+        fill(before, 0, 1, IST_ARG_OUT);
+        ist_plan_fork(plan);
+        other = ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T);
+        fill(other, 0, 2, IST_ARG_OUT);
+        fill(before, 0, 3, IST_ARG_IN);
+        ist_plan_side(plan);
+        if (way == 0) fill(before, 0, 4, IST_ARG_IN);
+        if (way == 1) fill(before, 0, 4, IST_ARG_INOUT);
+        if (way == 2) fill(other, 0, 4, IST_ARG_IN);
+        cr_expect_eq(ist_plan_status(plan), way ? IST_E_STATE : IST_OK, "way %d", way);
+        if (way) cr_expect_not_null(strstr(ist_plan_error(plan)->text, "the branch beside it"));
+        ist_plan_join(plan);
+        end();
+    }
+}
+
+/* A tensor made behind the join by a launch that does not wait for the second branch keeps clear of that branch. */
+Test(core_plan, the_first_branch_goes_on_behind_the_join) {
+    for (int overlap = 0; overlap < 2; overlap++) {
+        ist_device_options d = {.side_lane = overlap};
+        cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = overlap}, &plan, &err), IST_OK);
+        ist_tensor t[4];
+        for (int i = 0; i < 4; i++) t[i] = ist_plan_tensor(plan, 1, 1, 1, 1024, IST_ELEM_T);
+        ist_plan_fork(plan);
+        fill(ist_slice(t[0], 0, 8), 0, 0, IST_ARG_OUT);
+        ist_plan_side(plan);
+        fill(ist_slice(t[1], 0, 8), 0, 10, IST_ARG_OUT);
+        fill(ist_slice(t[2], 0, 8), 0, 20, IST_ARG_OUT);
+        fill(ist_slice(t[1], 8, 8), 0, 10, IST_ARG_INOUT); /* dead from here on, in turn */
+        ist_plan_join(plan);
+        fill(ist_slice(t[3], 0, 8), 0, 30, IST_ARG_OUT); /* still beside the second branch */
+        for (int i = 2; i < 5; i++) fill(ist_slice(t[i % 4], 8, 8), 0, (float)(10 * (i % 4)), IST_ARG_INOUT);
+        finish();
+        for (int i = 0; i < 20; i++) run();
+        for (int i = 0; i < 4; i++) {
+            float got[16];
+            if (i == 1) continue;
+            cr_assert_eq(ist_plan_read_f32(plan, ist_slice(t[i], 0, 16), got, &err), IST_OK, "%s", err.text);
+            for (int k = 0; k < 16; k++) cr_assert_eq(got[k], (float)(10 * i + k % 8), "tensor %d, %d", i, k);
+        }
+        cr_expect_eq(ist_plan_describe(plan).arena_bytes, overlap ? 4 * 4096 : 3 * 4096);
+        end();
+    }
+}
+
+Test(core_plan, each_branch_has_a_work_queue) {
+    begin(&(ist_plan_options){.overlap = true});
+    ist_plan_fork(plan);
+    ist_tensor main = ist_plan_work_queue(plan);
+    ist_plan_side(plan);
+    ist_tensor side = ist_plan_work_queue(plan);
+    cr_expect_neq(main.buffer, side.buffer);
+    ist_plan_join(plan);
+    cr_expect_eq(ist_plan_work_queue(plan).buffer, main.buffer);
+    end();
+}

@@ -140,6 +140,12 @@ Test(pipeline_promise, masks) {
     in_mode(engines_config("n", true), 1);
 }
 
+Test(pipeline_promise, masks_on_two_queues) {
+    ist_config c = engines_config("n", true);
+    c.overlap = 1;
+    in_mode(c, 1);
+}
+
 Test(pipeline_promise, tracks) {
     ist_config c = engines_config("n", false);
     c.match = IST_MATCH_TRACKS;

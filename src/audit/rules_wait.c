@@ -147,14 +147,34 @@ void ist_audit_rule_mid_frame(ist_audit_judge_state *j, ist_audit_slice slice) {
     }
 }
 
+/* Flushes of one queue in a frame; where no handle is known (our own run), its name tells which. */
+typedef struct queue_flushes {
+    uint64_t queue;
+    uint32_t label;
+    size_t count;
+} queue_flushes;
+
+/* Queues beyond those that fit count with the last. */
+static queue_flushes *flushes_of(queue_flushes *table, const ist_audit_event *e) {
+    size_t k = 0;
+    while (k < QUEUES - 1 && table[k].count && (table[k].queue != e->queue || table[k].label != e->label)) k++;
+    if (!table[k].count) table[k] = (queue_flushes){e->queue, e->label, 0};
+    return &table[k];
+}
+
+/* Of each queue there may be one at the end, and one before another queue waits for it. */
 void ist_audit_rule_flushes(ist_audit_judge_state *j, ist_audit_slice slice) {
     enum { PER_FRAME = 3 };
     const ist_audit_event *ev = j->log->events;
-    size_t flushes = 0;
-    for (size_t k = 0; k < slice.count; k++) flushes += ev[slice.items[k]].op == IST_AUDIT_FLUSH;
-    for (size_t k = 0; slice.frame && flushes >= PER_FRAME && k < slice.count; k++)
-        if (ev[slice.items[k]].op == IST_AUDIT_FLUSH && ist_audit_is_free(j, slice.items[k]))
-            ist_audit_claim_event(j, slice.items[k], IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR);
+    queue_flushes table[QUEUES] = {{0}};
+    if (!slice.frame) return;
+    for (size_t k = 0; k < slice.count; k++)
+        if (ev[slice.items[k]].op == IST_AUDIT_FLUSH) flushes_of(table, &ev[slice.items[k]])->count++;
+    for (size_t k = 0; k < slice.count; k++) {
+        size_t i = slice.items[k];
+        if (ev[i].op == IST_AUDIT_FLUSH && ist_audit_is_free(j, i) && flushes_of(table, &ev[i])->count >= PER_FRAME)
+            ist_audit_claim_event(j, i, IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR);
+    }
 }
 
 /* ---- events that speak for themselves ---- */

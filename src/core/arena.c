@@ -13,6 +13,7 @@ static int by_size_then_start(const void *a, const void *b) {
 }
 
 static bool meet(const ist_span *a, const ist_span *b) {
+    if (((a->sides & 1) && (b->sides & 2)) || ((a->sides & 2) && (b->sides & 1))) return true;
     return a->first <= b->last && b->first <= a->last;
 }
 

@@ -22,6 +22,7 @@ static int collect_spans(const ist_plan *p, ist_span *spans, size_t *index) {
         if (b->home != IST_HOME_ARENA || b->first < 0) continue;
         spans[count] = (ist_span){.bytes = b->bytes + 2 * guard, .first = b->first, .last = b->keep ? end : b->last};
         if (guard) spans[count].first = 0, spans[count].last = end;
+        if (ist_plan_branches(p)) spans[count].sides = b->sides;
         index[count++] = i;
     }
     return count;

@@ -23,6 +23,7 @@ typedef struct ist_plan_options {
     bool bf16;       /* ist_plan_bf16 is true where the model says ist_plan_narrow */
     bool notes;      /* keep the problems that ops choose rows for: ist_plan_notes */
     const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
+    bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
     bool late;       /* finishing makes no kernels: ist_plan_compile does */
 } ist_plan_options;
 
@@ -83,6 +84,14 @@ void ist_plan_stage(ist_plan *plan, const char *stage);
  * shortens the start on CPU platforms. Programs of launches before the first call are built one by one. Units should be
  * few, and the same whatever the rest of the frame is, so that frames of other options find them compiled. */
 void ist_plan_unit(ist_plan *plan);
+
+/* Launches from ist_plan_fork to ist_plan_side are a branch, those from there to ist_plan_join another, which neither reads
+ * nor writes what the first one writes. The first goes on with those behind the join up to one that needs the second.
+ * With options.overlap the second runs on the device's side lane, beside the first. Once in a plan, in this order; calls
+ * without the others mean nothing. */
+void ist_plan_fork(ist_plan *plan);
+void ist_plan_side(ist_plan *plan);
+void ist_plan_join(ist_plan *plan);
 
 /* For an op that has several rows for a problem: the one that was measured fastest, or NULL: its heuristic decides. With
  * options.notes the problem is noted. */
@@ -162,7 +171,9 @@ void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
  * buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be done with such
  * a plan. */
 ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
-/* Enqueues the whole frame. */
+/* Enqueues the whole frame, which ends where the main lane does. A frame with branches flushes both lanes: `scope` is
+ * what that belongs to, set-up for ist_plan_replay. */
+ist_status ist_plan_replay_for(ist_plan *plan, ist_frame_scope scope, ist_error *err);
 ist_status ist_plan_replay(ist_plan *plan, ist_error *err);
 
 /* ---- tests and profiles (each call waits; recorded in the ledger as set-up) ---- */

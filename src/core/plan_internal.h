@@ -11,6 +11,8 @@ typedef struct ist_plan_buffer {
     ist_home home;
     size_t bytes;
     int first, last; /* launches that touch it; first = -1: none */
+    int written;     /* the last that may write it; -1: none */
+    unsigned sides;  /* branches that touch it: as ist_span.sides */
     bool keep;       /* tapped: alive to the end */
     int ext;         /* IST_HOME_EXTERNAL */
     int page;        /* IST_HOME_CONST */
@@ -58,7 +60,9 @@ struct ist_plan {
     size_t tap_count, tap_capacity;
     ist_plan_slot *slots;
     size_t slot_count, slot_capacity;
-    ist_tensor limit, no_limit, work_queue;
+    ist_tensor limit, no_limit, work_queue[2]; /* queues of the main and of the side branch */
+    /* The first branch is launches fork..side - 1 and join..rest - 1, the second one side..join - 1; -1: not yet. */
+    int fork, side, join, rest;
     bool work_turn, narrow;
     struct ist_chain *chain; /* borrowed */
     const char *stage;
@@ -72,6 +76,14 @@ struct ist_plan {
     int region_count;
 };
 
+/* Whether there are branches that run at the same time. */
+static inline bool ist_plan_branches(const ist_plan *p) {
+    return p->options.overlap && p->fork < p->side && p->side < p->join;
+}
+/* The launch before which they meet. */
+static inline int ist_plan_meet(const ist_plan *p) {
+    return p->rest < 0 ? (int)p->node_count : p->rest;
+}
 /* Bytes of one element of `elem` in this plan. */
 size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem);
 /* Rounds to nearest even, as vstore_half does; finite overflow becomes infinity. */

@@ -18,6 +18,7 @@ ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, i
     p->device = device;
     if (options) p->options = *options;
     p->stage = "";
+    p->fork = p->side = p->join = p->rest = -1;
     int never = INT_MAX;
     p->no_limit = ist_plan_const(p, &never, 1, 1, 1, 1, IST_ELEM_I32, "no limit");
     if (p->error.code) {
@@ -129,7 +130,8 @@ static int new_buffer(ist_plan *p, ist_home home, size_t bytes) {
         ist_plan_fail(p, IST_E_MEMORY, "plan: out of host memory for %zu buffers", p->buffer_count + 1);
         return 0;
     }
-    p->buffers[p->buffer_count] = (ist_plan_buffer){.home = home, .bytes = bytes, .first = -1, .last = -1};
+    p->buffers[p->buffer_count] =
+        (ist_plan_buffer){.home = home, .bytes = bytes, .first = -1, .last = -1, .written = -1};
     return (int)++p->buffer_count;
 }
 
@@ -173,11 +175,22 @@ ist_tensor ist_plan_persistent(ist_plan *p, int n, int h, int w, int c, ist_elem
     return tensor_of(p, IST_HOME_PERSISTENT, n, h, w, c, elem, "persistent tensor");
 }
 
+/* Recording the branch that is for the side lane. */
+static bool on_side(const ist_plan *p) {
+    return p->options.overlap && p->side >= 0 && p->join < 0;
+}
+
+/* As ist_span.sides: of the branch that is being recorded. */
+static unsigned side_now(const ist_plan *p) {
+    if (!p->options.overlap || p->fork < 0 || p->rest >= 0) return 0;
+    return on_side(p) ? 2 : 1;
+}
+
 ist_tensor ist_plan_work_queue(ist_plan *p) {
     int units = ist_device_facts(p->device)->compute_units;
-    if (!ist_has(p->work_queue))
-        p->work_queue = ist_plan_persistent(p, 1, 1, (units > 0 ? units : 1) + 1, 1, IST_ELEM_I32);
-    return p->work_queue;
+    ist_tensor *queue = &p->work_queue[on_side(p)];
+    if (!ist_has(*queue)) *queue = ist_plan_persistent(p, 1, 1, (units > 0 ? units : 1) + 1, 1, IST_ELEM_I32);
+    return *queue;
 }
 
 bool ist_plan_work_turn(ist_plan *p) {
@@ -319,6 +332,18 @@ void ist_plan_stage(ist_plan *p, const char *stage) {
     p->stage = stage;
 }
 
+void ist_plan_fork(ist_plan *p) {
+    p->fork = (int)p->node_count;
+}
+
+void ist_plan_side(ist_plan *p) {
+    if (p->fork >= 0) p->side = (int)p->node_count;
+}
+
+void ist_plan_join(ist_plan *p) {
+    if (p->side >= 0) p->join = (int)p->node_count;
+}
+
 const ist_tuned *ist_plan_tuned(ist_plan *p, const char *family, const char *shape) {
     if (p->options.notes && !p->error.code) {
         const ist_tuned *old = ist_tuning_find(&p->notes, family, shape);
@@ -371,7 +396,12 @@ static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
         return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
     if (b->home == IST_HOME_CONST && a->kind != IST_ARG_IN)
         return ist_plan_fail(p, IST_E_STATE, "%s: writes a constant", label);
+    int since = b->home == IST_HOME_CONST ? -1 : a->kind == IST_ARG_IN ? b->written : b->last; /* which it comes after */
+    if (on_side(p) && since >= p->fork && since < p->side)
+        return ist_plan_fail(p, IST_E_STATE, "%s: shares a tensor with the branch beside it", label);
+    if (p->join >= 0 && p->rest < 0 && since >= p->side && since < p->join) p->rest = step;
     if (b->first < 0) b->first = step;
+    if (a->kind != IST_ARG_IN) b->written = step;
     b->last = step;
     return IST_OK;
 }
@@ -432,4 +462,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     }
     for (int i = 0; i < l->arg_count; i++)
         if (is_tensor_arg(&l->args[i]) && touch(p, &l->args[i], (int)p->node_count - 1, l->label)) return;
+    for (int i = 0; i < l->arg_count; i++)
+        if (is_tensor_arg(&l->args[i]) && ist_has(l->args[i].tensor))
+            ist_plan_buffer_of(p, l->args[i].tensor)->sides |= side_now(p);
 }

@@ -48,16 +48,45 @@ static ist_status externals_bound(const ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-static ist_status enqueue(ist_plan *p, size_t i, ist_error *err) {
-    const ist_launch *l = &p->nodes[i].launch;
-    return ist_enqueue(p->device, p->nodes[i].kernel, l->dims, l->global, l->local, l->label, err);
+static ist_status enqueue(ist_plan *p, ist_lane lane, int from, int to, ist_error *err) {
+    for (int i = from; i < to; i++) {
+        const ist_launch *l = &p->nodes[i].launch;
+        IST_TRY(ist_enqueue_on(p->device, lane, p->nodes[i].kernel, l->dims, l->global, l->local, l->label, err));
+    }
+    return IST_OK;
+}
+
+/* By turns, in proportion to their lengths: enqueueing takes about as long as running, and neither lane should run dry
+ * meanwhile. */
+static ist_status enqueue_branches(ist_plan *p, ist_error *err) {
+    long long mains = p->side - p->fork + ist_plan_meet(p) - p->join, sides = p->join - p->side;
+    for (long long main = 0, side = 0; main < mains || side < sides;) {
+        bool turn = main == mains || (side < sides && side * mains <= main * sides);
+        int next = turn ? p->side + (int)side : p->fork + (int)main;
+        if (!turn && next >= p->side) next += (int)sides;
+        IST_TRY(enqueue(p, turn ? IST_LANE_SIDE : IST_LANE_MAIN, next, next + 1, err));
+        if (turn)
+            side++;
+        else
+            main++;
+    }
+    return IST_OK;
+}
+
+ist_status ist_plan_replay_for(ist_plan *p, ist_frame_scope scope, ist_error *err) {
+    int end = (int)p->node_count;
+    IST_TRY(must_be_finished(p, err));
+    IST_TRY(externals_bound(p, err));
+    if (!ist_plan_branches(p)) return enqueue(p, IST_LANE_MAIN, 0, end, err);
+    IST_TRY(enqueue(p, IST_LANE_MAIN, 0, p->fork, err));
+    IST_TRY(ist_lane_follow(p->device, scope, IST_LANE_SIDE, IST_LANE_MAIN, err));
+    IST_TRY(enqueue_branches(p, err));
+    IST_TRY(ist_lane_follow(p->device, scope, IST_LANE_MAIN, IST_LANE_SIDE, err));
+    return enqueue(p, IST_LANE_MAIN, ist_plan_meet(p), end, err);
 }
 
 ist_status ist_plan_replay(ist_plan *p, ist_error *err) {
-    IST_TRY(must_be_finished(p, err));
-    IST_TRY(externals_bound(p, err));
-    for (size_t i = 0; i < p->node_count; i++) IST_TRY(enqueue(p, i, err));
-    return IST_OK;
+    return ist_plan_replay_for(p, (ist_frame_scope){0}, err);
 }
 
 ist_status ist_plan_profile(ist_plan *p, double *ms, ist_error *err) {

@@ -1,6 +1,7 @@
 /* The device layer: the only place that talks to OpenCL about devices, memory, crossings, waits and builds.
  *
- * Owns: the device list and SPEC selection, the context and the one in-order queue (own or adopted), capability probes,
+ * Owns: the device list and SPEC selection, the context and the in-order queue (own or adopted; on request a second one
+ * for kernels beside those of the first), capability probes,
  * programs and their binary cache, buffers, and the transfer ledger that every crossing and every wait goes through.
  * Everything above enqueues kernels through ist_enqueue and never waits by itself.
  *
@@ -60,6 +61,9 @@ const char *ist_cap_name(int bit);
 
 /* ---- list, open ---- */
 
+/* The in-order queues. MAIN carries everything; SIDE, of a device opened with side_lane, kernels only. */
+typedef enum ist_lane { IST_LANE_MAIN, IST_LANE_SIDE } ist_lane;
+
 /* Fills the flat list (all platforms, all devices); the caller frees *list with free(). *count = 0 is success. */
 ist_status ist_device_list(ist_device_info **list, int *count, ist_error *err);
 
@@ -72,6 +76,7 @@ typedef struct ist_device_options {
     const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
+    bool side_lane;        /* make the second queue, IST_LANE_SIDE */
     bool backwards;        /* probe from the last to the first: of two processes that open the same device at the same
                               time, each finds what the other has compiled */
 } ist_device_options;
@@ -206,7 +211,7 @@ ist_status ist_read_at(ist_site site, ist_device *device, ist_frame_scope scope,
 #define ist_wait(...) ist_wait_at(IST_HERE, __VA_ARGS__)
 ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_event *event, const char *what,
                        ist_error *err);
-/* clFinish; counts as a wait. */
+/* clFinish of every queue; counts as a wait. */
 #define ist_finish(...) ist_finish_at(IST_HERE, __VA_ARGS__)
 ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err);
 /* clFlush: not a crossing and not a wait. */
@@ -217,9 +222,17 @@ ist_status ist_flush_at(ist_site site, ist_device *device, ist_frame_scope scope
 ist_status ist_copy_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_mem src, size_t src_offset,
                        cl_mem dst, size_t dst_offset, size_t bytes, const char *what, ist_error *err);
 
-/* Enqueues one kernel on the in-order queue. `label` names it in errors ("conv 3x3 backbone.stem.stem3"). */
+/* Enqueues one kernel. `label` names it in errors ("conv 3x3 backbone.stem.stem3"). */
+ist_status ist_enqueue_on(ist_device *device, ist_lane lane, cl_kernel kernel, int dims, const size_t *global,
+                          const size_t *local, const char *label, ist_error *err);
+/* On the main lane. */
 ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const size_t *global, const size_t *local,
                        const char *label, ist_error *err);
+/* What is enqueued on `lane` from here on begins when everything on `other` so far has ended; the host waits for
+ * nothing. Flushes `other`. */
+#define ist_lane_follow(...) ist_lane_follow_at(IST_HERE, __VA_ARGS__)
+ist_status ist_lane_follow_at(ist_site site, ist_device *device, ist_frame_scope scope, ist_lane lane, ist_lane other,
+                              ist_error *err);
 
 /* Totals since the device was opened, and the most recent entries (oldest first, at most `capacity`; the ledger keeps a
  * fixed number). Returns how many were stored. */

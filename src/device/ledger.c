@@ -156,14 +156,21 @@ ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope,
 ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
     ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     cl_int rc = clFinish(device->queue);
+    cl_int side = device->side ? clFinish(device->side) : CL_SUCCESS;
+    if (rc == CL_SUCCESS) rc = side;
     waited(device, scope, &wait);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFinish", "%s", what);
     return IST_OK;
 }
 
 ist_status ist_flush_at(ist_site site, ist_device *device, ist_frame_scope scope, ist_error *err) {
-    ist_ledger_entry flush = ist_ledger_begin(site, IST_CROSS_FLUSH, 0, "queue");
-    cl_int rc = clFlush(device->queue);
+    return ist_flush_lane(site, device, scope, IST_LANE_MAIN, err);
+}
+
+ist_status ist_flush_lane(ist_site site, ist_device *device, ist_frame_scope scope, ist_lane lane, ist_error *err) {
+    ist_ledger_entry flush =
+        ist_ledger_begin(site, IST_CROSS_FLUSH, 0, lane == IST_LANE_SIDE ? "second queue" : "queue");
+    cl_int rc = clFlush(ist_lane_queue(device, lane));
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clFlush", "device %s", device->facts.name);
     ist_ledger_moved(device, scope, &flush);
     return IST_OK;

@@ -108,6 +108,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
     status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
+    if (status == IST_OK && options->side_lane) status = ist_lane_open(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
     if (status == IST_OK) status = ist_device_probe(d, options->backwards, err);
@@ -124,6 +125,7 @@ void ist_device_close(ist_device **device) {
     ist_device *d = *device;
     if (d->queue) ist_finish(d, (ist_frame_scope){0}, "close", NULL);
     ist_programs_release(d);
+    ist_lane_close(d);
     if (d->queue) clReleaseCommandQueue(d->queue);
     if (d->context) clReleaseContext(d->context);
     pthread_mutex_destroy(&d->ledger.lock);

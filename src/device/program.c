@@ -281,7 +281,13 @@ static void shape_text(char *out, size_t size, int dims, const size_t *shape) {
 
 ist_status ist_enqueue(ist_device *device, cl_kernel kernel, int dims, const size_t *global, const size_t *local,
                        const char *label, ist_error *err) {
-    cl_int rc = clEnqueueNDRangeKernel(device->queue, kernel, (cl_uint)dims, NULL, global, local, 0, NULL, NULL);
+    return ist_enqueue_on(device, IST_LANE_MAIN, kernel, dims, global, local, label, err);
+}
+
+ist_status ist_enqueue_on(ist_device *device, ist_lane lane, cl_kernel kernel, int dims, const size_t *global,
+                          const size_t *local, const char *label, ist_error *err) {
+    cl_command_queue queue = ist_lane_queue(device, lane);
+    cl_int rc = clEnqueueNDRangeKernel(queue, kernel, (cl_uint)dims, NULL, global, local, 0, NULL, NULL);
     if (rc == CL_SUCCESS) return IST_OK;
     char name[64] = "?", g[64], l[64];
     if (clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL) != CL_SUCCESS)

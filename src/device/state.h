@@ -28,7 +28,7 @@ struct ist_device {
     cl_platform_id platform;
     cl_device_id id;
     cl_context context;
-    cl_command_queue queue;
+    cl_command_queue queue, side; /* side: IST_LANE_SIDE, NULL unless asked for */
     unsigned caps;
     bool bf16; /* of caps, what the probe of X86_BF16 said */
     size_t alignment, local_bytes;
@@ -93,7 +93,17 @@ void ist_ledger_record(ist_device *device, ist_frame_scope scope, const ist_ledg
 void ist_ledger_moved(ist_device *device, ist_frame_scope scope, ist_ledger_entry *entry);
 /* Waits for the queue ahead of a blocking call and sets wait->wait_ms; the caller records it when the call succeeds. */
 cl_int ist_ledger_wait_first(ist_device *device, ist_ledger_entry *wait);
+/* ist_flush of either queue. */
+ist_status ist_flush_lane(ist_site site, ist_device *device, ist_frame_scope scope, ist_lane lane, ist_error *err);
 double ist_clock_ms(void); /* monotonic */
+
+/* ---- lane.c ---- */
+
+ist_status ist_lane_open(ist_device *device, ist_error *err);
+void ist_lane_close(ist_device *device);
+static inline cl_command_queue ist_lane_queue(const ist_device *device, ist_lane lane) {
+    return lane == IST_LANE_SIDE ? device->side : device->queue;
+}
 
 /* ---- errors.c ---- */
 

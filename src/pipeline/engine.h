@@ -2,7 +2,8 @@
  *
  * A slot owns everything one batch needs between submit and release: pinned staging and device buffer of the upload,
  * device buffer and pinned copy of the packet, the mask store, and the results handed out. The arena is shared: the
- * queue is in order, so the kernels of one batch end before those of the next begin. Buffers grow when an image needs
+ * queue is in order and a batch's part on the second queue, if there is one, lies between two points of the first, so
+ * the kernels of one batch end before those of the next begin. Buffers grow when an image needs
  * more than any before; nothing is allocated otherwise. Mapping pinned memory takes its turn in the queue, so growing
  * waits for the batches in flight: therefore each slot starts with room for images of 1080p.
  *

@@ -92,11 +92,13 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
                              ist_pack_inputs *pack) {
     ist_plan *p = e->plan;
     ist_plan_unit(p);
+    ist_plan_side(p);
     ist_plan_limit(p, b.upload);
     ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
     ist_plan_stage(p, "segmenter_encoder");
     ist_tensor embedding = ist_tinyvit(p, c->segmenter, x);
+    ist_plan_join(p);
     ist_plan_limit(p, det->total);
     ist_plan_stage(p, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
@@ -124,6 +126,7 @@ static void record_frame(ist_engine *e, const checkpoints *c, const unsigned cha
         det = ist_op_given_boxes(p, b.upload, e->config.batch, e->config.max_objects, &pack.match, "given boxes");
     } else {
         ist_dfine_result raw;
+        if (e->has_masks) ist_plan_fork(e->plan);
         det = record_detector(e, c, b, keep, &raw);
         ist_plan_stage(p, "match");
         ist_plan_unit(p);
@@ -160,6 +163,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
                                 .taps = mode == IST_OPEN_KEPT,
+                                .overlap = e->config.overlap,
                                 .late = mode == IST_OPEN_LATE,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning};
@@ -227,6 +231,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
+                                  .side_lane = config->overlap,
                                   .backwards = mode == IST_OPEN_LATE};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);

@@ -191,7 +191,7 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *ima
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
     if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
     IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
-    IST_TRY(ist_plan_replay(e->plan, err));
+    IST_TRY(ist_plan_replay_for(e->plan, scope, err));
     IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
                      "packet", err));
     return ist_flush(e->device, scope, err);

@@ -135,6 +135,10 @@ FAULT_EVENT(clEnqueueReadBuffer,
             (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, void *p, cl_uint w, const cl_event *list,
              cl_event *event),
             (q, m, b, o, n, p, w, list, event))
+FAULT_EVENT(clEnqueueMarkerWithWaitList, (cl_command_queue q, cl_uint w, const cl_event *list, cl_event *event),
+            (q, w, list, event))
+FAULT_EVENT(clEnqueueBarrierWithWaitList, (cl_command_queue q, cl_uint w, const cl_event *list, cl_event *event),
+            (q, w, list, event))
 FAULT_EVENT(clEnqueueCopyBuffer,
             (cl_command_queue q, cl_mem s, cl_mem d, size_t so, size_t o, size_t n, cl_uint w, const cl_event *list,
              cl_event *event),
