@@ -8,11 +8,21 @@
 
 /* To be called before the device is opened. False in the run of the same program that is half anyway, since one of the
  * two is enough, and where shapes are small because kernels are slow (oclgrind, llvmpipe). */
-static inline bool claim_matrix_instructions(void) {
+static inline bool claim_matrix_rows(const char *caps) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return false;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_CAPS", caps, 1);
     setenv("ISTHMUS_HALF", "1", 1);
     return true;
+}
+static inline bool claim_matrix_instructions(void) {
+    return claim_matrix_rows("+PTX_MMA");
+}
+/* Without and with those of warpgroups, for operators that have a row of either. */
+static inline bool claim_matrix_warps(void) {
+    return claim_matrix_rows("+PTX_MMA,-PTX_WGMMA");
+}
+static inline bool claim_matrix_groups(void) {
+    return claim_matrix_rows("+PTX_MMA,+PTX_WGMMA");
 }
 
 #endif
