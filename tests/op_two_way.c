@@ -26,7 +26,8 @@ static ref_map as_halves(optest *t, ref_map m, bool columns, int tokens) {
     for (int n = 0; n < m.n; n++)
         for (int c = 0; c < rows; c++) {
             for (int k = 0; k < k_in; k++)
-                ref_at(y, n, 0, c)[k] = columns ? ref_at(m, n, 0, k)[c] : ref_at(m, n, k / 64, c)[k % 64];
+                ref_at(y, n, 0, c)[ist_two_way_place(t->plan, y.c, k)] =
+                    columns ? ref_at(m, n, 0, k)[c] : ref_at(m, n, k / 64, c)[k % 64];
             if (!columns) continue;
             float *constant = ref_at(y, n, 0, rows) + 2 * c, v = ref_at(m, n, 0, k_in)[c];
             constant[0] = rintf(v * 64) / 64; /* halves hold it */
@@ -43,7 +44,7 @@ static ref_map from_halves(optest *t, ref_map y, bool columns, int tokens) {
             const float *constant = ref_at(y, n, 0, rows) + 2 * (c < rows ? c : 0);
             for (int k = 0; k < y.c; k++)
                 *(columns ? ref_at(m, n, 0, k) + c : ref_at(m, n, k / 64, c) + k % 64) =
-                    c < rows ? ref_at(y, n, 0, c)[k] : 0;
+                    c < rows ? ref_at(y, n, 0, c)[ist_two_way_place(t->plan, y.c, k)] : 0;
             if (columns) ref_at(m, n, 0, y.c)[c] = c < rows ? constant[0] + constant[1] : -3.0e38f;
         }
     return m;
@@ -263,7 +264,7 @@ Test(two_way, portable_small_groups) {
 }
 
 /* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
-Test(two_way, matrix) {
+static void matrix_shapes(void) {
     static const shape folds[] = {{2, 7, 0, 256, 16, 1}, {3, 3, 0, 64, 4, 1}, {2, 8, 0, 128, 20, 1}};
     static const shape steps[] = {{3, 8, 64, 64, 4, 2},
                                   {2, 7, 70, 64, 16, 1},
@@ -273,11 +274,29 @@ Test(two_way, matrix) {
     static const shape whole = {2, 7, 67, 256, 16, 1};
     static const shape tiny = {3, 2, 9, 64, 4, 1};
     without = IST_CAP_VEC16;
-    if (!claim_matrix_instructions()) return;
     folds_case(&tiny);
     for (unsigned i = 0; i < 32; i += optest_small() ? 31 : 10) fold_case(optest_small() ? &tiny : &folds[i % 3], i);
-    for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 4) step_case(optest_small() ? &tiny : &steps[i % 5], i + i / 4 % 4);
+    for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 4)
+        step_case(optest_small() ? &tiny : &steps[i % 5], i + i / 4 % 4);
     if (!optest_small()) step_case(&whole, 8);
+}
+
+Test(two_way, matrix) {
+    if (claim_matrix_warps()) matrix_shapes();
+}
+
+Test(two_way, matrix_groups) {
+    static const shape steps[] = {{3, 8, 64, 64, 4, 2},
+                                  {2, 7, 70, 128, 16, 1},
+                                  {2, 3, 127, 64, 8, 1},
+                                  {2, 1, 1, 128, 32, 1},
+                                  {8, 5, 65, 64, 20, 4}};
+    static const shape fold = {2, 7, 0, 256, 16, 1}, whole = {2, 7, 67, 256, 16, 1};
+    without = IST_CAP_VEC16;
+    if (!claim_matrix_groups()) return;
+    for (unsigned i = 0; i < 32; i += 15) fold_case(&fold, i);
+    for (unsigned i = 0; i < 32; i += 4) step_case(&steps[i % 5], i + i / 4 % 4);
+    step_case(&whole, 8);
 }
 
 /* ---- prompts that share projections of their image ---- */

@@ -67,15 +67,22 @@ Test(upscale, portable_small_groups) {
 }
 
 /* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
-Test(upscale, matrix) {
+static void matrix_shapes(void) {
     without = IST_CAP_VEC16;
-    if (!claim_matrix_instructions()) return;
     upscale_case(1, 1, 3, 32, 1, 0);
     if (optest_small()) return;
     upscale_case(2, 3, 5, 256, 1, 2);
     upscale_case(3, 9, 8, 64, 3, 0);
     upscale_case(5, 43, 48, 32, 1, 2); /* more prompts than groups along them */
     upscale_case(3, 5, 31, 96, 2, 2);
+}
+
+Test(upscale, matrix) {
+    if (claim_matrix_warps()) matrix_shapes();
+}
+
+Test(upscale, matrix_groups) {
+    if (claim_matrix_groups()) matrix_shapes();
 }
 
 /* ---- prompts that share the first convolution of their image ---- */

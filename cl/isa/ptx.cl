@@ -152,6 +152,13 @@ static inline float2 floats_of(uint halves) {
     return (float2)(low, high);
 }
 
+/* Sums of two halves each, rounded once. */
+static inline uint halves_sum(uint a, uint b) {
+    uint r;
+    __asm__("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
 /* 1/x to 2 ulp. */
 static inline float quick_reciprocal(float x) {
     float r;
@@ -307,6 +314,10 @@ static inline uint halves_of(float low, float high) {
 }
 static inline float2 floats_of(uint halves) {
     return (float2)(half_at(halves, 0), half_at(halves, 1));
+}
+static inline uint halves_sum(uint a, uint b) {
+    const float2 v = floats_of(a) + floats_of(b);
+    return halves_of(v.x, v.y);
 }
 static inline float quick_reciprocal(float x) {
     return 1.0f / x;

@@ -8,7 +8,11 @@
  * row: part p of row r at p ^ (r & 7), the tile on a multiple of 1024 bytes (PTX ISA, "128-byte swizzle"). MATRIX_AT makes
  * the instruction's descriptor of such a tile from its address; halves 16 s on lie 2 s higher. Sums are those of mma.sync,
  * row by row of warps: warp w of the group has rows 16 w + g and 8 more, of column block j columns 8 j + 2 t + {0, 1}
- * (g = lane / 4, t = lane % 4). */
+ * (g = lane / 4, t = lane % 4).
+ *
+ * A may be in registers instead, four words of each work-item as MATRIX_MULTIPLY takes them; B may then be turned: rows of
+ * 64 columns of the result, so that 16 rows of the sum lie 2048 bytes behind 16 others. What registers hold must stand
+ * before GROUP_BEGIN and is there behind GROUP_WAIT: GROUP_HOLD, on either side, keeps compilers from moving it. */
 #define IST_SM_90A "//@sm_90a "
 
 #ifdef IST_PTX
@@ -108,6 +112,29 @@ typedef ulong matrix_at;
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
 
+/* c[j][0..4), j < 8, += A B, with A in registers: a[4]. */
+#define GROUP_TIMES_(c, a, b, turned)                                                                                  \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "               \
+                     "{%32, %33, %34, %35}, %36, 1, 1, 1, " turned ";"                                                 \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_TIMES(c, a, b)        GROUP_TIMES_(c, a, b, "0")
+#define GROUP_TIMES_TURNED(c, a, b) GROUP_TIMES_(c, a, b, "1")
+#define GROUP_HOLD(c)                                                                                                  \
+    __asm__ volatile("" : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3), GROUP_SUMS(c, 4),    \
+                          GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)::"memory")
+#define GROUP_HOLD_WORDS(a)                                                                                            \
+    __asm__ volatile("" : "+r"((a)[0]), "+r"((a)[1]), "+r"((a)[2]), "+r"((a)[3])::"memory")
+/* Four 8 x 8 matrices of halves to local memory, as MATRIX_LOAD takes them from there. */
+#define MATRIX_STORE(address, r)                                                                                       \
+    __asm__ volatile(IST_SM_90A "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),     \
+                     "r"((r)[0]), "r"((r)[1]), "r"((r)[2]), "r"((r)[3])                                                \
+                     : "memory")
+
 #else
 /* The same in plain OpenCL, for tests: a tile is its address, and each work-item makes its own sums at once. */
 typedef uint matrix_at;
@@ -138,5 +165,48 @@ NOINLINE float group_product(__local const uint4 *mine, int me, uint a, uint b, 
         for (int j = 0; j < (n) / 8; j++)                                                                              \
             for (int e = 0; e < 4; e++)                                                                                \
                 (c)[j][e] += group_product(memory + me, me, a, b, row + e / 2 * 8, j * 8 + column + e % 2);            \
+    } while (0)
+
+/* Halves of a word of scratch, [work-item][6]: of A, which a warp's work-items hold from `lane` 0 on. */
+NOINLINE float group_own_product(__local const uint4 *mine, __local const uint *a, int me, uint b, int turned, int row,
+                                 int column) {
+    float sum = 0.0f;
+    for (int k = 0; k < 16; k++) {
+        const float x = half_at(a[(row % 8 * 4 + k % 8 / 2) * 6 + row / 8 + k / 8 * 2], k % 2);
+        float y;
+        if (turned) {
+            const uint part = b + (uint)k * 8 + ((column / 8) ^ (k & 7));
+            y = half_at(((__local const uint *)(mine - me))[part * 4 + column % 8 / 2], column % 2);
+        } else {
+            const float2 pair = group_pair(mine - me, b, column, k / 2);
+            y = k % 2 ? pair.y : pair.x;
+        }
+        sum += x * y;
+    }
+    return sum;
+}
+#define GROUP_TIMES_(c, a, b, turned)                                                                                  \
+    do {                                                                                                               \
+        const int me = get_local_id(0), one = me % 32;                                                                 \
+        const matrix_at tile = (b);                                                                                    \
+        for (int m = 0; m < 4; m++) scratch[me][m] = (a)[m];                                                           \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int m = 0; m < 32; m++)                                                                                   \
+            (c)[m / 4][m % 4] += group_own_product(memory + me, scratch[me - one], me, tile, turned,                   \
+                                                   one / 4 + m % 4 / 2 * 8, m / 4 * 8 + one % 4 * 2 + m % 2);          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#define GROUP_TIMES(c, a, b)        GROUP_TIMES_(c, a, b, 0)
+#define GROUP_TIMES_TURNED(c, a, b) GROUP_TIMES_(c, a, b, 1)
+#define GROUP_HOLD(c)
+#define GROUP_HOLD_WORDS(a)
+#define MATRIX_STORE(address, r)                                                                                       \
+    do {                                                                                                               \
+        const int me = get_local_id(0), one = me % 32;                                                                 \
+        scratch[me][0] = (address);                                                                                    \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int m = 0; m < 4; m++)                                                                                    \
+            ((__local uint *)memory)[scratch[me - one + m * 8 + one / 4][0] / 4 + one % 4] = (r)[m];                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #endif

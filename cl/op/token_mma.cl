@@ -45,7 +45,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4;
     const int tile = get_group_id(0), slice = get_group_id(1);
     const uint shared = SHARED(memory), row = (lane % 16) * 16, part = lane / 16 * 16;
-    if (tile * 2 >= *limit) return;
+    const int left = *limit - tile * 2; /* asked for together with the weights */
     weights += (size_t)slice * (W1 + W2) + lane;
     uint second[NT][HID / 32][4];
 #if MODE == 1
@@ -56,6 +56,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
     UNROLL for (int c = 0; c < NT; c++)
         UNROLL for (int k = 0; k < HID / 32; k++)
             FETCH16(second[c][k], weights + W1 + ((warp * NT + c) * (HID / 32) + k) * 32);
+    if (left <= 0) return;
 #if MODE == 0
     COPY_TOKENS(HIDDEN, LD_HID, x, lds.s0, lds.s1, HID / 8)
 #elif MODE == 1
@@ -248,12 +249,12 @@ perceptrons(__global half *restrict vectors, __global float *restrict scores, __
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, which = get_group_id(1);
     const int n0 = get_group_id(0) * 16, token = which ? sizes.z + which - 1 : 0, count = min(sizes.y, *limit);
     const uint shared = SHARED(memory);
-    if (n0 >= count) return;
     weights += (size_t)which * MLP + lane;
     table += which * (2 * IN + 32);
     uint w[NT][IN / 32][4], last[1][IN / 32][4];
     UNROLL for (int j = 0; j < NT; j++)
         UNROLL for (int k = 0; k < IN / 32; k++) FETCH16(w[j][k], weights + ((warp * NT + j) * (IN / 32) + k) * 32);
+    if (n0 >= count) return;
     for (int i = id; i < 16 * (IN / 8); i += THREADS) {
         const size_t from = (size_t)min(n0 + i / (IN / 8), count - 1) * sizes.x + token;
         COPY16(shared + (i / (IN / 8) * LD + i % (IN / 8)) * 16, x + from * lds.x + lds.y + i % (IN / 8) * 8, 16);

@@ -52,7 +52,7 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
     __local float *all = (__local float *)xs, *part = (__local float *)parts, *q = (__local float *)q4;
     const int h = get_group_id(0), n = get_group_id(1), id = get_local_id(0), tokens = sizes.x, c = sizes.y;
     const int slice = id / WIDE, i = id % WIDE, k = min(id, K - 1), job = get_group_id(2), adds = modes.x >> job & 1;
-    if (n >= *limit) return;
+    const int behind = *limit - n; /* asked for together with the weights */
     __global half *y = job == 0 ? y0 : job == 1 ? y1 : y2;
     __global const half *x = job == 0 ? x0 : job == 1 ? x1 : x2;
     const int2 place = job == 0 ? lds.s01 : job == 1 ? lds.s23 : lds.s45;
@@ -63,6 +63,7 @@ fold_heads(__global half *y0, __global half *y1, __global half *y2, __global con
     UNROLL for (int j = 0; j < EACH / 8; j++) FETCH16(w[j], weights + (slice * WIDE + i) * EACH + j * 8);
     UNROLL for (int j = 0; j < WIDE / 8; j++) FETCH16(seen[j], weights + ROOM * WIDE + k * WIDE + j * 8);
     const float bias = table[i], offset = table[WIDE + i];
+    if (behind <= 0) return;
     for (int e = id; e < ROOM; e += THREADS) { /* eight channels of a token */
         const int t = e / (ROOM / 8), at = e % (ROOM / 8) * 8, left = t < tokens ? c - at : 0;
         const int from = (n * tokens + t) * place.x + place.y + at;
@@ -409,9 +410,11 @@ __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 image_merge(__global half *restrict y, __global const float *part, __global const half *restrict weights,
             __global const float *restrict b, __global const int *restrict limit, int4 sizes) {
     __local float factor[THREADS], sums[SLICES * K], tops[THREADS];
-    const int c = get_group_id(0), n = get_group_id(1), id = get_local_id(0), groups = sizes.y, h = c % HEADS;
+    /* The parts that were made last come first: they are still in a cache. */
+    const int c = get_group_id(0), n = get_num_groups(1) - 1 - get_group_id(1), id = get_local_id(0);
+    const int groups = sizes.y, h = c % HEADS;
     const int slice = id / PIECES, piece = id % PIECES, i = min(id % 32, MERGE - 1), eighth = id / 32;
-    if (n >= *limit) return;
+    const int left = *limit - n; /* asked for together with the parts */
     part += (size_t)n * groups * sizes.z;
     __global const half *rows = (__global const half *)(part + 2 * COLUMNS) + c * K + piece * 8;
     uint v[BATCH][4], w[K / 64][4];
@@ -425,6 +428,7 @@ image_merge(__global half *restrict y, __global const float *part, __global cons
     UNROLL for (int j = 0; j < BATCH; j++)                                                                  \
         FETCH16(v[j], rows + 2 * (size_t)min((g0) + slice + j * SLICES, groups - 1) * sizes.z);
     FETCH_PARTS(0)
+    if (left <= 0) return;
     most = first_top;
     for (int j = id + THREADS; j < groups; j += THREADS) most = fmax(most, part[(size_t)j * sizes.z + c]);
     tops[id] = most;

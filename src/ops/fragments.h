@@ -19,4 +19,13 @@ static inline float *ist_fragments(const float *w, int tiles, size_t rows_apart,
     return to;
 }
 
+/* Where a warpgroup's fragments have a channel that work-items load eight in a row (cl/op/two_way_wgmma.cl). */
+static inline int ist_group_place(int channel) {
+    return channel / 64 * 64 + (channel / 32 % 2 * 4 + channel / 2 % 4) * 8 + channel / 8 % 4 * 2 + channel % 2;
+}
+/* Where a tile of cl/isa/wgmma.cl, in rows of 64 along the sum, has an element. */
+static inline int ist_group_tile_at(int row, int k) {
+    return row * 64 + (k / 8 ^ (row & 7)) * 8 + k % 8;
+}
+
 #endif

@@ -11,7 +11,8 @@
  * Heads: 8. Scores are to base 2: their scale has log2(e).
  *
  * Where ist_two_way_halves says so, columns and panels alike are rows of channels in half: T [P,1,8 N + 2,K], row t * 8
- * + h; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column c (of panels nothing is read there). */
+ * + h, channels where ist_two_way_place says; from row 8 N on, values 2 c and 2 c + 1 add up to the constant of column
+ * c (of panels nothing is read there). */
 #ifndef IST_OPS_TWO_WAY_H
 #define IST_OPS_TWO_WAY_H
 
@@ -21,6 +22,8 @@ enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may 
 
 /* Whether columns, panels and parts have the form that matrix instructions take. */
 bool ist_two_way_halves(const ist_plan *p, int tokens, int k);
+/* Where a row of that form, of k channels, has one. */
+int ist_two_way_place(const ist_plan *p, int k, int channel);
 
 /* Which prompts a launch is for: those with ways[n] == way, or all when `ways` [1,1,P,1] (I32) is empty. */
 typedef struct ist_prompt_way {

@@ -1,4 +1,6 @@
-/* Two-way attention on matrix instructions (cl/op/two_way_mma.cl): packs weights as halves and records the launches. */
+/* Two-way attention on matrix instructions (cl/op/two_way_mma.cl, image steps by warpgroups two_way_wgmma.cl): packs
+ * weights as halves and records the launches. */
+#include "ops/fragments.h"
 #include "ops/two_way_rows.h"
 
 #include "base/mem.h"
@@ -6,6 +8,15 @@
 #include <stdlib.h>
 
 enum { STEP_ITEMS = 128, ITEMS = 256 /* of the other kernels */ };
+
+/* Whether image steps are of warpgroups. */
+static bool by_groups(const ist_plan *p, int k) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_WGMMA) && (k == 64 || k == 128 || k == 256);
+}
+
+int ist_two_way_place(const ist_plan *p, int k, int channel) {
+    return by_groups(p, k) ? ist_group_place(channel) : channel;
+}
 
 /* ---- tokens ---- */
 
@@ -34,7 +45,7 @@ static ist_tensor fold_weights(ist_plan *p, const ist_fold_job *jobs, int count,
         float *w = packed + (size_t)j * one, *m = w + room * (size_t)wide;
         for (int i = 0, o = j % HEADS * d; i < d; i++, o++) {
             for (int k = 0; k < c; k++) w[(k / each * wide + i) * each + k % each] = f->w[o * c + k];
-            for (int k = 0; k < k_out; k++) m[k * wide + i] = f->m[o * k_out + k];
+            for (int k = 0; k < k_out; k++) m[ist_two_way_place(p, k_out, k) * wide + i] = f->m[o * k_out + k];
         }
     }
     t = ist_plan_const(p, packed, 1, count, HEADS, (int)one, IST_ELEM_T, label);
@@ -100,14 +111,15 @@ void ist_two_way_fold_mma(ist_plan *p, const ist_fold_job *jobs, int count, ist_
 
 /* ---- the image ---- */
 
-/* {shift, bias} [k], then {gamma, gamma, beta, beta} of each two channels. */
+/* {shift, bias} [k], then {gamma, gamma, beta, beta} of each two channels. The bias has the shift where that is not
+ * added to the image first. */
 static ist_tensor step_table(ist_plan *p, const ist_two_way_step *s) {
     float all[4 * IMAGE_MAX] = {0};
     const ist_image_update *u = s->update;
     for (int i = 0; i < s->k; i++) {
         if (s->side->shift) all[i] = s->side->shift[i];
         if (!u) continue;
-        all[s->k + i] = u->bias[i] + all[i];
+        all[s->k + i] = u->bias[i] + (by_groups(p, s->k) ? 0 : all[i]);
         all[2 * s->k + i / 2 * 4 + i % 2] = u->gamma[i];
         all[2 * s->k + i / 2 * 4 + 2 + i % 2] = u->beta[i];
     }
@@ -134,14 +146,16 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
     side.x = in_order(p, side.x, s->label);
     side.position = in_order(p, side.position, s->label);
     ist_tensor table = step_table(p, s), none = {0};
+    bool groups = by_groups(p, s->k);
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     s->parts = ist_plan_tensor(p, s->n, s->groups, 1, ist_two_way_part_floats(tokens, s->k), IST_ELEM_F32);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d", s->k, u ? 2 : 1);
+    ist_defines defines =
+        ist_defines_of(p, "-DK=%d -DSTEP=%d%s", s->k, u ? 2 : 1, groups && side.shift ? " -DSHIFT" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = s->label,
-                         .op = "op/two_way_mma",
-                         .isa = "isa/ptx",
+                         .op = groups ? "op/two_way_wgmma" : "op/two_way_mma",
+                         .isa = groups ? "isa/ptx+isa/wgmma" : "isa/ptx",
                          .defines = defines.text,
                          .kernel = "image_step",
                          .dims = 2,

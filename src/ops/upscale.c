@@ -1,7 +1,7 @@
 /* Mask upscaling: packs both transposed convolutions by pixel of their 2x2 blocks and records one launch.
  *
- * Rows: op/upscale_cpu (a work-item per group), op/upscale_mma (matrix instructions, half storage) and op/upscale
- * (work-groups with local memory). */
+ * Rows: op/upscale_cpu (a work-item per group), op/upscale_wgmma and op/upscale_mma (matrix instructions of warpgroups
+ * and warps, half storage) and op/upscale (work-groups with local memory). */
 #include "ops/upscale.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
@@ -61,18 +61,40 @@ static bool matrix_row(const ist_plan *p, ist_tensor x, ist_tensor vectors) {
            (vectors.ld | vectors.c0) % 2 == 0;
 }
 
-/* What op/upscale_mma multiplies with, as constants. */
-static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
-    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2;
-    float *all = malloc(count * sizeof *all), *to = all, norm[3 * C1 + C2];
-    if (!all) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
-        return false;
-    }
+/* Whether it is of warpgroups. */
+static bool by_groups(const ist_plan *p, ist_tensor x) {
+    return (ist_plan_caps(p) & IST_CAP_PTX_WGMMA) && x.c % 64 == 0;
+}
+
+/* Fragments as op/upscale_mma takes them. */
+static void pack_fragments(const ist_upscale_weights *w, int in, float *to) {
     for (int phase = 0; phase < 4; phase++)
         for (int k = 0; k < in; k += 32) to = ist_fragments(w->w1 + k * C1 * 4 + phase, C1 / 8, C1 * 4, 4, true, to);
     for (int pixel = 0; pixel < 4; pixel++)
         for (int k = 0; k < C1; k += 32) to = ist_fragments(w->w2 + k * C2 * 4 + pixel, C2 / 8, C2 * 4, 4, false, to);
+}
+
+/* Tiles as op/upscale_wgmma takes them. */
+static void pack_tiles(const ist_upscale_weights *w, int in, float *to) {
+    for (int phase = 0; phase < 4; phase++, to += in * C1)
+        for (int i = 0; i < in; i++)
+            for (int o = 0, k = ist_group_place(i); o < C1; o++)
+                to[k / 64 * 64 * C1 + ist_group_tile_at(o, k % 64)] = w->w1[(i * C1 + o) * 4 + phase];
+    for (int pixel = 0; pixel < 4; pixel++, to += C1 * C2)
+        for (int i = 0; i < C1; i++)
+            for (int o = 0; o < C2; o++) to[ist_group_tile_at(o, i)] = w->w2[(i * C2 + o) * 4 + pixel];
+}
+
+/* What they multiply with, as constants. */
+static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, bool groups, const char *label,
+                        packed *out) {
+    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2;
+    float *all = malloc(count * sizeof *all), norm[3 * C1 + C2];
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return false;
+    }
+    (groups ? pack_tiles : pack_fragments)(w, in, all);
     memcpy(norm, w->b1, C1 * sizeof *norm);
     memcpy(norm + C1, w->gamma, C1 * sizeof *norm);
     memcpy(norm + 2 * C1, w->beta, C1 * sizeof *norm);
@@ -85,7 +107,7 @@ static bool pack_matrix(ist_plan *p, const ist_upscale_weights *w, int in, const
 
 /* Groups along the prompts: enough that all are at work, few enough that each uses its weights for several prompts. */
 static int prompt_groups(int blocks, int prompts) {
-    enum { ENOUGH = 512 };
+    enum { ENOUGH = 768 };
     int want = ENOUGH / (4 * blocks);
     return want < 1 ? 1 : want < prompts ? want : prompts;
 }
@@ -94,12 +116,13 @@ static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *
                           const char *label) {
     enum { ITEMS = 128, TAKE = 64 };
     packed c;
-    if (!pack_matrix(p, w, x.c, label, &c)) return;
+    bool groups = by_groups(p, x);
+    if (!pack_matrix(p, w, x.c, groups, label, &c)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/upscale_mma",
-                                     .isa = "isa/ptx",
+                                     .op = groups ? "op/upscale_wgmma" : "op/upscale_mma",
+                                     .isa = groups ? "isa/ptx+isa/wgmma" : "isa/ptx",
                                      .defines = defines.text,
                                      .kernel = "upscale",
                                      .dims = 2,

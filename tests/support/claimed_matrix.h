@@ -14,12 +14,22 @@ static inline void claim(const char *caps) {
     setenv("ISTHMUS_CPU_BUILD_OPTIONS", "-cl-opt-disable", 1);
 }
 
-/* False in the run of the same program that is half anyway, since one of the
- * two is enough, and where shapes are small because kernels are slow (oclgrind, llvmpipe). */
-static inline bool claim_matrix_instructions(void) {
+/* False in the run of the same program that is half anyway, since one of the two is enough, and where shapes are small
+ * because kernels are slow (oclgrind, llvmpipe). */
+static inline bool claim_matrix_rows(const char *caps) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return false;
-    claim("+PTX_MMA");
+    claim(caps);
     return true;
+}
+static inline bool claim_matrix_instructions(void) {
+    return claim_matrix_rows("+PTX_MMA");
+}
+/* Without and with those of warpgroups, for operators that have a row of either. */
+static inline bool claim_matrix_warps(void) {
+    return claim_matrix_rows("+PTX_MMA,-PTX_WGMMA");
+}
+static inline bool claim_matrix_groups(void) {
+    return claim_matrix_rows("+PTX_MMA,+PTX_WGMMA");
 }
 
 #endif
