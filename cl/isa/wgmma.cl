@@ -36,6 +36,13 @@ typedef ulong matrix_at;
                      : GROUP_SUMS(c, 0)                                                                                \
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
+#define GROUP_MULTIPLY_32(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
+                     "%16, %17, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
 #define GROUP_MULTIPLY_64(c, a, b)                                                                                     \
     __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
                      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
@@ -108,6 +115,68 @@ typedef ulong matrix_at;
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
 
+/* The same with the 64 rows of A in registers, 16 of each warp: a[0..4) as those of mma.sync (isa/ptx). They stay as they are
+ * until the batch has ended. */
+#define GROUP_MULTIPLY_A_(n, c, a, b) GROUP_MULTIPLY_A_##n(c, a, b)
+#define GROUP_MULTIPLY_A(n, c, a, b)  GROUP_MULTIPLY_A_(n, c, a, b)
+#define GROUP_MULTIPLY_A_32(c, a, b)                                                                                   \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
+                     "{%16, %17, %18, %19}, %20, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_64(c, a, b)                                                                                   \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "               \
+                     "{%32, %33, %34, %35}, %36, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_96(c, a, b)                                                                                   \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "               \
+                     "{%48, %49, %50, %51}, %52, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11)                        \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_128(c, a, b)                                                                                  \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "               \
+                     "{%64, %65, %66, %67}, %68, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15)                      \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_160(c, a, b)                                                                                  \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, "               \
+                     "{%80, %81, %82, %83}, %84, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15),                     \
+                       GROUP_SUMS(c, 16), GROUP_SUMS(c, 17), GROUP_SUMS(c, 18), GROUP_SUMS(c, 19)                      \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+/* After GROUP_WAIT: sums c[j] are there, no use of them moves in front of this. */
+#define GROUP_TAKE(c, j) __asm__ volatile("" : GROUP_SUMS(c, j)::"memory")
+
 #else
 /* The same in plain OpenCL, for tests: a tile is its address, and each work-item makes its own sums at once. */
 typedef uint matrix_at;
@@ -139,4 +208,26 @@ NOINLINE float group_product(__local const uint4 *mine, int me, uint a, uint b, 
             for (int e = 0; e < 4; e++)                                                                                \
                 (c)[j][e] += group_product(memory + me, me, a, b, row + e / 2 * 8, j * 8 + column + e % 2);            \
     } while (0)
+/* Element (row, column) of the product of what the warp's work-items left at `a`, six words each, with the tile at b. */
+NOINLINE float group_register_product(__local const uint4 *mine, int me, __local const uint *a, uint b, int row, int column) {
+    float sum = 0.0f;
+    for (int k = 0; k < 8; k++) {
+        const float2 x = floats_of(a[(row % 8 * 4 + k % 4) * 6 + row / 8 + k / 4 * 2]), y = group_pair(mine - me, b, column, k);
+        sum += x.x * y.x + x.y * y.y;
+    }
+    return sum;
+}
+/* Beside `memory`, MATRIX_SCRATCH. */
+#define GROUP_MULTIPLY_A(n, c, a, b)                                                                                   \
+    do {                                                                                                               \
+        const int me = get_local_id(0), row = me % 32 / 4, column = me % 4 * 2;                                        \
+        for (int m = 0; m < 4; m++) scratch[me][m] = (a)[m];                                                           \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        for (int j = 0; j < (n) / 8; j++)                                                                              \
+            for (int e = 0; e < 4; e++)                                                                                \
+                (c)[j][e] += group_register_product(memory + me, me, scratch[me - me % 32], b, row + e / 2 * 8,        \
+                                                    j * 8 + column + e % 2);                                           \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#define GROUP_TAKE(c, j)
 #endif

@@ -19,4 +19,10 @@ static inline float *ist_fragments(const float *w, int tiles, size_t rows_apart,
     return to;
 }
 
+/* Which channel stands at place `k` along a sum, where a work-item of four reads eight of 32 channels in a row and
+ * takes them as fragments of A; and in column `k` of a result, where it is to have eight in a row. */
+static inline int ist_place_channel(int k) {
+    return k / 32 * 32 + k % 8 / 2 * 8 + k / 8 % 4 * 2 + k % 2;
+}
+
 #endif
