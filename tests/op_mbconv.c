@@ -83,7 +83,7 @@ Test(mbconv, warpgroup_row) {
                                 {1, 5, 17, 64, 128, 64, 1, true, IST_ACT_GELU},
                                 {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE}};
     if (!claim_matrix_instructions()) return;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA,+PTX_WGMMA", 1);
+    claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
     for (unsigned k = 0; k < 3; k++) block_case(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7);
 }

@@ -88,7 +88,7 @@ Test(norm_mlp, warpgroup_row) {
     static const shape few[] = {{2, 1, 67, 64, 128, true}, {2, 3, 5, 160, 192, true}, {1, 5, 28, 64, 256, true},
                                 {2, 1, 9, 128, 64, true}, {2, 7, 12, 160, 64, true}};
     if (!claim_matrix_instructions()) return;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA,+PTX_WGMMA", 1);
+    claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
     layer_case(&few[0], 3);
     layer_case(&few[1], 7);

@@ -141,7 +141,7 @@ Test(norm_window, portable) {
 Test(norm_window, warpgroup_row) {
     static const shape few[] = {{2, 9, 15, 2, 7, 8}, {1, 3, 15, 1, 14, 8}, {1, 5, 4, 1, 3, 8}, {1, 10, 1, 1, 9, 8}};
     if (!claim_matrix_instructions()) return;
-    setenv("ISTHMUS_CAPS", "+PTX_MMA,+PTX_WGMMA", 1);
+    claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
     for (unsigned k = 0; k < 4; k++) norm_case(&few[k], k == 0 ? 3 : k == 1 ? 5 : 0);
 }
