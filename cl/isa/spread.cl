@@ -20,29 +20,20 @@ static inline uint4 pieces_of(const float *f, float scale) {
 }
 
 #ifdef SPREAD
-#ifndef Z_PIXEL
-/* Channels [c, c + 8) of a pixel (`line`, `column` of the map, or next to it) for a row at (py, px) of it, and of a
- * tap. */
-#define Z_PIXEL(v, row, py, px, ky, kx, c)                                                                             \
-    FETCH16(v, x +                                                                                                     \
-                   ((size_t)((row) / sizes.z - (py) + clamp((py) + (ky), 0, sizes.w - 1)) * sizes.z +                  \
-                    clamp((px) + (kx), 0, sizes.z - 1)) *                                                              \
-                       lds.x +                                                                                         \
-                   lds.y + (c))
-#define Z_TAP(w, i, c) FETCH_EIGHT(w, taps + (i)*C + (c))
-#endif
 /* z of the four pixels from `row` on, channels [c, c + 8). taps {[9][C], biases [C]}. */
 #define Z_OF(to, row, c)                                                                                               \
     do {                                                                                                               \
         const int line = (row) / sizes.z, px = (row)-line * sizes.z, py = line % sizes.w;                              \
         float bias[8];                                                                                                 \
-        Z_TAP(bias, 9, c);                                                                                             \
+        FETCH_EIGHT(bias, taps + 9 * C + (c));                                                                         \
         UNROLL for (int i = 0; i < 4; i++) UNROLL for (int e = 0; e < 8; e++)(to)[i].f[e] = bias[e];                   \
         UNROLL for (int ky = 0; ky < 3; ky++) {                                                                        \
             uint raw[6][4];                                                                                            \
             float w[3][8];                                                                                             \
-            UNROLL for (int i = 0; i < 6; i++) Z_PIXEL(raw[i], row, py, px, ky - 1, i - 1, c);                         \
-            UNROLL for (int kx = 0; kx < 3; kx++) Z_TAP(w[kx], ky * 3 + kx, c);                                        \
+            const size_t from = line + clamp(py + ky - 1, 0, sizes.w - 1) - py;                                        \
+            UNROLL for (int i = 0; i < 6; i++)                                                                         \
+                FETCH16(raw[i], x + (from * sizes.z + clamp(px + i - 1, 0, sizes.z - 1)) * lds.x + lds.y + (c));       \
+            UNROLL for (int kx = 0; kx < 3; kx++) FETCH_EIGHT(w[kx], taps + (ky * 3 + kx) * C + (c));                  \
             UNROLL for (int i = 0; i < 6; i++) {                                                                       \
                 const bool in = (uint)(py + ky - 1) < (uint)sizes.w && (uint)(px + i - 1) < (uint)sizes.z;             \
                 UNROLL for (int e = 0; e < 4; e++) raw[i][e] = in ? raw[i][e] : 0u;                                    \

@@ -2,11 +2,10 @@
  * (src/ops/mbconv.h; goes with isa/ptx, isa/fetch and isa/wgmma): y = act(P gelu(spread(u)) + x), spread a depthwise
  * 3x3 convolution with padding 1. What lies between the two is never stored.
  *
- * A group of two warpgroups makes 8 x 8 pixels. All pixels under their windows are asked for at once, 64 channels after
- * the other, zeros standing for padding. As they come, a work-item makes four pixels of four channels; what it made of
- * 64 channels then takes their place, as the tile of rows of 64 halves that isa/wgmma wants. At the end each warpgroup
- * makes half of the results' channels. These lie in an order in which a work-item of four has eight of 32 in a row: y
- * is stored so, straight from the sums.
+ * A group of two warpgroups makes 8 x 8 pixels. Its work-items have four channels each and make pieces of two lines by
+ * COLS pixels, each from one window of pixels, which become the tile of rows of 64 halves that isa/wgmma wants; then
+ * each warpgroup makes half of the channels. These lie in an order in which a work-item of four has eight of 32 in a
+ * row: y is stored so, straight from the sums.
  *
  * -D HID: channels of u, 64, 128 or 256. -D COUT: of y, 64 or 128. -D STRIDE: 1 or 2. -D RESIDUAL: x has y's extents.
  * -D ACT. */
@@ -17,28 +16,23 @@
 #else
 #define MINE 64
 #endif
-#define CHUNKS  (HID / 64)
-#define UNDER   ((SIDE - 1) * STRIDE + 3)            /* side of the pixels under the windows */
-#define CHUNK   ((UNDER * UNDER * 8 + 63) / 64 * 64) /* uint4 */
-#define COLS    4
-#define SPAN    ((COLS - 1) * STRIDE + 3)
+#define COLS    (STRIDE == 1 ? 4 : 2)
+#define SPAN_X  ((COLS - 1) * STRIDE + 3)
+#define SPAN_Y  (STRIDE + 3)
+#define VECTORS (HID / 4)
+#define STRIPS  (SIDE * SIDE / 2 / COLS)
+#define A_PARTS (HID * SIDE * SIDE / 8) /* uint4 */
 #define W_PARTS (HID * COUT / 8)
-#define MATRIX  (CHUNKS * CHUNK)
-#define TAPS    (MATRIX + W_PARTS)
-#define ALL     (TAPS + 10 * HID / 4)
+#define TAPS    (A_PARTS + W_PARTS)
+#define ALL     (TAPS + 10 * VECTORS)
 
-/* 64 channels of chunk `j` are there. */
-#define AWAIT_CHUNK(j)                                                                                                 \
+/* Weights of tap `i`, or biases (9), of this work-item's channels: read at each use, since registers are few. */
+#define TAP(f, i)                                                                                                      \
     do {                                                                                                               \
-        if (CHUNKS - 1 - (j) == 3) COPY_WAIT(3);                                                                       \
-        if (CHUNKS - 1 - (j) == 2) COPY_WAIT(2);                                                                       \
-        if (CHUNKS - 1 - (j) == 1) COPY_WAIT(1);                                                                       \
-        if (CHUNKS - 1 - (j) == 0) COPY_WAIT(0);                                                                       \
+        uint raw_tap[4];                                                                                               \
+        SHARED_LOAD(raw_tap, shared + (TAPS + (i)*VECTORS) * 16 + c * 4);                                              \
+        (f) = (float4)(as_float(raw_tap[0]), as_float(raw_tap[1]), as_float(raw_tap[2]), as_float(raw_tap[3]));        \
     } while (0)
-/* What this work-item made of chunk `j` to its place in the matrix. */
-#define PLACE_CHUNK(j)                                                                                                 \
-    UNROLL for (int o = 0; o < COLS; o++)                                                                              \
-        tile[((j)*CHUNK + (place + o) * 8 + (c / 8 ^ (place + o & 7))) * 2 + c / 4 % 2] = made[o]
 
 /* u [n,h,w,HID], places {ld, c0 of u, of x}; taps {[9][HID], biases [HID]}; weights [HID / 64][COUT][8 pieces of 16
  * bytes], exchanged as isa/wgmma says, bias [COUT]; size {h, w of u, of y}; out {ld, c0, groups of a line}. Group (i,
@@ -53,55 +47,61 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint2 *tile = (__local uint2 *)(memory + (shared - start) / 16);
     if (n >= *limit) return;
-    for (int i = id; i < 10 * HID / 4; i += THREADS) COPY16(shared + (TAPS + i) * 16, taps + i * 4, 16);
-    UNROLL for (int j = 0; j < CHUNKS; j++) {
-        for (int i = id; i < UNDER * UNDER * 8; i += THREADS) {
-            const int iy = y0 * STRIDE - 1 + i / 8 / UNDER, ix = x0 * STRIDE - 1 + i / 8 % UNDER;
-            const bool in = (uint)iy < (uint)size.x && (uint)ix < (uint)size.y;
-            const size_t pixel = (size_t)(n * size.x + (in ? iy : 0)) * size.y + (in ? ix : 0);
-            COPY16(shared + (j * CHUNK + i) * 16, u + pixel * places.x + places.y + j * 64 + i % 8 * 8, in ? 16 : 0);
-        }
-        if (j == CHUNKS - 1)
-            for (int i = id; i < W_PARTS; i += THREADS) COPY16(shared + (MATRIX + i) * 16, weights + i, 16);
-        COPY_COMMIT();
-    }
+    for (int i = id; i < W_PARTS; i += THREADS) COPY16(shared + (A_PARTS + i) * 16, weights + i, 16);
+    for (int i = id; i < 10 * VECTORS; i += THREADS) COPY16(shared + (TAPS + i) * 16, taps + i * 4, 16);
+    COPY_COMMIT();
 
-    /* Work-item: channels c to c + 3 of 64, four pixels from `place` on. */
-    const int c = id % 16 * 4, place = id / 16 * COLS;
-    const int under = (place / SIDE * UNDER + place % SIDE) * STRIDE;
-    uint2 made[COLS];
-    UNROLL for (int j = 0; j < CHUNKS; j++) {
-        AWAIT_CHUNK(j);
+    const int c = id % VECTORS * 4;
+#pragma unroll 1
+    for (int s0 = 0; s0 < STRIPS; s0 += THREADS / VECTORS) {
+        const int s = s0 + id / VECTORS, line = s * COLS / SIDE * 2, column = s * COLS % SIDE;
+        const int iy0 = (y0 + line) * STRIDE - 1, ix0 = (x0 + column) * STRIDE - 1;
+        uint2 raw[SPAN_Y][SPAN_X];
+        UNROLL for (int i = 0; i < SPAN_Y; i++) {
+            __global const half *from = u + (size_t)((n * size.x + clamp(iy0 + i, 0, size.x - 1)) * size.y) * places.x;
+            UNROLL for (int j = 0; j < SPAN_X; j++) raw[i][j] =
+                fetch_uint2(from + clamp(ix0 + j, 0, size.y - 1) * places.x + places.y + c);
+        }
+        COPY_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (j) PLACE_CHUNK(j - 1);
-        __local const float4 *f = (__local const float4 *)(tile + TAPS * 2) + (j * 64 + c) / 4;
-        float4 acc[COLS];
-        UNROLL for (int o = 0; o < COLS; o++) acc[o] = f[9 * HID / 4];
-        UNROLL for (int ky = 0; ky < 3; ky++) {
-            float4 v[SPAN];
-            UNROLL for (int i = 0; i < SPAN; i++) v[i] =
-                VALUES4(tile[(j * CHUNK + (under + ky * UNDER + i) * 8) * 2 + c / 4]);
-            UNROLL for (int kx = 0; kx < 3; kx++) {
-                const float4 w = f[(ky * 3 + kx) * HID / 4];
-                UNROLL for (int o = 0; o < COLS; o++) acc[o] = fma(v[o * STRIDE + kx], w, acc[o]);
+        float4 acc[2][COLS], first;
+        TAP(first, 9);
+        UNROLL for (int r = 0; r < 2; r++) UNROLL for (int o = 0; o < COLS; o++) acc[r][o] = first;
+        UNROLL for (int i = 0; i < SPAN_Y; i++) {
+            const uint in_y = (uint) - (int)((uint)(iy0 + i) < (uint)size.x);
+            float4 v[SPAN_X];
+            UNROLL for (int j = 0; j < SPAN_X; j++) v[j] =
+                VALUES4(raw[i][j] & (in_y & (uint) - (int)((uint)(ix0 + j) < (uint)size.y)));
+            UNROLL for (int r = 0; r < 2; r++) {
+                const int ky = i - r * STRIDE;
+                if (ky < 0 || ky > 2) continue;
+                UNROLL for (int k = 0; k < 3; k++) {
+                    float4 f;
+                    TAP(f, ky * 3 + k);
+                    UNROLL for (int o = 0; o < COLS; o++) acc[r][o] = fma(v[o * STRIDE + k], f, acc[r][o]);
+                }
             }
         }
-        UNROLL for (int o = 0; o < COLS; o++) made[o] = (uint2)(halves_of(quick_gelu(acc[o].x), quick_gelu(acc[o].y)),
-                                                                halves_of(quick_gelu(acc[o].z), quick_gelu(acc[o].w)));
+        if (s < STRIPS) {
+            UNROLL for (int r = 0; r < 2; r++) UNROLL for (int o = 0; o < COLS; o++) {
+                const int row = (line + r) * SIDE + column + o;
+                const float4 v = acc[r][o];
+                tile[(c / 64 * (SIDE * SIDE * 8) + row * 8 + (c % 64 / 8 ^ (row & 7))) * 2 + c / 4 % 2] =
+                    (uint2)(halves_of(quick_gelu(v.x), quick_gelu(v.y)), halves_of(quick_gelu(v.z), quick_gelu(v.w)));
+            }
+        }
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    PLACE_CHUNK(CHUNKS - 1);
 
     const int part = id / 128, row = id / 32 % 4 * 16 + g;
     float sums[MINE / 8][4];
     UNROLL for (int j = 0; j < MINE / 8; j++) UNROLL for (int e = 0; e < 4; e++) sums[j][e] =
         bias[part * MINE + j / 4 * 32 + t * 8 + j % 4 * 2 + e % 2];
-    const matrix_at from_a = MATRIX_AT(shared), from_w = MATRIX_AT(shared + MATRIX * 16);
+    const matrix_at from_a = MATRIX_AT(shared), from_w = MATRIX_AT(shared + A_PARTS * 16);
     GROUP_PUBLISH();
     barrier(CLK_LOCAL_MEM_FENCE);
     GROUP_BEGIN();
     UNROLL for (int k = 0; k < HID / 16; k++)
-        GROUP_MULTIPLY(MINE, sums, from_a + (uint)(k / 4 * CHUNK + k % 4 * 2),
+        GROUP_MULTIPLY(MINE, sums, from_a + (uint)(k / 4 * (SIDE * SIDE * 8) + k % 4 * 2),
                        from_w + (uint)(k / 4 * (COUT * 8) + part * (MINE * 8) + k % 4 * 2));
     GROUP_COMMIT();
     GROUP_WAIT(0);

@@ -9,8 +9,6 @@
  *
  * Channels lie in an order in which a work-item of four has eight of 32 in a row: z is read and y stored so.
  *
- * With SPREAD and WIDTH, the map's, the pixels that a group reads and the taps pass through local memory.
- *
  * -D C: 64, 128 or 160. -D HID: a multiple of 64. -D DOWN. -D ACROSS: 1 or 2. -D STAGES: 3 or 4. */
 #define THREADS (128 * DOWN * ACROSS)
 #define BM      (64 * DOWN)
@@ -28,25 +26,9 @@
 #define STAGE    (W1_BYTES + C * 128)
 #define WHOLE    (C / 64 * (BH * 8)) /* pieces of whole tiles of W1; the last may be half full */
 #define LATE     (STAGES == 3)       /* the second product ends before the next stage begins */
-#define PATCH    (2 * STAGE / 16)    /* with WIDTH, what z is made of lies where stage 2 will */
 #define Z        (STAGES * STAGE / 16)
 #define TABLE    (Z + BM * LDZ)
 #define ALL      (TABLE + (HID + C) / 4)
-
-#ifdef WIDTH
-#define SPAN (BM + 2 * WIDTH + 2) /* pixels under the windows of a group's */
-#undef Z_PIXEL
-#undef Z_TAP
-#define Z_PIXEL(v, row, py, px, ky, kx, c)                                                                             \
-    SHARED_LOAD(v, shared + (PATCH + ((row)-r0 + WIDTH + 1 + (ky)*WIDTH + (kx)) * PIECES + (c) / 8) * 16)
-#define Z_TAP(w, i, c)                                                                                                 \
-    do {                                                                                                               \
-        uint tap[2][4];                                                                                                \
-        UNROLL for (int e = 0; e < 2; e++)                                                                             \
-            SHARED_LOAD(tap[e], shared + (PATCH + SPAN * PIECES) * 16 + ((i)*C + (c) + 4 * e) * 4);                    \
-        UNROLL for (int e = 0; e < 8; e++)(w)[e] = as_float(tap[e / 4][e % 4]);                                        \
-    } while (0)
-#endif
 
 /* Copies the weights of chunk `j`, if there is one. */
 #define COPY_STAGE(j)                                                                                                  \
@@ -86,19 +68,10 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         COPY16(shared + (Z + row * LDZ + c) * 16, x + (size_t)min(r0 + row, rows - 1) * lds.x + lds.y + c * 8, 16);
     }
 #endif
-#ifdef WIDTH
-    for (int i = id; i < SPAN * PIECES; i += THREADS) {
-        const int p = r0 - WIDTH - 1 + i / PIECES, in = p >= 0 && p < rows;
-        COPY16(shared + (PATCH + i) * 16, x + (size_t)(in ? p : 0) * lds.x + lds.y + i % PIECES * 8, in ? 16 : 0);
-    }
-    for (int i = id; i < 10 * C / 4; i += THREADS) COPY16(shared + (PATCH + SPAN * PIECES + i) * 16, taps + i * 4, 16);
-#endif
     for (int i = id; i < (HID + C) / 4; i += THREADS) COPY16(shared + (TABLE + i) * 16, table + i * 4, 16);
     COPY_COMMIT();
     COPY_STAGE(0);
     COPY_STAGE(1);
-    COPY_WAIT(2);
-    barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef SPREAD
     for (int i = id; i < BM / 4 * PIECES; i += THREADS) {
         const int row = i / PIECES * 4, c = i % PIECES * 8;
@@ -106,8 +79,9 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         Z_OF(z, min(r0 + row, rows - 4), c);
         UNROLL for (int e = 0; e < 4; e++) main[Z + (row + e) * LDZ + c / 8] = pieces_of(z[e].f, 1.0f);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
 #endif
+    COPY_WAIT(2);
+    barrier(CLK_LOCAL_MEM_FENCE);
 
     uint a[2][KC][4];
     UNROLL for (int r = 0; r < 2; r++) {

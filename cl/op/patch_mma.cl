@@ -42,12 +42,16 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     if (n >= *limit) return;
     for (int i = id; i < WEIGHTS; i += THREADS) COPY16(shared + i * 16, second + i, 16);
     COPY_COMMIT();
-    UNROLL for (int i0 = 0; i0 < IN_H * LD_IN; i0 += THREADS) {
-        const int i = i0 + id, line = i / LD_IN, at = i % LD_IN, iy = 4 * y0 - 3 + line, ix = 4 * x0 - 3 + at / 3;
-        const bool in = at < IN_W && (uint)iy < (uint)size.x && (uint)ix < (uint)size.y;
-        const size_t pixel = (size_t)(n * size.x + clamp(iy, 0, size.x - 1)) * size.y + clamp(ix, 0, size.y - 1);
-        const ushort v = x[pixel * lds.x + lds.y + at % 3];
-        if (i < IN_H * LD_IN) image[i] = in ? v : (ushort)0;
+    ushort v[IN_H]; /* a column of values, all asked for before the first is there */
+    const int at = min(id, LD_IN - 1), ix = 4 * x0 - 3 + at / 3;
+    UNROLL for (int i = 0; i < IN_H; i++) {
+        const size_t pixel = (size_t)(n * size.x + clamp(4 * y0 - 3 + i, 0, size.x - 1)) * size.y;
+        v[i] = x[(pixel + clamp(ix, 0, size.y - 1)) * lds.x + lds.y + at % 3];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL for (int i = 0; i < IN_H; i++) {
+        const bool in = at < IN_W && (uint)(4 * y0 - 3 + i) < (uint)size.x && (uint)ix < (uint)size.y;
+        if (id < LD_IN) image[i * LD_IN + at] = in ? v[i] : (ushort)0;
     }
     uint b[MID / 8][4];
     float2 shift[MID / 8];

@@ -33,12 +33,6 @@ static int wide_bytes(mlp_tile t, int c, int hidden) {
     return t.stages * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
 }
 
-/* Whether a group's share of the map in front of the convolution, and taps, fit where stages of weights will be later. */
-static bool stages_hold(mlp_tile t, ist_tensor x) {
-    int stage = (ist_div_up(x.c, WIDE) * WIDE + x.c) * 2 * WIDE;
-    return t.stages == 4 && (t.rows + 2 * x.w + 2) * x.c * 2 + 40 * x.c <= 2 * stage;
-}
-
 /* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
 static mlp_tile wide_tile(const ist_plan *p, int64_t rows, int c, int hidden) {
     mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_conv_units(p) ? 2 : 1};
@@ -148,11 +142,7 @@ ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
-    char spread[32] = "";
-    if (l->spread.out && tile.down && stages_hold(tile, x))
-        snprintf(spread, sizeof spread, " -DSPREAD -DWIDTH=%d", x.w);
-    else if (l->spread.out)
-        snprintf(spread, sizeof spread, " -DSPREAD");
+    const char *spread = l->spread.out ? " -DSPREAD" : "";
     ist_defines d =
         tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden, tile.down,
                                    tile.across, tile.stages, spread)

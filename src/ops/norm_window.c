@@ -10,8 +10,7 @@
 
 #include <stdlib.h>
 
-enum { HEAD = 32, PARTS = 3, WIDE = 64, CHUNK = 8, LOCAL_ROOM = 202 << 10 };
-enum { C_MAX = 160 }; /* with more channels, each head's norm costs more than the launches and ways through memory */
+enum { HEAD = 32, PARTS = 3, WIDE = 64, CHUNK = 8, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -24,13 +23,15 @@ static int windows_of(ist_tensor x, int ws) {
     return ist_div_up(x.w, ws) * ist_div_up(x.h, ws);
 }
 
-/* Eight warps at least; two heads share a norm where a unit still has two groups. */
+/* Eight warps at least. Heads share a norm: two where that leaves a unit more than one group, more where it leaves
+ * many. */
 static layout layout_of(const ist_plan *p, ist_tensor x, const ist_norm_window *a) {
-    enum { WARPS = 8 };
-    int64_t tasks = (int64_t)x.n * windows_of(x, a->ws) * a->heads;
+    enum { WARPS = 8, HEADS_MAX = 5, MANY = 5 };
     layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws, .heads = 1};
     l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
-    if (a->heads % 2 == 0 && tasks >= 4 * (int64_t)l.windows * ist_conv_units(p)) l.heads = 2;
+    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_conv_units(p);
+    for (int h = 2; h <= HEADS_MAX; h++)
+        if (a->heads % h == 0 && 2 * groups >= (h == 2 ? 3 : 2 * MANY) * units * h) l.heads = h;
     return l;
 }
 
