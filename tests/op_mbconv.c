@@ -1,5 +1,6 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
+#include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -55,6 +56,7 @@ static void shapes(void) {
         {1, 5, 7, 64, 64, 64, 1, true, IST_ACT_GELU},    {2, 18, 70, 16, 128, 64, 1, false, IST_ACT_NONE},
         {2, 9, 13, 32, 64, 128, 2, false, IST_ACT_NONE}, {1, 34, 131, 16, 64, 64, 2, false, IST_ACT_RELU},
         {2, 1, 1, 64, 128, 64, 1, true, IST_ACT_GELU},   {2, 6, 6, 24, 40, 24, 1, true, IST_ACT_GELU},
+        {1, 17, 20, 64, 256, 64, 1, true, IST_ACT_GELU}, {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE},
     };
     static const shape tiny = {2, 3, 4, 16, 64, 64, 1, false, IST_ACT_GELU};
     if (optest_small()) {
@@ -73,6 +75,17 @@ Test(mbconv, own_row) {
 Test(mbconv, in_steps) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The last two as one launch on matrix instructions of warpgroups, emulated where there are none. */
+Test(mbconv, warpgroup_row) {
+    static const shape few[] = {{2, 9, 11, 16, 64, 64, 1, false, IST_ACT_GELU},
+                                {1, 5, 17, 64, 128, 64, 1, true, IST_ACT_GELU},
+                                {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE}};
+    if (!claim_matrix_instructions()) return;
+    claim("+PTX_MMA,+PTX_WGMMA");
+    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
+    for (unsigned k = 0; k < 3; k++) block_case(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7);
 }
 
 Test(mbconv, refuses_what_does_not_fit) {

@@ -77,10 +77,24 @@ Test(norm_mlp, one_by_one) {
 Test(norm_mlp, matrix_row) {
     static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
     if (!claim_matrix_instructions()) return;
-    without = 0;
+    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
     static const shape fours[] = {{2, 5, 8, 64, 64, true}, {1, 3, 12, 160, 32, true}};
     for (int k = 0; k < 3; k++) layer_case(&few[k], k == 1 ? 3 : 7);
     for (unsigned k = 0; k < 2; k++) layer_case(&fours[k], 11 + 4 * k);
+}
+
+/* The row on those of warpgroups. */
+Test(norm_mlp, warpgroup_row) {
+    static const shape few[] = {{2, 1, 67, 64, 128, true}, {2, 3, 5, 160, 192, true}, {1, 5, 28, 64, 256, true},
+                                {2, 1, 9, 128, 64, true}, {2, 7, 12, 160, 64, true}};
+    if (!claim_matrix_instructions()) return;
+    claim("+PTX_MMA,+PTX_WGMMA");
+    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
+    layer_case(&few[0], 3);
+    layer_case(&few[1], 7);
+    layer_case(&few[2], 11);
+    layer_case(&few[3], 1);
+    layer_case(&few[4], 15);
 }
 
 Test(norm_mlp, refuses_what_does_not_fit) {

@@ -1,10 +1,11 @@
 /* Window attention against the scalar reference, on the device's own row and on the portable one. */
-#include "ops/ops.h"
+#include "ops/norm_window.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 typedef struct shape {
     int n, h, w, heads, ws;
@@ -61,7 +62,7 @@ Test(window, portable) {
 Test(window, matrix_row) {
     static const shape few[] = {{2, 9, 8, 1, 7, 2}, {1, 15, 14, 1, 14, 1}, {2, 5, 4, 2, 3, 1}};
     if (!claim_matrix_instructions()) return;
-    without = 0;
+    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
     for (int k = 0; k < 3; k++)
         for (unsigned i = 1; i < 4; i += 2) window_case(&few[k], i);
 }
@@ -73,6 +74,76 @@ Test(window, large_scores) {
     window_case(&s, 0);
     without = IST_CAP_VEC16;
     window_case(&s, 0);
+}
+
+/* bits of i: 1 slices, 2 limit, 4 no biases of the projection. */
+static void norm_case(const shape *s, unsigned i) {
+    optest t;
+    optest_begin(&t, "norm and windows", i + 100u * (unsigned)(s->h + s->w));
+    int c = s->heads * 32, count = i & 2 ? s->n - 1 : s->n;
+    ref_map x = optest_random(&t, s->n, s->h, s->w, c), u = optest_zeros(&t, s->n, s->h, s->w, c), none = {0};
+    ref_map qkv = optest_zeros(&t, s->n, s->h, s->w, 3 * c), want = optest_zeros(&t, s->n, s->h, s->w, c);
+    for (size_t e = 0; e < ref_size(x); e++) x.v[e] += 0.5f;
+    float *w = optest_values(&t, (size_t)(3 * c * c), -s->gain / (float)c, s->gain / (float)c);
+    float *norm = optest_values(&t, (size_t)(2 * c), -2, 2), *b = optest_values(&t, (size_t)(3 * c), -0.5f, 0.5f);
+    float *bias = optest_values(&t, (size_t)(s->heads * s->ws * s->ws), -2, 2);
+    float *pad = optest_values(&t, (size_t)(3 * c), 0, 0);
+    if (i & 4) memset(b, 0, (size_t)(3 * c) * sizeof *b);
+    for (int o = 0; o < 3 * c; o++) {
+        double sum = b[o];
+        for (int k = 0; k < c; k++) sum += (double)w[o * c + k] * norm[c + k];
+        pad[o] = (float)sum;
+    }
+    ist_norm_window layer = {.gamma = norm,
+                             .beta = norm + c,
+                             .bias = bias,
+                             .eps = 1e-5f,
+                             .qkv = {3 * c, c, 1, 1, w, i & 4 ? NULL : b},
+                             .heads = s->heads,
+                             .ws = s->ws};
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
+    if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    ist_tensor y = ist_op_norm_window(t.plan, xt, &layer, "window");
+    optest_run(&t);
+    ref_layernorm(x, none, 0, norm, norm + c, 1e-5f, 0, u);
+    ref_conv(u, w, b, (ref_window){1, 1, 1, 0, 0}, &(ref_epilogue){0}, qkv);
+    ref_window_attention(qkv, pad, bias, s->heads, s->ws, want);
+    ref_map got = optest_read(&t, y);
+    want.n = got.n = count;
+    optest_close(&t, "norm and windows", got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    optest_end(&t);
+}
+
+static void norm_shapes(void) {
+    static const shape tiny = {1, 3, 5, 1, 3, 4};
+    static const shape all[] = {{1, 7, 7, 2, 7, 4},   {2, 9, 16, 1, 7, 8},  {2, 20, 15, 4, 7, 8},  {1, 15, 29, 5, 14, 8},
+                                {2, 3, 14, 1, 14, 8}, {1, 8, 7, 10, 7, 8},  {1, 10, 7, 2, 3, 8},   {1, 17, 18, 1, 16, 8},
+                                {1, 11, 9, 1, 9, 8},  {1, 2, 5, 12, 2, 8}};
+    if (optest_small()) {
+        norm_case(&tiny, 3);
+        return;
+    }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (unsigned i = 0; i < 8; i++) norm_case(&all[k], i);
+}
+
+Test(norm_window, own_row) {
+    without = 0;
+    norm_shapes();
+}
+
+Test(norm_window, portable) {
+    without = IST_CAP_VEC16;
+    norm_shapes();
+}
+
+/* The row on matrix instructions of warpgroups, emulated where there are none. */
+Test(norm_window, warpgroup_row) {
+    static const shape few[] = {{2, 9, 15, 2, 7, 8}, {1, 3, 15, 1, 14, 8}, {1, 5, 4, 1, 3, 8}, {1, 10, 1, 1, 9, 8}};
+    if (!claim_matrix_instructions()) return;
+    claim("+PTX_MMA,+PTX_WGMMA");
+    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
+    for (unsigned k = 0; k < 4; k++) norm_case(&few[k], k == 0 ? 3 : k == 1 ? 5 : 0);
 }
 
 Test(window, refuses_wrong_channels) {

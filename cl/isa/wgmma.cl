@@ -40,6 +40,13 @@ typedef ulong matrix_at;
                      : GROUP_SUMS(c, 0)                                                                                \
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
+#define GROUP_MULTIPLY_32(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
+                     "%16, %17, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
 #define GROUP_MULTIPLY_64(c, a, b)                                                                                     \
     __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
                      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
@@ -99,7 +106,7 @@ typedef ulong matrix_at;
                      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                \
                      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                \
                      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "    \
-                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, " \
+                     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "\
                      "%128, %129, 1, 1, 1, 0, 0;"                                                                      \
                      : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
                        GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
@@ -112,8 +119,21 @@ typedef ulong matrix_at;
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
 
-/* c[j][0..4), j < 8, += A B, with A in registers: a[4]. */
-#define GROUP_TIMES_(c, a, b, turned)                                                                                  \
+/* The same with the 64 rows of A in registers, 16 of each warp: a[0..4) as those of mma.sync (isa/ptx). They stay as
+ * they are until the batch has ended. */
+#define GROUP_MULTIPLY_A_(n, c, a, b) GROUP_MULTIPLY_A_##n(c, a, b)
+#define GROUP_MULTIPLY_A(n, c, a, b)  GROUP_MULTIPLY_A_(n, c, a, b)
+#define GROUP_MULTIPLY_A_32(c, a, b)                                                                                   \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
+                     "{%16, %17, %18, %19}, %20, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_64(c, a, b) GROUP_MULTIPLY_64_(c, a, b, "0")
+/* With 16 rows of the sum by 64 columns in B: a tile of which the sum runs along the columns. */
+#define GROUP_MULTIPLY_TURNED(c, a, b) GROUP_MULTIPLY_64_(c, a, b, "1")
+#define GROUP_MULTIPLY_64_(c, a, b, turned)                                                                            \
     __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
                      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
                      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "               \
@@ -122,8 +142,48 @@ typedef ulong matrix_at;
                        GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)                          \
                      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
                      : "memory")
-#define GROUP_TIMES(c, a, b)        GROUP_TIMES_(c, a, b, "0")
-#define GROUP_TIMES_TURNED(c, a, b) GROUP_TIMES_(c, a, b, "1")
+#define GROUP_MULTIPLY_A_96(c, a, b)                                                                                   \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "               \
+                     "{%48, %49, %50, %51}, %52, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11)                        \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_128(c, a, b)                                                                                  \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "               \
+                     "{%64, %65, %66, %67}, %68, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15)                      \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+#define GROUP_MULTIPLY_A_160(c, a, b)                                                                                  \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"                                \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                \
+                     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+                     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                \
+                     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79}, "               \
+                     "{%80, %81, %82, %83}, %84, 1, 1, 1, 0;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7),                         \
+                       GROUP_SUMS(c, 8), GROUP_SUMS(c, 9), GROUP_SUMS(c, 10), GROUP_SUMS(c, 11),                       \
+                       GROUP_SUMS(c, 12), GROUP_SUMS(c, 13), GROUP_SUMS(c, 14), GROUP_SUMS(c, 15),                     \
+                       GROUP_SUMS(c, 16), GROUP_SUMS(c, 17), GROUP_SUMS(c, 18), GROUP_SUMS(c, 19)                      \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
+/* After GROUP_WAIT: sums c[j] are there, no use of them moves in front of this. */
+#define GROUP_TAKE(c, j) __asm__ volatile("" : GROUP_SUMS(c, j)::"memory")
+/* The same for all sums of 64 columns. */
 #define GROUP_HOLD(c)                                                                                                  \
     __asm__ volatile("" : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3), GROUP_SUMS(c, 4),    \
                           GROUP_SUMS(c, 5), GROUP_SUMS(c, 6), GROUP_SUMS(c, 7)::"memory")
@@ -185,19 +245,21 @@ NOINLINE float group_own_product(__local const uint4 *mine, __local const uint *
     }
     return sum;
 }
-#define GROUP_TIMES_(c, a, b, turned)                                                                                  \
+/* Beside `memory`, MATRIX_SCRATCH. */
+#define GROUP_MULTIPLY_A_(n, c, a, b, turned)                                                                          \
     do {                                                                                                               \
         const int me = get_local_id(0), one = me % 32;                                                                 \
         const matrix_at tile = (b);                                                                                    \
         for (int m = 0; m < 4; m++) scratch[me][m] = (a)[m];                                                           \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-        for (int m = 0; m < 32; m++)                                                                                   \
+        for (int m = 0; m < (n) / 2; m++)                                                                              \
             (c)[m / 4][m % 4] += group_own_product(memory + me, scratch[me - one], me, tile, turned,                   \
                                                    one / 4 + m % 4 / 2 * 8, m / 4 * 8 + one % 4 * 2 + m % 2);          \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
-#define GROUP_TIMES(c, a, b)        GROUP_TIMES_(c, a, b, 0)
-#define GROUP_TIMES_TURNED(c, a, b) GROUP_TIMES_(c, a, b, 1)
+#define GROUP_MULTIPLY_A(n, c, a, b)   GROUP_MULTIPLY_A_(n, c, a, b, 0)
+#define GROUP_MULTIPLY_TURNED(c, a, b) GROUP_MULTIPLY_A_(64, c, a, b, 1)
+#define GROUP_TAKE(c, j)
 #define GROUP_HOLD(c)
 #define GROUP_HOLD_WORDS(a)
 #define MATRIX_STORE(address, r)                                                                                       \

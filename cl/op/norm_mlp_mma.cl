@@ -1,6 +1,6 @@
 /* y = z + W2 gelu(W1 LN(z) + b1) + b2 on matrix instructions with half storage (src/ops/norm_mlp.h; goes with
  * isa/ptx), z = x or, with SPREAD, a depthwise 3x3 convolution of x: the hidden channels are never stored, and z only
- * where y will be. W1 and b1 come with the norm's scale and shift in them.
+ * where y will be. W1 and b1 come with the norm's scale and shift in them. With isa/spread.
  *
  * A group of eight warps takes BM rows, whose normalised values lie in local memory, and makes BH hidden channels at a
  * time: first the warps share rows by sixteen and hidden channels, then, behind their barrier, they are two by four on
@@ -50,64 +50,6 @@
 #define COPY_WAIT_FOR(stages) COPY_WAIT(1)
 #else
 #define COPY_WAIT_FOR(stages) COPY_WAIT(2)
-#endif
-
-typedef struct {
-    float f[8];
-} eight;
-static inline eight eight_of(const uint *v) {
-    eight e;
-    UNROLL for (int i = 0; i < 4; i++) {
-        const float2 two = floats_of(v[i]);
-        e.f[2 * i] = two.x;
-        e.f[2 * i + 1] = two.y;
-    }
-    return e;
-}
-
-static inline uint4 pieces_of(const float *f, float scale) {
-    return (uint4)(halves_of(f[0] * scale, f[1] * scale), halves_of(f[2] * scale, f[3] * scale),
-                   halves_of(f[4] * scale, f[5] * scale), halves_of(f[6] * scale, f[7] * scale));
-}
-
-#ifdef SPREAD
-/* z of the four pixels from `row` on, channels [c, c + 8). taps {[9][C], biases [C]}. */
-#define Z_OF(to, row, c)                                                                                               \
-    do {                                                                                                               \
-        const int line = (row) / sizes.z, px = (row)-line * sizes.z, py = line % sizes.w;                              \
-        float bias[8];                                                                                                 \
-        FETCH_EIGHT(bias, taps + 9 * C + (c));                                                                         \
-        UNROLL for (int i = 0; i < 4; i++)                                                                             \
-            UNROLL for (int e = 0; e < 8; e++) (to)[i].f[e] = bias[e];                                                 \
-        UNROLL for (int ky = 0; ky < 3; ky++) {                                                                        \
-            uint raw[6][4];                                                                                            \
-            float w[3][8];                                                                                             \
-            const size_t from = line + clamp(py + ky - 1, 0, sizes.w - 1) - py;                                        \
-            UNROLL for (int i = 0; i < 6; i++)                                                                         \
-                FETCH16(raw[i], x + (from * sizes.z + clamp(px + i - 1, 0, sizes.z - 1)) * lds.x + lds.y + (c));       \
-            UNROLL for (int kx = 0; kx < 3; kx++) FETCH_EIGHT(w[kx], taps + (ky * 3 + kx) * C + (c));                  \
-            UNROLL for (int i = 0; i < 6; i++) {                                                                       \
-                const bool in = (uint)(py + ky - 1) < (uint)sizes.w && (uint)(px + i - 1) < (uint)sizes.z;             \
-                UNROLL for (int e = 0; e < 4; e++) raw[i][e] = in ? raw[i][e] : 0u;                                    \
-                const eight v = eight_of(raw[i]);                                                                      \
-                UNROLL for (int kx = 0; kx < 3; kx++)                                                                  \
-                    if (i - kx >= 0 && i - kx < 4) {                                                                   \
-                        UNROLL for (int e = 0; e < 8; e++)                                                             \
-                            (to)[i - kx].f[e] = fma(v.f[e], w[kx][e], (to)[i - kx].f[e]);                              \
-                    }                                                                                                  \
-            }                                                                                                          \
-        }                                                                                                              \
-    } while (0)
-#define FETCH_EIGHT(v, p)                                                                                              \
-    do {                                                                                                               \
-        uint low[4], high[4];                                                                                          \
-        FETCH16(low, p);                                                                                               \
-        FETCH16(high, (p) + 4);                                                                                        \
-        UNROLL for (int e = 0; e < 4; e++) {                                                                           \
-            (v)[e] = as_float(low[e]);                                                                                 \
-            (v)[4 + e] = as_float(high[e]);                                                                            \
-        }                                                                                                              \
-    } while (0)
 #endif
 
 /* Group i: rows [BM i, ..) of all items. weights [HID / BH] {fragments of W1 [BH / 8][C / 32][lane][8 halves], of W2

@@ -44,7 +44,7 @@
     GROUP_BEGIN();                                                                                                     \
     UNROLL for (int k = 0; k < 4; k++)                                                                                 \
         UNROLL for (int b = 0; b < TILES; b++)                                                                         \
-            GROUP_TIMES_TURNED(sums[b], a[k], MATRIX_AT(shared + (tiles_at)) + (uint)(b * (TILE / 16) + k * 128));     \
+            GROUP_MULTIPLY_TURNED(sums[b], a[k], MATRIX_AT(shared + (tiles_at)) + (uint)(b * (TILE / 16) + k * 128));  \
     GROUP_COMMIT();
 
 /* Where the lane's row of four 8 x 8 matrices to store lies, from place 32 h of a tile on, for rows 16 w .. of it. */
@@ -122,7 +122,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     GROUP_HOLD(s);
     GROUP_BEGIN();
     UNROLL for (int k = 0; k < 4 * TILES; k++)
-        GROUP_TIMES(s, placed[k], MATRIX_AT(shared + X) + (uint)(k / 4 * (TILE / 16) + k % 4 * 2));
+        GROUP_MULTIPLY_A(64, s, placed[k], MATRIX_AT(shared + X) + (uint)(k / 4 * (TILE / 16) + k % 4 * 2));
     GROUP_COMMIT();
     GROUP_WAIT(0);
     GROUP_HOLD(s);

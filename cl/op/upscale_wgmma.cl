@@ -22,7 +22,7 @@
     GROUP_HOLD(u);                                                                                                     \
     GROUP_BEGIN();                                                                                                     \
     UNROLL for (int k = 0; k < (count); k++)                                                                           \
-        GROUP_TIMES(u, A(k), MATRIX_AT(shared + (from)) + (uint)(k / 4 * (TILE / 16) + k % 4 * 2));                    \
+        GROUP_MULTIPLY_A(64, u, A(k), MATRIX_AT(shared + (from)) + (uint)(k / 4 * (TILE / 16) + k % 4 * 2));           \
     GROUP_COMMIT();                                                                                                    \
     GROUP_WAIT(0);                                                                                                     \
     GROUP_HOLD(u);

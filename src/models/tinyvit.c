@@ -1,28 +1,35 @@
 /* TinyViT-5M at 1024, MobileSAM's image encoder (ChaoningZhang/MobileSAM, modeling/tiny_vit_sam.py; mobilesam.md 2).
  *
- * Batch norms are folded; padding tokens of a window are one constant vector, the projection of the norm's bias. */
+ * Batch norms are folded; padding tokens of a window are zeros behind the norm, so that their projection is a constant. */
 #include "models/mobilesam.h"
 
 #include "models/bridge.h"
 #include "ops/mbconv.h"
 #include "ops/norm_mlp.h"
+#include "ops/norm_window.h"
+#include "ops/patch.h"
 
 #include <stdlib.h>
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
-#define GELU      .epi.act = IST_ACT_GELU
 
 static const float LN_EPS = 1e-5f, LN2D_EPS = 1e-6f;
 
-/* Convolution NAME.c and batch norm NAME.bn. */
-static ist_tensor conv(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *name) {
-    ist_name weight = ist_name_of("%s.c.weight", name), bn = ist_name_of("%s.bn", name);
-    return ist_apply(net, x, ist_take_conv(net, weight.text, bn.text, NULL), opts, name);
-}
-
+/* Convolution BLOCK.PART.c and its batch norm. */
 static ist_conv_weights take(const ist_net *net, const char *block, const char *part) {
     ist_name weight = ist_name_of("%s.%s.c.weight", block, part), bn = ist_name_of("%s.%s.bn", block, part);
     return ist_take_conv(net, weight.text, bn.text, NULL);
+}
+
+/* [n,1024,1024,3] -> [n,256,256,64]. */
+static ist_tensor patch_embed(const ist_net *net, ist_tensor image) {
+    ist_conv_weights first = take(net, "image_encoder.patch_embed", "seq.0");
+    ist_conv_weights second = take(net, "image_encoder.patch_embed", "seq.2");
+    ist_tensor x = ist_op_patch_embed(net->plan, image, ist_filter_of(&first), ist_filter_of(&second),
+                                      "image_encoder.patch_embed");
+    ist_conv_weights_free(&first);
+    ist_conv_weights_free(&second);
+    return x;
 }
 
 static void check_norm(const ist_net *net, const ist_norm_weights *norm, int channels, const char *name) {
@@ -54,45 +61,30 @@ static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, const char
     return bottleneck(net, x, (ist_mbconv){.stride = stride}, name);
 }
 
-/* What a zero token becomes: the norm turns it into its bias, qkv projects that. The caller frees it. */
-static float *padding_token(const ist_net *net, const ist_conv_weights *qkv, const ist_norm_weights *norm) {
-    if (ist_plan_status(net->plan)) return NULL;
-    float *pad = malloc((size_t)qkv->out * sizeof *pad);
-    if (!pad || norm->n != qkv->in) {
-        ist_plan_fail(net->plan, pad ? IST_E_WEIGHTS : IST_E_MEMORY, "projection of %d channels after a norm of %d",
-                      qkv->in, norm->n);
-        free(pad);
-        return NULL;
-    }
-    for (int o = 0; o < qkv->out; o++) {
-        double sum = qkv->b[o];
-        for (int i = 0; i < qkv->in; i++) sum += (double)qkv->w[(size_t)o * (size_t)qkv->in + (size_t)i] * norm->b[i];
-        pad[o] = (float)sum;
-    }
-    return pad;
-}
-
 /* Window attention with its norm and projection; the result includes the residual. */
 static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
     ist_plan *p = net->plan;
     ist_error err = {0};
     float *biases = NULL;
     ist_tensor y = {0};
-    ist_name qkv_name = ist_name_of("%s.qkv", name), bias_name = ist_name_of("%s.attention_biases", name);
+    ist_name bias_name = ist_name_of("%s.attention_biases", name);
     ist_norm_weights norm = ist_take_norm(net, "%s.norm", name);
-    ist_conv_weights qkv = ist_take_dense(net, "%s", qkv_name.text);
-    float *pad = padding_token(net, &qkv, &norm);
+    ist_conv_weights qkv = ist_take_dense(net, "%s.qkv", name);
     if (!ist_plan_status(p) &&
         ist_weights_f32(net->weights, bias_name.text, 2, (int64_t[]){heads, (int64_t)ws * ws}, &biases, &err))
         ist_plan_fail(p, err.code, "%s", err.text);
 
     check_norm(net, &norm, x.c, name);
-    ist_norm_mlp layer = {.gamma = norm.w, .beta = norm.b, .eps = LN_EPS, .fc1 = ist_filter_of(&qkv)};
-    ist_tensor u = ist_op_norm_mlp(p, x, &layer, qkv_name.text); /* [n,h,w,3c] */
+    ist_norm_window layer = {.gamma = norm.w,
+                             .beta = norm.b,
+                             .bias = biases,
+                             .eps = LN_EPS,
+                             .qkv = ist_filter_of(&qkv),
+                             .heads = heads,
+                             .ws = ws};
+    if (!ist_plan_status(p)) y = ist_op_norm_window(p, x, &layer, name); /* [n,h,w,c] */
     ist_norm_weights_free(&norm);
     ist_conv_weights_free(&qkv);
-    if (!ist_plan_status(p)) y = ist_op_window_attention(p, u, pad, biases, heads, ws, name); /* [n,h,w,c] */
-    free(pad);
     free(biases);
     return ist_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", name); /* [n,h,w,c] */
 }
@@ -155,8 +147,7 @@ ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image
         ist_plan_fail(p, IST_E_ARGUMENT, "TinyViT: image [%d,%d,%d,%d], it takes 1024x1024 RGB", image.n, image.h,
                       image.w, image.c);
     ist_plan_narrow(p, true);
-    ist_tensor x = conv(&net, image, OPTS(GELU, IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.0"); /* 512 */
-    x = conv(&net, x, OPTS(IST_PAD(1), .stride = 2), "image_encoder.patch_embed.seq.2"); /* [n,256,256,64] */
+    ist_tensor x = patch_embed(&net, image); /* [n,256,256,64] */
     ist_plan_tap(p, "patch_embed", x);
     for (int b = 0; b < 2; b++) {
         ist_name name = ist_name_of("image_encoder.layers.0.blocks.%d", b);

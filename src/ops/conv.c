@@ -238,13 +238,16 @@ static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
 
 bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x) {
     /* Channels, of which a work-item holds an eighth; pixels, beyond which a launch less is not worth that each column
-     * of tiles reads its rows twice. */
+     * of tiles reads its rows twice. Where instructions of warpgroups run, a norm of its own and these are faster. */
     enum { MOST = 512, CHUNK = 8, MOST_PIXELS = 16384 };
     bool whole =
         x.c % CHUNK == 0 && x.ld % CHUNK == 0 && x.c0 % CHUNK == 0 && x.c <= MOST && ist_pixels(x) <= MOST_PIXELS;
-    for (int i = 0; whole && x.elem == IST_ELEM_T && i < ist_conv_row_count(); i++)
-        if (conv_rows[i].family == IST_CONV_MMA && ist_conv_row_runs(p, &conv_rows[i])) return true;
-    return false;
+    bool runs = false;
+    for (int i = 0; whole && x.elem == IST_ELEM_T && i < ist_conv_row_count(); i++) {
+        if (conv_rows[i].family == IST_CONV_WGMMA && ist_conv_row_runs(p, &conv_rows[i])) return false;
+        runs = runs || (conv_rows[i].family == IST_CONV_MMA && ist_conv_row_runs(p, &conv_rows[i]));
+    }
+    return runs;
 }
 
 ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const float *beta, float eps, ist_filter f,

@@ -19,9 +19,10 @@ static inline float *ist_fragments(const float *w, int tiles, size_t rows_apart,
     return to;
 }
 
-/* Where a warpgroup's fragments have a channel that work-items load eight in a row (cl/op/two_way_wgmma.cl). */
-static inline int ist_group_place(int channel) {
-    return channel / 64 * 64 + (channel / 32 % 2 * 4 + channel / 2 % 4) * 8 + channel / 8 % 4 * 2 + channel % 2;
+/* Which channel stands at place `k` along a sum, where a work-item of four reads eight of 32 channels in a row and
+ * takes them as fragments of A; and in column `k` of a result, where it is to have eight in a row. Its own inverse. */
+static inline int ist_place_channel(int k) {
+    return k / 32 * 32 + k % 8 / 2 * 8 + k / 8 % 4 * 2 + k % 2;
 }
 /* Where a tile of cl/isa/wgmma.cl, in rows of 64 along the sum, has an element. */
 static inline int ist_group_tile_at(int row, int k) {

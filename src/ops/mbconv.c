@@ -1,5 +1,6 @@
-/* Inverted bottlenecks: the fused CPU row op/mbconv_cpu, elsewhere three convolutions. */
-#include "ops/mbconv.h"
+/* Inverted bottlenecks: the fused CPU row op/mbconv_cpu, elsewhere three convolutions, of which the last two are one
+ * launch on matrix instructions of warpgroups (mbconv_wgmma.c). */
+#include "ops/mbconv_rows.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -29,13 +30,14 @@ static bool fused(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
            b->expand.out <= HIDDEN_MAX && b->project.out % TILE == 0;
 }
 
-/* ---- three launches ---- */
+/* ---- two or three launches ---- */
 
 static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
     ist_conv_opts expand = {.epi.act = IST_ACT_GELU}, project = {.epi.act = b->act};
     ist_conv_opts spread = {.epi.act = IST_ACT_GELU, .stride = b->stride, .top = 1, .left = 1, .bottom = 1, .right = 1};
     if (b->residual) project.epi.add_before = x;
     ist_tensor y = ist_op_linear(p, x, b->expand, &expand, label);
+    if (!ist_plan_status(p) && ist_mbconv_takes_half(p, y, x, b)) return ist_mbconv_half(p, y, x, b, label);
     y = ist_op_dwconv(p, y, b->spread, &spread, label);
     return ist_op_linear(p, y, b->project, &project, label);
 }

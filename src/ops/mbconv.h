@@ -12,7 +12,7 @@ typedef struct ist_mbconv {
     bool residual;
     ist_act act;
 } ist_mbconv;
-/* One launch on CPUs when the channels fill its tiles, else three. */
+/* One launch on CPUs when the channels fill its tiles, two on matrix instructions of warpgroups, else three. */
 ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *block, const char *label);
 
 #endif

@@ -1,9 +1,10 @@
-/* Norm and both linear layers on matrix instructions (cl/op/norm_mlp_mma.cl): packs weights as halves and records the
- * launch. */
+/* Norm and both linear layers on matrix instructions (cl/op/norm_mlp_mma.cl) or those of warpgroups
+ * (cl/op/norm_mlp_wgmma.cl): packs weights as halves and records the launch. */
 #include "ops/norm_mlp_rows.h"
 
 #include "ops/conv_rows.h"
 #include "ops/fragments.h"
+#include "ops/mbconv_rows.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -11,21 +12,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4 };
+enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4, CHUNK = 8 };
 enum { C_MAX = 160 };           /* with more channels the two layers are faster alone */
 enum { SPREAD_ROWS = 1 << 14 }; /* so many rows at most, else the convolution in front is faster alone */
 
-/* Rows of a group; hidden channels at a time; slices of weights in local memory. */
+enum { WIDE = 64, WIDE_ROOM = 202 << 10 }; /* rows of a warpgroup and hidden channels at a time; its local memory */
+
+/* Rows of a group; hidden channels at a time; slices of weights in local memory. Warpgroups along the rows (0: none,
+ * warps) and along the hidden channels. */
 typedef struct mlp_tile {
-    int rows, hidden, stages;
+    int rows, hidden, stages, down, across;
 } mlp_tile;
 
 static int local_bytes(mlp_tile t, int c, int hidden) {
     return 16 * (t.rows * (c / 8 + 1) + t.stages * c * t.hidden / 8 + t.rows * (t.hidden / 8 + 1) + hidden / 4);
 }
 
+static int wide_bytes(mlp_tile t, int c, int hidden) {
+    int pieces = c / CHUNK, apart = pieces + (12 - pieces % 8) % 8;
+    return t.stages * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
+}
+
+/* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
+static mlp_tile wide_tile(const ist_plan *p, int64_t rows, int c, int hidden) {
+    mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_conv_units(p) ? 2 : 1};
+    t.down = 2 / t.across;
+    t.rows = WIDE * t.down;
+    t.stages = 4;
+    if (wide_bytes(t, c, hidden) > WIDE_ROOM) t.stages = 3;
+    return t;
+}
+
 /* The largest that fits, for `rows` in all: large tiles read the weights less often, small ones occupy the device. */
 static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
+    if ((ist_plan_caps(p) & IST_CAP_PTX_WGMMA) && (c == 64 || c == 128 || c == 160) && hidden % WIDE == 0) {
+        mlp_tile wide = wide_tile(p, rows, c, hidden);
+        if (wide_bytes(wide, c, hidden) <= WIDE_ROOM) return wide;
+    }
     mlp_tile t = {.rows = rows / 64 >= ist_conv_units(p) ? 64 : 32};
     for (t.hidden = 64; t.hidden >= 32; t.hidden -= 32)
         for (t.stages = STAGES_MAX; t.stages >= 2; t.stages--)
@@ -42,8 +65,38 @@ bool ist_norm_mlp_takes(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) 
            tile_of(p, ist_pixels(x), x.c, l->fc1.out).rows;
 }
 
-/* W1 times the norm's scale and W2, by slices of hidden channels. */
-static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, int each, const char *label) {
+/* Slices from h on as fragments: `scaled` is W1 times the norm's scale. */
+static float *pack_fragments(const ist_norm_mlp *l, const float *scaled, int c, int h, int each, float *to) {
+    int hidden = l->fc1.out;
+    for (int o = h; o < h + each; o += 8)
+        for (int k = 0; k < c; k += 32) to = ist_fragments(scaled + o * c + k, 1, 1, (size_t)c, false, to);
+    for (int o = 0; o < c; o += 8)
+        for (int k = h; k < h + each; k += 32)
+            to = ist_fragments(l->fc2.w + o * hidden + k, 1, 1, (size_t)hidden, false, to);
+    return to;
+}
+
+/* The same as tiles of rows of 64 halves, whose 16-byte parts are exchanged but in one that is half full. What a
+ * work-item has of 32 channels is eight in a row: fragments of the first layer's input, the second's results. */
+static float *pack_tiles(const ist_norm_mlp *l, const float *scaled, int c, int h, float *to) {
+    int hidden = l->fc1.out;
+    for (int tile = 0; tile < c; tile += WIDE) {
+        int width = c - tile < WIDE ? c - tile : WIDE;
+        for (int o = 0; o < WIDE; o++, to += width)
+            for (int k = 0; k < width; k++) {
+                int channel = ist_place_channel(tile + k);
+                int part = width < WIDE ? k / CHUNK : k / CHUNK ^ (o & 7);
+                to[part * CHUNK + k % CHUNK] = scaled[(h + o) * c + channel];
+            }
+    }
+    for (int o = 0; o < c; o++, to += WIDE)
+        for (int k = 0; k < WIDE; k++)
+            to[(k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
+    return to;
+}
+
+/* Both layers, by slices of hidden channels. */
+static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_tile tile, const char *label) {
     int hidden = l->fc1.out;
     size_t count = 2 * (size_t)hidden * (size_t)c;
     float *packed = malloc((count + (size_t)hidden * (size_t)c) * sizeof *packed), *to = packed;
@@ -55,13 +108,8 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, int ea
     float *scaled = packed + count;
     for (int o = 0; o < hidden; o++)
         for (int i = 0; i < c; i++) scaled[o * c + i] = l->fc1.w[o * c + i] * l->gamma[i];
-    for (int h = 0; h < hidden; h += each) {
-        for (int o = h; o < h + each; o += 8)
-            for (int k = 0; k < c; k += 32) to = ist_fragments(scaled + o * c + k, 1, 1, (size_t)c, false, to);
-        for (int o = 0; o < c; o += 8)
-            for (int k = h; k < h + each; k += 32)
-                to = ist_fragments(l->fc2.w + o * hidden + k, 1, 1, (size_t)hidden, false, to);
-    }
+    for (int h = 0; h < hidden; h += tile.hidden)
+        to = tile.down ? pack_tiles(l, scaled, c, h, to) : pack_fragments(l, scaled, c, h, tile.hidden, to);
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);
     return t;
@@ -87,34 +135,22 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const ch
     return t;
 }
 
-/* Weights [tap][c] of the convolution in front, then its biases. */
-static ist_tensor pack_taps(ist_plan *p, const ist_filter *f, const char *label) {
-    size_t c = (size_t)f->out;
-    float *all = calloc(10 * c, sizeof *all);
-    ist_tensor t = {0};
-    if (!all) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu weights", label, 10 * c);
-        return t;
-    }
-    for (size_t i = 0; i < 9 * c; i++) all[i % 9 * c + i / 9] = f->w[i];
-    if (f->b) memcpy(all + 9 * c, f->b, c * sizeof *all);
-    t = ist_plan_const(p, all, 1, 1, 10, f->out, IST_ELEM_F32, label);
-    free(all);
-    return t;
-}
-
 ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     int hidden = l->fc1.out, rows = x.h * x.w;
     int64_t all = ist_pixels(x);
     mlp_tile tile = tile_of(p, all, x.c, hidden);
     ist_tensor y = ist_plan_tensor(p, x.n, x.h, x.w, x.c, IST_ELEM_T);
-    ist_tensor weights = pack_weights(p, l, x.c, tile.hidden, label), table = pack_table(p, l, x.c, label), taps = {0};
-    if (l->spread.out) taps = pack_taps(p, &l->spread, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
-                                   tile.hidden, tile.stages, l->spread.out ? " -DSPREAD" : "");
+    ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
+    if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
+    const char *spread = l->spread.out ? " -DSPREAD" : "";
+    ist_defines d =
+        tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden, tile.down,
+                                   tile.across, tile.stages, spread)
+                  : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
+                                   tile.hidden, tile.stages, spread);
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/norm_mlp_mma",
-                                     .isa = "isa/ptx",
+                                     .op = tile.down ? "op/norm_mlp_wgmma" : "op/norm_mlp_mma",
+                                     .isa = tile.down ? "isa/ptx+isa/norm+isa/wgmma+isa/spread" : "isa/ptx+isa/spread",
                                      .defines = d.text,
                                      .kernel = "norm_mlp",
                                      .dims = 1,

@@ -15,7 +15,7 @@ static bool by_groups(const ist_plan *p, int k) {
 }
 
 int ist_two_way_place(const ist_plan *p, int k, int channel) {
-    return by_groups(p, k) ? ist_group_place(channel) : channel;
+    return by_groups(p, k) ? ist_place_channel(channel) : channel;
 }
 
 /* ---- tokens ---- */

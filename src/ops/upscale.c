@@ -78,7 +78,7 @@ static void pack_fragments(const ist_upscale_weights *w, int in, float *to) {
 static void pack_tiles(const ist_upscale_weights *w, int in, float *to) {
     for (int phase = 0; phase < 4; phase++, to += in * C1)
         for (int i = 0; i < in; i++)
-            for (int o = 0, k = ist_group_place(i); o < C1; o++)
+            for (int o = 0, k = ist_place_channel(i); o < C1; o++)
                 to[k / 64 * 64 * C1 + ist_group_tile_at(o, k % 64)] = w->w1[(i * C1 + o) * 4 + phase];
     for (int pixel = 0; pixel < 4; pixel++, to += C1 * C2)
         for (int i = 0; i < C1; i++)
