@@ -5,17 +5,19 @@
  * side per 3x3 layer (grid s, of which grid 0 is the 1x1 layer's and the last is the tile). Maps between layers stay in
  * local memory as halves, zeros outside the map, with a pixel 16 bytes longer than its channels, so that eight pixels
  * lie in different banks. Weights come in chunks in the order of their use, through a ring that is filled CHUNKS - 1
- * ahead (AHEAD is CHUNKS - 2), across the layers.
+ * ahead (AHEAD is CHUNKS - 2), across the layers; a chunk costs a barrier and its latencies, so that few large ones are
+ * faster.
  *
  * Arguments: y; x; weights [chunk], each [32 inputs][block of 8 outputs][lane][8 halves] as src/ops/fragments.h has
- * them: for the 1x1 layer 32 inputs and 2 CP outputs, then for each 3x3 layer TAPS taps of CP inputs and CP outputs;
- * bias [2 CP] and [CP] for each 3x3 layer; in = {h, w, ld, c0, tiles across, 0, 0, 0}, out = {n, ld, c0, c}.
+ * them: for the 1x1 layer DEPTH times 32 inputs and 2 CP outputs, then for each 3x3 layer TAPS taps of CP inputs and CP
+ * outputs; bias [2 CP] and [CP] for each 3x3 layer; in = {h, w, ld, c0, tiles across, 0, 0, 0}, out = {n, ld, c0, c}.
  * -D IN: inputs, in eights; CP: channels of a half, rounded up to 32; NECKS. Grid: x = tiles, y = items. */
 #ifndef IN
 #define IN     64
 #define CP     32
 #define NECKS  1
 #define TAPS   3
+#define DEPTH  2
 #define CHUNKS 4
 #define AHEAD  2
 #endif
@@ -36,10 +38,11 @@
 #define X_BYTES   (ROWS(0) * X_PITCH)
 #define MAP_BYTES (ROWS(0) * PITCH)
 #define MAPS      (X_BYTES > 3 * MAP_BYTES ? X_BYTES : 3 * MAP_BYTES)
-#define FIRST     (CP * 8) /* sixteens of bytes of a chunk of the first layer, and of the others */
+#define FIRST     (DEPTH * CP * 8) /* sixteens of bytes of a chunk of the first layer, and of the others */
 #define LATER     (TAPS * CP * CP / 8)
 #define CHUNK     (FIRST > LATER ? FIRST : LATER)
-#define ALL       (STEPS + (NECKS + 1) * (9 / TAPS))
+#define FIRSTS    (STEPS / DEPTH)
+#define ALL       (FIRSTS + (NECKS + 1) * (9 / TAPS))
 #define BIAS      ((NECKS + 3) * CP)
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
@@ -55,8 +58,8 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
 
 #define ASK(Q)                                                                                                         \
     do {                                                                                                               \
-        const int chunk = (Q), first = chunk < STEPS, count = chunk >= ALL ? 0 : first ? FIRST : LATER;                \
-        const int from = first ? chunk * FIRST : STEPS * FIRST + (chunk - STEPS) * LATER;                              \
+        const int chunk = (Q), first = chunk < FIRSTS, count = chunk >= ALL ? 0 : first ? FIRST : LATER;               \
+        const int from = first ? chunk * FIRST : FIRSTS * FIRST + (chunk - FIRSTS) * LATER;                            \
         _Pragma("unroll") for (int i = 0; i < (CHUNK + THREADS - 1) / THREADS; i++) {                                  \
             const int j = id + i * THREADS;                                                                            \
             if (j < count) COPY16(ring + (chunk % CHUNKS * CHUNK + j) * 16, w + (from + j), 16);                       \
@@ -112,10 +115,11 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
 #pragma unroll
         for (int i = 0; i < MI(0) * 2 * NI * 4; i++) sum[i / (8 * NI)][i / 4 % (2 * NI)][i % 4] = 0.0f;
 #pragma unroll 1
-        for (; q < STEPS; q++) {
+        for (; q < FIRSTS; q++) {
             NEXT();
-#define X_AT(i) (((wm * MI(0) + (i)) * 16 + lane % 16) * X_PITCH + q * 64)
-            MULTIPLY(sum, MI(0), (2 * NI), X_AT, 0);
+#define X_AT(i) (((wm * MI(0) + (i)) * 16 + lane % 16) * X_PITCH + (q * DEPTH + k) * 64)
+#pragma unroll
+            for (int k = 0; k < DEPTH; k++) MULTIPLY(sum, MI(0), (2 * NI), X_AT, k * (CP * 8));
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* maps lie where x was: the left half, results of layers, the right half */
 #pragma unroll

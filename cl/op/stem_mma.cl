@@ -18,8 +18,10 @@
 #define TILE_H 8
 #define TILE_W 8
 #endif
+#ifndef THREADS
 #define THREADS   256
-#define WARPS     8
+#endif
+#define WARPS      (THREADS / 32)
 #define MP        ((M + 15) / 16 * 16)
 #define ZP        ((M / 2 + 15) / 16 * 16)
 #define CAT_H     (2 * TILE_H + 1)
@@ -35,10 +37,10 @@
 #define Z_PITCH   (ZP * 2 + 16)
 #define CAT_PITCH (M * 4 + 16)
 #define WHOLE(n)  (((n) + 15) / 16 * 16)
-#define Y_AT      WHOLE(IMAGE_H * LINE * 4)
-#define Z_AT      (Y_AT + Y_H * Y_W * Y_PITCH) /* later the result of stem3, which is smaller */
-#define CAT_AT                                                                                                         \
-    (Z_AT + (Z_H * Z_W * Z_PITCH > TILE_H * TILE_W * Y_PITCH ? Z_H * Z_W * Z_PITCH : TILE_H * TILE_W * Y_PITCH))
+#define MOST(a, b) ((a) > (b) ? (a) : (b))
+#define Z_AT       0 /* first the image is there, later the result of stem3 */
+#define Y_AT       MOST(WHOLE(IMAGE_H *LINE * 4), MOST(Z_H *Z_W *Z_PITCH, TILE_H *TILE_W *Y_PITCH))
+#define CAT_AT     (Y_AT + Y_H * Y_W * Y_PITCH)
 #define W_AT      (CAT_AT + CAT_H * CAT_W * CAT_PITCH)
 #define W1        0 /* weights of the layers, in blocks of 512 bytes */
 #define W2        (W1 + 2 * (MP / 8))

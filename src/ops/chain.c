@@ -227,6 +227,7 @@ static bool on_matrix(const ist_plan *p, const struct ist_chain *c) {
         int firsts = s->out[0].c0 | s->rows[0].c0 | s->rows[1].c0 | s->rows[2].c0;
         bool norm = s->op == IST_CHAIN_NORM || s->op == IST_CHAIN_GATE;
         if (norm && ((s->out[0].c | firsts) % 4 || s->out[0].c > NORM_MOST)) return false;
+        if (s->op == IST_CHAIN_LINEAR && s->rows[0].c0 % 4) return false;
     }
     return true;
 }

@@ -33,17 +33,23 @@ enum micro {
     SIDES_BEST,
     MATRIX_LINEAR,
     GROUP_WAITS = 1 << 8,
-    LINEAR_TURNS = 1 << 9,
+    READS_ON = 1 << 9,
+    LINEAR_TURNS = 1 << 10,
     LINEAR_TURNS_END = 1 << 20, /* what there is room for */
 };
 enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
 enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8, IN_FOURS = 16 };
 enum { WHOLE = 1, EXACT = 2 };
-enum { ITEMS = 256, WORDS = 16, BINS = 33 };
+enum { ITEMS = 256, WORDS = 16, BINS = 33, STORED = 13 /* the first of three words: an earlier step's store */ };
+/* Loads at the beginning: how many at most, where the first step says how many, channels for all. */
+enum { LOADS = 4, TOGETHER = 10, LOADS_ROOM = 1024 };
 /* On matrix instructions (cl/op/chain_mma.cl): rows of a group and channels of its local memory; warps, their pieces of
- * weights in a batch, halves of a piece of all lanes, inputs and outputs of a batch. */
+ * weights in a batch, halves of a piece of all lanes, inputs and outputs of a piece; folds (below); floats of the table
+ * of which local memory has a multiple. */
 enum { ROWS = 4, MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
-enum { WARPS = 8, BATCH = 16, PIECE = 256, BATCH_INPUTS = 64, BATCH_OUTPUTS = 64 };
+enum { WARPS = 8, PREFETCHERS = 16, BATCH = 16, PIECE = 256, BLOCK = 16, FOLD_MOST = 2 };
+/* Bytes of local memory beside rows and table; what devices with instructions of warpgroups have. */
+enum { DATA_STEP = 4096, MATRIX_REST = 4096, LARGE_ROOM = 202 << 10 };
 
 /* Channels [lo, hi) of a buffer, in local memory from `at` on while steps first to last run. */
 typedef struct slot {
@@ -66,6 +72,8 @@ typedef struct piece {
     int outside_count;
     float *stream[WARPS]; /* on matrix instructions: what each warp's lanes read, one piece after the other */
     size_t streamed[WARPS], stream_capacity[WARPS]; /* in pieces */
+    float *data;                                    /* there: the table of this piece */
+    size_t data_count, data_capacity;
     double flops;
 } piece;
 
@@ -202,11 +210,24 @@ static void linear(piece *p, const ist_chain_step *s) {
          after);
 }
 
-/* Appends to the warp's stream the weights of 64 outputs for inputs [first, first + 64 batches): per step of 16 inputs
- * and block of 16 outputs a piece of 16 bytes for each lane. Lane l holds outputs l / 4 and that 8 further, of each the
- * inputs 4 (l % 4) + {0, 1}, then of each {2, 3} (mma.m16n8k16, matrix A; the inputs in the order that suits the rows).
- */
-static void stream_unit(piece *p, int warp, const ist_chain_step *s, int across, int first, int batches) {
+/* Where the kernel finds `count` floats that lie in the chain's table from `at` on. */
+static int constants(piece *p, size_t at, int count) {
+    size_t first = p->data_count, room = ist_round_up((size_t)count, 4);
+    if (!p->chain->matrix || ist_plan_status(p->plan)) return (int)at;
+    if (!ist_grow((void **)&p->data, &p->data_capacity, first + room, sizeof *p->data)) {
+        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
+        return 0;
+    }
+    memcpy(p->data + first, p->chain->table + at, room * sizeof *p->data);
+    p->data_count += room;
+    return (int)first;
+}
+
+/* Appends to the warp's stream the weights of a unit, 16 << fold outputs, for all inputs: pieces of 16 bytes for each
+ * lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs l / 4 and that 8 further, of
+ * each the inputs 4 (l % 4) + {0, 1}, then of each {2, 3} (mma.m16n8k16, matrix A; the inputs in the order that suits
+ * the rows). */
+static void stream_unit(piece *p, int warp, const ist_chain_step *s, int unit, int fold, int batches) {
     const ist_filter *f = &s->filter;
     size_t ld = ist_round_up((size_t)f->out, 4), count = p->streamed[warp] + (size_t)batches * BATCH;
     const float *w = p->chain->weights + s->weights_at;
@@ -217,30 +238,34 @@ static void stream_unit(piece *p, int warp, const ist_chain_step *s, int across,
     }
     float *to = p->stream[warp] + PIECE * p->streamed[warp];
     for (int e = 0; e < batches * BATCH * PIECE; e++) {
-        int h = e % 8, lane = e / 8 % 32;
-        int o = across * BATCH_OUTPUTS + e / PIECE % 4 * 16 + h / 2 % 2 * 8 + lane / 4;
-        int i = first + e / PIECE / 4 * 16 + lane % 4 * 4 + h / 4 * 2 + h % 2;
+        int h = e % 8, lane = e / 8 % 32, at = e / PIECE;
+        int o = ((unit << fold) + (at & ((1 << fold) - 1))) * BLOCK + h / 2 % 2 * 8 + lane / 4;
+        int i = (at >> fold) * BLOCK + lane % 4 * 4 + h / 4 * 2 + h % 2;
         to[e] = o < f->out && i < f->in ? w[(size_t)i * ld + (size_t)o] : 0;
     }
     p->streamed[warp] = count;
 }
 
-static int in_fours(int channels) {
-    return ist_div_up(channels, 4) * 4;
-}
+/* How the pieces of a batch lie: 16 << fold outputs of 256 >> fold inputs, so that the warps have least to do and,
+ * among equals, read inputs least often. What the kernel does only with the highest fold: inputs that count as floats,
+ * batches that are not whole. */
+typedef struct layout {
+    int fold, units, batches, rounds;
+    bool whole; /* batches */
+} layout;
 
-/* Into how many parts the inputs go so that the warps have equally much to do, as far as there is room for their sums.
- */
-static int parts_of(const piece *p, const ist_filter *f) {
-    int across = ist_div_up(f->out, BATCH_OUTPUTS), most = ist_div_up(f->in, BATCH_INPUTS), best = 1;
-    int least = ist_div_up(across, WARPS) * most, distance = in_fours(f->out);
-    for (int parts = 2; parts <= most && parts <= WARPS; parts++) {
-        int time = ist_div_up(across * parts, WARPS) * ist_div_up(most, parts);
-        if (time >= least || lowest(p, parts * distance) + parts * distance > MATRIX_SLOTS) continue;
-        best = parts;
-        least = time;
+static layout layout_of(const ist_filter *f, bool exact) {
+    layout best = {0};
+    for (int fold = 0; fold <= FOLD_MOST; fold++) {
+        layout l = {.fold = fold,
+                    .units = ist_div_up(f->out, BLOCK << fold),
+                    .batches = ist_div_up(f->in, BLOCK * BATCH >> fold)};
+        l.rounds = ist_div_up(l.units, WARPS);
+        l.whole = f->in == l.batches * (BLOCK * BATCH >> fold);
+        if ((exact || !l.whole) && fold < FOLD_MOST) continue;
+        if (!best.units || l.rounds * l.batches <= best.rounds * best.batches) best = l;
     }
-    return ist_div_up(most, ist_div_up(most, best)); /* none without inputs */
+    return best;
 }
 
 static void matrix_linear(piece *p, const ist_chain_step *s) {
@@ -248,24 +273,19 @@ static void matrix_linear(piece *p, const ist_chain_step *s) {
     int in = channels(p, s->rows[0], true);
     int before = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : -1;
     int after = ist_has(s->rows[2]) ? channels(p, s->rows[2], true) : -1, out = channels(p, s->out[0], false);
-    int across = ist_div_up(f->out, BATCH_OUTPUTS), parts = parts_of(p, f);
-    int batches = ist_div_up(ist_div_up(f->in, BATCH_INPUTS), parts);
-    int rounds = ist_div_up(across * parts, WARPS);
-    int distance = in_fours(f->out);
-    int room = parts > 1 ? take_room(p, parts * distance) : out, bias = s->has_bias ? (int)s->data_at[0] : -1;
-    int flags = (s->rows[0].elem == IST_ELEM_F32 ? EXACT : 0) |
-                (in % 4 == 0 && f->in == batches * BATCH_INPUTS * parts ? WHOLE : 0);
-    for (int unit = 0; unit < across * parts; unit++)
-        stream_unit(p, unit % WARPS, s, unit % across, unit / across * batches * BATCH_INPUTS, batches);
-    int turns = rounds * batches * (flags & EXACT ? 2 : 1);
-    if (turns >= LINEAR_TURNS_END) {
-        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d inputs and %d outputs, in a chain", p->label, f->in, f->out);
+    int bias = s->has_bias ? constants(p, s->data_at[0], f->out) : -1;
+    bool exact = s->rows[0].elem == IST_ELEM_F32;
+    layout l = layout_of(f, exact);
+    int flags = (exact ? EXACT : 0) | (l.whole ? WHOLE : 0);
+    for (int unit = 0; unit < l.units; unit++) stream_unit(p, unit % WARPS, s, unit, l.fold, l.batches);
+    int turns = l.rounds * l.batches * (flags & EXACT ? 2 : 1);
+    if (turns >= LINEAR_TURNS_END || in % 4) {
+        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d inputs from %d on and %d outputs, in a chain", p->label, f->in, in,
+                      f->out);
         return;
     }
-    EMIT(p, MATRIX_LINEAR + turns * LINEAR_TURNS, in, f->in, room, f->out, across, parts, batches, flags, distance,
-         (1 << 16) / across + 1);
-    EMIT(p, LINEAR_SUM, out, f->out, room, distance, parts, bias, s->ints[0], before, after,
-         (f->out | out | (before < 0 ? 0 : before) | (after < 0 ? 0 : after)) % 4 == 0);
+    EMIT(p, MATRIX_LINEAR + turns * LINEAR_TURNS, in, f->in, out, f->out, l.units, l.batches, flags, bias, s->ints[0],
+         before, after, l.fold);
 }
 
 static void sum(piece *p, const ist_chain_step *s) {
@@ -301,8 +321,9 @@ static void matrix_norm(piece *p, const ist_chain_step *s, bool gates) {
                       g, out);
         return;
     }
-    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode, bits_of(-most), bits_of(most), g, (int)s->data_at[0],
-         (int)s->data_at[1], bits_of(s->floats[0]), gates ? IST_ACT_NONE : s->ints[0]);
+    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode, bits_of(-most), bits_of(most), g,
+         constants(p, s->data_at[0], s->sizes[0]), constants(p, s->data_at[1], s->sizes[1]), bits_of(s->floats[0]),
+         gates ? IST_ACT_NONE : s->ints[0]);
 }
 
 static void matrix_norm_step(piece *p, const ist_chain_step *s) {
@@ -350,7 +371,8 @@ static void deform(piece *p, const ist_chain_step *s) {
     int boxes = channels(p, s->rows[2], true), out = channels(p, s->out[0], false);
     int places = take_room(p, (p->chain->matrix ? 9 : 8) * heads * points), em = outside(p, memory, IST_ARG_IN);
     if (!in_quads(p, memory)) return;
-    EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, (int)s->data_at[0], points, heads);
+    EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, constants(p, s->data_at[0], s->sizes[0]), points, heads,
+         (1 << 16) / points + 1);
     EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0,
          flags_of(p, memory) | ((memory.ld | memory.c0 | memory.c / heads) % 8 ? 0 : OCTS), heads, points,
          memory.c / heads, memory.h * memory.w);
@@ -373,7 +395,7 @@ static void fdr(piece *p, const ist_chain_step *s) {
     int first = channels(p, s->rows[2], true), corners = channels(p, s->out[1], false);
     int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->matrix ? 64 : 4);
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
-    EMIT(p, SIDES, room, corners, (int)s->data_at[0]);
+    EMIT(p, SIDES, room, corners, constants(p, s->data_at[0], s->sizes[0]));
     EMIT(p, SIDES_BOX, boxes, room, first, bits_of(s->floats[0]));
 }
 
@@ -419,12 +441,41 @@ static void lower(piece *p, const ist_chain_step *s) {
     p->room_size = 0;
 }
 
+/* Whether a step of this piece before the i-th makes some of the buffer. */
+static bool made_here(const piece *p, size_t i, int buffer) {
+    for (size_t k = p->first; k < i; k++)
+        for (int o = 0; o < 2; o++)
+            if (p->chain->steps[k].out[o].buffer == buffer) return true;
+    return false;
+}
+
+/* On matrix instructions: brings in the first rows that nobody makes here, since loads side by side wait once. */
+static void load_first(piece *p) {
+    const struct ist_chain *c = p->chain;
+    int room = LOADS_ROOM;
+    for (size_t i = p->first; i < p->end && p->count < LOADS; i++)
+        for (int k = 0; k < 3; k++) {
+            ist_tensor t = c->steps[i].rows[k];
+            const slot *s = p->slots;
+            if (!ist_has(t) || made_here(p, i, t.buffer)) continue;
+            while (s->buffer != t.buffer) s++;
+            bool floats = t.elem == IST_ELEM_F32, quads = (t.ld | s->lo | s->hi) % 4 == 0;
+            int columns = s->hi - s->lo;
+            bool fits = columns <= room && (floats ? columns <= 32 : quads && columns <= 256);
+            if (s->placed || p->count >= LOADS || !fits) continue;
+            channels(p, t, true);
+            room -= columns;
+        }
+    if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = (int)p->count;
+}
+
 static void lower_all(piece *p) {
     const struct ist_chain *c = p->chain;
     for (size_t i = p->first; i < p->end; i++) {
         for (int k = 0; k < 3; k++) widen(p, c->steps[i].rows[k], i);
         for (int k = 0; k < 2; k++) widen(p, c->steps[i].out[k], i);
     }
+    if (c->matrix && !ist_plan_status(p->plan)) load_first(p);
     for (size_t i = p->first; i < p->end && !ist_plan_status(p->plan); i++) {
         const ist_chain_step *s = &c->steps[i];
         lower(p, s);
@@ -461,30 +512,85 @@ static ist_tensor streams(piece *p, size_t *pieces) {
     return t;
 }
 
-/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, and when
- * the tape is to be read on: the kernel does so every eight steps. Returns the turns of all steps. */
+/* Writes step `at`, a store, into the next one, which does it first; false where the next one cannot: a linear layer
+ * whose result lies there, for its warps make it of all rows, or what does not fit its words. */
+static bool put_store(piece *p, size_t at) {
+    const int *s = p->words + WORDS * at;
+    int *next = p->words + WORDS * (at + 1);
+    bool fits = s[1] < 1 << 16 && s[2] < 1 << 15 && s[3] < 1 << 8 && s[4] < 1 << 16 && s[5] < 1 << 15;
+    bool matrix = next[0] % GROUP_WAITS == MATRIX_LINEAR;
+    if (!fits || next[STORED] || (matrix && next[3] < s[1] + s[2] && s[1] < next[3] + next[4])) return false;
+    next[STORED] = s[1] | s[2] << 16;
+    next[STORED + 1] = s[3] | s[6] << 8;
+    next[STORED + 2] = s[4] | s[5] << 16;
+    return true;
+}
+
+/* A step costs more than most stores, so that other steps do them on the way. */
+static void join_stores(piece *p) {
+    size_t count = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        int *s = p->words + WORDS * i;
+        if (i + 1 < p->count && s[0] == STORE_ROWS && !s[STORED] && put_store(p, i)) continue;
+        memmove(p->words + WORDS * count++, s, WORDS * sizeof *s);
+    }
+    p->count = count;
+}
+
+/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, when
+ * the tape is to be read on, as the kernel does every eight steps, and for the table after the first. Returns the turns
+ * of all steps. */
 static int mark_waits(piece *p) {
     int turns = 0;
     for (size_t i = 0; i < p->count; i++) {
         int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURNS;
-        bool matrix = at[0] > SIDES_BEST || (i + 1 < p->count && at[WORDS] > SIDES_BEST);
-        if (matrix || i % 8 == 7) at[0] |= GROUP_WAITS;
+        if (i % 8 == 0) at[0] |= READS_ON;
+        bool matrix = at[0] % GROUP_WAITS > SIDES_BEST || (i + 1 < p->count && at[WORDS] % GROUP_WAITS > SIDES_BEST);
+        if (matrix || i % 8 == 7 || !i) at[0] |= GROUP_WAITS;
         turns += own ? own : 1;
     }
     return turns;
 }
 
+/* The table of this piece, whole steps of DATA_STEP floats. */
+static ist_tensor piece_table(piece *p) {
+    static const float zero[DATA_STEP] = {0};
+    size_t count = ist_round_up(p->data_count ? p->data_count : 1, DATA_STEP), more = count - p->data_count;
+    if (!ist_grow((void **)&p->data, &p->data_capacity, count, sizeof *p->data)) {
+        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
+        return (ist_tensor){0};
+    }
+    memcpy(p->data + p->data_count, zero, more * sizeof *p->data);
+    p->data_count = count;
+    return ist_plan_const(p->plan, p->data, 1, 1, 1, (int)count, IST_ELEM_F32, p->label);
+}
+
+/* Its floats in local memory, where there is room for them beside the rows: what the device says or a probe has shown.
+ */
+static int local_data(const piece *p) {
+    size_t need = (MATRIX_SLOTS * MATRIX_ROWS + p->data_count) * sizeof *p->data + MATRIX_REST;
+    size_t room = ist_device_local_bytes(ist_plan_device(p->plan));
+    bool large = need <= LARGE_ROOM && ist_plan_caps(p->plan) & IST_CAP_PTX_WGMMA;
+    return need <= room || large ? (int)p->data_count : 0;
+}
+
 static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
     const struct ist_chain *chain = p->chain;
     bool matrix = chain->matrix;
+    if (matrix) join_stores(p);
     int turns = matrix ? mark_waits(p) : 0;
     ist_tensor tape = ist_plan_const_bytes(p->plan, p->words, p->count * WORDS * sizeof *p->words, p->label);
-    ist_defines defines = matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d", MATRIX_SLOTS, ITEMS)
-                                 : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
+    ist_defines defines =
+        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d", MATRIX_SLOTS, ITEMS, local_data(p))
+               : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
     size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
+    int units = ist_device_facts(ist_plan_device(p->plan))->compute_units;
+    if (matrix && (size_t)units >= chain->n * groups + PREFETCHERS) groups += PREFETCHERS;
     ist_launch l = {.label = p->label,
                     .op = matrix ? "op/chain_mma" : "op/chain",
-                    .isa = ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx" : NULL,
+                    .isa = matrix                                     ? "isa/ptx+isa/chain_rows"
+                           : ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx"
+                                                                      : NULL,
                     .defines = defines.text,
                     .kernel = "chain",
                     .dims = 2,
@@ -510,8 +616,10 @@ void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t firs
     size_t pieces = 0;
     lower_all(p);
     if (chain->matrix && !ist_plan_status(plan)) weights = streams(p, &pieces);
+    if (chain->matrix && !ist_plan_status(plan)) table = piece_table(p);
     if (!ist_plan_status(plan)) launch(p, weights, table, (int)pieces);
     for (int w = 0; w < WARPS; w++) free(p->stream[w]);
     free(p->words);
+    free(p->data);
     free(p);
 }

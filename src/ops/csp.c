@@ -131,29 +131,45 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
 
 /* The numbers of cl/op/csp_mma.cl. */
 enum { ITEMS = 256, TILE_H = 4, TILE_W = 8, ROWS_STEP = 32, CHUNK_INPUTS = 32, FRAGMENT = 8, MMA_NECKS = 2 };
-enum { MOST_BYTES = 97 << 10 }; /* of local memory (cl/probe/ptx_mma.cl) */
+enum { CHUNKS_LEAST = 3 };
+enum { MOST_BYTES = 97 << 10, LARGE_BYTES = 202 << 10 }; /* of local memory (cl/probe/ptx_mma.cl, ptx_wgmma.cl) */
 
 typedef struct matrix_plan {
     int cp, steps; /* channels of a half, rounded up; of 32 inputs of the first layer */
-    int taps, chunks, bytes;
+    int taps, depth;   /* of a chunk: taps of the 3x3 layers, steps of the first layer */
+    int chunks, bytes; /* of local memory */
     int across, tiles;
 } matrix_plan;
 
-static matrix_plan matrix_plan_of(ist_tensor x, const ist_csp *b) {
+/* Bytes of a chunk of `taps` taps, and as many steps of the first layer as fit it. */
+static int chunk_of(matrix_plan *m, int taps) {
+    int chunk = taps * m->cp * m->cp * 2, first = m->cp * 128;
+    m->taps = taps;
+    for (m->depth = 4; m->depth > 1 && (m->steps % m->depth || m->depth * first > chunk);) m->depth /= 2;
+    return chunk > first ? chunk : first;
+}
+
+static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp *b) {
     matrix_plan m = {.cp = ist_div_up(b->last.out, CHUNK_INPUTS) * CHUNK_INPUTS,
                      .steps = ist_div_up(x.c, CHUNK_INPUTS),
                      .across = ist_div_up(x.w, TILE_W)};
     int border = 2 * (b->necks + 1),
         rows = (int)ist_round_up((size_t)(TILE_H + border) * (size_t)(TILE_W + border), ROWS_STEP);
-    int maps = 3 * rows * (m.cp * 2 + 16), first = m.cp * 128;
-    if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
-    m.taps = m.cp > CHUNK_INPUTS ? 1 : 3;
-    int chunk = m.taps * m.cp * m.cp * 2, biases = (b->necks + 3) * m.cp * 4;
-    if (chunk < first) chunk = first;
-    m.chunks = (MOST_BYTES - maps - biases) / chunk;
-    if (m.chunks > 8) m.chunks = 8;
-    m.bytes = maps + biases + m.chunks * chunk;
+    int maps = 3 * rows * (m.cp * 2 + 16), biases = (b->necks + 3) * m.cp * 4;
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
     m.tiles = m.across * ist_div_up(x.h, TILE_H);
+    /* A group that has its compute unit to itself may take more of its memory, for fewer and larger chunks. */
+    bool large = m.tiles * x.n <= units && (ist_plan_caps(p) & IST_CAP_PTX_WGMMA ||
+                                            ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LARGE_BYTES);
+    int room = large ? LARGE_BYTES : MOST_BYTES;
+    if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
+    int most = (large ? 9 : 3) / (m.cp > CHUNK_INPUTS ? 3 : 1);
+    for (int taps = most; taps && m.chunks < CHUNKS_LEAST; taps /= 3) {
+        int chunk = chunk_of(&m, taps);
+        m.chunks = (room - maps - biases) / chunk;
+        if (m.chunks > 8) m.chunks = 8;
+        m.bytes = maps + biases + m.chunks * chunk;
+    }
     return m;
 }
 
@@ -166,8 +182,8 @@ static bool matrix_fused(const ist_plan *p, ist_tensor x, const ist_csp *b, ist_
         return false;
     bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0;
     bool pairs = c % 2 == 0 && (!ist_has(into) || (into.elem == IST_ELEM_T && (into.ld | into.c0) % 2 == 0));
-    matrix_plan m = matrix_plan_of(x, b);
-    return parts && pairs && m.chunks >= 3 && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    matrix_plan m = matrix_plan_of(p, x, b);
+    return parts && pairs && m.chunks >= CHUNKS_LEAST && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
 }
 
 /* The fragments of outputs [out0, out0 + outs) of a layer, from column `to` of `columns` on, of its 32 inputs from in0
@@ -206,7 +222,7 @@ static void pack_matrix(const ist_csp *b, const matrix_plan *m, float *room, flo
 }
 
 static ist_tensor on_matrix(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into, const char *label) {
-    matrix_plan m = matrix_plan_of(x, b);
+    matrix_plan m = matrix_plan_of(p, x, b);
     int c = b->last.out;
     size_t wide = (size_t)m.cp, layers = (size_t)b->necks + 1;
     size_t count = 2 * wide * (size_t)m.steps * CHUNK_INPUTS + layers * 9 * wide * wide, biases = (layers + 2) * wide;
@@ -223,8 +239,8 @@ static ist_tensor on_matrix(ist_plan *p, ist_tensor x, const ist_csp *b, ist_ten
     free(w);
     free(bias);
     free(room);
-    ist_defines d = ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTAPS=%d -DCHUNKS=%d -DAHEAD=%d", x.c, m.cp,
-                                   b->necks, m.taps, m.chunks, m.chunks - 2);
+    ist_defines d = ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", x.c,
+                                   m.cp, b->necks, m.taps, m.depth, m.chunks, m.chunks - 2);
     ist_launch l = {.label = label,
                     .op = "op/csp_mma",
                     .isa = "isa/ptx",

@@ -9,13 +9,16 @@
 #include <string.h>
 
 /* The numbers of cl/op/stem_mma.cl. */
-enum { ITEMS = 256, INPUTS = 32, OUTPUTS = 8, LAYERS = 5, SCALES = 16 };
-enum { MOST_BYTES = 97 << 10 }; /* of local memory (cl/probe/ptx_mma.cl) */
+enum { INPUTS = 32, OUTPUTS = 8, LAYERS = 5, SCALES = 16 };
+/* Of local memory: what there is (cl/probe/ptx_mma.cl); for two groups side by side where there is more (ptx_wgmma.cl).
+ */
+enum { MOST_BYTES = 97 << 10, LARGE_BYTES = 112 << 10 };
 
+/* Pixels of a group, its work-items; the first one that fits. */
 typedef struct tile {
-    int h, w;
+    int h, w, items;
 } tile;
-static const tile tiles[] = {{8, 8}, {4, 8}};
+static const tile tiles[] = {{10, 10, 512}, {8, 8, 256}, {4, 8, 256}};
 
 /* How a layer's inputs follow each other: per tap (stem1: per line of taps) `each` of them, rounded up from what there
  * is; `outs` channels with those that are added. */
@@ -54,28 +57,30 @@ static size_t room(const ist_stem_layer layers[LAYERS], tile t) {
     size_t cat = (size_t)(2 * t.h + 1) * (size_t)(2 * t.w + 1), z = (size_t)(2 * t.h + 2) * (size_t)(2 * t.w + 2);
     size_t y = (size_t)(2 * t.h + 3) * (size_t)(2 * t.w + 3),
            image = (size_t)(4 * t.h + 7) * (size_t)(6 * t.w + 14) * 4;
-    size_t maps =
-        y * (size_t)(l[0].outs * 2 + 16) + z * (size_t)(l[1].outs * 2 + 16) + cat * (size_t)(l[3].each * 2 + 16);
-    size_t third = (size_t)(t.h * t.w) * (size_t)(l[3].outs * 2 + 16); /* at most, beyond z */
-    return image + maps + third + 2 * weights_of(layers, l) + 4 * (size_t)(SCALES + 5 * 64);
+    size_t maps = y * (size_t)(l[0].outs * 2 + 16) + cat * (size_t)(l[3].each * 2 + 16);
+    size_t third = (size_t)(t.h * t.w) * (size_t)(l[3].outs * 2 + 16), first = z * (size_t)(l[1].outs * 2 + 16);
+    if (first < image + 16) first = image + 16; /* image, z and stem3's result in turn */
+    return (first > third ? first : third) + maps + 2 * weights_of(layers, l) + 4 * (size_t)(SCALES + 5 * 64);
 }
 
-static const tile *tile_of(const ist_stem_layer layers[LAYERS]) {
+static const tile *tile_of(const ist_plan *p, const ist_stem_layer layers[LAYERS]) {
+    bool large =
+        ist_plan_caps(p) & IST_CAP_PTX_WGMMA || ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LARGE_BYTES;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++)
-        if (room(layers, tiles[i]) <= MOST_BYTES) return &tiles[i];
+        if (room(layers, tiles[i]) <= (large && !i ? LARGE_BYTES : MOST_BYTES)) return &tiles[i];
     return NULL;
 }
 
 /* Few groups: with more, what they compute twice costs more than the launches and the maps that they save. */
 static bool few_groups(const ist_plan *p, ist_tensor image, const tile *t) {
-    enum { GROUPS_OF_UNIT = 8 };
+    enum { GROUPS_OF_UNIT = 8, PIXELS = 64 };
     int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
     double groups = (double)image.n * ist_div_up(image.h / 4, t->h) * ist_div_up(image.w / 4, t->w);
-    return groups <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return groups * t->h * t->w / PIXELS <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
 }
 
 bool ist_stem_matrix_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS]) {
-    const tile *t = tile_of(layers);
+    const tile *t = tile_of(p, layers);
     return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && !ist_cpu_row(p) && image.elem == IST_ELEM_T &&
            image.h % 4 == 0 && image.w % 4 == 0 && layers[0].f.out % 8 == 0 && layers[4].f.out % 8 == 0 && t &&
            few_groups(p, image, t);
@@ -129,19 +134,19 @@ static bool pack(ist_plan *p, const ist_stem_layer layers[LAYERS], const char *l
 void ist_stem_matrix(ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS], ist_tensor y, double flops,
                      const char *label) {
     packed c;
-    const tile *t = tile_of(layers);
+    const tile *t = tile_of(p, layers);
     if (!pack(p, layers, label, &c)) return;
     int across = ist_div_up(y.w, t->w), count = across * ist_div_up(y.h, t->h);
-    ist_defines d =
-        ist_defines_of(p, "-DM=%d -DOUT=%d -DTILE_H=%d -DTILE_W=%d", layers[0].f.out, layers[4].f.out, t->h, t->w);
+    ist_defines d = ist_defines_of(p, "-DTHREADS=%d -DM=%d -DOUT=%d -DTILE_H=%d -DTILE_W=%d", t->items, layers[0].f.out,
+                                   layers[4].f.out, t->h, t->w);
     ist_launch l = {.label = label,
                     .op = "op/stem_mma",
                     .isa = "isa/ptx",
                     .defines = d.text,
                     .kernel = "stem",
                     .dims = 2,
-                    .global = {(size_t)count * ITEMS, (size_t)image.n},
-                    .local = {ITEMS, 1},
+                    .global = {(size_t)(count * t->items), (size_t)image.n},
+                    .local = {(size_t)t->items, 1},
                     .args = {IST_OUT(y), IST_IN(image), IST_IN(c.weights), IST_IN(c.constants),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(image.h, image.w, image.ld, image.c0),
                              IST_INT4(y.n, y.ld, y.c0, across)},

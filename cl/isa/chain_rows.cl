@@ -1,0 +1,459 @@
+/* What the steps of a chain on matrix instructions (op/chain_mma) do row by row, and what a tape's words mean. Goes
+ * with isa/ptx. -D SLOTS and DATA: see there. */
+#define ITEMS  256
+#define ROWS   8
+#define LOWEST (-3.0e38f)
+#define BINS   33
+
+/* The numbers of enum micro in src/ops/chain_tape.c. */
+#define LOAD_ROWS   0
+#define STORE_ROWS  1
+#define ELTWISE     4
+#define NORM        5
+#define SAMPLE_AT   13
+#define SAMPLE_SUM  14
+#define BOX_SIGMOID 15
+#define SIDES       16
+#define SIDES_BOX   17
+#define SIDES_BEST  18
+#define MATRIX_LINEAR 19
+/* With the number of the operator: the next step wants what other warps make; the tape is to be read on; turns of a
+ * linear layer. */
+#define GROUP_WAITS     256
+#define READS_ON        512
+#define LINEAR_TURNS(w) ((w) >> 10)
+
+#define LOADS      4 /* at the beginning of a chain, together */
+#define PRESENT    1 /* of an element: its second operand */
+#define ONE_COLUMN 2
+#define GATED      4
+#define CLAMPED    8
+#define IN_FOURS   16 /* columns and places are multiples of four */
+#define FLOATS     1 /* of a tensor outside: its elements are float although T is half */
+#define ONE_ITEM   2
+#define QUADS      4 /* may be read and written by fours */
+#define OCTS       8 /* by eights */
+#define WHOLE      1 /* of a linear layer: its batches have no inputs beyond the last one */
+#define EXACT      2 /* its inputs count as floats: once rounded to half, and once what was lost */
+
+#if DATA
+#define TABLE __local
+#else
+#define TABLE __global
+#endif
+
+/* Channel c of row r. */
+#define AT(slot, c, r)     (((__local float *)m)[(r) * SLOTS + (slot) + (c)])
+#define AT_INT(slot, c, r) (((__local int *)m)[(r) * SLOTS + (slot) + (c)])
+/* Four from a multiple of four on. */
+#define AT4(slot, c, r)    (*(__local float4 *)&AT(slot, c, r))
+#define FLOATS_AT(p, i)    (*(TABLE const float4 *)((p) + (i)))
+
+/* Loads that keep their place: many are to be under way. */
+#ifdef IST_PTX
+#define UNROLLED _Pragma("unroll")
+#define ROLLED   _Pragma("unroll 1")
+#define BY_FOURS _Pragma("unroll 4")
+#define PART     static inline
+#define ONLY(condition)                                                                                                \
+    if (!(condition)) return
+#define LOAD_PIECE(v, p)                                                                                               \
+    __asm__ volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"                                                     \
+                     : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
+                     : "l"(p))
+#define LOAD_QUAD(v, p)                                                                                                \
+    __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"((v).x), "=r"((v).y) : "l"(p))
+#define LOAD_WORD(v, p) __asm__ volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p))
+#define LOAD_OCT(v, p)                                                                                                 \
+    __asm__ volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                                        \
+                     : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
+                     : "l"(p))
+#define OF_LANE(v, mask)                                                                                               \
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+f"(v) : "r"(mask))
+#define ROW_MEETS() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#define COPY_FLOATS(to, from) COPY16(SHARED(to), from, 16)
+/* The address of a local array, once: for sm_90 the compiler finds it anew at each use, from a special register. */
+#define PLACE_OF(type, array) ((__local type *)(size_t)place_of(SHARED(array)))
+static inline uint place_of(uint address) {
+    uint place;
+    __asm__ volatile("mov.u32 %0, %1;" : "=r"(place) : "r"(address));
+    return place;
+}
+/* Asks for 128 bytes, to the second-level cache. */
+#define ASK_FOR(p) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p))
+#else /* loops with barriers stay loops, and no loop is in a branch (cl/README.md, "What to know") */
+#define UNROLLED
+#define ROLLED
+#define BY_FOURS
+#define PART             static inline
+#define ONLY(condition)
+#define LOAD_PIECE(v, p) vstore4(*(p), 0, (v))
+#define LOAD_QUAD(v, p)  (v).xy = *(__global const uint2 *)(p)
+#define LOAD_OCT(v, p)   (v) = *(__global const uint4 *)(p)
+#define COPY_FLOATS(to, from) *(to) = *(__global const float4 *)(from)
+/* Not the array itself: see cl/README.md, "What to know". */
+#define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
+#define ASK_FOR(p)
+#define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
+#define OF_LANE(v, mask)                                                                                               \
+    do {                                                                                                               \
+        scratch[get_local_id(0)][0] = as_uint(v);                                                                      \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        (v) = as_float(scratch[get_local_id(0) ^ (mask)][0]);                                                          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#endif
+#define LOWS(a, b)  (((a) & 0xffffu) | (b) << 16)
+#define HIGHS(a, b) ((a) >> 16 | ((b) & 0xffff0000u))
+
+static inline float4 values_of(uint2 v) {
+    const float2 a = floats_of(v.x), b = floats_of(v.y);
+    return (float4)(a.x, a.y, b.x, b.y);
+}
+
+/* ---- work on single rows: r is the warp's, `lane` of 32 ---- */
+
+/* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index; of the first step how many are such. */
+PART void load_row(__local float4 *m, int16 t, __global const char *p, __global const int *index, int n, int row,
+                   int rows, int r, int lane) {
+    const int tokens = t.s7 ? t.s8 : rows;
+    int from = min(row, rows - 1);
+    if (t.s7) from = clamp(index[n * rows + from], 0, tokens - 1);
+    from = ((t.s6 & ONE_ITEM ? 0 : n) * tokens + from) * t.s4 + t.s5;
+    if (t.s6 & QUADS && !(t.s6 & FLOATS)) {
+        ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
+            uint2 v[4];
+            UNROLLED for (int i = 0; i < 4; i++)
+                LOAD_QUAD(v[i], (__global const T *)p + from + min(c0 + i * 128, t.s2 - 4));
+            UNROLLED for (int i = 0; i < 4; i++)
+                if (c0 + i * 128 < t.s2) {
+                    const float4 f = values_of(v[i]);
+                    const int c = c0 + i * 128;
+                    AT(t.s1, c, r) = f.x;
+                    AT(t.s1, c + 1, r) = f.y;
+                    AT(t.s1, c + 2, r) = f.z;
+                    AT(t.s1, c + 3, r) = f.w;
+                }
+        }
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32)
+        AT(t.s1, c, r) = t.s6 & FLOATS ? ((__global const float *)p)[from + c] : LOAD((__global const T *)p, from + c);
+}
+
+/* The first `count` steps of the tape, all such loads: under way together. Without an index, up to 256 columns in quads
+ * or 32 floats. */
+#ifdef IST_PTX
+PART void load_rows(__local float4 *m, __local const int16 *steps, int count, __global char *__local const *at, int n,
+                    int row, int rows, int r, int lane) {
+    uint2 v[LOADS][2];
+    UNROLLED for (int u = 0; u < LOADS; u++)
+        if (u < count) {
+            const int8 t = steps[u].lo;
+            const int from = ((t.s6 & ONE_ITEM ? 0 : n) * rows + min(row, rows - 1)) * t.s4 + t.s5;
+            if (t.s6 & FLOATS) {
+                LOAD_WORD(v[u][0].x, (__global const float *)at[t.s3] + from + min(lane, t.s2 - 1));
+            } else {
+                UNROLLED for (int i = 0; i < 2; i++)
+                    LOAD_QUAD(v[u][i], (__global const T *)at[t.s3] + from + min(lane * 4 + i * 128, t.s2 - 4));
+            }
+        }
+    UNROLLED for (int u = 0; u < LOADS; u++)
+        if (u < count) {
+            const int8 t = steps[u].lo;
+            if (t.s6 & FLOATS) {
+                if (lane < t.s2) AT(t.s1, lane, r) = as_float(v[u][0].x);
+            } else {
+                UNROLLED for (int i = 0; i < 2; i++)
+                    if (lane * 4 + i * 128 < t.s2) AT4(t.s1, lane * 4 + i * 128, r) = values_of(v[u][i]);
+            }
+        }
+}
+#endif
+
+/* t: slot, columns, tensor, ld, c0, flags. */
+PART void store_row(__local float4 *m, int8 t, __global char *p, int n, int row, int rows, int r, int lane) {
+    const int to = (n * rows + row) * t.s4 + t.s5;
+    if (row >= rows) return;
+    if (t.s6 & QUADS && !(t.s6 & FLOATS)) {
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128)
+            *(__global uint2 *)((__global T *)p + to + c) =
+                (uint2)(halves_of(AT(t.s1, c, r), AT(t.s1, c + 1, r)),
+                        halves_of(AT(t.s1, c + 2, r), AT(t.s1, c + 3, r)));
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        if (t.s6 & FLOATS)
+            ((__global float *)p)[to + c] = AT(t.s1, c, r);
+        else
+            STORE(AT(t.s1, c, r), (__global T *)p, to + c);
+    }
+}
+
+static inline float4 sigmoid4(float4 v) {
+    v *= -1.44269504f;
+    return (float4)(quick_reciprocal(1.0f + quick_exp2(v.x)), quick_reciprocal(1.0f + quick_exp2(v.y)),
+                    quick_reciprocal(1.0f + quick_exp2(v.z)), quick_reciprocal(1.0f + quick_exp2(v.w)));
+}
+
+/* Four channels from c on. t: -, -, a, b, mode, low, high, gates. */
+static inline float4 elements(__local float4 *m, int16 t, int c, int r) {
+    float4 v = AT4(t.s3, c, r);
+    if (t.s5 & GATED)
+        v = sigmoid4(AT4(t.s8, c, r)) * v + sigmoid4(AT4(t.s8, t.s2 + c, r)) * AT4(t.s4, c, r);
+    else if (t.s5 & ONE_COLUMN)
+        v += (float4)(AT(t.s4, 0, r));
+    else if (t.s5 & PRESENT)
+        v += AT4(t.s4, c, r);
+    if (t.s5 & CLAMPED) v = clamp(v, (float4)(as_float(t.s6)), (float4)(as_float(t.s7)));
+    return v;
+}
+
+/* t: out, columns, a, b, mode, low, high, -. */
+PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
+    if (t.s5 & IN_FOURS) {
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        float v = AT(t.s3, c, r);
+        if (t.s5 & PRESENT) v += AT(t.s4, t.s5 & ONE_COLUMN ? 0 : c, r);
+        if (t.s5 & CLAMPED) v = clamp(v, as_float(t.s6), as_float(t.s7));
+        AT(t.s1, c, r) = v;
+    }
+}
+
+/* LayerNorm of a sum or of what gates let through, up to 512 channels in fours; statistics in two passes. t: out,
+ * columns, a, b, mode, low, high, gates, gamma, beta, eps, act. The out is none of the others. */
+#ifdef IST_PTX
+static inline float sum_warp(float4 v) {
+    float total = (v.x + v.y) + (v.z + v.w);
+    UNROLLED for (int mask = 1; mask < 32; mask *= 2) {
+        float other = total;
+        OF_LANE(other, mask);
+        total += other;
+    }
+    return total;
+}
+
+PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    float4 x[4], sum = (float4)(0.0f), squares = sum;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+    UNROLLED for (int i = 0; i < 4; i++) {
+        x[i] = (float4)(0.0f);
+        if (lane * 4 + 128 * i < t.s2) x[i] = AT4(t.s1, lane * 4 + 128 * i, r);
+        sum += x[i];
+    }
+    const float mean = sum_warp(sum) / (float)t.s2;
+    UNROLLED for (int i = 0; i < 4; i++)
+        if (lane * 4 + 128 * i < t.s2) squares = fma(x[i] - mean, x[i] - mean, squares);
+    const float scale = 1.0f / sqrt(sum_warp(squares) / (float)t.s2 + as_float(t.sb));
+    UNROLLED for (int i = 0; i < 4; i++)
+        if (lane * 4 + 128 * i < t.s2)
+            AT4(t.s1, lane * 4 + 128 * i, r) = fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
+                                                   FLOATS_AT(table + t.sa, lane * 4 + 128 * i));
+    if (t.sc == ACT_NONE) return;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = activate_float4(AT4(t.s1, c, r), t.sc);
+}
+#else /* no work-item asks another one: each adds up the whole row */
+PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    float sum = 0.0f, squares = 0.0f;
+    for (int c = 0; c < t.s2; c += 4) {
+        const float4 x = elements(m, t, c, r);
+        sum += (x.x + x.y) + (x.z + x.w);
+    }
+    const float mean = sum / (float)t.s2;
+    for (int c = 0; c < t.s2; c += 4) {
+        const float4 x = elements(m, t, c, r) - mean;
+        squares += dot(x, x);
+    }
+    const float scale = 1.0f / sqrt(squares / (float)t.s2 + as_float(t.sb));
+    for (int c = lane * 4; c < t.s2; c += 128) {
+        const float4 v = (elements(m, t, c, r) - mean) * scale;
+        AT4(t.s1, c, r) = activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc);
+    }
+}
+#endif
+
+/* Deformable attention (op/deform): where each point of each head looks. t: offsets, weights, box, places at, table
+ * [4][points], points, heads, 2^16 / points, rounded up. Places: [4][heads * points] tokens, then as many weights
+ * without the softmax's division, then its exponentials. */
+PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int points = t.s6, all = t.s7 * points;
+    TABLE const float *at = table + t.s5;
+    ROLLED for (int hp = lane; hp < all; hp += 32) {
+        const int h0 = (hp * t.s8 >> 16) * points, p = hp - h0;
+        const float width = at[p], height = at[points + p], start = at[2 * points + p], reach = at[3 * points + p];
+        float most = AT(t.s2, h0, r);
+        BY_FOURS for (int k = 1; k < points; k++) most = fmax(most, AT(t.s2, h0 + k, r));
+        const float a = ist_exp_float(AT(t.s2, hp, r) - most);
+        const int iw = (int)width, ih = (int)height, first = (int)start;
+        const float lx = fma(AT(t.s1, 2 * hp, r) * reach, AT(t.s3, 2, r), AT(t.s3, 0, r));
+        const float ly = fma(AT(t.s1, 2 * hp + 1, r) * reach, AT(t.s3, 3, r), AT(t.s3, 1, r));
+        const float x = fmin(fmax(fma(lx, width, -0.5f), -2.0f), width + 1.0f);
+        const float y = fmin(fmax(fma(ly, height, -0.5f), -2.0f), height + 1.0f);
+        const float fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy;
+        AT(t.s4, 8 * all + hp, r) = a;
+        UNROLLED for (int k = 0; k < 4; k++) {
+            const int px = (int)fx + (k & 1), py = (int)fy + (k >> 1);
+            const int in = px >= 0 && px < iw && py >= 0 && py < ih;
+            const float share = (k & 1 ? bx : 1.0f - bx) * (k >> 1 ? by : 1.0f - by) * a;
+            AT_INT(t.s4, k * all + hp, r) = first + clamp(py, 0, ih - 1) * iw + clamp(px, 0, iw - 1);
+            AT(t.s4, (4 + k) * all + hp, r) = in ? share : 0.0f;
+        }
+    }
+}
+
+/* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. A lane takes eight channels where a
+ * pixel's are aligned (OCTS), else four. */
+PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n, int r, int lane) {
+    const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
+    const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
+    ROLLED for (int c = lane * 4 * octs; c < t.s7 * d; c += 128 * octs) {
+        const int h = c / d * points;
+        float4 a = (float4)(0.0f), b = a;
+        float sum = 0.0f;
+        ROLLED for (int p0 = 0; p0 < points; p0 += 4) {
+            uint4 v[16];
+            if (octs == 2) {
+                UNROLLED for (int u = 0; u < 16; u++)
+                    LOAD_OCT(v[u], memory + base +
+                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+            } else {
+                UNROLLED for (int u = 0; u < 16; u++) {
+                    v[u].zw = (uint2)(0u);
+                    LOAD_QUAD(v[u], memory + base +
+                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+                }
+            }
+            UNROLLED for (int u = 0; u < 16; u++)
+                if (p0 + u / 4 < points) {
+                    const float4 w = (float4)(AT(t.s2, (4 + (u & 3)) * all + h + p0 + u / 4, r));
+                    if (!(u & 3)) sum += AT(t.s2, 8 * all + h + p0 + u / 4, r);
+                    a = fma(w, values_of(v[u].xy), a);
+                    b = fma(w, values_of(v[u].zw), b);
+                }
+        }
+        a *= 1.0f / sum;
+        b *= 1.0f / sum;
+        UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + i, r) = i < 2 ? (i ? a.y : a.x) : (i & 1 ? a.w : a.z);
+        if (octs == 2) {
+            UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + 4 + i, r) = i < 2 ? (i ? b.y : b.x) : (i & 1 ? b.w : b.z);
+        }
+    }
+}
+
+static inline float sigmoid(float v) {
+    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+}
+
+/* t: out, columns, a, b, 1 to take the logit of b. */
+PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        float b = AT(t.s4, c, r);
+        if (t.s5) {
+            b = clamp(b, 0.0f, 1.0f);
+            b = log(fmax(b, 1e-5f) / fmax(1.0f - b, 1e-5f));
+        }
+        AT(t.s1, c, r) = sigmoid(AT(t.s3, c, r) + b);
+    }
+}
+
+/* Integral over the bins of each side, op/box's fdr, in eight parts: sums of exponentials, [side][part], then those by
+ * the bins' offsets. t: room for 64, corners, bins' offsets. */
+PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int s = lane / 8 * BINS, part = lane % 8;
+    float most = LOWEST, total = 0.0f, weighted = 0.0f;
+    for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s2, s + i, r));
+    for (int i = part; i < BINS; i += 8) {
+        const float e = ist_exp_float(AT(t.s2, s + i, r) - most);
+        total += e;
+        weighted = fma(e, table[t.s3 + i], weighted);
+    }
+    AT(t.s1, lane, r) = total;
+    AT(t.s1, 32 + lane, r) = weighted;
+}
+
+/* t: out, integrals at, first boxes, scale. */
+PART void sides_box(__local float4 *m, int16 t, int r, int lane) {
+    if (lane >= 2) return;
+    const float scale = as_float(t.s4), half_scale = 0.5f * scale;
+    float integral[2];
+    for (int k = 0; k < 2; k++) {
+        float total = 0.0f, weighted = 0.0f;
+        for (int i = 0; i < 8; i++) {
+            total += AT(t.s2, (2 * k + lane) * 8 + i, r);
+            weighted += AT(t.s2, 32 + (2 * k + lane) * 8 + i, r);
+        }
+        integral[k] = weighted / total;
+    }
+    const float centre = AT(t.s3, lane, r), size = AT(t.s3, 2 + lane, r);
+    const float lo = centre - (half_scale + integral[0]) * (size / scale);
+    const float hi = centre + (half_scale + integral[1]) * (size / scale);
+    AT(t.s1, lane, r) = (lo + hi) * 0.5f;
+    AT(t.s1, 2 + lane, r) = hi - lo;
+}
+
+/* The four largest probabilities of each side and their mean, op/box's lqe. t: out, corners. */
+#ifdef IST_PTX
+/* Eight lanes have a side: four times the greatest of what is left. */
+PART void sides_best(__local float4 *m, int16 t, int r, int lane) {
+    const int s = lane / 8, part = lane % 8;
+    float v[5], best[4], total = 0.0f;
+    UNROLLED for (int i = 0; i < 5; i++) {
+        v[i] = part + 8 * i < BINS ? AT(t.s2, s * BINS + min(part + 8 * i, BINS - 1), r) : -INFINITY;
+        v[i] = v[i] != v[i] ? -INFINITY : v[i];
+    }
+    UNROLLED for (int k = 0; k < 4; k++) {
+        const float own = fmax(fmax(fmax(v[0], v[1]), fmax(v[2], v[3])), v[4]);
+        float most = own;
+        uint holders;
+        UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+            float other = most;
+            OF_LANE(other, mask);
+            most = fmax(most, other);
+        }
+        best[k] = most;
+        UNROLLED for (int i = 0; i < 5; i++)
+            if (k == 0 && part + 8 * i < BINS) total += ist_exp_float(v[i] - most);
+        __asm__ volatile("{ .reg .pred p; setp.eq.f32 p, %1, %2; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+                         : "=r"(holders)
+                         : "f"(own), "f"(most));
+        holders = holders >> s * 8 & 0xffu;
+        int gone = (holders & -holders) != 1u << part;
+        UNROLLED for (int i = 0; i < 5; i++)
+            if (!gone && v[i] == most) {
+                v[i] = -INFINITY;
+                gone = 1;
+            }
+    }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float other = total;
+        OF_LANE(other, mask);
+        total += other;
+    }
+    const float4 p = ist_exp_float4((float4)(best[0], best[1], best[2], best[3]) - best[0]) / total;
+    const float mean = (p.x + p.y + p.z + p.w) * 0.25f;
+    if (part < 5) AT(t.s1, 5 * s + part, r) = part < 2 ? (part ? p.y : p.x) : part < 4 ? (part == 3 ? p.w : p.z) : mean;
+}
+#else
+PART void sides_best(__local float4 *m, int16 t, int r, int s) {
+    if (s >= 4) return;
+    float a = -INFINITY, b = a, c = a, d = a, total = 0.0f;
+    ROLLED for (int i = 0; i < BINS; i++) {
+        float v = AT(t.s2, s * BINS + i, r), w;
+        v = v != v ? -INFINITY : v;
+        w = fmin(a, v), a = fmax(a, v), v = w;
+        w = fmin(b, v), b = fmax(b, v), v = w;
+        w = fmin(c, v), c = fmax(c, v), v = w;
+        d = fmax(d, v);
+    }
+    ROLLED for (int i = 0; i < BINS; i++) total += ist_exp_float(AT(t.s2, s * BINS + i, r) - a);
+    const float4 p = ist_exp_float4((float4)(a, b, c, d) - a) / total;
+    AT(t.s1, 5 * s, r) = p.x;
+    AT(t.s1, 5 * s + 1, r) = p.y;
+    AT(t.s1, 5 * s + 2, r) = p.z;
+    AT(t.s1, 5 * s + 3, r) = p.w;
+    AT(t.s1, 5 * s + 4, r) = (p.x + p.y + p.z + p.w) * 0.25f;
+}
+#endif
