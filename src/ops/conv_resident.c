@@ -17,15 +17,18 @@ typedef struct layout {
     int warpgroups, slots, col_tiles, row_groups, turns;
 } layout;
 
-/* As many warpgroups as registers and local memory allow, then as many chunks of pixels under way. */
+/* As many warpgroups as registers and local memory allow, then as many chunks of pixels under way. One alone would have
+ * nobody who multiplies while it makes results. */
 static void set_room(layout *l, const ist_conv_row *r) {
-    enum { MOST_BYTES = 202 << 10, MOST_GROUPS = 4, MOST_SLOTS = 4, REGISTERS = 65536, SPARE_BYTES = 2048 };
+    enum { MOST_BYTES = 202 << 10, SPARE_BYTES = 2048, REGISTERS = 65536 };
+    enum { LEAST_GROUPS = 2, MOST_GROUPS = 4, MOST_SLOTS = 4 };
     int bn = r->nv * r->vl, rows = l->taps > 1 ? PATCH : PIXELS, least = l->taps > 1 ? 2 : 3;
     int room = MOST_BYTES - SPARE_BYTES - l->chunks * l->taps * bn * BK * 2 - bn * 4;
     int chunk = rows * BK * 2, results = PIXELS * bn * 2, by_registers = REGISTERS / (128 * (bn / 2 + 64));
     l->warpgroups = room > 0 ? room / (least * chunk + results) : 0;
     if (l->warpgroups > by_registers) l->warpgroups = by_registers;
     if (l->warpgroups > MOST_GROUPS) l->warpgroups = MOST_GROUPS;
+    if (l->warpgroups < LEAST_GROUPS) l->warpgroups = 0;
     if (!l->warpgroups) return;
     l->slots = (room / l->warpgroups - results) / chunk;
     if (l->slots > MOST_SLOTS) l->slots = MOST_SLOTS;
