@@ -30,9 +30,9 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch of op/conv_mma or op/conv_wgmma, whose arguments are the same. */
+/* The problem of a launch of op/conv_mma, op/conv_wgmma or op/conv_resident, whose arguments are the same. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma")) return false;
+    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma") && strcmp(l->op, "op/conv_resident")) return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
     *q = (problem){
         out[0], in[0],  in[1],  in[2],  in[3],  in[4],  win[0], win[1], win[2], win[3],

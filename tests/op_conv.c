@@ -40,8 +40,11 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
                                 .y = o.into,
                                 .f = {s.cout, s.cin, s.kh, s.kw, w, b},
                                 .o = &o,
-                                .taps = deconv ? 1 : s.kh * s.kw};
-    if (choice.row->family == IST_CONV_WGMMA && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
+                                .taps = deconv ? 1 : s.kh * s.kw,
+                                .oh = deconv ? s.h : oh,
+                                .ow = deconv ? s.w : ow};
+    bool warpgroups = choice.row->family == IST_CONV_WGMMA || choice.row->family == IST_CONV_RESIDENT;
+    if (warpgroups && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;
     }
@@ -93,7 +96,8 @@ Test(conv, epilogues) {
     unsigned salt = 100;
     EACH_RUNNABLE_ROW(row)
     for (int bits = 0; bits < 128; bits++) {
-        shape s = row->family == IST_CONV_WGMMA ? whole : odd;
+        bool warpgroups = row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT;
+        shape s = warpgroups ? whole : odd;
         if (optest_small() && bits % 9) continue;
         extras x = convtest_combination(bits);
         check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
@@ -148,6 +152,23 @@ Test(conv, long_sums) {
             check_case((ist_conv_choice){row, splits}, IST_CONV_DENSE, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T,
                        -1, 400 + i);
         }
+}
+
+/* For rows of warpgroups. 3x3 filters on maps that squares of eight pixels cover, which are copied with their borders
+ * once for all taps: several blocks of channels and one, squares beyond the last and pixels beyond the map, addends.
+ * 1x1 filters that may stay in local memory, of more tiles than there are warpgroups. */
+Test(conv, squares_of_pixels) {
+    const shape shapes[] = {
+        {3, 16, 8, 192, 200, 3, 3, 1, 1, 1, 1, 1}, {1, 24, 31, 64, 264, 3, 3, 1, 1, 1, 1, 1},
+        {2, 40, 40, 128, 64, 3, 3, 1, 1, 1, 1, 1}, {2, 33, 21, 200, 264, 1, 1, 1, 0, 0, 0, 0},
+        {9, 17, 31, 40, 72, 1, 1, 1, 0, 0, 0, 0},
+    };
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        if (row->family != IST_CONV_WGMMA && row->family != IST_CONV_RESIDENT) break;
+        extras x = {.act = IST_ACT_RELU, .before = i == 1, .after = i == 1};
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
+    }
 }
 
 Test(conv, transposed_2x2) {

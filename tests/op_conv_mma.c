@@ -126,6 +126,24 @@ Test(conv_mma, warpgroups) {
         check_case(row_named(names[i]), shapes[i], 30 + i);
 }
 
+/* Warpgroups whose pixels are squares with what lies around them: of two images in one tile, and one square too few;
+ * blocks of channels in turn, with addends. */
+Test(conv_mma, warpgroups_patches) {
+    const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
+    check_case(row_named("wg_128x64"), (shape){2, 8, 16, 128, 24, 3, 1, 1, 1, false, extras}, 40);
+    if (optest_small()) return;
+    check_case(row_named("wg_256x64"), (shape){3, 15, 8, 64, 24, 3, 1, 1, 1, false, {.act = IST_ACT_RELU}}, 41);
+}
+
+/* Filters that stay in local memory: several chunks of channels, the last not whole; squares of two images, of which
+ * the last warpgroup has none left. */
+Test(conv_mma, resident_filters) {
+    check_case(row_named("wr_64"), (shape){1, 11, 13, 136, 72, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}}, 50);
+    if (optest_small()) return;
+    check_case(row_named("wr_64"), (shape){2, 8, 23, 64, 24, 3, 1, 1, 1, false, {.act = IST_ACT_RELU, .lab = true}},
+               51);
+}
+
 /* A norm in front of a linear layer: the mean is large beside the deviation, as it may be in a residual stream. */
 Test(conv_mma, norm_in_front) {
     enum { N = 2, TOKENS = 19, C = 72, OUT = 35 };

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct shape {
@@ -91,6 +92,19 @@ Test(dwconv, random_shapes) {
         check_case(row, s, x, IST_ELEM_T, -1, 1000 + (unsigned)i);
     }
     optest_drop(&seed);
+}
+
+/* The row that copies tiles to local memory, by emulation where there are no such copies: channels that end within a
+ * block, tiles that end outside the map, uneven padding, items beyond the count. */
+Test(dwconv, tiles) {
+    const shape shapes[] = {{2, 9, 23, 72, 5, 1, 2, 2, 2, 2}, {1, 12, 5, 64, 3, 1, 0, 2, 2, 0}};
+    setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
+    setenv("ISTHMUS_HALF", "1", 1);
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        convtest_extras x = {.act = i ? IST_ACT_RELU : IST_ACT_SILU, .lab = i};
+        check_case(IST_DWCONV_tile, shapes[i], x, IST_ELEM_T, -1, 500 + i);
+        check_case(IST_DWCONV_tile, shapes[i], x, IST_ELEM_T, 1, 502 + i);
+    }
 }
 
 /* Maps large enough for several columns and eight channels per work-item. */

@@ -6,7 +6,9 @@
  *
  * A matrix lies in local memory in rows of 64 halves along the sum, 128 bytes, whose 16-byte parts are exchanged within the
  * row: part p of row r at p ^ (r & 7), the tile on a multiple of 1024 bytes (PTX ISA, "128-byte swizzle"). MATRIX_AT makes
- * the instruction's descriptor of such a tile from its address; halves 16 s on lie 2 s higher. Sums are those of mma.sync,
+ * the instruction's descriptor of such a tile from its address; halves 16 s on lie 2 s higher. What is exchanged follows from
+ * the address alone, so that a matrix may begin with any row of a tile, 8 higher for each, and its rows may go on elsewhere
+ * after every eight: MATRIX_AT_PITCH. Sums are those of mma.sync,
  * row by row of warps: warp w of the group has rows 16 w + g and 8 more, of column block j columns 8 j + 2 t + {0, 1}
  * (g = lane / 4, t = lane % 4).
  *
@@ -17,8 +19,9 @@
 
 #ifdef IST_PTX
 typedef ulong matrix_at;
-/* 8 rows are 1024 bytes further (64 in units of 16), layout 1: 128-byte swizzle. */
-#define MATRIX_AT(address) (((ulong)(address) >> 4 & 0x3fff) | 1ul << 16 | 64ul << 32 | 1ul << 62)
+/* Each 8 rows lie `pitch` units of 16 bytes behind those before them. Layout 1: 128-byte swizzle. */
+#define MATRIX_AT_PITCH(address, pitch) (((ulong)(address) >> 4 & 0x3fff) | 1ul << 16 | (ulong)(pitch) << 32 | 1ul << 62)
+#define MATRIX_AT(address)              MATRIX_AT_PITCH(address, 64)
 
 /* Before the first product of a batch: registers and local memory as they are now. */
 #define GROUP_BEGIN()  __asm__ volatile(IST_SM_90A "wgmma.fence.sync.aligned;" ::: "memory")
@@ -28,6 +31,8 @@ typedef ulong matrix_at;
 #define GROUP_WAIT(n)  GROUP_WAIT_(n)
 /* What this work-item wrote to local memory is there for the products of who passes the next barrier. */
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
+/* A barrier of the warpgroup with this number in its work-group; all warpgroups must have as many. */
+#define GROUP_BARRIER(number) __asm__ volatile("bar.sync %0, 128;" ::"r"((number) + 1) : "memory")
 
 /* c[j][0..4) += A B: 64 rows of A, N rows of B (columns of the result, eight in each j), 16 halves of each. */
 #define GROUP_SUMS(c, j) "+f"((c)[j][0]), "+f"((c)[j][1]), "+f"((c)[j][2]), "+f"((c)[j][3])
@@ -198,16 +203,18 @@ typedef ulong matrix_at;
 #else
 /* The same in plain OpenCL, for tests: a tile is its address, and each work-item makes its own sums at once. */
 typedef uint matrix_at;
-#define MATRIX_AT(address) ((address) / 16)
+#define MATRIX_AT_PITCH(address, pitch) ((address) / 16 | (uint)(pitch) << 16)
+#define MATRIX_AT(address)              MATRIX_AT_PITCH(address, 64)
 #define GROUP_BEGIN()
 #define GROUP_COMMIT()
 #define GROUP_WAIT(n)
 #define GROUP_PUBLISH()
+#define GROUP_BARRIER(number) barrier(CLK_LOCAL_MEM_FENCE)
 
-/* Halves 2 `pair` and the next of a row of the tile at `at` (in units of 16 bytes; its start may be inside a row). */
+/* Halves 2 `pair` and the next of a row of the matrix at `at` (its start may be inside a row). */
 static inline float2 group_pair(__local const uint4 *memory, uint at, int row, int pair) {
-    const uint tile = at / 64 * 64, part = (at % 64 + (uint)pair / 4) ^ (row & 7);
-    return floats_of(((__local const uint *)memory)[(tile + row * 8 + part) * 4 + pair % 4]);
+    const uint from = (at & 0xffff) + row / 8 * (at >> 16) + row % 8 * 8 + pair / 4;
+    return floats_of(((__local const uint *)memory)[(from ^ (from >> 3 & 7)) * 4 + pair % 4]);
 }
 /* `mine` is local memory at the work-item's own number `me`: PoCL 3.1 would take an address that is the same for all for
  * that of another group's. */

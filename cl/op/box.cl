@@ -66,7 +66,13 @@ typedef struct bins {
     float most, total, weighted;
 } bins;
 
-static bins softmax(__global const float *c, __global const float *project) {
+#if LANES == 1
+#define SPACE __global
+#else
+#define SPACE __local /* rows come there in whole groups, side by side */
+#endif
+
+static bins softmax(SPACE const float *c, SPACE const float *project) {
     bins b;
 #if LANES == 1
     float16 c0 = vload16(0, c), c1 = vload16(1, c), m = fmax(c0, c1);
@@ -99,27 +105,42 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 fdr(__global float *ref, __global float *corners, __global const AT *a, __global const float *previous,
     __global const float *ref_init, __global const float *project, __global const int *limit, int4 sizes, int4 place,
     float scale) {
-#if LANES == 1
-    float side[4];
-    int q = get_global_id(0), s0 = 0, s1 = 4, mine = 0;
-#else
-    __local float all[LANES];
-    int q = get_global_id(0) >> 2, s0 = get_local_id(0) & 3, s1 = s0 + 1, mine = get_local_id(0) & ~3;
-    __local float *side = all;
-#endif
     int n = get_global_id(1);
     if (n >= *limit) return;
+#if LANES == 1
+    float side[4];
+    int q = get_global_id(0), mine = 0;
     size_t row = (size_t)n * sizes.x + min(q, sizes.x - 1);
-    for (int s = s0; s < s1 && q < sizes.x; s++) {
+    for (int s = 0; s < 4 && q < sizes.x; s++) {
         size_t from = row * place.x + place.y + s * BINS, at = (row * 4 + s) * BINS;
         for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
         bins b = softmax(corners + at, project);
-        side[mine + s] = b.weighted / b.total;
+        side[s] = b.weighted / b.total;
     }
+#else
+    __local float side[LANES], values[LANES * BINS], weights[BINS];
+    int me = get_local_id(0), q0 = get_group_id(0) * (LANES / 4), q = q0 + me / 4, mine = me & ~3;
+    size_t row = (size_t)n * sizes.x + q, row0 = (size_t)n * sizes.x + q0;
+    for (int i = me; i < BINS; i += LANES) weights[i] = project[i];
+#pragma unroll 11
+    for (int k = 0; k < BINS; k++) {
+        int i = k * LANES + me, r = i / (4 * BINS);
+        if (q0 + r >= sizes.x) continue;
+        size_t at = row0 * (4 * BINS) + i;
+        float v = LOAD_A(a, (row0 + r) * place.x + place.y + i % (4 * BINS)) + (sizes.y ? previous[at] : 0.0f);
+        corners[at] = values[i] = v;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (q < sizes.x) {
+        bins b = softmax(values + me * BINS, weights);
+        side[me] = b.weighted / b.total;
+    }
+#endif
 #if LANES > 1
     barrier(CLK_LOCAL_MEM_FENCE);
+    if (me & 3) q = sizes.x; /* one work-item a row goes on */
 #endif
-    if (s0 != 0 || q >= sizes.x) return;
+    if (q >= sizes.x) return;
     float4 r = vload4(row, ref_init), d = vload4(0, side + mine);
     float half_scale = 0.5f * scale;
     float2 lo = r.xy - (half_scale + d.xy) * (r.zw / scale), hi = r.xy + (half_scale + d.zw) * (r.zw / scale);
@@ -127,7 +148,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
 }
 
 /* The four largest of 33 logits, falling; NaN is passed over. */
-static float4 four_largest(__global const float *c) {
+static float4 four_largest(SPACE const float *c) {
     float4 t = (float4)(-INFINITY);
     for (int i = 0; i < BINS; i++) {
         float v = c[i];
@@ -147,9 +168,24 @@ static float4 four_largest(__global const float *c) {
  * sizes: queries, then ld and c0 of y. */
 __kernel void lqe(__global float *y, __global const float *corners, __global const int *limit, int4 sizes) {
     int n = get_global_id(1), q = get_global_id(0) >> 2, s = get_global_id(0) & 3;
-    if (n >= *limit || q >= sizes.x) return;
+    if (n >= *limit) return;
+#if LANES > 1
+    __local float values[LANES * BINS];
+    int me = get_local_id(0), q0 = get_group_id(0) * (LANES / 4);
+#pragma unroll 11
+    for (int k = 0; k < BINS; k++) {
+        int i = k * LANES + me;
+        if (q0 + i / (4 * BINS) < sizes.x) values[i] = corners[((size_t)n * sizes.x + q0) * (4 * BINS) + i];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (q >= sizes.x) return;
     size_t row = (size_t)n * sizes.x + q, to = row * sizes.y + sizes.z + 5 * s;
+#if LANES == 1
     __global const float *c = corners + (row * 4 + s) * BINS;
+#else
+    __local const float *c = values + me * BINS;
+#endif
     float4 top = four_largest(c), p;
     bins b = softmax(c, c); /* the weighted sum is not wanted here */
     p.x = ist_exp_float(top.x - b.most) / b.total;

@@ -5,7 +5,8 @@
  * with reach = 0.5 / points of the level. Pixel position = location * extent - 0.5 (align_corners = false); neighbours
  * outside the level count as zero. Coordinates and softmax are fp32. Of each point, `points` [4][PAD] gives width,
  * height, first token and reach. WIDE (CPU): a work-item alone in its group takes `rows` queries, all heads, sixteen
- * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query.
+ * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query, eight where
+ * these lie at multiples of eight elements (ALIGNED).
  *
  * -D POINTS: points of a head. -D WHERE_F32: offsets and weights are float although T is half. */
 #ifndef POINTS
@@ -27,6 +28,7 @@ typedef T WHERE_T;
 #define GET(p, i)    vload16(0, (p) + (i))
 #define PUT(v, p, i) vstore16((v), 0, (p) + (i))
 #define TO_INT       convert_int16
+#define UNROLLED
 #define EXP          ist_exp_float16
 #else
 #define GROUP        64
@@ -37,6 +39,7 @@ typedef T WHERE_T;
 #define GET(p, i)    ((p)[i])
 #define PUT(v, p, i) ((p)[i] = (v))
 #define TO_INT       convert_int
+#define UNROLLED     _Pragma("unroll") /* so that arrays are registers */
 #define EXP          ist_exp_float
 #endif
 
@@ -46,6 +49,18 @@ typedef struct samples {
     int token[PAD * 4];
     float weight[PAD * 4];
 } samples;
+
+#ifdef ALIGNED
+#define CHANNELS          8
+#define VALUES            float8
+#define LOAD_VALUES(p, i) LOAD8_ALIGNED(p, i)
+#define STORE_VALUES      STORE8_ALIGNED
+#else
+#define CHANNELS          4
+#define VALUES            float4
+#define LOAD_VALUES(p, i) LOAD4(p, i)
+#define STORE_VALUES      STORE4
+#endif
 
 /* Clamped so far outside that no neighbour is inside, before it becomes an int. */
 static inline V near_map(V x, V extent) {
@@ -66,15 +81,20 @@ static inline void put_neighbour(samples *s, int at, VI x, VI y, VI width, VI he
 static inline void find_samples(samples *s, __global const WHERE_T *offsets, int o, __global const WHERE_T *weights,
                                 int w, float4 box, __global const float *points) {
     float e[PAD], ox[PAD], oy[PAD], top = WHERE(weights, w), sum = 0.0f;
+    UNROLLED
     for (int p = 0; p < PAD; p++) { /* the lanes beyond the last point repeat it */
         const int from = min(p, POINTS - 1);
         e[p] = WHERE(weights, w + from);
         ox[p] = WHERE(offsets, o + 2 * from);
         oy[p] = WHERE(offsets, o + 2 * from + 1);
     }
+    UNROLLED
     for (int p = 1; p < POINTS; p++) top = fmax(top, e[p]);
+    UNROLLED
     for (int p = 0; p < PAD; p += STEP) PUT(EXP(GET(e, p) - top), e, p);
+    UNROLLED
     for (int p = 0; p < POINTS; p++) sum += e[p];
+    UNROLLED
     for (int p = 0; p < PAD; p += STEP) {
         const V width = GET(points, p), height = GET(points, PAD + p), reach = GET(points, 3 * PAD + p);
         const V lx = fma(GET(ox, p) * reach, (V)(box.z), (V)(box.x));
@@ -130,15 +150,20 @@ deform(__global T *out, __global const T *memory, __global const WHERE_T *offset
         }
     }
 #else
-    const int quads = d / 4, unit = get_global_id(0), q = unit / (heads * quads);
+    const int parts = d / CHANNELS, unit = get_global_id(0), q = unit / (heads * parts);
     if (q >= sizes.x) return;
-    const int h = unit / quads % heads, c = h * d + unit % quads * 4, row = n * sizes.x + q;
+    const int h = unit / parts % heads, c = h * d + unit % parts * CHANNELS, row = n * sizes.x + q;
     find_samples(&s, offsets, row * lds.z + firsts.z + h * POINTS * 2, weights, row * lds.w + firsts.w + h * POINTS,
                  vload4(0, ref + row * ref_at.x + ref_at.y), points);
-    float4 a = (float4)(0.0f);
-    for (int k = 0; k < 4; k++)
-        for (int p = k * PAD; p < k * PAD + POINTS; p++)
-            a = fma((float4)(s.weight[p]), LOAD4(memory, base + c + s.token[p] * lds.y), a);
-    STORE4(a, out, row * lds.x + firsts.x + c);
+    VALUES a = (VALUES)(0.0f);
+#pragma unroll
+    for (int p = 0; p < POINTS; p++) {
+        VALUES v[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) v[k] = LOAD_VALUES(memory, base + c + s.token[k * PAD + p] * lds.y);
+#pragma unroll
+        for (int k = 0; k < 4; k++) a = fma((VALUES)(s.weight[k * PAD + p]), v[k], a);
+    }
+    STORE_VALUES(a, out, row * lds.x + firsts.x + c);
 #endif
 }

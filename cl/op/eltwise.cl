@@ -1,22 +1,27 @@
 /* Element-wise work on rows: y = clamp(a[map] + b), each part optional.
  *
  * A work-item takes ROWS consecutive pixels of one item and SPAN channels of each, VW at a time. On CPUs it is alone in
- * its group and takes whole rows; elsewhere a work-item takes one pixel and VW channels. */
+ * its group and takes whole rows; elsewhere a work-item takes one pixel and VW channels, eight where all rows begin at
+ * multiples of eight elements. */
 #ifndef VW
 #define VW 4
 #endif
 #if VW == 16
 #define VEC   float16
-#define VLOAD vload16
 #define GROUP 1
+#elif VW == 8
+#define VEC   float8
+#define GROUP 64
 #else
 #define VEC   float4
-#define VLOAD vload4
 #define GROUP 64
 #endif
 #if defined(IST_HALF) && VW == 16
 #define T_LOAD(p, i)     vload_half16(0, (p) + (i))
 #define T_STORE(v, p, i) vstore_half16(v, 0, (p) + (i))
+#elif defined(IST_HALF) && VW == 8
+#define T_LOAD           LOAD8_ALIGNED
+#define T_STORE          STORE8_ALIGNED
 #elif defined(IST_HALF)
 #define T_LOAD(p, i)     vload_half4(0, (p) + (i))
 #define T_STORE(v, p, i) vstore_half4(v, 0, (p) + (i))
@@ -24,6 +29,10 @@
 #if VW == 16
 #define F_LOAD(p, i)     vload16(0, (p) + (i))
 #define F_STORE(v, p, i) vstore16(v, 0, (p) + (i))
+#elif VW == 8
+#define F_LOAD(p, i)     (float8)(*(__global const float4 *)((p) + (i)), *(__global const float4 *)((p) + (i) + 4))
+#define F_STORE(v, p, i)                                                                                               \
+    (*(__global float4 *)((p) + (i)) = (v).lo, *(__global float4 *)((p) + (i) + 4) = (v).hi)
 #else
 #define F_LOAD(p, i)     vload4(0, (p) + (i))
 #define F_STORE(v, p, i) vstore4(v, 0, (p) + (i))

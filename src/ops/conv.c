@@ -38,6 +38,21 @@ static const ist_conv_row conv_rows[] = {
      flight,                                                                                                           \
      64,                                                                                                               \
      stages},
+#define RESIDENT(name, bn, speed)                                                                                      \
+    {#name,                                                                                                            \
+     "op/conv_resident",                                                                                               \
+     IST_CONV_RESIDENT,                                                                                                \
+     IST_CAP_PTX_MMA | IST_CAP_PTX_WGMMA,                                                                              \
+     64,                                                                                                               \
+     (bn) / 8,                                                                                                         \
+     8,                                                                                                                \
+     512,                                                                                                              \
+     speed,                                                                                                            \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     64,                                                                                                               \
+     0},
 #define MATRIX(name, cap, lanes, bm, bn, wm, wn, bk)                                                                   \
     {                                                                                                                  \
         #name,                                                                                                         \
@@ -60,6 +75,7 @@ static const ist_conv_row conv_rows[] = {
 #undef ROW
 #undef MMA
 #undef WGMMA
+#undef RESIDENT
 #undef MATRIX
 #undef BF16
 };
@@ -84,7 +100,8 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
 }
 
 static bool half_family(const ist_conv_row *row) {
-    return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_MATRIX;
+    return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT ||
+           row->family == IST_CONV_MATRIX;
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
@@ -98,6 +115,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
     return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
            (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
+           (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
@@ -111,6 +129,8 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
         return ist_conv_mma_cost(p, c, q);
     case IST_CONV_WGMMA:
         return ist_conv_wgmma_cost(p, c.row, q);
+    case IST_CONV_RESIDENT:
+        return ist_conv_resident_cost(p, c.row, q);
     case IST_CONV_MATRIX:
         return ist_conv_matrix_cost(p, c.row, q);
     case IST_CONV_BF16:
@@ -216,6 +236,8 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
         ist_conv_mma(p, &q, choice);
     else if (choice.row->family == IST_CONV_WGMMA)
         ist_conv_wgmma(p, &q, choice.row);
+    else if (choice.row->family == IST_CONV_RESIDENT)
+        ist_conv_resident(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_MATRIX)
         ist_conv_matrix(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_BF16)

@@ -35,9 +35,7 @@ enum { LINE = 16, MOST_BYTES = 98 << 10 }; /* see cl/op/conv_mma.cl, cl/probe/pt
 static void set_halo(layout *l, const ist_conv_row *r, const ist_conv_problem *q) {
     enum { LEAST_ROWS = 64, MOST_WIDTH = 96 }; /* else more is copied than saved */
     const ist_conv_opts *o = q->o;
-    bool keeps = q->f.kh == 3 && q->f.kw == 3 && o->stride <= 1 && o->top == 1 && o->left == 1 && q->oh == q->x.h &&
-                 q->ow == q->x.w;
-    if (!keeps || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return;
+    if (!ist_conv_keeps_extents(q) || r->mr < LEAST_ROWS || r->bk / PAIR / r->warps_k % 2) return;
     int lines = r->mr / LINE, wide = ist_div_up(q->ow, LINE), high = ist_div_up(q->oh, lines);
     bool plain = !o->epi.up2 && (!ist_has(o->epi.add_before) || o->epi.add_before.n == q->y.n) &&
                  (!ist_has(o->epi.add_after) || o->epi.add_after.n == q->y.n);
@@ -50,9 +48,8 @@ static void set_halo(layout *l, const ist_conv_row *r, const ist_conv_problem *q
 
 static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     enum { MASK_TAPS = 31 };
-    const ist_conv_opts *o = q->o;
     layout l = {.gather = q->x.ld % CHUNK || q->x.c0 % CHUNK || q->taps > MASK_TAPS};
-    l.point = !l.gather && q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+    l.point = !l.gather && ist_conv_is_point(q);
     l.blocked = !l.gather && !l.point && q->f.in % r->bk == 0;
     if (l.blocked) set_halo(&l, r, q);
     l.unit = l.halo ? q->taps : 1;

@@ -10,10 +10,18 @@ typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
  * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). WGMMA: the same
- * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). MATRIX: the same
- * for the instructions of isa/matrix (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way,
- * sums are fp32; where ist_plan_bf16 allows it (conv_bf16.c). */
-typedef enum ist_conv_family { IST_CONV_PANELS, IST_CONV_MMA, IST_CONV_WGMMA, IST_CONV_MATRIX, IST_CONV_BF16 } ist_conv_family;
+ * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). RESIDENT: the same, with
+ * weights that stay in local memory (conv_resident.c). MATRIX: the same for the instructions of isa/matrix
+ * (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16
+ * allows it (conv_bf16.c). */
+typedef enum ist_conv_family {
+    IST_CONV_PANELS,
+    IST_CONV_MMA,
+    IST_CONV_WGMMA,
+    IST_CONV_RESIDENT,
+    IST_CONV_MATRIX,
+    IST_CONV_BF16
+} ist_conv_family;
 
 typedef struct ist_conv_row {
     const char *name, *op;
@@ -51,6 +59,17 @@ typedef struct ist_conv_problem {
 static inline float ist_conv_weight(const ist_conv_problem *q, int phase, int o, int i, int t) {
     if (q->kind == IST_CONV_DECONV2X2) return q->f.w[((size_t)i * (size_t)q->f.out + (size_t)o) * 4 + (size_t)phase];
     return q->f.w[((size_t)o * (size_t)q->f.in + (size_t)i) * (size_t)q->taps + (size_t)t];
+}
+
+/* 1x1 with stride 1 on the pixels themselves; 3x3 with stride 1 that keeps the extents. */
+static inline bool ist_conv_is_point(const ist_conv_problem *q) {
+    const ist_conv_opts *o = q->o;
+    return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+}
+static inline bool ist_conv_keeps_extents(const ist_conv_problem *q) {
+    const ist_conv_opts *o = q->o;
+    return q->f.kh == 3 && q->f.kw == 3 && q->taps == 9 && o->stride <= 1 && o->top == 1 && o->left == 1 &&
+           q->oh == q->x.h && q->ow == q->x.w;
 }
 
 /* Compute units of the plan's device, at least 1. */
@@ -91,6 +110,13 @@ void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice
 bool ist_conv_wgmma_takes(const ist_conv_problem *q);
 double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
+/* Weights [phase][step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
+ * and the plan failed, when they are too large. */
+bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
+
+bool ist_conv_resident_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_resident(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);

@@ -10,14 +10,10 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { BK = 64, CHUNK = 8, PARTS = BK / CHUNK, BLOCK = 16, MASK_TAPS = 31 };
-
-static bool is_point(const ist_conv_problem *q) {
-    const ist_conv_opts *o = q->o;
-    return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
-}
 
 /* Pixels of halves that start on 16 bytes. */
 static bool aligned(ist_tensor t) {
@@ -28,23 +24,69 @@ bool ist_conv_wgmma_takes(const ist_conv_problem *q) {
     bool windows = q->f.in % BK == 0 && q->taps <= MASK_TAPS;
     bool whole = q->f.out % CHUNK == 0 && aligned(q->x) && aligned(q->y) && aligned(q->o->epi.add_before) &&
                  aligned(q->o->epi.add_after);
-    return q->norm_eps <= 0 && whole && (is_point(q) || windows);
+    return q->norm_eps <= 0 && whole && (ist_conv_is_point(q) || windows);
+}
+
+/* Side of the squares of pixels of PATCHES, whose patches have PATCH_ROWS; local memory that the probe had. */
+enum { SIDE = 8, PATCH_ROWS = 100, MOST_BYTES = 202 << 10, SPARE_BYTES = 2048 };
+
+/* How a row does a problem. */
+typedef struct layout {
+    int patches;                          /* as in cl/op/conv_wgmma.cl; 0: each tap's pixels are copied */
+    int wide, high;                       /* squares of a line and of a column of the map */
+    int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
+} layout;
+
+/* Of so many bytes of steps; two tiles of results and addends fit in any case. */
+static int local_bytes(const ist_conv_row *r, int steps) {
+    int results = r->mr * r->nv * r->vl * 4;
+    return (steps > results ? steps : results) + SPARE_BYTES;
+}
+
+static int side_by_side(int local) {
+    enum { LOCAL_BYTES = 227 << 10 };
+    return LOCAL_BYTES / local;
+}
+
+static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
+    enum { STAGES = 4 };
+    int bm = r->mr, bn = r->nv * r->vl, step = (bm + bn) * BK * 2;
+    layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE), .stages = r->stages};
+    bool fills = l.wide * l.high * (SIDE * SIDE) <= 1.1 * q->oh * q->ow;
+    if (ist_conv_keeps_extents(q) && fills && bm % (2 * SIDE * SIDE) == 0) {
+        int patches = q->f.in > BK ? 2 : 1, pixels = bm / (SIDE * SIDE) * PATCH_ROWS * (BK * 2 + 4);
+        int local = local_bytes(r, patches * pixels + r->stages * bn * BK * 2);
+        int more = local_bytes(r, patches * pixels + STAGES * bn * BK * 2);
+        if (more <= MOST_BYTES && side_by_side(more) == side_by_side(local)) local = more, l.stages = STAGES;
+        if (local <= MOST_BYTES) {
+            l.patches = patches, l.local = local, l.copies = pixels / q->taps + bn * BK * 2;
+            l.row_tiles = ist_div_up(q->x.n * l.wide * l.high, bm / (SIDE * SIDE));
+            return l;
+        }
+    }
+    l.stages = r->stages, l.local = local_bytes(r, r->stages * step), l.copies = step;
+    l.row_tiles = ist_div_up(q->x.n * q->oh * q->ow, bm);
+    return l;
 }
 
 static int steps_of(const ist_conv_problem *q) {
     return q->taps * ist_div_up(q->f.in, BK);
 }
 
-/* Nanoseconds of the device it was fitted on (perf/NOTES.md), as ist_conv_mma_cost's: of a step the slower of its copies
- * and its share of a latency, and of every round of groups its way to the first step, its results and addends. Products
- * were never the slower part. */
+/* Nanoseconds of the device it was fitted on (perf/NOTES.md), as ist_conv_mma_cost's: of a step the slower of its
+ * copies or its products and its share of a latency, and of every round of groups its way to the first step, its
+ * results and addends. */
 double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     static const double start = 237, copy_bytes = 59.9, latency = 114, round = 2301, store = 0.084, addend = 0.06;
     static const double special = 0.054; /* of an activation that is more than a maximum */
-    enum { LOCAL_BYTES = 227 << 10, MOST_SIDE = 3, REGISTERS = 65536 };
-    int bm = r->mr, bn = r->nv * r->vl, local = r->stages * (bm + bn) * BK * 2 + 2048;
-    int side = LOCAL_BYTES / local, by_registers = REGISTERS / (bm * bn + 64 * r->items), units = ist_conv_units(p);
-    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
+    /* Multiply-adds with two steps' products at a time and with one's; of 64 channels. */
+    static const double products = 2850, products_alone = 2300, narrow = 0.8;
+    enum { MOST_SIDE = 3, REGISTERS = 65536 };
+    layout l = layout_of(r, q);
+    int bm = r->mr, bn = r->nv * r->vl, side = side_by_side(l.local),
+        by_registers = REGISTERS / (bm * bn + 64 * r->items);
+    int units = ist_conv_units(p);
+    double tiles = (double)l.row_tiles * ist_div_up(q->f.out, bn) * q->phases;
     double waves = ceil(tiles / units), end = store;
     if (side > MOST_SIDE) side = MOST_SIDE;
     if (side > by_registers) side = by_registers;
@@ -52,7 +94,10 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     if (side < 1) side = 1;
     if (q->o->epi.act >= IST_ACT_SILU) end += special;
     end += addend * (ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after));
-    double step = fmax((bm + bn) * BK * 2 / (copy_bytes * r->speed), latency / side);
+    bool exposed = side == 1 && !l.patches && l.stages == r->warps_k + 2; /* copies begin when they are waited for */
+    double rate = (r->warps_k ? products : products_alone) * (bn > 64 ? 1 : narrow);
+    double copy = l.copies / (copy_bytes * r->speed), product = bm * bn * BK / rate;
+    double step = fmax(exposed ? copy + product : fmax(copy, product), latency / side);
     return start + waves * (steps_of(q) * step + (round + bm * bn * end) / side);
 }
 
@@ -70,7 +115,7 @@ static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
                 }
 }
 
-static bool pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
+bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
     size_t size = (size_t)q->phases * BK, width = (size_t)blocks * BLOCK;
     if (!ist_mul_size(size, (size_t)steps_of(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
@@ -95,15 +140,20 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
     const ist_conv_opts *o = q->o;
     bool deconv = q->kind == IST_CONV_DECONV2X2;
     int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw, blocks = ist_div_up(q->f.out, BLOCK);
-    int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr), col_tiles = ist_div_up(q->f.out, bn);
+    int col_tiles = ist_div_up(q->f.out, bn);
+    layout l = layout_of(r, q);
+    char patches[24] = "";
+    if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d", l.patches);
     ist_tensor weights = {0}, bias = {0}, none = {0};
-    if (!pack(p, q, blocks, &weights, &bias)) return;
+    if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
     ist_divider by_columns = ist_divider_of(col_tiles), by_taps = ist_divider_of(q->taps);
     ist_defines defines =
         ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
-                       r->warps_n, r->stages, r->warps_k, r->stages - 2 - r->warps_k, (int)o->epi.act,
-                       is_point(q) ? " -DPOINT" : "");
+                       r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)o->epi.act,
+                       l.patches              ? patches
+                       : ist_conv_is_point(q) ? " -DPOINT"
+                                              : "");
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
@@ -112,7 +162,7 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
                .defines = defines.text,
                .kernel = "conv",
                .dims = 3,
-               .global = {(size_t)row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases},
+               .global = {(size_t)l.row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases},
                .local = {(size_t)r->items, 1, 1},
                .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_IN(none), IST_IN(none), IST_OUT(q->y),
                         IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
@@ -120,7 +170,7 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
                         IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, 0, 0),
                         IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
                         ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, 0.0f, 0.0f),
-                        IST_INT8(0, blocks, steps_of(q), 0, 0, 0, 0, 0),
+                        IST_INT8(0, blocks, steps_of(q), l.wide, l.wide * l.high, 0, 0, 0),
                         IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_taps.multiplier,
                                  by_taps.shift, by_kw.multiplier, by_kw.shift)},
                .arg_count = 16,

@@ -67,10 +67,14 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
                        label))
         return out;
     ist_tensor table = ist_plan_const(p, points_of_levels, 1, 1, 4, pad, IST_ELEM_F32, label);
-    ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s%s", points, cpu ? " -DWIDE" : "",
+    bool aligned = !cpu && (d | memory.ld | memory.c0 | out.ld | out.c0) % 8 == 0;
+    ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s%s", points,
+                                         cpu       ? " -DWIDE"
+                                         : aligned ? " -DALIGNED"
+                                                   : "",
                                          offsets.elem == IST_ELEM_F32 ? " -DWHERE_F32" : "");
     size_t units = cpu ? (size_t)ist_div_up(queries, QUERIES_PER_GROUP)
-                       : ist_round_up((size_t)queries * (size_t)(memory.c / 4), PORTABLE_GROUP);
+                       : ist_round_up((size_t)queries * (size_t)(memory.c / (aligned ? 8 : 4)), PORTABLE_GROUP);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/deform",
                                      .defines = defines.text,

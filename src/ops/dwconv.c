@@ -174,14 +174,54 @@ static bool strip_takes(const ist_plan *p, const problem *q) {
     return q->f.kh <= GROUP_K_MAX && q->stride <= 2 && q->x.c % 2 == 0 && all_aligned(q, 2) && !huge;
 }
 
+/* Of the tile row: a group takes a strip of TILE_COLS columns for each of `across` warps, `steps` steps of TILE_ROWS
+ * rows. */
+typedef struct tile {
+    int across, strips, steps, segments;
+} tile;
+
+enum { TILE_COLS = 4, TILE_ROWS = 5, TILE_CHANNELS = 64 };
+
+/* Results for each compute unit from which the row wins (perf/NOTES.md): 5x5 on maps of smaller batches has too few
+ * groups. */
+enum { TILE_VALUES = 20000 };
+
+/* The strips that compute the least outside the map, cut so that every compute unit has two groups. */
+static tile tile_of(const ist_plan *p, const problem *q) {
+    static const int menu[] = {5, 4};
+    tile t = {0};
+    for (size_t i = 0; i < sizeof menu / sizeof menu[0]; i++) {
+        int strips = ist_div_up(q->y.w, TILE_COLS * menu[i]);
+        if (!t.across || strips * menu[i] < t.strips * t.across) t.across = menu[i], t.strips = strips;
+    }
+    int steps = ist_div_up(q->y.h, TILE_ROWS);
+    int columns = t.strips * ist_div_up(q->x.c, TILE_CHANNELS) * q->x.n;
+    t.segments = at_least_one((int)(2.0 * compute_units(p) / columns));
+    if (t.segments > steps) t.segments = steps;
+    t.steps = ist_div_up(steps, t.segments);
+    t.segments = ist_div_up(steps, t.steps);
+    return t;
+}
+
+static bool tile_takes(const ist_plan *p, const problem *q) {
+    const ist_epilogue *e = &q->o->epi;
+    return ist_plan_half(p) && q->f.kh <= GROUP_K_MAX && q->stride == 1 && q->x.c % 8 == 0 && all_aligned(q, 8) &&
+           !ist_has(e->add_before) && !ist_has(e->add_after);
+}
+
 static int width_of(const ist_plan *p, const problem *q, ist_dwconv_row r) {
     return r == IST_DWCONV_cpu     ? 16
            : r == IST_DWCONV_group ? group_width(p, q)
            : r == IST_DWCONV_strip ? block_of(p, q).width
+           : r == IST_DWCONV_tile  ? TILE_CHANNELS
                                    : 4;
 }
 
-static pieces blocks_of(const ist_plan *p, const problem *q) {
+static pieces blocks_of(const ist_plan *p, const problem *q, ist_dwconv_row r) {
+    if (r == IST_DWCONV_tile) {
+        tile t = tile_of(p, q);
+        return (pieces){.segments = t.strips, .bands = t.steps};
+    }
     block s = block_of(p, q);
     return (pieces){
         .cols = s.cols, .rows = s.rows, .segments = ist_div_up(q->y.w, s.cols), .bands = ist_div_up(q->y.h, s.rows)};
@@ -198,6 +238,12 @@ static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, cons
         l->dims = 2;
         l->local[0] = ITEMS;
         l->global[0] = ist_round_up((size_t)blocks * (size_t)c->segments * (size_t)c->bands, ITEMS);
+        l->global[1] = (size_t)q->x.n;
+    } else if (r == IST_DWCONV_tile) {
+        tile t = tile_of(p, q);
+        l->dims = 2;
+        l->local[0] = (size_t)(32 * t.across);
+        l->global[0] = (size_t)blocks * (size_t)t.strips * (size_t)t.segments * l->local[0];
         l->global[1] = (size_t)q->x.n;
     } else if (r == IST_DWCONV_group) {
         l->dims = 2;
@@ -221,6 +267,8 @@ static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_ro
     if (r == IST_DWCONV_strip)
         return ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", width, q->f.kh, q->stride,
                               c->cols, c->rows, (int)q->o->epi.act);
+    if (r == IST_DWCONV_tile)
+        return ist_defines_of(p, "-DK=%d -DACROSS=%d -DACT=%d", q->f.kh, tile_of(p, q).across, (int)q->o->epi.act);
     if (r == IST_DWCONV_any) return ist_defines_of(p, "-DVL=4%s%s", x32, y32);
     return ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->f.kh, q->stride, c->cols,
                           q->x.c % width ? "" : " -DWHOLE", all_aligned(q, width) ? " -DALIGNED" : "", x32, y32);
@@ -228,12 +276,15 @@ static ist_defines defines_of(const ist_plan *p, const problem *q, ist_dwconv_ro
 
 static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
-    bool half = ist_plan_half(p), cpu = r == IST_DWCONV_cpu, strip = r == IST_DWCONV_strip;
-    pieces c = cpu ? cut(p, q) : strip ? blocks_of(p, q) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
+    bool half = ist_plan_half(p), cpu = r == IST_DWCONV_cpu, tiles = r == IST_DWCONV_tile;
+    bool strip = r == IST_DWCONV_strip || tiles; /* weights [tap][channel], pieces of maps */
+    pieces c = cpu ? cut(p, q) : strip ? blocks_of(p, q, r) : (pieces){.cols = group_cols(q, width_of(p, q, r))};
     ist_defines defines = defines_of(p, q, r, &c);
     ist_launch l = {.label = q->label,
                     .op = rows[r].op,
-                    .isa = strip ? "isa/fetch" : "isa/vector",
+                    .isa = tiles   ? "isa/ptx"
+                           : strip ? "isa/fetch"
+                                   : "isa/vector",
                     .defines = defines.text,
                     .kernel = "dwconv",
                     .dims = 3};
@@ -268,10 +319,11 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
     problem q = {.x = x, .f = f, .o = opts ? opts : &plain, .label = label};
     if (ist_plan_status(p) || !setup(p, &q)) return none;
     if (!ist_plan_representable(p, f.w, (size_t)f.out * (size_t)f.kh * (size_t)f.kw, label)) return none;
+    if (row == IST_DWCONV_tile && !tile_takes(p, &q)) row = IST_DWCONV_strip;
     if (row == IST_DWCONV_strip && !strip_takes(p, &q)) row = IST_DWCONV_group;
     if (row == IST_DWCONV_group && f.kh > GROUP_K_MAX) row = IST_DWCONV_any;
     int width = width_of(p, &q, row);
-    if (!pack(p, &q, row == IST_DWCONV_strip ? x.c : width, &weights, &bias)) return none;
+    if (!pack(p, &q, row == IST_DWCONV_strip || row == IST_DWCONV_tile ? x.c : width, &weights, &bias)) return none;
     record(p, &q, row, weights, bias);
     return ist_plan_status(p) ? none : q.y;
 }
@@ -292,6 +344,8 @@ ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
     if (ist_plan_chain(p) && opts) return ist_chain_dwconv(p, x, f, opts, label);
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
-    ist_dwconv_row row = cpu ? IST_DWCONV_cpu : group ? IST_DWCONV_strip : IST_DWCONV_any;
+    bool tiles = ist_dwconv_row_runs(p, IST_DWCONV_tile) && ist_plan_half(p) && f.kh == 5 && stride == 1 &&
+                 (double)ist_pixels(x) * x.c >= (double)TILE_VALUES * compute_units(p);
+    ist_dwconv_row row = cpu ? IST_DWCONV_cpu : tiles ? IST_DWCONV_tile : group ? IST_DWCONV_strip : IST_DWCONV_any;
     return ist_op_dwconv_row(p, x, f, opts, tuned(p, x, f, opts, row), label);
 }

@@ -21,6 +21,11 @@ typedef struct parts {
     float lo, hi;
 } parts;
 
+/* Rows that begin at multiples of eight elements. */
+static bool aligned(ist_tensor t) {
+    return !ist_has(t) || (t.ld % 8 == 0 && t.c0 % 8 == 0);
+}
+
 /* Storage that is four bytes wide although T is half. */
 static const char *wide(const ist_plan *p, ist_tensor t, const char *define) {
     return ist_plan_half(p) && ist_has(t) && t.elem != IST_ELEM_T ? define : "";
@@ -42,7 +47,8 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
                        label))
         return e->y;
     bool cpu = ist_cpu_row(p);
-    int pixels = e->y.h * e->y.w, c = e->y.c, rows = 1, span = 4;
+    int pixels = e->y.h * e->y.w, c = e->y.c, rows = 1;
+    int width = cpu ? 16 : c % 8 == 0 && aligned(e->a) && aligned(e->b) && aligned(e->y) ? 8 : 4, span = width;
     size_t units = 0;
     if (cpu) {
         span = c;
@@ -51,21 +57,23 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
     } else {
         units = ist_round_up((size_t)pixels * (size_t)ist_div_up(c, span), PORTABLE_GROUP);
     }
-    ist_defines d = ist_defines_of(p, "-DVW=%d%s%s%s", cpu ? 16 : 4, wide(p, e->a, " -DA_F32"),
-                                   wide(p, e->b, " -DB_F32"), wide(p, e->y, " -DY_F32"));
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/eltwise",
-                                     .defines = d.text,
-                                     .kernel = "eltwise",
-                                     .dims = 2,
-                                     .global = {units, (size_t)e->y.n},
-                                     .local = {cpu ? 1 : PORTABLE_GROUP, 1},
-                                     .args = {IST_OUT(e->y), IST_IN(e->a), IST_IN(e->b), IST_IN(e->map),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(e->a.ld, e->b.ld, e->y.ld, e->stride ? e->stride : pixels),
-                                              IST_INT4(e->a.c0, e->b.c0, e->y.c0, 0), IST_INT4(pixels, c, rows, span),
-                                              IST_INT(e->mode), IST_FLOAT(e->lo), IST_FLOAT(e->hi)},
-                                     .arg_count = 11,
-                                     .bytes = (double)ist_pixels(e->y) * c * (e->mode & B_EACH ? 12 : 8)});
+    ist_defines d = ist_defines_of(p, "-DVW=%d%s%s%s", width, wide(p, e->a, " -DA_F32"), wide(p, e->b, " -DB_F32"),
+                                   wide(p, e->y, " -DY_F32"));
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "op/eltwise",
+               .defines = d.text,
+               .kernel = "eltwise",
+               .dims = 2,
+               .global = {units, (size_t)e->y.n},
+               .local = {cpu ? 1 : PORTABLE_GROUP, 1},
+               .args = {IST_OUT(e->y), IST_IN(e->a), IST_IN(e->b), IST_IN(e->map), IST_IN(ist_plan_current_limit(p)),
+                        IST_INT4(e->a.ld, e->b.ld, e->y.ld, e->stride ? e->stride : pixels),
+                        IST_INT4(e->a.c0, e->b.c0, e->y.c0, 0), IST_INT4(pixels, c, rows, span), IST_INT(e->mode),
+                        IST_FLOAT(e->lo), IST_FLOAT(e->hi)},
+               .arg_count = 11,
+               .bytes = (double)ist_pixels(e->y) * c * (e->mode & B_EACH ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
     return e->y;
 }
 
