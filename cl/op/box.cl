@@ -135,8 +135,6 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
         bins b = softmax(values + me * BINS, weights);
         side[me] = b.weighted / b.total;
     }
-#endif
-#if LANES > 1
     barrier(CLK_LOCAL_MEM_FENCE);
     if (me & 3) q = sizes.x; /* one work-item a row goes on */
 #endif
