@@ -242,8 +242,8 @@ NOINLINE float group_own_product(__local const uint4 *mine, __local const uint *
         const float x = half_at(a[(row % 8 * 4 + k % 8 / 2) * 6 + row / 8 + k / 8 * 2], k % 2);
         float y;
         if (turned) {
-            const uint part = b + (uint)k * 8 + ((column / 8) ^ (k & 7));
-            y = half_at(((__local const uint *)(mine - me))[part * 4 + column % 8 / 2], column % 2);
+            const uint from = (b & 0xffff) + (uint)k * 8 + column / 8;
+            y = half_at(((__local const uint *)(mine - me))[(from ^ (from >> 3 & 7)) * 4 + column % 8 / 2], column % 2);
         } else {
             const float2 pair = group_pair(mine - me, b, column, k / 2);
             y = k % 2 ? pair.y : pair.x;
