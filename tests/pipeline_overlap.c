@@ -191,7 +191,7 @@ Test(pipeline_overlap, a_failed_submit_can_be_repeated) {
         tried++;
     }
     cr_expect_eq(ordering, 2 + 2 + 3);
-    cr_expect_geq(tried, ordering + 2);
+    cr_expect_gt(tried, ordering);
     ist_close(&e);
     cr_expect_eq(fault.objects, 0, "%ld objects left", fault.objects);
     free((void *)m.pixels);

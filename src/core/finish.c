@@ -99,19 +99,26 @@ static ist_status upload_pages(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
+/* All state that outlives a frame lies in one block, zeroed by one write. */
 static ist_status zero_persistent(ist_plan *p, ist_error *err) {
-    for (size_t i = 0; i < p->buffer_count; i++) {
+    size_t align = ist_device_alignment(p->device), bytes = 0;
+    for (size_t i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].home == IST_HOME_PERSISTENT) {
+            p->buffers[i].offset = bytes;
+            bytes += ist_align_up(p->buffers[i].bytes, align);
+        }
+    if (!bytes) return IST_OK;
+    IST_TRY(ist_buffer_create(p->device, bytes, "persistent state", &p->state, err));
+    void *zeros = calloc(1, bytes);
+    if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes of state", bytes);
+    ist_status st = ist_write(p->device, (ist_frame_scope){0}, p->state, 0, bytes, zeros, true, "zeroed state", err);
+    free(zeros);
+    for (size_t i = 0; i < p->buffer_count && !st; i++) {
         ist_plan_buffer *b = &p->buffers[i];
-        if (b->home != IST_HOME_PERSISTENT) continue;
-        IST_TRY(ist_buffer_create(p->device, b->bytes, "persistent state", &b->mem, err));
-        void *zeros = calloc(1, b->bytes);
-        if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes of state", b->bytes);
-        ist_status st =
-            ist_write(p->device, (ist_frame_scope){0}, b->mem, 0, b->bytes, zeros, true, "zeroed state", err);
-        free(zeros);
-        IST_TRY(st);
+        if (b->home == IST_HOME_PERSISTENT)
+            st = ist_buffer_sub(p->device, p->state, b->offset, b->bytes, "persistent state", &b->mem, err);
     }
-    return IST_OK;
+    return st;
 }
 
 static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {

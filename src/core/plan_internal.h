@@ -70,7 +70,7 @@ struct ist_plan {
     ist_tuning notes;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];
-    cl_mem arena;
+    cl_mem arena, state; /* state: all that is IST_HOME_PERSISTENT */
     ist_arena_size arena_size;
     cl_mem *regions; /* sub-buffers of the arena; tensors borrow them */
     int region_count;

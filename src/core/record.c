@@ -52,6 +52,7 @@ void ist_plan_close(ist_plan **plan) {
     for (int i = 0; i < p->region_count; i++) ist_buffer_release(p->device, &p->regions[i]);
     free(p->regions);
     ist_buffer_release(p->device, &p->arena);
+    ist_buffer_release(p->device, &p->state);
     for (size_t i = 0; i < p->page_count; i++) {
         ist_buffer_release(p->device, &p->pages[i].mem);
         free(p->pages[i].host);
