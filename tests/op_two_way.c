@@ -238,29 +238,31 @@ static void step_case(const shape *s, unsigned i) {
     optest_end(&t);
 }
 
-static void shapes(void) {
+/* Each shape with every `every`th of the 32 choices of flags, another first one each. */
+static void shapes(unsigned every) {
     static const shape all[] = {{1, 7, 130, 256, 16, 1}, {3, 8, 42, 64, 4, 2},  {2, 3, 127, 128, 8, 1},
                                 {2, 9, 65, 64, 16, 1},   {2, 32, 50, 64, 4, 1}, {2, 1, 1, 64, 4, 1},
                                 {2, 5, 300, 64, 32, 8}};
     int count = optest_small() ? 1 : (int)(sizeof all / sizeof *all);
     static const shape tiny = {2, 7, 9, 64, 4, 1};
     for (int k = 0; k < count; k++)
-        for (unsigned i = 0; i < 32; i += optest_small() ? 15 : 1) step_case(optest_small() ? &tiny : &all[k], i);
+        for (unsigned i = (unsigned)k % every; i < 32; i += optest_small() ? 15 : every)
+            step_case(optest_small() ? &tiny : &all[k], i);
 }
 
 Test(two_way, own_row) {
     without = 0;
-    shapes();
+    shapes(1);
 }
 
 Test(two_way, portable) {
     hide(IST_CAP_VEC16);
-    shapes();
+    shapes(3);
 }
 
 Test(two_way, portable_small_groups) {
     hide(IST_CAP_VEC16 | IST_CAP_GROUP256);
-    shapes();
+    shapes(5);
 }
 
 /* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
