@@ -261,11 +261,11 @@ def plot(results, title, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     figure, axes = plt.subplots(figsize=(10, 3.6))
-    names = ("eager", "compile", "graph", "isthmus")
+    names = [n for n in ("eager", "compile", "graph", "isthmus") if any(n in r["times"] for r in results.values())]
     for k, name in enumerate(names):
         at = [(i + 0.2 * k, r["times"][name]["median"]) for i, r in enumerate(results.values()) if name in r["times"]]
         axes.bar([x for x, _ in at], [y for _, y in at], 0.19, label=name if name == "isthmus" else "PyTorch " + name)
-    axes.set_xticks([i + 0.3 for i in range(len(results))], list(results), fontsize=8)
+    axes.set_xticks([i + 0.1 * (len(names) - 1) for i in range(len(results))], list(results), fontsize=8)
     axes.set_yscale("log")
     axes.set_ylabel("ms per frame or batch")
     axes.set_title(title, fontsize=9)
