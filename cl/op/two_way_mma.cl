@@ -230,25 +230,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
 
     /* Softmax over tokens: a work-item has all of them for its two rows and two heads. */
     uint a[4][4];
-    {
-        float most[4], sum[4];
-        UNROLL for (int e = 0; e < 4; e++) {
-            most[e] = s[0][e];
-            sum[e] = 0.0f;
-        }
-        UNROLL for (int c = 1; c < 8; c++)
-            UNROLL for (int e = 0; e < 4; e++) most[e] = c * 8 < columns ? fmax(most[e], s[c][e]) : most[e];
-        UNROLL for (int c = 0; c < 8; c++)
-            UNROLL for (int e = 0; e < 4; e++) {
-                s[c][e] = c * 8 < columns ? quick_exp2(s[c][e] - most[e]) : 0.0f;
-                sum[e] += s[c][e];
-            }
-        UNROLL for (int e = 0; e < 4; e++) sum[e] = quick_reciprocal(sum[e]);
-        UNROLL for (int c = 0; c < 8; c++) {
-            a[c / 2][c % 2 * 2] = halves_of(s[c][0] * sum[0], s[c][1] * sum[1]);
-            a[c / 2][c % 2 * 2 + 1] = halves_of(s[c][2] * sum[2], s[c][3] * sum[3]);
-        }
-    }
+    SOFTMAX_OF_TOKENS(s, columns, a);
     COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     float o[PIECES][4];

@@ -73,23 +73,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         FETCH_TOKENS(next, 1)
 
         float scale[2];
-        UNROLL for (int r = 0; r < 2; r++) { /* of rows g and g + 8, over the four work-items that share them */
-            float sum = 0.0f, square = 0.0f, other;
-            UNROLL for (int c = 0; c < C1 / 8; c++) sum += u[c][2 * r] + u[c][2 * r + 1];
-            LANE_XOR(other, sum, 1);
-            sum += other;
-            LANE_XOR(other, sum, 2);
-            const float mean = (sum + other) / C1;
-            UNROLL for (int c = 0; c < C1 / 8; c++) {
-                u[c][2 * r] -= mean;
-                u[c][2 * r + 1] -= mean;
-                square = fma(u[c][2 * r], u[c][2 * r], fma(u[c][2 * r + 1], u[c][2 * r + 1], square));
-            }
-            LANE_XOR(other, square, 1);
-            square += other;
-            LANE_XOR(other, square, 2);
-            scale[r] = 1.0f / sqrt((square + other) / C1 + eps);
-        }
+        CENTRE_ROWS(u, C1 / 8, eps, scale);
         uint v[C1 / 16][4];
         UNROLL for (int c = 0; c < C1 / 8; c++) {
             const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);

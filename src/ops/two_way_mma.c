@@ -155,7 +155,7 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
     ist_plan_launch(
         p, &(ist_launch){.label = s->label,
                          .op = groups ? "op/two_way_wgmma" : "op/two_way_mma",
-                         .isa = groups ? "isa/ptx+isa/wgmma" : "isa/ptx",
+                         .isa = groups ? "isa/ptx+isa/sums+isa/wgmma" : "isa/ptx+isa/sums",
                          .defines = defines.text,
                          .kernel = "image_step",
                          .dims = 2,

@@ -122,7 +122,7 @@ static void launch_matrix(ist_plan *p, ist_tensor x, const ist_upscale_weights *
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = groups ? "op/upscale_wgmma" : "op/upscale_mma",
-                                     .isa = groups ? "isa/ptx+isa/wgmma" : "isa/ptx",
+                                     .isa = groups ? "isa/ptx+isa/sums+isa/wgmma" : "isa/ptx+isa/sums",
                                      .defines = defines.text,
                                      .kernel = "upscale",
                                      .dims = 2,
