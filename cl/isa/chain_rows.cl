@@ -1,40 +1,8 @@
-/* What the steps of a chain on matrix instructions (op/chain_mma) do row by row, and what a tape's words mean. Goes
- * with isa/ptx. -D SLOTS and DATA: see there. */
+/* What the steps of a chain on matrix instructions (op/chain_mma) do row by row, behind isa/ptx and isa/tape. -D SLOTS
+ * and DATA: see there. */
 #define ITEMS  256
 #define ROWS   8
-#define LOWEST (-3.0e38f)
-#define BINS   33
-
-/* The numbers of enum micro in src/ops/chain_tape.c. */
-#define LOAD_ROWS   0
-#define STORE_ROWS  1
-#define ELTWISE     4
-#define NORM        5
-#define SAMPLE_AT   13
-#define SAMPLE_SUM  14
-#define BOX_SIGMOID 15
-#define SIDES       16
-#define SIDES_BOX   17
-#define SIDES_BEST  18
-#define MATRIX_LINEAR 19
-/* With the number of the operator: the next step wants what other warps make; the tape is to be read on; turns of a
- * linear layer. */
-#define GROUP_WAITS     256
-#define READS_ON        512
-#define LINEAR_TURNS(w) ((w) >> 10)
-
-#define LOADS      4 /* at the beginning of a chain, together */
-#define PRESENT    1 /* of an element: its second operand */
-#define ONE_COLUMN 2
-#define GATED      4
-#define CLAMPED    8
-#define IN_FOURS   16 /* columns and places are multiples of four */
-#define FLOATS     1 /* of a tensor outside: its elements are float although T is half */
-#define ONE_ITEM   2
-#define QUADS      4 /* may be read and written by fours */
-#define OCTS       8 /* by eights */
-#define WHOLE      1 /* of a linear layer: its batches have no inputs beyond the last one */
-#define EXACT      2 /* its inputs count as floats: once rounded to half, and once what was lost */
+#define LOADS  4 /* at the beginning of a chain, together */
 
 #if DATA
 #define TABLE __local

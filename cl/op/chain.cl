@@ -6,10 +6,8 @@
  * Constants: `weights` of T, matrices [in][out rounded up to 4] one after the other; `table` of float. e0 .. e21 are
  * the tensors outside.
  *
- * -D SLOTS: float4 of local memory. */
+ * Goes with isa/tape. -D SLOTS: float4 of local memory. */
 #define ITEMS  256
-#define LOWEST (-3.0e38f)
-#define BINS   33
 /* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. With isa/ptx the
  * loads keep their place; that compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
@@ -41,35 +39,6 @@ static inline QUAD fetch(__global const T *p) {
     return *(__global const QUAD *)p;
 }
 #endif
-
-/* The numbers of enum micro in src/ops/chain_tape.c. */
-#define LOAD_ROWS   0
-#define STORE_ROWS  1
-#define LINEAR_PART 2
-#define LINEAR_SUM  3
-#define ELTWISE     4
-#define NORM_SUM    5
-#define NORM_SQUARE 6
-#define NORM_OUT    7
-#define KEYS_SCORE  8
-#define KEYS_MOST   9
-#define KEYS_EXP    10
-#define KEYS_PART   11
-#define KEYS_SUM    12
-#define SAMPLE_AT   13
-#define SAMPLE_SUM  14
-#define BOX_SIGMOID 15
-#define SIDES       16
-#define SIDES_BOX   17
-#define SIDES_BEST  18
-
-#define PRESENT    1 /* of an element: its second operand */
-#define ONE_COLUMN 2
-#define GATED      4
-#define CLAMPED    8
-#define FLOATS     1 /* of a tensor outside: its elements are float although T is half */
-#define ONE_ITEM   2
-#define QUADS      4 /* may be read by fours */
 
 /* One row's value. */
 #define AT(slot, c, r) (((__local float *)m)[((slot) + (c)) * 4 + (r)])

@@ -153,7 +153,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
             break;
         case STORE_ROWS: store_row(m, t.lo, at[t.s3], n, row, rows, warp, lane); break;
         case ELTWISE: eltwise(m, t, warp, lane); break;
-        case NORM: norm(m, t, table, warp, lane); break;
+        case MATRIX_NORM: norm(m, t, table, warp, lane); break;
         case SAMPLE_AT: sample_at(m, t, table, warp, lane); break;
         case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n, warp, lane); break;
         case BOX_SIGMOID: box_sigmoid(m, t, warp, lane); break;

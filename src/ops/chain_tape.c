@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers of cl/op/chain.cl. */
+/* The numbers of cl/isa/tape.cl. */
 enum micro {
     LOAD_ROWS,
     STORE_ROWS,
@@ -588,9 +588,9 @@ static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
     if (matrix && (size_t)units >= chain->n * groups + PREFETCHERS) groups += PREFETCHERS;
     ist_launch l = {.label = p->label,
                     .op = matrix ? "op/chain_mma" : "op/chain",
-                    .isa = matrix                                     ? "isa/ptx+isa/chain_rows"
-                           : ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx"
-                                                                      : NULL,
+                    .isa = matrix                                     ? "isa/ptx+isa/tape+isa/chain_rows"
+                           : ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx+isa/tape"
+                                                                      : "isa/tape",
                     .defines = defines.text,
                     .kernel = "chain",
                     .dims = 2,
