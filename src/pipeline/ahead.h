@@ -1,6 +1,6 @@
-/* A first start with two processes. PoCL compiles one kernel at a time in a process, while it holds a lock that its
- * launches need too, and keeps the results on disk; so the way to use a second core is a second process that compiles
- * what this one will need last. Not part of the public API; the programs of the project use it. */
+/* A first start with two processes. Some platforms compile one kernel at a time in a process, while they hold a lock
+ * that launches need too, and keep the results on disk; so the way to use a second core is a second process that
+ * compiles what this one will need last. Not part of the public API; the programs of the project use it. */
 #ifndef IST_PIPELINE_AHEAD_H
 #define IST_PIPELINE_AHEAD_H
 
