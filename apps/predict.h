@@ -152,8 +152,8 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
 ist_status predict_write_image(const predict_job *job, const ist_source *source, const ist_bitmap *image,
                                const ist_frame *frame, ist_error *err);
 
-/* Makes the output folder and checks that files can be written to it. */
-ist_status predict_prepare_folder(const char *folder, ist_error *err);
+/* Makes the output folder and checks that files can be written to it; *there as ist_make_folders has it. */
+ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err);
 
 /* ist_journal_check over a predict_options: the files of one image are all there. */
 bool predict_image_exists(void *options, const ist_source *source);

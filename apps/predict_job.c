@@ -8,6 +8,7 @@
 #include "ahead.h"
 
 #include "device/device.h"
+#include "io/atomic_file.h"
 #include "weights/checkpoint.h"
 
 #include <pthread.h>
@@ -317,15 +318,16 @@ static int conclude(predict_job *job, const predict_totals *t) {
     return t->done + t->skipped ? CLI_PARTIAL : CLI_FAILED;
 }
 
-int predict_execute(predict_job *job) {
+/* Everything before the first image; *done when an earlier run has left nothing to do. 0 or the exit code. */
+static int prepare(predict_job *job, bool *done) {
     predict_options *o = job->options;
     ist_error err;
-    if (predict_prepare_folder(o->output, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     int code = read_inputs(job);
     if (!code) code = predict_find_checkpoints(o);
     if (!code && o->resume) code = open_journal(job, true);
     if (code) return code;
     if (o->resume && all_done(job) && predict_tables_exist(o)) {
+        *done = true;
         if (ist_journal_commit(job->journal, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
         if (!o->quiet) cli_note("all %zu images are there already, in %s", job->sources.count, o->output);
         return CLI_SUCCESS;
@@ -336,12 +338,19 @@ int predict_execute(predict_job *job) {
     }
     if (!job->engine) code = predict_open_engine(job);
     if (!code) code = name_labels(job);
-    if (code) return code;
-    if (!job->journal) {
-        predict_remove_tables(o);
-        code = open_journal(job, false);
-        if (code) return code;
-    }
+    if (code || job->journal) return code;
+    predict_remove_tables(o);
+    return open_journal(job, false);
+}
+
+int predict_execute(predict_job *job) {
+    size_t there;
+    bool done = false;
+    ist_error err;
+    if (predict_prepare_folder(job->options->output, &there, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    int code = prepare(job, &done);
+    if (code) ist_remove_empty_folders(job->options->output, there);
+    if (code || done) return code;
     predict_totals totals = {0};
     if (predict_run(job, &totals, &err)) {
         cli_note("stopped after %zu of %zu images%s", totals.done + totals.skipped, job->sources.count,

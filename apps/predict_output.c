@@ -61,13 +61,14 @@ static const char *image_path(const char *root, const output_kind *kind, const i
     return path->failed ? NULL : path->data;
 }
 
-ist_status predict_prepare_folder(const char *folder, ist_error *err) {
-    IST_TRY(ist_make_folders(folder, err));
+ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err) {
+    IST_TRY(ist_make_folders(folder, there, err));
     char *path = ist_path_join(folder, IST_JOURNAL_NAME);
-    if (!path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
     ist_atomic_file probe;
-    ist_status status = ist_atomic_begin(&probe, path, err);
+    ist_status status =
+        path ? ist_atomic_begin(&probe, path, err) : ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
     if (!status) ist_atomic_abort(&probe);
+    if (status) ist_remove_empty_folders(folder, *there);
     free(path);
     return status;
 }

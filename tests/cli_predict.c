@@ -410,6 +410,7 @@ Test(cli_predict, nothing_to_do_is_said_before_any_work) {
     write_png(scratch_path(&b.s, "in/a.png"), 9, 9);
     expect(PREDICT(&b, NULL), 4, "--detector");
     expect(PREDICT(&b, "--detector", "/nonexistent.pth"), 4, "/nonexistent.pth");
+    cr_expect(!scratch_exists(b.out), "a run that did not begin left a folder");
     expect(PREDICT(&b, "--detector", "/"), 4, "folder");
     scratch_remove(&b.s);
 }

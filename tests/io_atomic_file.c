@@ -75,9 +75,36 @@ Test(io_atomic_file, folders_on_the_way_are_made) {
     cr_expect_str_eq(text, "xyz");
     free(text);
     scratch_put(scratch_path(&s, "file"), "");
-    cr_expect_eq(ist_make_folders(scratch_path(&s, "file/below"), &err), IST_E_IO);
+    size_t there;
+    cr_expect_eq(ist_make_folders(scratch_path(&s, "file/below"), &there, &err), IST_E_IO);
     cr_expect_not_null(strstr(err.text, "file"), "%s", err.text);
     cr_expect_eq(ist_atomic_write(scratch_path(&s, "file/x"), "x", 1, &err), IST_E_IO);
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, folders_are_taken_back_while_they_are_empty) {
+    scratch s = scratch_make();
+    ist_error err;
+    size_t there;
+    const char *const forms[] = {"old/a/b", "old/a/b/", "old/a//b"};
+    cr_assert_eq(ist_make_folders(scratch_path(&s, "old"), &there, &err), IST_OK, "%s", err.text);
+    for (size_t i = 0; i < 3; i++) {
+        const char *path = scratch_path(&s, "%s", forms[i]);
+        cr_assert_eq(ist_make_folders(path, &there, &err), IST_OK, "%s", err.text);
+        cr_expect_eq(there, strlen(scratch_path(&s, "old")), "%s", forms[i]);
+        ist_remove_empty_folders(path, there);
+        cr_expect(!scratch_exists(scratch_path(&s, "old/a")), "%s", forms[i]);
+        cr_expect(scratch_exists(scratch_path(&s, "old")), "%s", forms[i]);
+    }
+    const char *path = scratch_path(&s, "old/a/b");
+    cr_assert_eq(ist_make_folders(path, &there, &err), IST_OK, "%s", err.text);
+    scratch_put(scratch_path(&s, "old/a/kept"), "");
+    ist_remove_empty_folders(path, there);
+    cr_expect(!scratch_exists(path));
+    cr_expect(scratch_exists(scratch_path(&s, "old/a/kept")));
+    const char *long_name = scratch_path(&s, "old/c/%0300d", 0);
+    cr_expect_eq(ist_make_folders(long_name, &there, &err), IST_E_IO);
+    cr_expect(!scratch_exists(scratch_path(&s, "old/c")), "a path that cannot be made left a part");
     scratch_remove(&s);
 }
 

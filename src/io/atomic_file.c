@@ -22,25 +22,41 @@ char *ist_path_join(const char *folder, const char *name) {
     return path;
 }
 
-ist_status ist_make_folders(const char *path, ist_error *err) {
+ist_status ist_make_folders(const char *path, size_t *there, ist_error *err) {
     char *copy = ist_strdup(path);
+    bool any = false; /* "out/" is there once "out" has been made */
+    *there = 0;
     if (!copy) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
     for (char *p = copy + 1; *copy; p++) {
         if (*p != '/' && *p != '\0') continue;
         char end = *p;
         *p = '\0';
         struct stat st;
-        if (mkdir(copy, 0777) && (errno != EEXIST || stat(copy, &st) || !S_ISDIR(st.st_mode))) {
+        bool made = !mkdir(copy, 0777);
+        if (!made && (errno != EEXIST || stat(copy, &st) || !S_ISDIR(st.st_mode))) {
             int code = errno == EEXIST ? ENOTDIR : errno;
             ist_status status = ist_fail(err, IST_E_IO, "cannot make the folder %s: %s", copy, strerror(code));
+            ist_remove_empty_folders(path, *there);
             free(copy);
             return status;
         }
+        any |= made;
+        if (!any) *there = (size_t)(p - copy);
         *p = end;
         if (!end) break;
     }
     free(copy);
     return IST_OK;
+}
+
+void ist_remove_empty_folders(const char *path, size_t there) {
+    char *copy = ist_strdup(path);
+    for (size_t n = copy ? strlen(copy) : 0; n > there; n--) {
+        if (copy[n] != '\0' && copy[n] != '/') continue;
+        copy[n] = '\0';
+        rmdir(copy);
+    }
+    free(copy);
 }
 
 /* Temporary names of one process differ because final names do; of two processes, because their ids do. */
@@ -77,8 +93,9 @@ ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *
     if (fd < 0 && errno == ENOENT && !special) {
         char *slash = strrchr(file->temporary, '/');
         if (slash) {
+            size_t there;
             *slash = '\0';
-            ist_status status = ist_make_folders(file->temporary, err);
+            ist_status status = ist_make_folders(file->temporary, &there, err);
             *slash = '/';
             if (status) {
                 ist_atomic_abort(file);

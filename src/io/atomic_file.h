@@ -28,8 +28,12 @@ void ist_atomic_abort(ist_atomic_file *file);
 /* All three for bytes in memory. */
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err);
 
-/* Makes the folder `path` and its parents, as mkdir -p. */
-ist_status ist_make_folders(const char *path, ist_error *err);
+/* Makes the folder `path` and its parents, as mkdir -p; of a path that cannot be made, nothing stays. *there is how many
+ * leading characters of `path` name a folder that was there before. */
+ist_status ist_make_folders(const char *path, size_t *there, ist_error *err);
+
+/* Takes back what ist_make_folders made; folders in which something is by now stay. */
+void ist_remove_empty_folders(const char *path, size_t there);
 
 /* Reads a whole regular file; IST_E_LIMIT beyond `limit` bytes. *bytes is the caller's to free and ends with a zero
  * byte that *count does not include. */
