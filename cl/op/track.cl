@@ -1,22 +1,5 @@
-/* What detections are matched with: tracks, given targets, D-FINE's set. The solver is lap.cl or lap_cpu.cl, joined in
- * front; the offsets into the upload are those of frame.cl. */
-#define UP_COUNT        0
-#define UP_FLAGS        1
-#define UP_HEADER       16
-#define UP_RESET_TRACKS 1
-#define UP_TRACK_HALF   2
-#define IM_WIDTH        0
-#define IM_HEIGHT       1
-#define IM_TARGETS      19
-#define IM_TARGET_AT    20
-#define IM_WORDS        32
-#define TARGET_BOX      0
-#define TARGET_LABEL    4
-#define TARGET_WORDS    5
-#define DET_LABEL       0
-#define DET_QUERY       2
-#define DET_BOX         3
-#define DET_WORDS       8
+/* What detections are matched with: tracks, given targets, D-FINE's set. frame.cl and the solver, lap.cl or lap_cpu.cl,
+ * are joined in front. */
 
 /* Track state, two of it (UP_TRACK_HALF): last id given, number of tracks; then tracks by rising id. */
 #define ST_LAST   0

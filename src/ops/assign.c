@@ -32,12 +32,22 @@ static bool check_int64(ist_plan *p, const char *label) {
     return false;
 }
 
-/* A launch of `kernel` with the solver in front. */
-static ist_launch with_solver(const ist_plan *p, const char *op, const char *kernel, size_t groups, const char *label) {
+static const char *solver_of(const ist_plan *p) {
+    return ist_lanes(p) == 1 ? "op/lap_cpu" : "op/lap";
+}
+
+/* What stands in front of track.cl. */
+static const char *track_parts(const ist_plan *p) {
+    return ist_lanes(p) == 1 ? "op/frame+op/lap_cpu" : "op/frame+op/lap";
+}
+
+/* A launch of `groups` groups, each of which solves one problem. */
+static ist_launch solving(const ist_plan *p, const char *op, const char *isa, const char *kernel, size_t groups,
+                          const char *label) {
     size_t lanes = (size_t)ist_lanes(p);
     return (ist_launch){.label = label,
                         .op = op,
-                        .isa = lanes == 1 ? "op/lap_cpu" : "op/lap",
+                        .isa = isa,
                         .kernel = kernel,
                         .dims = 1,
                         .global = {lanes * groups},
@@ -60,7 +70,7 @@ ist_tensor ist_op_assign(ist_plan *p, ist_tensor cost, ist_tensor dims, int bits
     ist_tensor match = ist_plan_tensor(p, cost.n, 1, rows, 1, IST_ELEM_I32);
     ist_tensor whole = ist_plan_tensor(p, cost.n, 1, 1, 1, IST_ELEM_I32);
     ist_tensor work = ist_plan_tensor(p, cost.n, 1, 1, words, IST_ELEM_I32);
-    ist_launch l = with_solver(p, "op/assign", "assign", (size_t)cost.n, label);
+    ist_launch l = solving(p, "op/assign", solver_of(p), "assign", (size_t)cost.n, label);
     ist_arg args[] = {IST_OUT(match),
                       IST_OUT(whole),
                       IST_OUT(work),
@@ -89,7 +99,7 @@ ist_tensor ist_op_match_tracks(ist_plan *p, ist_tensor upload, const ist_detecti
     ist_tensor match = match_tensor(p, det);
     ist_tensor state = ist_plan_persistent(p, 1, 1, 2, STATE_WORDS, IST_ELEM_I32);
     ist_tensor work = ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + most + IST_TRACK_MAX, IST_ELEM_I32);
-    ist_launch l = with_solver(p, "op/track", "match_tracks", 1, label);
+    ist_launch l = solving(p, "op/track", track_parts(p), "match_tracks", 1, label);
     ist_arg args[] = {IST_OUT(match),
                       IST_INOUT(state),
                       IST_OUT(work),
@@ -111,7 +121,7 @@ ist_tensor ist_op_match_targets(ist_plan *p, ist_tensor upload, const ist_detect
     int solver = lap_words(smaller(most, room), larger(most, room));
     int words = solver + most * room + most + (most * room + most) % 2;
     ist_tensor match = match_tensor(p, det), work = ist_plan_tensor(p, det->batch, 1, 1, words, IST_ELEM_I32);
-    ist_launch l = with_solver(p, "op/track", "match_targets", (size_t)det->batch, label);
+    ist_launch l = solving(p, "op/track", track_parts(p), "match_targets", (size_t)det->batch, label);
     ist_arg args[] = {IST_OUT(match),      IST_OUT(work),  IST_IN(det->objects),
                       IST_IN(det->counts), IST_IN(upload), IST_INT4(most, room, solver, words)};
     memcpy(l.args, args, sizeof args);
@@ -124,14 +134,12 @@ ist_tensor ist_op_match_set(ist_plan *p, ist_tensor upload, const ist_detections
                             ist_tensor boxes, int max_targets, const char *label) {
     if (!check_int64(p, label)) return (ist_tensor){0};
     int queries = logits.h * logits.w, room = larger(max_targets, 1), batch = det->batch, lanes = ist_lanes(p);
-    bool single = lanes == 1;
-    const char *solver = single ? "op/lap_cpu" : "op/lap";
     ist_tensor cost = ist_plan_tensor(p, batch, room, queries, 1, IST_ELEM_F32);
     ist_tensor dims = ist_plan_tensor(p, batch, 1, 1, 2, IST_ELEM_I32);
     ist_plan_launch(p,
                     &(ist_launch){.label = label,
                                   .op = "op/track",
-                                  .isa = solver,
+                                  .isa = track_parts(p),
                                   .kernel = "set_cost",
                                   .dims = 3,
                                   .global = {ist_round_up((size_t)queries, (size_t)lanes), (size_t)room, (size_t)batch},
@@ -148,7 +156,7 @@ ist_tensor ist_op_match_set(ist_plan *p, ist_tensor upload, const ist_detections
     ist_plan_launch(p,
                     &(ist_launch){.label = label,
                                   .op = "op/track",
-                                  .isa = solver,
+                                  .isa = track_parts(p),
                                   .kernel = "set_apply",
                                   .dims = 2,
                                   .global = {ist_round_up((size_t)det->max_objects, (size_t)lanes), (size_t)batch},
@@ -215,7 +223,7 @@ enum { EXT_IN = 0, EXT_OUT = 1 };
 static ist_status solve(ist_device *device, problem *b, int bits, ist_error *err) {
     IST_TRY(ist_plan_begin(device, NULL, &b->plan, err));
     ist_plan *p = b->plan;
-    ist_launch l = with_solver(p, "op/assign", "assign_one", 1, "assign");
+    ist_launch l = solving(p, "op/assign", solver_of(p), "assign_one", 1, "assign");
     if (check_int64(p, "assign")) {
         int words = lap_words(b->n, b->m);
         ist_tensor work = ist_plan_tensor(p, 1, 1, 1, words, IST_ELEM_I32);
