@@ -137,10 +137,13 @@ void predict_job_free(predict_job *job);
 /* What a run came to. */
 typedef struct predict_totals {
     size_t done, failed, skipped; /* images: written, failed, kept from an earlier run */
-    double seconds;
+    double begin_ms;              /* predict_now_ms when the run began */
     bool interrupted;
     ist_text failures; /* lines of failed.ndjson */
 } predict_totals;
+
+/* Milliseconds of a clock that only runs forward. */
+double predict_now_ms(void);
 
 /* Decodes, submits, receives and encodes all images that have no line in the journal yet: decoding, encoding and
  * engines beyond the first on threads of their own, the first engine on the caller's, lines in input order. Image

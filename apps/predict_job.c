@@ -293,13 +293,14 @@ static bool all_done(const predict_job *job) {
     return true;
 }
 
+/* From the first image to the last table. */
 static void summarise(const predict_job *job, const predict_totals *t) {
     size_t seen = t->done + t->failed;
     if (job->options->quiet) return;
     char kept[64] = "";
     if (t->skipped) snprintf(kept, sizeof kept, ", %zu kept from an earlier run", t->skipped);
     cli_note("%zu images, %zu failed%s, %.1f ms per image%s%s", t->done, t->failed, kept,
-             seen ? t->seconds * 1e3 / (double)seen : 0.0, job->options->temporary ? "" : ", results in ",
+             seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0, job->options->temporary ? "" : ", results in ",
              job->options->temporary ? "" : job->options->output);
 }
 

@@ -152,9 +152,10 @@ static ist_status write_failures(const char *folder, const ist_text *failures, i
 ist_status predict_write_tables(predict_job *job, const ist_text *failures, ist_error *err) {
     const predict_options *o = job->options;
     IST_TRY(write_failures(o->output, failures, err));
-    if (o->save & PREDICT_SAVE_JSON)
-        IST_TRY(ist_record_coco(o->output, job->journal, &job->sources, &job->labels, err));
-    if (o->save & PREDICT_SAVE_CSV) IST_TRY(ist_record_csv(o->output, job->journal, &job->sources, err));
+    unsigned wanted = 0;
+    if (o->save & PREDICT_SAVE_JSON) wanted |= IST_TABLES_COCO;
+    if (o->save & PREDICT_SAVE_CSV) wanted |= IST_TABLES_CSV;
+    if (wanted) IST_TRY(ist_record_tables(o->output, wanted, job->journal, &job->sources, &job->labels, err));
     if (o->save & PREDICT_SAVE_NDJSON) return ist_journal_commit(job->journal, err);
     ist_journal_discard(job->journal);
     return IST_OK;

@@ -105,7 +105,7 @@ static void show_progress(predict_flow *f) {
     f->shown_ms = now;
     clear_progress(f);
     fprintf(stderr, "%zu of %zu images, %.1f ms per image", seen + t->skipped, f->limit + t->skipped,
-            (now - f->begin_ms) / (double)(seen ? seen : 1));
+            (now - t->begin_ms) / (double)(seen ? seen : 1));
     fflush(stderr);
 }
 
@@ -250,8 +250,7 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
                       .room = PTHREAD_COND_INITIALIZER,
                       .decoded = PTHREAD_COND_INITIALIZER,
                       .ready = PTHREAD_COND_INITIALIZER};
-    *totals = (predict_totals){0};
-    f.begin_ms = predict_now_ms();
+    *totals = (predict_totals){.begin_ms = predict_now_ms()};
     f.progress = !job->options->quiet && isatty(STDERR_FILENO);
     ist_status status = make_work_list(&f, err);
     if (!status) {
@@ -262,7 +261,6 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
             if (err) *err = f.failure;
         }
     }
-    totals->seconds = (predict_now_ms() - f.begin_ms) / 1e3;
     free_flow(&f);
     return status;
 }

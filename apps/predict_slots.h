@@ -54,12 +54,10 @@ typedef struct predict_flow {
     bool failed; /* the run itself: threads leave */
     ist_error failure;
     bool progress; /* a progress line is shown */
-    double begin_ms, shown_ms;
+    double shown_ms;
     pthread_mutex_t lock;
     pthread_cond_t room, decoded, ready;
 } predict_flow;
-
-double predict_now_ms(void);
 
 static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
     return &f->slots[k % f->window];

@@ -191,8 +191,8 @@ static scratch write_tables(void) {
         cr_assert_eq(ist_journal_append(journal, 2 * i, &line, &err), IST_OK, "%s", err.text);
         ist_text_free(&line);
     }
-    cr_assert_eq(ist_record_coco(s.path, journal, &sources, &l, &err), IST_OK, "%s", err.text);
-    cr_assert_eq(ist_record_csv(s.path, journal, &sources, &err), IST_OK, "%s", err.text);
+    unsigned tables = IST_TABLES_COCO | IST_TABLES_CSV;
+    cr_assert_eq(ist_record_tables(s.path, tables, journal, &sources, &l, &err), IST_OK, "%s", err.text);
     ist_journal_close(&journal);
     ist_sources_free(&sources);
     ist_labels_free(&l);
@@ -221,6 +221,75 @@ Test(io_record, coco_tables) {
     cr_expect_eq(real_at(image, "height"), 9);
     json_decref(results);
     json_decref(images);
+    scratch_remove(&s);
+}
+
+/* More images than one block of lines has, every third without objects, one that failed. */
+Test(io_record, tables_of_many_images_are_in_input_order) {
+    enum { COUNT = 1300, FAILED = 600 };
+    scratch s = scratch_make();
+    ist_labels l = coco_labels();
+    ist_sources sources = {0};
+    ist_journal *journal;
+    ist_error err;
+    for (int i = 0; i < COUNT; i++) ist_sources_add(&sources, scratch_path(&s, "image-%04d.png", i), false, NULL, &err);
+    cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
+    cr_assert_eq(ist_journal_open(s.path, &sources, false, keep_all, NULL, &journal, &err), IST_OK, "%s", err.text);
+    for (int i = 0; i < COUNT; i++) {
+        if (i == FAILED) continue;
+        const ist_object one = object(11, (float)i, 2);
+        ist_frame frame = {.width = 30, .height = 45, .object_count = i % 3 != 0, .objects = &one};
+        ist_record r = record_of(&frame, &l);
+        ist_text line = {0};
+        r.file = sources.items[i].path;
+        cr_assert_eq(ist_record_line(&r, &line, &err), IST_OK);
+        cr_assert_eq(ist_journal_append(journal, (size_t)i, &line, &err), IST_OK, "%s", err.text);
+        ist_text_free(&line);
+    }
+    cr_assert_eq(ist_record_tables(s.path, IST_TABLES_COCO, journal, &sources, &l, &err), IST_OK, "%s", err.text);
+    cr_expect(!scratch_exists(scratch_path(&s, "results.csv")), "it was not asked for");
+    json_t *results = json_load_file(scratch_path(&s, "results.json"), 0, NULL);
+    json_t *images = json_load_file(scratch_path(&s, "images.json"), 0, NULL);
+    cr_assert_eq(json_array_size(images), COUNT - 1);
+    size_t at = 0, k = 0;
+    for (int i = 0; i < COUNT; i++) {
+        if (i == FAILED) continue;
+        const json_t *image = json_array_get(images, k++);
+        cr_assert_eq(real_at(image, "image_id"), i + 1);
+        if (i % 3 == 0) continue;
+        const json_t *result = json_array_get(results, at++);
+        cr_assert_eq(real_at(result, "image_id"), i + 1);
+        cr_assert_eq(real_at(result, "score"), i);
+    }
+    cr_expect_eq(json_array_size(results), at);
+    json_decref(results);
+    json_decref(images);
+    ist_journal_close(&journal);
+    ist_sources_free(&sources);
+    ist_labels_free(&l);
+    scratch_remove(&s);
+}
+
+Test(io_record, a_damaged_line_makes_no_table) {
+    scratch s = scratch_make();
+    ist_labels l = coco_labels();
+    ist_sources sources = {0};
+    ist_journal *journal;
+    ist_error err;
+    ist_text line = {0};
+    ist_sources_add(&sources, scratch_path(&s, "a.png"), false, NULL, &err);
+    cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
+    cr_assert_eq(ist_journal_open(s.path, &sources, false, keep_all, NULL, &journal, &err), IST_OK, "%s", err.text);
+    ist_text_put(&line, "{\"schema\":1,\"objects\":[");
+    cr_assert_eq(ist_journal_append(journal, 0, &line, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_record_tables(s.path, IST_TABLES_COCO, journal, &sources, &l, &err), IST_E_INPUT);
+    cr_expect_not_null(strstr(err.text, "a.png"), "%s", err.text);
+    cr_expect(!scratch_exists(scratch_path(&s, "results.json")));
+    cr_expect(!scratch_exists(scratch_path(&s, "images.json")));
+    ist_text_free(&line);
+    ist_journal_close(&journal);
+    ist_sources_free(&sources);
+    ist_labels_free(&l);
     scratch_remove(&s);
 }
 

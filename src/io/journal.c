@@ -171,14 +171,24 @@ ist_status ist_journal_append(ist_journal *j, size_t index, const ist_text *line
     return IST_OK;
 }
 
-ist_status ist_journal_line(ist_journal *j, size_t index, ist_text *line, ist_error *err) {
-    bool complete = false;
-    if (!j->lines[index].length) return ist_fail(err, IST_E_STATE, "%s: image %zu has no line", j->partial, index);
-    if (fseeko(j->stream, j->lines[index].offset, SEEK_SET))
-        return ist_fail(err, IST_E_IO, "cannot read %s: %s", j->partial, strerror(errno));
-    if (read_line(j->stream, line, &complete)) return ist_text_status(line, err);
-    if (!complete) return ist_fail(err, IST_E_IO, "cannot read %s: it became shorter", j->partial);
-    line->data[--line->length] = '\0';
+size_t ist_journal_length(const ist_journal *journal, size_t index) {
+    return journal->lines[index].length;
+}
+
+/* By pread, so that many threads may read at a time. */
+ist_status ist_journal_line(const ist_journal *j, size_t index, ist_text *line, ist_error *err) {
+    const journal_line *l = &j->lines[index];
+    if (!l->length) return ist_fail(err, IST_E_STATE, "%s: image %zu has no line", j->partial, index);
+    char *at = ist_text_room(line, l->length);
+    if (!at) return ist_text_status(line, err);
+    for (size_t done = 0; done < l->length;) {
+        ssize_t n = pread(fileno(j->stream), at + done, l->length - done, l->offset + (off_t)done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ist_fail(err, IST_E_IO, "cannot read %s: %s", j->partial, strerror(errno));
+        if (n == 0) return ist_fail(err, IST_E_IO, "cannot read %s: it became shorter", j->partial);
+        done += (size_t)n;
+    }
+    at[--line->length] = '\0';
     return IST_OK;
 }
 

@@ -26,11 +26,15 @@ ist_status ist_journal_open(const char *folder, const ist_sources *sources, bool
 /* 1 when image `index` has its line. */
 bool ist_journal_has(const ist_journal *journal, size_t index);
 
+/* Bytes of that line with its newline; 0 when there is none. */
+size_t ist_journal_length(const ist_journal *journal, size_t index);
+
 /* Appends the line (without newline) of an image that has none yet. */
 ist_status ist_journal_append(ist_journal *journal, size_t index, const ist_text *line, ist_error *err);
 
-/* Replaces the contents of `line` by the line of an image, without newline. */
-ist_status ist_journal_line(ist_journal *journal, size_t index, ist_text *line, ist_error *err);
+/* Replaces the contents of `line` by the line of an image, without newline. Threads may read side by side while nobody
+ * appends. */
+ist_status ist_journal_line(const ist_journal *journal, size_t index, ist_text *line, ist_error *err);
 
 /* Turns the partial file into frames.ndjson, lines in input order. */
 ist_status ist_journal_commit(ist_journal *journal, ist_error *err);

@@ -36,12 +36,14 @@ ist_status ist_record_yolo(const ist_frame *frame, ist_text *out, ist_error *err
 /* Instance map: 0 background, i the i-th object; 16 bit beyond 255 objects. Earlier objects (higher scores) win. */
 ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_error *err);
 
-/* results.json and images.json from the journal's lines. */
-ist_status ist_record_coco(const char *folder, ist_journal *journal, const ist_sources *sources,
-                           const ist_labels *labels, ist_error *err);
+/* What ist_record_tables can write. */
+enum { IST_TABLES_COCO = 1 /* results.json and images.json */, IST_TABLES_CSV = 2 /* results.csv */ };
 
-/* results.csv from the journal's lines. */
-ist_status ist_record_csv(const char *folder, ist_journal *journal, const ist_sources *sources, ist_error *err);
+/* Writes tables into `folder` from the journal's lines, which are read and parsed once for all of them, on all
+ * cores. Nothing may be appended meanwhile. A table appears complete or not at all; after an error, none is new that was
+ * not complete before it. */
+ist_status ist_record_tables(const char *folder, unsigned tables, const ist_journal *journal,
+                             const ist_sources *sources, const ist_labels *labels, ist_error *err);
 
 /* One line of failed.ndjson: {"file", "error"}, with newline. */
 void ist_record_failure(ist_text *out, const char *file, const char *sentence);

@@ -28,6 +28,14 @@ void ist_text_put(ist_text *text, const char *string) {
     ist_text_add(text, string, strlen(string));
 }
 
+char *ist_text_room(ist_text *text, size_t count) {
+    ist_text_clear(text);
+    if (!reserve(text, count)) return NULL;
+    text->length = count;
+    text->data[count] = '\0';
+    return text->data;
+}
+
 void ist_text_printf(ist_text *text, const char *fmt, ...) {
     char small[256];
     va_list args, again;
@@ -80,9 +88,20 @@ void ist_text_utf8(ist_text *text, const char *string) {
     }
 }
 
+/* Printable ASCII stands for itself in JSON, but for the quote and the backslash. */
+static size_t plain_length(const unsigned char *s) {
+    size_t n = 0;
+    while (s[n] >= 0x20 && s[n] < 0x7F && s[n] != '"' && s[n] != '\\') n++;
+    return n;
+}
+
 void ist_text_json_string(ist_text *text, const char *string) {
     ist_text_put(text, "\"");
-    for (const unsigned char *s = (const unsigned char *)string; *s;) {
+    for (const unsigned char *s = (const unsigned char *)string;;) {
+        size_t plain = plain_length(s);
+        ist_text_add(text, (const char *)s, plain);
+        s += plain;
+        if (!*s) break;
         int n = utf8_length(s);
         if (*s == '"' || *s == '\\')
             ist_text_printf(text, "\\%c", *s);

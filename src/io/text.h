@@ -20,6 +20,11 @@ typedef struct ist_text {
 
 void ist_text_add(ist_text *text, const char *bytes, size_t count);
 void ist_text_put(ist_text *text, const char *string);
+
+/* Replaces the contents by `count` bytes for the caller to fill in, and the zero byte behind them; NULL when out of
+ * memory. */
+char *ist_text_room(ist_text *text, size_t count);
+
 void ist_text_printf(ist_text *text, const char *fmt, ...) IST_PRINTF(2, 3);
 
 /* Bytes as valid UTF-8, unquoted and unescaped. */
