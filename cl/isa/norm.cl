@@ -4,20 +4,16 @@
  * normalised ones, zeros where not `real`. Uses the kernel's eps. */
 #define NORMALISE(v, real)                                                                                             \
     do {                                                                                                               \
-        float mean = 0.0f, square = 0.0f, other;                                                                       \
+        float mean = 0.0f, square = 0.0f;                                                                              \
         UNROLL for (int k = 0; k < C / 32; k++) UNROLL for (int e = 0; e < 4; e++) {                                   \
             const float2 two = floats_of((v)[k][e]);                                                                   \
             mean += two.x + two.y;                                                                                     \
             square = fma(two.x, two.x, fma(two.y, two.y, square));                                                     \
         }                                                                                                              \
-        LANE_XOR(other, mean, 1);                                                                                      \
-        mean += other;                                                                                                 \
-        LANE_XOR(other, mean, 2);                                                                                      \
-        mean = (mean + other) / C;                                                                                     \
-        LANE_XOR(other, square, 1);                                                                                    \
-        square += other;                                                                                               \
-        LANE_XOR(other, square, 2);                                                                                    \
-        const float by = 1.0f / sqrt(fmax((square + other) / C - mean * mean, 0.0f) + eps);                            \
+        QUAD_SUM(mean);                                                                                                \
+        QUAD_SUM(square);                                                                                              \
+        mean /= C;                                                                                                     \
+        const float by = 1.0f / sqrt(fmax(square / C - mean * mean, 0.0f) + eps);                                      \
         UNROLL for (int k = 0; k < C / 32; k++) UNROLL for (int e = 0; e < 4; e++) {                                   \
             const float2 two = fma(floats_of((v)[k][e]), (float2)(by), (float2)(-mean * by));                          \
             (v)[k][e] = (real) ? halves_of(two.x, two.y) : 0u;                                                         \

@@ -324,6 +324,24 @@ static inline float quick_reciprocal(float x) {
 }
 #endif
 
+/* v, a float, becomes the sum or the largest over the four work-items that share a fragment's row. */
+#define QUAD_SUM(v)                                                                                                    \
+    do {                                                                                                               \
+        float beside_;                                                                                                 \
+        LANE_XOR(beside_, v, 1);                                                                                       \
+        (v) += beside_;                                                                                                \
+        LANE_XOR(beside_, v, 2);                                                                                       \
+        (v) += beside_;                                                                                                \
+    } while (0)
+#define QUAD_MOST(v)                                                                                                   \
+    do {                                                                                                               \
+        float beside_;                                                                                                 \
+        LANE_XOR(beside_, v, 1);                                                                                       \
+        (v) = fmax(v, beside_);                                                                                        \
+        LANE_XOR(beside_, v, 2);                                                                                       \
+        (v) = fmax(v, beside_);                                                                                        \
+    } while (0)
+
 /* SiLU to the precision of half. */
 static inline float quick_silu(float v) {
     return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));

@@ -3,6 +3,11 @@
  *
  * SOFTMAX_OF_TOKENS(s, columns, a): scores of `columns`, at most 64, eight heads' for each token, become weights,
  * softmax over tokens, as a[4][4] for the next product.
+ * SOFTMAX_GOES_ON(top, most, sum, factor, unit): a row's keys come in turns. top[2], this work-item's largest score of
+ * the turn, becomes the row's so far, as SOFTMAX_WEIGHTS wants it; most[2] keeps that for the next turn, factor[2] is
+ * what earlier turns' sums are worth now. sum[2] stays each work-item's share.
+ * SOFTMAX_WEIGHTS(p, s, at, top, sum, unit): scores of columns 8 `at` to 8 `at` + 15 become weights, p[4] for the next
+ * product.
  * CENTRE_ROWS(u, blocks, eps, scale): rows of 8 `blocks` columns lose their mean, scale[2] becomes what divides by
  * their deviation. Four work-items share a row. */
 #define SOFTMAX_OF_TOKENS(s, columns, a)                                                                               \
@@ -26,23 +31,40 @@
         }                                                                                                              \
     } while (0)
 
+#define SOFTMAX_GOES_ON(top, most, sum, factor, unit)                                                                  \
+    UNROLL for (int r = 0; r < 2; r++) {                                                                               \
+        QUAD_MOST((top)[r]);                                                                                           \
+        (top)[r] = fmax((most)[r], (top)[r]);                                                                          \
+        (factor)[r] = quick_exp2(fmax((most)[r] - (top)[r], -1.0e4f) * (unit));                                        \
+        (most)[r] = (top)[r];                                                                                          \
+        (top)[r] *= (unit);                                                                                            \
+        (sum)[r] *= (factor)[r];                                                                                       \
+    }
+
+#define SOFTMAX_WEIGHTS(p, s, at, top, sum, unit)                                                                      \
+    UNROLL for (int c = 0; c < 2; c++) {                                                                               \
+        float f[4];                                                                                                    \
+        UNROLL for (int e = 0; e < 4; e++) {                                                                           \
+            f[e] = quick_exp2(fma((s)[(at) + c][e], unit, -(top)[e / 2]));                                             \
+            (sum)[e / 2] += f[e];                                                                                      \
+        }                                                                                                              \
+        (p)[2 * c] = halves_of(f[0], f[1]);                                                                            \
+        (p)[2 * c + 1] = halves_of(f[2], f[3]);                                                                        \
+    }
+
 #define CENTRE_ROWS(u, blocks, eps, scale)                                                                             \
     do {                                                                                                               \
         UNROLL for (int r = 0; r < 2; r++) {                                                                           \
-            float sum = 0.0f, square = 0.0f, other;                                                                    \
-            UNROLL for (int c = 0; c < (blocks); c++) sum += (u)[c][2 * r] + (u)[c][2 * r + 1];                        \
-            LANE_XOR(other, sum, 1);                                                                                   \
-            sum += other;                                                                                              \
-            LANE_XOR(other, sum, 2);                                                                                   \
-            const float mean = (sum + other) / (8 * (blocks));                                                         \
+            float mean = 0.0f, square = 0.0f;                                                                          \
+            UNROLL for (int c = 0; c < (blocks); c++) mean += (u)[c][2 * r] + (u)[c][2 * r + 1];                       \
+            QUAD_SUM(mean);                                                                                            \
+            mean /= 8 * (blocks);                                                                                      \
             UNROLL for (int c = 0; c < (blocks); c++) {                                                                \
                 (u)[c][2 * r] -= mean;                                                                                 \
                 (u)[c][2 * r + 1] -= mean;                                                                             \
                 square = fma((u)[c][2 * r], (u)[c][2 * r], fma((u)[c][2 * r + 1], (u)[c][2 * r + 1], square));         \
             }                                                                                                          \
-            LANE_XOR(other, square, 1);                                                                                \
-            square += other;                                                                                           \
-            LANE_XOR(other, square, 2);                                                                                \
-            (scale)[r] = 1.0f / sqrt((square + other) / (8 * (blocks)) + (eps));                                       \
+            QUAD_SUM(square);                                                                                          \
+            (scale)[r] = 1.0f / sqrt(square / (8 * (blocks)) + (eps));                                                 \
         }                                                                                                              \
     } while (0)

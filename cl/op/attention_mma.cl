@@ -66,13 +66,7 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
         }
     }
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float other;
-        LANE_XOR(other, most[r], 1);
-        most[r] = fmax(most[r], other);
-        LANE_XOR(other, most[r], 2);
-        most[r] = fmax(most[r], other);
-    }
+    for (int r = 0; r < 2; r++) QUAD_MOST(most[r]);
 #pragma unroll
     for (int m = 0; m < WORDS; m++)
 #pragma unroll
@@ -101,11 +95,7 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float other;
-        LANE_XOR(other, sum[r], 1);
-        sum[r] += other;
-        LANE_XOR(other, sum[r], 2);
-        sum[r] += other;
+        QUAD_SUM(sum[r]);
         if (t == 0) {
             sums[warp][g + 8 * r] = sum[r];
             tops[warp][g + 8 * r] = most[r];

@@ -1,6 +1,6 @@
 /* Norm, projection to queries, keys and values, and window attention of TinyViT in one launch on matrix instructions of
- * warpgroups and warps with half storage (src/ops/norm_window.h; goes with isa/ptx, isa/norm and isa/wgmma): neither
- * the normalised map nor the projections are stored.
+ * warpgroups and warps with half storage (src/ops/norm_window.h; goes with isa/ptx, isa/norm, isa/sums, isa/wgmma):
+ * neither the normalised map nor the projections are stored.
  *
  * A group takes WINDOWS windows and HEADS heads, one after the other; the next one's weights come meanwhile. Tokens of
  * a window's line stand LINE apart, 8 or 16, so that a warp has 16 rows of whole lines. It reads its tokens once, as
@@ -157,7 +157,7 @@ window(__global half *restrict out, __global const half *restrict x, __global co
         barrier(CLK_LOCAL_MEM_FENCE);
 
         IF_BLOCK {
-            float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[4][4], other;
+            float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[4][4];
             UNROLL for (int c = 0; c < 4; c++) UNROLL for (int e = 0; e < 4; e++) o[c][e] = 0.0f;
             UNROLL for (int b0 = 0; b0 < CHUNK * CHUNKS; b0 += CHUNK) {
                 float s[2 * CHUNK][4], top[2] = {-3.0e38f, -3.0e38f}, factor[2];
@@ -170,30 +170,13 @@ window(__global half *restrict out, __global const half *restrict x, __global co
                     MATRIX_MULTIPLY(s[c], q[1], k[2], k[3]);
                     UNROLL for (int e = 0; e < 4; e++) top[e / 2] = fmax(top[e / 2], s[c][e]);
                 }
-                UNROLL for (int r = 0; r < 2; r++) {
-                    LANE_XOR(other, top[r], 1);
-                    top[r] = fmax(top[r], other);
-                    LANE_XOR(other, top[r], 2);
-                    top[r] = fmax(most[r], fmax(top[r], other));
-                    factor[r] = quick_exp2(fmax(most[r] - top[r], -1.0e4f) * unit);
-                    most[r] = top[r];
-                    top[r] *= unit;
-                    sum[r] *= factor[r];
-                }
+                SOFTMAX_GOES_ON(top, most, sum, factor, unit)
                 if (b0) {
                     UNROLL for (int c = 0; c < 4; c++) UNROLL for (int e = 0; e < 4; e++) o[c][e] *= factor[e / 2];
                 }
                 UNROLL for (int b = 0; b < CHUNK; b++) IF_TILE(2 * (b0 + b)) {
                     uint p[4], v[4];
-                    UNROLL for (int c = 0; c < 2; c++) {
-                        float f[4];
-                        UNROLL for (int e = 0; e < 4; e++) {
-                            f[e] = quick_exp2(fma(s[2 * b + c][e], unit, -top[e / 2]));
-                            sum[e / 2] += f[e];
-                        }
-                        p[2 * c] = halves_of(f[0], f[1]);
-                        p[2 * c + 1] = halves_of(f[2], f[3]);
-                    }
+                    SOFTMAX_WEIGHTS(p, s, 2 * b, top, sum, unit)
                     UNROLL for (int c = 0; c < 2; c++) {
                         MATRIX_LOAD_TURNED(
                             v, shared + (keys + VALUES + (min(b0 + b, BLOCKS - 1) * 16 + lane % 16) * LD) * 16 +
@@ -204,10 +187,8 @@ window(__global half *restrict out, __global const half *restrict x, __global co
                 }
             }
             UNROLL for (int r = 0; r < 2; r++) {
-                LANE_XOR(other, sum[r], 1);
-                sum[r] += other;
-                LANE_XOR(other, sum[r], 2);
-                const float f = quick_reciprocal(sum[r] + other);
+                QUAD_SUM(sum[r]);
+                const float f = quick_reciprocal(sum[r]);
                 if (place[r] >= 0)
                     *(__global uint4 *)(out + (size_t)place[r] * places.z + places.w + (h0 + head) * 32 + t * 8) =
                         (uint4)(halves_of(o[0][2 * r] * f, o[0][2 * r + 1] * f),

@@ -1,5 +1,5 @@
-/* Window attention of TinyViT on matrix instructions with half storage (goes with isa/ptx): op/attention's `window`,
- * with groups of WARPS warps per window and head, whose keys and values lie in local memory.
+/* Window attention of TinyViT on matrix instructions with half storage (goes with isa/ptx and isa/sums): op/attention's
+ * `window`, with groups of WARPS warps per window and head, whose keys and values lie in local memory.
  *
  * A warp takes 16 queries. Their scores with up to CHUNK times 16 keys stay in registers (fragments of 16 x 8),
  * softmax in fp32, then the weights as halves multiply the values; with more keys the sums so far are scaled to the
@@ -56,7 +56,7 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
         }
     }
     bias += ((size_t)(h * BLOCKS + known) * (TILES * 32) + lane) * 4;
-    float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[4][4], other;
+    float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[4][4];
     UNROLL for (int c = 0; c < 4; c++)
         UNROLL for (int e = 0; e < 4; e++) o[c][e] = 0.0f;
 
@@ -78,16 +78,7 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
                 MATRIX_MULTIPLY(s[c], q[1], k[2], k[3]);
                 UNROLL for (int e = 0; e < 4; e++) top[e / 2] = fmax(top[e / 2], s[c][e]);
             }
-        for (int r = 0; r < 2; r++) {
-            LANE_XOR(other, top[r], 1);
-            top[r] = fmax(top[r], other);
-            LANE_XOR(other, top[r], 2);
-            top[r] = fmax(most[r], fmax(top[r], other));
-            factor[r] = quick_exp2(fmax(most[r] - top[r], -1.0e4f) * unit);
-            most[r] = top[r];
-            top[r] *= unit;
-            sum[r] *= factor[r];
-        }
+        SOFTMAX_GOES_ON(top, most, sum, factor, unit)
         if (b0) {
             UNROLL for (int c = 0; c < 4; c++)
                 UNROLL for (int e = 0; e < 4; e++) o[c][e] *= factor[e / 2];
@@ -95,15 +86,7 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
         UNROLL for (int b = 0; b < CHUNK; b++)
             IF_TILE(2 * (b0 + b)) {
                 uint p[4], v[4];
-                UNROLL for (int c = 0; c < 2; c++) {
-                    float f[4];
-                    UNROLL for (int e = 0; e < 4; e++) {
-                        f[e] = quick_exp2(fma(s[2 * b + c][e], unit, -top[e / 2]));
-                        sum[e / 2] += f[e];
-                    }
-                    p[2 * c] = halves_of(f[0], f[1]);
-                    p[2 * c + 1] = halves_of(f[2], f[3]);
-                }
+                SOFTMAX_WEIGHTS(p, s, 2 * b, top, sum, unit)
                 UNROLL for (int c = 0; c < 2; c++) {
                     MATRIX_LOAD_TURNED(v, shared + (VALUES + ((b0 + b) * 16 + lane % 16) * LD) * 16 + c * 32 +
                                               lane / 16 * 16);
@@ -113,10 +96,8 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
             }
     }
     for (int r = 0; r < 2; r++) {
-        LANE_XOR(other, sum[r], 1);
-        sum[r] += other;
-        LANE_XOR(other, sum[r], 2);
-        const float f = quick_reciprocal(sum[r] + other);
+        QUAD_SUM(sum[r]);
+        const float f = quick_reciprocal(sum[r]);
         __global uint *to = (__global uint *)(out + max(place[r], 0) * places.z + places.w + h * 32);
         for (int c = 0; c < 4; c++)
             if (place[r] >= 0) to[4 * c + t] = halves_of(o[c][2 * r] * f, o[c][2 * r + 1] * f);

@@ -128,7 +128,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_window *a, co
         p, &(ist_launch){
                .label = label,
                .op = "op/norm_window_wgmma",
-               .isa = "isa/ptx+isa/norm+isa/wgmma",
+               .isa = "isa/ptx+isa/norm+isa/sums+isa/wgmma",
                .defines = d.text,
                .kernel = "window",
                .dims = 3,

@@ -107,7 +107,7 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                            : mma ? "op/window_mma"
                                                  : "op/attention",
                                      .isa = cpu   ? "isa/tile"
-                                            : mma ? "isa/ptx"
+                                            : mma ? "isa/ptx+isa/sums"
                                                   : NULL,
                                      .defines = d.text,
                                      .kernel = "window",
