@@ -47,15 +47,7 @@ static json_t *finding_object(const ist_audit_report *r, const ist_audit_finding
     json_object_set_new(o, "first_frame", ist_audit_json_number(r->log->events[f->first].frame));
     json_object_set_new(o, "wait_ms", milliseconds(f->wait_ms));
     json_object_set_new(o, "move_ms", milliseconds(f->move_ms));
-    json_t *chain = json_array();
-    if (f->partner_entry != IST_AUDIT_NONE) {
-        json_t *down = json_object(), *up = json_object();
-        ist_audit_json_place(down, r->log, f->entry, f->site);
-        ist_audit_json_place(up, r->log, f->partner_entry, f->partner_site);
-        json_array_append_new(chain, down);
-        json_array_append_new(chain, up);
-    }
-    json_object_set_new(o, "chain", chain);
+    json_object_set_new(o, "chain", ist_audit_json_chain(r->log, f));
     return o;
 }
 

@@ -38,6 +38,17 @@ void ist_audit_json_place(json_t *to, const ist_audit_log *log, uint32_t entry, 
     json_object_set_new(to, "offset", s && s->module ? ist_audit_json_number(s->offset) : json_null());
 }
 
+json_t *ist_audit_json_chain(const ist_audit_log *log, const ist_audit_finding *finding) {
+    json_t *chain = json_array();
+    if (finding->partner_entry == IST_AUDIT_NONE) return chain;
+    json_t *down = json_object(), *up = json_object();
+    ist_audit_json_place(down, log, finding->entry, finding->site);
+    ist_audit_json_place(up, log, finding->partner_entry, finding->partner_site);
+    json_array_append_new(chain, down);
+    json_array_append_new(chain, up);
+    return chain;
+}
+
 /* Source file, else module, else nothing; then the function. */
 static void place_key(const ist_audit_log *log, uint32_t site, char *text, size_t size) {
     const ist_audit_site *s = ist_audit_site_at(log, site);

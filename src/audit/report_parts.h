@@ -18,6 +18,9 @@ const ist_audit_site *ist_audit_site_at(const ist_audit_log *log, uint32_t site)
 /* Sets entry, file, line, function, module and offset; null where unknown. */
 void ist_audit_json_place(json_t *to, const ist_audit_log *log, uint32_t entry, uint32_t site);
 
+/* Places of a finding that has two ends, as an array: the way down, the way up; else an empty one. */
+json_t *ist_audit_json_chain(const ist_audit_log *log, const ist_audit_finding *finding);
+
 /* Writes and releases `root`. */
 ist_status ist_audit_json_dump(json_t *root, FILE *out, ist_error *err);
 

@@ -7,7 +7,7 @@
 
 static json_t *finding_object(const ist_audit_report *r, const ist_audit_finding *f) {
     char id[IST_AUDIT_ID];
-    json_t *o = json_object(), *chain = json_array();
+    json_t *o = json_object();
     json_object_set_new(o, "id", ist_audit_json_string(ist_audit_finding_id(r, f, id, sizeof id)));
     json_object_set_new(o, "severity", json_string(ist_audit_severity_name(f->severity)));
     json_object_set_new(o, "category", json_string(ist_audit_category_name(f->category)));
@@ -18,14 +18,7 @@ static json_t *finding_object(const ist_audit_report *r, const ist_audit_finding
     json_object_set_new(o, "training", json_boolean(f->training));
     json_object_set_new(o, "count", ist_audit_json_number(f->count));
     json_object_set_new(o, "bytes", json_null());
-    if (f->partner_entry != IST_AUDIT_NONE) {
-        json_t *down = json_object(), *up = json_object();
-        ist_audit_json_place(down, r->log, f->entry, f->site);
-        ist_audit_json_place(up, r->log, f->partner_entry, f->partner_site);
-        json_array_append_new(chain, down);
-        json_array_append_new(chain, up);
-    }
-    json_object_set_new(o, "chain", chain);
+    json_object_set_new(o, "chain", ist_audit_json_chain(r->log, f));
     return o;
 }
 
