@@ -1,23 +1,11 @@
 /* Joined programs: each part keeps its own options and names, computes what it computes alone, and what cannot be
  * joined is built alone without a word. */
 #include "device/join.h"
-#include "device/state.h"
+#include "support/one_device.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static ist_device *d;
-static ist_error err;
-
-static void open_one(void) {
-    ist_device_options o = {.cache_dir = "off"};
-    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
-}
-static void close_one(void) {
-    ist_device_close(&d);
-}
 
 TestSuite(device_join, .init = open_one, .fini = close_one);
 

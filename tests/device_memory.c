@@ -1,26 +1,18 @@
 /* Buffers are counted, windows are not, and every OpenCL or allocation call that fails leaves a clean error and nothing
  * behind. */
-#include "device/state.h"
 #include "support/faults.h"
+#include "support/one_device.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-static ist_device *d;
-static ist_error err;
-
-static void open_one(void) {
-    ist_device_options o = {.cache_dir = "off"};
-    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
-}
-static void close_one(void) {
-    ist_device_close(&d);
+static void close_and_count(void) {
+    close_one();
     cr_expect_eq(fault.objects, 0, "%ld OpenCL objects leaked", fault.objects);
     cr_expect_eq(blocks, 0, "%ld allocations leaked", blocks);
 }
 
-TestSuite(device_memory, .init = open_one, .fini = close_one);
+TestSuite(device_memory, .init = open_one, .fini = close_and_count);
 
 /* The probes' own peak is far below the sizes used here. */
 static void expect_memory(uint64_t want_now, uint64_t want_peak) {

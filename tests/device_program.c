@@ -1,26 +1,14 @@
 /* Programs are built once and shared, failures quote the compiler, and the binary cache can be damaged in any way
  * without being more than slow. PoCL keeps a cache of its own, so the tests turn ours on by ist_cache_use. */
-#include "device/state.h"
 #include "support/folder.h"
+#include "support/one_device.h"
 
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static ist_device *d;
-static ist_error err;
-
-static void open_one(void) {
-    ist_device_options o = {.cache_dir = "off"};
-    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
-}
-static void close_one(void) {
-    ist_device_close(&d);
-}
 
 TestSuite(device_program, .init = open_one, .fini = close_one);
 
