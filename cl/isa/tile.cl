@@ -141,6 +141,15 @@ static inline void panel_product(float16 *acc, const float *a, int lda, __global
 #endif
 }
 
+/* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
+static inline void activate_all(float16 *v, int count, int act) {
+    if (act == ACT_GELU) {
+        for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+    } else if (act != ACT_NONE) {
+        for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+    }
+}
+
 static inline float sum16(float16 v) {
     float8 a = v.lo + v.hi;
     float4 b = a.lo + a.hi;

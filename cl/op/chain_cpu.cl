@@ -183,7 +183,8 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
                 continue;
             }
             if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
-            for (int i = 0; i < lines * nv; i++) acc[i] = fma(activate_float16(acc[i], act), scale, shift);
+            activate_all(acc, lines * nv, act);
+            for (int i = 0; i < lines * nv; i++) acc[i] = fma(acc[i], scale, shift);
             if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
             put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
             r0 = r + lines;

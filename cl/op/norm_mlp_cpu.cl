@@ -53,7 +53,7 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
                 for (int i = 0; i < SUMS; i++) acc[i] = vload16(i % NV, b1 + j);
                 panel_product(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
                              c2 ? lds.x : lds.z);
-                for (int i = 0; i < SUMS; i++) acc[i] = activate_float16(acc[i], act);
+                activate_all(acc, SUMS, act);
                 if (c2) {
                     tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
                 } else {
