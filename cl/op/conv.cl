@@ -46,6 +46,8 @@
 
 #define START1(r, j)      V c##r##_##j = VLOAD(bias + j * VL);
 #define START(r, g, i)    EACH_COL(START1, r)
+#define ADD1(r, j)        c##r##_##j += LOAD_TV(bp, j * VL);
+#define ADD(r, g, i)      EACH_COL(ADD1, r) bp += epi.s2;
 #define BASE(g)           __global const float *a##g = a + g * 4 * step;
 #define ADVANCE(g)        a##g += UNROLL;
 #define ADVANCE1(g)       a##g++;
@@ -136,7 +138,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     size_t panel = (size_t)kh * kw * cin * NR;
     bool linear = kh * kw == 1 && (win.s2 - 1 | win.s3 | win.s4) == 0 && in.s0 == out.s1 && in.s1 == out.s2;
-    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && out.s6 == 1;
+    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0 && out.s6 == 1;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     scratch += get_group_id(0) * MR * CHUNK;
@@ -159,7 +161,12 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
                 origin_t origin;
                 __global const float *wp = w;
+                const bool whole = simple && p + MR <= end && col + NR <= out.s5;
                 EACH_ROW(START)
+                if (whole && epi.s1 & EPI_BEFORE) {
+                    __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
+                    EACH_ROW(ADD)
+                }
                 for (int ky = 0; ky < kh; ky++) {
                     if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
                         wp += kw * cin * NR;
@@ -199,7 +206,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                         }
                     }
                 }
-                if (simple && p + MR <= end && col + NR <= out.s5) {
+                if (whole) {
                     __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                     EACH_ROW(WRITE)
                 } else {
