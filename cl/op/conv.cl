@@ -32,6 +32,7 @@
 #define ROWS8(F)  ROWS6(F) F(6, 1, 2) F(7, 1, 3)
 #define ROWS12(F) ROWS8(F) F(8, 2, 0) F(9, 2, 1) F(10, 2, 2) F(11, 2, 3)
 #define ROWS14(F) ROWS12(F) F(12, 3, 0) F(13, 3, 1)
+#define BASES4(F)  F(0)
 #define BASES6(F)  F(0) F(1)
 #define BASES8(F)  BASES6(F)
 #define BASES12(F) BASES8(F) F(2)
