@@ -105,27 +105,46 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
             STORE_FV(off[r] < 0 ? (V)(0.0f) : input_part(x + off[r] + c, left - c), dst, c);
 }
 
+/* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
+static inline void activate_all(V *v, int count, int act) {
+    if (act == ACT_SILU)
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
+    else if (act == ACT_GELU)
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_GELU);
+    else
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], act);
+}
+
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
-NOINLINE void store_tile(const V *acc, int p, int rows, int col, int phase, __global TY *y,
-                         __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
-    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up;
+NOINLINE void store_tile(V *acc, int p, int rows, int col, int phase, __global TY *y, __global const T *before,
+                         __global const T *after, int8 out, int8 epi, float4 lab) {
+    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up, vectors = min(NV, (out.s5 - col + VL - 1) / VL);
     bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
     int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
-    for (int r = 0; r < rows; r++, p++, x++, acc += NV) {
-        int dst = p, b = p, a = p;
+    int to[MR], a[MR];
+    for (int r = 0; r < rows; r++, p++, x++) {
+        int b = p;
+        to[r] = a[r] = p;
         if (mapped) {
             if (x == out.s2) x = 0, line++;
             if (line == out.s1) line = 0, n++;
             int oy = line * up + (phase >> 1), ox = x * up + (phase & 1);
-            dst = (n * h + oy) * w + ox;
+            to[r] = (n * h + oy) * w + ox;
             b = before_pixel(n, oy, ox, h, w, flags);
-            a = after_pixel(n, oy, ox, h, w, flags);
+            a[r] = after_pixel(n, oy, ox, h, w, flags);
         }
-        __global TY *yp = y + (size_t)dst * out.s3 + out.s4;
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5;
-        for (int j = 0, c = col; j < NV && c < out.s5; j++, c += VL)
-            finish(acc[j], out.s5 - c, yp + c, bp + c, ap + c, epi, lab);
+        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + col;
+        for (int j = 0; flags & EPI_BEFORE && j < vectors; j++)
+            acc[r * NV + j] += addend_part(bp + j * VL, out.s5 - col - j * VL);
+    }
+    if (epi.s0 != ACT_NONE) activate_all(acc, rows * NV, epi.s0);
+    epi.s0 = ACT_NONE;
+    epi.s1 &= ~EPI_BEFORE;
+    for (int r = 0; r < rows; r++) {
+        __global TY *yp = y + (size_t)to[r] * out.s3 + out.s4 + col;
+        __global const T *ap = after + (size_t)a[r] * epi.s4 + epi.s5 + col;
+        for (int j = 0, c = 0; j < vectors; j++, c += VL)
+            finish(acc[r * NV + j], out.s5 - col - c, yp + c, ap + c, ap + c, epi, lab);
     }
 }
 
