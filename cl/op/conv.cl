@@ -49,6 +49,8 @@
 #define START(r, g, i)    EACH_COL(START1, r)
 #define ADD1(r, j)        c##r##_##j += LOAD_TV(bp, j * VL);
 #define ADD(r, g, i)      EACH_COL(ADD1, r) bp += epi.s2;
+#define ASK(r, g, i)      PREFETCH(yp + r * out.s3); /* what ends the tile, where that is few lines */
+#define ASK_ADD(r, g, i)  PREFETCH(bp + r * epi.s2);
 #define BASE(g)           __global const float *a##g = a + g * 4 * step;
 #define ADVANCE(g)        a##g += UNROLL;
 #define ADVANCE1(g)       a##g++;
@@ -182,11 +184,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 origin_t origin;
                 __global const float *wp = w;
                 const bool whole = simple && p + MR <= end && col + NR <= out.s5;
-                EACH_ROW(START)
-                if (whole && epi.s1 & EPI_BEFORE) {
-                    __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
-                    EACH_ROW(ADD)
+                __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
+                __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
+                if (NR < 32) {
+                    if (out.s6 == 1) { EACH_ROW(ASK) }
+                    if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
                 }
+                EACH_ROW(START)
                 for (int ky = 0; ky < kh; ky++) {
                     if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
                         wp += kw * cin * NR;
@@ -227,7 +231,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                     }
                 }
                 if (whole) {
-                    __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
+                    if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
                     EACH_ROW(WRITE)
                 } else {
                     V acc[MR * NV];
