@@ -130,8 +130,8 @@ static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global 
 }
 #endif
 
-/* acc[r * PANEL_VECTORS + j] += the product of six rows and a panel; asks for lines as tile6x4_next where a tile is four
- * vectors wide. */
+/* acc[r * PANEL_VECTORS + j] += the product of six rows and a panel; asks for lines as tile6x4_next where a tile is
+ * four vectors wide. */
 static inline void panel_product(float16 *acc, const float *a, int lda, __global const float *b, int k,
                                  __global const float *p, __global const T *q, int ldq) {
 #if PANEL == 64

@@ -2,8 +2,8 @@
  * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
  *
  * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the
- * depthwise sums of all hidden channels go to private memory and from there into the projection.
+ * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output pixels
+ * the depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
  * depthwise filter. */

@@ -19,9 +19,9 @@ static inline void tile_store(float16 *to, int vectors, const float16 *acc) {
     for (int i = 0; i < SUMS; i++) to[i / NV * vectors + i % NV] = acc[i];
 }
 
-/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c].
- * sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld,
- * c0}. */
+/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta}
+ * [2][c]. sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0,
+ * y ld, c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
@@ -52,7 +52,7 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
                     c2 ? x + (row + CHUNK) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
                 for (int i = 0; i < SUMS; i++) acc[i] = vload16(i % NV, b1 + j);
                 panel_product(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
-                             c2 ? lds.x : lds.z);
+                              c2 ? lds.x : lds.z);
                 activate_all(acc, SUMS, act);
                 if (c2) {
                     tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
@@ -63,12 +63,13 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
             }
         }
         for (int j = 0; j < c2; j += PANEL) {
-            __global const float *next = j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
+            __global const float *next =
+                j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
             for (int t = 0; t < tiles; t++) {
                 float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
                 tile_load(acc, sums, c2 / 16);
                 panel_product(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * PANEL), block,
-                             next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
+                              next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
                 tile_store(sums, c2 / 16, acc);
             }
         }
