@@ -5,6 +5,13 @@
  * immediate offsets. */
 #define TILE_ROWS 6
 
+/* -D PANEL: columns of a panel of weights [k][PANEL] (ist_panel_columns of ops/rows.h): as many as a tile of TILE_ROWS
+ * rows has registers for, so that a panel is read from its beginning to its end for tile after tile. */
+#ifndef PANEL
+#define PANEL 64
+#endif
+#define PANEL_VECTORS (PANEL / 16)
+
 /* Asks for the cache line of an address that will be read soon. */
 #if defined(__x86_64__) || defined(__aarch64__)
 #define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
@@ -32,6 +39,30 @@
         const float16 b3 = vload16(3, b + u * ldb);                                                                    \
         TILE_ROW(0, u) TILE_ROW(1, u) TILE_ROW(2, u) TILE_ROW(3, u) TILE_ROW(4, u) TILE_ROW(5, u)                      \
     }
+
+#if !defined(__AVX512F__) || PANEL == 16
+/* acc[r * lds] += sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn: what a turn costs
+ * besides its products, a core's other thread takes for itself. */
+#define TILE_EACH1(F)   F(0) F(1) F(2) F(3) F(4) F(5)
+#define TILE_OPEN1(r)   float16 c##r = acc[(r) * lds];
+#define TILE_FIRST1(r)  c##r = fma((float16)(a[(r) * lda]), v, c##r);
+#define TILE_SECOND1(r) c##r = fma((float16)(a[(r) * lda + 1]), v, c##r);
+#define TILE_CLOSE1(r)  acc[(r) * lds] = c##r;
+NOINLINE void tile6x1(float16 *acc, int lds, const float *a, int lda, __global const float *b, int ldb, int k) {
+    TILE_EACH1(TILE_OPEN1)
+    for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
+        {
+            const float16 v = vload16(0, b);
+            TILE_EACH1(TILE_FIRST1)
+        }
+        {
+            const float16 v = vload16(0, b + ldb);
+            TILE_EACH1(TILE_SECOND1)
+        }
+    }
+    TILE_EACH1(TILE_CLOSE1)
+}
+#endif
 
 #ifdef __AVX512F__
 /* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
@@ -79,20 +110,8 @@ NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const
 #else
 /* The same where registers are narrower: 24 sums would lie in memory, those of one column of vectors fit (12 registers
  * of 8 floats, 24 of 4). Lines are asked for between columns. */
-#define TILE_EACH1(F)  F(0) F(1) F(2) F(3) F(4) F(5)
-#define TILE_OPEN1(r)  float16 c##r = acc[r * 4];
-#define TILE_MAC1(r)   c##r = fma((float16)(a[(r) * lda]), v, c##r);
-#define TILE_CLOSE1(r) acc[r * 4] = c##r;
-NOINLINE void tile6x1(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
-    TILE_EACH1(TILE_OPEN1)
-    for (; k > 0; k--, a++, b += ldb) {
-        const float16 v = vload16(0, b);
-        TILE_EACH1(TILE_MAC1)
-    }
-    TILE_EACH1(TILE_CLOSE1)
-}
 static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
-    for (int j = 0; j < 4; j++) tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+    for (int j = 0; j < 4; j++) tile6x1(acc + j, 4, a, lda, b + j * 16, ldb, k);
 }
 static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
                                  __global const T *p, __global const T *q) {
@@ -102,7 +121,7 @@ static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global
             PREFETCH(p);
             PREFETCH(q);
         }
-        tile6x1(acc + j, a, lda, b + j * 16, ldb, k);
+        tile6x1(acc + j, 4, a, lda, b + j * 16, ldb, k);
     }
 }
 static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
@@ -110,6 +129,26 @@ static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global 
     tile6x4(acc, a, lda, b, 64, k);
 }
 #endif
+
+/* acc[r * PANEL_VECTORS + j] += the product of six rows and a panel; asks for lines as tile6x4_next where a tile is
+ * four vectors wide. */
+static inline void panel_product(float16 *acc, const float *a, int lda, __global const float *b, int k,
+                                 __global const float *p, __global const T *q, int ldq) {
+#if PANEL == 64
+    tile6x4_next(acc, a, lda, b, k, p, q, ldq);
+#else
+    tile6x1(acc, 1, a, lda, b, 16, k);
+#endif
+}
+
+/* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
+static inline void activate_all(float16 *v, int count, int act) {
+    if (act == ACT_GELU) {
+        for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+    } else if (act != ACT_NONE) {
+        for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+    }
+}
 
 static inline float sum16(float16 v) {
     float8 a = v.lo + v.hi;

@@ -204,6 +204,19 @@ static inline void copy_row(float16 *dst, __global const T *x, int at, int dim, 
     for (; c < d; c++) rest[c] = 0.0f;
 }
 
+/* `rows` rows of x, `ld` elements apart, to rows of D. */
+static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, int dim, int d, int rows) {
+    if (dim == 16) /* what a row costs besides its vector is more than the vector */
+        for (int j = 0; j < rows; j++) dst[j * (D / 16)] = LOAD16(x, at + j * ld);
+    else if (dim == 32)
+        for (int j = 0; j < rows; j++) {
+            dst[j * (D / 16)] = LOAD16(x, at + j * ld);
+            dst[j * (D / 16) + 1] = LOAD16(x, at + j * ld + 16);
+        }
+    else
+        for (int j = 0; j < rows; j++) copy_row(dst + j * (D / 16), x, at + j * ld, dim, d);
+}
+
 /* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
  * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and
  * v have a map, heads per group}. */
@@ -235,10 +248,8 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
         softmax_begin(&s, d);
         for (int k0 = 0; k0 < nk; k0 += KB) {
             const int kn = min(KB, nk - k0);
-            for (int j = 0; j < kn; j++) {
-                copy_row(kb + j * (D / 16), k, (k_first + k0 + j) * lds.y + firsts.y + h * dim, dim, d);
-                copy_row(vb + j * (D / 16), v, (k_first + k0 + j) * lds.z + firsts.z + h * dim, dim, d);
-            }
+            copy_rows(kb, k, (k_first + k0) * lds.y + firsts.y + h * dim, lds.y, dim, d, kn);
+            copy_rows(vb, v, (k_first + k0) * lds.z + firsts.z + h * dim, lds.z, dim, d, kn);
             for (int j = kn; j % KT; j++) /* the last key again: the maximum stays, the copies are not summed */
                 for (int c = 0; c < D / 16; c++) kb[j * (D / 16) + c] = kb[(kn - 1) * (D / 16) + c];
             float16 ma = s.m[0], mb = s.m[QV - 1];

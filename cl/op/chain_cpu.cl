@@ -130,28 +130,13 @@ static inline void put_some(to_t p, float16 v, int lanes) {
         }                                                                                                              \
         SIX(CLOSE##NV)                                                                                                 \
     }
-#ifdef __AVX512F__
 DEFINE_PRODUCT(product1, 1)
+#if PANEL == 64
 DEFINE_PRODUCT(product2, 2)
 DEFINE_PRODUCT(product4, 4)
-#else /* a vector of columns after the other: 12 registers of 8 floats */
-#define MAC1(r) c##r##_0 = fma((float16)(a[(r) * lda]), b0, c##r##_0);
-#define PUT1(r) acc[r * nv] = c##r##_0;
-NOINLINE void product(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int nv, int k) {
-    SIX(OPEN1)
-    for (; k > 0; k--, a++, b += 16 * nv) {
-        const float16 b0 = vload16(0, b);
-        SIX(MAC1)
-    }
-    SIX(PUT1)
-}
-#define DEFINE_PRODUCTS(F, NV)                                                                                         \
-    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {                     \
-        for (int j = 0; j < NV; j++) product(acc + j, first + j, a, lda, b + 16 * j, NV, k);                           \
-    }
-DEFINE_PRODUCTS(product1, 1)
-DEFINE_PRODUCTS(product2, 2)
-DEFINE_PRODUCTS(product4, 4)
+#else
+#define product2 product1
+#define product4 product1
 #endif
 
 /* `lines` rows of nv vectors of which `lanes` lanes are there. */
@@ -164,9 +149,9 @@ static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lin
         for (int j = 0; j < nv; j++) put_some(to + 16 * j, acc[j], lanes - 16 * j);
 }
 
-/* y = scale act(w a + bias + b) + shift + c. Weights in blocks of four vectors, then of two and one, [in][block];
- * numbers: inputs, weights at, bias at or -1, scale, shift. The last tile begins before its rows where they are fewer
- * than six, or takes them singly. */
+/* y = scale act(w a + bias + b) + shift + c. Weights in blocks of PANEL columns, then of half as many, down to 16,
+ * [in][block]; numbers: inputs, weights at, bias at or -1, scale, shift. The last tile begins before its rows where
+ * they are fewer than six, or takes them singly. */
 NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);
@@ -175,7 +160,7 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
     const float16 least = (float16)(act == ACT_RELU ? 0.0f : -INFINITY);
     const bool simple = (act == ACT_NONE || act == ACT_RELU) && !before.p && !after.p;
     from_t w = weights + t[NUMBERS + 1];
-    int nv = 4;
+    int nv = PANEL_VECTORS;
     for (int o = 0; o < outs; o += 16 * nv, w += 16 * nv * k) {
         while (nv > 1 && o + 16 * nv > (outs + 15) / 16 * 16) nv /= 2;
         float16 sums[4], acc[TILE_ROWS * 4];
@@ -198,7 +183,8 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
                 continue;
             }
             if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
-            for (int i = 0; i < lines * nv; i++) acc[i] = fma(activate_float16(acc[i], act), scale, shift);
+            activate_all(acc, lines * nv, act);
+            for (int i = 0; i < lines * nv; i++) acc[i] = fma(acc[i], scale, shift);
             if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
             put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
             r0 = r + lines;

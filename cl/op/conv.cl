@@ -32,6 +32,7 @@
 #define ROWS8(F)  ROWS6(F) F(6, 1, 2) F(7, 1, 3)
 #define ROWS12(F) ROWS8(F) F(8, 2, 0) F(9, 2, 1) F(10, 2, 2) F(11, 2, 3)
 #define ROWS14(F) ROWS12(F) F(12, 3, 0) F(13, 3, 1)
+#define BASES4(F)  F(0)
 #define BASES6(F)  F(0) F(1)
 #define BASES8(F)  BASES6(F)
 #define BASES12(F) BASES8(F) F(2)
@@ -46,6 +47,10 @@
 
 #define START1(r, j)      V c##r##_##j = VLOAD(bias + j * VL);
 #define START(r, g, i)    EACH_COL(START1, r)
+#define ADD1(r, j)        c##r##_##j += LOAD_TV(bp, j * VL);
+#define ADD(r, g, i)      EACH_COL(ADD1, r) bp += epi.s2;
+#define ASK(r, g, i)      PREFETCH(yp + r * out.s3); /* what ends the tile, where that is few lines */
+#define ASK_ADD(r, g, i)  PREFETCH(bp + r * epi.s2);
 #define BASE(g)           __global const float *a##g = a + g * 4 * step;
 #define ADVANCE(g)        a##g += UNROLL;
 #define ADVANCE1(g)       a##g++;
@@ -102,27 +107,46 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
             STORE_FV(off[r] < 0 ? (V)(0.0f) : input_part(x + off[r] + c, left - c), dst, c);
 }
 
+/* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
+static inline void activate_all(V *v, int count, int act) {
+    if (act == ACT_SILU)
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
+    else if (act == ACT_GELU)
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_GELU);
+    else
+        for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], act);
+}
+
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
-NOINLINE void store_tile(const V *acc, int p, int rows, int col, int phase, __global TY *y,
-                         __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
-    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up;
+NOINLINE void store_tile(V *acc, int p, int rows, int col, int phase, __global TY *y, __global const T *before,
+                         __global const T *after, int8 out, int8 epi, float4 lab) {
+    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up, vectors = min(NV, (out.s5 - col + VL - 1) / VL);
     bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
     int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
-    for (int r = 0; r < rows; r++, p++, x++, acc += NV) {
-        int dst = p, b = p, a = p;
+    int to[MR], a[MR];
+    for (int r = 0; r < rows; r++, p++, x++) {
+        int b = p;
+        to[r] = a[r] = p;
         if (mapped) {
             if (x == out.s2) x = 0, line++;
             if (line == out.s1) line = 0, n++;
             int oy = line * up + (phase >> 1), ox = x * up + (phase & 1);
-            dst = (n * h + oy) * w + ox;
+            to[r] = (n * h + oy) * w + ox;
             b = before_pixel(n, oy, ox, h, w, flags);
-            a = after_pixel(n, oy, ox, h, w, flags);
+            a[r] = after_pixel(n, oy, ox, h, w, flags);
         }
-        __global TY *yp = y + (size_t)dst * out.s3 + out.s4;
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5;
-        for (int j = 0, c = col; j < NV && c < out.s5; j++, c += VL)
-            finish(acc[j], out.s5 - c, yp + c, bp + c, ap + c, epi, lab);
+        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + col;
+        for (int j = 0; flags & EPI_BEFORE && j < vectors; j++)
+            acc[r * NV + j] += addend_part(bp + j * VL, out.s5 - col - j * VL);
+    }
+    if (epi.s0 != ACT_NONE) activate_all(acc, rows * NV, epi.s0);
+    epi.s0 = ACT_NONE;
+    epi.s1 &= ~EPI_BEFORE;
+    for (int r = 0; r < rows; r++) {
+        __global TY *yp = y + (size_t)to[r] * out.s3 + out.s4 + col;
+        __global const T *ap = after + (size_t)a[r] * epi.s4 + epi.s5 + col;
+        for (int j = 0, c = 0; j < vectors; j++, c += VL)
+            finish(acc[r * NV + j], out.s5 - col - c, yp + c, ap + c, ap + c, epi, lab);
     }
 }
 
@@ -136,7 +160,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     size_t panel = (size_t)kh * kw * cin * NR;
     bool linear = kh * kw == 1 && (win.s2 - 1 | win.s3 | win.s4) == 0 && in.s0 == out.s1 && in.s1 == out.s2;
-    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && out.s6 == 1;
+    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0 && out.s6 == 1;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     scratch += get_group_id(0) * MR * CHUNK;
@@ -159,6 +183,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
                 origin_t origin;
                 __global const float *wp = w;
+                const bool whole = simple && p + MR <= end && col + NR <= out.s5;
+                __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
+                __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
+                if (NR < 32) {
+                    if (out.s6 == 1) { EACH_ROW(ASK) }
+                    if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
+                }
                 EACH_ROW(START)
                 for (int ky = 0; ky < kh; ky++) {
                     if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
@@ -199,8 +230,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                         }
                     }
                 }
-                if (simple && p + MR <= end && col + NR <= out.s5) {
-                    __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
+                if (whole) {
+                    if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
                     EACH_ROW(WRITE)
                 } else {
                     V acc[MR * NV];

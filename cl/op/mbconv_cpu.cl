@@ -2,41 +2,46 @@
  * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
  *
  * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every six output pixels the
- * depthwise sums of all hidden channels go to private memory and from there into the projection.
+ * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output pixels
+ * the depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
  * depthwise filter. */
+#define NV   PANEL_VECTORS
+#define RUN  (PANEL == 64 ? TILE_ROWS : 66) /* pixels that share what a panel costs to fetch: narrow ones more */
 #define HV   (HIDDEN / 16)
 #define CV   (CIN / 16)
 #define EACH6(F) F(0) F(1) F(2) F(3) F(4) F(5)
 
-/* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. w1 [HIDDEN / 64][CIN][64]. */
+/* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. w1 [HIDDEN / PANEL][CIN][PANEL]. */
 NOINLINE void expand_line(__global float *line, int length, __global const T *x, int n, int iy, int ix,
                           __global const float *w1, __global const float *b1, int8 in) {
     const bool row = iy >= 0 && iy < in.s0;
-    for (int t = 0; t < length; t += TILE_ROWS) {
-        float16 xs[TILE_ROWS * CV], acc[TILE_ROWS * 4];
-        const int count = min(TILE_ROWS, length - t);
-        for (int r = 0; r < TILE_ROWS && row; r++) {
-            const int column = clamp(ix + t + min(r, count - 1), 0, in.s1 - 1);
+    for (int t0 = 0; t0 < length; t0 += RUN) {
+        float16 xs[RUN * CV], acc[TILE_ROWS * NV];
+        const int run = min(RUN, length - t0);
+        for (int r = 0; r < (run + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS && row; r++) {
+            const int column = clamp(ix + t0 + min(r, run - 1), 0, in.s1 - 1);
             const size_t at = (((size_t)n * in.s0 + iy) * in.s1 + column) * in.s2 + in.s3;
             for (int i = 0; i < CV; i++) xs[r * CV + i] = LOAD16(x, at + i * 16);
         }
-        const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
-        __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
-        for (int j = 0; j < HIDDEN; j += 64) {
-            if (row) {
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
-                tile6x4_next(acc, (const float *)xs, CIN, w1 + j * CIN, CIN, w1, next + j % CIN, in.s2);
+        for (int j = 0; j < HIDDEN; j += PANEL)
+            for (int t = t0; t < t0 + run; t += TILE_ROWS) {
+                const int count = min(TILE_ROWS, t0 + run - t);
+                const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
+                __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
+                if (row) {
+                    for (int i = 0; i < TILE_ROWS * NV; i++) acc[i] = vload16(i % NV, b1 + j);
+                    panel_product(acc, (const float *)(xs + (t - t0) * CV), CIN, w1 + j * CIN, CIN, w1, next + j % CIN,
+                                  in.s2);
+                    activate_all(acc, TILE_ROWS * NV, ACT_GELU);
+                }
+                for (int r = 0; r < count; r++) {
+                    const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
+                    for (int i = 0; i < NV; i++)
+                        vstore16(inside ? acc[r * NV + i] : (float16)(0.0f), i, line + (t + r) * HIDDEN + j);
+                }
             }
-            for (int r = 0; r < count; r++) {
-                const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
-                for (int i = 0; i < 4; i++)
-                    vstore16(inside ? activate_float16(acc[r * 4 + i], ACT_GELU) : (float16)(0.0f), i,
-                             line + (t + r) * HIDDEN + j);
-            }
-        }
     }
 }
 
@@ -48,7 +53,7 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
         EACH6(SUM_TAP)                                                                                                 \
         e += HIDDEN;                                                                                                   \
     }
-#define SUM_CLOSE(r) d[r * HV + v] = activate_float16(a##r, ACT_GELU);
+#define SUM_CLOSE(r) d[r * HV + v] = a##r;
 
 /* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2
  * [HV][9][16]. */
@@ -63,6 +68,7 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
         }
         EACH6(SUM_CLOSE)
     }
+    activate_all(d, TILE_ROWS * HV, ACT_GELU);
 }
 
 /* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, 0, 0}. Group
@@ -79,27 +85,29 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
     const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
     const int length = (cols - 1) * STRIDE + 3, line = (in.s4 + 5 * STRIDE) * HIDDEN;
     scratch += (get_group_id(0) + get_num_groups(0) * (size_t)n) * 3 * line;
-    float16 d[TILE_ROWS * HV], acc[TILE_ROWS * 4];
+    float16 d[RUN * HV], acc[TILE_ROWS * NV];
     int filled = y0 * STRIDE - 1;
     for (int oy = y0; oy < y1; oy++) {
         const int top = oy * STRIDE - 1;
         for (filled = max(filled, top); filled < top + 3; filled++)
             expand_line(scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
-        for (int t = 0; t < cols; t += TILE_ROWS) {
-            spread(d, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line, scratch + (top + 5) % 3 * line,
-                   t * STRIDE, w2, b2);
-            const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t, count = min(TILE_ROWS, cols - t);
-            for (int j = 0; j < COUT; j += 64) {
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b3 + j);
-                tile6x4_next(acc, (const float *)d, HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
-                             y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
-                for (int r = 0; r < count; r++)
-                    for (int i = 0; i < 4; i++) {
-                        float16 v = acc[r * 4 + i];
-                        if (out.s5) v += LOAD16(x, (size_t)(pixel + r) * in.s2 + in.s3 + j + i * 16);
-                        STORE16(activate_float16(v, ACT), y, (size_t)(pixel + r) * out.s3 + out.s4 + j + i * 16);
-                    }
-            }
+        for (int t0 = 0; t0 < cols; t0 += RUN) {
+            const int run = min(RUN, cols - t0);
+            for (int t = 0; t < run; t += TILE_ROWS)
+                spread(d + t * HV, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line,
+                       scratch + (top + 5) % 3 * line, (t0 + t) * STRIDE, w2, b2);
+            for (int j = 0; j < COUT; j += PANEL)
+                for (int t = 0; t < run; t += TILE_ROWS) {
+                    const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t0 + t, count = min(TILE_ROWS, run - t);
+                    for (int i = 0; i < TILE_ROWS * NV; i++) acc[i] = vload16(i % NV, b3 + j);
+                    panel_product(acc, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
+                                  y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
+                    for (int i = 0; i < count * NV && out.s5; i++)
+                        acc[i] += LOAD16(x, (size_t)(pixel + i / NV) * in.s2 + in.s3 + j + i % NV * 16);
+                    activate_all(acc, TILE_ROWS * NV, ACT);
+                    for (int i = 0; i < count * NV; i++)
+                        STORE16(acc[i], y, (size_t)(pixel + i / NV) * out.s3 + out.s4 + j + i % NV * 16);
+                }
         }
     }
 }

@@ -8,17 +8,20 @@
  * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of
  * 6. */
 
-/* A tile of 6 rows by 4 vectors from and to rows of `vectors` vectors. */
+#define NV   PANEL_VECTORS
+#define SUMS (TILE_ROWS * NV)
+
+/* A tile of 6 rows by NV vectors from and to rows of `vectors` vectors. */
 static inline void tile_load(float16 *acc, const float16 *from, int vectors) {
-    for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = from[i / 4 * vectors + i % 4];
+    for (int i = 0; i < SUMS; i++) acc[i] = from[i / NV * vectors + i % NV];
 }
 static inline void tile_store(float16 *to, int vectors, const float16 *acc) {
-    for (int i = 0; i < TILE_ROWS * 4; i++) to[i / 4 * vectors + i % 4] = acc[i];
+    for (int i = 0; i < SUMS; i++) to[i / NV * vectors + i % NV] = acc[i];
 }
 
-/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / 64][c][64], w2 [c2 / 64][hidden][64]; norm {gamma, beta} [2][c].
- * sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld,
- * c0}. */
+/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta}
+ * [2][c]. sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0,
+ * y ld, c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
@@ -27,7 +30,7 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
     if (n >= *limit) return;
     const int first = get_group_id(0) * CHUNK, rows = min(CHUNK, sizes.s0 - first), cv = c / 16, bv = block / 16;
     const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[TILE_ROWS * 4];
+    float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS];
     const size_t row0 = (size_t)n * sizes.s0 + first;
     for (int r = 0; r < tiles * TILE_ROWS; r++) {
         const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
@@ -41,31 +44,32 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
         norm_row(u + r * cv, cv, norm, norm + c, eps);
     }
     for (int k = 0; k < hidden; k += block) {
-        for (int j = k; j < k + block; j += 64) {
-            __global const float *next = !c2 || j + 64 < k + block ? w1 + (j + 64) * c : w2 + k * 64;
+        for (int j = k; j < k + block; j += PANEL) {
+            __global const float *next = !c2 || j + PANEL < k + block ? w1 + (j + PANEL) * c : w2 + k * PANEL;
             for (int t = 0; t < tiles; t++) {
                 const size_t row = row0 + t * TILE_ROWS;
                 __global const T *near =
                     c2 ? x + (row + CHUNK) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, b1 + j);
-                tile6x4_next(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
-                             c2 ? lds.x : lds.z);
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = activate_float16(acc[i], act);
+                for (int i = 0; i < SUMS; i++) acc[i] = vload16(i % NV, b1 + j);
+                panel_product(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
+                              c2 ? lds.x : lds.z);
+                activate_all(acc, SUMS, act);
                 if (c2) {
                     tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
                 } else {
-                    for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * 4; i++)
-                        STORE16(acc[i], y, (row + i / 4) * lds.z + lds.w + j + i % 4 * 16);
+                    for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * NV; i++)
+                        STORE16(acc[i], y, (row + i / NV) * lds.z + lds.w + j + i % NV * 16);
                 }
             }
         }
-        for (int j = 0; j < c2; j += 64) {
-            __global const float *next = j + 64 < c2 ? w2 + ((j + 64) * hidden + k * 64) : w1 + (k + block) * c;
+        for (int j = 0; j < c2; j += PANEL) {
+            __global const float *next =
+                j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
             for (int t = 0; t < tiles; t++) {
                 float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
                 tile_load(acc, sums, c2 / 16);
-                tile6x4_next(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * 64), block,
-                             next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
+                panel_product(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * PANEL), block,
+                              next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
                 tile_store(sums, c2 / 16, acc);
             }
         }

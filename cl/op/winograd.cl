@@ -135,6 +135,17 @@ static inline void transform_output(const local_t m, int far, float16 bias, floa
     result[3] = l1 - l2 - l3 + bias;
 }
 
+/* Stores the results of 16 channels from c on of tile (ty, tx), whose 2x2 pixels are all in the map, where nothing is
+ * added: low {0 or -INFINITY}. */
+static inline void store_plain(const float16 *result, int n, int ty, int tx, int c, __global TY *y, int8 out, float low,
+                               float4 lab) {
+    const int line = out.s2 * out.s3;
+    __global TY *p = y + ((size_t)(n * out.s1 + 2 * ty) * out.s2 + 2 * tx) * out.s3 + out.s4 + c;
+    for (int i = 0; i < 4; i++)
+        STORE_YV(fma(max(result[i], (float16)(low)), (float16)(lab.s0), (float16)(lab.s1)), p,
+                 (i >> 1) * line + (i & 1) * out.s3);
+}
+
 /* Stores the results of 16 channels from c on of tile (ty, tx). */
 NOINLINE void store_tile(const float16 *result, int n, int ty, int tx, int c, __global TY *y,
                          __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
@@ -158,6 +169,9 @@ winograd(__global const TX *restrict x, __global const float *restrict u, __glob
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
     local_t sums = room + 16 * far;
+    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
+    const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
+    const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
     work_t work = work_begin((all + block - 1) / block, tiles.w);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int first = item * block, count = min(block, all - first);
@@ -174,10 +188,13 @@ winograd(__global const TX *restrict x, __global const float *restrict u, __glob
                     multiply(room + i * far + t * cin, panel, sums + i * far_sums + t * COLS, cin);
             for (int t = 0; t < count; t++) {
                 int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
+                int tx = in_item - ty * tiles.z;
+                bool plain = simple && 2 * ty + 1 < out.s1 && 2 * tx + 1 < out.s2;
                 for (int c = 0; c < COLS; c += 16) {
                     float16 result[4];
                     transform_output(sums + t * COLS + c, far_sums, vload16(0, bias + col + c), result);
-                    store_tile(result, n, ty, in_item - ty * tiles.z, col + c, y, before, after, out, epi, lab);
+                    if (plain) store_plain(result, n, ty, tx, col + c, y, out, low, scaled);
+                    else store_tile(result, n, ty, tx, col + c, y, before, after, out, epi, lab);
                 }
             }
         }

@@ -49,9 +49,9 @@ void ist_chain_begin_map(ist_plan *p, int n, int h, int w, int c) {
 }
 
 /* Appends W^T in blocks of outputs, [block][in][outputs of the block]: all in one, rounded up to 4, or, on CPUs,
- * rounded up to 16 and in blocks of 64, then 32 and 16. */
-static bool pack(struct ist_chain *c, const ist_filter *f, size_t *at) {
-    int all = (int)ist_round_up((size_t)f->out, c->cpu ? 16 : 4), block = c->cpu ? 64 : all;
+ * rounded up to 16 and in blocks of `panel`, then of half as many, down to 16. */
+static bool pack(struct ist_chain *c, int panel, const ist_filter *f, size_t *at) {
+    int all = (int)ist_round_up((size_t)f->out, c->cpu ? 16 : 4), block = c->cpu ? panel : all;
     size_t count = (size_t)f->in * (size_t)all;
     if (!ist_grow((void **)&c->weights, &c->weight_capacity, c->weight_count + count, sizeof *c->weights)) return false;
     float *to = c->weights + c->weight_count;
@@ -104,7 +104,8 @@ bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label) 
     if (s.op == IST_CHAIN_LINEAR) {
         s.has_bias = s.filter.b != NULL;
         if (!ist_plan_representable(p, s.filter.w, (size_t)s.filter.out * (size_t)s.filter.in, label)) return true;
-        room = room && pack(c, &s.filter, &s.weights_at) && copy_data(c, s.filter.b, s.filter.out, &s.data_at[0]);
+        room = room && pack(c, ist_panel_columns(p), &s.filter, &s.weights_at) &&
+               copy_data(c, s.filter.b, s.filter.out, &s.data_at[0]);
     }
     s.data[0] = s.data[1] = s.filter.w = s.filter.b = NULL;
     if (room)

@@ -219,10 +219,11 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
     int steps = (int)(p->end - p->first), units = units_of(plan), room = p->chunk * (p->columns ? p->columns : VEC);
     ist_tensor tape = ist_plan_const_bytes(plan, words, (size_t)steps * WORDS * sizeof *words, p->label);
     ist_tensor scratch = ist_plan_tensor(plan, 1, 1, units, room, IST_ELEM_F32);
+    ist_defines defines = ist_defines_of(plan, "-DPANEL=%d", ist_panel_columns(plan));
     ist_launch l = {.label = p->label,
                     .op = "op/chain_cpu",
                     .isa = "isa/tile",
-                    .defines = "",
+                    .defines = defines.text,
                     .kernel = "chain",
                     .dims = 1,
                     .global = {(size_t)units},

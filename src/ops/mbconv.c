@@ -44,11 +44,11 @@ static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_mbconv *b, const
 
 /* ---- one launch ---- */
 
-/* A matrix [out][in] as [out / 64][in][64]. */
-static void pack_matrix(const ist_filter *f, float *dst) {
-    for (int o = 0; o < f->out; o += TILE)
+/* A matrix [out][in] as [out / panel][in][panel]. */
+static void pack_matrix(const ist_filter *f, int panel, float *dst) {
+    for (int o = 0; o < f->out; o += panel)
         for (int i = 0; i < f->in; i++)
-            for (int k = 0; k < TILE; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
+            for (int k = 0; k < panel; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
 }
 
 /* [c][9] as [c / 16][9][16]. */
@@ -67,7 +67,7 @@ static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
         return t;
     }
     if (matrix(f))
-        pack_matrix(f, w);
+        pack_matrix(f, ist_panel_columns(p), w);
     else
         pack_spread(f, w);
     t = ist_plan_const_bytes(p, w, count * sizeof *w, label);
@@ -100,8 +100,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d", x.c, hidden,
-                                   b->project.out, s, (int)b->act);
+    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
+                                   b->project.out, s, (int)b->act, ist_panel_columns(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {.label = label,
                     .op = "op/mbconv_cpu",

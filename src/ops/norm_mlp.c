@@ -35,18 +35,19 @@ static bool fused(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
            l->fc2.out % TILE == 0;
 }
 
-/* A matrix [out][in] as [out / 64][in][64]. */
+/* A matrix [out][in] as [out / panel][in][panel]. */
 static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
     size_t count = (size_t)f->out * (size_t)f->in;
+    int panel = ist_panel_columns(p);
     float *w = malloc(count * sizeof *w), *dst = w;
     ist_tensor t = {0};
     if (!w) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
         return t;
     }
-    for (int o = 0; o < f->out; o += TILE)
+    for (int o = 0; o < f->out; o += panel)
         for (int i = 0; i < f->in; i++)
-            for (int k = 0; k < TILE; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
+            for (int k = 0; k < panel; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
     t = ist_plan_const_bytes(p, w, count * sizeof *w, label);
     free(w);
     return t;
@@ -74,7 +75,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const
     ist_tensor w1 = packed(p, &l->fc1, label), b1 = row_of(p, l->fc1.b, hidden, NULL, 0, label);
     ist_tensor w2 = c2 ? packed(p, &l->fc2, label) : none;
     ist_tensor b2 = c2 ? row_of(p, l->fc2.b, c2, NULL, 0, label) : none;
-    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d", C_MAX, CHUNK);
+    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d -DPANEL=%d", C_MAX, CHUNK, ist_panel_columns(p));
     double elem = ist_plan_half(p) ? 2 : 4;
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/norm_mlp_cpu",
