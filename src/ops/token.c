@@ -291,7 +291,7 @@ ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor x, const ist_token_pro
                       q->in, l->hidden, x.c);
         return none;
     }
-    ist_image_keys_step step, *image = NULL;
+    ist_image_keys_step step = {0}, *image = NULL;
     int tiles = ist_div_up(x.n, 2), each = projection_blocks(p, tiles, q->outs), slices = q->outs / (EACH * each);
     int more = 0;
     if (q->image && joins_image(p, q)) {
@@ -319,7 +319,7 @@ ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor x, const ist_token_pro
                       .image = image,
                       .flops = 2.0 * x.n * x.w * (q->in * q->outs + l->hidden * l->out)};
     launch(p, x.n, x.w, l, &t, label);
-    if (image) free(image->weights);
+    free(step.weights);
     return y;
 }
 
