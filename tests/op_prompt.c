@@ -7,6 +7,16 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+/* Each prompt's tokens behind `own`. */
+static ref_map behind(optest *t, ref_map own, ref_map tokens) {
+    ref_map y = optest_zeros(t, tokens.n, 1, own.w + tokens.w, tokens.c);
+    for (int n = 0; n < y.n; n++)
+        for (int w = 0; w < y.w; w++)
+            for (int c = 0; c < y.c; c++)
+                ref_at(y, n, 0, w)[c] = w < own.w ? ref_at(own, 0, 0, w)[c] : ref_at(tokens, n, 0, w - own.w)[c];
+    return y;
+}
+
 /* kind 0: boxes, 1: points, 2: points and a padding token. */
 static void point_case(int kind, unsigned salt) {
     optest t;
@@ -19,12 +29,16 @@ static void point_case(int kind, unsigned salt) {
     for (size_t i = 0; i < ref_size(points); i++) points.v[i] = 512 + 700 * points.v[i]; /* some outside the image */
     float *gauss = optest_values(&t, IST_POINT_DIM, -4, 4), *table = optest_values(&t, 5 * IST_POINT_DIM, -1, 1);
     ist_point_code code = {.gauss = gauss, .table = table, .side = 1024};
+    ref_map own = optest_random(&t, 1, 1, salt % 3 + 1, IST_POINT_DIM);
+    ist_tensor before = {0};
+    if (salt % 3) before = optest_in(&t, own, IST_ELEM_T, false);
     ist_tensor given = {0}, at = optest_in(&t, points, IST_ELEM_F32, salt % 2);
     if (kind) given = ist_view(optest_ints(&t, labels, prompts * k), prompts, 1, k);
     if (count < prompts) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_point_tokens(t.plan, at, given, 2, kind == 2, &code, "tokens");
+    ist_tensor y = ist_op_point_tokens(t.plan, at, given, 2, kind == 2, &code, before, "tokens");
     optest_run(&t);
     ref_point_tokens(points, kind ? labels : NULL, gauss, table, 1024, want);
+    if (salt % 3) want = behind(&t, own, want);
     /* phases of up to 2 pi * 11 are rounded to a few units of 4e-6 */
     optest_check(&t, "tokens", y, want, 0, (t.half ? 2e-3 : 0) + 2e-5, count);
     optest_end(&t);

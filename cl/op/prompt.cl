@@ -1,14 +1,20 @@
 /* Prompt tokens of the segmenter (src/ops/prompt.h). */
 
-/* One work-item per (Fourier feature, token, prompt): code = [sin z, cos z], z = 2 pi (2 (x, y) - 1) G with
+/* One work-item per (Fourier feature, token, prompt): rows of `own` are copied, then code = [sin z, cos z], z = 2 pi (2 (x, y) - 1) G with
  * (x, y) = (point + 0.5) / side, plus the embedding of the token's label.
- * shape: tokens, points, points' ld, c0, 1 when labels are given, labels' ld, c0, first label. */
+ * shape: rows of `own`, points, points' ld, c0, 1 when labels are given, labels' ld, c0, first label. */
 __kernel void point_tokens(__global T *y, __global const float *points, __global const int *labels,
-                           __global const float *gauss, __global const float *table, __global const int *limit,
-                           const int8 shape, const float side) {
-    const int i = (int)get_global_id(0), token = (int)get_global_id(1), prompt = (int)get_global_id(2);
-    const int half_dim = (int)get_global_size(0), tokens = shape.s0, count = shape.s1;
+                           __global const float *gauss, __global const float *table, __global const T *own,
+                           __global const int *limit, const int8 shape, const float side) {
+    const int i = (int)get_global_id(0), row = (int)get_global_id(1), prompt = (int)get_global_id(2);
+    const int half_dim = (int)get_global_size(0), token = row - shape.s0, count = shape.s1;
     if (prompt >= *limit) return;
+    __global T *out = y + ((size_t)prompt * get_global_size(1) + row) * 2 * half_dim;
+    if (token < 0) {
+        STORE(LOAD(own, row * 2 * half_dim + i), out, i);
+        STORE(LOAD(own, row * 2 * half_dim + half_dim + i), out, half_dim + i);
+        return;
+    }
     int label = -1;
     float s = 0.0f, c = 0.0f;
     if (token < count) {
@@ -24,11 +30,10 @@ __kernel void point_tokens(__global T *y, __global const float *points, __global
         }
     }
     if (label >= -1 && label <= (shape.s4 ? 1 : 3)) { /* points know -1, 0, 1; corners of boxes have 2 and 3 */
-        __global const float *row = table + (size_t)(label + 1) * 2 * half_dim;
-        s += row[i];
-        c += row[half_dim + i];
+        __global const float *known = table + (size_t)(label + 1) * 2 * half_dim;
+        s += known[i];
+        c += known[half_dim + i];
     }
-    __global T *out = y + ((size_t)prompt * tokens + token) * 2 * half_dim;
     STORE(s, out, i);
     STORE(c, out, half_dim + i);
 }

@@ -13,17 +13,19 @@ enum {
     IST_SAM_SIDE = 1024,   /* network input, padded */
     IST_SAM_GRID = 64,     /* embedding */
     IST_SAM_LOW_RES = 256, /* mask logits */
-    IST_SAM_DIM = 256
+    IST_SAM_DIM = 256,
+    IST_SAM_OWN_TOKENS = 5 /* the decoder's, one for the quality and four for masks, before a prompt's */
 };
 
 /* image [n,1024,1024,3]: normalised, zero outside the resized picture -> embedding [n,64,64,256]. */
 ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image);
 
-/* boxes [P,1,2,2] F32: corners (x1,y1), (x2,y2) -> sparse tokens [P,1,2,256]. */
-ist_tensor ist_sam_box_tokens(ist_plan *p, const ist_weights *weights, ist_tensor boxes);
+/* boxes [P,1,2,2] F32: corners (x1,y1), (x2,y2) -> sparse tokens [P,1,2,256]; with `own`, behind the decoder's own:
+ * [P,1,7,256]. */
+ist_tensor ist_sam_box_tokens(ist_plan *p, const ist_weights *weights, ist_tensor boxes, bool own);
 
 /* points [P,1,k,2] F32 and labels [P,1,k,1] I32 (1 object, 0 background, -1 padding: no position). Without boxes the
- * network wants one padding point more: with `pad` it is appended -> [P,1,k+1,256], else [P,1,k,256]. */
+ * network wants one padding point more: with `pad` it is appended. Behind the decoder's own: [P,1,5 + k (+1),256]. */
 ist_tensor ist_sam_point_tokens(ist_plan *p, const ist_weights *weights, ist_tensor points, ist_tensor labels,
                                 bool pad);
 
@@ -40,7 +42,7 @@ typedef struct ist_sam_masks {
 } ist_sam_masks;
 
 /* embedding [n,64,64,256]; image_of [1,1,P,1] I32: which image each prompt belongs to (empty: all to image 0); sparse
- * [P,1,T,256]; dense [P,64,64,256], or empty: no mask prompt. */
+ * [P,1,5+T,256], the decoder's own tokens first; dense [P,64,64,256], or empty: no mask prompt. */
 ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor image_of,
                              ist_tensor sparse, ist_tensor dense, bool multimask);
 

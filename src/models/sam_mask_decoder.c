@@ -4,8 +4,9 @@
  * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
  * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the
  * next layer do not wait for the image. P prompts share the embedding of their image, reached through `image_of`, until
- * the first update; on CPUs, where an image has more than FEW_PROMPTS, also its projections in the first layer and its
- * share of the upscaling's first convolution. */
+ * the first update. On CPUs, where an image has more than FEW_PROMPTS, they share its projections in the first layer
+ * and its share of the upscaling's first convolution, too; on matrix instructions the keys and values of the first
+ * reading, however many they are. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "models/sam_upscale.h"
@@ -17,11 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MASK_TOKENS = 4, LAYERS = 2, HEADS = IST_TWO_WAY_HEADS };
+enum { MASK_TOKENS = IST_SAM_OWN_TOKENS - 1, LAYERS = 2, HEADS = IST_TWO_WAY_HEADS };
 enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
 enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
 
 static const float LOG2_E = 1.44269504088896340736f;
+static const char final[] = "final_attn_token_to_image";
 
 /* The image before or after updates; `shift` is owned, and so are weights. An update by `tokens` that the next reading
  * will carry out is `pending`: their keys and values are folded together with that reading's queries. */
@@ -35,22 +37,33 @@ typedef struct image_side {
     ist_norm_weights norm;
 } image_side;
 
+/* What an image step takes of the tokens. */
+typedef struct folded {
+    ist_tensor queries;      /* [P,1,257,64] */
+    ist_tensor keys, values; /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
+    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections: [P,1,17,64] */
+} folded;
+
 typedef struct decoder {
     ist_net net;
-    ist_tensor t;  /* initial tokens [P,1,N,256], added to every query */
-    ist_tensor pe; /* dense position code [1,1,4096,256] */
+    ist_tensor t;    /* initial tokens [P,1,N,256]: IoU, masks, prompt; added to every query */
+    ist_tensor pe;   /* dense position code [1,1,4096,256] */
+    float *position; /* the same, owned */
     ist_tensor image_of;
     int prompts;
     ist_tensor later;  /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
     ist_tensor ways;   /* of the prompts: 1 where one shares the first image's projections with others, or empty */
     ist_tensor shared; /* those projections */
+    bool direct;       /* the first reading takes keys and values that all prompts of an image share: */
+    ist_tensor keys;   /* [images,1,4096,256] */
+    folded ready;      /* what layers on tokens have folded already for the next reading */
     ist_sam_upscale up;
 } decoder;
 
 /* ---- constants ---- */
 
-/* Position code of the grid: row i, column j at ((j + 0.5) / 64, (i + 0.5) / 64). */
-static ist_tensor dense_position(const ist_net *net) {
+/* Position code of the grid, also as *values, the caller's: row i, column j at ((j + 0.5) / 64, (i + 0.5) / 64). */
+static ist_tensor dense_position(const ist_net *net, float **values) {
     ist_tensor pe = {0};
     int64_t dims[2] = {2, DIM / 2};
     float *gauss = NULL, *code = malloc(sizeof *code * GRID * GRID * DIM);
@@ -70,29 +83,8 @@ static ist_tensor dense_position(const ist_net *net) {
         pe = ist_plan_const(p, code, 1, 1, GRID * GRID, DIM, IST_ELEM_T, "dense position");
     }
     free(gauss);
-    free(code);
+    *values = code;
     return pe;
-}
-
-/* The IoU token, the mask tokens, then `below`. */
-static ist_tensor all_tokens(const ist_net *net, ist_tensor below) {
-    static const struct {
-        const char *name;
-        int rows;
-    } tables[] = {{"mask_decoder.iou_token.weight", 1}, {"mask_decoder.mask_tokens.weight", MASK_TOKENS}};
-    float values[(1 + MASK_TOKENS) * DIM], *to = values;
-    ist_plan *p = net->plan;
-    for (int i = 0; i < 2 && !ist_plan_status(p); i++) {
-        float *table = NULL;
-        int64_t dims[2] = {tables[i].rows, DIM};
-        if (!ist_weights_f32(net->weights, tables[i].name, 2, dims, &table, ist_plan_error(p)))
-            memcpy(to, table, (size_t)(tables[i].rows * DIM) * sizeof *to);
-        to += tables[i].rows * DIM;
-        free(table);
-    }
-    if (ist_plan_status(p)) return (ist_tensor){0};
-    ist_tensor own = ist_plan_const(p, values, 1, 1, 1 + MASK_TOKENS, DIM, IST_ELEM_T, "output tokens");
-    return ist_op_join_tokens(p, own, below, "output tokens");
 }
 
 /* ---- layers on tokens ---- */
@@ -122,7 +114,7 @@ static ist_token_layer take_layer(const decoder *d, layer_names names, ist_tenso
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: %d and %d inputs, norm of %d channels for %d", names.last,
                       names.first ? first->out : last->in, last->in, all->norm.n, last->out);
     return (ist_token_layer){first->in, last->in,    last->out,   first->w, first->b, last->w,
-                             last->b,   all->norm.w, all->norm.b, 1e-5f,    add};
+                             last->b,   all->norm.w, all->norm.b, 1e-5f,    add,      NULL};
 }
 
 static void free_layer(layer_weights *all) {
@@ -131,14 +123,15 @@ static void free_layer(layer_weights *all) {
     ist_norm_weights_free(&all->norm);
 }
 
-/* LN(add + last(x)), or LN(add + last(relu(first(x)))). */
-static ist_tensor layer(const decoder *d, ist_tensor x, ist_tensor add, layer_names names) {
+/* LN(add + last(x)), or LN(add + last(relu(first(x)))). `folds`, or NULL, where layers are joined. */
+static ist_tensor layer(const decoder *d, ist_tensor x, ist_tensor add, layer_names names, ist_token_folds *folds) {
     ist_plan *p = d->net.plan;
     ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
     if (ist_plan_status(p)) return (ist_tensor){0};
     if (ist_token_layers(p, x.w)) {
         layer_weights w;
         ist_token_layer l = take_layer(d, names, add, &w);
+        l.folds = folds;
         if (!ist_plan_status(p)) x = ist_op_token_layer(p, x, &l, names.last);
         free_layer(&w);
         return x;
@@ -159,54 +152,57 @@ static ist_conv_weights take_cross(const decoder *d, const char *at, const char 
     return w;
 }
 
-/* Queries, keys and values [P,1,N,768]. In the second layer t is added to the tokens for queries and keys; since the
- * projection is linear, the first layer's product, which is of t, makes that share as well: d->later. */
-static ist_tensor joined_projections(decoder *d, ist_tensor q, bool first, const char *at) {
+/* LN(add + attention) by ist_op_token_attention, which makes queries, keys and values [P,1,N,768], too. In the second
+ * layer t is added to the tokens for queries and keys; since the projection is linear, the first layer's product, which
+ * is of t, makes that share as well: d->later. */
+static ist_tensor joined_attention(decoder *d, ist_tensor q, bool first, const char *at, layer_names names,
+                                   ist_token_folds *folds, ist_token_image *image) {
     static const char second[] = "layers.1.self_attn";
+    ist_plan *p = d->net.plan;
     ist_conv_weights all = ist_stack(&d->net, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), take(d, at, "v"));
-    if (!first) return ist_apply(&d->net, q, all, &(ist_conv_opts){.epi.add_before = d->later}, at);
-    ist_conv_weights next = ist_stack(&d->net, take(d, second, "q"), take(d, second, "k"));
-    next = ist_stack(&d->net, next, take(d, second, "v"));
-    if (!ist_plan_status(d->net.plan) && (all.out != 3 * DIM || next.out != 3 * DIM || next.in != DIM))
-        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "self-attention: %d and %d x %d weights, want %d x %d", all.out,
-                      next.out, next.in, 3 * DIM, DIM);
-    if (!ist_plan_status(d->net.plan)) {
-        memset(next.w + 2 * DIM * DIM, 0, sizeof *next.w * DIM * DIM);
-        memset(next.b, 0, sizeof *next.b * 3 * DIM);
+    ist_tensor y = {0}, projections;
+    if (first) {
+        ist_conv_weights next = ist_stack(&d->net, take(d, second, "q"), take(d, second, "k"));
+        next = ist_stack(&d->net, next, take(d, second, "v"));
+        if (!ist_plan_status(p) && (all.out != 3 * DIM || next.out != 3 * DIM || next.in != DIM))
+            ist_plan_fail(p, IST_E_WEIGHTS, "self-attention: %d and %d x %d weights, want %d x %d", all.out, next.out,
+                          next.in, 3 * DIM, DIM);
+        if (!ist_plan_status(p)) {
+            memset(next.w + 2 * DIM * DIM, 0, sizeof *next.w * DIM * DIM);
+            memset(next.b, 0, sizeof *next.b * 3 * DIM);
+        }
+        all = ist_stack(&d->net, all, next); /* 1536 */
     }
-    ist_tensor y = ist_apply(&d->net, q, ist_stack(&d->net, all, next), NULL, at); /* [P,1,N,1536] */
-    d->later = ist_slice(y, 3 * DIM, 3 * DIM);
-    return ist_slice(y, 0, 3 * DIM);
+    layer_weights w;
+    ist_token_layer l = take_layer(d, names, first ? (ist_tensor){0} : q, &w);
+    l.folds = folds;
+    ist_token_projection projection = {all.in, all.out, all.w, all.b, first ? (ist_tensor){0} : d->later, image};
+    if (!ist_plan_status(p)) {
+        y = ist_op_token_attention(p, q, &projection, &l, &projections, at);
+        if (first) d->later = ist_slice(projections, 3 * DIM, 3 * DIM);
+    }
+    free_layer(&w);
+    ist_conv_weights_free(&all);
+    return y;
 }
 
 /* LN(add + attention): of q with the position of the initial tokens as queries and keys, except in the first layer,
  * where q is those tokens. */
-static ist_tensor self_attention(decoder *d, ist_tensor q, bool first, const char *at, const char *norm) {
+static ist_tensor self_attention(decoder *d, ist_tensor q, bool first, const char *at, const char *norm,
+                                 ist_token_folds *folds, ist_token_image *image) {
     ist_plan *p = d->net.plan;
     ist_tensor add = first ? (ist_tensor){0} : q, qk, v;
     ist_name out = ist_name_of("%s.out_proj", at);
     layer_names names = {NULL, out.text, norm};
     if (ist_plan_status(p)) return (ist_tensor){0};
-    bool tokens = ist_token_layers(p, q.w);
-    if (tokens) {
-        qk = joined_projections(d, q, first, at);
-        v = ist_slice(qk, 2 * DIM, DIM);
-    } else {
-        qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
-        qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
-        v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
-    }
+    if (ist_token_layers(p, q.w)) return joined_attention(d, q, first, at, names, folds, image);
+    qk = first ? q : ist_op_add(p, q, d->t, (ist_tensor){0}, at);
+    qk = ist_apply(&d->net, qk, ist_stack(&d->net, take(d, at, "q"), take(d, at, "k")), NULL, at); /* [P,1,N,512] */
+    v = ist_apply(&d->net, q, take(d, at, "v"), NULL, at);
     if (ist_plan_status(p)) return (ist_tensor){0};
     ist_tensor queries = ist_slice(qk, 0, DIM), keys = ist_slice(qk, DIM, DIM);
-    if (tokens) {
-        layer_weights w;
-        ist_token_layer l = take_layer(d, names, add, &w);
-        if (!ist_plan_status(p)) q = ist_op_token_attention(p, queries, keys, v, &l, at);
-        free_layer(&w);
-        return q;
-    }
     ist_attention_opts opts = {.heads = HEADS, .scale = 1.0f / sqrtf((float)DIM / HEADS), .count = d->prompts};
-    return layer(d, ist_op_attention(p, queries, keys, v, &opts, at), add, names);
+    return layer(d, ist_op_attention(p, queries, keys, v, &opts, at), add, names, NULL);
 }
 
 /* ---- attention between tokens and image ---- */
@@ -227,6 +223,10 @@ static ist_fold_job fold(ist_tensor x, ist_tensor add, const ist_conv_weights *o
                                    .columns = columns,
                                    .plain = !other,
                                    .only = only}};
+}
+
+static ist_tensor fold_now(ist_plan *p, ist_fold_job job, const char *at) {
+    return ist_op_fold_heads(p, job.x, job.add, &job.fold, at);
 }
 
 /* The same for a shared projection of the image: queries or keys as they are. */
@@ -266,13 +266,12 @@ static void share_image(decoder *d, const image_side *s, int tokens) {
 }
 
 /* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
-static void update_image(const decoder *d, image_side *s, ist_tensor q, int layer, const char *at, const char *norm) {
+static void update_image(const decoder *d, image_side *s, int layer, const char *at, const char *norm) {
     s->k = take_cross(d, at, "k", INNER, DIM), s->v = take_cross(d, at, "v", INNER, DIM);
     s->q = take_cross(d, at, "q", INNER, DIM), s->out = take_cross(d, at, "out", DIM, INNER);
     s->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", norm);
     if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
         ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
-    s->tokens = q;
     s->layer = layer;
     s->pending = true;
 }
@@ -285,19 +284,13 @@ static void free_update(image_side *s) {
     ist_norm_weights_free(&s->norm);
 }
 
-/* What an image step takes of the tokens. */
-typedef struct folded {
-    ist_tensor queries;      /* [P,1,257,64] */
-    ist_tensor keys, values; /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
-    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections: [P,1,17,64] */
-} folded;
-
 /* query, k: of the reading. */
 static folded fold_tokens(decoder *d, const image_side *s, ist_tensor q, const ist_conv_weights *query,
                           const ist_conv_weights *k, const char *at) {
     ist_plan *p = d->net.plan;
-    folded f = {0};
-    ist_tensor y[IST_FOLDS] = {{0}};
+    folded f = d->ready;
+    d->ready = (folded){0};
+    if (ist_has(f.queries)) return f;
     float *out = s->pending ? transposed(d, &s->out) : NULL;
     if (ist_plan_status(p)) {
         free(out);
@@ -305,25 +298,90 @@ static folded fold_tokens(decoder *d, const image_side *s, ist_tensor q, const i
     }
     bool sharing = s->pending && ist_has(d->shared) && ist_has(s->now.map); /* the first update */
     ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
-    ist_fold_job jobs[IST_FOLDS] = {fold(q, d->t, query, k->w, NULL, true, s->now.only)};
+    f.queries = fold_now(p, fold(q, d->t, query, k->w, NULL, true, s->now.only), at);
     if (s->pending) {
-        jobs[1] = fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own);
-        jobs[2] = fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all);
+        f.keys = fold_now(p, fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own), at);
+        f.values = fold_now(p, fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all), at);
     }
-    ist_op_fold_all(p, jobs, s->pending ? 3 : 1, y, at);
-    f = (folded){.queries = y[0], .keys = y[1], .values = y[2]};
     if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, at);
     if (s->pending && d->up.shares) ist_sam_upscale_values(&d->up, s->layer, s->tokens, &s->v, out);
     free(out);
     return f;
 }
 
+/* Folds that a layer on tokens makes of its result, and the weights they are of, owned. */
+typedef struct layer_folds {
+    ist_token_folds all;
+    ist_fold_job jobs[IST_FOLDS];
+    ist_conv_weights query, k;
+    float *out;
+    bool updates;
+} layer_folds;
+
+/* Keys and values of the pending update, with `update`; queries of the reading `at`, if that is not NULL, as they are
+ * where it is of keys. */
+static void begin_folds(const decoder *d, layer_folds *f, const image_side *update, const char *at, bool direct) {
+    ist_plan *p = d->net.plan;
+    ist_tensor none = {0};
+    ist_prompt_way every = {0};
+    *f = (layer_folds){.all.jobs = f->jobs, .updates = update};
+    if (update) f->out = transposed(d, &update->out);
+    if (at) f->query = take_cross(d, at, "q", INNER, DIM), f->k = take_cross(d, at, "k", INNER, DIM);
+    if (ist_plan_status(p)) return;
+    if (update) {
+        f->jobs[f->all.count++] = fold(none, d->t, &update->k, update->q.w, update->q.b, true, every);
+        f->jobs[f->all.count++] = fold(none, none, &update->v, f->out, NULL, false, every);
+    }
+    if (at) f->jobs[f->all.count++] = fold(none, d->t, &f->query, direct ? NULL : f->k.w, NULL, true, every);
+}
+
+/* Keeps them for the next reading. */
+static void end_folds(decoder *d, layer_folds *f) {
+    int i = 0;
+    if (f->updates) d->ready.keys = f->all.y[i++], d->ready.values = f->all.y[i++];
+    if (i < f->all.count) d->ready.queries = f->all.y[i];
+    free(f->out);
+    ist_conv_weights_free(&f->query);
+    ist_conv_weights_free(&f->k);
+}
+
+/* LN(q + attention of the tokens q to the image, whose keys and values all of its prompts share). */
+static ist_tensor read_keys(decoder *d, const image_side *s, ist_tensor q, const char *at, const char *norm) {
+    ist_plan *p = d->net.plan;
+    ist_name out = ist_name_of("%s.out_proj", at);
+    layer_weights all;
+    ist_token_layer l = take_layer(d, (layer_names){NULL, out.text, norm}, q, &all);
+    ist_tensor y = {0};
+    if (!ist_plan_status(p)) {
+        ist_token_reading r = {.image = d->keys, .map = s->now.map, .queries = d->ready.queries};
+        y = ist_op_token_read(p, q, &r, &l, at); /* [P,1,N,256] */
+    }
+    d->ready = (folded){0};
+    free_layer(&all);
+    return y;
+}
+
+/* LN(q + what tokens have read in `parts`), the reading's last step and the layer behind it in one. */
+static ist_tensor merged_layer(const decoder *d, ist_tensor parts, ist_tensor q, const ist_conv_weights *v,
+                               const char *at, const char *norm) {
+    ist_name out = ist_name_of("%s.out_proj", at);
+    ist_token_merge merge = {DIM, INNER / HEADS, v->w, v->b};
+    layer_weights all;
+    ist_token_layer l = take_layer(d, (layer_names){NULL, out.text, norm}, q, &all);
+    ist_tensor y = {0};
+    if (!ist_plan_status(d->net.plan)) y = ist_op_token_merge(d->net.plan, parts, q.w, &merge, &l, out.text);
+    free_layer(&all);
+    return y;
+}
+
 /* LN(q + attention of the tokens q to the image after its pending update). */
 static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char *at, const char *norm) {
     ist_plan *p = d->net.plan;
+    if (!s->pending && d->direct) return read_keys(d, s, q, at, norm);
     ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
     bool first = ist_has(d->shared) && !s->pending;
+    bool joined = !ist_plan_status(p) && ist_token_layers(p, q.w);
     if (first) s->now.only = (ist_prompt_way){d->ways, 0};
     folded f = fold_tokens(d, s, q, &query, &k, at);
     ist_image_update u = {
@@ -336,7 +394,10 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);
-        y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
+        if (joined)
+            y = merged_layer(d, y, q, &v, at, norm);
+        else
+            y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
     }
     if (first && !ist_plan_status(p)) {
         ist_op_shared_read(p, d->shared, &s->now, unfolded(d, q, &query, at), d->ways, v.b, y, at);
@@ -349,7 +410,20 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     ist_conv_weights_free(&k);
     ist_conv_weights_free(&v);
     ist_name out = ist_name_of("%s.out_proj", at);
-    return layer(d, y, q, (layer_names){NULL, out.text, norm}); /* [P,1,N,256] */
+    return joined ? y : layer(d, y, q, (layer_names){NULL, out.text, norm}, NULL); /* [P,1,N,256] */
+}
+
+/* The first layer's attention, with the keys and values of the reading `at` behind it. */
+static ist_tensor first_attention(decoder *d, const image_side *s, ist_tensor q, const char *self, const char *norm,
+                                  const char *at, ist_token_folds *folds) {
+    ist_conv_weights k = take_cross(d, at, "k", INNER, DIM), v = take_cross(d, at, "v", INNER, DIM);
+    ist_image_keys w = {k.w, v.w, v.b, d->position};
+    ist_token_image image = {.side = &s->now, .weights = &w};
+    q = self_attention(d, q, true, self, norm, folds, &image);
+    d->keys = image.y;
+    ist_conv_weights_free(&k);
+    ist_conv_weights_free(&v);
+    return q;
 }
 
 static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) {
@@ -357,10 +431,20 @@ static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) 
     ist_name i2t = ist_name_of("layers.%d.cross_attn_image_to_token", i);
     ist_name first = ist_name_of("layers.%d.mlp.lin1", i), last = ist_name_of("layers.%d.mlp.lin2", i);
     ist_name norm3 = ist_name_of("layers.%d.norm3", i);
-    q = self_attention(d, q, i == 0, self.text, ist_name_of("layers.%d.norm1", i).text);
+    bool joined = !ist_plan_status(d->net.plan) && ist_token_layers(d->net.plan, q.w);
+    layer_folds folds;
+    begin_folds(d, &folds, NULL, joined ? t2i.text : NULL, i == 0 && d->direct);
+    ist_name norm1 = ist_name_of("layers.%d.norm1", i);
+    if (i == 0 && d->direct)
+        q = first_attention(d, s, q, self.text, norm1.text, t2i.text, &folds.all);
+    else
+        q = self_attention(d, q, i == 0, self.text, norm1.text, folds.all.count ? &folds.all : NULL, NULL);
+    end_folds(d, &folds);
     q = read_image(d, s, q, t2i.text, ist_name_of("layers.%d.norm2", i).text);
-    q = layer(d, q, q, (layer_names){first.text, last.text, norm3.text});
-    update_image(d, s, q, i, i2t.text, ist_name_of("layers.%d.norm4", i).text);
+    update_image(d, s, i, i2t.text, ist_name_of("layers.%d.norm4", i).text);
+    begin_folds(d, &folds, joined ? s : NULL, joined && i == LAYERS - 1 ? final : NULL, false);
+    q = s->tokens = layer(d, q, q, (layer_names){first.text, last.text, norm3.text}, joined ? &folds.all : NULL);
+    end_folds(d, &folds);
     return q;
 }
 
@@ -459,15 +543,18 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
         if (zeros) d->image_of = ist_plan_const(p, zeros, 1, 1, sparse.n, 1, IST_ELEM_I32, "image of prompt");
         free(zeros);
     }
-    d->pe = dense_position(&d->net);
-    d->t = all_tokens(&d->net, sparse); /* [P,1,5+T,256] */
+    d->pe = dense_position(&d->net, &d->position);
+    d->t = sparse; /* [P,1,5+T,256] */
     image_side s = start_image(d, embedding, dense);
     ist_sam_upscale_begin(&d->net, &d->up);
     share_image(d, &s, d->t.w);
+    d->direct = !ist_plan_status(p) && ist_has(s.now.map) && ist_token_layers(p, d->t.w) &&
+                ist_image_reads(p, d->t.w, DIM, INNER / HEADS);
     ist_tensor q = d->t;
     for (int i = 0; i < LAYERS; i++) q = two_way_layer(d, &s, q, i);
-    q = read_image(d, &s, q, "final_attn_token_to_image", "norm_final_attn");
+    q = read_image(d, &s, q, final, "norm_final_attn");
     free(s.shift);
+    free(d->position);
     ist_tap(&d->net, q, "tokens");
     ist_tap(&d->net, s.now.x, "keys");
     ist_sam_masks out = read_out(d, q, s.now.x, multimask);

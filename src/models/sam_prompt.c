@@ -31,25 +31,47 @@ static float *load_code(const ist_net *net, ist_point_code *code) {
     return all;
 }
 
+/* The decoder's own: the IoU token, the mask tokens. */
+static ist_tensor own_tokens(const ist_net *net) {
+    static const struct {
+        const char *name;
+        int rows;
+    } tables[] = {{"mask_decoder.iou_token.weight", 1}, {"mask_decoder.mask_tokens.weight", IST_SAM_OWN_TOKENS - 1}};
+    float values[IST_SAM_OWN_TOKENS * IST_SAM_DIM], *to = values;
+    ist_plan *p = net->plan;
+    for (int i = 0; i < 2 && !ist_plan_status(p); i++) {
+        float *table = NULL;
+        int64_t dims[2] = {tables[i].rows, IST_SAM_DIM};
+        if (!ist_weights_f32(net->weights, tables[i].name, 2, dims, &table, ist_plan_error(p)))
+            memcpy(to, table, (size_t)(tables[i].rows * IST_SAM_DIM) * sizeof *to);
+        to += tables[i].rows * IST_SAM_DIM;
+        free(table);
+    }
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    return ist_plan_const(p, values, 1, 1, IST_SAM_OWN_TOKENS, IST_SAM_DIM, IST_ELEM_T, "output tokens");
+}
+
 static ist_tensor tokens(ist_plan *p, const ist_weights *weights, ist_tensor points, ist_tensor labels, int first_label,
-                         bool pad) {
+                         bool pad, bool own) {
     ist_net net = {p, weights};
     ist_point_code code;
-    ist_tensor y = {0};
+    ist_tensor y = {0}, before = {0};
     if (ist_plan_status(p)) return y;
+    if (own) before = own_tokens(&net);
     float *owned = load_code(&net, &code);
-    if (!ist_plan_status(p)) y = ist_op_point_tokens(p, points, labels, first_label, pad, &code, "prompt_encoder");
+    if (!ist_plan_status(p))
+        y = ist_op_point_tokens(p, points, labels, first_label, pad, &code, before, "prompt_encoder");
     free(owned);
     return y;
 }
 
-ist_tensor ist_sam_box_tokens(ist_plan *p, const ist_weights *weights, ist_tensor boxes) {
-    return tokens(p, weights, boxes, (ist_tensor){0}, 2, false); /* corners have labels 2 and 3 */
+ist_tensor ist_sam_box_tokens(ist_plan *p, const ist_weights *weights, ist_tensor boxes, bool own) {
+    return tokens(p, weights, boxes, (ist_tensor){0}, 2, false, own); /* corners have labels 2 and 3 */
 }
 
 ist_tensor ist_sam_point_tokens(ist_plan *p, const ist_weights *weights, ist_tensor points, ist_tensor labels,
                                 bool pad) {
-    return tokens(p, weights, points, labels, 0, pad);
+    return tokens(p, weights, points, labels, 0, pad, true);
 }
 
 ist_tensor ist_sam_join_tokens(ist_plan *p, ist_tensor a, ist_tensor b) {

@@ -8,7 +8,7 @@
 enum { GROUP = 64, LABELS = 5 };
 
 ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels, int first_label, bool pad,
-                               const ist_point_code *code, const char *label) {
+                               const ist_point_code *code, ist_tensor own, const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
     if (points.elem != IST_ELEM_F32 || points.c != 2 || points.h != 1 ||
@@ -17,7 +17,13 @@ ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels
                       points.n, points.h, points.w, points.c);
         return none;
     }
-    int tokens = points.w + pad, half = IST_POINT_DIM / 2;
+    if (ist_has(own) &&
+        (own.n != 1 || own.h != 1 || own.c != IST_POINT_DIM || own.ld != own.c || own.c0 || own.elem != IST_ELEM_T)) {
+        ist_plan_fail(p, IST_E_ARGUMENT, "%s: own tokens [%d,%d,%d,%d], want dense ones of %d channels", label, own.n,
+                      own.h, own.w, own.c, IST_POINT_DIM);
+        return none;
+    }
+    int tokens = own.w + points.w + pad, half = IST_POINT_DIM / 2;
     ist_tensor gauss = ist_plan_const(p, code->gauss, 1, 1, 2, half, IST_ELEM_F32, label);
     ist_tensor table = ist_plan_const(p, code->table, 1, 1, LABELS, IST_POINT_DIM, IST_ELEM_F32, label);
     ist_tensor y = ist_plan_tensor(p, points.n, 1, tokens, IST_POINT_DIM, IST_ELEM_T);
@@ -29,11 +35,11 @@ ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels
                                      .global = {(size_t)half, (size_t)tokens, (size_t)points.n},
                                      .local = {GROUP, 1, 1},
                                      .args = {IST_OUT(y), IST_IN(points), IST_IN(labels), IST_IN(gauss), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT8(tokens, points.w, points.ld, points.c0, ist_has(labels),
+                                              IST_IN(own), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT8(own.w, points.w, points.ld, points.c0, ist_has(labels),
                                                        labels.ld, labels.c0, first_label),
                                               IST_FLOAT(code->side)},
-                                     .arg_count = 8});
+                                     .arg_count = 9});
     return y;
 }
 

@@ -6,6 +6,7 @@
  * number of prompts of that image: a frame's results have the same bits whatever stands beside it. */
 #include "ops/two_way.h"
 #include "ops/rows.h"
+#include "ops/token.h"
 #include "ops/two_way_rows.h"
 
 #include "base/mem.h"
@@ -108,45 +109,16 @@ static bool check_fold(ist_plan *p, const ist_fold_job *job, const char *label) 
     ist_tensor x = job->x, add = job->add;
     const ist_head_fold *f = &job->fold;
     bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T && may_choose(p, f->only, f->plain) &&
+                !ist_two_way_halves(p, x.w, f->k) &&
                 (!ist_has(add) || (add.w == x.w && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
     return check(p, good, x, x.w, f->k, f->d, label);
-}
-
-/* Whether they can be one launch. */
-static bool alike(const ist_fold_job *jobs, int count) {
-    ist_tensor add = {0};
-    for (int j = 0; j < count; j++) {
-        const ist_fold_job *a = &jobs[j];
-        if (a->x.n != jobs->x.n || a->x.w != jobs->x.w || a->x.c != jobs->x.c || a->fold.d != jobs->fold.d ||
-            a->fold.k != jobs->fold.k || (ist_has(add) && ist_has(a->add) && a->add.buffer != add.buffer))
-            return false;
-        if (ist_has(a->add)) add = a->add;
-    }
-    return count <= IST_FOLDS;
-}
-
-void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label) {
-    for (int j = 0; j < count; j++) {
-        y[j] = (ist_tensor){0};
-        if (!check_fold(p, &jobs[j], label)) return;
-    }
-    if (ist_two_way_halves(p, jobs->x.w, jobs->fold.k) && alike(jobs, count)) {
-        ist_two_way_fold_mma(p, jobs, count, y, label);
-        return;
-    }
-    for (int j = 0; j < count; j++) y[j] = ist_op_fold_heads(p, jobs[j].x, jobs[j].add, &jobs[j].fold, label);
 }
 
 ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *f, const char *label) {
     int tokens = x.w, k = f->k, d = f->d;
     bool added = ist_has(add);
     ist_fold_job job = {x, add, *f};
-    ist_tensor one = {0};
-    if (!check_fold(p, &job, label)) return one;
-    if (ist_two_way_halves(p, tokens, k)) {
-        ist_two_way_fold_mma(p, &job, 1, &one, label);
-        return one;
-    }
+    if (!check_fold(p, &job, label)) return (ist_tensor){0};
     int columns = blocks_of(tokens) * COLUMNS;
     enum { PANELS, FOLDED, PLAIN } form = f->plain ? PLAIN : f->columns ? FOLDED : PANELS;
     ist_tensor y = form == PANELS ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
@@ -350,7 +322,7 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
     bool good = halves ? parts.w == 1 && parts.c == ist_two_way_part_floats(tokens, k)
                        : parts.w == k + 2 && parts.c == blocks_of(tokens) * COLUMNS;
     if (!check(p, good && may_choose(p, only, false), parts, tokens, k, d, label)) return (ist_tensor){0};
-    if (halves) return ist_two_way_merge_mma(p, parts, tokens, k, d, w, b, label);
+    if (halves) return ist_token_merge_alone(p, parts, tokens, &(ist_token_merge){k, d, w, b}, label);
     bool cpu = ist_cpu_row(p);
     ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
     ist_tensor weights = head_const(p, w, k, d, label), bias = head_const(p, b, 1, d, label);

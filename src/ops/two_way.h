@@ -38,20 +38,17 @@ typedef struct ist_head_fold {
     const float *m, *mb; /* [8 d][k], [8 d] or NULL: of the other side */
     float scale;
     bool columns; /* else panels */
-    bool plain;   /* columns of q itself, F32 [P,1,d + 1,C] with zeros in row d; only where ist_image_shares */
+    bool plain;   /* columns of q itself, F32 [P,1,d + 1,C] with zeros in row d; only where ist_image_shares, or by a
+                     layer */
     ist_prompt_way only;
 } ist_head_fold;
-/* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
-ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
-
-/* Up to three folds of tokens of the same extents, with one `add` for all or none that has it; y [count]. Where
- * ist_two_way_halves says so they are one launch. */
-enum { IST_FOLDS = 3 };
+/* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. Where ist_two_way_halves says so, layers on
+ * tokens fold instead (ops/token.h). */
 typedef struct ist_fold_job {
     ist_tensor x, add;
     ist_head_fold fold;
 } ist_fold_job;
-void ist_op_fold_all(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label);
+ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const ist_head_fold *fold, const char *label);
 
 /* The image: item map[i] (I32) of x [n,1,L,K] for prompt i, or item i when map is empty; plus `shift` [K] when not
  * NULL; `position` [1,1,L,K] is added for scores only. */
@@ -81,6 +78,19 @@ ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *image, const ist
 /* Joins the parts: y[t] of head h = w_h average + b, w [8 d][K], b [8 d] -> [P,1,N,8 d]. */
 ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w, const float *b,
                               ist_prompt_way only, const char *label);
+
+/* ---- an image before its first update, on matrix instructions ----
+ * It is the same for all of its prompts: its keys and values are made once, and tokens read them as they are
+ * (ist_op_token_read). However many prompts there are, so that theirs have the same bits. */
+
+/* Whether the device has a row for tokens of c channels and heads of d. */
+bool ist_image_reads(const ist_plan *p, int tokens, int c, int d);
+typedef struct ist_image_keys {
+    const float *keys, *values, *value_bias; /* [8 d][K] twice, [8 d]; host arrays */
+    const float *position;                   /* [L][K], host array: what is added for keys */
+} ist_image_keys;
+/* Keys of x + position, then values of x, of every image whatever the limit: [n,1,L,16 d]. Only image's x and shift. */
+ist_tensor ist_op_image_keys(ist_plan *p, const ist_image_side *image, const ist_image_keys *w, const char *label);
 
 /* ---- many prompts on one image ----
  * Until its first update the image is the same for all of its prompts. Where more than a few look at it, projecting it

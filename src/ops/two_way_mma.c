@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { STEP_ITEMS = 128, ITEMS = 256 /* of the other kernels */ };
+enum { STEP_ITEMS = 128 };
 
 /* Whether image steps are of warpgroups. */
 static bool by_groups(const ist_plan *p, int k) {
@@ -18,98 +18,9 @@ int ist_two_way_place(const ist_plan *p, int k, int channel) {
     return by_groups(p, k) ? ist_place_channel(channel) : channel;
 }
 
-/* ---- tokens ---- */
-
-/* Channels of a head, padded; channels of a token that a work-item takes; halves of a head's weights. */
-static int fold_wide(int d) {
-    return d <= 16 ? 16 : 32;
-}
-
-static int fold_each(int c, int d) {
-    return ist_div_up(c, ITEMS / fold_wide(d) * 8) * 8;
-}
-
-/* Of each job and head w [slice][wide][each] and m [k][wide]. */
-static ist_tensor fold_weights(ist_plan *p, const ist_fold_job *jobs, int count, int c, const char *label) {
-    int k_out = jobs->fold.k, d = jobs->fold.d, wide = fold_wide(d), each = fold_each(c, d);
-    size_t room = (size_t)(ITEMS / wide * each), one = (room + (size_t)k_out) * (size_t)wide;
-    float *packed = calloc((size_t)count * HEADS * one, sizeof *packed);
-    ist_tensor t = {0};
-    if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label,
-                      (size_t)count * HEADS * one);
-        return t;
-    }
-    for (int j = 0; j < count * HEADS; j++) {
-        const ist_head_fold *f = &jobs[j / HEADS].fold;
-        float *w = packed + (size_t)j * one, *m = w + room * (size_t)wide;
-        for (int i = 0, o = j % HEADS * d; i < d; i++, o++) {
-            for (int k = 0; k < c; k++) w[(k / each * wide + i) * each + k % each] = f->w[o * c + k];
-            for (int k = 0; k < k_out; k++) m[ist_two_way_place(p, k_out, k) * wide + i] = f->m[o * k_out + k];
-        }
-    }
-    t = ist_plan_const(p, packed, 1, count, HEADS, (int)one, IST_ELEM_T, label);
-    free(packed);
-    return t;
-}
-
-static ist_tensor fold_table(ist_plan *p, const ist_fold_job *jobs, int count, const char *label) {
-    float table[IST_FOLDS * HEADS * 2 * HEAD_MAX] = {0};
-    int d = jobs->fold.d, wide = fold_wide(d);
-    for (int j = 0; j < count; j++)
-        for (int o = 0; o < HEADS * d; o++) {
-            float *at = table + (j * HEADS + o / d) * 2 * wide + o % d;
-            at[0] = jobs[j].fold.b[o];
-            at[wide] = jobs[j].fold.mb ? jobs[j].fold.mb[o] : 0;
-        }
-    return ist_plan_const(p, table, 1, count, HEADS, 2 * wide, IST_ELEM_F32, label);
-}
-
 static bool in_pieces(ist_tensor t) {
     return t.c % 8 == 0 && (t.ld | t.c0) % 8 == 0;
 }
-
-void ist_two_way_fold_mma(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label) {
-    const ist_head_fold *f = &jobs->fold;
-    ist_tensor x = jobs->x, add = {0}, all[IST_FOLDS] = {{0}}, out[IST_FOLDS] = {{0}};
-    int tokens = x.w, adds = 0;
-    bool pieces = true;
-    float scales[IST_FOLDS] = {0};
-    for (int j = 0; j < count; j++) {
-        if (ist_has(jobs[j].add)) add = jobs[j].add, adds |= 1 << j;
-        all[j] = jobs[j].x;
-        scales[j] = jobs[j].fold.scale;
-        pieces = pieces && in_pieces(jobs[j].x) && (!ist_has(jobs[j].add) || in_pieces(jobs[j].add));
-        out[j] = y[j] = ist_plan_tensor(p, x.n, 1, tokens * HEADS + 2, f->k, IST_ELEM_T);
-    }
-    ist_tensor weights = fold_weights(p, jobs, count, x.c, label), table = fold_table(p, jobs, count, label);
-    ist_arg results[IST_FOLDS];
-    for (int j = 0; j < IST_FOLDS; j++) {
-        results[j] = (ist_arg)IST_IN(out[j]);
-        if (j < count) results[j].kind = IST_ARG_OUT;
-    }
-    ist_defines defines =
-        ist_defines_of(p, "-DK=%d -DFOLD -DWIDE=%d -DEACH=%d", f->k, fold_wide(f->d), fold_each(x.c, f->d));
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "fold_heads",
-                                     .dims = 3,
-                                     .global = {HEADS * ITEMS, (size_t)x.n, (size_t)count},
-                                     .local = {ITEMS, 1, 1},
-                                     .args = {results[0], results[1], results[2], IST_IN(all[0]), IST_IN(all[1]),
-                                              IST_IN(all[2]), IST_IN(add), IST_IN(weights), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, weights.c, 0),
-                                              IST_INT8(all[0].ld, all[0].c0, all[1].ld, all[1].c0, all[2].ld, all[2].c0,
-                                                       add.ld, add.c0),
-                                              IST_INT4(adds, ist_has(add) && add.n == 1, pieces, 0),
-                                              IST_FLOAT4(scales[0], scales[1], scales[2], 0)},
-                                     .arg_count = 14,
-                                     .flops = 2.0 * count * x.n * tokens * HEADS * f->d * (x.c + f->k)});
-}
-
-/* ---- the image ---- */
 
 /* {shift, bias} [k], then {gamma, gamma, beta, beta} of each two channels. The bias has the shift where that is not
  * added to the image first. */
@@ -170,43 +81,4 @@ ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens) {
                          .arg_count = 14,
                          .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k});
     return s->parts;
-}
-
-/* weights of head h: [8 eighths of k][d][k / 8]. */
-static ist_tensor merge_weights(ist_plan *p, const float *w, int k, int d, const char *label) {
-    size_t count = (size_t)HEADS * (size_t)d * (size_t)k;
-    float *packed = malloc(count * sizeof *packed);
-    ist_tensor t = {0};
-    if (!packed) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
-        return t;
-    }
-    for (int o = 0; o < HEADS * d; o++)
-        for (int c = 0; c < k; c++)
-            packed[((o / d * 8 + c / (k / 8)) * d + o % d) * (k / 8) + c % (k / 8)] = w[o * k + c];
-    t = ist_plan_const(p, packed, 1, 1, HEADS * d, k, IST_ELEM_T, label);
-    free(packed);
-    return t;
-}
-
-ist_tensor ist_two_way_merge_mma(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w,
-                                 const float *b, const char *label) {
-    ist_tensor y = ist_plan_tensor(p, parts.n, 1, tokens, HEADS * d, IST_ELEM_T);
-    ist_tensor weights = merge_weights(p, w, k, d, label);
-    ist_tensor bias = ist_plan_const(p, b, 1, 1, 1, HEADS * d, IST_ELEM_F32, label);
-    ist_defines defines = ist_defines_of(p, "-DK=%d -DMERGE=%d", k, d);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_mma",
-                                     .isa = "isa/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "image_merge",
-                                     .dims = 2,
-                                     .global = {(size_t)(tokens * HEADS) * ITEMS, (size_t)parts.n},
-                                     .local = {ITEMS, 1},
-                                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(tokens, parts.h, ist_two_way_part_floats(tokens, k), y.ld)},
-                                     .arg_count = 6,
-                                     .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)});
-    return y;
 }

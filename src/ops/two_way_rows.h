@@ -23,13 +23,18 @@ typedef struct ist_two_way_step {
     const char *label;
 } ist_two_way_step;
 
-/* Where ist_two_way_halves holds; arguments are checked. Folds that are alike in one launch, into y [count]. */
-void ist_two_way_fold_mma(ist_plan *p, const ist_fold_job *jobs, int count, ist_tensor *y, const char *label);
-/* The whole step; returns its parts, [P,groups,1,floats of a part]. */
+/* Where ist_two_way_halves holds; arguments are checked. The whole step; returns its parts, [P,groups,1,floats of a
+ * part]. */
 ist_tensor ist_two_way_step_mma(ist_plan *p, ist_two_way_step *s, int tokens);
+/* What ist_op_image_keys' launch has, for a launch of something else to make it along with its own. */
+typedef struct ist_image_keys_step {
+    ist_tensor x, beside, y;
+    float *weights; /* `count` of them, owned by the caller, as halves for the kernel */
+    size_t count;
+} ist_image_keys_step;
+bool ist_image_keys_begin(ist_plan *p, const ist_image_side *image, const ist_image_keys *w, const char *label,
+                          ist_image_keys_step *step);
 /* Floats of a part: see op/two_way_mma. */
 int ist_two_way_part_floats(int tokens, int k);
-ist_tensor ist_two_way_merge_mma(ist_plan *p, ist_tensor parts, int tokens, int k, int d, const float *w,
-                                 const float *b, const char *label);
 
 #endif

@@ -103,7 +103,7 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
     ist_plan_stage(p, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
-    ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners);
+    ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners, true);
     ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, det->image_of, sparse, (ist_tensor){0}, false);
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_stage(p, "masks");
