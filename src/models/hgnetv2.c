@@ -44,6 +44,7 @@ static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
     for (int i = 0; i < STEM_LAYERS; i++) {
         w[i] = ist_take_conv_bn(net, "%s", stem_names[i]);
         if (i == STEM1) rescale(&w[i]);
+        ist_settle(net, &w[i]);
         layers[i] =
             (ist_stem_layer){{w[i].out, w[i].in, w[i].kh, w[i].kw, w[i].w, w[i].b}, w[i].lab_scale, w[i].lab_bias};
     }
