@@ -112,7 +112,7 @@ static int compare(verification *v) {
                            .format = bitmap.format,
                            .stride = bitmap.stride,
                            .pixels = bitmap.pixels};
-        ist_status status = verify_image(&v->tested, &v->reference, &image, &v->sums, &err);
+        ist_status status = verify_image(&v->tested, &v->reference, &image, path, &v->sums, &err);
         ist_bitmap_free(&bitmap);
         if (status) return cli_fail(cli_exit_code(status), "%s: %s", path, err.text);
     }

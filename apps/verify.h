@@ -38,6 +38,14 @@ typedef struct verify_error {
     size_t values;
 } verify_error;
 
+/* The image with the least F1, among equals that with the largest error of the boxes: whether all images are a little
+ * wrong or one is, in which another query was chosen, cannot be seen from sums. */
+typedef struct verify_worst {
+    const char *path; /* borrowed; NULL before the first image */
+    double f1, boxes;
+    size_t queries, common_queries;
+} verify_worst;
+
 typedef struct verify_sums {
     verify_error stages[VERIFY_STAGE_COUNT];
     size_t images, queries, common_queries;
@@ -45,6 +53,7 @@ typedef struct verify_sums {
     float conf;
     size_t cut; /* objects at the threshold or the end of a full list that are on one side only */
     double box_iou, least_box_iou, mask_iou, least_mask_iou, most_score; /* of the objects that both found */
+    verify_worst worst;
 } verify_sums;
 
 /* One side: its engine, with kept tensors, and what it is. */
@@ -54,9 +63,9 @@ typedef struct verify_side {
     bool portable; /* the rows that any device can run, asked for */
 } verify_side;
 
-/* Runs one image on both sides and adds up what differs. */
+/* Runs one image on both sides and adds up what differs; `path` is kept. */
 ist_status verify_image(const verify_side *tested, const verify_side *reference, const ist_image *image,
-                        verify_sums *sums, ist_error *err);
+                        const char *path, verify_sums *sums, ist_error *err);
 
 /* sqrt(difference / reference); infinite when a value was wild, 0 when nothing was compared. */
 double verify_relative(const verify_error *error);

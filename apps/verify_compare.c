@@ -185,19 +185,50 @@ static ist_status run(const verify_side *side, const ist_image *image, const ist
     return ist_receive(side->engine, result, err);
 }
 
+/* What `one` image came to joins `all`. */
+static void add_image(verify_sums *all, const verify_sums *one, const char *path) {
+    verify_worst w = {path, verify_f1(one), verify_relative(&one->stages[VERIFY_BOXES]), one->queries,
+                      one->common_queries};
+    if (!all->worst.path || w.f1 < all->worst.f1 || (!(w.f1 > all->worst.f1) && w.boxes > all->worst.boxes))
+        all->worst = w;
+    for (int i = 0; i < VERIFY_STAGE_COUNT; i++) {
+        verify_error *e = &all->stages[i];
+        e->difference += one->stages[i].difference;
+        e->reference += one->stages[i].reference;
+        e->wild = e->wild || one->stages[i].wild;
+        e->values += one->stages[i].values;
+    }
+    if (one->same_objects && (!all->same_objects || one->least_box_iou < all->least_box_iou))
+        all->least_box_iou = one->least_box_iou;
+    if (one->masks && (!all->masks || one->least_mask_iou < all->least_mask_iou))
+        all->least_mask_iou = one->least_mask_iou;
+    all->most_score = fmax(all->most_score, one->most_score);
+    all->box_iou += one->box_iou;
+    all->mask_iou += one->mask_iou;
+    all->images++;
+    all->queries += one->queries;
+    all->common_queries += one->common_queries;
+    all->objects += one->objects;
+    all->reference_objects += one->reference_objects;
+    all->same_objects += one->same_objects;
+    all->masks += one->masks;
+    all->cut += one->cut;
+}
+
 ist_status verify_image(const verify_side *tested, const verify_side *reference, const ist_image *image,
-                        verify_sums *sums, ist_error *err) {
+                        const char *path, verify_sums *sums, ist_error *err) {
+    verify_sums one = {.conf = sums->conf};
     const ist_result *got = NULL, *want = NULL;
     pair logits = {{0}, {0}};
     bool masks = *tested->info.segmenter;
     ist_status status = run(tested, image, &got, err);
     if (!status) status = run(reference, image, &want, err);
-    if (!status) status = compare_detector(tested, reference, sums, err);
-    if (!status && masks) status = compare_tensor(tested, reference, "embedding", &sums->stages[VERIFY_EMBEDDING], err);
+    if (!status) status = compare_detector(tested, reference, &one, err);
+    if (!status && masks) status = compare_tensor(tested, reference, "embedding", &one.stages[VERIFY_EMBEDDING], err);
     if (!status && masks) status = read_pair(tested, reference, "masks", &logits, err);
     if (!status) {
-        compare_objects(&got->frames[0], &want->frames[0], &logits, sums);
-        sums->images++;
+        compare_objects(&got->frames[0], &want->frames[0], &logits, &one);
+        add_image(sums, &one, path);
     }
     free_pair(&logits);
     ist_release(tested->engine, &got);

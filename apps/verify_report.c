@@ -95,6 +95,9 @@ void verify_print(const verify_side *tested, const verify_side *reference, const
     if (s->cut)
         printf("%zu objects left out: at the threshold or the end of a full list, and on one side only\n", s->cut);
     if (s->same_objects) printf("box IoU: mean %.5f, least %.5f\n", mean_box_iou(s), s->least_box_iou);
+    if (s->images > 1)
+        printf("worst image: %s: F1 %.3g, decoder boxes %.3g, %zu of %zu queries chosen by both\n", s->worst.path,
+               s->worst.f1, s->worst.boxes, s->worst.common_queries, s->worst.queries);
     if (s->masks) printf("mask IoU: mean %.5f, least %.5f\n", mean_mask_iou(s), s->least_mask_iou);
 }
 
@@ -144,6 +147,13 @@ ist_status verify_json(const verify_side *tested, const verify_side *reference, 
         put_number(out, "mask_iou", mean_mask_iou(s));
         put_number(out, "mask_iou_limit", VERIFY_MASK_IOU);
         put_number(out, "least_mask_iou", s->masks ? s->least_mask_iou : 1);
+    }
+    if (s->worst.path) {
+        ist_text_put(out, ",\"worst_image\":{\"path\":");
+        ist_text_json_string(out, s->worst.path);
+        put_number(out, "f1", s->worst.f1);
+        put_number(out, "boxes", s->worst.boxes);
+        ist_text_printf(out, ",\"queries\":%zu,\"common_queries\":%zu}", s->worst.queries, s->worst.common_queries);
     }
     bool passed = !verify_judge(s, tested->info.precision, sentence, sizeof sentence);
     ist_text_printf(out, ",\"passed\":%s}\n", passed ? "true" : "false");

@@ -45,6 +45,10 @@ Test(cli_verify, equal_engines_pass_on_the_demo_frames) {
     cr_expect_eq(number(all, "f1"), 1);
     cr_expect_eq(number(all, "objects"), 3);
     cr_expect_null(json_object_get(all, "mask_iou"));
+    const json_t *worst = json_object_get(all, "worst_image");
+    cr_expect_str_eq(json_string_value(json_object_get(worst, "path")), scratch_path(&s, "demo/01.png"));
+    cr_expect(number(worst, "f1") == 1 && number(worst, "boxes") == 0);
+    cr_expect(number(worst, "queries") == 8 && number(worst, "common_queries") == 8);
     cr_expect(json_is_true(json_object_get(all, "passed")));
     cr_expect_eq(json_array_size(json_object_get(all, "stages")), 4);
     cr_expect_str_eq(json_string_value(json_object_get(json_object_get(all, "tested"), "precision")), "fp16");
@@ -75,6 +79,8 @@ Test(cli_verify, each_fault_is_named) {
         json_decref(all);
         spawn_free(&r);
     }
+    setenv("FAKE_ENGINE", "wrong:2", 1);
+    expect(FAKE(&s, "--limit", "2"), 6, "demo/00.png: F1 0.667, decoder boxes 0, 8 of 8 queries chosen by both", "");
     unsetenv("FAKE_ENGINE");
     scratch_remove(&s);
 }

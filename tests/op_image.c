@@ -211,9 +211,9 @@ static void check(optest *t, const picture *p, int count, int batch, int size, b
     unsigned char *small = optest_alloc(t, (size_t)size * size * 3);
     for (int i = 0; i < count; i++) {
         ref_resize(p[i].rgb, p[i].h, p[i].w, small, size, size);
-        for (size_t k = 0; k < ref_size(want); k++) want.v[k] = (float)small[k] / 255.0f;
+        for (size_t k = 0; k < ref_size(want); k++) want.v[k] = (float)small[k] / 256.0f;
         ref_map one = {1, size, size, 3, ref_at(got, i, 0, 0)};
-        optest_close(t, "detector input", one, want, t->half ? 5e-4 : 0, 0);
+        optest_close(t, "detector input", one, want, 0, 0);
     }
     for (size_t k = (size_t)count * size * size * 3; k < ref_size(got); k++) cr_assert(isnan(got.v[k]));
     if (!segmenter) return;
@@ -318,7 +318,7 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     for (int i = 0; i < oh; i++)
         for (int j = 0; j < ow * 3; j++) {
             float v = ref_at(got, 0, i, 0)[j];
-            long b = lroundf(segmenter ? v * std[j % 3] + mean[j % 3] : v * 255.0f);
+            long b = lroundf(segmenter ? v * std[j % 3] + mean[j % 3] : v * 256.0f);
             out[(size_t)i * ow * 3 + (size_t)j] = (unsigned char)b;
             sum += b;
         }

@@ -1,6 +1,7 @@
 /* Folded weights compute what the unfolded layers do: each against the layers in double precision on a random map. */
 #include "synth.h"
 #include "weights/fold.h"
+#include "weights/half.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -175,6 +176,63 @@ static void expect_refused(ist_status status, const ist_conv_weights *c, const c
     cr_expect_eq(status, IST_E_WEIGHTS);
     cr_expect_str_eq(err.text, sentence);
     cr_expect(!c->w && !c->b);
+}
+
+/* Sum of the errors of `count` weights, in units of the last place of a half of the largest. */
+static double lost(const float *got, const float *want, int count) {
+    double sum = 0, most = 0;
+    for (int i = 0; i < count; i++) {
+        sum += (double)got[i] - want[i];
+        most = fmax(most, fabs(want[i]));
+    }
+    return most > 0 ? fabs(sum) / ldexp(1, ilogb(fmax(most, 0x1p-14)) - 10) : 0;
+}
+
+/* Each weight goes to one of the two halves beside it, and the errors of a filter and of a channel's taps do not add
+ * up: to nearest some of these filters lose ten and more units. */
+static void check_halves(int in, int k, double scale) {
+    enum { FILTERS = 7 };
+    int taps = k * k, row = in * taps;
+    size_t count = (size_t)FILTERS * (size_t)row;
+    float *want = malloc(count * sizeof *want), *got = malloc(count * sizeof *got);
+    cr_assert(want && got);
+    synth_weight("decoder.decoder.layers.0.linear1.weight", 2, (int64_t[]){FILTERS, row}, (uint64_t)row, want);
+    for (size_t i = 0; i < count; i++) want[i] *= (float)scale;
+    memcpy(got, want, count * sizeof *got);
+    ist_conv_weights c = {.out = FILTERS, .in = in, .kh = k, .kw = k, .w = got};
+    ist_conv_weights_halve(&c);
+    for (size_t i = 0; i < count; i++) {
+        float half = ist_half_to_float(ist_float_to_half(got[i])), unit = fmaxf(fabsf(want[i]) * 0x1p-10f, 0x1p-24f);
+        cr_assert_eq(half, got[i], "%d x %d x %d: weight %zu is %a", in, k, k, i, (double)got[i]);
+        cr_assert_lt(fabsf(got[i] - want[i]), unit, "%d x %d x %d: weight %zu was %a, is %a", in, k, k, i,
+                     (double)want[i], (double)got[i]);
+    }
+    for (int o = 0; o < FILTERS; o++)
+        cr_assert_leq(lost(got + o * row, want + o * row, row), 2.5, "%d x %d x %d: filter %d loses %g units", in, k, k,
+                      o, lost(got + o * row, want + o * row, row));
+    for (int i = 0; taps > 1 && i < FILTERS * in; i++)
+        cr_assert_leq(lost(got + i * taps, want + i * taps, taps), 2.5, "%d x %d x %d: channel %d loses %g units", in,
+                      k, k, i, lost(got + i * taps, want + i * taps, taps));
+    memcpy(want, got, count * sizeof *want);
+    ist_conv_weights_halve(&c);
+    cr_assert_arr_eq(got, want, count * sizeof *want, "halves do not stay");
+    free(want);
+    free(got);
+}
+
+Test(weights_fold, halves_keep_the_sums) {
+    static const int shapes[][2] = {{3, 3}, {1, 5}, {64, 3}, {1, 1}, {4096, 1}, {24, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int s = 0; s < 3; s++) check_halves(shapes[i][0], shapes[i][1], (double[]){1, 1e-4, 3000}[s]);
+}
+
+Test(weights_fold, halves_of_what_half_cannot_hold) {
+    float values[] = {65503.0f, -65504.0f, 1e6f, INFINITY, NAN, 0.0f, 0x1p-25f, 0.1f};
+    ist_conv_weights c = {.out = 1, .in = 8, .kh = 1, .kw = 1, .w = values};
+    ist_conv_weights_halve(&c);
+    cr_assert(values[0] == 65472.0f || values[0] == 65504.0f);
+    cr_assert(values[1] == -65504.0f && values[2] == 1e6f && isinf(values[3]) && isnan(values[4]) && values[5] == 0);
+    cr_assert(values[6] == 0 || values[6] == 0x1p-24f);
 }
 
 Test(weights_fold, refusals) {

@@ -232,6 +232,10 @@ ist_conv_weights ist_widen(const ist_net *net, ist_conv_weights taken, int out0,
     return w;
 }
 
+void ist_settle(const ist_net *net, ist_conv_weights *w) {
+    if (w->w && !failed(net) && ist_plan_half(net->plan)) ist_conv_weights_halve(w);
+}
+
 /* ---- recording ---- */
 
 void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) {
@@ -262,6 +266,7 @@ ist_tensor ist_apply(const ist_net *net, ist_tensor x, ist_conv_weights w, const
                      const char *label) {
     ist_conv_opts o = with_lab(opts, &w);
     ist_tensor y = {0};
+    ist_settle(net, &w);
     if (!failed(net)) y = record(net, x, &w, &o, label);
     ist_conv_weights_free(&w);
     return y;
@@ -271,6 +276,8 @@ ist_tensor ist_apply_separable(const ist_net *net, ist_tensor x, ist_conv_weight
                                const ist_conv_opts *opts, const char *label) {
     ist_conv_opts o = with_lab(opts, &depth);
     ist_tensor y = {0};
+    ist_settle(net, &point);
+    ist_settle(net, &depth);
     if (!failed(net)) y = ist_op_separable(net->plan, x, ist_filter_of(&point), ist_filter_of(&depth), &o, label);
     ist_conv_weights_free(&point);
     ist_conv_weights_free(&depth);

@@ -64,6 +64,9 @@ static inline ist_filter ist_filter_of(const ist_conv_weights *w) {
     return (ist_filter){.out = w->out, .in = w->in, .kh = w->kh, .kw = w->kw, .w = w->w, .b = w->b};
 }
 
+/* To be called when the weights are as the plan will hold them: those for half storage are rounded to it. */
+void ist_settle(const ist_net *net, ist_conv_weights *w);
+
 /* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
 ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights taken_first, ist_conv_weights taken_second);
 /* Two 1x1 layers in a row, without activation between them, as one: outer(inner(x)). */

@@ -16,7 +16,8 @@ typedef struct ist_dfine_result {
     ist_tensor boxes;  /* [n,1,300,4] F32 */
 } ist_dfine_result;
 
-/* Records the detector that `info` describes for image [n,h,w,3] with values in 0..1; empty when the plan failed. */
+/* Records the detector that `info` describes for image [n,h,w,3], 0 for black to IST_DETECTOR_WHITE
+ * (ops/image.h); empty when the plan failed. */
 ist_dfine_result ist_dfine(ist_plan *plan, const ist_weights *weights, const ist_checkpoint_info *info,
                            ist_tensor image);
 

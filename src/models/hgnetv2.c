@@ -5,6 +5,7 @@
  * makes a block's input writes it there. */
 #include "models/dfine.h"
 #include "ops/chain.h"
+#include "ops/image.h"
 #include "ops/stem.h"
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
@@ -30,12 +31,20 @@ static void stem_in_steps(const ist_net *net, int mid, ist_tensor image, ist_con
     ist_apply(net, z, w[STEM4], OPTS(RELU, .into = x), stem_names[STEM4]);                       /* [n,h/2,w/2,o] */
 }
 
+/* The first filter reads images whose white is not 1. */
+static void rescale(ist_conv_weights *w) {
+    size_t count = (size_t)w->out * (size_t)w->in * (size_t)w->kh * (size_t)w->kw;
+    for (size_t i = 0; w->w && i < count; i++) w->w[i] *= 1 / IST_DETECTOR_WHITE;
+}
+
 /* image [n,h,w,3] -> x [n,h/4,w/4,o]. The 2x2 convolutions and the pooling see one more zero row and column. */
 static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
     ist_conv_weights w[STEM_LAYERS];
     ist_stem_layer layers[STEM_LAYERS];
     for (int i = 0; i < STEM_LAYERS; i++) {
         w[i] = ist_take_conv_bn(net, "%s", stem_names[i]);
+        if (i == STEM1) rescale(&w[i]);
+        ist_settle(net, &w[i]);
         layers[i] =
             (ist_stem_layer){{w[i].out, w[i].in, w[i].kh, w[i].kw, w[i].w, w[i].b}, w[i].lab_scale, w[i].lab_bias};
     }

@@ -105,12 +105,15 @@ static ist_tensor csp(const ist_net *net, const ist_dfine_arch *arch, const char
     ist_conv_weights left = ist_take_conv_norm(net, "%s.conv1", block.text), neck[IST_CSP_NECKS] = {{0}};
     ist_conv_weights right = ist_take_conv_norm(net, "%s.conv2", block.text);
     ist_conv_weights both = ist_widen(net, ist_stack(net, left, right), 0, in0, run, c4);
+    ist_settle(net, &both);
     ist_csp layers = {.first = ist_filter_of(&both), .necks = arch->bottlenecks};
     for (int b = 0; b < arch->bottlenecks; b++) {
         neck[b] = ist_widen(net, ist_take_repvgg(net, "%s.bottlenecks.%d", block.text, b), 0, 0, run, c4);
+        ist_settle(net, &neck[b]);
         layers.neck[b] = ist_filter_of(&neck[b]);
     }
     ist_conv_weights last = ist_widen(net, ist_take_conv_norm(net, "%s.1", name), 0, 0, run, c4);
+    ist_settle(net, &last);
     layers.last = ist_filter_of(&last);
     ist_tensor y = ist_op_csp(net->plan, x, &layers, into, name); /* [n,h,w,c4] */
     ist_conv_weights_free(&both);

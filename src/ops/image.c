@@ -125,7 +125,7 @@ static ist_tensor resize(ist_plan *p, ist_tensor upload, ist_tensor pixels, int 
 
 ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, int size,
                                   const char *label) {
-    static const float mean[3] = {0, 0, 0}, std[3] = {255, 255, 255};
+    static const float mean[3] = {0, 0, 0}, std[3] = {256, 256, 256}; /* IST_DETECTOR_WHITE */
     static const int fields[4] = {IST_IM_DET_X, IST_IM_DET_Y, 0, 0};
     return resize(p, upload, pixels, batch, size, fields, mean, std, label);
 }

@@ -36,8 +36,12 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *image);
 
 /* ---- device ---- */
 
-/* [batch, size, size, 3] of elem T in 0..1: value / 255 rounded once. `upload` and `pixels` are external buffers.
- * Images from the upload's count on are not written. */
+/* What the detector's input has for white. 1 would be the published network's: of its levels k / 255 half holds two,
+ * of k / 256 all. The first filter makes up for it. */
+#define IST_DETECTOR_WHITE (255.0f / 256)
+
+/* [batch, size, size, 3] of elem T, 0 to IST_DETECTOR_WHITE: value / 256, exact. `upload` and `pixels` are external
+ * buffers. Images from the upload's count on are not written. */
 ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, int size,
                                   const char *label);
 /* [batch, 1024, 1024, 3] of elem T: (value - mean) / std inside the resized image, 0 outside (mobilesam.md 1). */

@@ -40,6 +40,10 @@ ist_status ist_load_linear(const ist_weights *weights, const char *weight, const
 /* prefix.weight [n] and prefix.bias [n]. */
 ist_status ist_load_norm(const ist_weights *weights, const char *prefix, ist_norm_weights *out, ist_error *err);
 
+/* Rounds the weights to values that half can hold, keeping the sums of each filter's and each input channel's weights
+ * (src/weights/halve.c). Those beyond half stay as they are. */
+void ist_conv_weights_halve(ist_conv_weights *conv);
+
 /* Free the arrays and empty the struct; accept an empty struct and NULL. */
 void ist_conv_weights_free(ist_conv_weights *conv);
 void ist_norm_weights_free(ist_norm_weights *norm);

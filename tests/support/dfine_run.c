@@ -1,5 +1,6 @@
 /* See dfine_run.h. */
 #include "support/dfine_run.h"
+#include "ops/image.h"
 #include "synth.h"
 
 #include <criterion/criterion.h>
@@ -11,7 +12,7 @@
         if ((expr) != IST_OK) cr_assert_fail("%s", err.text);                                                          \
     } while (0)
 
-/* Pixels / 255, the network's input. */
+/* The network's input. */
 static void write_images(ist_plan *plan, ist_tensor image, uint64_t seed) {
     ist_error err = {0};
     size_t count = (size_t)image.h * (size_t)image.w * 3;
@@ -20,7 +21,7 @@ static void write_images(ist_plan *plan, ist_tensor image, uint64_t seed) {
     cr_assert(bytes && values);
     for (int n = 0; n < image.n; n++) {
         synth_phantom(image.h, image.w, seed + (uint64_t)n, bytes);
-        for (size_t i = 0; i < count; i++) values[(size_t)n * count + i] = (float)bytes[i] / 255.0f;
+        for (size_t i = 0; i < count; i++) values[(size_t)n * count + i] = (float)bytes[i] * (IST_DETECTOR_WHITE / 255);
     }
     OK(ist_plan_write_f32(plan, image, values, &err));
     free(bytes);
