@@ -36,18 +36,6 @@
 #endif
 #define STEPS_AT_ONCE (STEPS * AT_ONCE / KH)
 
-#define GET4(a, p, real) ((a) = *(__global const uint *)(p))
-#define GET8(a, b, p, real)                                                                                            \
-    do {                                                                                                               \
-        const uint2 v = *(__global const uint2 *)(p);                                                                  \
-        (a) = v.x, (b) = v.y;                                                                                          \
-    } while (0)
-#define GET16(a, b, c, d, p, real)                                                                                     \
-    do {                                                                                                               \
-        const uint4 v = *(__global const uint4 *)(p);                                                                  \
-        (a) = v.x, (b) = v.y, (c) = v.z, (d) = v.w;                                                                    \
-    } while (0)
-
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint2 *restrict w, __global const float *restrict bias,
      __global T *restrict pool, __global int *restrict arrived, __global T *restrict y,
@@ -100,34 +88,31 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
 #if CIN == 3
                 const int at = ix * 3 - 1;
                 __global const T *from = x + ((n * in.s0 + iy) * in.s1 * 3 + at);
-#define LOAD_WINDOW(LOAD4, LOAD8, LOAD16)                                                                              \
-    _Pragma("unroll") for (int k = 0; k < 2 * STEPS; k++)                                                              \
-        LOAD4(a[k / 2][k % 2 * 2 + r], from + (line[k] * in.s1 * 3 + word[k]),                                         \
-              (uint)(iy + line[k]) < (uint)in.s0 && (uint)(at + word[k]) < (uint)(in.s1 * 3))
+#pragma unroll
+                for (int k = 0; k < 2 * STEPS; k++)
+                    FETCH4_IF(a[k / 2][k % 2 * 2 + r], from + (line[k] * in.s1 * 3 + word[k]),
+                              (uint)(iy + line[k]) < (uint)in.s0 && (uint)(at + word[k]) < (uint)(in.s1 * 3));
 #else
                 __global const T *from = x + (((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 + t * (CIN / 4));
-#define INSIDE(tap) ((uint)(iy + (tap) / KW) < (uint)in.s0 && (uint)(ix + (tap) % KW) < (uint)in.s1)
-#define AWAY(tap)   (((tap) / KW * in.s1 + (tap) % KW) * in.s2)
+#pragma unroll
+                for (int tap = 0; tap < AT_ONCE * KW; tap++) {
+                    const int dy = tap / KW, dx = tap % KW, away = (dy * in.s1 + dx) * in.s2;
+                    const bool inside = (uint)(iy + dy) < (uint)in.s0 && (uint)(ix + dx) < (uint)in.s1;
 #if CIN == 8
-#define LOAD_WINDOW(LOAD4, LOAD8, LOAD16)                                                                              \
-    _Pragma("unroll") for (int tap = 0; tap < TAPS; tap++)                                                             \
-        LOAD4(a[tap / 2][tap % 2 * 2 + r], from + AWAY(tap), INSIDE(tap))
-#elif CIN % 32
-#define LOAD_WINDOW(LOAD4, LOAD8, LOAD16)                                                                              \
-    _Pragma("unroll") for (int s = 0; s < STEPS_AT_ONCE; s++)                                                          \
-        LOAD8(a[s][r], a[s][2 + r], from + (AWAY(s / PER_TAP) + s % PER_TAP * 4), INSIDE(s / PER_TAP))
+                    FETCH4_IF(a[tap / 2][tap % 2 * 2 + r], from + away, inside);
 #else
-#define LOAD_WINDOW(LOAD4, LOAD8, LOAD16)                                                                              \
-    _Pragma("unroll") for (int s = 0; s < STEPS_AT_ONCE; s += 2)                                                       \
-        LOAD16(a[s][r], a[s][2 + r], a[s + 1][r], a[s + 1][2 + r], from + (AWAY(s / PER_TAP) + s % PER_TAP * 4),       \
-               INSIDE(s / PER_TAP))
+#pragma unroll
+                    for (int s = tap * PER_TAP; s < (tap + 1) * PER_TAP; s += CIN % 32 ? 1 : 2) {
+#if CIN % 32
+                        FETCH8_IF(a[s][r], a[s][2 + r], from + (away + s % PER_TAP * 4), inside);
+#else
+                        FETCH16_IF(a[s][r], a[s][2 + r], a[s + 1][r], a[s + 1][2 + r], from + (away + s % PER_TAP * 4),
+                                   inside);
 #endif
+                    }
 #endif
-                /* A condition for each load is half of the instructions: most windows need none. */
-                if (iy >= 0 && ix > (CIN == 3 ? 0 : -1) && iy + AT_ONCE <= in.s0 && ix + KW <= in.s1)
-                    LOAD_WINDOW(GET4, GET8, GET16);
-                else
-                    LOAD_WINDOW(FETCH4_IF, FETCH8_IF, FETCH16_IF);
+                }
+#endif
 #if CIN == 8 && KH * KW % 2
                 a[STEPS - 1][2 + r] = 0;
 #endif

@@ -58,9 +58,11 @@ bool ist_conv_direct_pools(const ist_conv_problem *q) {
 /* Tiles that a warp makes, and groups: what a device holds at a time, by registers as compilers gave them out, and no
  * more than there are tiles. */
 static void share(const ist_plan *p, const ist_conv_problem *q, int *turns, int *groups) {
-    enum { REGISTERS = 65536, OTHERS = 24, MOST = 12 };
+    enum { REGISTERS = 65536, OTHERS = 24, MOST_PIXELS = 32, MOST = 12 };
     int steps = steps_of(&q->f), blocks = q->f.out / EIGHT;
-    int fragments = 6 * blocks + (shared_filter(&q->f) ? 4 * steps / q->f.kh : 4 * steps + 2 * steps * blocks);
+    int pixels = 4 * (shared_filter(&q->f) ? steps / q->f.kh : steps),
+        filter = shared_filter(&q->f) ? 0 : 2 * steps * blocks;
+    int fragments = 6 * blocks + filter + (pixels < MOST_PIXELS ? pixels : MOST_PIXELS);
     int side = REGISTERS / (LANES * WARPS * (OTHERS + fragments)),
         tiles = ist_div_up(q->x.n * q->oh * q->ow, PIXELS * WARPS);
     if (side > MOST) side = MOST;
