@@ -154,7 +154,6 @@ Test(conv_mma, direct) {
         {1, 7, 9, 8, 8, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
         {1, 6, 7, 32, 64, 1, 1, 0, 1, false, {.act = IST_ACT_NONE}},
         {1, 5, 6, 32, 16, 2, 1, 0, 1, false, {.act = IST_ACT_NONE}},
-        {1, 7, 6, 32, 32, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row_named("mr_16"), shapes[i], 70 + i);

@@ -126,12 +126,6 @@ static inline uint2 load_ordered(__global const uint2 *p) {
                      : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)                                                          \
                      : "l"(pointer), "r"((int)(real)))
 
-/* A word to global memory, if `real`: without the branch that a condition becomes. */
-#define STORE4_IF(pointer, word, real)                                                                                 \
-    __asm__ volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p st.global.b32 [%0], %1; }" ::"l"(pointer), "r"(word),  \
-                     "r"((int)(real))                                                                                  \
-                     : "memory")
-
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
@@ -312,10 +306,6 @@ NOINLINE float product(__local const uint *s, int stride, int row, int column) {
 #define FETCH8(v, pointer)                                                                                             \
     do {                                                                                                               \
         for (int m = 0; m < 2; m++) (v)[m] = ((__global const uint *)(pointer))[m];                                    \
-    } while (0)
-#define STORE4_IF(pointer, word, real)                                                                                 \
-    do {                                                                                                               \
-        if (real) *(__global uint *)(pointer) = (word);                                                                \
     } while (0)
 static inline uint word_if(__global const void *p, int word, int real) {
     return real ? ((__global const uint *)p)[word] : 0;

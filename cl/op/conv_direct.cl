@@ -8,9 +8,6 @@
  * packs filters likewise), and the columns of its 8 BLOCKS results are so as well. Filters: [step][block][lane] of two
  * words each.
  *
- * SHARED_FILTER: the filter is too large for registers and lies in local memory, and a window's lines come one after the
- * other.
- *
  * POOL: 2x2 windows, whose maximum goes to `pool`, with win.s6 channels a pixel, from win.s7 on.
  *
  * Arguments as in op/conv_wgmma, without addends; tiles.s5: tiles that a warp makes, tiles.s6: warps. Channels of the
@@ -27,14 +24,6 @@
 #define PER_TAP (CIN / 16)
 #define STEPS   (TAPS * PER_TAP)
 #endif
-#ifdef SHARED_FILTER
-#define AT_ONCE      1 /* lines of a window */
-#define FILTER(s, j) filter[((ky * KW * PER_TAP + (s)) * BLOCKS + (j)) * 32 + lane]
-#else
-#define AT_ONCE      KH
-#define FILTER(s, j) filter[s][j]
-#endif
-#define STEPS_AT_ONCE (STEPS * AT_ONCE / KH)
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint2 *restrict w, __global const float *restrict bias,
@@ -46,17 +35,11 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
     const int warp = get_group_id(0) * WARPS + get_local_id(0) / 32;
     const int all = out.s0 * out.s1 * out.s2, rows = min(out.s0, *limit) * out.s1 * out.s2;
 
-#ifdef SHARED_FILTER
-    __local uint2 filter[STEPS * BLOCKS * 32];
-    for (int i = get_local_id(0); i < STEPS * BLOCKS * 32; i += THREADS) filter[i] = w[i];
-    barrier(CLK_LOCAL_MEM_FENCE);
-#else
     uint2 filter[STEPS][BLOCKS];
 #pragma unroll
     for (int s = 0; s < STEPS; s++)
 #pragma unroll
         for (int j = 0; j < BLOCKS; j++) filter[s][j] = w[(s * BLOCKS + j) * 32 + lane];
-#endif
     float start[2 * BLOCKS];
 #pragma unroll
     for (int j = 0; j < 2 * BLOCKS; j++) start[j] = bias[t * (2 * BLOCKS) + j];
@@ -78,69 +61,73 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
         for (int j = 0; j < BLOCKS; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) acc[j][e] = start[2 * j + e % 2];
-#pragma unroll 1
-        for (int ky = 0; ky < KH; ky += AT_ONCE) {
-            uint a[STEPS_AT_ONCE][4];
+        uint a[STEPS][4];
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int p = min(p0 + 8 * r, all - 1), row = divided(p, div.s0, div.s1), n = divided(row, div.s2, div.s3);
-                const int iy = (row - n * out.s1) * STRIDE - win.s3 + ky, ix = (p - row * out.s2) * STRIDE - win.s4;
+        for (int r = 0; r < 2; r++) {
+            const int p = min(p0 + 8 * r, all - 1), row = divided(p, div.s0, div.s1), n = divided(row, div.s2, div.s3);
+            const int iy = (row - n * out.s1) * STRIDE - win.s3, ix = (p - row * out.s2) * STRIDE - win.s4;
 #if CIN == 3
-                const int at = ix * 3 - 1;
-                __global const T *from = x + ((n * in.s0 + iy) * in.s1 * 3 + at);
+            const int at = ix * 3 - 1;
+            __global const T *from = x + ((n * in.s0 + iy) * in.s1 * 3 + at);
 #pragma unroll
-                for (int k = 0; k < 2 * STEPS; k++)
-                    FETCH4_IF(a[k / 2][k % 2 * 2 + r], from + (line[k] * in.s1 * 3 + word[k]),
-                              (uint)(iy + line[k]) < (uint)in.s0 && (uint)(at + word[k]) < (uint)(in.s1 * 3));
+            for (int k = 0; k < 2 * STEPS; k++)
+                FETCH4_IF(a[k / 2][k % 2 * 2 + r], from + (line[k] * in.s1 * 3 + word[k]),
+                          (uint)(iy + line[k]) < (uint)in.s0 && (uint)(at + word[k]) < (uint)(in.s1 * 3));
 #else
-                __global const T *from = x + (((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 + t * (CIN / 4));
+            __global const T *from = x + (((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 + t * (CIN / 4));
 #pragma unroll
-                for (int tap = 0; tap < AT_ONCE * KW; tap++) {
-                    const int dy = tap / KW, dx = tap % KW, away = (dy * in.s1 + dx) * in.s2;
-                    const bool inside = (uint)(iy + dy) < (uint)in.s0 && (uint)(ix + dx) < (uint)in.s1;
+            for (int tap = 0; tap < TAPS; tap++) {
+                const int dy = tap / KW, dx = tap % KW, away = (dy * in.s1 + dx) * in.s2;
+                const bool inside = (uint)(iy + dy) < (uint)in.s0 && (uint)(ix + dx) < (uint)in.s1;
 #if CIN == 8
-                    FETCH4_IF(a[tap / 2][tap % 2 * 2 + r], from + away, inside);
+                FETCH4_IF(a[tap / 2][tap % 2 * 2 + r], from + away, inside);
 #else
 #pragma unroll
-                    for (int s = tap * PER_TAP; s < (tap + 1) * PER_TAP; s += CIN % 32 ? 1 : 2) {
+                for (int s = tap * PER_TAP; s < (tap + 1) * PER_TAP; s += CIN % 32 ? 1 : 2) {
 #if CIN % 32
-                        FETCH8_IF(a[s][r], a[s][2 + r], from + (away + s % PER_TAP * 4), inside);
+                    FETCH8_IF(a[s][r], a[s][2 + r], from + (away + s % PER_TAP * 4), inside);
 #else
-                        FETCH16_IF(a[s][r], a[s][2 + r], a[s + 1][r], a[s + 1][2 + r], from + (away + s % PER_TAP * 4),
-                                   inside);
-#endif
-                    }
+                    FETCH16_IF(a[s][r], a[s][2 + r], a[s + 1][r], a[s + 1][2 + r], from + (away + s % PER_TAP * 4),
+                               inside);
 #endif
                 }
 #endif
-#if CIN == 8 && KH * KW % 2
-                a[STEPS - 1][2 + r] = 0;
-#endif
             }
+#endif
+#if CIN == 8 && KH * KW % 2
+            a[STEPS - 1][2 + r] = 0;
+#endif
+        }
 
 #ifdef POOL
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int p = p0 + 8 * r;
-                uint v[2 * PER_TAP];
+        for (int r = 0; r < 2; r++) {
+            const int p = p0 + 8 * r;
+            uint v[2 * PER_TAP];
 #pragma unroll
-                for (int k = 0; k < 2 * PER_TAP; k++) {
-                    v[k] = a[k / 2][k % 2 * 2 + r];
+            for (int k = 0; k < 2 * PER_TAP; k++) {
+                v[k] = a[k / 2][k % 2 * 2 + r];
 #pragma unroll
-                    for (int tap = 1; tap < TAPS; tap++) v[k] = halves_max(v[k], a[tap * PER_TAP + k / 2][k % 2 * 2 + r]);
-                }
-                __global T *to = pool + ((size_t)p * win.s6 + win.s7 + t * (CIN / 4));
-#pragma unroll
-                for (int k = 0; k < PER_TAP; k++)
-                    if (p < rows) *(__global uint2 *)(to + 4 * k) = (uint2)(v[2 * k], v[2 * k + 1]);
+                for (int tap = 1; tap < TAPS; tap++) v[k] = halves_max(v[k], a[tap * PER_TAP + k / 2][k % 2 * 2 + r]);
             }
+            __global T *to = pool + ((size_t)p * win.s6 + win.s7 + t * (CIN / 4));
+            if (p < rows) {
+#if PER_TAP % 2
+#pragma unroll
+                for (int k = 0; k < 2 * PER_TAP; k += 2) *(__global uint2 *)(to + 2 * k) = (uint2)(v[k], v[k + 1]);
+#else
+#pragma unroll
+                for (int k = 0; k < 2 * PER_TAP; k += 4)
+                    *(__global uint4 *)(to + 2 * k) = (uint4)(v[k], v[k + 1], v[k + 2], v[k + 3]);
+#endif
+            }
+        }
 #endif
 
+        UNROLL
+        for (int s = 0; s < STEPS; s++)
             UNROLL
-            for (int s = 0; s < STEPS_AT_ONCE; s++)
-                UNROLL
-                for (int j = 0; j < BLOCKS; j++) MATRIX_MULTIPLY(acc[j], a[s], FILTER(s, j).x, FILTER(s, j).y);
-        }
+            for (int j = 0; j < BLOCKS; j++) MATRIX_MULTIPLY(acc[j], a[s], filter[s][j].x, filter[s][j].y);
 
 #pragma unroll
         for (int r = 0; r < 2; r++) {

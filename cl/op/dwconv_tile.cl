@@ -102,7 +102,7 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
             for (int o = 0; o < COLS; o++) {
                 float2 sum = (float2)(ACTIVATED(acc[r][o].x), ACTIVATED(acc[r][o].y));
                 if (epi.s1 & EPI_LAB) sum = fma(sum, (float2)(lab.s0), (float2)(lab.s1));
-                STORE4_IF(to_y + o * out.s3, halves_of(sum.x, sum.y), real_row && o < most);
+                if (real_row && o < most) *(__global uint *)(to_y + o * out.s3) = halves_of(sum.x, sum.y);
             }
             to_y += out.s2 * out.s3;
         }

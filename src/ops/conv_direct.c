@@ -25,34 +25,29 @@ static int steps_of(const ist_filter *f) {
                             : taps * (f->in / 16);
 }
 
-/* Whether the filter lies in local memory: of each fragment a work-item would have two words in registers. */
-static bool shared_filter(const ist_filter *f) {
-    enum { MOST_FRAGMENTS = 36 };
-    return steps_of(f) * (f->out / EIGHT) > MOST_FRAGMENTS;
-}
-
 static bool aligned(ist_tensor t) {
     return t.elem == IST_ELEM_T && t.ld % EIGHT == 0 && t.c0 % EIGHT == 0;
 }
 
 bool ist_conv_direct_takes(const ist_conv_problem *q) {
-    enum { MOST_SHARED = 160, MOST_STEPS = 18 }; /* fragments in 40 KB of local memory; steps at once */
+    /* Registers: two words of each filter's fragment, four of each step's pixels. */
+    enum { MOST_FRAGMENTS = 36, MOST_STEPS = 18 };
     const ist_conv_opts *o = q->o;
     bool image =
         q->f.in == IMAGE && q->x.ld == IMAGE && q->f.kw == 3 && o->stride == 2 && o->left == 1 && q->x.w % 2 == 0;
     bool few = (q->f.in == EIGHT || (q->f.in > 0 && q->f.in % 16 == 0)) && aligned(q->x);
     bool plain = q->kind == IST_CONV_DENSE && q->norm_eps <= 0 && !ist_has(o->epi.add_before) &&
                  !ist_has(o->epi.add_after) && q->x.elem == IST_ELEM_T;
-    int steps = steps_of(&q->f), blocks = q->f.out / EIGHT, at_once = shared_filter(&q->f) ? steps / q->f.kh : steps;
-    return plain && (image || few) && q->f.out % EIGHT == 0 && aligned(q->y) && at_once <= MOST_STEPS &&
-           blocks <= MOST_BLOCKS && (!shared_filter(&q->f) || (q->f.in % 16 == 0 && steps * blocks <= MOST_SHARED));
+    int steps = steps_of(&q->f), blocks = q->f.out / EIGHT;
+    return plain && (image || few) && q->f.out % EIGHT == 0 && aligned(q->y) && steps <= MOST_STEPS &&
+           blocks <= MOST_BLOCKS && steps * blocks <= MOST_FRAGMENTS;
 }
 
 bool ist_conv_direct_pools(const ist_conv_problem *q) {
     const ist_conv_opts *o = q->o;
     bool windows =
         q->f.kh == 2 && q->f.kw == 2 && o->stride <= 1 && !o->top && !o->left && q->oh == q->x.h && q->ow == q->x.w;
-    return ist_has(o->pool) && windows && q->f.in % 16 == 0 && aligned(o->pool) && !shared_filter(&q->f);
+    return ist_has(o->pool) && windows && q->f.in % 16 == 0 && aligned(o->pool);
 }
 
 /* Tiles that a warp makes, and groups: what a device holds at a time, by registers as compilers gave them out, and no
@@ -60,9 +55,8 @@ bool ist_conv_direct_pools(const ist_conv_problem *q) {
 static void share(const ist_plan *p, const ist_conv_problem *q, int *turns, int *groups) {
     enum { REGISTERS = 65536, OTHERS = 24, MOST_PIXELS = 32, MOST = 12 };
     int steps = steps_of(&q->f), blocks = q->f.out / EIGHT;
-    int pixels = 4 * (shared_filter(&q->f) ? steps / q->f.kh : steps),
-        filter = shared_filter(&q->f) ? 0 : 2 * steps * blocks;
-    int fragments = 6 * blocks + filter + (pixels < MOST_PIXELS ? pixels : MOST_PIXELS);
+    int pixels = 4 * steps < MOST_PIXELS ? 4 * steps : MOST_PIXELS,
+        fragments = 6 * blocks + 2 * steps * blocks + pixels;
     int side = REGISTERS / (LANES * WARPS * (OTHERS + fragments)),
         tiles = ist_div_up(q->x.n * q->oh * q->ow, PIXELS * WARPS);
     if (side > MOST) side = MOST;
@@ -78,8 +72,8 @@ double ist_conv_direct_cost(const ist_plan *p, const ist_conv_row *r, const ist_
     int turns, groups, units = ist_conv_units(p), steps = steps_of(&q->f);
     share(p, q, &turns, &groups);
     double tiles = (double)ist_div_up(groups, units) * WARPS * turns;
-    int stride = q->o->stride ? q->o->stride : 1, pool = ist_conv_direct_pools(q) ? q->f.in : 0;
-    double pixel = 2.0 * (q->f.out + pool + q->f.in * fmin(stride * stride, q->taps));
+    int stride = q->o->stride ? q->o->stride : 1;
+    double pixel = 2.0 * (q->f.out + q->f.in * fmin(stride * stride, q->taps));
     double work = fmax(PIXELS * pixel / bytes, steps * (step + product * q->f.out / EIGHT));
     return start + fmax(tiles * work, turns * turn);
 }
@@ -123,9 +117,8 @@ void ist_conv_direct(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
         if (ist_conv_direct_pools(q))
             pool = ist_plan_into(p, q->o->pool, q->x.n, q->x.h, q->x.w, q->x.c, IST_ELEM_T, q->label);
         ist_defines defines =
-            ist_defines_of(p, "-DCIN=%d -DKH=%d -DKW=%d -DSTRIDE=%d -DBLOCKS=%d -DACT=%d%s%s", q->f.in, q->f.kh,
-                           q->f.kw, q->o->stride ? q->o->stride : 1, blocks, (int)q->o->epi.act,
-                           ist_has(pool) ? " -DPOOL" : "", shared_filter(&q->f) ? " -DSHARED_FILTER" : "");
+            ist_defines_of(p, "-DCIN=%d -DKH=%d -DKW=%d -DSTRIDE=%d -DBLOCKS=%d -DACT=%d%s", q->f.in, q->f.kh, q->f.kw,
+                           q->o->stride ? q->o->stride : 1, blocks, (int)q->o->epi.act, ist_has(pool) ? " -DPOOL" : "");
         share(p, q, &turns, &groups);
         ist_conv_record(p, q, r,
                         &(ist_conv_launch){
