@@ -30,9 +30,11 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch of op/conv_mma, op/conv_wgmma or op/conv_resident, whose arguments are the same. */
+/* The problem of a launch of op/conv_mma, op/conv_wgmma, op/conv_resident or op/conv_direct: the same arguments. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma") && strcmp(l->op, "op/conv_resident")) return false;
+    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma") && strcmp(l->op, "op/conv_resident") &&
+        strcmp(l->op, "op/conv_direct"))
+        return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
     *q = (problem){
         out[0], in[0],  in[1],  in[2],  in[3],  in[4],  win[0], win[1], win[2], win[3],
@@ -178,8 +180,7 @@ static void report(const problem *q, timed *t, int count, timed chosen) {
     printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %s%8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
            q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, q->up == 2 ? "up " : "", flop * 1e-9,
            chosen.choice.row->name, chosen.choice.splits, chosen.us, chosen.us / t[0].us);
-    for (int i = 0; i < count && i < 4; i++)
-        printf("  %s/%d %.2f", t[i].choice.row->name, t[i].choice.splits, t[i].us);
+    for (int i = 0; i < count && i < 4; i++) printf("  %s/%d %.2f", t[i].choice.row->name, t[i].choice.splits, t[i].us);
     printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
     for (int i = 0; i < count; i++)
         printf("C %d %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,

@@ -43,8 +43,10 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
                                 .taps = deconv ? 1 : s.kh * s.kw,
                                 .oh = deconv ? s.h : oh,
                                 .ow = deconv ? s.w : ow};
-    bool warpgroups = choice.row->family == IST_CONV_WGMMA || choice.row->family == IST_CONV_RESIDENT;
-    if (warpgroups && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
+    ist_conv_family family = choice.row->family;
+    bool some = family == IST_CONV_WGMMA || family == IST_CONV_RESIDENT || family == IST_CONV_DIRECT ||
+                (family == IST_CONV_PANELS && choice.row->bk);
+    if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;
     }
@@ -82,6 +84,7 @@ Test(conv, kernel_sizes_strides_and_padding) {
         {1, 6, 7, 16, 8, 2, 2, 1, 0, 0, 1, 1},  {1, 5, 19, 20, 33, 1, 1, 1, 0, 0, 0, 0},
         {3, 4, 4, 7, 4, 5, 5, 1, 2, 2, 2, 2},   {1, 7, 5, 6, 17, 1, 3, 1, 0, 1, 0, 1},
         {2, 1, 1, 9, 66, 1, 1, 1, 0, 0, 0, 0},  {1, 10, 3, 4, 132, 2, 2, 2, 0, 0, 0, 0},
+        {2, 5, 7, 4, 270, 1, 1, 1, 0, 0, 0, 0}, {1, 3, 5, 3, 34, 1, 1, 1, 0, 0, 0, 0},
         {1, 40, 1, 8, 5, 3, 1, 1, 1, 0, 1, 0},  {1, 3, 3, 2, 1, 3, 3, 3, 0, 0, 0, 0},
     };
     EACH_RUNNABLE_ROW(row)
@@ -169,6 +172,20 @@ Test(conv, squares_of_pixels) {
         extras x = {.act = IST_ACT_RELU, .before = i == 1, .after = i == 1};
         check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
     }
+}
+
+/* Few channels, with more pixels than the warps of a large device take at once. */
+Test(conv, few_channels) {
+    const shape shapes[] = {
+        {2, 63, 90, 3, 32, 3, 3, 2, 1, 1, 1, 1},    {2, 200, 202, 16, 16, 3, 3, 1, 1, 1, 1, 1},
+        {1, 80, 61, 32, 16, 2, 2, 1, 0, 0, 1, 1},   {1, 60, 61, 16, 32, 2, 2, 1, 0, 0, 1, 1},
+        {1, 60, 61, 8, 16, 2, 2, 1, 0, 0, 1, 1},    {1, 64, 70, 32, 16, 3, 3, 2, 1, 1, 1, 1},
+        {1, 300, 300, 32, 24, 1, 1, 1, 0, 0, 0, 0},
+    };
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && row->family == IST_CONV_DIRECT; i++)
+        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2},
+                   IST_ELEM_T, -1, 500 + i);
 }
 
 Test(conv, transposed_2x2) {

@@ -144,6 +144,54 @@ Test(conv_mma, resident_filters) {
                51);
 }
 
+/* Pixels and filters in registers: images, whose windows begin in the middle of a word, and 8, 16 and 32 channels;
+ * blocks of results that are stored by one, two and four words. */
+Test(conv_mma, direct) {
+    const shape shapes[] = {
+        {2, 7, 10, 3, 32, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
+        {2, 5, 9, 16, 16, 3, 1, 1, 1, false, {.act = IST_ACT_SILU, .lab = true}},
+        {1, 6, 7, 8, 24, 2, 1, 0, 1, false, {.act = IST_ACT_NONE}},
+        {1, 7, 9, 8, 8, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
+        {1, 6, 7, 32, 64, 1, 1, 0, 1, false, {.act = IST_ACT_NONE}},
+        {1, 5, 6, 32, 16, 2, 1, 0, 1, false, {.act = IST_ACT_NONE}},
+    };
+    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
+        check_case(row_named("mr_16"), shapes[i], 70 + i);
+}
+
+/* A 2x2 convolution with the maximum of its windows, by one launch and by two. */
+static void check_pool(const char *row, int cin, unsigned salt) {
+    enum { N = 2, H = 5, W = 7, OUT = 8, SLICE = 16 };
+    optest t;
+    optest_begin(&t, row, salt);
+    ref_map in = optest_random(&t, N, H, W, cin), want = optest_zeros(&t, N, H, W, OUT),
+            most = optest_zeros(&t, N, H, W, cin);
+    float *w = optest_values(&t, (size_t)OUT * (size_t)cin * 4, -1, 1);
+    for (size_t i = 0; i < (size_t)OUT * (size_t)cin * 4; i++) w[i] = rintf(w[i] * 1024) / 1024;
+    ist_tensor wide = optest_out(&t, N, H, W, cin + 2 * SLICE, IST_ELEM_T, false), pool = ist_slice(wide, SLICE, cin);
+    ist_conv_opts o = {.bottom = 1, .right = 1, .pool = pool};
+    o.into = optest_out(&t, N, H, W, OUT, IST_ELEM_T, false);
+    ist_tensor y =
+        ist_op_conv_row(t.plan, IST_CONV_DENSE, optest_in(&t, in, IST_ELEM_T, false),
+                        (ist_filter){OUT, cin, 2, 2, w, NULL}, &o, (ist_conv_choice){row_named(row), 1}, "test");
+    cr_assert_eq(ist_plan_describe(t.plan).launches, strcmp(row, "mr_16") ? 2 : 1);
+    optest_run(&t);
+    ref_epilogue none = {0};
+    ref_conv(in, w, NULL, (ref_window){2, 2, 1, 0, 0}, &none, want);
+    ref_maxpool2x2(in, most);
+    double tol = optest_tolerance(&t, cin * 4);
+    optest_check(&t, "result", y, want, tol, tol * 2, -1);
+    optest_check(&t, "maximum", pool, most, 0, 0, -1);
+    optest_end(&t);
+}
+
+Test(conv_mma, direct_with_maximum) {
+    if (optest_small()) return;
+    check_pool("mr_16", 16, 80);
+    check_pool("mr_16", 32, 81);
+    check_pool("mma_128x16", 16, 82);
+}
+
 /* A norm in front of a linear layer: the mean is large beside the deviation, as it may be in a residual stream. */
 Test(conv_mma, norm_in_front) {
     enum { N = 2, TOKENS = 19, C = 72, OUT = 35 };

@@ -110,6 +110,22 @@ static inline uint2 load_ordered(__global const uint2 *p) {
 #define FETCH8(v, pointer)                                                                                             \
     __asm__ volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"((v)[0]), "=r"((v)[1]) : "l"(pointer) : "memory")
 
+/* 4, 8 or 16 bytes of global memory that nobody writes meanwhile, to one word each; zeros, and no access, unless `real`. */
+#define FETCH4_IF(a, pointer, real)                                                                                    \
+    __asm__ volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b32 %0, 0; @p ld.global.nc.b32 %0, [%1]; }"            \
+                     : "=&r"(a)                                                                                        \
+                     : "l"(pointer), "r"((int)(real)))
+#define FETCH8_IF(a, b, pointer, real)                                                                                 \
+    __asm__ volatile("{ .reg .pred p; setp.ne.s32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "                            \
+                     "@p ld.global.nc.v2.b32 {%0, %1}, [%2]; }"                                                        \
+                     : "=&r"(a), "=&r"(b)                                                                              \
+                     : "l"(pointer), "r"((int)(real)))
+#define FETCH16_IF(a, b, c, d, pointer, real)                                                                          \
+    __asm__ volatile("{ .reg .pred p; setp.ne.s32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; "             \
+                     "mov.b32 %3, 0; @p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4]; }"                                 \
+                     : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)                                                          \
+                     : "l"(pointer), "r"((int)(real)))
+
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
@@ -156,6 +172,13 @@ static inline float2 floats_of(uint halves) {
 static inline uint halves_sum(uint a, uint b) {
     uint r;
     __asm__("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+/* The greater of two halves each. */
+static inline uint halves_max(uint a, uint b) {
+    uint r;
+    __asm__("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
 }
 
@@ -284,6 +307,21 @@ NOINLINE float product(__local const uint *s, int stride, int row, int column) {
     do {                                                                                                               \
         for (int m = 0; m < 2; m++) (v)[m] = ((__global const uint *)(pointer))[m];                                    \
     } while (0)
+static inline uint word_if(__global const void *p, int word, int real) {
+    return real ? ((__global const uint *)p)[word] : 0;
+}
+#define FETCH4_IF(a, pointer, real) ((a) = word_if(pointer, 0, real))
+#define FETCH8_IF(a, b, pointer, real)                                                                                 \
+    do {                                                                                                               \
+        FETCH4_IF(a, pointer, real);                                                                                   \
+        (b) = word_if(pointer, 1, real);                                                                               \
+    } while (0)
+#define FETCH16_IF(a, b, c, d, pointer, real)                                                                          \
+    do {                                                                                                               \
+        FETCH8_IF(a, b, pointer, real);                                                                                \
+        (c) = word_if(pointer, 2, real);                                                                               \
+        (d) = word_if(pointer, 3, real);                                                                               \
+    } while (0)
 #define LANE_XOR(r, v, mask)                                                                                           \
     do {                                                                                                               \
         int me = get_local_id(0);                                                                                      \
@@ -317,6 +355,10 @@ static inline float2 floats_of(uint halves) {
 }
 static inline uint halves_sum(uint a, uint b) {
     const float2 v = floats_of(a) + floats_of(b);
+    return halves_of(v.x, v.y);
+}
+static inline uint halves_max(uint a, uint b) {
+    const float2 v = fmax(floats_of(a), floats_of(b));
     return halves_of(v.x, v.y);
 }
 static inline float quick_reciprocal(float x) {

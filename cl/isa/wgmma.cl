@@ -33,6 +33,8 @@ typedef ulong matrix_at;
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
 /* A barrier of the warpgroup with this number in its work-group; all warpgroups must have as many. */
 #define GROUP_BARRIER(number) __asm__ volatile("bar.sync %0, 128;" ::"r"((number) + 1) : "memory")
+/* How often a warpgroup passes its own barriers: `own`; `all` where they are those of the work-group. */
+#define GROUP_TURNS(own, all) (own)
 
 /* c[j][0..4) += A B: 64 rows of A, N rows of B (columns of the result, eight in each j), 16 halves of each. */
 #define GROUP_SUMS(c, j) "+f"((c)[j][0]), "+f"((c)[j][1]), "+f"((c)[j][2]), "+f"((c)[j][3])
@@ -210,6 +212,7 @@ typedef uint matrix_at;
 #define GROUP_WAIT(n)
 #define GROUP_PUBLISH()
 #define GROUP_BARRIER(number) barrier(CLK_LOCAL_MEM_FENCE)
+#define GROUP_TURNS(own, all) (all)
 
 /* Halves 2 `pair` and the next of a row of the matrix at `at` (its start may be inside a row). */
 static inline float2 group_pair(__local const uint4 *memory, uint at, int row, int pair) {

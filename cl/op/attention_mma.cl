@@ -1,12 +1,13 @@
-/* op/attention's `attention_rows` on matrix instructions (needs isa/ptx and half storage): a group per 16 queries of a
- * head, its warps share the keys, and nothing but their results passes through local memory.
+/* op/attention's `attention_rows` on matrix instructions (needs isa/ptx and half storage): a group makes 16 queries of a
+ * head after the other, its warps share the keys, which stay in registers, and nothing but their results passes through
+ * local memory.
  *
  * A product does not care about the order of what it sums, nor softmax about the order of keys, so that a lane loads
  * D / 4 neighbouring channels of a row and uses them as the fragments of all steps: channel D / 4 t + 4 s + {0, 1} and
  * the two after it stand where step s wants 2 t + {0, 1} and the two 8 further. Values are turned within the warp.
  *
  * -D D (16, 32, 48 or 64: head dimension), TILES (even: eights of keys of a warp), WARPS. Group (x, y, z): queries from
- * 16 x on, head y, item z; arguments as in op/attention. */
+ * 16 maps.z x on, maps.z times 16, head y, item z; arguments as in op/attention. */
 #ifndef D
 #define D     32
 #define TILES 2
@@ -37,90 +38,99 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
     const int lane = id % 32, warp = id / 32, g = lane / 4, t = lane % 4, first = warp * TILES * 8;
     if (n >= *limit) return;
     const int q_first = (maps.x ? q_map[n] : n) * nq, k_first = (maps.y ? kv_map[n] : n) * nk;
-    const int row0 = get_group_id(0) * 16;
+    const int from = get_group_id(0) * maps.z * 16, to = min(from + maps.z * 16, nq);
     q += firsts.x + h * D + t * (D / 4);
     k += firsts.y + h * D + t * (D / 4);
     v += firsts.z + h * D + t * (D / 4);
     uint a[2][WORDS], kw[TILES][WORDS], vw[TILES][WORDS];
 #pragma unroll
-    for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(row0 + g + 8 * r, nq - 1)) * lds.x);
+    for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(from + g + 8 * r, nq - 1)) * lds.x);
 #pragma unroll
     for (int j = 0; j < TILES; j++) fetch_row(kw[j], k + (k_first + min(first + j * 8 + g, nk - 1)) * lds.y);
 #pragma unroll
     for (int j = 0; j < TILES; j++) fetch_row(vw[j], v + (k_first + min(first + j * 8 + g, nk - 1)) * lds.z);
 
-    float s[TILES][4], most[2] = {-1.0e38f, -1.0e38f}, sum[2] = {0.0f, 0.0f}, o[WORDS][4];
 #pragma unroll
-    for (int j = 0; j < TILES; j++) {
+    for (int j = 0; j < TILES; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[j][e] = 0.0f;
+        for (int i = 0; i < WORDS; i++) MATRIX_TURN(vw[j][i], vw[j][i]);
+
+#pragma unroll 1
+    for (int row0 = from; row0 < to; row0 += 16) {
+        float s[TILES][4], most[2] = {-1.0e38f, -1.0e38f}, sum[2] = {0.0f, 0.0f}, o[WORDS][4];
 #pragma unroll
-        for (int i = 0; i < STEPS; i++) {
-            const uint f[4] = {a[0][2 * i], a[1][2 * i], a[0][2 * i + 1], a[1][2 * i + 1]};
-            MATRIX_MULTIPLY(s[j], f, kw[j][2 * i], kw[j][2 * i + 1]);
-        }
+        for (int j = 0; j < TILES; j++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            s[j][e] = first + j * 8 + 2 * t + e % 2 < nk ? s[j][e] * (scale * LOG2E) : LOWEST;
-            most[e / 2] = fmax(most[e / 2], s[j][e]);
-        }
-    }
+            for (int e = 0; e < 4; e++) s[j][e] = 0.0f;
 #pragma unroll
-    for (int r = 0; r < 2; r++) QUAD_MOST(most[r]);
-#pragma unroll
-    for (int m = 0; m < WORDS; m++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) o[m][e] = 0.0f;
-#pragma unroll
-    for (int b = 0; b < TILES / 2; b++) {
-        uint p[4];
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            float f[4];
+            for (int i = 0; i < STEPS; i++) {
+                const uint f[4] = {a[0][2 * i], a[1][2 * i], a[0][2 * i + 1], a[1][2 * i + 1]};
+                MATRIX_MULTIPLY(s[j], f, kw[j][2 * i], kw[j][2 * i + 1]);
+            }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                f[e] = quick_exp2(s[2 * b + c][e] - most[e / 2]);
-                sum[e / 2] += f[e];
+                s[j][e] = first + j * 8 + 2 * t + e % 2 < nk ? s[j][e] * (scale * LOG2E) : LOWEST;
+                most[e / 2] = fmax(most[e / 2], s[j][e]);
             }
-            p[2 * c] = halves_of(f[0], f[1]);
-            p[2 * c + 1] = halves_of(f[2], f[3]);
+        }
+        /* The next queries, if any. */
+#pragma unroll
+        for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(row0 + 16 + g + 8 * r, nq - 1)) * lds.x);
+#pragma unroll
+        for (int r = 0; r < 2; r++) QUAD_MOST(most[r]);
+#pragma unroll
+        for (int m = 0; m < WORDS; m++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) o[m][e] = 0.0f;
+#pragma unroll
+        for (int b = 0; b < TILES / 2; b++) {
+            uint p[4];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float f[4];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    f[e] = quick_exp2(s[2 * b + c][e] - most[e / 2]);
+                    sum[e / 2] += f[e];
+                }
+                p[2 * c] = halves_of(f[0], f[1]);
+                p[2 * c + 1] = halves_of(f[2], f[3]);
+            }
+#pragma unroll
+            for (int i = 0; i < WORDS; i++) {
+                MATRIX_MULTIPLY(o[i], p, vw[2 * b][i], vw[2 * b + 1][i]);
+            }
         }
 #pragma unroll
-        for (int i = 0; i < WORDS; i++) {
-            uint b0, b1;
-            MATRIX_TURN(b0, vw[2 * b][i]);
-            MATRIX_TURN(b1, vw[2 * b + 1][i]);
-            MATRIX_MULTIPLY(o[i], p, b0, b1);
-        }
-    }
+        for (int r = 0; r < 2; r++) {
+            QUAD_SUM(sum[r]);
+            if (t == 0) {
+                sums[warp][g + 8 * r] = sum[r];
+                tops[warp][g + 8 * r] = most[r];
+            }
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        QUAD_SUM(sum[r]);
-        if (t == 0) {
-            sums[warp][g + 8 * r] = sum[r];
-            tops[warp][g + 8 * r] = most[r];
+            for (int m = 0; m < WORDS; m++) {
+                parts[warp][g + 8 * r][t * (D / 4) + 2 * m] = o[m][2 * r];
+                parts[warp][g + 8 * r][t * (D / 4) + 2 * m + 1] = o[m][2 * r + 1];
+            }
         }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = id; i < 16 * (D / 2); i += THREADS) { /* two channels of a query */
+            const int row = i / (D / 2), c = i % (D / 2) * 2;
+            float top = LOWEST, total = 0.0f, x = 0.0f, y = 0.0f;
 #pragma unroll
-        for (int m = 0; m < WORDS; m++) {
-            parts[warp][g + 8 * r][t * (D / 4) + 2 * m] = o[m][2 * r];
-            parts[warp][g + 8 * r][t * (D / 4) + 2 * m + 1] = o[m][2 * r + 1];
+            for (int w = 0; w < WARPS; w++) top = fmax(top, tops[w][row]);
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                const float f = quick_exp2(tops[w][row] - top);
+                total = fma(sums[w][row], f, total);
+                x = fma(parts[w][row][c], f, x);
+                y = fma(parts[w][row][c + 1], f, y);
+            }
+            if (row0 + row < nq)
+                *(__global uint *)(out + (n * nq + row0 + row) * lds.w + firsts.w + h * D + c) =
+                    halves_of(x / total, y / total);
         }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int i = id; i < 16 * (D / 2); i += THREADS) { /* two channels of a query */
-        const int row = i / (D / 2), c = i % (D / 2) * 2;
-        float top = LOWEST, total = 0.0f, x = 0.0f, y = 0.0f;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) top = fmax(top, tops[w][row]);
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float f = quick_exp2(tops[w][row] - top);
-            total = fma(sums[w][row], f, total);
-            x = fma(parts[w][row][c], f, x);
-            y = fma(parts[w][row][c + 1], f, y);
-        }
-        if (row0 + row < nq)
-            *(__global uint *)(out + (n * nq + row0 + row) * lds.w + firsts.w + h * D + c) =
-                halves_of(x / total, y / total);
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

@@ -18,7 +18,8 @@
 #define BT           T
 #define LOAD_B(p, i) LOAD(p, i)
 #endif
-#define BINS 33
+#define BINS  33
+#define BATCH 11 /* loads at a time; divides BINS */
 
 static float sigmoid(float v) {
     return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
@@ -122,13 +123,29 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     int me = get_local_id(0), q0 = get_group_id(0) * (LANES / 4), q = q0 + me / 4, mine = me & ~3;
     size_t row = (size_t)n * sizes.x + q, row0 = (size_t)n * sizes.x + q0;
     for (int i = me; i < BINS; i += LANES) weights[i] = project[i];
-#pragma unroll 11
-    for (int k = 0; k < BINS; k++) {
-        int i = k * LANES + me, r = i / (4 * BINS);
-        if (q0 + r >= sizes.x) continue;
-        size_t at = row0 * (4 * BINS) + i;
-        float v = LOAD_A(a, (row0 + r) * place.x + place.y + i % (4 * BINS)) + (sizes.y ? previous[at] : 0.0f);
-        corners[at] = values[i] = v;
+    /* A batch of loads, then its stores, which might be to what is loaded next for all the compiler knows. Rows beyond the
+     * last are copies of it. */
+    const int rows = min(LANES / 4, sizes.x - q0);
+    for (int k0 = 0; k0 < BINS; k0 += BATCH) {
+        float v[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);
+            v[k] = LOAD_A(a, (row0 + r) * place.x + place.y + i % (4 * BINS));
+        }
+        if (sizes.y) {
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) {
+                int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);
+                v[k] += previous[(row0 + r) * (4 * BINS) + i % (4 * BINS)];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            int i = (k0 + k) * LANES + me;
+            values[i] = v[k];
+            if (i < rows * (4 * BINS)) corners[row0 * (4 * BINS) + i] = v[k];
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (q < sizes.x) {

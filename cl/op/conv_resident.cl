@@ -42,7 +42,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int block0 = column_tile * (BN / 16), row_groups = get_num_groups(0) / win.s5;
     const int items = min(out.s0, *limit), step_size = tiles.s1 * (16 * PARTS);
 
-    /* Tile `tile` of this warpgroup, of which `turn` is the number; what is beyond the last is made and not stored. */
+    /* Tile of this warpgroup's turn. */
 #define TILE(turn) (((turn)*row_groups + row_group) * GROUPS + mine)
     const int part = me % PARTS, first = me / PARTS;
     const uint to_chunks = shared + mine * (SLOTS * CHUNK), weights_at = shared + CHUNKS_BYTES;
@@ -78,6 +78,14 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     } while (0)
 #endif
 
+    /* Of the last turn some have none: what they would make there, and where they must make it, is not stored. */
+#if TAPS == 9
+    const int last = all - 1;
+#else
+    const int last = (all - 1) / 64;
+#endif
+    const int turns = GROUP_TURNS(tiles.s5 - (TILE(tiles.s5 - 1) > last), tiles.s5);
+
 #pragma unroll 1
     for (int i = id; i < WEIGHTS / 16; i += THREADS) {
         const int step = i / (BN * PARTS), rest = i - step * (BN * PARTS) + block0 * (16 * PARTS);
@@ -90,7 +98,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     int turn_to = 0, chunk_to = 0, to_slot = 0, slot = 0;
 #define COPY_NEXT()                                                                                                    \
     do {                                                                                                               \
-        if (turn_to < tiles.s5) COPY_CHUNK(turn_to, chunk_to, to_slot);                                                \
+        if (turn_to < turns) COPY_CHUNK(turn_to, chunk_to, to_slot);                                                   \
         COPY_COMMIT();                                                                                                 \
         turn_to += chunk_to == CHUNKS - 1;                                                                             \
         chunk_to = chunk_to == CHUNKS - 1 ? 0 : chunk_to + 1;                                                          \
@@ -110,7 +118,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     __local uint *words = (__local uint *)results;
     const int row = me / 32 * 16 + lane / 4;
 #pragma unroll 1
-    for (int turn = 0; turn < tiles.s5; turn++) {
+    for (int turn = 0; turn < turns; turn++) {
         float acc[NI][4];
 #pragma unroll
         for (int j = 0; j < NI; j++)

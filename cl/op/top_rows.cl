@@ -9,7 +9,7 @@
  * from it on are collected, and each counts those before it.
  *
  * -D PER: fours of values that a work-item keeps; X_F32: x is float; ALIGNED: fours of channels of x lie at multiples of
- * their size. Group (i, n): values [i * ROWS, ..) of item n. */
+ * their size. Group (i, n): values [i * ROWS * more.w, ..) of item n. */
 #ifndef PER
 #define PER 1
 #endif
@@ -46,7 +46,8 @@ static inline int shift_of(int pass) {
     return pass == 0 ? 21 : pass == 1 ? 10 : pass == 3 ? 11 : 0;
 }
 
-/* sizes: tokens, c, ld, c0; more: k, values per item, the same rounded up to four. arrived: a counter per item, zero
+/* sizes: tokens, c, ld, c0; more: k, values per item, the same rounded up to four, ROWS that
+ * a group makes one after the other. arrived: a counter per item, zero
  * between launches. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 top_rows(__global int *index, __global float *values, __global const XT *x, volatile __global int *arrived,
@@ -60,31 +61,35 @@ top_rows(__global int *index, __global float *values, __global const XT *x, vola
     const int n = get_group_id(1), id = get_local_id(0), lane = id % 32, warp = id / 32, k = more.x, total = more.y;
     if (n >= *limit) return;
     values += (size_t)n * more.z;
-    const int row = get_group_id(0) * ROWS + id / SHARE, c = sizes.y;
+    const int c = sizes.y;
+#pragma unroll 1
+    for (int run = 0; run < more.w; run++) {
+        const int row = ((int)get_group_id(0) * more.w + run) * ROWS + id / SHARE;
 #ifdef FLAT
-    if (row < total) {
-        const float v = X1(x, (size_t)(n * sizes.x + row / c) * sizes.z + sizes.w + row % c);
-        values[row] = v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
-    }
+        if (row < total) {
+            const float v = X1(x, (size_t)(n * sizes.x + row / c) * sizes.z + sizes.w + row % c);
+            values[row] = v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+        }
 #else
-    const size_t at = (size_t)(n * sizes.x + min(row, sizes.x - 1)) * sizes.z + sizes.w;
-    __local float *part = (__local float *)bins;
-    float most = -INFINITY;
+        const size_t at = (size_t)(n * sizes.x + min(row, sizes.x - 1)) * sizes.z + sizes.w;
+        float most = -INFINITY;
 #ifdef ALIGNED
-    for (int i = id % SHARE * 4; i < c; i += SHARE * 8) {
-        const float4 a = X4(x, at + i), b = X4(x, at + min(i + SHARE * 4, c - 4)), m = fmax(a, b);
-        most = fmax(most, fmax(fmax(m.x, m.y), fmax(m.z, m.w)));
-    }
+        for (int i = id % SHARE * 4; i < c; i += SHARE * 8) {
+            const float4 a = X4(x, at + i), b = X4(x, at + min(i + SHARE * 4, c - 4)), m = fmax(a, b);
+            most = fmax(most, fmax(fmax(m.x, m.y), fmax(m.z, m.w)));
+        }
 #else
-    for (int i = id % SHARE; i < c; i += SHARE) most = fmax(most, X1(x, at + i));
+        for (int i = id % SHARE; i < c; i += SHARE) most = fmax(most, X1(x, at + i));
 #endif
-    part[id] = most;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (id % SHARE == 0 && row < total) {
-        for (int i = 1; i < SHARE; i++) most = fmax(most, part[id + i]);
-        values[row] = most;
+#pragma unroll
+        for (int mask = 1; mask < SHARE; mask *= 2) {
+            float other;
+            LANE_XOR(other, most, mask);
+            most = fmax(most, other);
+        }
+        if (id % SHARE == 0 && row < total) values[row] = most;
+#endif
     }
-#endif
     DEVICE_FENCE();
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0) {

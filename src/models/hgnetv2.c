@@ -24,11 +24,11 @@ static void stem_in_steps(const ist_net *net, int mid, ist_tensor image, ist_con
     ist_tensor pool = ist_slice(cat, 0, mid), conv = ist_slice(cat, mid, mid);
     ist_tensor y =
         ist_apply(net, image, w[STEM1], OPTS(.stride = 2, IST_PAD(1), RELU), stem_names[STEM1]); /* [n,h,w,m] */
-    ist_tensor z = ist_apply(net, y, w[STEM2A], OPTS(IST_PAD_FAR, RELU), stem_names[STEM2A]);    /* [n,h,w,m/2] */
-    ist_apply(net, z, w[STEM2B], OPTS(IST_PAD_FAR, RELU, .into = conv), stem_names[STEM2B]);     /* [n,h,w,m] */
-    ist_op_maxpool2x2(net->plan, y, pool, "backbone.stem.pool");                                 /* [n,h,w,m] */
-    z = ist_apply(net, cat, w[STEM3], OPTS(.stride = 2, IST_PAD(1), RELU), stem_names[STEM3]);   /* [n,h/2,w/2,m] */
-    ist_apply(net, z, w[STEM4], OPTS(RELU, .into = x), stem_names[STEM4]);                       /* [n,h/2,w/2,o] */
+    ist_tensor z = ist_apply(net, y, w[STEM2A], OPTS(IST_PAD_FAR, RELU, .pool = pool),
+                             stem_names[STEM2A]); /* [n,h,w,m/2], [n,h,w,m] */
+    ist_apply(net, z, w[STEM2B], OPTS(IST_PAD_FAR, RELU, .into = conv), stem_names[STEM2B]);   /* [n,h,w,m] */
+    z = ist_apply(net, cat, w[STEM3], OPTS(.stride = 2, IST_PAD(1), RELU), stem_names[STEM3]); /* [n,h/2,w/2,m] */
+    ist_apply(net, z, w[STEM4], OPTS(RELU, .into = x), stem_names[STEM4]);                     /* [n,h/2,w/2,o] */
 }
 
 /* The first filter reads images whose white is not 1. */

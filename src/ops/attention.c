@@ -68,6 +68,15 @@ static shares mma_shares(const ist_plan *p, const shape *s, ist_tensor out, ist_
     return fits ? r : (shares){0};
 }
 
+/* Tiles of queries that a group makes of the same keys: as many as leave each compute unit some groups. */
+static int mma_turns(const ist_plan *p, const shape *s) {
+    enum { GROUPS_OF_UNIT = 4 };
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units, tiles = ist_div_up(s->nq, 16);
+    double groups = (double)tiles * s->heads * s->n / (GROUPS_OF_UNIT * (units > 0 ? units : 1));
+    int parts = groups > 1 ? ist_div_up(tiles, groups < tiles ? (int)groups : tiles) : tiles;
+    return ist_div_up(tiles, parts);
+}
+
 void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor k, ist_tensor v,
                           const ist_attention_opts *opts, const char *label) {
     shape s = shape_of(q, k, opts);
@@ -90,7 +99,8 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         launch.isa = "isa/ptx";
         launch.kernel = "attention_mma";
         launch.local[0] = (size_t)mma.warps * 32;
-        launch.global[0] = (size_t)ist_div_up(s.nq, 16) * launch.local[0];
+        launch.args[10].v.i[2] = mma_turns(p, &s);
+        launch.global[0] = (size_t)ist_div_up(s.nq, 16 * launch.args[10].v.i[2]) * launch.local[0];
     } else if (ist_cpu_row(p)) {
         enum { QUERIES = 32 };
         int per = heads_per_group(&s, QUERIES);

@@ -20,6 +20,8 @@
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
     {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0, 0},
+#define FEW(name, mr, nv, most, speed)                                                                                 \
+    {#name, "op/conv_few", IST_CONV_PANELS, IST_CAP_LOCAL, mr, nv, 4, nv, speed, 0, 0, 0, most, 0},
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages, speed)                                                               \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), speed, wm, wn, wk, \
      bk,    stages},
@@ -53,6 +55,7 @@ static const ist_conv_row conv_rows[] = {
      0,                                                                                                                \
      64,                                                                                                               \
      0},
+#define DIRECT(name) {#name, "op/conv_direct", IST_CONV_DIRECT, IST_CAP_PTX_MMA, 16, 1, 8, 128, 1, 0, 0, 0, 16, 0},
 #define MATRIX(name, cap, lanes, bm, bn, wm, wn, bk)                                                                   \
     {                                                                                                                  \
         #name,                                                                                                         \
@@ -73,9 +76,11 @@ static const ist_conv_row conv_rows[] = {
     {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
+#undef FEW
 #undef MMA
 #undef WGMMA
 #undef RESIDENT
+#undef DIRECT
 #undef MATRIX
 #undef BF16
 };
@@ -99,14 +104,52 @@ double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_b
            (double)weight_bytes * q->phases * q->taps * q->f.in * q->f.out;
 }
 
+void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row, const ist_conv_launch *l) {
+    const ist_conv_opts *o = q->o;
+    bool deconv = q->kind == IST_CONV_DECONV2X2;
+    ist_divider columns = ist_divider_of(l->col_tiles);
+    ist_arg partial = IST_IN(l->partial), arrived = IST_IN(l->arrived);
+    if (ist_has(l->partial)) partial = (ist_arg)IST_OUT(l->partial);
+    if (ist_has(l->arrived)) arrived = (ist_arg)IST_INOUT(l->arrived);
+    const int *t = l->tiles;
+    const ist_divider *d = l->div;
+    ist_plan_launch(
+        p,
+        &(ist_launch){
+            .label = q->label,
+            .op = row->op,
+            .isa = l->isa,
+            .defines = l->defines,
+            .kernel = "conv",
+            .dims = 3,
+            .global = {(size_t)l->groups * (size_t)l->items, 1,
+                       (size_t)q->phases * (size_t)(l->splits > 1 ? l->splits : 1)},
+            .local = {(size_t)l->items, 1, 1},
+            .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias), partial, arrived, IST_OUT(q->y),
+                     IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                     IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->in5, columns.multiplier, columns.shift),
+                     IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left,
+                              l->col_tiles, l->win6, l->win7),
+                     IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
+                     ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, l->norm_eps, 0.0f),
+                     IST_INT8(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]),
+                     IST_INT8(d[0].multiplier, d[0].shift, d[1].multiplier, d[1].shift, d[2].multiplier, d[2].shift,
+                              d[3].multiplier, d[3].shift)},
+            .arg_count = 16,
+            .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+            .bytes = ist_conv_bytes(p, q, 2),
+        });
+}
+
 static bool half_family(const ist_conv_row *row) {
     return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT ||
-           row->family == IST_CONV_MATRIX;
+           row->family == IST_CONV_DIRECT || row->family == IST_CONV_MATRIX;
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
     bool matrix = half_family(row);
     bool precision = matrix ? ist_plan_half(p) : row->family == IST_CONV_BF16 ? ist_plan_bf16(p) : true;
+    if (row->family == IST_CONV_PANELS && row->bk && ist_plan_caps(p) & IST_CAP_CPU) return false;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
 
@@ -114,8 +157,10 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
     bool matrix = half_family(row);
     return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
            (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
+           (row->family != IST_CONV_PANELS || ist_conv_panels_takes(row, q)) &&
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
            (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
+           (row->family != IST_CONV_DIRECT || ist_conv_direct_takes(q)) &&
            (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
 }
 
@@ -131,6 +176,8 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
         return ist_conv_wgmma_cost(p, c.row, q);
     case IST_CONV_RESIDENT:
         return ist_conv_resident_cost(p, c.row, q);
+    case IST_CONV_DIRECT:
+        return ist_conv_direct_cost(p, c.row, q);
     case IST_CONV_MATRIX:
         return ist_conv_matrix_cost(p, c.row, q);
     case IST_CONV_BF16:
@@ -238,12 +285,16 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
         ist_conv_wgmma(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_RESIDENT)
         ist_conv_resident(p, &q, choice.row);
+    else if (choice.row->family == IST_CONV_DIRECT)
+        ist_conv_direct(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_MATRIX)
         ist_conv_matrix(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_BF16)
         ist_conv_bf16(p, &q, choice.row);
     else
         ist_conv_panels(p, &q, choice.row);
+    bool pooled = choice.row->family == IST_CONV_DIRECT && ist_conv_direct_pools(&q);
+    if (ist_has(q.o->pool) && !pooled) ist_op_maxpool2x2(p, q.x, q.o->pool, label);
     return ist_plan_status(p) ? none : q.y;
 }
 
@@ -306,7 +357,7 @@ ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const
 
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};
-    if (!ist_plan_bf16(p) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
+    if (!ist_plan_bf16(p) && !(opts && ist_has(opts->pool)) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
         return ist_op_winograd(p, x, f, opts, label);
     return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
 }

@@ -4,8 +4,6 @@
  * The product runs over "chunks" of eight inputs (cl/op/conv_mma.cl): tap by tap the channels, padded to a multiple of
  * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
 #include "ops/conv_rows.h"
-#include "ops/divider.h"
-#include "ops/epilogue.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -195,50 +193,38 @@ static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q, cons
 
 static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, const layout *l, ist_tensor weights,
                    ist_tensor bias) {
-    const ist_conv_opts *o = q->o;
     const ist_conv_row *r = c.row;
-    bool deconv = q->kind == IST_CONV_DECONV2X2;
-    int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw;
-    int row_tiles = row_tiles_of(r, q, l), col_tiles = ist_div_up(q->f.out, bn);
-    ist_arg partial = IST_IN((ist_tensor){0}), arrived = IST_IN((ist_tensor){0});
+    int bn = r->nv * r->vl, row_tiles = row_tiles_of(r, q, l), col_tiles = ist_div_up(q->f.out, bn);
+    ist_tensor partial = {0}, arrived = {0};
     if (c.splits > 1) {
-        partial = (ist_arg)IST_OUT(
-            ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32));
-        arrived = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32));
+        partial = ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32);
+        arrived = ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32);
     }
-    ist_divider by_w = ist_divider_of(l->square ? l->wide : q->ow), by_h = ist_divider_of(l->square ? l->high : q->oh),
-                by_kw = ist_divider_of(kw);
-    ist_divider by_columns = ist_divider_of(col_tiles);
-    ist_divider by_splits = ist_divider_of(c.splits), by_tap = ist_divider_of(l->gather    ? l->per_tap
-                                                                              : l->blocked ? q->taps
-                                                                                           : l->per_tap / CHUNK);
+    int per_step = l->gather ? l->per_tap : l->blocked ? q->taps : l->per_tap / CHUNK;
+    ist_divider by_splits = ist_divider_of(c.splits);
     ist_defines defines = defines_of(p, q, r, l);
-    ist_launch launch = {
-        .label = q->label,
-        .op = r->op,
-        .isa = "isa/ptx+isa/conv",
-        .defines = defines.text,
-        .kernel = "conv",
-        .dims = 3,
-        .global = {(size_t)row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases * (size_t)c.splits},
-        .local = {(size_t)r->items, 1, 1},
-        .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), partial, arrived, IST_OUT(q->y),
-                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->per_tap / CHUNK, by_columns.multiplier,
-                          by_columns.shift),
-                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, l->wide,
-                          l->high),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, q->norm_eps, 0.0f),
-                 IST_INT8(l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits), by_splits.multiplier,
-                          by_splits.shift, 0),
-                 IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
-                          by_kw.multiplier, by_kw.shift)},
-        .arg_count = 16,
-        .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
-        .bytes = ist_conv_bytes(p, q, 2),
-    };
-    ist_plan_launch(p, &launch);
+    ist_conv_record(
+        p, q, r,
+        &(ist_conv_launch){
+            .isa = "isa/ptx+isa/conv",
+            .defines = defines.text,
+            .groups = row_tiles * col_tiles,
+            .items = r->items,
+            .splits = c.splits,
+            .col_tiles = col_tiles,
+            .weights = weights,
+            .bias = bias,
+            .partial = partial,
+            .arrived = arrived,
+            .in5 = l->per_tap / CHUNK,
+            .win6 = l->wide,
+            .win7 = l->high,
+            .norm_eps = q->norm_eps,
+            .tiles = {l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits), by_splits.multiplier,
+                      by_splits.shift},
+            .div = {ist_divider_of(l->square ? l->wide : q->ow), ist_divider_of(l->square ? l->high : q->oh),
+                    ist_divider_of(per_step), ist_divider_of(q->kind == IST_CONV_DECONV2X2 ? 1 : q->f.kw)},
+        });
 }
 
 void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice) {

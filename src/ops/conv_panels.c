@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* On CPUs with vectors of 16 floats, where four tiles and two of shorter vectors can be had, 64 and 32 channels serve
@@ -13,6 +14,21 @@
 static bool common(const ist_plan *p, const ist_conv_row *r) {
     bool choice = r->items == 1 && ist_plan_caps(p) & IST_CAP_SIMD16;
     return !choice || (r->vl == 16 && (r->nv == 2 || r->nv == 4));
+}
+
+bool ist_conv_panels_takes(const ist_conv_row *r, const ist_conv_problem *q) {
+    const ist_epilogue *e = &q->o->epi;
+    if (!r->bk) return true;
+    bool same = !e->up2 && (!ist_has(e->add_before) || e->add_before.n == q->y.n) &&
+                (!ist_has(e->add_after) || e->add_after.n == q->y.n);
+    return q->kind == IST_CONV_DENSE && ist_conv_is_point(q) && q->f.in <= r->bk && same;
+}
+
+/* Halves that a work-item stores at a time begin at a multiple of their size. */
+static bool aligned(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
+    const ist_epilogue *e = &q->o->epi;
+    return r->bk && ist_plan_half(p) && q->x.elem == IST_ELEM_F32 && q->y.elem == IST_ELEM_T && q->y.ld % r->vl == 0 &&
+           q->y.c0 % r->vl == 0 && !ist_has(e->add_before) && !ist_has(e->add_after);
 }
 
 /* Multiply-adds per input that the row really does (whole tiles of pixels and channels), weighted by its speed and by
@@ -120,9 +136,12 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
         scratch = (ist_arg)IST_OUT(ist_plan_tensor(p, 1, 1, units * r->mr, SCRATCH_FLOATS, IST_ELEM_F32));
         queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     }
-    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s", r->mr, r->nv, r->vl,
-                                         SCRATCH_FLOATS, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
-                                         half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    char most[16] = "";
+    if (r->bk) snprintf(most, sizeof most, " -DMOST=%d", r->bk);
+    ist_defines defines =
+        ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s%s%s", r->mr, r->nv, r->vl, SCRATCH_FLOATS,
+                       half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+                       half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "", most, aligned(p, q, r) ? " -DALIGNED" : "");
     ist_launch l = {
         .label = q->label,
         .op = r->op,

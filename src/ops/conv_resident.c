@@ -1,8 +1,6 @@
 /* Convolution rows whose filters stay in local memory, on the matrix instructions of warpgroups with half storage
  * (cl/op/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
 #include "ops/conv_rows.h"
-#include "ops/divider.h"
-#include "ops/epilogue.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -75,35 +73,22 @@ double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *r, const is
 }
 
 void ist_conv_resident(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
-    const ist_conv_opts *o = q->o;
     layout l = layout_of(p, r, q);
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), items = 128 * l.warpgroups;
-    ist_tensor weights = {0}, bias = {0}, none = {0};
+    ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
-    ist_divider by_columns = ist_divider_of(l.col_tiles), by_line = ist_divider_of(l.wide);
-    ist_divider by_image = ist_divider_of(l.wide * l.high);
     ist_defines defines = ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DSLOTS=%d -DAHEAD=%d -DTAPS=%d -DCHUNKS=%d -DACT=%d",
-                                         bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)o->epi.act);
-    ist_plan_launch(
-        p, &(ist_launch){
-               .label = q->label,
-               .op = r->op,
-               .isa = "isa/ptx+isa/wgmma+isa/conv",
-               .defines = defines.text,
-               .kernel = "conv",
-               .dims = 3,
-               .global = {(size_t)l.row_groups * (size_t)l.col_tiles * (size_t)items, 1, 1},
-               .local = {(size_t)items, 1, 1},
-               .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_IN(none), IST_IN(none), IST_OUT(q->y),
-                        IST_IN(none), IST_IN(none), IST_IN(ist_plan_current_limit(p)),
-                        IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, by_columns.multiplier, by_columns.shift),
-                        IST_INT8(q->f.kh, q->f.kw, 1, o->top, o->left, l.col_tiles, 0, 0),
-                        IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 1, 0),
-                        ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, 0.0f, 0.0f),
-                        IST_INT8(0, blocks, 0, l.wide, l.wide * l.high, l.turns, 0, 0),
-                        IST_INT8(by_line.multiplier, by_line.shift, by_image.multiplier, by_image.shift, 0, 0, 0, 0)},
-               .arg_count = 16,
-               .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
-               .bytes = ist_conv_bytes(p, q, 2),
-           });
+                                         bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act);
+    ist_conv_record(p, q, r,
+                    &(ist_conv_launch){
+                        .isa = "isa/ptx+isa/wgmma+isa/conv",
+                        .defines = defines.text,
+                        .groups = l.row_groups * l.col_tiles,
+                        .items = items,
+                        .col_tiles = l.col_tiles,
+                        .weights = weights,
+                        .bias = bias,
+                        .tiles = {0, blocks, 0, l.wide, l.wide * l.high, l.turns},
+                        .div = {ist_divider_of(l.wide), ist_divider_of(l.wide * l.high)},
+                    });
 }

@@ -3,6 +3,7 @@
 #ifndef IST_OPS_CONV_ROWS_H
 #define IST_OPS_CONV_ROWS_H
 
+#include "ops/divider.h"
 #include "ops/ops.h"
 
 /* Which operator a dense problem is: the same kernels serve all. */
@@ -11,7 +12,8 @@ typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
  * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). WGMMA: the same
  * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). RESIDENT: the same, with
- * weights that stay in local memory (conv_resident.c). MATRIX: the same for the instructions of isa/matrix
+ * weights that stay in local memory (conv_resident.c). DIRECT: MMA's instructions with weights and pixels in registers
+ * (conv_direct.c). MATRIX: the same for the instructions of isa/matrix
  * (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16
  * allows it (conv_bf16.c). */
 typedef enum ist_conv_family {
@@ -19,6 +21,7 @@ typedef enum ist_conv_family {
     IST_CONV_MMA,
     IST_CONV_WGMMA,
     IST_CONV_RESIDENT,
+    IST_CONV_DIRECT,
     IST_CONV_MATRIX,
     IST_CONV_BF16
 } ist_conv_family;
@@ -32,7 +35,8 @@ typedef struct ist_conv_row {
     double speed;                              /* multiply-adds per time, relative to the family's other rows */
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
-                                                  each, batches of products under way beside the step's */
+                                                  each, batches of products under way beside the step's. PANELS: bk
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
@@ -96,8 +100,24 @@ bool ist_conv_takes_norm(const ist_plan *p, ist_tensor x);
 ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const float *beta, float eps, ist_filter f,
                             const ist_conv_opts *opts, const char *label);
 
+/* What a family says of a launch whose arguments are op/conv_mma's. */
+typedef struct ist_conv_launch {
+    const char *isa, *defines;
+    int groups, items, splits; /* of a phase and split; work-items of a group; splits, 0 for 1 */
+    int col_tiles;             /* groups of the same rows */
+    ist_tensor weights, bias;
+    ist_tensor partial, arrived; /* where splits share sums; partial alone: another result */
+    int in5, win6, win7;         /* elements of in and win */
+    float norm_eps;
+    int tiles[8];
+    ist_divider div[4];
+} ist_conv_launch;
+
+void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row, const ist_conv_launch *l);
+
 /* ---- one family's relative time for a problem, and its packing and launch ---- */
 
+bool ist_conv_panels_takes(const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
@@ -117,6 +137,12 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
 bool ist_conv_resident_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_resident(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
+
+bool ist_conv_direct_takes(const ist_conv_problem *q);
+/* Whether the launch makes opts->pool as well. */
+bool ist_conv_direct_pools(const ist_conv_problem *q);
+double ist_conv_direct_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_direct(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);

@@ -2,8 +2,6 @@
  * instruction reads and records the launch (cl/op/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
  * windows of whole blocks of 64 channels. */
 #include "ops/conv_rows.h"
-#include "ops/divider.h"
-#include "ops/epilogue.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
@@ -137,44 +135,29 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
 }
 
 void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
-    const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2;
-    int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw, blocks = ist_div_up(q->f.out, BLOCK);
-    int col_tiles = ist_div_up(q->f.out, bn);
+    int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
     char patches[24] = "";
     if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d", l.patches);
-    ist_tensor weights = {0}, bias = {0}, none = {0};
+    ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
-    ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh), by_kw = ist_divider_of(kw);
-    ist_divider by_columns = ist_divider_of(col_tiles), by_taps = ist_divider_of(q->taps);
     ist_defines defines =
         ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
-                       r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)o->epi.act,
+                       r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)q->o->epi.act,
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
-    ist_plan_launch(
-        p, &(ist_launch){
-               .label = q->label,
-               .op = r->op,
-               .isa = "isa/ptx+isa/wgmma+isa/conv",
-               .defines = defines.text,
-               .kernel = "conv",
-               .dims = 3,
-               .global = {(size_t)l.row_tiles * (size_t)col_tiles * (size_t)r->items, 1, (size_t)q->phases},
-               .local = {(size_t)r->items, 1, 1},
-               .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_IN(none), IST_IN(none), IST_OUT(q->y),
-                        IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                        IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, by_columns.multiplier, by_columns.shift),
-                        IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, col_tiles, 0, 0),
-                        IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                        ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, 0.0f, 0.0f),
-                        IST_INT8(0, blocks, steps_of(q), l.wide, l.wide * l.high, 0, 0, 0),
-                        IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_taps.multiplier,
-                                 by_taps.shift, by_kw.multiplier, by_kw.shift)},
-               .arg_count = 16,
-               .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
-               .bytes = ist_conv_bytes(p, q, 2),
-           });
+    ist_conv_record(p, q, r,
+                    &(ist_conv_launch){
+                        .isa = "isa/ptx+isa/wgmma+isa/conv",
+                        .defines = defines.text,
+                        .groups = l.row_tiles * col_tiles,
+                        .items = r->items,
+                        .col_tiles = col_tiles,
+                        .weights = weights,
+                        .bias = bias,
+                        .tiles = {0, blocks, steps_of(q), l.wide, l.wide * l.high},
+                        .div = {ist_divider_of(q->ow), ist_divider_of(q->oh), ist_divider_of(q->taps),
+                                ist_divider_of(q->kind == IST_CONV_DECONV2X2 ? 1 : q->f.kw)},
+                    });
 }

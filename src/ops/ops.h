@@ -37,6 +37,7 @@ typedef struct ist_conv_opts {
     int top, left, bottom, right;      /* zero padding */
     ist_epilogue epi;
     ist_tensor into;                   /* write here (a slice) instead of a new tensor */
+    ist_tensor pool;                   /* ist_op_conv: its input's ist_op_maxpool2x2 goes here, too */
 } ist_conv_opts;
 
 /* Channels, at least `channels`, for maps between dense convolutions: where the device's kernels read whole groups of

@@ -80,6 +80,13 @@ static bool one_launch(const ist_plan *p, int total, int k) {
     return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && !ist_cpu_row(p) && k <= K_MAX && total <= 4 * PER_MAX * TOP_ITEMS;
 }
 
+/* Runs of rows, one after the other, of a group: as many as leave each compute unit two groups of a batch. */
+static int top_runs(const ist_plan *p, ist_tensor x, int groups) {
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int runs = groups * x.n / (2 * (units > 0 ? units : 1));
+    return runs > groups ? groups : runs > 1 ? runs : 1;
+}
+
 /* The values of every row of x (flat: of every element, as sigmoids) into `values` and the k best of them. */
 static ist_tensor top_rows(ist_plan *p, ist_tensor x, bool flat, int k, ist_tensor *values, const char *label) {
     int tokens = x.h * x.w, total = flat ? tokens * x.c : tokens, room = ist_round_up((size_t)total, 4);
@@ -87,6 +94,7 @@ static ist_tensor top_rows(ist_plan *p, ist_tensor x, bool flat, int k, ist_tens
     ist_tensor y = ist_plan_tensor(p, x.n, 1, k, 1, IST_ELEM_I32);
     ist_tensor arrived = ist_plan_persistent(p, 1, 1, x.n, 1, IST_ELEM_I32);
     bool aligned = (x.ld | x.c0 | x.c) % 4 == 0;
+    int groups = ist_div_up(total, flat ? TOP_ITEMS : TOP_ROWS), runs = top_runs(p, x, groups);
     ist_defines defines = ist_defines_of(p, "-DPER=%d %s%s%s", ist_div_up(total, 4 * TOP_ITEMS), x_define(x),
                                          flat ? " -DFLAT" : "", aligned ? " -DALIGNED" : "");
     ist_plan_launch(
@@ -96,11 +104,11 @@ static ist_tensor top_rows(ist_plan *p, ist_tensor x, bool flat, int k, ist_tens
                          .defines = defines.text,
                          .kernel = "top_rows",
                          .dims = 2,
-                         .global = {(size_t)ist_div_up(total, flat ? TOP_ITEMS : TOP_ROWS) * TOP_ITEMS, (size_t)x.n},
+                         .global = {(size_t)ist_div_up(groups, runs) * TOP_ITEMS, (size_t)x.n},
                          .local = {TOP_ITEMS, 1},
                          .args = {IST_OUT(y), IST_OUT(*values), IST_IN(x), IST_INOUT(arrived),
                                   IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, x.ld, x.c0),
-                                  IST_INT4(k, total, room, 0)},
+                                  IST_INT4(k, total, room, runs)},
                          .arg_count = 7,
                          .bytes = (x.elem == IST_ELEM_F32 || !ist_plan_half(p) ? 4.0 : 2.0) * x.n * tokens * x.c});
     return y;
