@@ -22,6 +22,7 @@
 #define SAMPLE_SUM    14
 #define BOX_SIGMOID   15
 #define SIDES         16
+#define MATRIX_SIDES  SIDES /* with the sum before and the boxes behind it */
 #define SIDES_BOX     17
 #define SIDES_BEST    18
 #define MATRIX_LINEAR 19
@@ -37,6 +38,7 @@
 #define GATED      4
 #define CLAMPED    8
 #define IN_FOURS   16 /* columns and places are multiples of four */
+#define ALSO       32 /* on matrix instructions: and the result with an addend, to another place */
 /* Of a tensor outside: */
 #define FLOATS     1 /* its elements are float although T is half */
 #define ONE_ITEM   2

@@ -128,7 +128,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
 #define TURNS(count)
 #endif
         int16 t = steps[s & 15];
-        const int word = t.s0, waits = word & GROUP_WAITS;
+        const int word = t.s0, waits = word & GROUP_WAITS, begins = s == 0;
         t.s0 &= GROUP_WAITS - 1;
         if (word & READS_ON && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
             ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
@@ -143,9 +143,9 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         switch (t.s0) {
         case LOAD_ROWS:
 #ifdef IST_PTX /* elsewhere each by itself */
-            if (t.sa > 1) {
-                load_rows(m, steps, t.sa, at, n, row, rows, warp, lane);
-                s += t.sa - 1;
+            if (t.sa) {
+                load_rows(m, steps, t.sa & 0xf, t.sa >> 4, at, n, row, rows, warp, lane);
+                s += (t.sa >> 4) - 1;
                 break;
             }
 #endif
@@ -157,8 +157,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         case SAMPLE_AT: sample_at(m, t, table, warp, lane); break;
         case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n, warp, lane); break;
         case BOX_SIGMOID: box_sigmoid(m, t, warp, lane); break;
-        case SIDES: sides(m, t, table, warp, lane); break;
-        case SIDES_BOX: sides_box(m, t, warp, lane); break;
+        case MATRIX_SIDES: sides(m, t, table, warp, lane); break;
         case SIDES_BEST: sides_best(m, t, warp, lane); break;
         default: break; /* below: nothing that all work-items must reach is in a branch */
         }
@@ -224,7 +223,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         turn = last ? 0 : turn + 1;
         round = last ? 0 : round;
 #endif
-        if (s < LOADS) COPY_WAIT(0); /* of the table, at the first step; not at each, since it waits for weights, too */
+        if (begins) COPY_WAIT(0); /* of table and rows; not at each step, since it waits for weights, too */
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

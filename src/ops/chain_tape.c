@@ -29,6 +29,7 @@ enum micro {
     SAMPLE_SUM,
     BOX_SIGMOID,
     SIDES,
+    MATRIX_SIDES = SIDES, /* with the sum before and the boxes behind it */
     SIDES_BOX,
     SIDES_BEST,
     MATRIX_LINEAR,
@@ -37,17 +38,19 @@ enum micro {
     LINEAR_TURNS = 1 << 10,
     LINEAR_TURNS_END = 1 << 20, /* what there is room for */
 };
-enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
-enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8, IN_FOURS = 16 };
+enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8, IN_FOURS = 16, ALSO = 32 };
+enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8 };
 enum { WHOLE = 1, EXACT = 2 };
 enum { ITEMS = 256, WORDS = 16, BINS = 33, STORED = 13 /* the first of three words: an earlier step's store */ };
-/* Loads at the beginning: how many at most, where the first step says how many, channels for all. */
-enum { LOADS = 4, TOGETHER = 10, LOADS_ROOM = 1024 };
+/* Loads at the beginning: how many at most by registers, and with those of floats; where the first step says how many,
+ * channels for all. */
+enum { LOADS = 4, LOADS_ALL = 7, TOGETHER = 10, LOADS_ROOM = 1024 };
 /* On matrix instructions (cl/op/chain_mma.cl): rows of a group and channels of its local memory; warps, their pieces of
  * weights in a batch, halves of a piece of all lanes, inputs and outputs of a piece; folds (below); floats of the table
  * of which local memory has a multiple. */
 enum { ROWS = 4, MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
 enum { WARPS = 8, PREFETCHERS = 16, BATCH = 16, PIECE = 256, BLOCK = 16, FOLD_MOST = 2 };
+enum { LINGERS = 2 }; /* steps that a result may wait to be stored */
 /* Bytes of local memory beside rows and table; what devices with instructions of warpgroups have. */
 enum { DATA_STEP = 4096, MATRIX_REST = 4096, LARGE_ROOM = 202 << 10 };
 
@@ -55,7 +58,7 @@ enum { DATA_STEP = 4096, MATRIX_REST = 4096, LARGE_ROOM = 202 << 10 };
 typedef struct slot {
     int buffer, lo, hi, at;
     size_t last;
-    bool placed;
+    bool placed, lingers; /* used up, but about to be stored: left alone while there is room */
 } slot;
 
 typedef struct piece {
@@ -68,6 +71,8 @@ typedef struct piece {
     slot slots[IST_CHAIN_BUFFERS];
     int slot_count;
     int room, room_size; /* of the current step alone */
+    const ist_chain_step *joined; /* what the step before it does on the way (`also`) */
+    bool eager, full;             /* saves steps at the cost of local memory; did not fit */
     ist_arg outside[IST_CHAIN_OUTSIDE];
     int outside_count;
     float *stream[WARPS]; /* on matrix instructions: what each warp's lanes read, one piece after the other */
@@ -153,7 +158,14 @@ static int lowest(const piece *p, int size) {
 
 static int place(piece *p, int size) {
     int at = lowest(p, size);
-    if (at + size > slots_of(p))
+    if (at + size > slots_of(p)) {
+        for (int i = 0; i < p->slot_count; i++)
+            if (p->slots[i].lingers) p->slots[i].placed = false;
+        at = lowest(p, size);
+    }
+    if (at + size > slots_of(p) && p->eager)
+        p->full = true;
+    else if (at + size > slots_of(p))
         ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a chain needs more than %d channels of local memory", p->label,
                       slots_of(p));
     return at;
@@ -288,12 +300,39 @@ static void matrix_linear(piece *p, const ist_chain_step *s) {
          before, after, l.fold);
 }
 
+static bool same_channels(ist_tensor a, ist_tensor b) {
+    return a.buffer == b.buffer && a.c0 == b.c0 && a.c == b.c;
+}
+
+static bool overlap(int a, int count, int b, int other) {
+    return a < b + other && b < a + count;
+}
+
+/* On matrix instructions: where the next step adds something to what this one makes, at `out`, the kernel does so on
+ * the way. Returns the bits of word 12 for it, 0 where it is not so; `operands` of c channels (gates 2 c) are all that
+ * this step reads. */
+static unsigned also(piece *p, const ist_chain_step *s, int out, const int *operands, int count) {
+    const ist_chain_step *n = s + 1;
+    if (!p->eager || n >= p->chain->steps + p->end || n->op != IST_CHAIN_SUM || n->ints[0]) return 0;
+    int c = s->out[0].c, k = same_channels(n->rows[0], s->out[0]) ? 1 : 0;
+    if (!same_channels(n->rows[1 - k], s->out[0]) || n->rows[k].c != c || same_channels(n->rows[k], s->out[0]))
+        return 0;
+    int with = channels(p, n->rows[k], true), to = channels(p, n->out[0], false);
+    bool free = (to | with | out | c) % 4 == 0 && !overlap(to, c, out, c);
+    for (int i = 0; i < count; i++) free = free && !overlap(to, c, operands[i], i < 2 ? c : 2 * c);
+    if (!free) return 0;
+    p->joined = n;
+    return (unsigned)to << 8 | (unsigned)with << 20;
+}
+
 static void sum(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0, c = s->out[0].c;
     int mode = (two ? PRESENT : 0) | (two && s->rows[1].c == 1 && c > 1 ? ONE_COLUMN : 0) | (s->ints[0] ? CLAMPED : 0);
     int out = channels(p, s->out[0], false), fours = (c | a | b | out) % 4 || mode & ONE_COLUMN ? 0 : IN_FOURS;
-    EMIT(p, ELTWISE, out, c, a, b, mode | fours, bits_of(s->floats[0]), bits_of(s->floats[1]));
+    unsigned more = fours ? also(p, s, out, (const int[]){a, b}, two ? 2 : 1) : 0;
+    EMIT(p, ELTWISE, out, c, a, b, mode | fours | (more ? ALSO : 0), bits_of(s->floats[0]), bits_of(s->floats[1]), 0, 0,
+         0, 0, (int)more);
 }
 
 static void normalise(piece *p, const ist_chain_step *s, int out, float eps, int act) {
@@ -321,9 +360,10 @@ static void matrix_norm(piece *p, const ist_chain_step *s, bool gates) {
                       g, out);
         return;
     }
-    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode, bits_of(-most), bits_of(most), g,
+    unsigned more = also(p, s, out, (const int[]){a, b, g}, gates ? 3 : mode & PRESENT ? 2 : 1);
+    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode | (more ? ALSO : 0), bits_of(-most), bits_of(most), g,
          constants(p, s->data_at[0], s->sizes[0]), constants(p, s->data_at[1], s->sizes[1]), bits_of(s->floats[0]),
-         gates ? IST_ACT_NONE : s->ints[0]);
+         (int)more | (gates ? IST_ACT_NONE : s->ints[0]));
 }
 
 static void matrix_norm_step(piece *p, const ist_chain_step *s) {
@@ -393,7 +433,12 @@ static void fdr(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0;
     int first = channels(p, s->rows[2], true), corners = channels(p, s->out[1], false);
-    int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->matrix ? 64 : 4);
+    int boxes = channels(p, s->out[0], false), room = p->chain->matrix ? 0 : take_room(p, 4);
+    if (p->chain->matrix) {
+        EMIT(p, MATRIX_SIDES, boxes, corners, a, b, two ? PRESENT : 0, first, bits_of(s->floats[0]),
+             constants(p, s->data_at[0], s->sizes[0]));
+        return;
+    }
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
     EMIT(p, SIDES, room, corners, constants(p, s->data_at[0], s->sizes[0]));
     EMIT(p, SIDES_BOX, boxes, room, first, bits_of(s->floats[0]));
@@ -401,6 +446,7 @@ static void fdr(piece *p, const ist_chain_step *s) {
 
 static void lower(piece *p, const ist_chain_step *s) {
     p->room_size = 0;
+    if (s == p->joined) return;
     switch (s->op) {
     case IST_CHAIN_LINEAR:
         (p->chain->matrix ? matrix_linear : linear)(p, s);
@@ -449,45 +495,68 @@ static bool made_here(const piece *p, size_t i, int buffer) {
     return false;
 }
 
-/* On matrix instructions: brings in the first rows that nobody makes here, since loads side by side wait once. */
+/* On matrix instructions: brings in the first rows that nobody makes here, since loads side by side wait once: up to
+ * LOADS of halves, then those of floats, for which the kernel waits with the table. */
 static void load_first(piece *p) {
     const struct ist_chain *c = p->chain;
-    int room = LOADS_ROOM;
-    for (size_t i = p->first; i < p->end && p->count < LOADS; i++)
-        for (int k = 0; k < 3; k++) {
-            ist_tensor t = c->steps[i].rows[k];
-            const slot *s = p->slots;
-            if (!ist_has(t) || made_here(p, i, t.buffer)) continue;
-            while (s->buffer != t.buffer) s++;
-            bool floats = t.elem == IST_ELEM_F32, quads = (t.ld | s->lo | s->hi) % 4 == 0;
-            int columns = s->hi - s->lo;
-            bool fits = columns <= room && (floats ? columns <= 32 : quads && columns <= 256);
-            if (s->placed || p->count >= LOADS || !fits) continue;
-            channels(p, t, true);
-            room -= columns;
-        }
-    if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = (int)p->count;
+    int room = LOADS_ROOM, quads = 0;
+    for (int floats = 0; floats <= p->eager; floats++) {
+        size_t most = floats ? LOADS_ALL : LOADS;
+        for (size_t i = p->first; i < p->end && p->count < most; i++)
+            for (int k = 0; k < 3; k++) {
+                ist_tensor t = c->steps[i].rows[k];
+                const slot *s = p->slots;
+                if (!ist_has(t) || made_here(p, i, t.buffer)) continue;
+                while (s->buffer != t.buffer) s++;
+                int columns = s->hi - s->lo;
+                bool fits = columns <= room && columns <= 256 && (t.ld | s->lo | s->hi) % 4 == 0;
+                if (s->placed || p->count >= most || !fits || (t.elem == IST_ELEM_F32) != floats) continue;
+                channels(p, t, true);
+                room -= columns;
+            }
+        if (!floats) quads = (int)p->count;
+    }
+    if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = quads | (int)p->count << 4;
 }
 
-static void lower_all(piece *p) {
+/* Step i was the last to use the buffer: other steps are to store it on the way (join_stores), before something else
+ * lies there. */
+static void linger(piece *p, int buffer, size_t i) {
+    for (int k = 0; k < p->slot_count && p->eager; k++) {
+        slot *s = &p->slots[k];
+        if (s->buffer == buffer && s->last == i) s->lingers = true;
+    }
+}
+
+static void lower_all(piece *p, bool eager) {
     const struct ist_chain *c = p->chain;
+    p->count = p->data_count = 0;
+    p->slot_count = p->outside_count = 0;
+    p->flops = 0;
+    p->joined = NULL;
+    p->eager = eager;
+    p->full = false;
+    memset(p->streamed, 0, sizeof p->streamed);
     for (size_t i = p->first; i < p->end; i++) {
         for (int k = 0; k < 3; k++) widen(p, c->steps[i].rows[k], i);
         for (int k = 0; k < 2; k++) widen(p, c->steps[i].out[k], i);
     }
     if (c->matrix && !ist_plan_status(p->plan)) load_first(p);
-    for (size_t i = p->first; i < p->end && !ist_plan_status(p->plan); i++) {
+    for (size_t i = p->first; i < p->end && !p->full && !ist_plan_status(p->plan); i++) {
         const ist_chain_step *s = &c->steps[i];
         lower(p, s);
         p->flops += s->flops;
         for (int k = 0; k < 2; k++) {
             ist_tensor t = s->out[k];
-            if (ist_has(t) && ist_chain_shares(p->plan, c, 0, p->end, t.buffer))
-                EMIT(p, STORE_ROWS, channels(p, t, false), t.c, outside(p, t, IST_ARG_OUT), t.ld, t.c0,
-                     (t.elem == IST_ELEM_F32 ? FLOATS : 0) | quads_of(t.ld | t.c0 | t.c));
+            if (!ist_has(t) || !ist_chain_shares(p->plan, c, 0, p->end, t.buffer)) continue;
+            EMIT(p, STORE_ROWS, channels(p, t, false), t.c, outside(p, t, IST_ARG_OUT), t.ld, t.c0,
+                 (t.elem == IST_ELEM_F32 ? FLOATS : 0) | quads_of(t.ld | t.c0 | t.c));
+            linger(p, t.buffer, i);
         }
-        for (int k = 0; k < p->slot_count; k++)
-            if (p->slots[k].placed && p->slots[k].last == i) p->slots[k].placed = false;
+        for (int k = 0; k < p->slot_count; k++) {
+            slot *own = &p->slots[k];
+            if (own->lingers ? own->last + LINGERS <= i : own->last == i) own->placed = false;
+        }
     }
 }
 
@@ -512,18 +581,47 @@ static ist_tensor streams(piece *p, size_t *pieces) {
     return t;
 }
 
-/* Writes step `at`, a store, into the next one, which does it first; false where the next one cannot: a linear layer
- * whose result lies there, for its warps make it of all rows, or what does not fit its words. */
+/* Whether the step writes any of the channels. */
+static bool writes(const int *w, int at, int count) {
+    switch (w[0] % GROUP_WAITS) {
+    case STORE_ROWS:
+        return false;
+    case MATRIX_LINEAR:
+        return overlap(at, count, w[3], w[4]);
+    case ELTWISE:
+    case MATRIX_NORM:
+        return overlap(at, count, w[1], w[2]) || (w[5] & ALSO && overlap(at, count, w[12] >> 8 & 0xfff, w[2]));
+    case SAMPLE_AT:
+        return overlap(at, count, w[4], 9 * w[6] * w[7]);
+    case SAMPLE_SUM:
+        return overlap(at, count, w[1], w[7] * w[9]);
+    case MATRIX_SIDES:
+        return overlap(at, count, w[1], 4) || overlap(at, count, w[2], 4 * BINS);
+    case SIDES_BEST:
+        return overlap(at, count, w[1], 20);
+    default: /* LOAD_ROWS, BOX_SIGMOID */
+        return overlap(at, count, w[1], w[2]);
+    }
+}
+
+/* Writes step `at`, a store, into a later one, which does it first; false where none can: a linear layer whose result
+ * lies there, for its warps make it of all rows, whatever is behind a step that writes there, or what does not fit the
+ * words. */
 static bool put_store(piece *p, size_t at) {
     const int *s = p->words + WORDS * at;
-    int *next = p->words + WORDS * (at + 1);
-    bool fits = s[1] < 1 << 16 && s[2] < 1 << 15 && s[3] < 1 << 8 && s[4] < 1 << 16 && s[5] < 1 << 15;
-    bool matrix = next[0] % GROUP_WAITS == MATRIX_LINEAR;
-    if (!fits || next[STORED] || (matrix && next[3] < s[1] + s[2] && s[1] < next[3] + next[4])) return false;
-    next[STORED] = s[1] | s[2] << 16;
-    next[STORED + 1] = s[3] | s[6] << 8;
-    next[STORED + 2] = s[4] | s[5] << 16;
-    return true;
+    if (s[1] >= 1 << 16 || s[2] >= 1 << 15 || s[3] >= 1 << 8 || s[4] >= 1 << 16 || s[5] >= 1 << 15) return false;
+    for (size_t i = at + 1; i < p->count; i++) {
+        int *w = p->words + WORDS * i, op = w[0] % GROUP_WAITS;
+        bool over = writes(w, s[1], s[2]);
+        if (op != STORE_ROWS && !w[STORED] && !(op == MATRIX_LINEAR && over)) {
+            w[STORED] = s[1] | s[2] << 16;
+            w[STORED + 1] = s[3] | s[6] << 8;
+            w[STORED + 2] = s[4] | s[5] << 16;
+            return true;
+        }
+        if (over) return false;
+    }
+    return false;
 }
 
 /* A step costs more than most stores, so that other steps do them on the way. */
@@ -531,7 +629,7 @@ static void join_stores(piece *p) {
     size_t count = 0;
     for (size_t i = 0; i < p->count; i++) {
         int *s = p->words + WORDS * i;
-        if (i + 1 < p->count && s[0] == STORE_ROWS && !s[STORED] && put_store(p, i)) continue;
+        if (s[0] == STORE_ROWS && put_store(p, i)) continue;
         memmove(p->words + WORDS * count++, s, WORDS * sizeof *s);
     }
     p->count = count;
@@ -614,7 +712,8 @@ void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t firs
     }
     *p = (piece){.plan = plan, .chain = chain, .first = first, .end = end, .label = label};
     size_t pieces = 0;
-    lower_all(p);
+    lower_all(p, chain->matrix);
+    if (p->full) lower_all(p, false);
     if (chain->matrix && !ist_plan_status(plan)) weights = streams(p, &pieces);
     if (chain->matrix && !ist_plan_status(plan)) table = piece_table(p);
     if (!ist_plan_status(plan)) launch(p, weights, table, (int)pieces);
