@@ -1,5 +1,5 @@
 /* What the steps of a chain on matrix instructions (op/chain_mma) do row by row, behind isa/ptx and isa/tape. -D SLOTS
- * and DATA: see there. */
+ * DATA, SPLIT and MAIL: see there. */
 #define ITEMS  256
 #define ROWS   8
 #define LOADS  4 /* at the beginning of a chain, together, by registers */
@@ -48,6 +48,16 @@ static inline uint place_of(uint address) {
 }
 /* Asks for 128 bytes, to the second-level cache. */
 #define ASK_FOR(p) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p))
+/* Four words for another group to see, and as they are now. */
+#define PUT_QUAD(p, v)                                                                                                 \
+    __asm__ volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"((v).x), "r"((v).y),          \
+                     "r"((v).z), "r"((v).w)                                                                            \
+                     : "memory")
+#define SEE_QUAD(v, p)                                                                                                 \
+    __asm__ volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                            \
+                     : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
+                     : "l"(p)                                                                                          \
+                     : "memory")
 #else /* loops with barriers stay loops, and no loop is in a branch (cl/README.md, "What to know") */
 #define UNROLLED
 #define ROLLED
@@ -62,6 +72,8 @@ static inline uint place_of(uint address) {
 #define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
 #define ASK_FOR(p)
 #define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
+#define PUT_QUAD(p, v) vstore4((v), 0, (p))
+#define SEE_QUAD(v, p) (v) = vload4(0, (p))
 #define OF_LANE(v, mask)                                                                                               \
     do {                                                                                                               \
         scratch[get_local_id(0)][0] = as_uint(v);                                                                      \
@@ -283,35 +295,52 @@ PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r,
 }
 
 /* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. A lane takes eight channels where a
- * pixel's are aligned (OCTS), else four. */
+ * pixel's are aligned (OCTS), else four; where half of the lanes would do, the others take half of the points. */
 PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n, int r, int lane) {
     const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
     const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
-    ROLLED for (int c = lane * 4 * octs; c < t.s7 * d; c += 128 * octs) {
+#ifdef IST_PTX
+    const int halves = octs == 2 && t.s7 * d == 128;
+#else
+    const int halves = 0;
+#endif
+    const int middle = points + 1 >> 1, first = halves && lane >= 16 ? middle : 0;
+    const int end = halves && lane < 16 ? middle : points;
+    ROLLED for (int c = (halves ? lane & 15 : lane) * 4 * octs; c < t.s7 * d; c += 128 * octs) {
         const int h = c / d * points;
         float4 a = (float4)(0.0f), b = a;
         float sum = 0.0f;
-        ROLLED for (int p0 = 0; p0 < points; p0 += 4) {
+        ROLLED for (int p0 = first; p0 < end; p0 += 4) {
             uint4 v[16];
             if (octs == 2) {
                 UNROLLED for (int u = 0; u < 16; u++)
                     LOAD_OCT(v[u], memory + base +
-                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
             } else {
                 UNROLLED for (int u = 0; u < 16; u++) {
                     v[u].zw = (uint2)(0u);
                     LOAD_QUAD(v[u], memory + base +
-                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
                 }
             }
             UNROLLED for (int u = 0; u < 16; u++)
-                if (p0 + u / 4 < points) {
+                if (p0 + u / 4 < end) {
                     const float4 w = (float4)(AT(t.s2, (4 + (u & 3)) * all + h + p0 + u / 4, r));
                     if (!(u & 3)) sum += AT(t.s2, 8 * all + h + p0 + u / 4, r);
                     a = fma(w, values_of(v[u].xy), a);
                     b = fma(w, values_of(v[u].zw), b);
                 }
         }
+#ifdef IST_PTX
+        if (halves) {
+            float other[9] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, sum};
+            UNROLLED for (int i = 0; i < 9; i++) OF_LANE(other[i], 16);
+            a += (float4)(other[0], other[1], other[2], other[3]);
+            b += (float4)(other[4], other[5], other[6], other[7]);
+            sum += other[8];
+            if (lane >= 16) continue;
+        }
+#endif
         a *= 1.0f / sum;
         b *= 1.0f / sum;
         UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + i, r) = i < 2 ? (i ? a.y : a.x) : (i & 1 ? a.w : a.z);
@@ -320,6 +349,45 @@ PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n
         }
     }
 }
+
+#if SPLIT > 1
+/* A float as a word that is not zero, and back: zero is what has not come yet. The bits of one NaN become another's. */
+static inline uint4 mail_of(float4 v) {
+    const uint4 bits = ~as_uint4(v);
+    return select(bits, (uint4)(1u), bits == 0u);
+}
+
+/* Two groups have the same rows and sums of half of the inputs each: adds up both, then bias and activation. What is
+ * read is zeroed for the next launch, which begins when this one has ended. t: slot, columns, bias (-1: none), act,
+ * where in the row's two mails. */
+PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, int side, int r, int lane) {
+    __global uint *to = mail + side * MAIL + t.s5, *from = mail + (side ^ 1) * MAIL + t.s5;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) {
+        const uint4 v = mail_of(AT4(t.s1, c, r));
+        PUT_QUAD(to + c, v);
+    }
+    ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
+        uint4 v[4];
+        int there;
+        do {
+            UNROLLED for (int i = 0; i < 4; i++) SEE_QUAD(v[i], from + (c0 + i * 128 < t.s2 ? c0 + i * 128 : c0));
+            there = 1;
+            UNROLLED for (int i = 0; i < 4; i++) there = there && v[i].x && v[i].y && v[i].z && v[i].w;
+        } while (!there);
+        UNROLLED for (int i = 0; i < 4; i++) {
+            const int c = c0 + i * 128;
+            if (c < t.s2) {
+                const uint4 none = (uint4)(0u);
+                float4 sum = AT4(t.s1, c, r) + as_float4(~v[i]);
+                if (t.s3 >= 0) sum += FLOATS_AT(table + t.s3, c);
+                if (t.s4 == ACT_RELU) sum = max(sum, (float4)(0.0f));
+                AT4(t.s1, c, r) = sum;
+                PUT_QUAD(from + c, none);
+            }
+        }
+    }
+}
+#endif
 
 static inline float sigmoid(float v) {
     return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));

@@ -1,4 +1,4 @@
-/* What the words of a chain's tape mean, to op/chain and to op/chain_mma: the numbers of src/ops/chain_tape.c, and what
+/* What the words of a chain's tape mean, to op/chain and to op/chain_mma: the numbers of src/ops/chain_piece.h, and what
  * both of its kernels go by. */
 #define LOWEST (-3.0e38f)
 #define BINS   33
@@ -14,6 +14,7 @@
 #define NORM_SQUARE   6
 #define NORM_OUT      7
 #define KEYS_SCORE    8
+#define MATRIX_MEET   KEYS_SCORE /* sums of two groups, each of half of the inputs */
 #define KEYS_MOST     9
 #define KEYS_EXP      10
 #define KEYS_PART     11
