@@ -96,8 +96,7 @@ static void launch(piece *p, const tapes *all, ist_tensor weights, ist_tensor ta
                                                ist_piece_local_data(p));
     size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
     ist_tensor mails = {0};
-    if (p->sides >
-        1) /* of this launch alone: with those of others it took 1 to 2 us more for each time that groups meet */
+    if (p->sides > 1)
         mails = ist_plan_persistent(p->plan, chain->n, (int)groups, MATRIX_ROWS * p->sides, MAIL, IST_ELEM_I32);
     groups *= (size_t)p->sides;
     int units = ist_device_facts(ist_plan_device(p->plan))->compute_units;
