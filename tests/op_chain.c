@@ -60,6 +60,9 @@ static void network(optest *t, const shape *s, bool chained, ist_tensor results[
     ist_tensor x = ist_op_gather(p, memory, index, "gather"), logit = ist_op_gather(p, anchors, index, "anchor");
     ist_tensor delta = linear(t, x, 4, (ist_conv_opts){.into = ist_plan_tensor(p, n, 1, rows, 4, IST_ELEM_F32)}, "d");
     ist_tensor ref = ist_op_box_init(p, delta, logit, "init");
+    float *project = optest_values(t, BINS, -2, 2);
+    ist_tensor corners = {0}, more = {0}, increment = linear(t, x, 4 * BINS, (ist_conv_opts){0}, "first corners");
+    ist_op_fdr(p, increment, corners, ref, project, 4.0f, &corners, "first fdr");
     ist_tensor q = ist_op_add(p, x, extra, (ist_tensor){0}, "extra");
     ist_tensor qk = linear(t, q, 2 * c, (ist_conv_opts){0}, "qk"), v = linear(t, x, c, (ist_conv_opts){0}, "v");
     ist_tensor a = ist_op_attention(p, ist_slice(qk, 0, c), ist_slice(qk, c, c), v, &heads, "self");
@@ -73,17 +76,16 @@ static void network(optest *t, const shape *s, bool chained, ist_tensor results[
     ist_tensor g = linear(t, both, 2 * c, (ist_conv_opts){0}, "gate");
     float *gamma = optest_values(t, (size_t)c, 0.5f, 1.5f), *beta = optest_values(t, (size_t)c, -0.5f, 0.5f);
     x = ist_op_gate(p, g, x, y, gamma, beta, "gate");
-    ist_tensor f =
-        linear(t, x, s->inner, (ist_conv_opts){.epi = {.act = IST_ACT_GELU, .add_before = (ist_tensor){0}}}, "f");
+    x = ist_op_add(p, x, extra, (ist_tensor){0}, "behind the gate");
+    ist_tensor f = linear(t, x, s->inner, (ist_conv_opts){.epi.act = IST_ACT_GELU}, "f");
     f = linear(t, f, c,
                (ist_conv_opts){.epi = {.act = IST_ACT_RELU, .add_before = x, .add_after = extra}, .into = outer},
                "outer");
     f = ist_op_clamp(p, f, -1.25f, 0.75f, "clamp");
-    ist_tensor first = ist_op_box_refine(p, linear(t, f, 4, (ist_conv_opts){0}, "refine"), ref, "refine");
-    ist_tensor corners = {0}, more = {0};
-    float *project = optest_values(t, BINS, -2, 2);
-    ist_tensor increment = linear(t, x, 4 * BINS, (ist_conv_opts){0}, "corners");
-    ist_op_fdr(p, increment, corners, first, project, 4.0f, &corners, "fdr");
+    ist_tensor sum = ist_op_add(p, f, x, (ist_tensor){0}, "behind the clamp");
+    ist_tensor first = ist_op_box_refine(p, linear(t, sum, 4, (ist_conv_opts){0}, "refine"), ref, "refine");
+    increment = linear(t, linear(t, x, c, (ist_conv_opts){.epi.act = IST_ACT_RELU}, "hidden"), 4 * BINS,
+                       (ist_conv_opts){0}, "corners");
     ref = ist_op_fdr(p, increment, corners, first, project, 4.0f, &more, "fdr");
     ist_tensor quality = linear(t, ist_op_lqe(p, more, "lqe"), 1, (ist_conv_opts){0}, "quality");
     ist_tensor logits = ist_op_add_quality(p, linear(t, f, s->classes, (ist_conv_opts){0}, "score"), quality, "logits");
@@ -129,7 +131,8 @@ static void agrees(shape s, unsigned salt, int launches, unsigned hidden) {
 Test(chain, agrees_with_its_operators) {
     static const shape shapes[] = {{1, 5, 14, 2, 4, 24, 3, 1, false},  {2, 30, 40, 8, 16, 512, 80, 2, true},
                                    {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 300, 320, 8, 24, 768, 80, 1, false},
-                                   {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true}};
+                                   {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true},
+                                   {1, 21, 40, 8, 32, 512, 80, 1, false}, {2, 17, 40, 8, 32, 512, 80, 2, true}};
     hide(IST_CAP_VEC16);
     for (unsigned i = 0; device_chains() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
         agrees(shapes[i], i, 0, 0);

@@ -1,8 +1,8 @@
 /* What the steps of a chain on matrix instructions (op/chain_mma) do row by row, behind isa/ptx and isa/tape. -D SLOTS
- * and DATA: see there. */
+ * DATA, SPLIT and MAIL: see there. */
 #define ITEMS  256
 #define ROWS   8
-#define LOADS  4 /* at the beginning of a chain, together */
+#define LOADS  4 /* at the beginning of a chain, together, by registers */
 
 #if DATA
 #define TABLE __local
@@ -31,7 +31,6 @@
                      : "l"(p))
 #define LOAD_QUAD(v, p)                                                                                                \
     __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"((v).x), "=r"((v).y) : "l"(p))
-#define LOAD_WORD(v, p) __asm__ volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p))
 #define LOAD_OCT(v, p)                                                                                                 \
     __asm__ volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                                        \
                      : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
@@ -49,6 +48,16 @@ static inline uint place_of(uint address) {
 }
 /* Asks for 128 bytes, to the second-level cache. */
 #define ASK_FOR(p) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p))
+/* Four words for another group to see, and as they are now. */
+#define PUT_QUAD(p, v)                                                                                                 \
+    __asm__ volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"((v).x), "r"((v).y),          \
+                     "r"((v).z), "r"((v).w)                                                                            \
+                     : "memory")
+#define SEE_QUAD(v, p)                                                                                                 \
+    __asm__ volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                            \
+                     : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
+                     : "l"(p)                                                                                          \
+                     : "memory")
 #else /* loops with barriers stay loops, and no loop is in a branch (cl/README.md, "What to know") */
 #define UNROLLED
 #define ROLLED
@@ -63,6 +72,8 @@ static inline uint place_of(uint address) {
 #define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
 #define ASK_FOR(p)
 #define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
+#define PUT_QUAD(p, v) vstore4((v), 0, (p))
+#define SEE_QUAD(v, p) (v) = vload4(0, (p))
 #define OF_LANE(v, mask)                                                                                               \
     do {                                                                                                               \
         scratch[get_local_id(0)][0] = as_uint(v);                                                                      \
@@ -81,7 +92,7 @@ static inline float4 values_of(uint2 v) {
 
 /* ---- work on single rows: r is the warp's, `lane` of 32 ---- */
 
-/* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index; of the first step how many are such. */
+/* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index; of the first step what load_rows takes. */
 PART void load_row(__local float4 *m, int16 t, __global const char *p, __global const int *index, int n, int row,
                    int rows, int r, int lane) {
     const int tokens = t.s7 ? t.s8 : rows;
@@ -109,32 +120,30 @@ PART void load_row(__local float4 *m, int16 t, __global const char *p, __global 
         AT(t.s1, c, r) = t.s6 & FLOATS ? ((__global const float *)p)[from + c] : LOAD((__global const T *)p, from + c);
 }
 
-/* The first `count` steps of the tape, all such loads: under way together. Without an index, up to 256 columns in quads
- * or 32 floats. */
+/* The first steps of the tape, all such loads without an index, under way together: `quads` of up to 256 columns in
+ * quads, by registers; from there to `count` floats, in quads too, which are there when the group has waited. */
 #ifdef IST_PTX
-PART void load_rows(__local float4 *m, __local const int16 *steps, int count, __global char *__local const *at, int n,
-                    int row, int rows, int r, int lane) {
+PART void load_rows(__local float4 *m, __local const int16 *steps, int quads, int count,
+                    __global char *__local const *at, int n, int row, int rows, int r, int lane) {
     uint2 v[LOADS][2];
+    ROLLED for (int u = quads; u < count; u++) {
+        const int8 t = steps[u].lo;
+        const int from = ((t.s6 & ONE_ITEM ? 0 : n) * rows + min(row, rows - 1)) * t.s4 + t.s5;
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128)
+            COPY_FLOATS(&AT4(t.s1, c, r), (__global const float *)at[t.s3] + from + c);
+    }
     UNROLLED for (int u = 0; u < LOADS; u++)
-        if (u < count) {
+        if (u < quads) {
             const int8 t = steps[u].lo;
             const int from = ((t.s6 & ONE_ITEM ? 0 : n) * rows + min(row, rows - 1)) * t.s4 + t.s5;
-            if (t.s6 & FLOATS) {
-                LOAD_WORD(v[u][0].x, (__global const float *)at[t.s3] + from + min(lane, t.s2 - 1));
-            } else {
-                UNROLLED for (int i = 0; i < 2; i++)
-                    LOAD_QUAD(v[u][i], (__global const T *)at[t.s3] + from + min(lane * 4 + i * 128, t.s2 - 4));
-            }
+            UNROLLED for (int i = 0; i < 2; i++)
+                LOAD_QUAD(v[u][i], (__global const T *)at[t.s3] + from + min(lane * 4 + i * 128, t.s2 - 4));
         }
     UNROLLED for (int u = 0; u < LOADS; u++)
-        if (u < count) {
+        if (u < quads) {
             const int8 t = steps[u].lo;
-            if (t.s6 & FLOATS) {
-                if (lane < t.s2) AT(t.s1, lane, r) = as_float(v[u][0].x);
-            } else {
-                UNROLLED for (int i = 0; i < 2; i++)
-                    if (lane * 4 + i * 128 < t.s2) AT4(t.s1, lane * 4 + i * 128, r) = values_of(v[u][i]);
-            }
+            UNROLLED for (int i = 0; i < 2; i++)
+                if (lane * 4 + i * 128 < t.s2) AT4(t.s1, lane * 4 + i * 128, r) = values_of(v[u][i]);
         }
 }
 #endif
@@ -177,10 +186,20 @@ static inline float4 elements(__local float4 *m, int16 t, int c, int r) {
     return v;
 }
 
-/* t: out, columns, a, b, mode, low, high, -. */
+/* What a step made, plus an addend, to a place that is none of its operands'. t: out, columns, -, -, mode, in word 12
+ * 256 times the place and 2^20 times the addend's. */
+PART void also(__local float4 *m, int16 t, int r, int lane) {
+    if (t.s5 & ALSO) {
+        const int to = t.sc >> 8 & 0xfff, with = (uint)t.sc >> 20;
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(to, c, r) = AT4(t.s1, c, r) + AT4(with, c, r);
+    }
+}
+
+/* t: out, columns, a, b, mode, low, high, -, -, -, -, for `also`. */
 PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
     if (t.s5 & IN_FOURS) {
         ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+        also(m, t, r, lane);
         return;
     }
     ROLLED for (int c = lane; c < t.s2; c += 32) {
@@ -192,7 +211,7 @@ PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
 }
 
 /* LayerNorm of a sum or of what gates let through, up to 512 channels in fours; statistics in two passes. t: out,
- * columns, a, b, mode, low, high, gates, gamma, beta, eps, act. The out is none of the others. */
+ * columns, a, b, mode, low, high, gates, gamma, beta, eps, act and what `also` takes. The out is none of the others. */
 #ifdef IST_PTX
 static inline float sum_warp(float4 v) {
     float total = (v.x + v.y) + (v.z + v.w);
@@ -220,8 +239,10 @@ PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int 
         if (lane * 4 + 128 * i < t.s2)
             AT4(t.s1, lane * 4 + 128 * i, r) = fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
                                                    FLOATS_AT(table + t.sa, lane * 4 + 128 * i));
-    if (t.sc == ACT_NONE) return;
-    ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = activate_float4(AT4(t.s1, c, r), t.sc);
+    const int act = t.sc & 0xff;
+    if (act != ACT_NONE)
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = activate_float4(AT4(t.s1, c, r), act);
+    also(m, t, r, lane);
 }
 #else /* no work-item asks another one: each adds up the whole row */
 PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
@@ -238,8 +259,9 @@ PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int 
     const float scale = 1.0f / sqrt(squares / (float)t.s2 + as_float(t.sb));
     for (int c = lane * 4; c < t.s2; c += 128) {
         const float4 v = (elements(m, t, c, r) - mean) * scale;
-        AT4(t.s1, c, r) = activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc);
+        AT4(t.s1, c, r) = activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc & 0xff);
     }
+    also(m, t, r, lane);
 }
 #endif
 
@@ -273,35 +295,52 @@ PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r,
 }
 
 /* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. A lane takes eight channels where a
- * pixel's are aligned (OCTS), else four. */
+ * pixel's are aligned (OCTS), else four; where half of the lanes would do, the others take half of the points. */
 PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n, int r, int lane) {
     const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
     const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
-    ROLLED for (int c = lane * 4 * octs; c < t.s7 * d; c += 128 * octs) {
+#ifdef IST_PTX
+    const int halves = octs == 2 && t.s7 * d == 128;
+#else
+    const int halves = 0;
+#endif
+    const int middle = points + 1 >> 1, first = halves && lane >= 16 ? middle : 0;
+    const int end = halves && lane < 16 ? middle : points;
+    ROLLED for (int c = (halves ? lane & 15 : lane) * 4 * octs; c < t.s7 * d; c += 128 * octs) {
         const int h = c / d * points;
         float4 a = (float4)(0.0f), b = a;
         float sum = 0.0f;
-        ROLLED for (int p0 = 0; p0 < points; p0 += 4) {
+        ROLLED for (int p0 = first; p0 < end; p0 += 4) {
             uint4 v[16];
             if (octs == 2) {
                 UNROLLED for (int u = 0; u < 16; u++)
                     LOAD_OCT(v[u], memory + base +
-                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
             } else {
                 UNROLLED for (int u = 0; u < 16; u++) {
                     v[u].zw = (uint2)(0u);
                     LOAD_QUAD(v[u], memory + base +
-                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, points - 1), r) * t.s4 + c);
+                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
                 }
             }
             UNROLLED for (int u = 0; u < 16; u++)
-                if (p0 + u / 4 < points) {
+                if (p0 + u / 4 < end) {
                     const float4 w = (float4)(AT(t.s2, (4 + (u & 3)) * all + h + p0 + u / 4, r));
                     if (!(u & 3)) sum += AT(t.s2, 8 * all + h + p0 + u / 4, r);
                     a = fma(w, values_of(v[u].xy), a);
                     b = fma(w, values_of(v[u].zw), b);
                 }
         }
+#ifdef IST_PTX
+        if (halves) {
+            float other[9] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, sum};
+            UNROLLED for (int i = 0; i < 9; i++) OF_LANE(other[i], 16);
+            a += (float4)(other[0], other[1], other[2], other[3]);
+            b += (float4)(other[4], other[5], other[6], other[7]);
+            sum += other[8];
+            if (lane >= 16) continue;
+        }
+#endif
         a *= 1.0f / sum;
         b *= 1.0f / sum;
         UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + i, r) = i < 2 ? (i ? a.y : a.x) : (i & 1 ? a.w : a.z);
@@ -310,6 +349,45 @@ PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n
         }
     }
 }
+
+#if SPLIT > 1
+/* A float as a word that is not zero, and back: zero is what has not come yet. The bits of one NaN become another's. */
+static inline uint4 mail_of(float4 v) {
+    const uint4 bits = ~as_uint4(v);
+    return select(bits, (uint4)(1u), bits == 0u);
+}
+
+/* Two groups have the same rows and sums of half of the inputs each: adds up both, then bias and activation. What is
+ * read is zeroed for the next launch, which begins when this one has ended. t: slot, columns, bias (-1: none), act,
+ * where in the row's two mails. */
+PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, int side, int r, int lane) {
+    __global uint *to = mail + side * MAIL + t.s5, *from = mail + (side ^ 1) * MAIL + t.s5;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) {
+        const uint4 v = mail_of(AT4(t.s1, c, r));
+        PUT_QUAD(to + c, v);
+    }
+    ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
+        uint4 v[4];
+        int there;
+        do {
+            UNROLLED for (int i = 0; i < 4; i++) SEE_QUAD(v[i], from + (c0 + i * 128 < t.s2 ? c0 + i * 128 : c0));
+            there = 1;
+            UNROLLED for (int i = 0; i < 4; i++) there = there && v[i].x && v[i].y && v[i].z && v[i].w;
+        } while (!there);
+        UNROLLED for (int i = 0; i < 4; i++) {
+            const int c = c0 + i * 128;
+            if (c < t.s2) {
+                const uint4 none = (uint4)(0u);
+                float4 sum = AT4(t.s1, c, r) + as_float4(~v[i]);
+                if (t.s3 >= 0) sum += FLOATS_AT(table + t.s3, c);
+                if (t.s4 == ACT_RELU) sum = max(sum, (float4)(0.0f));
+                AT4(t.s1, c, r) = sum;
+                PUT_QUAD(from + c, none);
+            }
+        }
+    }
+}
+#endif
 
 static inline float sigmoid(float v) {
     return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
@@ -327,40 +405,72 @@ PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
     }
 }
 
-/* Integral over the bins of each side, op/box's fdr, in eight parts: sums of exponentials, [side][part], then those by
- * the bins' offsets. t: room for 64, corners, bins' offsets. */
-PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
-    const int s = lane / 8 * BINS, part = lane % 8;
-    float most = LOWEST, total = 0.0f, weighted = 0.0f;
-    for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s2, s + i, r));
-    for (int i = part; i < BINS; i += 8) {
-        const float e = ist_exp_float(AT(t.s2, s + i, r) - most);
-        total += e;
-        weighted = fma(e, table[t.s3 + i], weighted);
-    }
-    AT(t.s1, lane, r) = total;
-    AT(t.s1, 32 + lane, r) = weighted;
+/* A sum of corner logits, its integral over the bins of each side, and the box that these make: op/box's fdr. t: boxes,
+ * corners, a, b, mode, first boxes, scale, bins' offsets. */
+static inline void side_box(__local float4 *m, int16 t, int r, int axis, float before, float behind) {
+    const float scale = as_float(t.s7), half_scale = 0.5f * scale;
+    const float centre = AT(t.s6, axis, r), size = AT(t.s6, 2 + axis, r);
+    const float lo = centre - (half_scale + before) * (size / scale);
+    const float hi = centre + (half_scale + behind) * (size / scale);
+    AT(t.s1, axis, r) = (lo + hi) * 0.5f;
+    AT(t.s1, 2 + axis, r) = hi - lo;
 }
 
-/* t: out, integrals at, first boxes, scale. */
-PART void sides_box(__local float4 *m, int16 t, int r, int lane) {
+#ifdef IST_PTX
+/* Eight lanes have a side. */
+PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int s = lane / 8 * BINS, part = lane % 8;
+    float v[5], most = LOWEST, total = 0.0f, weighted = 0.0f;
+    UNROLLED for (int i = 0; i < 5; i++) {
+        const int bin = min(part + 8 * i, BINS - 1);
+        v[i] = AT(t.s3, s + bin, r);
+        if (t.s5 & PRESENT) v[i] += AT(t.s4, s + bin, r);
+        most = fmax(most, v[i]);
+    }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float other = most;
+        OF_LANE(other, mask);
+        most = fmax(most, other);
+    }
+    UNROLLED for (int i = 0; i < 5; i++)
+        if (part + 8 * i < BINS) {
+            const float e = ist_exp_float(v[i] - most);
+            AT(t.s2, s + part + 8 * i, r) = v[i];
+            total += e;
+            weighted = fma(e, table[t.s8 + part + 8 * i], weighted);
+        }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float more = total, other = weighted;
+        OF_LANE(more, mask);
+        OF_LANE(other, mask);
+        total += more;
+        weighted += other;
+    }
+    const float integral = weighted / total;
+    float opposite = integral;
+    OF_LANE(opposite, 16);
+    if (part == 0 && lane < 16) side_box(m, t, r, lane / 8, integral, opposite);
+}
+#else
+PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int two = t.s5 & PRESENT;
+    for (int c = lane; c < 4 * BINS; c += 32) AT(t.s2, c, r) = AT(t.s3, c, r) + (two ? AT(t.s4, c, r) : 0.0f);
     if (lane >= 2) return;
-    const float scale = as_float(t.s4), half_scale = 0.5f * scale;
     float integral[2];
     for (int k = 0; k < 2; k++) {
-        float total = 0.0f, weighted = 0.0f;
-        for (int i = 0; i < 8; i++) {
-            total += AT(t.s2, (2 * k + lane) * 8 + i, r);
-            weighted += AT(t.s2, 32 + (2 * k + lane) * 8 + i, r);
+        const int s = (2 * k + lane) * BINS;
+        float most = LOWEST, total = 0.0f, weighted = 0.0f;
+        for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f));
+        for (int i = 0; i < BINS; i++) {
+            const float e = ist_exp_float(AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f) - most);
+            total += e;
+            weighted = fma(e, table[t.s8 + i], weighted);
         }
         integral[k] = weighted / total;
     }
-    const float centre = AT(t.s3, lane, r), size = AT(t.s3, 2 + lane, r);
-    const float lo = centre - (half_scale + integral[0]) * (size / scale);
-    const float hi = centre + (half_scale + integral[1]) * (size / scale);
-    AT(t.s1, lane, r) = (lo + hi) * 0.5f;
-    AT(t.s1, 2 + lane, r) = hi - lo;
+    side_box(m, t, r, lane, integral[0], integral[1]);
 }
+#endif
 
 /* The four largest probabilities of each side and their mean, op/box's lqe. t: out, corners. */
 #ifdef IST_PTX

@@ -1,4 +1,4 @@
-/* What the words of a chain's tape mean, to op/chain and to op/chain_mma: the numbers of src/ops/chain_tape.c, and what
+/* What the words of a chain's tape mean, to op/chain and to op/chain_mma: the numbers of src/ops/chain_piece.h, and what
  * both of its kernels go by. */
 #define LOWEST (-3.0e38f)
 #define BINS   33
@@ -14,6 +14,7 @@
 #define NORM_SQUARE   6
 #define NORM_OUT      7
 #define KEYS_SCORE    8
+#define MATRIX_MEET   KEYS_SCORE /* sums of two groups, each of half of the inputs */
 #define KEYS_MOST     9
 #define KEYS_EXP      10
 #define KEYS_PART     11
@@ -22,6 +23,7 @@
 #define SAMPLE_SUM    14
 #define BOX_SIGMOID   15
 #define SIDES         16
+#define MATRIX_SIDES  SIDES /* with the sum before and the boxes behind it */
 #define SIDES_BOX     17
 #define SIDES_BEST    18
 #define MATRIX_LINEAR 19
@@ -37,6 +39,7 @@
 #define GATED      4
 #define CLAMPED    8
 #define IN_FOURS   16 /* columns and places are multiples of four */
+#define ALSO       32 /* on matrix instructions: and the result with an addend, to another place */
 /* Of a tensor outside: */
 #define FLOATS     1 /* its elements are float although T is half */
 #define ONE_ITEM   2

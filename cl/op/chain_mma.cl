@@ -10,9 +10,18 @@
  * ask for them before that, so that they are in that cache. Loads are asked for in batches wherever a loop would wait
  * for each. With two warps for a scheduler time is the number of instructions: steps are few and short.
  *
+ * SPLIT=2: two groups have the same rows. What both make lies in the local memory of both; of a linear layer each makes
+ * half of the outputs, of one behind it the sums of half of the inputs, which they then hand to each other through the
+ * second-level cache (isa/chain_rows, meet). Both must run at once: there are no more groups than compute units, and the
+ * two begin one after the other.
+ *
  * -D SLOTS: channels of local memory, 16 more than a multiple of 32, so that two rows are in different banks. -D
  * THREADS=256. -D DATA: floats of the table (biases and the like) that local memory has room for; 0: it stays where it
- * is. */
+ * is. -D MAIL: words of a row that a group can hand over. */
+#ifndef SPLIT
+#define SPLIT 1
+#define MAIL  0
+#endif
 #define PIECES    16 /* of 16 bytes, in a batch: 16 outputs and 16 inputs each */
 #define SUMS      4
 #define TAKE_INPUTS(k, from)                                                                                           \
@@ -71,15 +80,16 @@ PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (
     }
 }
 
-/* sizes {rows of an item, steps, pieces of weights of a lane, turns of all steps}; constants: DATA floats, if any.
- * Group (i, n): rows 8 i to 8 i + 7 of item n, as far as there are any; those beyond ask for weights. */
+/* sizes {rows of an item, steps of the first tape and 2^16 times those of the second, pieces of weights of a lane, turns
+ * of all steps}; constants: DATA floats, if any; mails: [n][row][2][MAIL], zeros. Group (SPLIT i + side, n): rows 8 i to
+ * 8 i + 7 of item n, as far as there are any; those beyond ask for weights. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 chain(__global const int16 *tape, __global const T *weights, __global const float *constants, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
       __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
-      __global char *e20, __global char *e21, int4 sizes) {
+      __global char *e20, __global char *e21, __global uint *mails, int4 sizes) {
     __local float4 room[SLOTS * ROWS / 4];
     __local int16 words[16]; /* of the tape, ahead of their use */
 #if DATA
@@ -94,45 +104,49 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
     __local int16 *const steps = PLACE_OF(int16, words);
     const int n = get_group_id(1), rows = sizes.x;
     const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, q = lane % 4;
-    const int row = get_group_id(0) * ROWS + warp;
+    const int row = get_group_id(0) / SPLIT * ROWS + warp, side = get_group_id(0) % SPLIT;
     if (n >= *limit) return;
-    const int tiles = (rows + ROWS - 1) / ROWS, more = (int)get_group_id(0) - tiles;
+    const int groups = (rows + ROWS - 1) / ROWS * SPLIT, more = (int)get_group_id(0) - groups;
     if (more >= 0) {
         /* A group without rows: weights on their way to the second-level cache, in the order of their use. */
-        for (int i = more * ITEMS + get_local_id(0); i < sizes.z * 32; i += (get_num_groups(0) - tiles) * ITEMS)
-            ASK_FOR((__global const uint4 *)weights + (i / 4 % 8 * sizes.z + i / 32) * 32 + i % 4 * 8);
+        const int all = sizes.z * 32 * SPLIT, step = (get_num_groups(0) - groups) * ITEMS;
+        for (int i = more * ITEMS + get_local_id(0); i < all; i += step)
+            ASK_FOR((__global const uint4 *)weights + (i / 4 % (8 * SPLIT) * sizes.z + i / (32 * SPLIT)) * 32 +
+                    i % 4 * 8);
         return;
     }
+    const int first = sizes.y & 0xffff, count = side ? sizes.y >> 16 : first;
+    __global const int *const own = (__global const int *)(tape + side * first);
 #if DATA
     for (int i = get_local_id(0); i < DATA / 4; i += ITEMS) COPY_FLOATS(data + i, constants + i * 4);
 #endif
     ((__local int *)steps)[get_local_id(0)] =
-        ((__global const int *)tape)[min((int)get_local_id(0) / 16, sizes.y - 1) * 16 + get_local_id(0) % 16];
+        own[min((int)get_local_id(0) / 16, count - 1) * 16 + get_local_id(0) % 16];
     if (get_local_id(0) == 0) {
         at[0] = e0; at[1] = e1; at[2] = e2; at[3] = e3; at[4] = e4; at[5] = e5;
         at[6] = e6; at[7] = e7; at[8] = e8; at[9] = e9; at[10] = e10; at[11] = e11;
         at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
-    __global const uint4 *stream = (__global const uint4 *)weights + (size_t)warp * sizes.z * 32 + lane;
+    __global const uint4 *stream = (__global const uint4 *)weights + (size_t)(side * 8 + warp) * sizes.z * 32 + lane;
     uint piece[PIECES][4], low[PIECES], high[PIECES];
     float sum[SUMS][4];
     UNROLLED for (int i = 0; i < PIECES; i++) LOAD_PIECE(piece[i], stream + i * 32);
     int taken = PIECES * 32, pass = 0, batch = 0, round = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef IST_PTX
-    for (int s = 0; s < sizes.y; s++) {
+    for (int s = 0; s < count; s++) {
 #define TURNS(count) ROLLED for (int turn = 0; turn < (count); turn++)
 #else /* a turn of one step after the other: no loop with barriers within one (cl/README.md, "What to know") */
     for (int i = 0, s = 0, turn = 0; i < sizes.w; i++) {
 #define TURNS(count)
 #endif
         int16 t = steps[s & 15];
-        const int word = t.s0, waits = word & GROUP_WAITS;
+        const int word = t.s0, waits = word & GROUP_WAITS, begins = s == 0;
         t.s0 &= GROUP_WAITS - 1;
         if (word & READS_ON && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
             ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
-                ((__global const int *)tape)[min(s + 8 + (int)get_local_id(0) / 16, sizes.y - 1) * 16 +
+                own[min(s + 8 + (int)get_local_id(0) / 16, count - 1) * 16 +
                                              get_local_id(0) % 16];
         /* What an earlier step made for others: slot, columns; tensor, flags; ld, c0. */
         if (t.sd) {
@@ -143,9 +157,9 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         switch (t.s0) {
         case LOAD_ROWS:
 #ifdef IST_PTX /* elsewhere each by itself */
-            if (t.sa > 1) {
-                load_rows(m, steps, t.sa, at, n, row, rows, warp, lane);
-                s += t.sa - 1;
+            if (t.sa) {
+                load_rows(m, steps, t.sa & 0xf, t.sa >> 4, at, n, row, rows, warp, lane);
+                s += (t.sa >> 4) - 1;
                 break;
             }
 #endif
@@ -154,11 +168,15 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         case STORE_ROWS: store_row(m, t.lo, at[t.s3], n, row, rows, warp, lane); break;
         case ELTWISE: eltwise(m, t, warp, lane); break;
         case MATRIX_NORM: norm(m, t, table, warp, lane); break;
+#if SPLIT > 1
+        case MATRIX_MEET:
+            meet(m, t, table, mails + ((size_t)n * groups / SPLIT * ROWS + row) * 2 * MAIL, side, warp, lane);
+            break;
+#endif
         case SAMPLE_AT: sample_at(m, t, table, warp, lane); break;
         case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n, warp, lane); break;
         case BOX_SIGMOID: box_sigmoid(m, t, warp, lane); break;
-        case SIDES: sides(m, t, table, warp, lane); break;
-        case SIDES_BOX: sides_box(m, t, warp, lane); break;
+        case MATRIX_SIDES: sides(m, t, table, warp, lane); break;
         case SIDES_BEST: sides_best(m, t, warp, lane); break;
         default: break; /* below: nothing that all work-items must reach is in a branch */
         }
@@ -224,7 +242,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
         turn = last ? 0 : turn + 1;
         round = last ? 0 : round;
 #endif
-        if (s < LOADS) COPY_WAIT(0); /* of the table, at the first step; not at each, since it waits for weights, too */
+        if (begins) COPY_WAIT(0); /* of table and rows; not at each step, since it waits for weights, too */
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }

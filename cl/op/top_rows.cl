@@ -41,6 +41,21 @@ static inline uint key_of(float v) {
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
+/* Adds up what the warps before this one have. */
+#ifdef IST_PTX
+#define ADD_TOTALS(to)                                                                                                 \
+    do {                                                                                                               \
+        int total_before;                                                                                              \
+        __asm__ volatile("redux.sync.add.s32 %0, %1, 0xffffffff;"                                                      \
+                         : "=r"(total_before)                                                                          \
+                         : "r"(lane < warp ? totals[lane] : 0));                                                       \
+        (to) += total_before;                                                                                          \
+    } while (0)
+#else
+#define ADD_TOTALS(to)                                                                                                 \
+    for (int w = 0; w < warp; w++) (to) += totals[w]
+#endif
+
 /* Low bit of the digit that a pass settles, in the key (passes 0 to 2) or in the index. */
 static inline int shift_of(int pass) {
     return pass == 0 ? 21 : pass == 1 ? 10 : pass == 3 ? 11 : 0;
@@ -139,7 +154,7 @@ top_rows(__global int *index, __global float *values, __global const XT *x, vola
         barrier(CLK_LOCAL_MEM_FENCE);
         bins[2 * id] = bins[2 * id + 1] = 0;
         before -= high + low;
-        for (int w = 0; w < warp; w++) before += totals[w];
+        ADD_TOTALS(before);
         if (before < left && left <= before + high + low) {
             const bool first = left <= before + high;
             const uint digit = (uint)(first ? BINS - 1 - 2 * id : BINS - 2 - 2 * id) << shift;
@@ -159,7 +174,7 @@ top_rows(__global int *index, __global float *values, __global const XT *x, vola
     if (lane == 31) totals[warp] = place;
     barrier(CLK_LOCAL_MEM_FENCE);
     place -= mine;
-    for (int w = 0; w < warp; w++) place += totals[w];
+    ADD_TOTALS(place);
 #pragma unroll
     for (int i = 0; i < 4 * PER; i++)
         if (keys[i] > least_key || (keys[i] == least_key && INDEX_KEY(i) >= least_index))
@@ -169,6 +184,7 @@ top_rows(__global int *index, __global float *values, __global const XT *x, vola
     if (i < k && part0 < parts) {
         const ulong me = best[i];
         int better = 0;
+#pragma unroll 8
         for (int j = part0; j < k; j += parts) better += best[j] > me;
         atomic_add(ranks + i, better);
     }

@@ -40,6 +40,7 @@ typedef struct ist_site {
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")         \
+    X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (isa/ptx)")             \
     X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (isa/wgmma), 202 KiB of local memory")            \
     X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
     X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \

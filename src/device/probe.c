@@ -120,6 +120,11 @@ static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
     }
 }
 
+/* Two groups of 64: each other's words. */
+static void expect_ptx_meet(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 128; i++) out[i] = in[i ^ 64];
+}
+
 /* C = A B with a `rows` x `depth` A and a `depth` x `cols` B. */
 static void expect_product(const uint32_t *in, uint32_t *out, int rows, int depth, int cols) {
     for (int i = 0; i < rows * cols; i++) {
@@ -180,6 +185,7 @@ static const struct probe {
     {"int64", 64, 64, 128, false, expect_int64, NULL, false, NULL, NULL},
     {"fp64", 64, 64, 128, false, expect_fp64, NULL, false, NULL, NULL},
     {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false, NULL, NULL},
+    {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "isa/ptx", false, NULL, NULL},
     {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "isa/ptx+isa/wgmma", false, NULL, NULL},
     {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "isa/matrix", false, "matrix", "-DMATRIX_MFMA"},
     {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "isa/matrix", false, "matrix", "-DMATRIX_WMMA"},

@@ -1,4 +1,4 @@
-/* Gathers operators into chains and cuts these into pieces; chain_tape.c, on CPUs chain_cpu.c, writes the launch of
+/* Gathers operators into chains and cuts these into pieces; chain_launch.c, on CPUs chain_cpu.c, writes the launch of
  * each piece. */
 #include "ops/chain_internal.h"
 #include "ops/epilogue.h"
@@ -233,7 +233,7 @@ static bool on_matrix(const ist_plan *p, const struct ist_chain *c) {
     return true;
 }
 
-static void launch_pieces(ist_plan *p, const struct ist_chain *c, const char *label) {
+static void launch_pieces(ist_plan *p, struct ist_chain *c, const char *label) {
     ist_tensor weights = {0};
     if (!c->matrix) weights = constant(p, c->weights, c->weight_count, IST_ELEM_T, label);
     ist_tensor table = constant(p, c->table, c->table_count, IST_ELEM_F32, label);
@@ -244,8 +244,10 @@ static void launch_pieces(ist_plan *p, const struct ist_chain *c, const char *la
         if (alone(c, first))
             ist_attention_launch(p, s->out[0], s->rows[0], s->whole[0], s->whole[1],
                                  &(ist_attention_opts){.heads = s->ints[0], .scale = s->floats[0]}, label);
+        else if (c->cpu)
+            ist_chain_launch_cpu(p, c, first, i, weights, table, label);
         else
-            (c->cpu ? ist_chain_launch_cpu : ist_chain_launch)(p, c, first, i, weights, table, label);
+            ist_chain_launch(p, c, first, i, weights, table, label);
         first = i;
     }
 }

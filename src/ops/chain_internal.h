@@ -1,4 +1,4 @@
-/* What chain.c, chain_tape.c and chain_cpu.c share. */
+/* What chain.c and the files that write launches share. */
 #ifndef IST_OPS_CHAIN_INTERNAL_H
 #define IST_OPS_CHAIN_INTERNAL_H
 
@@ -7,7 +7,7 @@
 enum { IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
-    bool cpu; /* lowered by chain_cpu.c */
+    bool cpu;    /* lowered by chain_cpu.c */
     bool matrix; /* on matrix instructions */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
@@ -23,7 +23,7 @@ struct ist_chain {
 };
 
 /* Records the launch of steps [first, end). On matrix instructions it packs the weights itself. */
-void ist_chain_launch(ist_plan *p, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
+void ist_chain_launch(ist_plan *p, struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
                       ist_tensor table, const char *label);
 
 /* The same for CPUs (cl/op/chain_cpu.cl); weights and data lie as ist_chain_take packs them there. */

@@ -1,81 +1,11 @@
-/* One piece of a chain as a launch: which tensors are in local memory when, and the tape of small steps that the kernel
- * runs (cl/op/chain.cl, which says what each number means). */
-#include "ops/chain_internal.h"
+/* A piece of a chain as a tape: which tensors are in local memory when, and the small steps that the kernel runs
+ * (cl/isa/tape.cl, which says what each number means). */
+#include "ops/chain_piece.h"
 #include "ops/rows.h"
 
 #include "base/mem.h"
 
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* The numbers of cl/isa/tape.cl. */
-enum micro {
-    LOAD_ROWS,
-    STORE_ROWS,
-    LINEAR_PART,
-    LINEAR_SUM,
-    ELTWISE,
-    NORM_SUM,
-    MATRIX_NORM = NORM_SUM, /* all of it */
-    NORM_SQUARE,
-    NORM_OUT,
-    KEYS_SCORE,
-    KEYS_MOST,
-    KEYS_EXP,
-    KEYS_PART,
-    KEYS_SUM,
-    SAMPLE_AT,
-    SAMPLE_SUM,
-    BOX_SIGMOID,
-    SIDES,
-    SIDES_BOX,
-    SIDES_BEST,
-    MATRIX_LINEAR,
-    GROUP_WAITS = 1 << 8,
-    READS_ON = 1 << 9,
-    LINEAR_TURNS = 1 << 10,
-    LINEAR_TURNS_END = 1 << 20, /* what there is room for */
-};
-enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8 };
-enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8, IN_FOURS = 16 };
-enum { WHOLE = 1, EXACT = 2 };
-enum { ITEMS = 256, WORDS = 16, BINS = 33, STORED = 13 /* the first of three words: an earlier step's store */ };
-/* Loads at the beginning: how many at most, where the first step says how many, channels for all. */
-enum { LOADS = 4, TOGETHER = 10, LOADS_ROOM = 1024 };
-/* On matrix instructions (cl/op/chain_mma.cl): rows of a group and channels of its local memory; warps, their pieces of
- * weights in a batch, halves of a piece of all lanes, inputs and outputs of a piece; folds (below); floats of the table
- * of which local memory has a multiple. */
-enum { ROWS = 4, MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
-enum { WARPS = 8, PREFETCHERS = 16, BATCH = 16, PIECE = 256, BLOCK = 16, FOLD_MOST = 2 };
-/* Bytes of local memory beside rows and table; what devices with instructions of warpgroups have. */
-enum { DATA_STEP = 4096, MATRIX_REST = 4096, LARGE_ROOM = 202 << 10 };
-
-/* Channels [lo, hi) of a buffer, in local memory from `at` on while steps first to last run. */
-typedef struct slot {
-    int buffer, lo, hi, at;
-    size_t last;
-    bool placed;
-} slot;
-
-typedef struct piece {
-    ist_plan *plan;
-    const struct ist_chain *chain;
-    size_t first, end;
-    const char *label;
-    int *words;
-    size_t count, capacity;
-    slot slots[IST_CHAIN_BUFFERS];
-    int slot_count;
-    int room, room_size; /* of the current step alone */
-    ist_arg outside[IST_CHAIN_OUTSIDE];
-    int outside_count;
-    float *stream[WARPS]; /* on matrix instructions: what each warp's lanes read, one piece after the other */
-    size_t streamed[WARPS], stream_capacity[WARPS]; /* in pieces */
-    float *data;                                    /* there: the table of this piece */
-    size_t data_count, data_capacity;
-    double flops;
-} piece;
 
 static int bits_of(float f) {
     int i;
@@ -83,8 +13,7 @@ static int bits_of(float f) {
     return i;
 }
 
-#define EMIT(p, ...) emit(p, (const int[WORDS]){__VA_ARGS__})
-static void emit(piece *p, const int *words) {
+void ist_piece_emit(piece *p, const int *words) {
     if (ist_plan_status(p->plan)) return;
     if (!ist_grow((void **)&p->words, &p->capacity, p->count + 1, WORDS * sizeof *words)) {
         ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
@@ -153,7 +82,14 @@ static int lowest(const piece *p, int size) {
 
 static int place(piece *p, int size) {
     int at = lowest(p, size);
-    if (at + size > slots_of(p))
+    if (at + size > slots_of(p)) {
+        for (int i = 0; i < p->slot_count; i++)
+            if (p->slots[i].lingers) p->slots[i].placed = false;
+        at = lowest(p, size);
+    }
+    if (at + size > slots_of(p) && p->eager)
+        p->full = true;
+    else if (at + size > slots_of(p))
         ist_plan_fail(p->plan, IST_E_LIMIT, "%s: a chain needs more than %d channels of local memory", p->label,
                       slots_of(p));
     return at;
@@ -168,7 +104,7 @@ static bool made_before(const piece *p, int buffer) {
 }
 
 /* Where the channels of t are; brings them in when nobody made them here, or made but a part of what is read here. */
-static int channels(piece *p, ist_tensor t, bool read) {
+int ist_piece_channels(piece *p, ist_tensor t, bool read) {
     for (int i = 0; i < p->slot_count; i++) {
         slot *s = &p->slots[i];
         if (s->buffer != t.buffer) continue;
@@ -196,9 +132,10 @@ static int take_room(piece *p, int size) {
 
 static void linear(piece *p, const ist_chain_step *s) {
     const ist_filter *f = &s->filter;
-    int in = channels(p, s->rows[0], true);
-    int before = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : -1;
-    int after = ist_has(s->rows[2]) ? channels(p, s->rows[2], true) : -1, out = channels(p, s->out[0], false);
+    int in = ist_piece_channels(p, s->rows[0], true);
+    int before = ist_has(s->rows[1]) ? ist_piece_channels(p, s->rows[1], true) : -1;
+    int after = ist_has(s->rows[2]) ? ist_piece_channels(p, s->rows[2], true) : -1,
+        out = ist_piece_channels(p, s->out[0], false);
     int blocks = ist_div_up(f->out, 4), parts = ITEMS / blocks, most = ist_div_up(f->in, 8);
     if (parts > most) parts = most;
     int each = ist_div_up(f->in, parts);
@@ -210,90 +147,33 @@ static void linear(piece *p, const ist_chain_step *s) {
          after);
 }
 
-/* Where the kernel finds `count` floats that lie in the chain's table from `at` on. */
-static int constants(piece *p, size_t at, int count) {
-    size_t first = p->data_count, room = ist_round_up((size_t)count, 4);
-    if (!p->chain->matrix || ist_plan_status(p->plan)) return (int)at;
-    if (!ist_grow((void **)&p->data, &p->data_capacity, first + room, sizeof *p->data)) {
-        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
+/* On matrix instructions: where the next step adds something to what this one makes, at `out`, the kernel does so on
+ * the way. Returns the bits of word 12 for it, 0 where it is not so; `operands` of c channels (gates 2 c) are all that
+ * this step reads. */
+static unsigned also(piece *p, const ist_chain_step *s, int out, const int *operands, int count) {
+    const ist_chain_step *n = s + 1;
+    if (!p->eager || n >= p->chain->steps + p->end || n->op != IST_CHAIN_SUM || n->ints[0]) return 0;
+    int c = s->out[0].c, k = ist_piece_same(n->rows[0], s->out[0]) ? 1 : 0;
+    if (!ist_piece_same(n->rows[1 - k], s->out[0]) || n->rows[k].c != c || ist_piece_same(n->rows[k], s->out[0]))
         return 0;
-    }
-    memcpy(p->data + first, p->chain->table + at, room * sizeof *p->data);
-    p->data_count += room;
-    return (int)first;
-}
-
-/* Appends to the warp's stream the weights of a unit, 16 << fold outputs, for all inputs: pieces of 16 bytes for each
- * lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs l / 4 and that 8 further, of
- * each the inputs 4 (l % 4) + {0, 1}, then of each {2, 3} (mma.m16n8k16, matrix A; the inputs in the order that suits
- * the rows). */
-static void stream_unit(piece *p, int warp, const ist_chain_step *s, int unit, int fold, int batches) {
-    const ist_filter *f = &s->filter;
-    size_t ld = ist_round_up((size_t)f->out, 4), count = p->streamed[warp] + (size_t)batches * BATCH;
-    const float *w = p->chain->weights + s->weights_at;
-    if (ist_plan_status(p->plan)) return;
-    if (!ist_grow((void **)&p->stream[warp], &p->stream_capacity[warp], count, PIECE * sizeof(float))) {
-        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
-        return;
-    }
-    float *to = p->stream[warp] + PIECE * p->streamed[warp];
-    for (int e = 0; e < batches * BATCH * PIECE; e++) {
-        int h = e % 8, lane = e / 8 % 32, at = e / PIECE;
-        int o = ((unit << fold) + (at & ((1 << fold) - 1))) * BLOCK + h / 2 % 2 * 8 + lane / 4;
-        int i = (at >> fold) * BLOCK + lane % 4 * 4 + h / 4 * 2 + h % 2;
-        to[e] = o < f->out && i < f->in ? w[(size_t)i * ld + (size_t)o] : 0;
-    }
-    p->streamed[warp] = count;
-}
-
-/* How the pieces of a batch lie: 16 << fold outputs of 256 >> fold inputs, so that the warps have least to do and,
- * among equals, read inputs least often. What the kernel does only with the highest fold: inputs that count as floats,
- * batches that are not whole. */
-typedef struct layout {
-    int fold, units, batches, rounds;
-    bool whole; /* batches */
-} layout;
-
-static layout layout_of(const ist_filter *f, bool exact) {
-    layout best = {0};
-    for (int fold = 0; fold <= FOLD_MOST; fold++) {
-        layout l = {.fold = fold,
-                    .units = ist_div_up(f->out, BLOCK << fold),
-                    .batches = ist_div_up(f->in, BLOCK * BATCH >> fold)};
-        l.rounds = ist_div_up(l.units, WARPS);
-        l.whole = f->in == l.batches * (BLOCK * BATCH >> fold);
-        if ((exact || !l.whole) && fold < FOLD_MOST) continue;
-        if (!best.units || l.rounds * l.batches <= best.rounds * best.batches) best = l;
-    }
-    return best;
-}
-
-static void matrix_linear(piece *p, const ist_chain_step *s) {
-    const ist_filter *f = &s->filter;
-    int in = channels(p, s->rows[0], true);
-    int before = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : -1;
-    int after = ist_has(s->rows[2]) ? channels(p, s->rows[2], true) : -1, out = channels(p, s->out[0], false);
-    int bias = s->has_bias ? constants(p, s->data_at[0], f->out) : -1;
-    bool exact = s->rows[0].elem == IST_ELEM_F32;
-    layout l = layout_of(f, exact);
-    int flags = (exact ? EXACT : 0) | (l.whole ? WHOLE : 0);
-    for (int unit = 0; unit < l.units; unit++) stream_unit(p, unit % WARPS, s, unit, l.fold, l.batches);
-    int turns = l.rounds * l.batches * (flags & EXACT ? 2 : 1);
-    if (turns >= LINEAR_TURNS_END || in % 4) {
-        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %d inputs from %d on and %d outputs, in a chain", p->label, f->in, in,
-                      f->out);
-        return;
-    }
-    EMIT(p, MATRIX_LINEAR + turns * LINEAR_TURNS, in, f->in, out, f->out, l.units, l.batches, flags, bias, s->ints[0],
-         before, after, l.fold);
+    int with = ist_piece_channels(p, n->rows[k], true), to = ist_piece_channels(p, n->out[0], false);
+    bool free = (to | with | out | c) % 4 == 0 && !ist_piece_overlap(to, c, out, c);
+    for (int i = 0; i < count; i++) free = free && !ist_piece_overlap(to, c, operands[i], i < 2 ? c : 2 * c);
+    if (!free) return 0;
+    p->joined = n;
+    return (unsigned)to << 8 | (unsigned)with << 20;
 }
 
 static void sum(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
-    int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0, c = s->out[0].c;
+    int a = ist_piece_channels(p, s->rows[0], true), b = two ? ist_piece_channels(p, s->rows[1], true) : 0,
+        c = s->out[0].c;
     int mode = (two ? PRESENT : 0) | (two && s->rows[1].c == 1 && c > 1 ? ONE_COLUMN : 0) | (s->ints[0] ? CLAMPED : 0);
-    int out = channels(p, s->out[0], false), fours = (c | a | b | out) % 4 || mode & ONE_COLUMN ? 0 : IN_FOURS;
-    EMIT(p, ELTWISE, out, c, a, b, mode | fours, bits_of(s->floats[0]), bits_of(s->floats[1]));
+    int out = ist_piece_channels(p, s->out[0], false),
+        fours = (c | a | b | out) % 4 || mode & ONE_COLUMN ? 0 : IN_FOURS;
+    unsigned more = fours ? also(p, s, out, (const int[]){a, b}, two ? 2 : 1) : 0;
+    EMIT(p, ELTWISE, out, c, a, b, mode | fours | (more ? ALSO : 0), bits_of(s->floats[0]), bits_of(s->floats[1]), 0, 0,
+         0, 0, (int)more);
 }
 
 static void normalise(piece *p, const ist_chain_step *s, int out, float eps, int act) {
@@ -304,8 +184,8 @@ static void normalise(piece *p, const ist_chain_step *s, int out, float eps, int
 
 static void norm(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
-    int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0;
-    int out = channels(p, s->out[0], false), mode = (two ? PRESENT : 0) | (s->floats[1] > 0 ? CLAMPED : 0);
+    int a = ist_piece_channels(p, s->rows[0], true), b = two ? ist_piece_channels(p, s->rows[1], true) : 0;
+    int out = ist_piece_channels(p, s->out[0], false), mode = (two ? PRESENT : 0) | (s->floats[1] > 0 ? CLAMPED : 0);
     EMIT(p, ELTWISE, out, s->out[0].c, a, b, mode, bits_of(-s->floats[1]), bits_of(s->floats[1]));
     normalise(p, s, out, s->floats[0], s->ints[0]);
 }
@@ -313,17 +193,19 @@ static void norm(piece *p, const ist_chain_step *s) {
 /* What `norm` and `gate` are there: one step. */
 static void matrix_norm(piece *p, const ist_chain_step *s, bool gates) {
     float most = gates ? 0 : s->floats[1];
-    int a = channels(p, s->rows[0], true), b = ist_has(s->rows[1]) ? channels(p, s->rows[1], true) : 0;
-    int g = gates ? channels(p, s->rows[2], true) : 0, out = channels(p, s->out[0], false);
+    int a = ist_piece_channels(p, s->rows[0], true),
+        b = ist_has(s->rows[1]) ? ist_piece_channels(p, s->rows[1], true) : 0;
+    int g = gates ? ist_piece_channels(p, s->rows[2], true) : 0, out = ist_piece_channels(p, s->out[0], false);
     int mode = gates ? GATED : (ist_has(s->rows[1]) ? PRESENT : 0) | (most > 0 ? CLAMPED : 0);
     if ((a | b | g | out) % 4) {
         ist_plan_fail(p->plan, IST_E_ARGUMENT, "%s: channels from %d, %d, %d and %d on, not in fours", p->label, a, b,
                       g, out);
         return;
     }
-    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode, bits_of(-most), bits_of(most), g,
-         constants(p, s->data_at[0], s->sizes[0]), constants(p, s->data_at[1], s->sizes[1]), bits_of(s->floats[0]),
-         gates ? IST_ACT_NONE : s->ints[0]);
+    unsigned more = also(p, s, out, (const int[]){a, b, g}, gates ? 3 : mode & PRESENT ? 2 : 1);
+    EMIT(p, MATRIX_NORM, out, s->out[0].c, a, b, mode | (more ? ALSO : 0), bits_of(-most), bits_of(most), g,
+         ist_piece_constants(p, s->data_at[0], s->sizes[0]), ist_piece_constants(p, s->data_at[1], s->sizes[1]),
+         bits_of(s->floats[0]), (int)more | (gates ? IST_ACT_NONE : s->ints[0]));
 }
 
 static void matrix_norm_step(piece *p, const ist_chain_step *s) {
@@ -335,8 +217,9 @@ static void matrix_gate(piece *p, const ist_chain_step *s) {
 }
 
 static void gate(piece *p, const ist_chain_step *s) {
-    int x = channels(p, s->rows[0], true), y = channels(p, s->rows[1], true), g = channels(p, s->rows[2], true);
-    int out = channels(p, s->out[0], false);
+    int x = ist_piece_channels(p, s->rows[0], true), y = ist_piece_channels(p, s->rows[1], true),
+        g = ist_piece_channels(p, s->rows[2], true);
+    int out = ist_piece_channels(p, s->out[0], false);
     EMIT(p, ELTWISE, out, s->out[0].c, x, y, GATED, 0, 0, g);
     normalise(p, s, out, s->floats[0], IST_ACT_NONE);
 }
@@ -351,7 +234,7 @@ static bool in_quads(piece *p, ist_tensor t) {
 static void attention(piece *p, const ist_chain_step *s) {
     ist_tensor k = s->whole[0], v = s->whole[1];
     int heads = s->ints[0], d = k.c / heads, keys = k.h * k.w, parts = ITEMS / (d / 2);
-    int q = channels(p, s->rows[0], true), out = channels(p, s->out[0], false);
+    int q = ist_piece_channels(p, s->rows[0], true), out = ist_piece_channels(p, s->out[0], false);
     int scores = take_room(p, 2 * keys + ITEMS + 32 + parts * 2 * (d + 1)), most = scores + 2 * keys;
     int part = most + ITEMS + 32, ek = outside(p, k, IST_ARG_IN), ev = outside(p, v, IST_ARG_IN);
     if (!in_quads(p, k) || !in_quads(p, v)) return;
@@ -367,12 +250,12 @@ static void attention(piece *p, const ist_chain_step *s) {
 static void deform(piece *p, const ist_chain_step *s) {
     ist_tensor memory = s->whole[0];
     int heads = s->ints[0], points = s->ints[1];
-    int offsets = channels(p, s->rows[0], true), weights = channels(p, s->rows[1], true);
-    int boxes = channels(p, s->rows[2], true), out = channels(p, s->out[0], false);
+    int offsets = ist_piece_channels(p, s->rows[0], true), weights = ist_piece_channels(p, s->rows[1], true);
+    int boxes = ist_piece_channels(p, s->rows[2], true), out = ist_piece_channels(p, s->out[0], false);
     int places = take_room(p, (p->chain->matrix ? 9 : 8) * heads * points), em = outside(p, memory, IST_ARG_IN);
     if (!in_quads(p, memory)) return;
-    EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, constants(p, s->data_at[0], s->sizes[0]), points, heads,
-         (1 << 16) / points + 1);
+    EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, ist_piece_constants(p, s->data_at[0], s->sizes[0]), points,
+         heads, (1 << 16) / points + 1);
     EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0,
          flags_of(p, memory) | ((memory.ld | memory.c0 | memory.c / heads) % 8 ? 0 : OCTS), heads, points,
          memory.c / heads, memory.h * memory.w);
@@ -380,30 +263,36 @@ static void deform(piece *p, const ist_chain_step *s) {
 
 static void gather(piece *p, const ist_chain_step *s) {
     ist_tensor x = s->whole[0];
-    EMIT(p, LOAD_ROWS, channels(p, s->out[0], false), x.c, outside(p, x, IST_ARG_IN), x.ld, x.c0,
+    EMIT(p, LOAD_ROWS, ist_piece_channels(p, s->out[0], false), x.c, outside(p, x, IST_ARG_IN), x.ld, x.c0,
          flags_of(p, x) | quads_of(x.ld | x.c0 | x.c), 1, x.h * x.w, outside(p, s->whole[1], IST_ARG_IN));
 }
 
 static void box_sigmoid(piece *p, const ist_chain_step *s) {
-    int a = channels(p, s->rows[0], true), b = channels(p, s->rows[1], true);
-    EMIT(p, BOX_SIGMOID, channels(p, s->out[0], false), s->out[0].c, a, b, s->op == IST_CHAIN_BOX_REFINE);
+    int a = ist_piece_channels(p, s->rows[0], true), b = ist_piece_channels(p, s->rows[1], true);
+    EMIT(p, BOX_SIGMOID, ist_piece_channels(p, s->out[0], false), s->out[0].c, a, b, s->op == IST_CHAIN_BOX_REFINE);
 }
 
 static void fdr(piece *p, const ist_chain_step *s) {
     bool two = ist_has(s->rows[1]);
-    int a = channels(p, s->rows[0], true), b = two ? channels(p, s->rows[1], true) : 0;
-    int first = channels(p, s->rows[2], true), corners = channels(p, s->out[1], false);
-    int boxes = channels(p, s->out[0], false), room = take_room(p, p->chain->matrix ? 64 : 4);
+    int a = ist_piece_channels(p, s->rows[0], true), b = two ? ist_piece_channels(p, s->rows[1], true) : 0;
+    int first = ist_piece_channels(p, s->rows[2], true), corners = ist_piece_channels(p, s->out[1], false);
+    int boxes = ist_piece_channels(p, s->out[0], false), room = p->chain->matrix ? 0 : take_room(p, 4);
+    if (p->chain->matrix) {
+        EMIT(p, MATRIX_SIDES, boxes, corners, a, b, two ? PRESENT : 0, first, bits_of(s->floats[0]),
+             ist_piece_constants(p, s->data_at[0], s->sizes[0]));
+        return;
+    }
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
-    EMIT(p, SIDES, room, corners, constants(p, s->data_at[0], s->sizes[0]));
+    EMIT(p, SIDES, room, corners, ist_piece_constants(p, s->data_at[0], s->sizes[0]));
     EMIT(p, SIDES_BOX, boxes, room, first, bits_of(s->floats[0]));
 }
 
 static void lower(piece *p, const ist_chain_step *s) {
     p->room_size = 0;
+    if (s == p->joined) return;
     switch (s->op) {
     case IST_CHAIN_LINEAR:
-        (p->chain->matrix ? matrix_linear : linear)(p, s);
+        (p->chain->matrix ? ist_piece_linear : linear)(p, s);
         break;
     case IST_CHAIN_SUM:
         sum(p, s);
@@ -431,8 +320,8 @@ static void lower(piece *p, const ist_chain_step *s) {
         fdr(p, s);
         break;
     case IST_CHAIN_LQE: {
-        int corners = channels(p, s->rows[0], true);
-        EMIT(p, SIDES_BEST, channels(p, s->out[0], false), corners);
+        int corners = ist_piece_channels(p, s->rows[0], true);
+        EMIT(p, SIDES_BEST, ist_piece_channels(p, s->out[0], false), corners);
         break;
     }
     case IST_CHAIN_DEPTHWISE: /* maps are chains on CPUs only */
@@ -449,177 +338,80 @@ static bool made_here(const piece *p, size_t i, int buffer) {
     return false;
 }
 
-/* On matrix instructions: brings in the first rows that nobody makes here, since loads side by side wait once. */
+/* On matrix instructions: brings in the first rows that nobody makes here, since loads side by side wait once: up to
+ * LOADS of halves, then those of floats, for which the kernel waits with the table. */
 static void load_first(piece *p) {
     const struct ist_chain *c = p->chain;
-    int room = LOADS_ROOM;
-    for (size_t i = p->first; i < p->end && p->count < LOADS; i++)
-        for (int k = 0; k < 3; k++) {
-            ist_tensor t = c->steps[i].rows[k];
-            const slot *s = p->slots;
-            if (!ist_has(t) || made_here(p, i, t.buffer)) continue;
-            while (s->buffer != t.buffer) s++;
-            bool floats = t.elem == IST_ELEM_F32, quads = (t.ld | s->lo | s->hi) % 4 == 0;
-            int columns = s->hi - s->lo;
-            bool fits = columns <= room && (floats ? columns <= 32 : quads && columns <= 256);
-            if (s->placed || p->count >= LOADS || !fits) continue;
-            channels(p, t, true);
-            room -= columns;
-        }
-    if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = (int)p->count;
+    int room = LOADS_ROOM, quads = 0;
+    for (int floats = 0; floats <= p->eager; floats++) {
+        size_t most = floats ? LOADS_ALL : LOADS;
+        for (size_t i = p->first; i < p->end && p->count < most; i++)
+            for (int k = 0; k < 3; k++) {
+                ist_tensor t = c->steps[i].rows[k];
+                const slot *s = p->slots;
+                if (!ist_has(t) || made_here(p, i, t.buffer)) continue;
+                while (s->buffer != t.buffer) s++;
+                int columns = s->hi - s->lo;
+                bool fits = columns <= room && columns <= 256 && (t.ld | s->lo | s->hi) % 4 == 0;
+                if (s->placed || p->count >= most || !fits || (t.elem == IST_ELEM_F32) != floats) continue;
+                ist_piece_channels(p, t, true);
+                room -= columns;
+            }
+        if (!floats) quads = (int)p->count;
+    }
+    if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = quads | (int)p->count << 4;
 }
 
-static void lower_all(piece *p) {
+/* Step i was the last to use the buffer: other steps are to store it on the way (join_stores), before something else
+ * lies there. */
+static void linger(piece *p, int buffer, size_t i) {
+    for (int k = 0; k < p->slot_count && p->eager; k++) {
+        slot *s = &p->slots[k];
+        if (s->buffer == buffer && s->last == i) s->lingers = true;
+    }
+}
+
+/* Of two groups with the same rows each stores half of the columns, where these can be divided, else the first all. */
+static void store(piece *p, const ist_chain_step *s, ist_tensor t) {
+    int c = t.c, from = 0, tensor = outside(p, t, IST_ARG_OUT), at = ist_piece_channels(p, t, false);
+    bool floats = t.elem == IST_ELEM_F32;
+    if (p->sides > 1 &&
+        (s->op == IST_CHAIN_LINEAR && ist_piece_way(p, s) == OUTPUTS ? true : t.c % (floats ? 2 : 8) == 0))
+        c /= p->sides, from = p->side * c;
+    else if (p->side)
+        return;
+    EMIT(p, STORE_ROWS, at + from, c, tensor, t.ld, t.c0 + from,
+         (floats ? FLOATS : 0) | quads_of(t.ld | (t.c0 + from) | c));
+}
+
+void ist_piece_lower(piece *p, bool eager) {
     const struct ist_chain *c = p->chain;
+    p->count = p->data_count = 0;
+    p->slot_count = p->outside_count = 0;
+    p->flops = 0;
+    p->joined = NULL;
+    p->eager = eager;
+    p->full = false;
+    p->mail = 0;
+    if (!p->side) memset(p->streamed, 0, sizeof p->streamed);
     for (size_t i = p->first; i < p->end; i++) {
         for (int k = 0; k < 3; k++) widen(p, c->steps[i].rows[k], i);
         for (int k = 0; k < 2; k++) widen(p, c->steps[i].out[k], i);
     }
     if (c->matrix && !ist_plan_status(p->plan)) load_first(p);
-    for (size_t i = p->first; i < p->end && !ist_plan_status(p->plan); i++) {
+    for (size_t i = p->first; i < p->end && !p->full && !ist_plan_status(p->plan); i++) {
         const ist_chain_step *s = &c->steps[i];
         lower(p, s);
         p->flops += s->flops;
         for (int k = 0; k < 2; k++) {
             ist_tensor t = s->out[k];
-            if (ist_has(t) && ist_chain_shares(p->plan, c, 0, p->end, t.buffer))
-                EMIT(p, STORE_ROWS, channels(p, t, false), t.c, outside(p, t, IST_ARG_OUT), t.ld, t.c0,
-                     (t.elem == IST_ELEM_F32 ? FLOATS : 0) | quads_of(t.ld | t.c0 | t.c));
+            if (!ist_has(t) || !ist_chain_shares(p->plan, c, 0, p->end, t.buffer)) continue;
+            store(p, s, t);
+            linger(p, t.buffer, i);
         }
-        for (int k = 0; k < p->slot_count; k++)
-            if (p->slots[k].placed && p->slots[k].last == i) p->slots[k].placed = false;
+        for (int k = 0; k < p->slot_count; k++) {
+            slot *own = &p->slots[k];
+            if (own->lingers ? own->last + LINGERS <= i : own->last == i) own->placed = false;
+        }
     }
-}
-
-/* [1,1,WARPS,pieces of a warp times PIECE]: the streams, each with the zeros that its lanes ask for at the end. */
-static ist_tensor streams(piece *p, size_t *pieces) {
-    size_t most = 0, count;
-    for (int w = 0; w < WARPS; w++) most = p->streamed[w] > most ? p->streamed[w] : most;
-    *pieces = most + BATCH;
-    if (!ist_mul_size(*pieces, PIECE, &count) || count > INT_MAX / WARPS) {
-        ist_plan_fail(p->plan, IST_E_LIMIT, "%s: %zu pieces of weights", p->label, *pieces);
-        return (ist_tensor){0};
-    }
-    float *all = calloc(WARPS * count, sizeof *all);
-    if (!all) {
-        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
-        return (ist_tensor){0};
-    }
-    for (int w = 0; w < WARPS; w++)
-        if (p->streamed[w]) memcpy(all + (size_t)w * count, p->stream[w], p->streamed[w] * PIECE * sizeof *all);
-    ist_tensor t = ist_plan_const(p->plan, all, 1, 1, WARPS, (int)count, IST_ELEM_T, p->label);
-    free(all);
-    return t;
-}
-
-/* Writes step `at`, a store, into the next one, which does it first; false where the next one cannot: a linear layer
- * whose result lies there, for its warps make it of all rows, or what does not fit its words. */
-static bool put_store(piece *p, size_t at) {
-    const int *s = p->words + WORDS * at;
-    int *next = p->words + WORDS * (at + 1);
-    bool fits = s[1] < 1 << 16 && s[2] < 1 << 15 && s[3] < 1 << 8 && s[4] < 1 << 16 && s[5] < 1 << 15;
-    bool matrix = next[0] % GROUP_WAITS == MATRIX_LINEAR;
-    if (!fits || next[STORED] || (matrix && next[3] < s[1] + s[2] && s[1] < next[3] + next[4])) return false;
-    next[STORED] = s[1] | s[2] << 16;
-    next[STORED + 1] = s[3] | s[6] << 8;
-    next[STORED + 2] = s[4] | s[5] << 16;
-    return true;
-}
-
-/* A step costs more than most stores, so that other steps do them on the way. */
-static void join_stores(piece *p) {
-    size_t count = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        int *s = p->words + WORDS * i;
-        if (i + 1 < p->count && s[0] == STORE_ROWS && !s[STORED] && put_store(p, i)) continue;
-        memmove(p->words + WORDS * count++, s, WORDS * sizeof *s);
-    }
-    p->count = count;
-}
-
-/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, when
- * the tape is to be read on, as the kernel does every eight steps, and for the table after the first. Returns the turns
- * of all steps. */
-static int mark_waits(piece *p) {
-    int turns = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURNS;
-        if (i % 8 == 0) at[0] |= READS_ON;
-        bool matrix = at[0] % GROUP_WAITS > SIDES_BEST || (i + 1 < p->count && at[WORDS] % GROUP_WAITS > SIDES_BEST);
-        if (matrix || i % 8 == 7 || !i) at[0] |= GROUP_WAITS;
-        turns += own ? own : 1;
-    }
-    return turns;
-}
-
-/* The table of this piece, whole steps of DATA_STEP floats. */
-static ist_tensor piece_table(piece *p) {
-    static const float zero[DATA_STEP] = {0};
-    size_t count = ist_round_up(p->data_count ? p->data_count : 1, DATA_STEP), more = count - p->data_count;
-    if (!ist_grow((void **)&p->data, &p->data_capacity, count, sizeof *p->data)) {
-        ist_plan_fail(p->plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", p->label);
-        return (ist_tensor){0};
-    }
-    memcpy(p->data + p->data_count, zero, more * sizeof *p->data);
-    p->data_count = count;
-    return ist_plan_const(p->plan, p->data, 1, 1, 1, (int)count, IST_ELEM_F32, p->label);
-}
-
-/* Its floats in local memory, where there is room for them beside the rows: what the device says or a probe has shown.
- */
-static int local_data(const piece *p) {
-    size_t need = (MATRIX_SLOTS * MATRIX_ROWS + p->data_count) * sizeof *p->data + MATRIX_REST;
-    size_t room = ist_device_local_bytes(ist_plan_device(p->plan));
-    bool large = need <= LARGE_ROOM && ist_plan_caps(p->plan) & IST_CAP_PTX_WGMMA;
-    return need <= room || large ? (int)p->data_count : 0;
-}
-
-static void launch(piece *p, ist_tensor weights, ist_tensor table, int pieces) {
-    const struct ist_chain *chain = p->chain;
-    bool matrix = chain->matrix;
-    if (matrix) join_stores(p);
-    int turns = matrix ? mark_waits(p) : 0;
-    ist_tensor tape = ist_plan_const_bytes(p->plan, p->words, p->count * WORDS * sizeof *p->words, p->label);
-    ist_defines defines =
-        matrix ? ist_defines_of(p->plan, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d", MATRIX_SLOTS, ITEMS, local_data(p))
-               : ist_defines_of(p->plan, "-DSLOTS=%d", IST_CHAIN_SLOTS);
-    size_t groups = (size_t)ist_div_up(chain->rows, matrix ? MATRIX_ROWS : ROWS);
-    int units = ist_device_facts(ist_plan_device(p->plan))->compute_units;
-    if (matrix && (size_t)units >= chain->n * groups + PREFETCHERS) groups += PREFETCHERS;
-    ist_launch l = {.label = p->label,
-                    .op = matrix ? "op/chain_mma" : "op/chain",
-                    .isa = matrix                                     ? "isa/ptx+isa/tape+isa/chain_rows"
-                           : ist_plan_caps(p->plan) & IST_CAP_PTX_MMA ? "isa/ptx+isa/tape"
-                                                                      : "isa/tape",
-                    .defines = defines.text,
-                    .kernel = "chain",
-                    .dims = 2,
-                    .global = {groups * ITEMS, (size_t)chain->n},
-                    .local = {ITEMS, 1},
-                    .args = {IST_IN(tape), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p->plan))},
-                    .arg_count = 5 + IST_CHAIN_OUTSIDE,
-                    .flops = p->flops};
-    for (int i = 0; i < IST_CHAIN_OUTSIDE; i++)
-        l.args[4 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN((ist_tensor){0});
-    l.args[4 + IST_CHAIN_OUTSIDE] = (ist_arg)IST_INT4(chain->rows, (int)p->count, pieces, turns);
-    ist_plan_launch(p->plan, &l);
-}
-
-void ist_chain_launch(ist_plan *plan, const struct ist_chain *chain, size_t first, size_t end, ist_tensor weights,
-                      ist_tensor table, const char *label) {
-    piece *p = calloc(1, sizeof *p);
-    if (!p) {
-        ist_plan_fail(plan, IST_E_MEMORY, "%s: out of host memory for a chain of operators", label);
-        return;
-    }
-    *p = (piece){.plan = plan, .chain = chain, .first = first, .end = end, .label = label};
-    size_t pieces = 0;
-    lower_all(p);
-    if (chain->matrix && !ist_plan_status(plan)) weights = streams(p, &pieces);
-    if (chain->matrix && !ist_plan_status(plan)) table = piece_table(p);
-    if (!ist_plan_status(plan)) launch(p, weights, table, (int)pieces);
-    for (int w = 0; w < WARPS; w++) free(p->stream[w]);
-    free(p->words);
-    free(p->data);
-    free(p);
 }
