@@ -40,8 +40,8 @@ ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_
 enum { IST_TABLES_COCO = 1 /* results.json and images.json */, IST_TABLES_CSV = 2 /* results.csv */ };
 
 /* Writes tables into `folder` from the journal's lines, which are read and parsed once for all of them, on all
- * cores. Nothing may be appended meanwhile. A table appears complete or not at all; after an error, none is new that was
- * not complete before it. */
+ * cores. Nothing may be appended meanwhile. A table appears complete or not at all; after an error, none is new that
+ * was not complete before it. */
 ist_status ist_record_tables(const char *folder, unsigned tables, const ist_journal *journal,
                              const ist_sources *sources, const ist_labels *labels, ist_error *err);
 

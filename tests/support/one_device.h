@@ -1,5 +1,5 @@
-/* Tests that have the default device open, each for itself and without a cache of ours: TestSuite(name, .init = open_one,
- * .fini = close_one). */
+/* Tests that have the default device open, each for itself and without a cache of ours: TestSuite(name, .init =
+ * open_one, .fini = close_one). */
 #ifndef ONE_DEVICE_H
 #define ONE_DEVICE_H
 
