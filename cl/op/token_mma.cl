@@ -301,7 +301,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
     FETCH16(query, queries + (size_t)((tile * 8 + h) * 32 + lane) * 8);
     FETCH_IMAGE(second_one ? item1 : item0)
     {
-        float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[2][4], other;
+        float most[2] = {-3.0e38f, -3.0e38f}, sum[2] = {0.0f, 0.0f}, o[2][4];
         UNROLL for (int i = 0; i < 2; i++)
             UNROLL for (int e = 0; e < 4; e++) o[i][e] = 0.0f;
         UNROLL for (int j0 = 0; j0 < TILES; j0 += TILES / 2) {
@@ -315,10 +315,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
             UNROLL for (int r = 0; r < 2; r++) {
                 float top = most[r];
                 UNROLL for (int j = 0; j < TILES / 2; j++) top = fmax(top, fmax(s[j][2 * r], s[j][2 * r + 1]));
-                LANE_XOR(other, top, 1);
-                top = fmax(top, other);
-                LANE_XOR(other, top, 2);
-                top = fmax(top, other);
+                QUAD_MOST(top);
                 const float factor = quick_exp2(fmax(most[r] - top, -126.0f));
                 most[r] = top;
                 sum[r] *= factor;
@@ -345,10 +342,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
             }
         }
         UNROLL for (int r = 0; r < 2; r++) {
-            LANE_XOR(other, sum[r], 1);
-            sum[r] += other;
-            LANE_XOR(other, sum[r], 2);
-            sum[r] += other;
+            QUAD_SUM(sum[r]);
             const float scale = quick_reciprocal(sum[r]);
             __global float *to = parts + ((size_t)(n0 + r) * get_num_groups(0) + get_group_id(0)) * sizes.w;
             if (n0 + r < count && g < tokens && (!apart || r == second_one)) {
@@ -600,7 +594,7 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
     UNROLL for (int j = 0; j < FOLDS; j++) {
         __global half *to = FOLD_OF(j);
         __global const float *const b = table + TABLE_AT + (j * 16 + warp) * 16 + 2 * t;
-        float q[2][4], other;
+        float q[2][4];
         UNROLL for (int i = 0; i < 2; i++)
             UNROLL for (int e = 0; e < 4; e++) q[i][e] = b[i * 8 + e % 2];
         UNROLL for (int k = 0; k < OUT / 32; k++) {
@@ -626,10 +620,8 @@ tokens(__global half *restrict y, __global const half *restrict x, __global cons
             float s = 0.0f;
             UNROLL for (int i = 0; i < 2; i++)
                 UNROLL for (int e = 0; e < 2; e++) s = fma(q[i][2 * r + e], b[128 + i * 8 + e], s);
-            LANE_XOR(other, s, 1);
-            s += other;
-            LANE_XOR(other, s, 2);
-            s = clamp(s + other, -65504.0f, 65504.0f);
+            QUAD_SUM(s);
+            s = clamp(s, -65504.0f, 65504.0f);
             const float high = floats_of(halves_of(s, 0.0f)).x;
             const int n = tile * 2 + r;
             if (t == 0 && n < prompts && g < sizes.x)
