@@ -41,27 +41,22 @@ static void reference(ref_map hidden, const ist_token_layer *l, ref_map add, ref
         }
 }
 
-static ref_map first_layer(optest *t, ref_map x, const ist_token_layer *l) {
-    ref_map y = optest_zeros(t, x.n, 1, x.w, l->hidden);
+/* w x + b of every token. */
+static ref_map linear(optest *t, ref_map x, int outs, const float *w, const float *b) {
+    ref_map y = optest_zeros(t, x.n, 1, x.w, outs);
     for (int n = 0; n < x.n; n++)
         for (int i = 0; i < x.w; i++)
-            for (int o = 0; o < l->hidden; o++) {
-                double v = l->b1[o];
-                for (int k = 0; k < x.c; k++) v += (double)ref_at(x, n, 0, i)[k] * l->w1[o * x.c + k];
-                ref_at(y, n, 0, i)[o] = (float)fmax(v, 0);
+            for (int o = 0; o < outs; o++) {
+                double v = b[o];
+                for (int k = 0; k < x.c; k++) v += (double)ref_at(x, n, 0, i)[k] * w[o * x.c + k];
+                ref_at(y, n, 0, i)[o] = (float)v;
             }
     return y;
 }
 
-static ref_map project(optest *t, ref_map x, const ist_token_projection *q) {
-    ref_map y = optest_zeros(t, x.n, 1, x.w, q->outs);
-    for (int n = 0; n < x.n; n++)
-        for (int i = 0; i < x.w; i++)
-            for (int o = 0; o < q->outs; o++) {
-                double v = q->b[o];
-                for (int k = 0; k < x.c; k++) v += (double)ref_at(x, n, 0, i)[k] * q->w[o * x.c + k];
-                ref_at(y, n, 0, i)[o] = (float)v;
-            }
+static ref_map first_layer(optest *t, ref_map x, const ist_token_layer *l) {
+    ref_map y = linear(t, x, l->hidden, l->w1, l->b1);
+    for (size_t i = 0; i < ref_size(y); i++) y.v[i] = fmaxf(y.v[i], 0);
     return y;
 }
 
@@ -106,7 +101,7 @@ static void layer_case(const shape *s, unsigned i) {
     }
     if (attends) {
         q.w = weights(&t, q.outs * q.in), q.b = optest_values(&t, (size_t)q.outs, -1, 1);
-        all = project(&t, x, &q);
+        all = linear(&t, x, q.outs, q.w, q.b);
         if (i & 1) {
             ref_map beside = optest_random(&t, s->n, 1, s->tokens, q.outs);
             q.add = optest_in(&t, beside, IST_ELEM_T, false);
