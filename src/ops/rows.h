@@ -5,6 +5,7 @@
 #include "core/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The CPU rows: one work-item per group, float16 vectors. */
 static inline bool ist_cpu_row(const ist_plan *p) {
@@ -31,6 +32,15 @@ IST_PRINTF(2, 3) static inline ist_defines ist_defines_of(const ist_plan *p, con
     vsnprintf(d.text + n, sizeof d.text - (size_t)n, fmt, ap);
     va_end(ap);
     return d;
+}
+
+/* More options behind those. */
+IST_PRINTF(2, 3) static inline void ist_defines_add(ist_defines *d, const char *fmt, ...) {
+    size_t n = strlen(d->text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->text + n, sizeof d->text - n, fmt, ap);
+    va_end(ap);
 }
 
 static inline size_t ist_round_up(size_t x, size_t step) {

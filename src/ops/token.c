@@ -1,4 +1,4 @@
-/* Layers on few tokens: packs weights by slices of hidden channels and records one launch of op/token_mma. */
+/* Layers on few tokens: packs weights by slices of hidden channels and records one launch of op/token_*_mma. */
 #include "ops/token.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
@@ -9,7 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODE_FIRST = 1, MODE_ATTENTION, MODE_READ, MODE_MERGE };
+/* What comes before the layer. */
+typedef enum token_kind { FIRST_LAYER, ATTENTION, READING, MERGE } token_kind;
+static const struct {
+    const char *op, *isa, *kernel;
+} kinds[] = {
+    [FIRST_LAYER] = {"op/token_layer_mma", "isa/ptx+isa/token", "token_layer"},
+    [ATTENTION] = {"op/token_attention_mma", "isa/ptx+isa/token", "token_attention"},
+    [READING] = {"op/token_read_mma", "isa/ptx+isa/sums+isa/token", "token_read"},
+    [MERGE] = {"op/token_merge_mma", "isa/ptx+isa/token", "token_merge"},
+};
 enum { ROWS = 8, ITEMS = 256, SLICE = 128, OUT_MAX = 512, HIDDEN_MAX = 256, PART_SUMS = 128 /* floats */ };
 enum { FEW = 8 /* prompts whose merging groups are all at work at once */ };
 enum { FOLD_HEAD = 16, READ = 128 /* channels that a reading has */ };
@@ -133,14 +142,14 @@ static ist_tensor pack_table(ist_plan *p, const ist_token_layer *l, const float 
     return t;
 }
 
-static bool check(ist_plan *p, ist_tensor x, const ist_token_layer *l, int mode, const char *label) {
+static bool check(ist_plan *p, ist_tensor x, const ist_token_layer *l, token_kind kind, const char *label) {
     if (ist_plan_status(p)) return false;
-    bool good = ist_token_layers(p, x.w) && like(x, x, mode == MODE_FIRST ? l->in : l->hidden) && l->hidden >= 32 &&
-                (l->in > 0) == (mode == MODE_FIRST) && l->hidden % 32 == 0 && l->in % 32 == 0 && l->in <= HIDDEN_MAX &&
+    bool good = ist_token_layers(p, x.w) && like(x, x, kind == FIRST_LAYER ? l->in : l->hidden) && l->hidden >= 32 &&
+                (l->in > 0) == (kind == FIRST_LAYER) && l->hidden % 32 == 0 && l->in % 32 == 0 && l->in <= HIDDEN_MAX &&
                 l->out >= 64 && l->out % 64 == 0 && l->out <= OUT_MAX &&
-                (mode == MODE_FIRST ? l->hidden % SLICE == 0 : l->hidden <= HIDDEN_MAX) &&
-                (mode != MODE_READ || (l->hidden == READ && !l->in)) && (!ist_has(l->add) || like(l->add, x, l->out)) &&
-                (!l->folds || mode == MODE_FIRST || mode == MODE_ATTENTION);
+                (kind == FIRST_LAYER ? l->hidden % SLICE == 0 : l->hidden <= HIDDEN_MAX) &&
+                (kind != READING || (l->hidden == READ && !l->in)) && (!ist_has(l->add) || like(l->add, x, l->out)) &&
+                (!l->folds || kind == FIRST_LAYER || kind == ATTENTION);
     if (good) return folds_fit(p, x, l, label);
     ist_plan_fail(p, IST_E_ARGUMENT, "%s: a layer of %d, %d and %d channels on tokens [%d,%d,%d,%d]", label, l->in,
                   l->hidden, l->out, x.n, x.h, x.w, x.c);
@@ -150,7 +159,8 @@ static bool check(ist_plan *p, ist_tensor x, const ist_token_layer *l, int mode,
 /* What differs between kinds of launches: the kernel's x and what stands beside it, its groups, and what they hand to
  * the last of a tile's. */
 typedef struct token_launch {
-    int mode, in, hidden, slices, each;
+    token_kind kind;
+    int in, hidden, slices, each; /* 0: none */
     size_t groups[3]; /* the last 0: of two dimensions */
     ist_tensor x, beside, weights, table, position, queries, map;
     int sizes[2], lds[8]; /* of sizes the last two */
@@ -170,47 +180,21 @@ static void begin_folds(ist_plan *p, int prompts, int tokens, const ist_token_la
         if (ist_has(l->folds->jobs[j].add)) adds |= 1 << j, t->position = l->folds->jobs[j].add;
     }
     t->lds[4] = t->position.ld, t->lds[5] = t->position.c0;
-    size_t end = strlen(defines->text);
-    snprintf(defines->text + end, sizeof defines->text - end, " -DFOLDS=%d -DFOLD_K=%d -DADDS=%d", l->folds->count, k,
-             adds);
+    ist_defines_add(defines, " -DFOLDS=%d -DFOLD_K=%d -DADDS=%d", l->folds->count, k, adds);
 }
 
-static void launch(ist_plan *p, int prompts, int tokens, const ist_token_layer *l, token_launch *t, const char *label) {
-    ist_defines defines = ist_defines_of(p, "-DMODE=%d -DIN=%d -DHID=%d -DOUT=%d -DSLICES=%d%s%s", t->mode, t->in,
-                                         t->hidden, l->out, t->slices,
-                                         t->alone    ? " -DALONE"
-                                         : t->narrow ? " -DNARROW"
-                                                     : "",
-                                         t->image ? " -DIMAGE" : "");
-    size_t end = strlen(defines.text);
-    if (t->each) snprintf(defines.text + end, sizeof defines.text - end, " -DEACH=%d", t->each);
-    if (t->mode != MODE_READ) t->lds[6] = l->add.ld, t->lds[7] = l->add.c0;
-    if (l->folds) begin_folds(p, prompts, tokens, l, t, &defines);
-    const int *d = t->lds;
-    ist_launch all = {.label = label,
-                      .op = "op/token_mma",
-                      .isa = t->image ? "isa/ptx+isa/image_rows" : "isa/ptx",
-                      .defines = defines.text,
-                      .kernel = "tokens",
-                      .dims = t->groups[2] ? 3 : 2,
-                      .global = {t->groups[0] * ITEMS, t->groups[1], t->groups[2]},
-                      .local = {ITEMS, 1, 1},
-                      .args = {IST_OUT(t->y), IST_IN(t->x), IST_IN(l->add), IST_IN(t->weights), IST_IN(t->table),
-                               IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, prompts, t->sizes[0], t->sizes[1]),
-                               IST_INT8(d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]), IST_FLOAT(l->eps)},
-                      .arg_count = 9,
-                      .flops = t->flops};
-    ist_arg *next = all.args + all.arg_count;
-    if (t->mode >= MODE_ATTENTION) *next++ = (ist_arg)IST_IN(t->beside);
+/* Arguments behind those that all kernels have, in their order. */
+static ist_arg *more_args(ist_plan *p, int prompts, const ist_token_layer *l, const token_launch *t, ist_arg *next) {
+    if (t->kind != FIRST_LAYER) *next++ = (ist_arg)IST_IN(t->beside);
     if (ist_has(t->partial)) {
         *next++ = (ist_arg)IST_OUT(t->partial);
         *next++ = (ist_arg)IST_INOUT(ist_plan_persistent(p, 1, 1, ist_div_up(prompts, 2), 1, IST_ELEM_I32));
     }
-    if (l->folds) *next++ = (ist_arg)IST_IN(t->position);
-    if (t->mode == MODE_READ) {
+    if (t->kind == READING) {
         *next++ = (ist_arg)IST_IN(t->queries);
         *next++ = (ist_arg)IST_IN(t->map);
     }
+    if (l->folds) *next++ = (ist_arg)IST_IN(t->position);
     for (int j = 0; l->folds && j < l->folds->count; j++) *next++ = (ist_arg)IST_OUT(l->folds->y[j]);
     if (t->image) {
         ist_tensor x = t->image->x;
@@ -219,16 +203,44 @@ static void launch(ist_plan *p, int prompts, int tokens, const ist_token_layer *
         *next++ = (ist_arg)IST_IN(t->image->beside);
         *next++ = (ist_arg)IST_INT4(x.n * x.w, x.w, x.ld, x.c0);
     }
-    all.arg_count = (int)(next - all.args);
+    return next;
+}
+
+static void launch(ist_plan *p, int prompts, int tokens, const ist_token_layer *l, token_launch *t, const char *label) {
+    ist_defines defines = ist_defines_of(p, "-DHID=%d -DOUT=%d", t->hidden, l->out);
+    char isa[64];
+    if (t->in) ist_defines_add(&defines, " -DIN=%d", t->in);
+    if (t->slices) ist_defines_add(&defines, " -DSLICES=%d", t->slices);
+    if (t->each) ist_defines_add(&defines, " -DEACH=%d", t->each);
+    if (t->alone || t->narrow) ist_defines_add(&defines, t->alone ? " -DALONE" : " -DNARROW");
+    if (t->image) ist_defines_add(&defines, " -DIMAGE");
+    if (t->kind != READING) t->lds[6] = l->add.ld, t->lds[7] = l->add.c0;
+    if (l->folds) begin_folds(p, prompts, tokens, l, t, &defines);
+    snprintf(isa, sizeof isa, "%s%s%s", kinds[t->kind].isa, l->folds ? "+isa/token_folds" : "",
+             t->image ? "+isa/image_rows" : "");
+    const int *d = t->lds;
+    ist_launch all = {.label = label,
+                      .op = kinds[t->kind].op,
+                      .isa = isa,
+                      .defines = defines.text,
+                      .kernel = kinds[t->kind].kernel,
+                      .dims = t->groups[2] ? 3 : 2,
+                      .global = {t->groups[0] * ITEMS, t->groups[1], t->groups[2]},
+                      .local = {ITEMS, 1, 1},
+                      .args = {IST_OUT(t->y), IST_IN(t->x), IST_IN(l->add), IST_IN(t->weights), IST_IN(t->table),
+                               IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, prompts, t->sizes[0], t->sizes[1]),
+                               IST_INT8(d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]), IST_FLOAT(l->eps)},
+                      .flops = t->flops};
+    all.arg_count = (int)(more_args(p, prompts, l, t, all.args + 9) - all.args);
     ist_plan_launch(p, &all);
 }
 
 ist_tensor ist_op_token_layer(ist_plan *p, ist_tensor x, const ist_token_layer *l, const char *label) {
     ist_tensor none = {0};
-    if (!check(p, x, l, MODE_FIRST, label)) return none;
+    if (!check(p, x, l, FIRST_LAYER, label)) return none;
     int slices = l->hidden / SLICE, tiles = ist_div_up(x.n, 2);
     ist_tensor y = ist_plan_tensor(p, x.n, 1, x.w, l->out, IST_ELEM_T);
-    token_launch t = {.mode = MODE_FIRST,
+    token_launch t = {.kind = FIRST_LAYER,
                       .in = l->in,
                       .hidden = l->hidden / slices,
                       .slices = slices,
@@ -284,7 +296,7 @@ ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor x, const ist_token_pro
     ist_tensor none = {0}, like_x = x;
     *all = none;
     like_x.c = l->hidden; /* of the layer's input there are as many rows */
-    if (!check(p, like_x, l, MODE_ATTENTION, label)) return none;
+    if (!check(p, like_x, l, ATTENTION, label)) return none;
     if (l->in || x.c != q->in || q->in % 32 || q->in > HIDDEN_MAX || q->outs % EACH || q->outs < 3 * l->hidden ||
         (ist_has(q->add) && !like(q->add, x, q->outs))) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: %d projections of %d channels for %d, tokens have %d", label, q->outs,
@@ -303,7 +315,7 @@ ist_tensor ist_op_token_attention(ist_plan *p, ist_tensor x, const ist_token_pro
     }
     ist_tensor y = ist_plan_tensor(p, x.n, 1, x.w, l->out, IST_ELEM_T);
     *all = ist_plan_tensor(p, x.n, 1, x.w, q->outs, IST_ELEM_T);
-    token_launch t = {.mode = MODE_ATTENTION,
+    token_launch t = {.kind = ATTENTION,
                       .in = q->in,
                       .hidden = l->hidden,
                       .slices = slices,
@@ -346,13 +358,11 @@ ist_tensor ist_op_token_read(ist_plan *p, ist_tensor x, const ist_token_reading 
     ist_token_layer own = *layer, *l = &own;
     ist_tensor none = {0}, image = r->image;
     l->add = x;
-    if (!check(p, seen(x, x.w, READ), l, MODE_READ, label) || !reading_fits(p, x, r, label)) return none;
+    if (!check(p, seen(x, x.w, READ), l, READING, label) || !reading_fits(p, x, r, label)) return none;
     int parts = ist_div_up(image.w, ROWS_EACH), floats = PART_SUMS + x.w * READ / 2;
     ist_tensor y = ist_plan_tensor(p, x.n, 1, x.w, l->out, IST_ELEM_T);
-    token_launch t = {.mode = MODE_READ,
-                      .in = 32,
+    token_launch t = {.kind = READING,
                       .hidden = READ,
-                      .slices = 1,
                       .groups = {(size_t)parts, (size_t)ist_div_up(x.n, 2), x.n > 1 ? 2 : 1},
                       .x = x,
                       .beside = image,
@@ -404,10 +414,9 @@ static ist_tensor launch_merge(ist_plan *p, ist_tensor parts, int tokens, const 
     if (!parts_fit(p, parts, tokens, HEADS * m->k, label)) return none;
     y = ist_plan_tensor(p, parts.n, 1, tokens, l ? l->out : hidden, IST_ELEM_T);
     if (l) read = ist_plan_tensor(p, parts.n, 1, tokens, hidden, IST_ELEM_T);
-    token_launch t = {.mode = MODE_MERGE,
+    token_launch t = {.kind = MERGE,
                       .in = m->k,
                       .hidden = hidden,
-                      .slices = 1,
                       .groups = {(size_t)(tokens * HEADS), (size_t)parts.n},
                       .x = parts,
                       .lds = {parts.h, parts.c},
@@ -432,7 +441,7 @@ ist_tensor ist_token_merge_alone(ist_plan *p, ist_tensor parts, int tokens, cons
 ist_tensor ist_op_token_merge(ist_plan *p, ist_tensor parts, int tokens, const ist_token_merge *m,
                               const ist_token_layer *l, const char *label) {
     ist_tensor none = {0};
-    if (!check(p, seen(parts, tokens, HEADS * m->d), l, MODE_MERGE, label)) return none;
+    if (!check(p, seen(parts, tokens, HEADS * m->d), l, MERGE, label)) return none;
     if (l->in || m->k % 64 || m->k > HIDDEN_MAX || m->d % 4 || m->d > HEAD_MAX) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: averages of %d channels for heads of %d", label, m->k, m->d);
         return none;
