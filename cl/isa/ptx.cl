@@ -384,6 +384,14 @@ static inline float quick_reciprocal(float x) {
         (v) = fmax(v, beside_);                                                                                        \
     } while (0)
 
+/* v, a float, becomes the sum over the warp. */
+#define WARP_SUM(v)                                                                                                    \
+    UNROLL for (int mask_ = 1; mask_ < 32; mask_ *= 2) {                                                               \
+        float beside_;                                                                                                 \
+        LANE_XOR(beside_, v, mask_);                                                                                   \
+        (v) += beside_;                                                                                                \
+    }
+
 /* SiLU to the precision of half. */
 static inline float quick_silu(float v) {
     return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));

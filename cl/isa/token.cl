@@ -99,24 +99,18 @@ static inline void normalised_row(float *v, int r, __global const half *add, int
                                   float eps, __local const uint4 *memory MATRIX_SCRATCH_PARAMETER) {
     __local const float *sums = (__local const float *)(memory + SUMS);
     const int lane = get_local_id(0) & 31;
-    float total = 0.0f, square = 0.0f, other;
+    float total = 0.0f, square = 0.0f;
     for (int c = 0; c < OUT / 32; c++) {
         v[c] = sums[r * LD_OUT + c * 32 + lane] + table[c * 32 + lane];
         if (ld) v[c] += LOAD(add, c * 32 + lane);
         total += v[c];
     }
-    for (int mask = 1; mask < 32; mask *= 2) {
-        LANE_XOR(other, total, mask);
-        total += other;
-    }
+    WARP_SUM(total);
     for (int c = 0; c < OUT / 32; c++) {
         v[c] -= total / OUT;
         square = fma(v[c], v[c], square);
     }
-    for (int mask = 1; mask < 32; mask *= 2) {
-        LANE_XOR(other, square, mask);
-        square += other;
-    }
+    WARP_SUM(square);
     square = 1.0f / sqrt(square / OUT + eps);
     for (int c = 0; c < OUT / 32; c++)
         v[c] = fma(v[c] * square, table[OUT + c * 32 + lane], table[2 * OUT + c * 32 + lane]);

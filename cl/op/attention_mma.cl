@@ -1,6 +1,6 @@
-/* op/attention's `attention_rows` on matrix instructions (needs isa/ptx and half storage): a group makes 16 queries of a
- * head after the other, its warps share the keys, which stay in registers, and nothing but their results passes through
- * local memory.
+/* op/attention's `attention_rows` on matrix instructions (needs isa/ptx, isa/sums and half storage): a group makes 16
+ * queries of a head after the other, its warps share the keys, which stay in registers, and nothing but their results
+ * passes through local memory.
  *
  * A product does not care about the order of what it sums, nor softmax about the order of keys, so that a lane loads
  * D / 4 neighbouring channels of a row and uses them as the fragments of all steps: channel D / 4 t + 4 s + {0, 1} and
@@ -85,17 +85,7 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
 #pragma unroll
         for (int b = 0; b < TILES / 2; b++) {
             uint p[4];
-#pragma unroll
-            for (int c = 0; c < 2; c++) {
-                float f[4];
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    f[e] = quick_exp2(s[2 * b + c][e] - most[e / 2]);
-                    sum[e / 2] += f[e];
-                }
-                p[2 * c] = halves_of(f[0], f[1]);
-                p[2 * c + 1] = halves_of(f[2], f[3]);
-            }
+            SOFTMAX_WEIGHTS(p, s, 2 * b, most, sum, 1.0f)
 #pragma unroll
             for (int i = 0; i < WORDS; i++) {
                 MATRIX_MULTIPLY(o[i], p, vw[2 * b][i], vw[2 * b + 1][i]);

@@ -88,15 +88,12 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
 #endif
         }
         UNROLL for (int i = 0; i < 4; i++) {
-            float mean = 0.0f, square = 0.0f, other;
+            float mean = 0.0f, square = 0.0f;
             UNROLL for (int j = 0; j < PER; j++) {
                 const float in = lane + 32 * j < PIECES ? 1.0f : 0.0f;
                 UNROLL for (int e = 0; e < 8; e++) mean = fma(in, z[j][i].f[e], mean);
             }
-            UNROLL for (int mask = 1; mask < 32; mask *= 2) {
-                LANE_XOR(other, mean, mask);
-                mean += other;
-            }
+            WARP_SUM(mean);
             mean /= C;
             UNROLL for (int j = 0; j < PER; j++) {
                 const float in = lane + 32 * j < PIECES ? 1.0f : 0.0f;
@@ -105,10 +102,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
                     square = fma(in * z[j][i].f[e], z[j][i].f[e], square);
                 }
             }
-            UNROLL for (int mask = 1; mask < 32; mask *= 2) {
-                LANE_XOR(other, square, mask);
-                square += other;
-            }
+            WARP_SUM(square);
             square = 1.0f / sqrt(square / C + eps);
             UNROLL for (int j = 0; j < PER; j++)
                 if (lane + 32 * j < PIECES) memory[(first + i) * LDX + lane + 32 * j] = pieces_of(z[j][i].f, square);

@@ -133,8 +133,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             MATRIX_MULTIPLY(o[c + 1], a[k], b[2], b[3]);
         }
 
-    /* Layer norm of rows g and g + 8, shared by four work-items. */
-    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
+    /* Layer norm of rows g and g + 8. */
     UNROLL for (int c0 = 0; c0 < PIECES; c0 += 8) {
         uint bias[8][2];
         UNROLL for (int c = 0; c < 8; c++) FETCH8(bias[c], table + K + (c0 + c) * 8 + 2 * t);
@@ -143,32 +142,18 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
                 const float2 v = floats_of(words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t]);
                 o[c0 + c][2 * r] += v.x + as_float(bias[c][0]);
                 o[c0 + c][2 * r + 1] += v.y + as_float(bias[c][1]);
-                total[r] += o[c0 + c][2 * r] + o[c0 + c][2 * r + 1];
             }
     }
-    UNROLL for (int r = 0; r < 2; r++) {
-        LANE_XOR(other, total[r], 1);
-        total[r] += other;
-        LANE_XOR(other, total[r], 2);
-        total[r] = (total[r] + other) / K;
-        UNROLL for (int c = 0; c < PIECES; c++) {
-            o[c][2 * r] -= total[r];
-            o[c][2 * r + 1] -= total[r];
-            square[r] = fma(o[c][2 * r], o[c][2 * r], fma(o[c][2 * r + 1], o[c][2 * r + 1], square[r]));
-        }
-        LANE_XOR(other, square[r], 1);
-        square[r] += other;
-        LANE_XOR(other, square[r], 2);
-        square[r] = 1.0f / sqrt((square[r] + other) / K + eps);
-    }
+    float scale_of[2];
+    CENTRE_ROWS(o, PIECES, eps, scale_of);
     UNROLL for (int c0 = 0; c0 < PIECES; c0 += 4) {
         uint f[4][4];
         UNROLL for (int c = 0; c < 4; c++) FETCH16(f[c], table + 2 * K + ((c0 + c) * 4 + t) * 4);
         UNROLL for (int c = 0; c < 4; c++)
             UNROLL for (int r = 0; r < 2; r++)
                 words[(X + (own + 8 * r) * ROW + PIECE(c0 + c, g)) / 4 + t] =
-                    halves_of(fma(o[c0 + c][2 * r] * square[r], as_float(f[c][0]), as_float(f[c][2])),
-                              fma(o[c0 + c][2 * r + 1] * square[r], as_float(f[c][1]), as_float(f[c][3])));
+                    halves_of(fma(o[c0 + c][2 * r] * scale_of[r], as_float(f[c][0]), as_float(f[c][2])),
+                              fma(o[c0 + c][2 * r + 1] * scale_of[r], as_float(f[c][1]), as_float(f[c][3])));
     }
     FETCH_POSITION();
     COPY_WAIT(0);

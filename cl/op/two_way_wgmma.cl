@@ -151,17 +151,15 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     barrier(CLK_LOCAL_MEM_FENCE); /* nobody reads values any more */
 
     /* Layer norm of rows g and g + 8, shared by four work-items. */
-    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f}, other;
+    float total[2] = {0.0f, 0.0f}, square[2] = {0.0f, 0.0f};
     UNROLL for (int r = 0; r < 2; r++) {
         UNROLL for (int b = 0; b < TILES; b++) { /* short chains of sums */
             float of_tile = 0.0f;
             UNROLL for (int c = 0; c < 8; c++) of_tile += o[b][c][2 * r] + o[b][c][2 * r + 1];
             total[r] += of_tile;
         }
-        LANE_XOR(other, total[r], 1);
-        total[r] += other;
-        LANE_XOR(other, total[r], 2);
-        total[r] = (total[r] + other) / K;
+        QUAD_SUM(total[r]);
+        total[r] /= K;
         UNROLL for (int b = 0; b < TILES; b++) {
             float of_tile = 0.0f;
             UNROLL for (int c = 0; c < 8; c++) {
@@ -171,10 +169,8 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             }
             square[r] += of_tile;
         }
-        LANE_XOR(other, square[r], 1);
-        square[r] += other;
-        LANE_XOR(other, square[r], 2);
-        square[r] = 1.0f / sqrt((square[r] + other) / K + eps);
+        QUAD_SUM(square[r]);
+        square[r] = 1.0f / sqrt(square[r] / K + eps);
     }
     UNROLL for (int e = 0; e < 2 * TILES; e++) {
         UNROLL for (int i = 0; i < 4; i++) {
@@ -210,7 +206,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     GROUP_WAIT(0);
     GROUP_HOLD(s);
     part += ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
-    float sum[2], beside;
+    float sum[2];
     UNROLL for (int r = 0; r < 2; r++) {
         float most = LOWEST;
         UNROLL for (int c = 0; c < 8; c++)
@@ -218,20 +214,14 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
                 if (c * 8 + 2 * t + e - 2 * r >= rows) s[c][e] = LOWEST;
                 most = fmax(most, s[c][e]);
             }
-        LANE_XOR(beside, most, 1);
-        most = fmax(most, beside);
-        LANE_XOR(beside, most, 2);
-        most = fmax(most, beside);
+        QUAD_MOST(most);
         sum[r] = 0.0f;
         UNROLL for (int c = 0; c < 8; c++) {
             const float p = quick_exp2(s[c][2 * r] - most), q = quick_exp2(s[c][2 * r + 1] - most);
             sum[r] += p + q;
             a[c / 2][c % 2 * 2 + r] = halves_of(p, q);
         }
-        LANE_XOR(beside, sum[r], 1);
-        sum[r] += beside;
-        LANE_XOR(beside, sum[r], 2);
-        sum[r] += beside;
+        QUAD_SUM(sum[r]);
         if (t == 0) {
             part[own + 8 * r] = most;
             part[COLUMNS + own + 8 * r] = sum[r];

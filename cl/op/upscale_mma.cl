@@ -104,17 +104,14 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                 if (sizes.w > 1) {
                     UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4 + t];
                 }
-                float sum[2] = {0.0f, 0.0f}, other;
+                float sum[2] = {0.0f, 0.0f};
                 UNROLL for (int c = 0; c < C2 / 8; c++) {
                     const float2 f = floats_of(vector[c]);
                     sum[0] = fma(w[c][0], f.x, fma(w[c][1], f.y, sum[0]));
                     sum[1] = fma(w[c][2], f.x, fma(w[c][3], f.y, sum[1]));
                 }
                 UNROLL for (int r = 0; r < 2; r++) {
-                    LANE_XOR(other, sum[r], 1);
-                    sum[r] += other;
-                    LANE_XOR(other, sum[r], 2);
-                    sum[r] += other;
+                    QUAD_SUM(sum[r]);
                     const int p = first + g + 8 * r, row = p / sizes.y * 4 + (phase >> 1) * 2 + (pixel >> 1);
                     const int column = p % sizes.y * 4 + (phase & 1) * 2 + (pixel & 1);
                     if (t == pixel && p < pixels)

@@ -96,7 +96,7 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
     if (mma.warps) {
         defines = ist_defines_of(p, "-DD=%d -DTILES=%d -DWARPS=%d", s.d, mma.tiles, mma.warps);
         launch.op = "op/attention_mma";
-        launch.isa = "isa/ptx";
+        launch.isa = "isa/ptx+isa/sums";
         launch.kernel = "attention_mma";
         launch.local[0] = (size_t)mma.warps * 32;
         launch.args[10].v.i[2] = mma_turns(p, &s);
