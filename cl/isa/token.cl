@@ -1,18 +1,18 @@
 /* Layers on a few tokens of several prompts (src/ops/token.h) on matrix instructions with half storage: what the
  * launches of op/token_*_mma share (behind isa/ptx), LN(add + W hidden + b) of a tile, two prompts of eight rows each.
  *
- * A group has a tile and a share of what comes before W; the last of a tile's groups to arrive does the rest. The time is
- * that of reading the weights, so a work-item asks for all that it can at once, before anything else.
+ * A group has a tile and a share of what comes before W; the last of a tile's groups to arrive does the rest. The time
+ * is that of reading the weights, so a work-item asks for all that it can at once, before anything else.
  *
  * -D HID: hidden channels of a slice, a multiple of 32. -D OUT: a multiple of 64. -D NARROW: weights come step by step,
- * for fewer registers where groups are many. weights of a slice: fragments [OUT / 8][HID / 32][lane][8 halves]; table {b,
- * gamma, beta} [OUT]; sizes {tokens, prompts, ..}. */
+ * for fewer registers where groups are many. weights of a slice: fragments [OUT / 8][HID / 32][lane][8 halves]; table
+ * {b, gamma, beta} [OUT]; sizes {tokens, prompts, ..}. */
 #define THREADS 256
 
-#define LD_HID (HID / 8 + 1) /* uint4 from row to row */
-#define LD_OUT (OUT + 4)     /* floats */
-#define NT     (OUT / 64)    /* blocks of eight outputs of a warp */
-#define W2     (HID / 32 * (OUT / 8) * 32) /* uint4 of the layer's weights of a slice */
+#define LD_HID  (HID / 8 + 1)               /* uint4 from row to row */
+#define LD_OUT  (OUT + 4)                   /* floats */
+#define NT      (OUT / 64)                  /* blocks of eight outputs of a warp */
+#define W2      (HID / 32 * (OUT / 8) * 32) /* uint4 of the layer's weights of a slice */
 #ifdef NARROW
 #define STEPS 1 /* of 32 hidden channels whose weights a work-item has at a time */
 #else

@@ -1,12 +1,12 @@
-/* Folds of a layer's result (src/ops/two_way.h) by the group that has made it, behind isa/token: of rows of OUT channels
- * a warp makes for each of eight heads of 16 channels queries, keys or values of all tokens, then what they are to the
- * image.
+/* Folds of a layer's result (src/ops/two_way.h) by the group that has made it, behind isa/token: of rows of OUT
+ * channels a warp makes for each of eight heads of 16 channels queries, keys or values of all tokens, then what they
+ * are to the image.
  *
  * -D FOLDS: how many, at most three, of rows of -D FOLD_K channels. -D FOLD_K=0: one, plain: queries, as fragments
- * [tiles][8 heads][lane][8] whose columns are channels 4 t to 4 t + 3 of work-item t. -D ADDS: bits of those that are of
- * the result + position. weights: of each fold and head, [2][OUT / 32][lane][8] and [FOLD_K / 16][lane][8], the latter
- * with columns as they are stored; table {b, mb} [8 heads][16] of each. */
-#define LD_ROW  (OUT / 8 + 1) /* uint4 from row to row of the result, alone, then with position */
+ * [tiles][8 heads][lane][8] whose columns are channels 4 t to 4 t + 3 of work-item t. -D ADDS: bits of those that are
+ * of the result + position. weights: of each fold and head, [2][OUT / 32][lane][8] and [FOLD_K / 16][lane][8], the
+ * latter with columns as they are stored; table {b, mb} [8 heads][16] of each. */
+#define LD_ROW  (OUT / 8 + 1)                      /* uint4 from row to row of the result, alone, then with position */
 #define FOLD    (OUT / 32 * 64 + FOLD_K / 16 * 32) /* uint4 of a head */
 #define FOLDING (HIDDEN + 32 * LD_ROW)             /* local memory, in uint4 */
 
@@ -43,10 +43,10 @@ static inline void fetch_others(uint (*others)[4], __global const uint4 *weights
     UNROLL for (int k = 0; k < FOLD_K / 16; k++) FETCH16(others[k], weights + OUT / 32 * 64 + k * 32);
 }
 
-/* Head `warp` of the tile's tokens, as queries, keys or values q, with mb to what they are to the image's rows: tokens' [tokens
- * * 8 heads][FOLD_K], then constants of columns, as two halves. */
-static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4], __global const float *mb,
-                              int tile, int prompts, int4 sizes MATRIX_SCRATCH_PARAMETER) {
+/* A head of the tile's tokens, q, as what it is to the image: rows [tokens][8 heads][FOLD_K] of a prompt, then q mb as
+ * two halves of each. */
+static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4], __global const float *mb, int tile,
+                              int prompts, int4 sizes MATRIX_SCRATCH_PARAMETER) {
     const int lane = get_local_id(0) & 31, warp = get_local_id(0) / 32, g = lane / 4, t = lane % 4;
     const uint query[4] = {halves_of(q[0][0], q[0][1]), halves_of(q[0][2], q[0][3]), halves_of(q[1][0], q[1][1]),
                            halves_of(q[1][2], q[1][3])};

@@ -1,29 +1,29 @@
 /* A layer behind attention of a prompt's tokens to each other (src/ops/token.h) on matrix instructions with half
- * storage: hidden is softmax(q k^T / sqrt(32)) v in heads of 32 channels. Goes with isa/ptx, isa/token, for folds of the
- * result isa/token_folds, and with -D IMAGE isa/image_rows.
+ * storage: hidden is softmax(q k^T / sqrt(32)) v in heads of 32 channels. Goes with isa/ptx, isa/token, for folds of
+ * the result isa/token_folds, and with -D IMAGE isa/image_rows.
  *
- * Group (tile, slice) makes a slice of the tokens' projections; the last does attention and the layer. -D IN: channels of
- * x, a multiple of 32. -D SLICES of -D EACH times 64 projections, queries, keys and values [HID] first. -D IMAGE: groups
- * behind those of the tokens make keys and values of an image. */
-#define LD_IN  (IN / 8 + 1)              /* uint4 from row to row */
-#define OUTS   (SLICES * 64 * EACH)      /* projections */
-#define W1     (IN / 32 * (8 * EACH) * 32) /* uint4 of a slice */
-#define INPUT  OWN                       /* x */
-#define Q_AT   OWN                       /* then queries, keys and values */
-#define K_AT   (OWN + 16 * LD_HID)
-#define V_AT   (OWN + 32 * LD_HID)
+ * Group (tile, slice) makes a slice of the tokens' projections; the last does attention and the layer. -D IN: channels
+ * of x, a multiple of 32. -D SLICES of -D EACH times 64 projections, queries, keys and values [HID] first. -D IMAGE:
+ * groups behind those of the tokens make keys and values of an image. */
+#define LD_IN        (IN / 8 + 1)                /* uint4 from row to row */
+#define OUTS         (SLICES * 64 * EACH)        /* projections */
+#define W1           (IN / 32 * (8 * EACH) * 32) /* uint4 of a slice */
+#define INPUT        OWN                         /* x */
+#define Q_AT         OWN                         /* then queries, keys and values */
+#define K_AT         (OWN + 16 * LD_HID)
+#define V_AT         (OWN + 32 * LD_HID)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define ROOM_OF_BOTH LARGER(OWN + 48 * LD_HID, OWN + 16 * LD_IN)
 #ifdef FOLDS
 #define ROOM_OF_ALL LARGER(ROOM_OF_BOTH, FOLDING)
 #define FOLDS_SIZE  (FOLDS * 8 * FOLD)
 #else
-#define ROOM_OF_ALL     ROOM_OF_BOTH
-#define FOLDS_SIZE      0
+#define ROOM_OF_ALL ROOM_OF_BOTH
+#define FOLDS_SIZE  0
 #define FOLD_PARAMETERS
 #endif
 #ifdef IMAGE
-#define ROOM             LARGER(ROOM_OF_ALL, 64 * LD_X)
+#define ROOM LARGER(ROOM_OF_ALL, 64 * LD_X)
 #define IMAGE_PARAMETERS                                                                                               \
     , __global half *image_y, __global const half *restrict image_x, __global const half *restrict image_beside,       \
         int4 image_sizes
@@ -144,9 +144,9 @@ token_attention(__global half *restrict y, __global const half *restrict x, __gl
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = id; e < HID; e += THREADS) { /* a work-item has a query of a head and half of its result */
-        const int part = e % 2, r = e / 2 % 8 + e / (HID / 2) * 8, h = e / 16 % (HID / 32), beginning = r / 8 * 8 * LD_HID;
+        const int part = e % 2, r = e / 2 % 8 + e / (HID / 2) * 8, h = e / 16 % (HID / 32), first = r / 8 * 8 * LD_HID;
         attend((__local uint *)(memory + HIDDEN + r * LD_HID + h * 4 + part * 2), memory + Q_AT + r * LD_HID + h * 4,
-               memory + K_AT + beginning + h * 4, memory + V_AT + beginning + h * 4 + part * 2, sizes.x);
+               memory + K_AT + first + h * 4, memory + V_AT + first + h * 4 + part * 2, sizes.x);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float sum[NT][4];

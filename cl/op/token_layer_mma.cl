@@ -3,15 +3,15 @@
  *
  * Group (tile, slice) makes a slice of 128 hidden channels and what they add to the result; the last sums up, in their
  * order. -D IN: channels of x, a multiple of 32. -D SLICES. */
-#define LD_IN (IN / 8 + 1) /* uint4 from row to row */
-#define W1    (IN / 32 * (HID / 8) * 32) /* uint4 of a slice */
-#define PAIRS ((NT + 1) / 2)             /* of blocks of a warp's outputs */
+#define LD_IN     (IN / 8 + 1)               /* uint4 from row to row */
+#define W1        (IN / 32 * (HID / 8) * 32) /* uint4 of a slice */
+#define PAIRS     ((NT + 1) / 2)             /* of blocks of a warp's outputs */
 #define SECOND(c) (2 * (c) + 1 < NT ? 2 * (c) + 1 : 2 * (c))
-#define INPUT OWN
+#define INPUT     OWN
 #ifdef FOLDS
 #define ROOM (INPUT + 16 * LD_IN > FOLDING ? INPUT + 16 * LD_IN : FOLDING)
 #else
-#define ROOM            (INPUT + 16 * LD_IN)
+#define ROOM (INPUT + 16 * LD_IN)
 #define FOLD_PARAMETERS
 #endif
 
@@ -42,14 +42,15 @@ static inline void first_layer(uint (*first)[IN / 32][4], __global const float *
 }
 
 #if SLICES > 1
-/* What a slice adds to `halves` rows, g and g + 8, to `all` [2][SLICES][PAIRS][THREADS]: rows of the first prompt, then of
- * the second, if there is one. */
+/* What a slice adds to `halves` rows, g and g + 8, to `all` [2][SLICES][PAIRS][THREADS]: rows of the first prompt, then
+ * of the second, if there is one. */
 static inline void store_share(__global float4 *all, float (*sum)[4], int slice, int halves) {
     UNROLL for (int r = 0; r < 2; r++)
         UNROLL for (int c = 0; c < PAIRS; c++)
             if (r < halves)
-                all[((r * SLICES + slice) * PAIRS + c) * THREADS] = (float4)(
-                    sum[2 * c][2 * r], sum[2 * c][2 * r + 1], sum[SECOND(c)][2 * r], sum[SECOND(c)][2 * r + 1]);
+                all[((r * SLICES + slice) * PAIRS + c) * THREADS] =
+                    (float4)(sum[2 * c][2 * r], sum[2 * c][2 * r + 1], sum[SECOND(c)][2 * r],
+                             sum[SECOND(c)][2 * r + 1]);
 }
 
 /* sum: those of all slices. */
@@ -72,8 +73,9 @@ static inline void add_shares(float (*sum)[4], __global const float4 *all, int h
 }
 #endif
 
-/* weights of a slice: fragments of the first layer [HID / 8][IN / 32][lane][8 halves], then of the second; behind those of
- * all slices folds'. table: the layer's, b1 [SLICES HID], folds'. lds {x ld, c0, 0, 0, position ld, c0, add ld or 0, c0}. */
+/* weights of a slice: fragments of the first layer [HID / 8][IN / 32][lane][8 halves], then of the second; behind those
+ * of all slices folds'. table: the layer's, b1 [SLICES HID], folds'. lds {x ld, c0, 0, 0, position ld, c0, add ld or 0,
+ * c0}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 token_layer(__global half *restrict y, __global const half *restrict x, __global const half *restrict add,
             __global const uint4 *restrict weights, __global const float *restrict table,

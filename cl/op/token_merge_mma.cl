@@ -1,12 +1,12 @@
-/* A layer behind what tokens have read of an image in parts (src/ops/token.h, op/two_way_mma) on matrix instructions with
- * half storage: hidden is w average + b of each head. Goes with isa/ptx and isa/token.
+/* A layer behind what tokens have read of an image in parts (src/ops/token.h, op/two_way_mma) on matrix instructions
+ * with half storage: hidden is w average + b of each head. Goes with isa/ptx and isa/token.
  *
  * Group (token * 8 + head, prompt) makes a head of a token from all parts; the last of a tile's does the layer. -D IN:
  * channels of the image, a multiple of 64. -D ALONE: no layer. */
-#define HEAD   (HID / 8)              /* channels */
-#define EIGHTH (IN / 8)               /* of the image's channels */
-#define SHARES (THREADS / EIGHTH)     /* of the parts, of work-items that have eight channels each */
-#define BATCH  8                      /* parts that a work-item asks for at once */
+#define HEAD   (HID / 8)          /* channels */
+#define EIGHTH (IN / 8)           /* of the image's channels */
+#define SHARES (THREADS / EIGHTH) /* of the parts, of work-items that have eight channels each */
+#define BATCH  8                  /* parts that a work-item asks for at once */
 #define LOWEST (-3.0e38f)
 /* Floats in local memory, before there are sums of the layer. */
 #define FACTORS  (SUMS * 4)
@@ -32,7 +32,8 @@ static inline void fetch_head(uint (*w)[4], __global const half *weights, int h)
 /* Eight channels of averages of the work-item's next parts from `first` on. */
 static inline void fetch_parts(uint (*v)[4], __global const half *averages, int first, int parts, int apart) {
     UNROLL for (int j = 0; j < BATCH; j++)
-        FETCH16(v[j], averages + 2 * (size_t)min(first + (int)get_local_id(0) / EIGHTH + j * SHARES, parts - 1) * apart);
+        FETCH16(v[j],
+                averages + 2 * (size_t)min(first + (int)get_local_id(0) / EIGHTH + j * SHARES, parts - 1) * apart);
 }
 
 /* The greatest score of all parts; `most`: that of the work-item's. */

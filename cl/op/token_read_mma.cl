@@ -2,10 +2,11 @@
  * with half storage: hidden are eight heads of 16 channels. Goes with isa/ptx, isa/sums and isa/token, -D HID=128.
  *
  * Group (i, tile, j) reads 128 of the image's rows, a part: j 0 for both prompts or, where their images differ, for the
- * first, j 1 for the second; the last joins the parts. A warp has a head. Work-item t of four has channels 4 t to 4 t + 3
- * of it in keys and values as they come from memory, so that queries are made in that order and averages leave in it. */
-#define D     16        /* channels of a head */
-#define ROWS  128       /* image rows of a group */
+ * first, j 1 for the second; the last joins the parts. A warp has a head. Work-item t of four has channels 4 t to 4 t +
+ * 3 of it in keys and values as they come from memory, so that queries are made in that order and averages leave in it.
+ */
+#define D     16  /* channels of a head */
+#define ROWS  128 /* image rows of a group */
 #define TILES (ROWS / 8)
 #define TURN  (TILES / 2) /* whose scores are in registers together */
 
