@@ -62,7 +62,7 @@ static ist_status make_plan(bench *b, const ist_conv_row *row, way *out, ist_err
     ist_filter f = {.out = s.n, .in = s.k, .kh = 1, .kw = 1, .w = b->values, .b = b->values};
     IST_TRY(ist_plan_begin(b->device, &(ist_plan_options){0}, &out->plan, err));
     ist_tensor x = ist_plan_input(out->plan, 1, 1, s.m, s.k, IST_ELEM_T);
-    ist_op_conv_row(out->plan, IST_CONV_DENSE, x, f, &o, (ist_conv_choice){row, 1}, "1x1");
+    ist_op_conv_row(out->plan, x, f, &o, (ist_conv_choice){row, 1}, "1x1");
     IST_TRY(ist_plan_finish(out->plan, err));
     out->name = row ? row->name : "heuristic";
     return ist_plan_write_f32(out->plan, x, b->values, err);

@@ -75,8 +75,8 @@ static ist_status measure(ist_device *device, const layer *l, const ist_conv_row
         ist_conv_opts o = {
             .stride = l->stride, .top = pad, .left = pad, .bottom = l->k / 2, .right = l->k / 2, .epi.act = l->act};
         ist_tensor in = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T);
-        ist_op_conv_row(plan, IST_CONV_DENSE, in, (ist_filter){l->cout, l->cin, l->k, l->k, w, NULL}, &o,
-                        (ist_conv_choice){row, 1}, l->model);
+        ist_op_conv_row(plan, in, (ist_filter){l->cout, l->cin, l->k, l->k, w, NULL}, &o, (ist_conv_choice){row, 1},
+                        l->model);
         st = ist_plan_finish(plan, err);
         if (!st) st = ist_plan_write_f32(plan, in, x, err);
         *flops = st ? 0 : ist_plan_launch_at(plan, 0)->flops;

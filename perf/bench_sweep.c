@@ -2,8 +2,8 @@
  * half storage, by every kernel row and split that can do it, and how far the heuristic's choice is from the fastest.
  *
  * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
- * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times, height,
- * width, channels in and out, kernel, stride, phases, row, splits, microseconds. */
+ * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
+ * images, height, width, channels in and out, kernel, stride, odd places, activation, row, splits, microseconds. */
 #include "ops/conv_rows.h"
 #include "support/model_plan.h"
 
@@ -16,7 +16,7 @@ enum { MAX_PROBLEMS = 400, TRIALS = 3, MAX_TIMES = 400 };
 
 /* A convolution as its launch describes it. */
 typedef struct problem {
-    int n, h, w, ld, c0, cin, kh, kw, stride, top, left, oh, ow, y_ld, y_c0, cout, up, act, flags, y32, count;
+    int n, h, w, ld, c0, cin, kh, kw, stride, top, left, oh, ow, y_ld, y_c0, cout, act, flags, y32, count;
 } problem;
 
 typedef struct timed {
@@ -36,10 +36,26 @@ static bool problem_of(const ist_launch *l, problem *q) {
         strcmp(l->op, "op/conv_direct"))
         return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
-    *q = (problem){
-        out[0], in[0],  in[1],  in[2],  in[3],  in[4],  win[0], win[1], win[2], win[3],
-        win[4], out[1], out[2], out[3], out[4], out[5], out[6], epi[0], epi[1], strstr(l->defines, "Y32") != NULL,
-        0};
+    *q = (problem){out[0],
+                   in[0],
+                   in[1],
+                   in[2],
+                   in[3],
+                   in[4],
+                   win[0],
+                   win[1],
+                   win[2],
+                   win[3],
+                   win[4],
+                   out[1],
+                   out[2],
+                   out[3],
+                   out[4],
+                   out[5],
+                   epi[0],
+                   epi[1],
+                   strstr(l->defines, "Y32") != NULL,
+                   0};
     return true;
 }
 
@@ -120,21 +136,19 @@ static ist_tensor addend(ist_plan *p, const problem *q, ist_tensor y, int shrink
 }
 
 static void record(ist_plan *p, const problem *q, const float *weights, ist_conv_choice choice) {
-    bool deconv = q->up == 2;
     ist_tensor x = ist_plan_input(p, q->n, q->h, q->w, q->ld, IST_ELEM_T);
-    ist_tensor y = ist_plan_input(p, q->n, q->oh * q->up, q->ow * q->up, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
+    ist_tensor y = ist_plan_input(p, q->n, q->oh, q->ow, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
     ist_conv_opts o = {.stride = q->stride, .top = q->top, .left = q->left, .epi.act = (ist_act)q->act};
-    o.bottom = deconv ? 0 : (q->oh - 1) * q->stride + q->kh - q->h - q->top;
-    o.right = deconv ? 0 : (q->ow - 1) * q->stride + q->kw - q->w - q->left;
+    o.bottom = (q->oh - 1) * q->stride + q->kh - q->h - q->top;
+    o.right = (q->ow - 1) * q->stride + q->kw - q->w - q->left;
     if (o.bottom < 0) o.bottom = 0;
     if (o.right < 0) o.right = 0;
     y = ist_slice(y, q->y_c0 % q->y_ld, q->cout);
     if (q->flags & 1) o.epi.add_before = addend(p, q, y, q->flags & 2 ? 2 : 1, q->flags & 4), o.epi.up2 = q->flags & 2;
     if (q->flags & 16) o.epi.add_after = addend(p, q, y, 1, q->flags & 32);
     o.into = y;
-    ist_op_conv_row(p, deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE, ist_slice(x, q->c0 % q->ld, q->cin),
-                    (ist_filter){q->cout, q->cin, deconv ? 2 : q->kh, deconv ? 2 : q->kw, weights, NULL}, &o, choice,
-                    "sweep");
+    ist_op_conv_row(p, ist_slice(x, q->c0 % q->ld, q->cin), (ist_filter){q->cout, q->cin, q->kh, q->kw, weights, NULL},
+                    &o, choice, "sweep");
 }
 
 /* Least microseconds of one launch; gives up after one trial when that is twice `enough`. */
@@ -175,35 +189,32 @@ static bool same(ist_conv_choice a, ist_conv_choice b) {
 }
 
 static void report(const problem *q, timed *t, int count, timed chosen) {
-    double flop = 2.0 * q->n * q->oh * q->ow * (q->up == 2 ? 4 : q->kh * q->kw) * q->cin * q->cout;
+    double flop = 2.0 * q->n * q->oh * q->ow * q->kh * q->kw * q->cin * q->cout;
     qsort(t, (size_t)count, sizeof *t, by_time);
-    printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %s%8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
-           q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, q->up == 2 ? "up " : "", flop * 1e-9,
-           chosen.choice.row->name, chosen.choice.splits, chosen.us, chosen.us / t[0].us);
+    printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
+           q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, flop * 1e-9, chosen.choice.row->name,
+           chosen.choice.splits, chosen.us, chosen.us / t[0].us);
     for (int i = 0; i < count && i < 4; i++) printf("  %s/%d %.2f", t[i].choice.row->name, t[i].choice.splits, t[i].us);
     printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
     for (int i = 0; i < count; i++)
-        printf("C %d %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,
-               q->stride, q->up == 2 ? 4 : 1, q->ld % 8 || q->c0 % 8, q->act, t[i].choice.row->name, t[i].choice.splits,
-               t[i].us);
+        printf("C %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,
+               q->stride, q->ld % 8 || q->c0 % 8, q->act, t[i].choice.row->name, t[i].choice.splits, t[i].us);
     fflush(stdout);
 }
 
 /* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. */
 static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum, ist_error *err) {
     timed t[MAX_TIMES], chosen = {0};
-    int count = 0, taps = q->up == 2 ? 4 : q->kh * q->kw;
+    int count = 0, taps = q->kh * q->kw;
     float *weights = calloc((size_t)q->cout * (size_t)q->cin * (size_t)taps, sizeof *weights);
     if (!weights) return ist_fail(err, IST_E_MEMORY, "out of memory for weights");
     for (size_t i = 0; i < (size_t)q->cout * (size_t)q->cin * (size_t)taps; i++)
         weights[i] = (float)(i * 2654435761u % 1000) / 10000 - 0.05f;
-    ist_conv_problem whole = {.kind = q->up == 2 ? IST_CONV_DECONV2X2 : IST_CONV_DENSE,
-                              .x = {1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T},
+    ist_conv_problem whole = {.x = {1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T},
                               .y = {1, q->n, q->oh, q->ow, q->cout, q->y_ld, q->y_c0, IST_ELEM_T},
                               .f = {q->cout, q->cin, q->kh, q->kw, weights, NULL},
                               .o = &(ist_conv_opts){.stride = q->stride, .top = q->top, .left = q->left},
                               .label = "sweep",
-                              .phases = q->up == 2 ? 4 : 1,
                               .taps = q->kh * q->kw,
                               .oh = q->oh,
                               .ow = q->ow};
@@ -215,7 +226,7 @@ static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum
         const ist_conv_row *r = ist_conv_row_at(i);
         if (r->family == IST_CONV_PANELS || !ist_conv_row_takes(m->plan, r, &whole)) continue;
         int bn = r->nv * r->vl, most = ist_conv_most_splits(r, &whole);
-        int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn) * whole.phases;
+        int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn);
         for (int s = 1; s <= most && !st && count < MAX_TIMES; s++) {
             bool sensible = (s == 1 || groups * s <= 3 * units) && s < 5;
             timed *one = &t[count];

@@ -32,8 +32,7 @@ static double worst(const ist_conv_row *row, ist_act act, double (*scale)(double
     ist_conv_opts o = {.epi.act = act};
     ist_tensor x = optest_in(&t, in, IST_ELEM_F32, false), y = {0};
     o.into = optest_out(&t, 1, 1, in.w, 1, IST_ELEM_F32, false);
-    y = ist_op_conv_row(t.plan, IST_CONV_DENSE, x, (ist_filter){1, 1, 1, 1, &one, NULL}, &o, (ist_conv_choice){row, 1},
-                        "act");
+    y = ist_op_conv_row(t.plan, x, (ist_filter){1, 1, 1, 1, &one, NULL}, &o, (ist_conv_choice){row, 1}, "act");
     optest_run(&t);
     ref_map got = optest_read(&t, y);
     double most = 0;

@@ -1,4 +1,4 @@
-/* Dense convolutions, linear layers and transposed convolutions: every row the device can run, against the scalar
+/* Dense convolutions and linear layers: every row the device can run, against the scalar
  * definition. */
 #include "ops/conv_rows.h"
 #include "support/convtest.h"
@@ -15,18 +15,16 @@ typedef struct shape {
 typedef convtest_extras extras;
 
 /* One case; items >= 0 is a limit. */
-static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extras x, ist_elem out, int items,
-                       unsigned salt) {
+static void check_case(ist_conv_choice choice, shape s, extras x, ist_elem out, int items, unsigned salt) {
     optest t;
     char name[160];
     snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, %d splits, case %u", choice.row->name,
              s.n, s.h, s.w, s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, choice.splits, salt);
     optest_begin(&t, name, salt);
-    bool deconv = kind == IST_CONV_DECONV2X2;
-    int oh = deconv ? 2 * s.h : (s.h + s.top + s.bottom - s.kh) / s.stride + 1;
-    int ow = deconv ? 2 * s.w : (s.w + s.left + s.right - s.kw) / s.stride + 1;
+    int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1;
+    int ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
-    int terms = s.cin * (deconv ? 1 : s.kh * s.kw);
+    int terms = s.cin * s.kh * s.kw;
     float *w = optest_values(&t, (size_t)s.cout * s.cin * s.kh * s.kw, -1, 1);
     for (int i = 0; i < s.cout * s.cin * s.kh * s.kw; i++) w[i] = rintf(w[i] * 1024) / 1024; /* exact in half */
     float *b = x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
@@ -35,14 +33,13 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
     convtest_epilogue(&t, &x, want, &o.epi, &r);
     o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
-    ist_conv_problem problem = {.kind = kind,
-                                .x = xin,
+    ist_conv_problem problem = {.x = xin,
                                 .y = o.into,
                                 .f = {s.cout, s.cin, s.kh, s.kw, w, b},
                                 .o = &o,
-                                .taps = deconv ? 1 : s.kh * s.kw,
-                                .oh = deconv ? s.h : oh,
-                                .ow = deconv ? s.w : ow};
+                                .taps = s.kh * s.kw,
+                                .oh = oh,
+                                .ow = ow};
     ist_conv_family family = choice.row->family;
     bool some = family == IST_CONV_WGMMA || family == IST_CONV_RESIDENT || family == IST_CONV_DIRECT ||
                 (family == IST_CONV_PANELS && choice.row->bk);
@@ -51,15 +48,11 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
         return;
     }
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y =
-        ist_op_conv_row(t.plan, kind, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, choice, "test");
+    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, choice, "test");
     optest_run(&t);
     if (choice.splits > 1)
         cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
-    if (deconv)
-        ref_deconv2x2(in, w, b, &r, want);
-    else
-        ref_conv(in, w, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
+    ref_conv(in, w, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
     double tol = optest_tolerance(&t, terms);
     optest_check(&t, "result", y, want, tol, tol * 2, items);
     optest_end(&t);
@@ -89,8 +82,8 @@ Test(conv, kernel_sizes_strides_and_padding) {
     };
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2},
-                   IST_ELEM_T, -1, i);
+        check_case((ist_conv_choice){row, 1}, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1,
+                   i);
 }
 
 /* Every combination of bias, activation, LAB and addends. */
@@ -103,7 +96,7 @@ Test(conv, epilogues) {
         shape s = warpgroups ? whole : odd;
         if (optest_small() && bits % 9) continue;
         extras x = convtest_combination(bits);
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, IST_ELEM_T, -1, salt++);
+        check_case((ist_conv_choice){row, 1}, s, x, IST_ELEM_T, -1, salt++);
     }
 }
 
@@ -130,8 +123,8 @@ Test(conv, random_shapes) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)};
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T,
-                   -1, 1000 + (unsigned)i);
+        check_case((ist_conv_choice){row, 1}, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
+                   1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
@@ -152,8 +145,7 @@ Test(conv, long_sums) {
         for (int splits = 1; splits <= (row->family == IST_CONV_MMA ? 5 : 1); splits += 1 + (splits > 1)) {
             extras x = {.act = (ist_act)(i % 5), .lab = i == 1, .after = i == 2, .before = i == 3, .slices = i == 4};
             if (optest_small() && i > 1) continue;
-            check_case((ist_conv_choice){row, splits}, IST_CONV_DENSE, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T,
-                       -1, 400 + i);
+            check_case((ist_conv_choice){row, splits}, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T, -1, 400 + i);
         }
 }
 
@@ -170,7 +162,7 @@ Test(conv, squares_of_pixels) {
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (row->family != IST_CONV_WGMMA && row->family != IST_CONV_RESIDENT) break;
         extras x = {.act = IST_ACT_RELU, .before = i == 1, .after = i == 1};
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
+        check_case((ist_conv_choice){row, 1}, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
     }
 }
 
@@ -184,34 +176,16 @@ Test(conv, few_channels) {
     };
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && row->family == IST_CONV_DIRECT; i++)
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2},
-                   IST_ELEM_T, -1, 500 + i);
-}
-
-Test(conv, transposed_2x2) {
-    EACH_RUNNABLE_ROW(row)
-    for (unsigned i = 0; i < 6; i++) {
-        shape s = {1 + (int)i % 2, 3 + (int)i, 5, 6 + (int)i, i < 3 ? 32 : 13, 2, 2, 1, 0, 0, 0, 0};
-        if (row->family == IST_CONV_WGMMA) s.cin = 8 + 24 * (int)i, s.cout = 16 + 40 * (int)i;
-        extras x = {.act = i % 2 ? IST_ACT_GELU : IST_ACT_NONE,
-                    .before = i == 2,
-                    .up2 = i == 2,
-                    .after = i >= 3,
-                    .after_one = i == 5,
-                    .slices = i % 3 == 1};
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DECONV2X2, s, x, IST_ELEM_T, -1, 200 + i);
-    }
+        check_case((ist_conv_choice){row, 1}, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1,
+                   500 + i);
 }
 
 Test(conv, items_beyond_the_count_are_untouched) {
     shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1};
     EACH_RUNNABLE_ROW(row)
     for (int items = 0; items <= 5; items++) {
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DENSE, s, (extras){.act = IST_ACT_RELU, .slices = items % 2},
-                   IST_ELEM_T, items, 300);
-        shape d = {4, 3, 4, 5, 9, 2, 2, 1, 0, 0, 0, 0};
-        check_case((ist_conv_choice){row, 1}, IST_CONV_DECONV2X2, d, (extras){.act = IST_ACT_RELU}, IST_ELEM_T, items,
-                   301);
+        check_case((ist_conv_choice){row, 1}, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items,
+                   300);
     }
 }
 

@@ -47,7 +47,7 @@ static void check_case(const ist_conv_row *row, shape s, int items, unsigned sal
     o.into = optest_out(&t, s.n, oh, ow, s.cout, IST_ELEM_T, s.x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, IST_CONV_DENSE, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o,
+    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o,
                                    (ist_conv_choice){row, 1}, "test");
     optest_run(&t);
     ref_conv(rounded, near, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
@@ -151,7 +151,6 @@ static ist_conv_family chosen(bool narrow, int in) {
                           .f = {.out = 32, .in = in, .kh = 3, .kw = 3},
                           .o = &o,
                           .label = "choice",
-                          .phases = 1,
                           .taps = 9,
                           .oh = 6,
                           .ow = 6};
@@ -186,7 +185,7 @@ Test(conv_bf16, ties_round_to_even) {
     }
     const float w[] = {1 + 3 / 256.0f, 0};
     ist_tensor x = optest_in(&t, in, IST_ELEM_T, false);
-    ist_tensor y = ist_op_conv_row(t.plan, IST_CONV_DENSE, x, (ist_filter){1, 2, 1, 1, w, NULL}, NULL,
+    ist_tensor y = ist_op_conv_row(t.plan, x, (ist_filter){1, 2, 1, 1, w, NULL}, NULL,
                                    (ist_conv_choice){first_row(), 1}, "test");
     optest_run(&t);
     optest_close(&t, "result", optest_read(&t, y), want, 0, 0);

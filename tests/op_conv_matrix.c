@@ -18,24 +18,23 @@ TestSuite(conv_matrix, .init = claim_all);
 
 typedef struct shape {
     int n, h, w, cin, cout, k, stride, pad;
-    bool deconv;
     ist_elem out;
     convtest_extras x;
 } shape;
 
 static const shape shapes[] = {
     /* one tap, channels in whole vectors, column tiles cut short */
-    {1, 5, 7, 72, 40, 1, 1, 0, false, IST_ELEM_T, {.act = IST_ACT_SILU}},
+    {1, 5, 7, 72, 40, 1, 1, 0, IST_ELEM_T, {.act = IST_ACT_SILU}},
     /* several taps in a step, padding, addends of half the size */
-    {2, 4, 6, 24, 72, 3, 1, 1, false, IST_ELEM_T, {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true}},
+    {2, 4, 6, 24, 72, 3, 1, 1, IST_ELEM_T, {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true}},
     /* channels that are no whole vectors, steps of odd sizes, stride */
-    {1, 9, 8, 21, 35, 3, 2, 1, false, IST_ELEM_T, {.act = IST_ACT_GELU, .after = true}},
+    {1, 9, 8, 21, 35, 3, 2, 1, IST_ELEM_T, {.act = IST_ACT_GELU, .after = true}},
     /* slices of wider buffers */
-    {1, 7, 6, 5, 19, 3, 1, 1, false, IST_ELEM_T, {.act = IST_ACT_NONE, .slices = true}},
+    {1, 7, 6, 5, 19, 3, 1, 1, IST_ELEM_T, {.act = IST_ACT_NONE, .slices = true}},
     /* float results; more pixels than one tile */
-    {3, 11, 13, 3, 9, 2, 1, 0, false, IST_ELEM_F32, {.act = IST_ACT_SIGMOID, .no_bias = true}},
-    /* four phases */
-    {2, 5, 4, 32, 16, 2, 1, 0, true, IST_ELEM_T, {.act = IST_ACT_GELU, .after = true, .after_one = true}},
+    {3, 11, 13, 3, 9, 2, 1, 0, IST_ELEM_F32, {.act = IST_ACT_SIGMOID, .no_bias = true}},
+    /* one addend for all images */
+    {2, 5, 4, 32, 16, 2, 1, 0, IST_ELEM_T, {.act = IST_ACT_GELU, .after = true, .after_one = true}},
 };
 
 static void check_case(const ist_conv_row *row, shape s, int items, unsigned salt) {
@@ -44,8 +43,8 @@ static void check_case(const ist_conv_row *row, shape s, int items, unsigned sal
     snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", row->name, s.n, s.h, s.w, s.cin,
              s.cout, s.k, s.k, s.stride, salt);
     optest_begin(&t, name, salt);
-    int oh = s.deconv ? 2 * s.h : (s.h + 2 * s.pad - s.k) / s.stride + 1;
-    int ow = s.deconv ? 2 * s.w : (s.w + 2 * s.pad - s.k) / s.stride + 1;
+    int oh = (s.h + 2 * s.pad - s.k) / s.stride + 1;
+    int ow = (s.w + 2 * s.pad - s.k) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
     size_t count = (size_t)s.cout * (size_t)s.cin * (size_t)s.k * (size_t)s.k;
     float *w = optest_values(&t, count, -1, 1), *b = s.x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
@@ -56,13 +55,10 @@ static void check_case(const ist_conv_row *row, shape s, int items, unsigned sal
     o.into = optest_out(&t, s.n, oh, ow, s.cout, s.out, s.x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, s.deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE, xin,
-                                   (ist_filter){s.cout, s.cin, s.k, s.k, w, b}, &o, (ist_conv_choice){row, 1}, "test");
+    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.k, s.k, w, b}, &o,
+                                   (ist_conv_choice){row, 1}, "test");
     optest_run(&t);
-    if (s.deconv)
-        ref_deconv2x2(in, w, b, &r, want);
-    else
-        ref_conv(in, w, b, (ref_window){s.k, s.k, s.stride, s.pad, s.pad}, &r, want);
+    ref_conv(in, w, b, (ref_window){s.k, s.k, s.stride, s.pad, s.pad}, &r, want);
     double tol = optest_tolerance(&t, s.cin * s.k * s.k);
     optest_check(&t, "result", y, want, tol, tol * 2, items);
     optest_end(&t);
@@ -102,8 +98,7 @@ static void check_choice(const char *caps, const char *prefix) {
     optest_begin(&t, caps, 0);
     ist_conv_opts o = {.stride = 1};
     ist_tensor x = {.buffer = 1, .n = 1, .h = 20, .w = 20, .c = 64, .ld = 64};
-    ist_conv_problem q = {
-        .x = x, .f = {.out = 64, .in = 64, .kh = 1, .kw = 1}, .o = &o, .phases = 1, .taps = 1, .oh = 20, .ow = 20};
+    ist_conv_problem q = {.x = x, .f = {.out = 64, .in = 64, .kh = 1, .kw = 1}, .o = &o, .taps = 1, .oh = 20, .ow = 20};
     const ist_conv_row *row = ist_conv_choose(t.plan, &q).row;
     cr_assert(row && !strncmp(row->name, prefix, strlen(prefix)), "%s: %s", caps, row ? row->name : "none");
     optest_drop(&t);

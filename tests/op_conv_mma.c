@@ -18,7 +18,6 @@ TestSuite(conv_mma, .init = claim_all);
 
 typedef struct shape {
     int n, h, w, cin, cout, k, stride, pad, splits;
-    bool deconv;
     convtest_extras x;
 } shape;
 
@@ -28,8 +27,8 @@ static void check_case(const ist_conv_row *row, shape s, unsigned salt) {
     snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", row->name, s.n, s.h, s.w, s.cin,
              s.cout, s.k, s.k, s.stride, salt);
     optest_begin(&t, name, salt);
-    int oh = s.deconv ? 2 * s.h : (s.h + 2 * s.pad - s.k) / s.stride + 1;
-    int ow = s.deconv ? 2 * s.w : (s.w + 2 * s.pad - s.k) / s.stride + 1;
+    int oh = (s.h + 2 * s.pad - s.k) / s.stride + 1;
+    int ow = (s.w + 2 * s.pad - s.k) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
     size_t count = (size_t)s.cout * (size_t)s.cin * (size_t)s.k * (size_t)s.k;
     float *w = optest_values(&t, count, -1, 1), *b = optest_values(&t, (size_t)s.cout, -1, 1);
@@ -39,15 +38,11 @@ static void check_case(const ist_conv_row *row, shape s, unsigned salt) {
     convtest_epilogue(&t, &s.x, want, &o.epi, &r);
     o.into = optest_out(&t, s.n, oh, ow, s.cout, IST_ELEM_T, s.x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
-    ist_tensor y =
-        ist_op_conv_row(t.plan, s.deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE, xin,
-                        (ist_filter){s.cout, s.cin, s.k, s.k, w, b}, &o, (ist_conv_choice){row, s.splits}, "test");
+    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.k, s.k, w, b}, &o,
+                                   (ist_conv_choice){row, s.splits}, "test");
     optest_run(&t);
     if (s.splits > 1) cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
-    if (s.deconv)
-        ref_deconv2x2(in, w, b, &r, want);
-    else
-        ref_conv(in, w, b, (ref_window){s.k, s.k, s.stride, s.pad, s.pad}, &r, want);
+    ref_conv(in, w, b, (ref_window){s.k, s.k, s.stride, s.pad, s.pad}, &r, want);
     double tol = optest_tolerance(&t, s.cin * s.k * s.k);
     optest_check(&t, "result", y, want, tol, tol * 2, -1);
     optest_end(&t);
@@ -63,7 +58,7 @@ static const ist_conv_row *row_named(const char *name) {
 /* The row whose tile is smallest and whose warps share sums; all rows are one kernel with other numbers. */
 Test(conv_mma, index_arithmetic) {
     const shape shapes[] = {
-        {1, 5, 7, 72, 40, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}}, /* one tap */
+        {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, /* one tap */
         {2,
          4,
          6,
@@ -73,10 +68,9 @@ Test(conv_mma, index_arithmetic) {
          1,
          1,
          2,
-         false,
-         {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true}},          /* blocks of channels, two splits */
-        {1, 9, 8, 24, 36, 3, 2, 1, 1, false, {.act = IST_ACT_GELU, .after = true}}, /* taps of whole chunks */
-        {1, 7, 6, 5, 19, 3, 1, 1, 1, false, {.act = IST_ACT_NONE, .slices = true}}, /* single elements */
+         {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true}},   /* blocks of channels, two splits */
+        {1, 9, 8, 24, 36, 3, 2, 1, 1, {.act = IST_ACT_GELU, .after = true}}, /* taps of whole chunks */
+        {1, 7, 6, 5, 19, 3, 1, 1, 1, {.act = IST_ACT_NONE, .slices = true}}, /* single elements */
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row_named("mma_16x32"), shapes[i], i);
@@ -87,10 +81,10 @@ Test(conv_mma, index_arithmetic) {
  * images whose pixels share tiles; tiles that are lines of sixteen pixels, one for each of two images. */
 Test(conv_mma, pixels_of_all_taps) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .after = true};
-    check_case(row_named("mma_64x32"), (shape){1, 5, 7, 64, 24, 3, 1, 1, 1, false, extras}, 10);
+    check_case(row_named("mma_64x32"), (shape){1, 5, 7, 64, 24, 3, 1, 1, 1, extras}, 10);
     if (optest_small()) return;
-    check_case(row_named("mma_64x32"), (shape){2, 5, 7, 128, 24, 3, 1, 1, 2, false, extras}, 11);
-    check_case(row_named("mma_64x32"), (shape){2, 4, 16, 64, 24, 3, 1, 1, 1, false, extras}, 12);
+    check_case(row_named("mma_64x32"), (shape){2, 5, 7, 128, 24, 3, 1, 1, 2, extras}, 11);
+    check_case(row_named("mma_64x32"), (shape){2, 4, 16, 64, 24, 3, 1, 1, 1, extras}, 12);
 }
 
 /* Four warps, whose results pass through local memory as halves: addends on both sides of the activation; an addend
@@ -98,28 +92,18 @@ Test(conv_mma, pixels_of_all_taps) {
 Test(conv_mma, results_in_place) {
     const convtest_extras both = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
     const convtest_extras slices = {.act = IST_ACT_RELU, .lab = true, .after = true, .slices = true};
-    check_case(row_named("mma_64x64w"), (shape){1, 6, 6, 24, 70, 1, 1, 0, 1, false, both}, 30);
-    if (!optest_small()) check_case(row_named("mma_64x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, false, slices}, 31);
+    check_case(row_named("mma_64x64w"), (shape){1, 6, 6, 24, 70, 1, 1, 0, 1, both}, 30);
+    if (!optest_small()) check_case(row_named("mma_64x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, slices}, 31);
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a
- * warpgroup with a step under way beside another's, four phases. */
+ * warpgroup with a step under way beside another's, filters of 2x2. */
 Test(conv_mma, warpgroups) {
     const shape shapes[] = {
-        {1, 5, 7, 72, 40, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}},
-        {2,
-         8,
-         12,
-         64,
-         24,
-         3,
-         2,
-         1,
-         1,
-         false,
-         {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
-        {1, 11, 13, 136, 48, 1, 1, 0, 1, false, {.act = IST_ACT_GELU}},
-        {1, 5, 3, 64, 24, 2, 1, 0, 1, true, {.act = IST_ACT_NONE}},
+        {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}},
+        {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
+        {1, 11, 13, 136, 48, 1, 1, 0, 1, {.act = IST_ACT_GELU}},
+        {1, 5, 3, 64, 24, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
     };
     static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128", "wg_64x64"};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
@@ -130,30 +114,29 @@ Test(conv_mma, warpgroups) {
  * blocks of channels in turn, with addends. */
 Test(conv_mma, warpgroups_patches) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
-    check_case(row_named("wg_128x64"), (shape){2, 8, 16, 128, 24, 3, 1, 1, 1, false, extras}, 40);
+    check_case(row_named("wg_128x64"), (shape){2, 8, 16, 128, 24, 3, 1, 1, 1, extras}, 40);
     if (optest_small()) return;
-    check_case(row_named("wg_256x64"), (shape){3, 15, 8, 64, 24, 3, 1, 1, 1, false, {.act = IST_ACT_RELU}}, 41);
+    check_case(row_named("wg_256x64"), (shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, 41);
 }
 
 /* Filters that stay in local memory: several chunks of channels, the last not whole; squares of two images, of which
  * the last warpgroup has none left. */
 Test(conv_mma, resident_filters) {
-    check_case(row_named("wr_64"), (shape){1, 11, 13, 136, 72, 1, 1, 0, 1, false, {.act = IST_ACT_SILU}}, 50);
+    check_case(row_named("wr_64"), (shape){1, 11, 13, 136, 72, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, 50);
     if (optest_small()) return;
-    check_case(row_named("wr_64"), (shape){2, 8, 23, 64, 24, 3, 1, 1, 1, false, {.act = IST_ACT_RELU, .lab = true}},
-               51);
+    check_case(row_named("wr_64"), (shape){2, 8, 23, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}}, 51);
 }
 
 /* Pixels and filters in registers: images, whose windows begin in the middle of a word, and 8, 16 and 32 channels;
  * blocks of results that are stored by one, two and four words. */
 Test(conv_mma, direct) {
     const shape shapes[] = {
-        {2, 7, 10, 3, 32, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
-        {2, 5, 9, 16, 16, 3, 1, 1, 1, false, {.act = IST_ACT_SILU, .lab = true}},
-        {1, 6, 7, 8, 24, 2, 1, 0, 1, false, {.act = IST_ACT_NONE}},
-        {1, 7, 9, 8, 8, 3, 2, 1, 1, false, {.act = IST_ACT_RELU}},
-        {1, 6, 7, 32, 64, 1, 1, 0, 1, false, {.act = IST_ACT_NONE}},
-        {1, 5, 6, 32, 16, 2, 1, 0, 1, false, {.act = IST_ACT_NONE}},
+        {2, 7, 10, 3, 32, 3, 2, 1, 1, {.act = IST_ACT_RELU}},
+        {2, 5, 9, 16, 16, 3, 1, 1, 1, {.act = IST_ACT_SILU, .lab = true}},
+        {1, 6, 7, 8, 24, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
+        {1, 7, 9, 8, 8, 3, 2, 1, 1, {.act = IST_ACT_RELU}},
+        {1, 6, 7, 32, 64, 1, 1, 0, 1, {.act = IST_ACT_NONE}},
+        {1, 5, 6, 32, 16, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row_named("mr_16"), shapes[i], 70 + i);
@@ -171,9 +154,8 @@ static void check_pool(const char *row, int cin, unsigned salt) {
     ist_tensor wide = optest_out(&t, N, H, W, cin + 2 * SLICE, IST_ELEM_T, false), pool = ist_slice(wide, SLICE, cin);
     ist_conv_opts o = {.bottom = 1, .right = 1, .pool = pool};
     o.into = optest_out(&t, N, H, W, OUT, IST_ELEM_T, false);
-    ist_tensor y =
-        ist_op_conv_row(t.plan, IST_CONV_DENSE, optest_in(&t, in, IST_ELEM_T, false),
-                        (ist_filter){OUT, cin, 2, 2, w, NULL}, &o, (ist_conv_choice){row_named(row), 1}, "test");
+    ist_tensor y = ist_op_conv_row(t.plan, optest_in(&t, in, IST_ELEM_T, false), (ist_filter){OUT, cin, 2, 2, w, NULL},
+                                   &o, (ist_conv_choice){row_named(row), 1}, "test");
     cr_assert_eq(ist_plan_describe(t.plan).launches, strcmp(row, "mr_16") ? 2 : 1);
     optest_run(&t);
     ref_epilogue none = {0};

@@ -46,8 +46,6 @@ typedef struct ref_window {
 void ref_conv(ref_map x, const float *w, const float *b, ref_window k, const ref_epilogue *e, ref_map y);
 /* w [c][kh][kw]. */
 void ref_dwconv(ref_map x, const float *w, const float *b, ref_window k, const ref_epilogue *e, ref_map y);
-/* w [x.c][y.c][2][2], y twice as high and wide as x. */
-void ref_deconv2x2(ref_map x, const float *w, const float *b, const ref_epilogue *e, ref_map y);
 /* Max over 2x2, stride 1, zeros beyond the right and lower edge. */
 void ref_maxpool2x2(ref_map x, ref_map y);
 

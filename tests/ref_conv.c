@@ -77,19 +77,6 @@ void ref_dwconv(ref_map x, const float *w, const float *b, ref_window k, const r
                 }
 }
 
-void ref_deconv2x2(ref_map x, const float *w, const float *b, const ref_epilogue *e, ref_map y) {
-    for (int n = 0; n < y.n; n++)
-        for (int oy = 0; oy < y.h; oy++)
-            for (int ox = 0; ox < y.w; ox++)
-                for (int o = 0; o < y.c; o++) {
-                    const float *px = ref_at(x, n, oy / 2, ox / 2);
-                    double acc = b ? b[o] : 0;
-                    for (int i = 0; i < x.c; i++)
-                        acc += (double)px[i] * w[(((size_t)i * y.c + o) * 2 + oy % 2) * 2 + ox % 2];
-                    ref_at(y, n, oy, ox)[o] = (float)ref_finish(acc, e, n, oy, ox, o);
-                }
-}
-
 void ref_maxpool2x2(ref_map x, ref_map y) {
     for (int n = 0; n < y.n; n++)
         for (int oy = 0; oy < y.h; oy++)

@@ -41,12 +41,10 @@ static inline float2 activated(float2 v) {
 #endif
 }
 
-/* Pixel of the result, or of an addend with these flags (EPI_BEFORE_UP2; EPI_BEFORE_ONE), for pixel p of the product.
- */
-static inline int place(int p, int phase, int8 out, int flags, int8 div) {
+/* Pixel of an addend with these flags (EPI_BEFORE_UP2; EPI_BEFORE_ONE) for pixel p of the result. */
+static inline int place(int p, int8 out, int flags, int8 div) {
     int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-    int up = out.s6, h = out.s1 * up, w = out.s2 * up;
-    int y = (line - n * out.s1) * up + (phase >> 1), x = (p - line * out.s2) * up + (phase & 1);
+    int h = out.s1, w = out.s2, y = line - n * h, x = p - line * w;
     if (flags & EPI_BEFORE_ONE) n = 0;
     return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
 }

@@ -6,13 +6,13 @@
  * of the map and a tap lies inside it, their input pixels are one address and one step apart, and the products read them
  * in place. Otherwise (line ends, padding, half storage) the tap's pixels are first gathered into rows of CHUNK floats
  * with zeros for the padding. Either way there are no bounds tests inside the summation and no halo in memory.
- * Weights come in panels [phase][column tile][tap][cin][NR], padded with zeros to whole tiles; the bias likewise.
+ * Weights come in panels [column tile][tap][cin][NR], padded with zeros to whole tiles; the bias likewise.
  *
  * -D MR, NV and isa/vector's: the tile; CHUNK: floats per row of `scratch`, which has MR rows for every group.
  * Grid: x = compute units, which share out items of work by `queue` (see prelude): chunks of tiles.x row tiles by tiles.y
- * column tiles of one of tiles.z phases (4 for a transposed 2x2 convolution, else 1). Within an item the row tiles run
- * faster: its pixels stay in the second-level cache for all its columns, a panel of weights stays there for all its rows.
- * tiles.w: 1: items of the same columns follow each other, else those of the same pixels; 2: they are taken backwards. */
+ * column tiles. Within an item the row tiles run faster: its pixels stay in the second-level cache for all its columns, a
+ * panel of weights stays there for all its rows. tiles.w: 1: items of the same columns follow each other, else those of
+ * the same pixels; 2: they are taken backwards. */
 #define NR     (NV * VL)
 #define UNROLL 2
 
@@ -66,8 +66,7 @@
 #define WRITE(r, g, i)    EACH_COL(WRITE1, r) yp += out.s3;
 
 /* Geometry: in = {h, w, ld, c0, cin, 0, 0, 0}, win = {kh, kw, stride, top, left, 0, 0, 0},
- * out = {n, h, w, ld, c0, cout, up, 0}: h, w are those of the product; with up = 2 the stored map is twice as large and
- * phase z = 2 a + b goes to its pixels (2y + a, 2x + b). */
+ * out = {n, h, w, ld, c0, cout, 0, 0}. */
 typedef struct {
     int16 iy, ix, row;
 } origin_t;
@@ -118,22 +117,20 @@ static inline void activate_all(V *v, int count, int act) {
 }
 
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
-NOINLINE void store_tile(V *acc, int p, int rows, int col, int phase, __global TY *y, __global const T *before,
+NOINLINE void store_tile(V *acc, int p, int rows, int col, __global TY *y, __global const T *before,
                          __global const T *after, int8 out, int8 epi, float4 lab) {
-    int up = out.s6, flags = epi.s1, h = out.s1 * up, w = out.s2 * up, vectors = min(NV, (out.s5 - col + VL - 1) / VL);
-    bool mapped = up == 2 || (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
+    int flags = epi.s1, vectors = min(NV, (out.s5 - col + VL - 1) / VL);
+    bool mapped = (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
     int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
-    int to[MR], a[MR];
+    int a[MR];
     for (int r = 0; r < rows; r++, p++, x++) {
         int b = p;
-        to[r] = a[r] = p;
+        a[r] = p;
         if (mapped) {
             if (x == out.s2) x = 0, line++;
             if (line == out.s1) line = 0, n++;
-            int oy = line * up + (phase >> 1), ox = x * up + (phase & 1);
-            to[r] = (n * h + oy) * w + ox;
-            b = before_pixel(n, oy, ox, h, w, flags);
-            a[r] = after_pixel(n, oy, ox, h, w, flags);
+            b = before_pixel(n, line, x, out.s1, out.s2, flags);
+            a[r] = after_pixel(n, line, x, out.s1, out.s2, flags);
         }
         __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + col;
         for (int j = 0; flags & EPI_BEFORE && j < vectors; j++)
@@ -142,8 +139,9 @@ NOINLINE void store_tile(V *acc, int p, int rows, int col, int phase, __global T
     if (epi.s0 != ACT_NONE) activate_all(acc, rows * NV, epi.s0);
     epi.s0 = ACT_NONE;
     epi.s1 &= ~EPI_BEFORE;
-    for (int r = 0; r < rows; r++) {
-        __global TY *yp = y + (size_t)to[r] * out.s3 + out.s4 + col;
+    p -= rows;
+    for (int r = 0; r < rows; r++, p++) {
+        __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
         __global const T *ap = after + (size_t)a[r] * epi.s4 + epi.s5 + col;
         for (int j = 0, c = 0; j < vectors; j++, c += VL)
             finish(acc[r * NV + j], out.s5 - col - c, yp + c, ap + c, ap + c, epi, lab);
@@ -160,20 +158,19 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     size_t panel = (size_t)kh * kw * cin * NR;
     bool linear = kh * kw == 1 && (win.s2 - 1 | win.s3 | win.s4) == 0 && in.s0 == out.s1 && in.s1 == out.s2;
-    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0 && out.s6 == 1;
+    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     scratch += get_group_id(0) * MR * CHUNK;
     __global const float *weights = w, *biases = bias;
-    int row_chunks = (rows + tiles.x * MR - 1) / (tiles.x * MR), chunks = row_chunks * tiles.z;
+    int chunks = (rows + tiles.x * MR - 1) / (tiles.x * MR);
     work_t work = work_begin(chunks * col_chunks, tiles.w & 2);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int col_chunk = tiles.w & 1 ? item / chunks : item % col_chunks;
-        int chunk = tiles.w & 1 ? item % chunks : item / col_chunks;
-        int phase = chunk / row_chunks, p0 = (chunk - phase * row_chunks) * tiles.x * MR;
+        int p0 = (tiles.w & 1 ? item % chunks : item / col_chunks) * tiles.x * MR;
         int end = min(rows, p0 + tiles.x * MR), first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
-        w = weights + (phase * col_tiles + first) * panel;
-        bias = biases + (phase * col_tiles + first) * NR;
+        w = weights + first * panel;
+        bias = biases + first * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
             int col = tile * NR;
             for (int p = p0; p < end; p += MR) {
@@ -187,7 +184,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                 __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
                 if (NR < 32) {
-                    if (out.s6 == 1) { EACH_ROW(ASK) }
+                    EACH_ROW(ASK)
                     if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
                 }
                 EACH_ROW(START)
@@ -236,7 +233,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 } else {
                     V acc[MR * NV];
                     EACH_ROW(SPILL)
-                    store_tile(acc, p, min(MR, end - p), col, phase, y, before, after, out, epi, lab);
+                    store_tile(acc, p, min(MR, end - p), col, y, before, after, out, epi, lab);
                 }
             }
         }

@@ -3,8 +3,8 @@
  *
  * Arguments and the packing of weights are those of op/conv (with NR = NV * VL). Per step of TK input channels of one
  * tap the group copies a tile of pixels and one of weights to local memory: every work-item fetches four channels of one
- * fixed pixel and four weights. Needs isa/vector with VL = 4. Grid: x = row tiles, y = column tiles, z = phases, times
- * the group, which is {MR / 4 * NV, 1, 1}. */
+ * fixed pixel and four weights. Needs isa/vector with VL = 4. Grid: x = row tiles, y = column tiles, times the
+ * group, which is {MR / 4 * NV, 1, 1}. */
 #define NR    (NV * VL)
 #define ITEMS (MR / 4 * NV)
 #define TK    (4 * ITEMS / MR)
@@ -16,17 +16,17 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
      __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
      float4 lab, int4 tiles) {
     __local float pixels[TK][MR + PAD], weights[TK][NR];
-    int id = get_local_id(0), cin = in.s4, phase = get_group_id(2), col = get_group_id(1) * NR;
+    int id = get_local_id(0), cin = in.s4, col = get_group_id(1) * NR;
     int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * MR;
     if (p0 >= rows) return;
-    int col_tile = get_group_id(1) + phase * get_num_groups(1), taps = win.s0 * win.s1;
-    size_t at = (size_t)col_tile * taps * cin * NR + id * 4;
+    int taps = win.s0 * win.s1;
+    size_t at = get_group_id(1) * taps * cin * NR + id * 4;
 
     int fetch = id / (TK / 4), channel = id % (TK / 4) * 4; /* the pixel and channels this work-item fetches */
     int fp = min(p0 + fetch, rows - 1), fline = fp / out.s2, fn = fline / out.s1;
     int iy = (fline - fn * out.s1) * win.s2 - win.s3, ix0 = (fp - fline * out.s2) * win.s2 - win.s4, ix = ix0;
     int ty = id / NV * 4, tx = id % NV * 4;                  /* the results it owns */
-    float4 c0 = vload4(0, bias + col_tile * NR + tx), c1 = c0, c2 = c0, c3 = c0;
+    float4 c0 = vload4(0, bias + col + tx), c1 = c0, c2 = c0, c3 = c0;
 
     /* What it fetches is under way while it computes with what lies in local memory. Behind the last step there is
      * nothing to fetch. */
@@ -66,13 +66,12 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         }
     }
 
-    int c = col + tx, left = out.s5 - c, up = out.s6;
+    int c = col + tx, left = out.s5 - c;
     for (int r = 0, p = p0 + ty; r < 4 && p < rows && left > 0; r++, p++) {
-        int line = p / out.s2, n = line / out.s1, h = out.s1 * up, wd = out.s2 * up;
-        int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
-        size_t dst = (n * h + oy) * wd + ox, b = before_pixel(n, oy, ox, h, wd, epi.s1);
-        size_t a = after_pixel(n, oy, ox, h, wd, epi.s1);
-        finish(r == 0 ? c0 : r == 1 ? c1 : r == 2 ? c2 : c3, left, y + dst * out.s3 + out.s4 + c,
+        int line = p / out.s2, n = line / out.s1, oy = line - n * out.s1, ox = p - line * out.s2;
+        size_t b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+        size_t a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+        finish(r == 0 ? c0 : r == 1 ? c1 : r == 2 ? c2 : c3, left, y + (size_t)p * out.s3 + out.s4 + c,
                before + b * epi.s2 + epi.s3 + c, after + a * epi.s4 + epi.s5 + c, epi, lab);
     }
 }

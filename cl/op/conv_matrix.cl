@@ -7,10 +7,10 @@
  * from the first-level cache where subgroups share them. Sums reach the epilogue through local memory, ROWS lines of
  * every subgroup's tile at a time.
  *
- * Arguments: weights [phase][DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight; in = {h, w, ld,
+ * Arguments: weights [DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight; in = {h, w, ld,
  * c0, c, chunks of a tap, 0, 0}, win and out as in op/conv, tiles = {fragments along the inputs, along the channels,
  * steps, 0}, div = {multiplier, shift} for out width, out height, chunks of a tap, kernel width. Grid: x = row tiles
- * times the group, y = column tiles, z = phases. ACT: the activation. */
+ * times the group, y = column tiles. ACT: the activation. */
 #define THREADS   (LANES * WM * WN)
 #define TM        (BM / WM) /* a subgroup's tile, and its fragments */
 #define TN        (BN / WN)
@@ -52,16 +52,15 @@ MATRIX_FUNCTION void put_sums(__local float *to, matrix_sums_t sums, int lane) {
 }
 
 /* Eight sums of product row `p` become results. */
-MATRIX_FUNCTION void finish_part(__local const float4 *sums, __global const float *bias, int p, int phase, int c,
+MATRIX_FUNCTION void finish_part(__local const float4 *sums, __global const float *bias, int p, int c,
                                  __global TY *y, __global const T *before, __global const T *after, int8 out, int8 epi,
                                  float4 lab, int8 div) {
-    int up = out.s6, line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-    int h = out.s1 * up, w = out.s2 * up;
-    int oy = (line - n * out.s1) * up + (phase >> 1), ox = (p - line * out.s2) * up + (phase & 1);
-    size_t dst = (n * h + oy) * w + ox, b = before_pixel(n, oy, ox, h, w, epi.s1);
-    size_t a = after_pixel(n, oy, ox, h, w, epi.s1);
+    int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+    int oy = line - n * out.s1, ox = p - line * out.s2;
+    size_t b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+    size_t a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
     epi.s0 = ACT;
-    finish((float8)(sums[0], sums[1]) + vload8(0, bias + c), out.s5 - c, y + dst * out.s3 + out.s4 + c,
+    finish((float8)(sums[0], sums[1]) + vload8(0, bias + c), out.s5 - c, y + (size_t)p * out.s3 + out.s4 + c,
            before + b * epi.s2 + epi.s3 + c, after + a * epi.s4 + epi.s5 + c, epi, lab);
 }
 
@@ -73,7 +72,7 @@ MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const ui
     MATRIX_SCRATCH
     __local uint4 memory[2 * TILE > SUM_PARTS ? 2 * TILE : SUM_PARTS]; /* two steps' pixels, later sums */
     int id = get_local_id(0), lane = id % LANES, wm = id / LANES % WM, wn = id / LANES / WM;
-    int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * BM, phase = get_group_id(2);
+    int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * BM;
     if (p0 >= rows) return;
 
     /* What this work-item gathers: chunk `part` of the rows id / PARTS, THREADS / PARTS further and so on. */
@@ -113,7 +112,7 @@ MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const ui
         barrier(CLK_LOCAL_MEM_FENCE);
         GATHER(step + 1); /* behind the last there are only zeros */
         __local const uint *tile = (__local const uint *)(memory + step % 2 * TILE + wm * TM * PITCH);
-        int at = (phase * tiles.s0 + step * (BK / DEPTH)) * tiles.s1;
+        int at = step * (BK / DEPTH) * tiles.s1;
 #pragma unroll
         for (int k = 0; k < BK / DEPTH; k++) {
             matrix_t b[NI];
@@ -141,7 +140,7 @@ MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const ui
         for (int j = 0; j < (SUM_LINES * BN / 8 + THREADS - 1) / THREADS; j++) {
             int line = (id + j * THREADS) / (BN / 8), p = p0 + line / ROWS * TM + i * ROWS + line % ROWS;
             if (line < SUM_LINES && p < rows && c < out.s5)
-                finish_part((__local const float4 *)(sums + line * SUM_PITCH + column), bias, p, phase, c, y, before,
+                finish_part((__local const float4 *)(sums + line * SUM_PITCH + column), bias, p, c, y, before,
                             after, out, epi, lab, div);
         }
     }

@@ -13,17 +13,17 @@
  * padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
  * within the row (swizzle), so that eight rows of one part lie in different banks; weights lie in fragment order.
  *
- * Arguments: weights [phase][chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
+ * Arguments: weights [chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
  * with zeros up to a whole number of steps; bias [16-channel blocks]. NORM (1x1; channels rounded up to 64): x is
  * normalised on the way, eps lab[2]; the weights have the scale, bias the shift and behind it [16-channel blocks] sums
  * of a channel's weights. With splits > 1 a tile's steps are divided among groups: each leaves its sums in
  * partial[tile][split], and the last to arrive adds them up in the order of the splits and finishes the tile;
  * arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, divider of column tiles
  * (2)}, win as in op/conv and win[5] column tiles, win[6..7] SQUARE tiles of a line and of a column, out as in op/conv,
- * tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, split divider (2), 0}, div = {multiplier,
+ * tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, 0, 0, 0}, div = {multiplier,
  * shift} for out width, out height (SQUARE: win[6], win[7]), chunks of a tap (GATHER: channels, BLOCKED: taps), kernel
  * width. Grid: x = tiles times the group, those of the same pixels one after the other (they find them in a cache), y =
- * 1, z = phases * splits. ACT: the activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps.
+ * 1, z = splits. ACT: the activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps.
  * HALO: splits begin with a block. */
 #define THREADS (32 * WM * WN * WK)
 #define TM      (BM / WM) /* a warp's tile, and its fragments */
@@ -88,7 +88,7 @@
         _Pragma("unroll 1") for (int j = id; j < (MOST); j += THREADS) {                                               \
             int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = min(ROW_PIXEL(r), all - 1);         \
             int bytes = clamp(2 * (out.s5 - c), 0, 16);                                                                \
-            if (up > 1 || flags) p = place(p, phase, out, flags, div);                                                 \
+            if (flags) p = place(p, out, flags, div);                                                                  \
             __global const T *from = addend + ((size_t)p * ld + c0 + (bytes ? c : 0));                                 \
             if (((ld | c0) & 7) == 0)                                                                                  \
                 COPY16(shared + RESULT_AT(r, at), from, bytes);                                                        \
@@ -239,10 +239,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     __local int *flag = (__local int *)(memory + (MAIN_BYTES + BIAS_BYTES + NORM_BYTES) / 16);
     int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
-    int splits = tiles.s3, phase = divided(get_group_id(2), tiles.s5, tiles.s6);
-    int split = (int)get_group_id(2) - phase * splits;
+    int splits = tiles.s3, split = get_group_id(2);
     int group = get_group_id(0), row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
-    int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2, up = out.s6;
+    int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
 #ifdef SQUARE
     int strip = divided(row_tile, div.s0, div.s1), image = divided(strip, div.s2, div.s3);
     int y0 = (strip - image * win.s7) * (BM / LINE), x0 = (row_tile - strip * win.s6) * LINE;
@@ -258,7 +257,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     int part = id % PARTS, first = id / PARTS;
     uint to_a = shared + first * (BK * 2) + ((part ^ SWIZZLE(first)) << 4), to_b = shared + A_BYTES + id * 16;
     int pair_size = tiles.s1 * 32, real_w = pair_size - block0 * 32;
-    int from_w = phase * tiles.s0 * pair_size + block0 * 32;
+    int from_w = block0 * 32;
 #ifdef B_PAIR
     from_w += id / (BN * 2) * pair_size + id % (BN * 2);
 #endif
@@ -421,8 +420,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     COPY_WAIT(0);
 
     if (splits > 1) {
-        int tile = phase * get_num_groups(0) + group;
-        __global float4 *mine = partial + (size_t)(tile * splits + split) * (MI * NI * THREADS) + id;
+        __global float4 *mine = partial + (size_t)(group * splits + split) * (MI * NI * THREADS) + id;
 #pragma unroll
         for (int f = 0; f < MI * NI; f++) {
             float *c = acc[f / NI][f % NI];
@@ -431,14 +429,14 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         DEVICE_FENCE();
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         if (id == 0) {
-            int before_me = atomic_inc((volatile __global int *)arrived + tile);
+            int before_me = atomic_inc((volatile __global int *)arrived + group);
             *flag = before_me == splits - 1;
-            if (before_me == splits - 1) arrived[tile] = 0;
+            if (before_me == splits - 1) arrived[group] = 0;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!*flag) return;
         DEVICE_FENCE();
-        __global const float4 *all_sums = partial + (size_t)tile * splits * (MI * NI * THREADS) + id;
+        __global const float4 *all_sums = partial + (size_t)group * splits * (MI * NI * THREADS) + id;
 #pragma unroll
         for (int f = 0; f < MI * NI; f++) {
             float4 sum = load_shared_result(all_sums + f * THREADS);
@@ -522,7 +520,6 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll 4
     for (int j = id; j < most; j += THREADS) {
         int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = ROW_PIXEL(r);
-        if (up > 1) p = place(p, phase, out, 0, div);
         store_halves(memory[RESULT_AT(r, at) / 16], y + (size_t)p * out.s3 + out.s4 + c, ROW_EXISTS(r) ? out.s5 - c : 0,
                      y_aligned);
     }
@@ -556,12 +553,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
 #pragma unroll 2
     for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
-        int p = ROW_PIXEL(r), dst = p, from_before = p, from_after = p;
+        int p = ROW_PIXEL(r), from_before = p, from_after = p;
         if (!ROW_EXISTS(r)) continue;
-        if (up > 1 || epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
-            dst = place(p, phase, out, 0, div);
-            from_before = place(p, phase, out, epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), div);
-            from_after = place(p, phase, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div);
+        if (epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
+            from_before = place(p, out, epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), div);
+            from_after = place(p, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div);
         }
         __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
         float4 low = from[0], high = from[1];
@@ -584,7 +580,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             for (int i = 0; i < 8; i++) v[i] = fma(v[i], lab.s0, lab.s1);
         }
         if (epi.s1 & EPI_AFTER) add_part(v, after + (size_t)from_after * epi.s4 + epi.s5 + c, left, after_aligned);
-        store_part(v, y + (size_t)dst * out.s3 + out.s4 + c, left, y_aligned);
+        store_part(v, y + (size_t)p * out.s3 + out.s4 + c, left, y_aligned);
     }
 #endif
 }

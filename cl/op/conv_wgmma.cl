@@ -11,7 +11,7 @@
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
  * come while these are multiplied; 1: there are no more than 64. tiles = {-, -, -, squares of a line, of an image}.
  *
- * Arguments as in op/conv_mma, but weights [phase][step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
+ * Arguments as in op/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits; channels of the result and of addends in whole parts of 16 bytes. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
@@ -100,7 +100,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
-    const int phase = get_group_id(2), group = get_group_id(0);
+    const int group = get_group_id(0);
     const int row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
     const int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
     const int items = min(out.s0, *limit), rows = items * out.s1 * out.s2, end = tiles.s2;
@@ -109,7 +109,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int part = id % PARTS, first = id / PARTS;
     const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
     const int step_size = tiles.s1 * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
-    const int from_w = phase * tiles.s2 * step_size + block0 * (16 * PARTS) + id;
+    const int from_w = block0 * (16 * PARTS) + id;
 #ifdef PATCHES
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
@@ -218,9 +218,8 @@ UNROLL
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Addends come to local memory in rows, results are made from fragments and leave it in rows, 16 bytes a work-item. */
-    const int up = out.s6;
     const bool early = epi.s1 & EPI_BEFORE, late = epi.s1 & EPI_AFTER;
-    const bool straight = up == 1 && !(epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
+    const bool straight = !(epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
     if (early || late) {
 #pragma unroll 1
         for (int k = id; k < RESULTS; k += THREADS) {
@@ -228,10 +227,10 @@ UNROLL
             const int bytes = c < out.s5 ? 16 : 0;
             if (early)
                 COPY16(shared + RESULT_AT(r, q),
-                       before + ((size_t)(straight ? p : place(p, phase, out, epi.s1, div)) * epi.s2 + epi.s3 + c), bytes);
+                       before + ((size_t)(straight ? p : place(p, out, epi.s1, div)) * epi.s2 + epi.s3 + c), bytes);
             if (late)
                 COPY16(shared + RESULTS * 16 + RESULT_AT(r, q),
-                       after + ((size_t)(straight ? p : place(p, phase, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div)) *
+                       after + ((size_t)(straight ? p : place(p, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div)) *
                                     epi.s4 + epi.s5 + c), bytes);
         }
         COPY_COMMIT();
@@ -260,7 +259,7 @@ UNROLL
     for (int k = id; k < RESULTS; k += THREADS) {
         const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = ROW_PIXEL(r);
         if ((uint)p < (uint)rows && c < out.s5)
-            *(__global uint4 *)(y + ((size_t)(up == 1 ? p : place(p, phase, out, 0, div)) * out.s3 + out.s4 + c)) =
+            *(__global uint4 *)(y + ((size_t)p * out.s3 + out.s4 + c)) =
                 main[RESULT_AT(r, q) / 16];
     }
 }

@@ -1,8 +1,5 @@
-/* Dense convolutions, linear layers and 2x2 transposed convolutions: checks shapes and chooses a row, whose family's
- * file packs the weights and records the launch.
- *
- * A transposed 2x2 convolution with stride 2 has no overlap: it is four 1x1 convolutions ("phases"), one per pixel of
- * the 2x2 block, that the kernel runs as one grid. */
+/* Dense convolutions and linear layers: checks shapes and chooses a row, whose family's file packs the weights and
+ * records the launch. */
 #include "ops/conv_rows.h"
 #include "ops/chain.h"
 #include "ops/epilogue.h"
@@ -101,12 +98,11 @@ int ist_conv_units(const ist_plan *p) {
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes) {
     double elem = ist_plan_half(p) ? 2 : 4;
     return elem * ((double)ist_pixels(q->x) * q->x.c + (double)ist_pixels(q->y) * q->y.c) +
-           (double)weight_bytes * q->phases * q->taps * q->f.in * q->f.out;
+           (double)weight_bytes * q->taps * q->f.in * q->f.out;
 }
 
 void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row, const ist_conv_launch *l) {
     const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2;
     ist_divider columns = ist_divider_of(l->col_tiles);
     ist_arg partial = IST_IN(l->partial), arrived = IST_IN(l->arrived);
     if (ist_has(l->partial)) partial = (ist_arg)IST_OUT(l->partial);
@@ -122,21 +118,20 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
             .defines = l->defines,
             .kernel = "conv",
             .dims = 3,
-            .global = {(size_t)l->groups * (size_t)l->items, 1,
-                       (size_t)q->phases * (size_t)(l->splits > 1 ? l->splits : 1)},
+            .global = {(size_t)l->groups * (size_t)l->items, 1, (size_t)(l->splits > 1 ? l->splits : 1)},
             .local = {(size_t)l->items, 1, 1},
             .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias), partial, arrived, IST_OUT(q->y),
                      IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                      IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->in5, columns.multiplier, columns.shift),
-                     IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left,
-                              l->col_tiles, l->win6, l->win7),
-                     IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                     ist_epilogue_ints(&o->epi, q->y), IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, l->norm_eps, 0.0f),
+                     IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, l->col_tiles, l->win6,
+                              l->win7),
+                     IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
+                     IST_FLOAT4(o->epi.lab_scale, o->epi.lab_bias, l->norm_eps, 0.0f),
                      IST_INT8(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]),
                      IST_INT8(d[0].multiplier, d[0].shift, d[1].multiplier, d[1].shift, d[2].multiplier, d[2].shift,
                               d[3].multiplier, d[3].shift)},
             .arg_count = 16,
-            .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+            .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
             .bytes = ist_conv_bytes(p, q, 2),
         });
 }
@@ -161,7 +156,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
            (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
            (row->family != IST_CONV_DIRECT || ist_conv_direct_takes(q)) &&
-           (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p, q));
+           (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p));
 }
 
 int ist_conv_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
@@ -220,7 +215,7 @@ int ist_conv_channels(const ist_plan *p, int channels) {
 static ist_conv_choice tuned(ist_plan *p, const ist_conv_problem *q) {
     ist_conv_choice none = {NULL, 0};
     if (ist_plan_bf16(p)) return none; /* what was measured are rows in fp32 */
-    ist_tune_shape shape = ist_tune_shape_of(p, q->x, q->y, q->f, q->o, q->kind == IST_CONV_DECONV2X2);
+    ist_tune_shape shape = ist_tune_shape_of(p, q->x, q->y, q->f, q->o);
     const ist_tuned *t = ist_plan_tuned(p, IST_TUNE_CONV, shape.text);
     for (int i = 0; t && i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
@@ -241,21 +236,18 @@ static bool storage_elem(ist_elem e) {
 static bool setup(ist_plan *p, ist_conv_problem *q) {
     const ist_filter *f = &q->f;
     const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2;
     int stride = o->stride ? o->stride : 1, h = q->x.h + o->top + o->bottom, w = q->x.w + o->left + o->right;
     if (f->in != q->x.c || f->out < 1 || f->kh < 1 || f->kw < 1 || stride < 1 || h < f->kh || w < f->kw ||
-        !storage_elem(q->x.elem) || (deconv && (f->kh != 2 || f->kw != 2))) {
+        !storage_elem(q->x.elem)) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: filter [%d,%d,%d,%d] with stride %d on [%d,%d,%d,%d]", q->label, f->out,
                       f->in, f->kh, f->kw, stride, q->x.n, q->x.h, q->x.w, q->x.c);
         return false;
     }
-    q->phases = deconv ? 4 : 1;
-    q->taps = deconv ? 1 : f->kh * f->kw;
-    q->oh = deconv ? q->x.h : (h - f->kh) / stride + 1;
-    q->ow = deconv ? q->x.w : (w - f->kw) / stride + 1;
-    int up = deconv ? 2 : 1;
+    q->taps = f->kh * f->kw;
+    q->oh = (h - f->kh) / stride + 1;
+    q->ow = (w - f->kw) / stride + 1;
     ist_elem elem = ist_has(o->into) ? o->into.elem : IST_ELEM_T;
-    q->y = ist_plan_into(p, o->into, q->x.n, q->oh * up, q->ow * up, f->out, elem, q->label);
+    q->y = ist_plan_into(p, o->into, q->x.n, q->oh, q->ow, f->out, elem, q->label);
     if (ist_plan_status(p)) return false;
     if (!storage_elem(q->y.elem)) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: the place for the result holds no activations", q->label);
@@ -298,11 +290,10 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
     return ist_plan_status(p) ? none : q.y;
 }
 
-ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
-                           ist_conv_choice choice, const char *label) {
+ist_tensor ist_op_conv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, ist_conv_choice choice,
+                           const char *label) {
     const ist_conv_opts plain = {0};
-    return record(p, (ist_conv_problem){.kind = kind, .x = x, .f = f, .o = opts ? opts : &plain, .label = label},
-                  choice);
+    return record(p, (ist_conv_problem){.x = x, .f = f, .o = opts ? opts : &plain, .label = label}, choice);
 }
 
 static const ist_conv_choice heuristic = {NULL, 0}; /* or what was measured */
@@ -339,8 +330,7 @@ ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const
     }
     if (w && b)
         y = record(p,
-                   (ist_conv_problem){.kind = IST_CONV_DENSE,
-                                      .x = x,
+                   (ist_conv_problem){.x = x,
                                       .f = {.out = f.out, .in = f.in, .kh = 1, .kw = 1, .w = w, .b = b},
                                       .o = opts,
                                       .label = label,
@@ -359,7 +349,7 @@ ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_o
     const ist_conv_opts plain = {0};
     if (!ist_plan_bf16(p) && !(opts && ist_has(opts->pool)) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
         return ist_op_winograd(p, x, f, opts, label);
-    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
+    return ist_op_conv_row(p, x, f, opts, heuristic, label);
 }
 
 ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
@@ -368,9 +358,5 @@ ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
         return (ist_tensor){0};
     }
     if (ist_plan_chain(p)) return ist_chain_linear(p, x, f, opts, label);
-    return ist_op_conv_row(p, IST_CONV_DENSE, x, f, opts, heuristic, label);
-}
-
-ist_tensor ist_op_deconv2x2(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
-    return ist_op_conv_row(p, IST_CONV_DECONV2X2, x, f, opts, heuristic, label);
+    return ist_op_conv_row(p, x, f, opts, heuristic, label);
 }

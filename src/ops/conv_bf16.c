@@ -91,8 +91,8 @@ static shares cut(const ist_plan *p, const ist_conv_row *r, const ist_conv_probl
     return best;
 }
 
-bool ist_conv_bf16_takes(const ist_plan *p, const ist_conv_problem *q) {
-    return ist_plan_bf16(p) && !ist_plan_half(p) && q->kind == IST_CONV_DENSE;
+bool ist_conv_bf16_takes(const ist_plan *p) {
+    return ist_plan_bf16(p) && !ist_plan_half(p);
 }
 
 double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
@@ -116,8 +116,8 @@ static void pack_pairs(const ist_conv_problem *q, int nr, uint32_t *dst) {
             for (int i = 0; i < q->f.in; i += 2)
                 for (int o = col; o < col + nr; o++) {
                     bool there = o < q->f.out;
-                    uint32_t a = there ? bf16_of(ist_conv_weight(q, 0, o, i, t)) : 0;
-                    uint32_t b = there && i + 1 < q->f.in ? bf16_of(ist_conv_weight(q, 0, o, i + 1, t)) : 0;
+                    uint32_t a = there ? bf16_of(ist_conv_weight(q, o, i, t)) : 0;
+                    uint32_t b = there && i + 1 < q->f.in ? bf16_of(ist_conv_weight(q, o, i + 1, t)) : 0;
                     *dst++ = a | b << 16;
                 }
 }

@@ -36,7 +36,7 @@ bool ist_conv_direct_takes(const ist_conv_problem *q) {
     bool image =
         q->f.in == IMAGE && q->x.ld == IMAGE && q->f.kw == 3 && o->stride == 2 && o->left == 1 && q->x.w % 2 == 0;
     bool few = (q->f.in == EIGHT || (q->f.in > 0 && q->f.in % 16 == 0)) && aligned(q->x);
-    bool plain = q->kind == IST_CONV_DENSE && q->norm_eps <= 0 && !ist_has(o->epi.add_before) &&
+    bool plain = q->norm_eps <= 0 && !ist_has(o->epi.add_before) &&
                  !ist_has(o->epi.add_after) && q->x.elem == IST_ELEM_T;
     int steps = steps_of(&q->f), blocks = q->f.out / EIGHT;
     return plain && (image || few) && q->f.out % EIGHT == 0 && aligned(q->y) && steps <= MOST_STEPS &&
@@ -84,11 +84,11 @@ static float weight_of(const ist_conv_problem *q, int step, int t, int h, int e,
     if (f->in == IMAGE) { /* five words of a line, the first half of which is in front of the window */
         int word = t + 4 * (2 * step + h), ky = word / WORDS, at = word % WORDS * 2 + e - 1;
         if (ky >= f->kh || at < 0) return 0.0f;
-        return ist_conv_weight(q, 0, o, at % IMAGE, ky * f->kw + at / IMAGE);
+        return ist_conv_weight(q, o, at % IMAGE, ky * f->kw + at / IMAGE);
     }
     int per_tap = f->in / 16, tap = f->in == EIGHT ? 2 * step + h : step / per_tap;
     int channel = f->in == EIGHT ? 2 * t + e : f->in / 4 * t + 4 * (step % per_tap) + 2 * h + e;
-    return tap < q->taps ? ist_conv_weight(q, 0, o, channel, tap) : 0.0f;
+    return tap < q->taps ? ist_conv_weight(q, o, channel, tap) : 0.0f;
 }
 
 /* [step][block][lane][two words of two halves]: columns of a block are outputs in the order in which a lane stores its

@@ -69,31 +69,29 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     const double load = 32, start = 8;
     int bm = r->mr, bn = r->nv * r->vl;
-    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn) * q->phases;
+    double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn);
     double busiest = ist_div_up((int)(tiles < INT_MAX ? tiles : INT_MAX), ist_conv_units(p));
     return busiest * (layout_of(r, q).steps + start) * ((double)bm * bn + load * (bm + bn));
 }
 
-/* [phase][depth][block][half of the fragment], zeros where there is no input or channel. */
+/* [depth][block][half of the fragment], zeros where there is no input or channel. */
 static void pack_fragments(const ist_conv_problem *q, const layout *l, const instruction *m, float *dst) {
-    for (int phase = 0; phase < q->phases; phase++)
-        for (int depth = 0; depth < l->depths; depth++)
-            for (int block = 0; block < l->blocks; block++)
-                for (int e = 0; e < m->depth * m->cols; e++) {
-                    int k, col;
-                    m->place(e, &k, &col);
-                    int input = depth * m->depth + k, tap = input / (l->chunks * CHUNK),
-                        in = input % (l->chunks * CHUNK);
-                    int o = block * m->cols + col;
-                    bool real = tap < q->taps && in < q->f.in && o < q->f.out;
-                    *dst++ = real ? ist_conv_weight(q, phase, o, in, tap) : 0.0f;
-                }
+    for (int depth = 0; depth < l->depths; depth++)
+        for (int block = 0; block < l->blocks; block++)
+            for (int e = 0; e < m->depth * m->cols; e++) {
+                int k, col;
+                m->place(e, &k, &col);
+                int input = depth * m->depth + k, tap = input / (l->chunks * CHUNK), in = input % (l->chunks * CHUNK);
+                int o = block * m->cols + col;
+                bool real = tap < q->taps && in < q->f.in && o < q->f.out;
+                *dst++ = real ? ist_conv_weight(q, o, in, tap) : 0.0f;
+            }
 }
 
 static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, const instruction *m, ist_tensor *weights,
                  ist_tensor *bias) {
     int fragment = m->depth * m->cols, width = ist_div_up(q->f.out, CHUNK) * CHUNK;
-    size_t size = (size_t)q->phases * (size_t)fragment;
+    size_t size = (size_t)fragment;
     if (!ist_mul_size(size, (size_t)l->depths, &size) || !ist_mul_size(size, (size_t)l->blocks, &size) ||
         size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
@@ -104,7 +102,7 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, const 
     if (w && b) {
         pack_fragments(q, l, m, w);
         for (int o = 0; q->f.b && o < q->f.out; o++) b[o] = q->f.b[o];
-        *weights = ist_plan_const(p, w, q->phases, l->depths, l->blocks, fragment, IST_ELEM_T, q->label);
+        *weights = ist_plan_const(p, w, 1, l->depths, l->blocks, fragment, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, 1, width, IST_ELEM_F32, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
@@ -121,11 +119,11 @@ static bool aligned(ist_tensor t) {
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const layout *l, const instruction *m,
                    ist_tensor weights, ist_tensor bias) {
     const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2, y32 = q->y.elem == IST_ELEM_F32;
+    bool y32 = q->y.elem == IST_ELEM_F32;
     bool whole = !y32 && aligned(q->x) && aligned(q->y) && aligned(o->epi.add_before) && aligned(o->epi.add_after);
-    int bn = r->nv * r->vl, kw = deconv ? 1 : q->f.kw, row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
+    int bn = r->nv * r->vl, row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh);
-    ist_divider by_tap = ist_divider_of(l->chunks), by_kw = ist_divider_of(kw);
+    ist_divider by_tap = ist_divider_of(l->chunks), by_kw = ist_divider_of(q->f.kw);
     ist_defines defines =
         ist_defines_of(p, "%s -DVL=8 -DBM=%d -DBN=%d -DWM=%d -DWN=%d -DBK=%d -DACT=%d%s%s", m->option, r->mr, bn,
                        r->warps_m, r->warps_n, r->bk, (int)o->epi.act, whole ? " -DALIGNED" : "", y32 ? " -DY32" : "");
@@ -136,19 +134,18 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,
-        .global = {(size_t)row_tiles * (size_t)r->items, (size_t)ist_div_up(q->f.out, bn), (size_t)q->phases},
+        .global = {(size_t)row_tiles * (size_t)r->items, (size_t)ist_div_up(q->f.out, bn), 1},
         .local = {(size_t)r->items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_OUT(q->y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->chunks, 0, 0),
-                 IST_INT8(deconv ? 1 : q->f.kh, kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
-                 IST_INT4(l->depths, l->blocks, l->steps, 0),
+                 IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
+                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
+                 ist_epilogue_lab(&o->epi), IST_INT4(l->depths, l->blocks, l->steps, 0),
                  IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
                           by_kw.multiplier, by_kw.shift)},
         .arg_count = 14,
-        .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+        .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, 2),
     };
     ist_plan_launch(p, &launch);

@@ -85,7 +85,7 @@ double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_co
     int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32;
     int pixels = l.halo ? ist_div_up(l.halo, q->taps) : bm, bytes = (pixels + bn) * r->bk * 2; /* of a step */
     int local = (l.halo ? 2 * l.halo + r->stages * bn : r->stages * (bm + bn)) * r->bk * 2;
-    double tiles = (double)row_tiles_of(r, q, &l) * ist_div_up(q->f.out, bn) * q->phases;
+    double tiles = (double)row_tiles_of(r, q, &l) * ist_div_up(q->f.out, bn);
     double waves = ceil(tiles * choice.splits / units);
 
     int side = LOCAL_BYTES / (local + 1024); /* groups side by side on a unit */
@@ -116,21 +116,20 @@ static bool source_of(const ist_conv_problem *q, const layout *l, int bk, int k,
     return *tap < q->taps && *in < q->f.in;
 }
 
-/* [phase][pair][block][lane][8]: lane l holds column l / 4 of two blocks of eight, of each the inputs 2 (l % 4) + {0,
+/* [pair][block][lane][8]: lane l holds column l / 4 of two blocks of eight, of each the inputs 2 (l % 4) + {0,
  * 1} and those 8 further (mma.m16n8k16, matrix B). */
 static void pack_fragments(const ist_conv_problem *q, const layout *l, int bk, float *dst) {
-    for (int phase = 0; phase < q->phases; phase++)
-        for (int pair = 0; pair < l->pairs; pair++) {
-            int tap[PAIR], in[PAIR];
-            bool real[PAIR];
-            for (int k = 0; k < PAIR; k++) real[k] = source_of(q, l, bk, pair * PAIR + k, &tap[k], &in[k]);
-            for (int block = 0; block < l->blocks; block++)
-                for (int e = 0; e < LANES * FRAGMENT; e++) {
-                    int lane = e / FRAGMENT, i = e % FRAGMENT;
-                    int k = lane % 4 * 2 + i % 2 + i / 2 % 2 * 8, o = block * BLOCK + i / 4 * 8 + lane / 4;
-                    *dst++ = real[k] && o < q->f.out ? ist_conv_weight(q, phase, o, in[k], tap[k]) : 0.0f;
-                }
-        }
+    for (int pair = 0; pair < l->pairs; pair++) {
+        int tap[PAIR], in[PAIR];
+        bool real[PAIR];
+        for (int k = 0; k < PAIR; k++) real[k] = source_of(q, l, bk, pair * PAIR + k, &tap[k], &in[k]);
+        for (int block = 0; block < l->blocks; block++)
+            for (int e = 0; e < LANES * FRAGMENT; e++) {
+                int lane = e / FRAGMENT, i = e % FRAGMENT;
+                int k = lane % 4 * 2 + i % 2 + i / 2 % 2 * 8, o = block * BLOCK + i / 4 * 8 + lane / 4;
+                *dst++ = real[k] && o < q->f.out ? ist_conv_weight(q, o, in[k], tap[k]) : 0.0f;
+            }
+    }
 }
 
 /* What a half holds of f. */
@@ -146,7 +145,7 @@ static void fill_bias(const ist_conv_problem *q, size_t width, float *b) {
     for (int o = 0; o < q->f.out; o++) {
         double sum = 0;
         if (q->f.b) b[o] = q->f.b[o];
-        for (int i = 0; q->norm_eps > 0 && i < q->f.in; i++) sum += as_half(ist_conv_weight(q, 0, o, i, 0));
+        for (int i = 0; q->norm_eps > 0 && i < q->f.in; i++) sum += as_half(ist_conv_weight(q, o, i, 0));
         if (q->norm_eps > 0) b[width + (size_t)o] = (float)sum;
     }
 }
@@ -154,7 +153,7 @@ static void fill_bias(const ist_conv_problem *q, size_t width, float *b) {
 static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk, ist_tensor *weights,
                  ist_tensor *bias) {
     int rows = l->pairs * l->blocks * LANES;
-    size_t width = (size_t)l->blocks * BLOCK, size = (size_t)q->phases * FRAGMENT;
+    size_t width = (size_t)l->blocks * BLOCK, size = FRAGMENT;
     if (!ist_mul_size(size, (size_t)l->pairs, &size) || !ist_mul_size(size, (size_t)l->blocks * LANES, &size) ||
         size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
@@ -165,7 +164,7 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
     if (w && b) {
         pack_fragments(q, l, bk, w);
         fill_bias(q, width, b);
-        *weights = ist_plan_const(p, w, q->phases, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
+        *weights = ist_plan_const(p, w, 1, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, q->norm_eps > 0 ? 2 : 1, (int)width, IST_ELEM_F32, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
@@ -197,11 +196,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
     int bn = r->nv * r->vl, row_tiles = row_tiles_of(r, q, l), col_tiles = ist_div_up(q->f.out, bn);
     ist_tensor partial = {0}, arrived = {0};
     if (c.splits > 1) {
-        partial = ist_plan_tensor(p, row_tiles, col_tiles, q->phases * c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32);
-        arrived = ist_plan_persistent(p, 1, row_tiles, col_tiles, q->phases, IST_ELEM_I32);
+        partial = ist_plan_tensor(p, row_tiles, col_tiles, c.splits, r->mr * bn * r->warps_k, IST_ELEM_F32);
+        arrived = ist_plan_persistent(p, 1, row_tiles, col_tiles, 1, IST_ELEM_I32);
     }
     int per_step = l->gather ? l->per_tap : l->blocked ? q->taps : l->per_tap / CHUNK;
-    ist_divider by_splits = ist_divider_of(c.splits);
     ist_defines defines = defines_of(p, q, r, l);
     ist_conv_record(
         p, q, r,
@@ -220,10 +218,9 @@ static void launch(ist_plan *p, const ist_conv_problem *q, ist_conv_choice c, co
             .win6 = l->wide,
             .win7 = l->high,
             .norm_eps = q->norm_eps,
-            .tiles = {l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits), by_splits.multiplier,
-                      by_splits.shift},
+            .tiles = {l->pairs, l->blocks, l->steps, c.splits, steps_of_split(l, c.splits)},
             .div = {ist_divider_of(l->square ? l->wide : q->ow), ist_divider_of(l->square ? l->high : q->oh),
-                    ist_divider_of(per_step), ist_divider_of(q->kind == IST_CONV_DECONV2X2 ? 1 : q->f.kw)},
+                    ist_divider_of(per_step), ist_divider_of(q->f.kw)},
         });
 }
 

@@ -21,7 +21,7 @@ bool ist_conv_panels_takes(const ist_conv_row *r, const ist_conv_problem *q) {
     if (!r->bk) return true;
     bool same = !e->up2 && (!ist_has(e->add_before) || e->add_before.n == q->y.n) &&
                 (!ist_has(e->add_after) || e->add_after.n == q->y.n);
-    return q->kind == IST_CONV_DENSE && ist_conv_is_point(q) && q->f.in <= r->bk && same;
+    return ist_conv_is_point(q) && q->f.in <= r->bk && same;
 }
 
 /* Halves that a work-item stores at a time begin at a multiple of their size. */
@@ -39,29 +39,27 @@ double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *r, const ist_
     int units = ist_conv_units(p);
     double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, r->nv * r->vl);
     return tiles * r->mr * r->nv * r->vl / r->speed * (tiles < units ? units / tiles : 1) +
-           (common(p, r) ? 0 : first_start / ((double)q->f.in * q->taps * q->phases));
+           (common(p, r) ? 0 : first_start / ((double)q->f.in * q->taps));
 }
 
 /* ---- weights ---- */
 
-/* [phase][column tile][tap][in][nr], zeros beyond the last channel. */
+/* [column tile][tap][in][nr], zeros beyond the last channel. */
 static void pack_panels(const ist_conv_problem *q, int nr, float *dst) {
     int tiles = ist_div_up(q->f.out, nr);
-    for (int phase = 0; phase < q->phases; phase++)
-        for (int tile = 0; tile < tiles; tile++)
-            for (int t = 0; t < q->taps; t++)
-                for (int i = 0; i < q->f.in; i++)
-                    for (int c = 0; c < nr; c++) {
-                        int o = tile * nr + c;
-                        *dst++ = o < q->f.out ? ist_conv_weight(q, phase, o, i, t) : 0.0f;
-                    }
+    for (int tile = 0; tile < tiles; tile++)
+        for (int t = 0; t < q->taps; t++)
+            for (int i = 0; i < q->f.in; i++)
+                for (int c = 0; c < nr; c++) {
+                    int o = tile * nr + c;
+                    *dst++ = o < q->f.out ? ist_conv_weight(q, o, i, t) : 0.0f;
+                }
 }
 
-/* [phase][column tile][nr] */
+/* [column tile][nr] */
 static void pack_bias(const ist_conv_problem *q, int nr, float *dst) {
     int width = ist_div_up(q->f.out, nr) * nr;
-    for (int phase = 0; phase < q->phases; phase++)
-        for (int o = 0; o < width; o++) *dst++ = q->f.b && o < q->f.out ? q->f.b[o] : 0.0f;
+    for (int o = 0; o < width; o++) *dst++ = q->f.b && o < q->f.out ? q->f.b[o] : 0.0f;
 }
 
 typedef struct packed {
@@ -69,7 +67,7 @@ typedef struct packed {
 } packed;
 
 static bool pack(ist_plan *p, const ist_conv_problem *q, int nr, packed *out) {
-    size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr * (size_t)q->phases, size = width;
+    size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr, size = width;
     if (!ist_mul_size(size, (size_t)q->taps, &size) || !ist_mul_size(size, (size_t)q->f.in, &size) ||
         size > SIZE_MAX / sizeof(float)) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
@@ -106,16 +104,16 @@ static pieces cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_r
     enum { CHUNK_BYTES = 192 << 10, ITEMS_PER_UNIT = 16 };
     int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
     int units = ist_conv_units(p), want = ITEMS_PER_UNIT * units;
-    double weights = (double)q->f.out * q->f.in * q->taps * q->phases, pixels = (double)ist_pixels(q->x) * q->x.c;
+    double weights = (double)q->f.out * q->f.in * q->taps, pixels = (double)ist_pixels(q->x) * q->x.c;
     if (weights > pixels && all_cols >= 2 * units) {
-        int cols = ist_div_up(all_cols, want), groups = ist_div_up(all_cols, cols) * q->phases;
+        int cols = ist_div_up(all_cols, want), groups = ist_div_up(all_cols, cols);
         return (pieces){ist_div_up(all_rows, ist_div_up(want, groups)), cols, true};
     }
     double tile_bytes = 4.0 * r->mr * q->f.in;
-    int fit = (int)(CHUNK_BYTES / tile_bytes), most = ist_div_up(all_rows * q->phases, want);
+    int fit = (int)(CHUNK_BYTES / tile_bytes), most = ist_div_up(all_rows, want);
     int rows = fit < 1 ? 1 : fit > all_rows ? all_rows : fit;
     if (rows > most) rows = most < 4 ? 4 : most;
-    int groups = ist_div_up(all_rows, rows) * q->phases, split = ist_div_up(want, groups);
+    int groups = ist_div_up(all_rows, rows), split = ist_div_up(want, groups);
     int cols = ist_div_up(all_cols, split > all_cols ? all_cols : split);
     groups *= ist_div_up(all_cols, cols);
     if (groups < want && rows > 1) rows = (int)((long)rows * groups / want);
@@ -127,7 +125,7 @@ enum { SCRATCH_FLOATS = 64 };
 
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
-    bool deconv = q->kind == IST_CONV_DECONV2X2, half = ist_plan_half(p), cpu = r->items == 1;
+    bool half = ist_plan_half(p), cpu = r->items == 1;
     int units = ist_conv_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     size_t items = (size_t)r->items;
     ist_arg scratch = IST_IN((ist_tensor){0}), queue = scratch;
@@ -150,19 +148,17 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
         .kernel = "conv",
         .dims = 3,
         .global = {cpu ? (size_t)units : (size_t)row_tiles * items,
-                   cpu ? 1 : (size_t)ist_div_up(q->f.out, r->nv * r->vl), cpu ? 1 : (size_t)q->phases},
+                   cpu ? 1 : (size_t)ist_div_up(q->f.out, r->nv * r->vl), 1},
         .local = {items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), scratch, IST_OUT(q->y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                 IST_INT8(deconv ? 1 : q->f.kh, deconv ? 1 : q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0,
-                          0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, deconv ? 2 : 1, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
-                 IST_INT4(c.rows, c.cols, q->phases, (c.by_columns ? 1 : 0) | (cpu && ist_plan_work_turn(p) ? 2 : 0)),
-                 queue},
+                 IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
+                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
+                 ist_epilogue_lab(&o->epi),
+                 IST_INT4(c.rows, c.cols, 0, (c.by_columns ? 1 : 0) | (cpu && ist_plan_work_turn(p) ? 2 : 0)), queue},
         .arg_count = cpu ? 15 : 14,
-        .flops = 2.0 * q->x.n * q->oh * q->ow * q->phases * q->taps * q->f.in * q->f.out,
+        .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, sizeof(float)),
     };
     ist_plan_launch(p, &l);

@@ -38,7 +38,7 @@ static layout layout_of(const ist_plan *p, const ist_conv_row *r, const ist_conv
     bool keeps = ist_conv_keeps_extents(q);
     l.wide = ist_div_up(q->ow, SIDE), l.high = ist_div_up(q->oh, SIDE);
     bool fills = l.wide * l.high * PIXELS <= 1.1 * q->oh * q->ow;
-    if (q->kind != IST_CONV_DENSE || !(ist_conv_is_point(q) || (keeps && fills)) || ist_has(o->epi.add_before) ||
+    if (!(ist_conv_is_point(q) || (keeps && fills)) || ist_has(o->epi.add_before) ||
         ist_has(o->epi.add_after))
         return l;
     set_room(&l, r);

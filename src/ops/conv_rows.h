@@ -6,9 +6,6 @@
 #include "ops/divider.h"
 #include "ops/ops.h"
 
-/* Which operator a dense problem is: the same kernels serve all. */
-typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
-
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
  * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). WGMMA: the same
  * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). RESIDENT: the same, with
@@ -50,18 +47,16 @@ const ist_conv_row *ist_conv_row_at(int index);
 
 /* A problem whose shapes have been checked: everything that packing and launching need. */
 typedef struct ist_conv_problem {
-    ist_conv_kind kind;
     ist_tensor x, y;
     ist_filter f;
     const ist_conv_opts *o;
     const char *label;
-    int phases, taps, oh, ow; /* oh, ow: extents of the product (those of x for a transposed convolution) */
-    float norm_eps;           /* > 0: of a norm of x in front, whose scale and shift are in f already (MMA) */
+    int taps, oh, ow;
+    float norm_eps; /* > 0: of a norm of x in front, whose scale and shift are in f already (MMA) */
 } ist_conv_problem;
 
-/* Weight of output o, input i, tap t of a phase, in PyTorch's orders. */
-static inline float ist_conv_weight(const ist_conv_problem *q, int phase, int o, int i, int t) {
-    if (q->kind == IST_CONV_DECONV2X2) return q->f.w[((size_t)i * (size_t)q->f.out + (size_t)o) * 4 + (size_t)phase];
+/* Weight of output o, input i, tap t, in PyTorch's order. */
+static inline float ist_conv_weight(const ist_conv_problem *q, int o, int i, int t) {
     return q->f.w[((size_t)o * (size_t)q->f.in + (size_t)i) * (size_t)q->taps + (size_t)t];
 }
 
@@ -90,9 +85,9 @@ int ist_conv_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_cost(const ist_plan *p, ist_conv_choice choice, const ist_conv_problem *q);
 /* What the heuristic takes; no row when the device can run none. */
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q);
-/* ist_op_conv / ist_op_deconv2x2 with a given row and number of splits; NULL and 0: the heuristic's. */
-ist_tensor ist_op_conv_row(ist_plan *p, ist_conv_kind kind, ist_tensor x, ist_filter f, const ist_conv_opts *opts,
-                           ist_conv_choice choice, const char *label);
+/* ist_op_conv with a given row and number of splits; NULL and 0: the heuristic's. */
+ist_tensor ist_op_conv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, ist_conv_choice choice,
+                           const char *label);
 
 /* A linear layer on the norm of x, act((x - mean) / deviation * gamma + beta) as one launch: whether the device can and
  * gains; the rest as ist_op_linear and ist_op_layernorm. */
@@ -103,7 +98,7 @@ ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const
 /* What a family says of a launch whose arguments are op/conv_mma's. */
 typedef struct ist_conv_launch {
     const char *isa, *defines;
-    int groups, items, splits; /* of a phase and split; work-items of a group; splits, 0 for 1 */
+    int groups, items, splits; /* of a split; work-items of a group; splits, 0 for 1 */
     int col_tiles;             /* groups of the same rows */
     ist_tensor weights, bias;
     ist_tensor partial, arrived; /* where splits share sums; partial alone: another result */
@@ -130,7 +125,7 @@ void ist_conv_mma(ist_plan *p, const ist_conv_problem *q, ist_conv_choice choice
 bool ist_conv_wgmma_takes(const ist_conv_problem *q);
 double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
-/* Weights [phase][step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
+/* Weights [step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
  * and the plan failed, when they are too large. */
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
 
@@ -147,8 +142,8 @@ void ist_conv_direct(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
-/* Whether the plan lets the problem's inputs be rounded, and the kernel can do it. */
-bool ist_conv_bf16_takes(const ist_plan *p, const ist_conv_problem *q);
+/* Whether the plan lets inputs be rounded. */
+bool ist_conv_bf16_takes(const ist_plan *p);
 double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 

@@ -84,7 +84,7 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     int bm = r->mr, bn = r->nv * r->vl, side = side_by_side(l.local),
         by_registers = REGISTERS / (bm * bn + 64 * r->items);
     int units = ist_conv_units(p);
-    double tiles = (double)l.row_tiles * ist_div_up(q->f.out, bn) * q->phases;
+    double tiles = (double)l.row_tiles * ist_div_up(q->f.out, bn);
     double waves = ceil(tiles / units), end = store;
     if (side > MOST_SIDE) side = MOST_SIDE;
     if (side > by_registers) side = by_registers;
@@ -99,22 +99,21 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     return start + waves * (steps_of(q) * step + (round + bm * bn * end) / side);
 }
 
-/* [phase][step][channels, up to whole blocks of 16][64 halves], the 16-byte part i of channel o at i ^ (o & 7); a step
+/* [step][channels, up to whole blocks of 16][64 halves], the 16-byte part i of channel o at i ^ (o & 7); a step
  * is 64 channels of a tap, taps before channels. */
 static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
     int steps = steps_of(q);
-    for (int phase = 0; phase < q->phases; phase++)
-        for (int step = 0; step < steps; step++)
-            for (int o = 0; o < rows; o++, dst += BK)
-                for (int k = 0; k < BK; k++) {
-                    int in = step / q->taps * BK + k, at = (k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK;
-                    bool real = o < q->f.out && in < q->f.in;
-                    dst[at] = real ? ist_conv_weight(q, phase, o, in, step % q->taps) : 0.0f;
-                }
+    for (int step = 0; step < steps; step++)
+        for (int o = 0; o < rows; o++, dst += BK)
+            for (int k = 0; k < BK; k++) {
+                int in = step / q->taps * BK + k, at = (k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK;
+                bool real = o < q->f.out && in < q->f.in;
+                dst[at] = real ? ist_conv_weight(q, o, in, step % q->taps) : 0.0f;
+            }
 }
 
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
-    size_t size = (size_t)q->phases * BK, width = (size_t)blocks * BLOCK;
+    size_t size = BK, width = (size_t)blocks * BLOCK;
     if (!ist_mul_size(size, (size_t)steps_of(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
                       q->f.kw);
@@ -124,7 +123,7 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     if (w && b) {
         pack_tiles(q, blocks * BLOCK, w);
         for (int o = 0; o < q->f.out && q->f.b; o++) b[o] = q->f.b[o];
-        *weights = ist_plan_const(p, w, q->phases, steps_of(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
+        *weights = ist_plan_const(p, w, 1, steps_of(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
@@ -147,17 +146,17 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
-    ist_conv_record(p, q, r,
-                    &(ist_conv_launch){
-                        .isa = "isa/ptx+isa/wgmma+isa/conv",
-                        .defines = defines.text,
-                        .groups = l.row_tiles * col_tiles,
-                        .items = r->items,
-                        .col_tiles = col_tiles,
-                        .weights = weights,
-                        .bias = bias,
-                        .tiles = {0, blocks, steps_of(q), l.wide, l.wide * l.high},
-                        .div = {ist_divider_of(q->ow), ist_divider_of(q->oh), ist_divider_of(q->taps),
-                                ist_divider_of(q->kind == IST_CONV_DECONV2X2 ? 1 : q->f.kw)},
-                    });
+    ist_conv_record(
+        p, q, r,
+        &(ist_conv_launch){
+            .isa = "isa/ptx+isa/wgmma+isa/conv",
+            .defines = defines.text,
+            .groups = l.row_tiles * col_tiles,
+            .items = r->items,
+            .col_tiles = col_tiles,
+            .weights = weights,
+            .bias = bias,
+            .tiles = {0, blocks, steps_of(q), l.wide, l.wide * l.high},
+            .div = {ist_divider_of(q->ow), ist_divider_of(q->oh), ist_divider_of(q->taps), ist_divider_of(q->f.kw)},
+        });
 }

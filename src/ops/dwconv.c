@@ -332,7 +332,7 @@ ist_tensor ist_op_dwconv_row(ist_plan *p, ist_tensor x, ist_filter f, const ist_
 static ist_dwconv_row tuned(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, ist_dwconv_row row) {
     ist_conv_opts plain = {0};
     const ist_conv_opts *o = opts ? opts : &plain;
-    ist_tune_shape shape = ist_tune_shape_of(p, x, o->into, f, o, false);
+    ist_tune_shape shape = ist_tune_shape_of(p, x, o->into, f, o);
     const ist_tuned *t = ist_plan_tuned(p, IST_TUNE_DWCONV, shape.text);
     for (int i = 0; t && i < IST_DWCONV_ROWS; i++)
         if (!strcmp(rows[i].name, t->row) && ist_dwconv_row_runs(p, (ist_dwconv_row)i)) return (ist_dwconv_row)i;

@@ -49,8 +49,6 @@ ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_o
 ist_tensor ist_op_linear(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
 /* Depthwise convolution, 3x3 or 5x5 (any odd size works). */
 ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
-/* Transposed convolution 2x2 stride 2; w [in][out][2][2] as PyTorch stores it; result [n, 2h, 2w, out]. */
-ist_tensor ist_op_deconv2x2(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label);
 /* Max over a 2x2 window, stride 1, after padding one zero column right and one zero row below (HGNetv2 stem): same
  * extents as x. */
 ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const char *label);

@@ -12,21 +12,20 @@
 /* What the text holds. `odd`: a tensor's pixels or channels do not start at multiples of eight elements, which some
  * rows read in another way. */
 typedef struct shape {
-    int n, h, w, c, out, kh, kw, stride, top, left, bottom, right, deconv, act, x32, y32, odd, half;
+    int n, h, w, c, out, kh, kw, stride, top, left, bottom, right, act, x32, y32, odd, half;
 } shape;
 
-#define FORMAT "n%dh%dw%dc%do%dk%dx%ds%dp%d,%d,%d,%dd%da%dx%dy%du%df%d"
+#define FORMAT "n%dh%dw%dc%do%dk%dx%ds%dp%d,%d,%d,%da%dx%dy%du%df%d"
 
 static bool odd(ist_tensor t) {
     return ist_has(t) && (t.ld % 8 || t.c0 % 8);
 }
 
-ist_tune_shape ist_tune_shape_of(const ist_plan *p, ist_tensor x, ist_tensor y, ist_filter f, const ist_conv_opts *o,
-                                 bool deconv) {
+ist_tune_shape ist_tune_shape_of(const ist_plan *p, ist_tensor x, ist_tensor y, ist_filter f, const ist_conv_opts *o) {
     ist_tune_shape s;
     bool half = ist_plan_half(p);
     snprintf(s.text, sizeof s.text, FORMAT, x.n, x.h, x.w, x.c, f.out, f.kh, f.kw, o->stride ? o->stride : 1, o->top,
-             o->left, o->bottom, o->right, deconv, (int)o->epi.act, half && x.elem == IST_ELEM_F32,
+             o->left, o->bottom, o->right, (int)o->epi.act, half && x.elem == IST_ELEM_F32,
              half && y.elem == IST_ELEM_F32, half && (odd(x) || odd(y)), half);
     return s;
 }
@@ -35,8 +34,8 @@ static bool parse(const ist_plan *p, const char *text, shape *s) {
     enum { MOST = 1 << 14 };
     int used = 0;
     int n = sscanf(text, FORMAT "%n", &s->n, &s->h, &s->w, &s->c, &s->out, &s->kh, &s->kw, &s->stride, &s->top,
-                   &s->left, &s->bottom, &s->right, &s->deconv, &s->act, &s->x32, &s->y32, &s->odd, &s->half, &used);
-    if (n != 18 || (size_t)used != strlen(text) || s->half != ist_plan_half(p)) return false;
+                   &s->left, &s->bottom, &s->right, &s->act, &s->x32, &s->y32, &s->odd, &s->half, &used);
+    if (n != 17 || (size_t)used != strlen(text) || s->half != ist_plan_half(p)) return false;
     const int least_one[] = {s->n, s->h, s->w, s->c, s->out, s->kh, s->kw, s->stride};
     for (size_t i = 0; i < sizeof least_one / sizeof *least_one; i++)
         if (least_one[i] < 1 || least_one[i] > MOST) return false;
@@ -82,15 +81,13 @@ static int conv_ways(ist_plan *p, const shape *s, ist_tune_way *ways, int capaci
     ist_conv_opts o = options_of(s);
     ist_tensor x = {.buffer = 1, .n = s->n, .h = s->h, .w = s->w, .c = s->c, .ld = s->c + 4 * s->odd, .c0 = 4 * s->odd};
     x.elem = s->x32 ? IST_ELEM_F32 : IST_ELEM_T;
-    ist_conv_problem q = {.kind = s->deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE,
-                          .x = x,
+    ist_conv_problem q = {.x = x,
                           .f = {.out = s->out, .in = s->c, .kh = s->kh, .kw = s->kw},
                           .o = &o,
                           .label = "tune",
-                          .phases = s->deconv ? 4 : 1,
-                          .taps = s->deconv ? 1 : s->kh * s->kw,
-                          .oh = s->deconv ? s->h : outputs(s->h, s->top, s->bottom, s->kh, s->stride),
-                          .ow = s->deconv ? s->w : outputs(s->w, s->left, s->right, s->kw, s->stride)};
+                          .taps = s->kh * s->kw,
+                          .oh = outputs(s->h, s->top, s->bottom, s->kh, s->stride),
+                          .ow = outputs(s->w, s->left, s->right, s->kw, s->stride)};
     ist_conv_choice first = ist_conv_choose(p, &q);
     if (!first.row) return 0;
     const ist_conv_row *portable = first.row;
@@ -105,7 +102,8 @@ static int conv_ways(ist_plan *p, const shape *s, ist_tune_way *ways, int capaci
         if (!ist_conv_row_takes(p, r, &q) || (r->family == IST_CONV_PANELS) != panels || r == portable) continue;
         int splits = ist_conv_most_splits(r, &q);
         for (int n = 1; n <= splits; n *= 2)
-            if (ist_conv_cost(p, (ist_conv_choice){r, n}, &q) <= most) count = add(ways, count, capacity - 1, r->name, n);
+            if (ist_conv_cost(p, (ist_conv_choice){r, n}, &q) <= most)
+                count = add(ways, count, capacity - 1, r->name, n);
     }
     return add(ways, count, capacity, portable->name, 1);
 }
@@ -135,7 +133,6 @@ static float next_random(unsigned *state) {
 static double flops_of(const shape *s, bool conv) {
     double oh = outputs(s->h, s->top, s->bottom, s->kh, s->stride);
     double ow = outputs(s->w, s->left, s->right, s->kw, s->stride);
-    if (s->deconv) oh = s->h, ow = s->w * 4.0 / (s->kh * s->kw);
     return 2.0 * s->n * oh * ow * s->kh * s->kw * s->out * (conv ? s->c : 1);
 }
 
@@ -152,12 +149,10 @@ static ist_tensor record(ist_plan *p, bool conv, const shape *s, ist_tune_way wa
     ist_tensor none = {0};
     int oh = outputs(s->h, s->top, s->bottom, s->kh, s->stride),
         ow = outputs(s->w, s->left, s->right, s->kw, s->stride);
-    if (s->deconv) oh = 2 * s->h, ow = 2 * s->w;
     if (s->y32) o.into = ist_plan_tensor(p, s->n, oh, ow, s->out, IST_ELEM_F32);
     for (int i = 0; conv && i < ist_conv_row_count(); i++)
         if (!strcmp(ist_conv_row_at(i)->name, way.row))
-            return ist_op_conv_row(p, s->deconv ? IST_CONV_DECONV2X2 : IST_CONV_DENSE, x, f, &o,
-                                   (ist_conv_choice){ist_conv_row_at(i), way.param}, "tune");
+            return ist_op_conv_row(p, x, f, &o, (ist_conv_choice){ist_conv_row_at(i), way.param}, "tune");
     for (int i = 0; !conv && i < IST_DWCONV_ROWS; i++)
         if (!strcmp(ist_dwconv_row_name((ist_dwconv_row)i), way.row))
             return ist_op_dwconv_row(p, x, f, &o, (ist_dwconv_row)i, "tune");

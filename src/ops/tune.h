@@ -13,8 +13,7 @@
 typedef struct ist_tune_shape {
     char text[88];
 } ist_tune_shape;
-ist_tune_shape ist_tune_shape_of(const ist_plan *p, ist_tensor x, ist_tensor y, ist_filter f, const ist_conv_opts *o,
-                                 bool deconv);
+ist_tune_shape ist_tune_shape_of(const ist_plan *p, ist_tensor x, ist_tensor y, ist_filter f, const ist_conv_opts *o);
 
 /* One way to do a problem. */
 typedef struct ist_tune_way {
