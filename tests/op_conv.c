@@ -1,5 +1,4 @@
-/* Dense convolutions and linear layers: every row the device can run, against the scalar
- * definition. */
+/* Dense convolutions and linear layers: every row the device can run, against the scalar definition. */
 #include "ops/conv_rows.h"
 #include "support/convtest.h"
 
