@@ -5,6 +5,7 @@
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
+#include "support/two_way_test.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -118,10 +119,7 @@ static void layer_folds_case(int prompts, int tokens, int c, int k, bool attends
     enum { HIDDEN = 128, D = 16, ROWS = HEADS * D };
     optest t;
     optest_begin(&t, "layer and folds", (unsigned)(tokens + k));
-    if (!ist_token_layers(t.plan, tokens) || !ist_two_way_halves(t.plan, tokens, k)) {
-        optest_drop(&t);
-        return;
-    }
+    cr_assert(ist_token_layers(t.plan, tokens) && ist_two_way_halves(t.plan, tokens, k));
     int columns = columns_of(tokens), count = prompts > 1 ? prompts - 1 : 1, outs = 3 * HIDDEN;
     ref_map x = optest_random(&t, prompts, 1, tokens, c), add = optest_random(&t, prompts, 1, tokens, c);
     ist_tensor at = optest_in(&t, add, IST_ELEM_T, false), projections, y;
@@ -214,45 +212,6 @@ static ist_tensor folded_in(optest *t, ref_map m, bool columns, int tokens, bool
     return optest_in(t, as_halves(t, m, columns, tokens), IST_ELEM_T, false);
 }
 
-/* Items of x by map, plus shift: what the reference sees. */
-static ref_map picked(optest *t, ref_map x, const int *map, const float *shift, int n) {
-    ref_map y = optest_zeros(t, n, 1, x.w, x.c);
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < x.w; r++)
-            for (int k = 0; k < x.c; k++)
-                ref_at(y, i, 0, r)[k] = ref_at(x, map ? map[i] : i, 0, r)[k] + (shift ? shift[k] : 0);
-    return y;
-}
-
-/* A layer on tokens that passes `hidden` channels on and normalises them with zeros behind. */
-static ist_token_layer passing(optest *t, int hidden) {
-    int out = (hidden + 63) / 64 * 64;
-    ist_token_layer l = {.hidden = hidden, .out = out, .eps = 1e-5f};
-    float *w = optest_values(t, (size_t)(out * hidden), 0, 0);
-    for (int o = 0; o < hidden; o++) w[o * hidden + o] = 1;
-    l.w = w;
-    l.b = l.beta = optest_values(t, (size_t)out, 0, 0);
-    l.gamma = optest_values(t, (size_t)out, 1, 1);
-    return l;
-}
-
-/* What that layer makes of x. */
-static ref_map passed(optest *t, ref_map x, const ist_token_layer *l) {
-    ref_map y = optest_zeros(t, x.n, 1, x.w, l->out);
-    for (int i = 0; i < x.n * x.w; i++) {
-        const float *v = ref_at(x, i / x.w, 0, i % x.w);
-        double mean = 0, variance = 0;
-        for (int o = 0; o < x.c; o++) mean += (double)v[o] / l->out;
-        for (int o = 0; o < l->out; o++) {
-            double apart = (o < x.c ? (double)v[o] : 0) - mean;
-            variance += apart * apart / l->out;
-        }
-        for (int o = 0; o < l->out; o++)
-            ref_at(y, i / x.w, 0, i % x.w)[o] = (float)(((o < x.c ? (double)v[o] : 0) - mean) / sqrt(variance + 1e-5));
-    }
-    return y;
-}
-
 /* bits of i: 1 slices, 2 map, 4 shift, 8 update, 16 limit. */
 static void step_case(const shape *s, unsigned i) {
     optest t;
@@ -281,13 +240,13 @@ static void step_case(const shape *s, unsigned i) {
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor part = ist_op_image_step(t.plan, &side, i & 8 ? &update : NULL, folded, s->tokens, &updated, "step");
     ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, w, b, (ist_prompt_way){0}, "merge"), z = {0};
-    ist_token_layer layer = passing(&t, HEADS * s->d);
+    ist_token_layer layer = passing_layer(&t, HEADS * s->d);
     bool joined = halves && ist_token_layers(t.plan, s->tokens);
     if (joined)
         z = ist_op_token_merge(t.plan, part, s->tokens, &(ist_token_merge){s->k, s->d, w, b}, &layer,
                                "merge and layer");
     optest_run(&t);
-    ref_map seen = picked(&t, x, i & 2 ? map : NULL, shift, count);
+    ref_map seen = picked_items(&t, x, i & 2 ? map : NULL, shift, count);
     if (i & 8) {
         ref_map want = optest_zeros(&t, count, 1, s->length, s->k), got = optest_read(&t, updated);
         ref_image_update(seen, position, keys, values, norm, norm + s->k, norm + 2 * s->k, 1e-5, want);
@@ -302,7 +261,7 @@ static void step_case(const shape *s, unsigned i) {
     if (joined) {
         ref_map both = optest_read(&t, z);
         both.n = count;
-        optest_close(&t, "merge and layer", both, passed(&t, got, &layer), 2e-3, 4e-3);
+        optest_close(&t, "merge and layer", both, passed_layer(&t, got, &layer), 2e-3, 4e-3);
     }
     optest_end(&t);
 }
@@ -366,121 +325,6 @@ Test(two_way, matrix_groups) {
     if (!claim_matrix_groups()) return;
     for (unsigned i = 0; i < 32; i += 4) step_case(&steps[i % 5], i + i / 4 % 4);
     step_case(&whole, 8);
-}
-
-/* ---- an image read by all of its prompts ---- */
-
-/* hidden: what tokens x + add read, softmax over the image of (w (x + add) + b) . (wk (image + position)), values wv
- * image
- * + bv, in heads of 16. */
-static void read_reference(const ist_head_fold *q, const ist_image_keys *k, ref_map x, ref_map add, ref_map seen,
-                           ref_map position, ref_map hidden) {
-    enum { D = 16, OUTS = HEADS * D };
-    int rows = seen.w;
-    double *keys = malloc(sizeof *keys * (size_t)(2 * rows * OUTS)), *values = keys + rows * OUTS;
-    cr_assert_not_null(keys);
-    for (int n = 0; n < hidden.n; n++) {
-        for (int i = 0; i < rows * OUTS; i++) {
-            const float *row = ref_at(seen, n, 0, i / OUTS), *place = ref_at(position, 0, 0, i / OUTS);
-            keys[i] = 0, values[i] = k->value_bias[i % OUTS];
-            for (int c = 0; c < seen.c; c++) {
-                keys[i] += (double)k->keys[i % OUTS * seen.c + c] * ((double)row[c] + (double)place[c]);
-                values[i] += (double)k->values[i % OUTS * seen.c + c] * (double)row[c];
-            }
-        }
-        for (int t = 0; t < x.w; t++)
-            for (int h = 0; h < OUTS; h += D) {
-                double query[D], sum = 0, read[D] = {0};
-                for (int i = 0; i < D; i++) {
-                    query[i] = q->b[h + i];
-                    for (int c = 0; c < x.c; c++)
-                        query[i] += (double)q->w[(h + i) * x.c + c] *
-                                    ((double)ref_at(x, n, 0, t)[c] + (add.v ? (double)ref_at(add, n, 0, t)[c] : 0));
-                }
-                for (int r = 0; r < rows; r++) {
-                    double score = 0;
-                    for (int i = 0; i < D; i++) score += query[i] * keys[r * OUTS + h + i];
-                    double weight = exp2(score * (double)q->scale);
-                    sum += weight;
-                    for (int i = 0; i < D; i++) read[i] += weight * values[r * OUTS + h + i];
-                }
-                for (int i = 0; i < D; i++) ref_at(hidden, n, 0, t)[h + i] = (float)(read[i] / sum);
-            }
-    }
-    free(keys);
-}
-
-/* bits of i: 1 addend, 2 map, 4 shift, 8 limit. The reading and a layer on it. */
-static void reading_case(int prompts, int tokens, int rows, int c, unsigned i) {
-    enum { OUTS = HEADS * 16 };
-    optest t;
-    optest_begin(&t, "reading", i + 100u * (unsigned)rows);
-    if (!ist_image_reads(t.plan, tokens, c, 16) || !ist_token_layers(t.plan, tokens)) {
-        optest_drop(&t);
-        return;
-    }
-    int count = i & 8 ? prompts - 1 : prompts, images = i & 2 ? 2 : prompts, map[8];
-    for (int n = 0; n < prompts; n++) map[n] = n < count ? n / 2 % 2 ^ n % 3 / 2 : 1 << 24;
-    float *shift = i & 4 ? optest_values(&t, (size_t)c, -1, 1) : NULL;
-    float *wk = optest_values(&t, (size_t)(OUTS * c), -0.2f, 0.2f),
-          *wv = optest_values(&t, (size_t)(OUTS * c), -0.2f, 0.2f);
-    float *w = optest_values(&t, (size_t)(OUTS * c), -0.2f, 0.2f), *b = optest_values(&t, OUTS, -1, 1);
-    ref_map x = optest_random(&t, prompts, 1, tokens, c), add = {0}, image = optest_random(&t, images, 1, rows, c);
-    ref_map position = optest_random(&t, 1, 1, rows, c), hidden = optest_zeros(&t, count, 1, tokens, OUTS);
-    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false), at = {0}, mt = {0};
-    if (i & 1) {
-        add = optest_random(&t, prompts, 1, tokens, c);
-        at = optest_in(&t, add, IST_ELEM_T, false);
-    }
-    if (i & 2) mt = optest_ints(&t, map, prompts);
-    ist_image_side side = {.x = optest_in(&t, image, IST_ELEM_T, false), .map = mt, .shift = shift};
-    ist_image_keys keys = {wk, wv, b, position.v};
-    ist_fold_job query = {.add = at,
-                          .fold = {.d = 16, .k = c, .w = w, .b = b, .scale = 0.3f, .columns = true, .plain = true}};
-    ist_token_folds folds = {.jobs = &query, .count = 1};
-    ist_token_layer before = passing(&t, 128), l = passing(&t, c);
-    before.in = c, before.out = c, before.folds = &folds;
-    before.w1 = optest_values(&t, (size_t)(128 * c), -0.3f, 0.3f), before.b1 = b;
-    before.w = optest_values(&t, (size_t)(128 * c), -0.3f, 0.3f);
-    float *sums = optest_values(&t, (size_t)(c * OUTS), 0, 0);
-    for (int k = 0; k < OUTS; k++) sums[k % c * OUTS + k] = 1;
-    l.hidden = OUTS, l.w = sums;
-    if (count < prompts) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor kv = ist_op_image_keys(t.plan, &side, &keys, "keys");
-    ist_tensor tokens_read = ist_op_token_layer(t.plan, xt, &before, "before");
-    ist_token_reading reading = {kv, mt, folds.y[0]};
-    ist_tensor y = ist_op_token_read(t.plan, tokens_read, &reading, &l, "read");
-    optest_run(&t);
-    x = optest_read(&t, tokens_read);
-    cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
-    ref_map want_kv = optest_zeros(&t, images, 1, rows, 2 * OUTS);
-    for (int k = 0; k < images * rows * 2 * OUTS; k++) {
-        int o = k % (2 * OUTS), row = k / (2 * OUTS);
-        const float *line = (o < OUTS ? wk : wv) + o % OUTS * c, *place = ref_at(position, 0, 0, row % rows);
-        double sum = o < OUTS ? 0 : b[o - OUTS];
-        for (int at_c = 0; at_c < c; at_c++)
-            sum += (double)line[at_c] * ((double)image.v[row * c + at_c] + (shift ? (double)shift[at_c] : 0) +
-                                         (o < OUTS ? (double)place[at_c] : 0));
-        want_kv.v[k] = (float)sum;
-    }
-    optest_close(&t, "keys and values", optest_read(&t, kv), want_kv, 2e-3, 1e-2);
-    read_reference(&query.fold, &keys, x, add, picked(&t, image, i & 2 ? map : NULL, shift, count), position, hidden);
-    x.n = count;
-    for (int k = 0; k < count * tokens * OUTS; k++) x.v[k / OUTS * c + k % OUTS % c] += hidden.v[k];
-    ref_map got = optest_read(&t, y);
-    got.n = count;
-    optest_close(&t, "read", got, passed(&t, x, &l), 0, 1e-2);
-    optest_end(&t);
-}
-
-Test(two_way, reading) {
-    without = IST_CAP_VEC16;
-    if (!claim_matrix_warps() || optest_small()) return; /* interpreters do not see that a counter orders groups */
-    reading_case(3, 7, 150, 64, 15);
-    reading_case(1, 8, 128, 128, 2);
-    reading_case(5, 3, 70, 64, 3);
-    reading_case(4, 7, 257, 64, 4);
-    reading_case(4, 2, 20, 64, 10);
 }
 
 /* ---- prompts that share projections of their image ---- */
@@ -572,7 +416,8 @@ static void sharing_case(const shape *s, unsigned i) {
     ist_tensor z = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, h.wv, h.bv, side.only, "merge");
     optest_run(&t);
     double allowed = (t.half ? 4e-3 : 2e-5) * s->gain;
-    ref_map seen = picked(&t, x, h.map, h.shift, h.count), want = optest_zeros(&t, h.count, 1, s->tokens, HEADS * s->d);
+    ref_map seen = picked_items(&t, x, h.map, h.shift, h.count),
+            want = optest_zeros(&t, h.count, 1, s->tokens, HEADS * s->d);
     ref_image_read(seen, position, queries, s->d, h.wv, h.bv, want);
     ref_map got = optest_read(&t, y);
     got.n = h.count;
