@@ -45,7 +45,8 @@ typedef struct ist_site {
     X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
     X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \
     X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (isa/matrix, Xe-HPG)")                  \
-    X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")
+    X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")                               \
+    X(X86_AMX, "x86_amx", "AMX: products of tiles of bfloat16 by inline assembly (isa/amx)")
 
 typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,
@@ -88,7 +89,7 @@ void ist_device_close(ist_device **device);
 
 const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
-bool ist_device_bf16(const ist_device *device);        /* the probe of X86_BF16 held, whatever ISTHMUS_CAPS claims */
+unsigned ist_device_probed(const ist_device *device);  /* what the probes found, whatever ISTHMUS_CAPS claims */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
 cl_context ist_device_context(const ist_device *device);

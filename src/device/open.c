@@ -140,8 +140,8 @@ const ist_device_info *ist_device_facts(const ist_device *device) {
 unsigned ist_device_caps(const ist_device *device) {
     return device->caps;
 }
-bool ist_device_bf16(const ist_device *device) {
-    return device->bf16;
+unsigned ist_device_probed(const ist_device *device) {
+    return device->probed;
 }
 size_t ist_device_alignment(const ist_device *device) {
     return device->alignment;

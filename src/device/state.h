@@ -30,7 +30,7 @@ struct ist_device {
     cl_context context;
     cl_command_queue queue, side; /* side: IST_LANE_SIDE, NULL unless asked for */
     unsigned caps;
-    bool bf16; /* of caps, what the probe of X86_BF16 said */
+    unsigned probed; /* caps before ISTHMUS_CAPS overruled them */
     size_t alignment, local_bytes;
     ist_program *programs;
     size_t program_count, program_cap;
