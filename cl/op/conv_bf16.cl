@@ -10,7 +10,7 @@
  * Weights are panels [column tile][tap][pair of inputs][NR] of pairs, padded with zeros to whole tiles; bias likewise.
  *
  * -D MR, NV; ASM: 1: AVX512_BF16's instructions; 0: the same in plain OpenCL, for tests (the instructions also take
- * subnormal numbers for zeros). Needs isa/vector with VL = 16.
+ * subnormal numbers for zeros). Needs isa/vector with VL = 16, isa/bf16.
  * in = {h, w, ld, c0, cin, pairs of a pixel in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of scratch}.
  * order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken backwards.
@@ -22,21 +22,11 @@
 typedef ushort16 ushort16_at4 __attribute__((aligned(4)));
 
 #if ASM
-static inline ushort16 bf16_round(float16 v) {
-    short16 h;
-    __asm__("vcvtneps2bf16 %1,%0" : "=v"(h) : "v"(v));
-    return as_ushort16(h);
-}
 static inline float16 bf16_dot(float16 sum, uint16 a, uint16 b) {
     __asm__("vdpbf16ps %2,%1,%0" : "+v"(sum) : "v"(as_int16(a)), "v"(as_int16(b)));
     return sum;
 }
 #else
-/* To nearest, ties to even. */
-static inline ushort16 bf16_round(float16 v) {
-    uint16 u = as_uint16(v), up = u + (uint16)(0x7fffu) + (u >> (uint16)(16) & (uint16)(1u));
-    return convert_ushort16(select(up, u | (uint16)(0x400000u), v != v) >> (uint16)(16));
-}
 /* sum + a's pairs by b's. */
 static inline float16 bf16_dot(float16 sum, uint16 a, uint16 b) {
     const uint16 upper = (uint16)(0xffff0000u), half_way = (uint16)(16);

@@ -45,7 +45,8 @@ typedef struct ist_site {
     X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
     X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \
     X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (isa/matrix, Xe-HPG)")                  \
-    X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")
+    X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")                               \
+    X(X86_AMX, "x86_amx", "AMX: products of tiles of bfloat16 by inline assembly (isa/amx)")
 
 typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,
@@ -62,7 +63,7 @@ const char *ist_cap_name(int bit);
 
 /* ---- list, open ---- */
 
-/* The in-order queues. MAIN carries everything; SIDE, of a device opened with side_lane, kernels only. */
+/* The in-order queues. MAIN carries everything; SIDE, where it was opened, kernels only. */
 typedef enum ist_lane { IST_LANE_MAIN, IST_LANE_SIDE } ist_lane;
 
 /* Fills the flat list (all platforms, all devices); the caller frees *list with free(). *count = 0 is success. */
@@ -77,7 +78,6 @@ typedef struct ist_device_options {
     const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
-    bool side_lane;        /* make the second queue, IST_LANE_SIDE */
     bool backwards;        /* probe from the last to the first: of two processes that open the same device at the same
                               time, each finds what the other has compiled */
 } ist_device_options;
@@ -86,9 +86,12 @@ typedef struct ist_device_options {
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
 
+/* Makes the second queue, IST_LANE_SIDE; once. */
+ist_status ist_lane_open(ist_device *device, ist_error *err);
+
 const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
-bool ist_device_bf16(const ist_device *device);        /* the probe of X86_BF16 held, whatever ISTHMUS_CAPS claims */
+unsigned ist_device_probed(const ist_device *device);  /* what the probes found, whatever ISTHMUS_CAPS claims */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
 cl_context ist_device_context(const ist_device *device);

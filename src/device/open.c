@@ -108,7 +108,6 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
     status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
-    if (status == IST_OK && options->side_lane) status = ist_lane_open(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
     if (status == IST_OK) status = ist_device_probe(d, options->backwards, err);
@@ -140,8 +139,8 @@ const ist_device_info *ist_device_facts(const ist_device *device) {
 unsigned ist_device_caps(const ist_device *device) {
     return device->caps;
 }
-bool ist_device_bf16(const ist_device *device) {
-    return device->bf16;
+unsigned ist_device_probed(const ist_device *device) {
+    return device->probed;
 }
 size_t ist_device_alignment(const ist_device *device) {
     return device->alignment;

@@ -2,6 +2,7 @@
  *
  * Every kernel of cl/probe/ is `probe(out, in)` over the same 256 input words. A probe that does not build, launch or
  * compute is false and no error; only losing the device is. */
+#include "device/host_cpu.h"
 #include "device/state.h"
 
 #include "base/mem.h"
@@ -9,10 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #define WORDS 256
 
@@ -167,6 +164,17 @@ static void expect_x86_bf16(const uint32_t *in, uint32_t *out) {
     }
 }
 
+/* The product of 16 rows of 32 and 16 rows of 16 pairs, exact in float. */
+static void expect_x86_amx(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 256; i++) {
+        float sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += (float)(in[(i / 16 * 32 + k) % 256] % 128u) *
+                   (float)(in[(k / 2 * 32 + i % 16 * 2 + k % 2) % 256] / 128u % 128u);
+        out[i] = as_bits(sum);
+    }
+}
+
 static const struct probe {
     const char *name; /* of cl/probe/, unless `source` is */
     size_t global, local;
@@ -174,23 +182,24 @@ static const struct probe {
     bool zeroed; /* outputs start at 0 and UINT32_MAX, for atomics */
     void (*expect)(const uint32_t *in, uint32_t *out);
     const char *isa;              /* NULL: none; no CPU has one */
-    bool bf16;                    /* its instructions stop a processor that lacks them */
+    bool (*may)(void);            /* of a CPU's instructions, which stop a processor that lacks them; NULL: any */
     const char *source, *options; /* NULL: `name` and none */
 } probes[] = {
-    {"vec16", 1, 1, 128, false, expect_vec16, NULL, false, NULL, NULL},
-    {"local", 128, 64, 128, false, expect_local, NULL, false, NULL, NULL},
-    {"group256", 256, 256, 256, false, expect_group256, NULL, false, NULL, NULL},
-    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL, false, NULL, NULL},
-    {"atomics", 256, 64, 4, true, expect_atomics, NULL, false, NULL, NULL},
-    {"int64", 64, 64, 128, false, expect_int64, NULL, false, NULL, NULL},
-    {"fp64", 64, 64, 128, false, expect_fp64, NULL, false, NULL, NULL},
-    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", false, NULL, NULL},
-    {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "isa/ptx", false, NULL, NULL},
-    {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "isa/ptx+isa/wgmma", false, NULL, NULL},
-    {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "isa/matrix", false, "matrix", "-DMATRIX_MFMA"},
-    {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "isa/matrix", false, "matrix", "-DMATRIX_WMMA"},
-    {"intel_dpas", 64, 64, 64, false, expect_intel_dpas, "isa/matrix", false, "matrix", "-DMATRIX_DPAS"},
-    {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, true, NULL, NULL},
+    {"vec16", 1, 1, 128, false, expect_vec16, NULL, NULL, NULL, NULL},
+    {"local", 128, 64, 128, false, expect_local, NULL, NULL, NULL, NULL},
+    {"group256", 256, 256, 256, false, expect_group256, NULL, NULL, NULL, NULL},
+    {"half_storage", 1, 1, 16, false, expect_half_storage, NULL, NULL, NULL, NULL},
+    {"atomics", 256, 64, 4, true, expect_atomics, NULL, NULL, NULL, NULL},
+    {"int64", 64, 64, 128, false, expect_int64, NULL, NULL, NULL, NULL},
+    {"fp64", 64, 64, 128, false, expect_fp64, NULL, NULL, NULL, NULL},
+    {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "isa/ptx", NULL, NULL, NULL},
+    {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "isa/ptx", NULL, NULL, NULL},
+    {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "isa/ptx+isa/wgmma", NULL, NULL, NULL},
+    {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "isa/matrix", NULL, "matrix", "-DMATRIX_MFMA"},
+    {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "isa/matrix", NULL, "matrix", "-DMATRIX_WMMA"},
+    {"intel_dpas", 64, 64, 64, false, expect_intel_dpas, "isa/matrix", NULL, "matrix", "-DMATRIX_DPAS"},
+    {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, ist_host_bf16, NULL, NULL},
+    {"x86_amx", 1, 1, 256, false, expect_x86_amx, NULL, ist_host_amx, NULL, NULL},
 };
 
 /* ---- running them ---- */
@@ -221,23 +230,10 @@ static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel k
     return !memcmp(got, want, (size_t)p->words * sizeof *got);
 }
 
-/* Whether the processor that runs this has AVX512_BF16. Kernels with its instructions must not be run elsewhere, not
- * even to see whether they work. */
-static bool host_bf16(void) {
-#if defined(__x86_64__)
-    unsigned leaves = 0, a = 0, b, c, d; /* CPUID leaf 7, subleaf 1: EAX bit 5 (Intel SDM, volume 2A) */
-    if (!__get_cpuid_count(7, 0, &leaves, &b, &c, &d) || !leaves || !__get_cpuid_count(7, 1, &a, &b, &c, &d))
-        return false;
-    return a >> 5 & 1;
-#else
-    return false;
-#endif
-}
-
 /* Whether the probe may be run on the device. Native vectors of 16 floats say that the system keeps their registers. */
 static bool may_run(const ist_device *d, const struct probe *p) {
     if (p->isa) return d->facts.type != IST_DEVICE_CPU;
-    return !p->bf16 || (d->caps & IST_CAP_SIMD16 && host_bf16());
+    return !p->may || (d->caps & IST_CAP_SIMD16 && p->may());
 }
 
 static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *err) {
@@ -318,7 +314,7 @@ ist_status ist_device_probe(ist_device *device, bool backwards, ist_error *err) 
         if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
         if (holds) device->caps |= 1u << bit;
     }
-    device->bf16 = device->caps & IST_CAP_X86_BF16;
+    device->probed = device->caps;
     ist_programs_release(device);
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);

@@ -30,7 +30,7 @@ struct ist_device {
     cl_context context;
     cl_command_queue queue, side; /* side: IST_LANE_SIDE, NULL unless asked for */
     unsigned caps;
-    bool bf16; /* of caps, what the probe of X86_BF16 said */
+    unsigned probed; /* caps before ISTHMUS_CAPS overruled them */
     size_t alignment, local_bytes;
     ist_program *programs;
     size_t program_count, program_cap;
@@ -99,7 +99,6 @@ double ist_clock_ms(void); /* monotonic */
 
 /* ---- lane.c ---- */
 
-ist_status ist_lane_open(ist_device *device, ist_error *err);
 void ist_lane_close(ist_device *device);
 static inline cl_command_queue ist_lane_queue(const ist_device *device, ist_lane lane) {
     return lane == IST_LANE_SIDE ? device->side : device->queue;

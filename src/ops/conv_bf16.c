@@ -160,12 +160,12 @@ void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
     if (!pack(p, q, r->nv * r->vl, &weights, &bias)) return;
     int scratch = (int)ist_round_up((size_t)c.pairs, VEC),
         order = (c.by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
-    ist_defines defines =
-        ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DASM=%d", r->mr, r->nv, r->vl, ist_device_bf16(ist_plan_device(p)));
+    bool instructions = ist_device_probed(ist_plan_device(p)) & IST_CAP_X86_BF16;
+    ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DASM=%d", r->mr, r->nv, r->vl, instructions);
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
-        .isa = "isa/vector",
+        .isa = "isa/vector+isa/bf16",
         .defines = defines.text,
         .kernel = "conv",
         .dims = 1,

@@ -1,0 +1,122 @@
+/* Products of floats on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, sums in float).
+ *
+ * A float is the sum of PARTS bfloat16, each the rounded rest of those before: three hold its 24 bits. Of the nine
+ * products of two such sums six are made; the other three are below 2^-24 of the largest. So results are as exact as
+ * sums of float products, for finite operands; an infinite one gives NaN. With PARTS = 1 a product is one of bfloat16.
+ *
+ * A group of one work-item brackets what it does by amx_begin and amx_end. A CPU has one address space: functions take
+ * addresses as size_t. -D PARTS; ASM: 1: the instructions; 0: the same in plain OpenCL, for tests. Needs isa/bf16. */
+#define AMX_BLOCK 32 /* rows and columns of a block of sums: 2 x 2 tiles */
+#define AMX_DEPTH 32 /* terms of a step */
+#define AMX_PANEL (AMX_DEPTH * AMX_BLOCK) /* weights of a step and part, in bfloat16 */
+
+/* Splits 16 floats: part p goes to `to`, an address, and p * plane bfloat16 on. */
+static inline void amx_split(float16 v, size_t to, size_t plane) {
+    __global ushort *dst = (__global ushort *)to;
+    for (int p = 0; p < PARTS; p++, dst += plane) {
+        const ushort16 h = bf16_round(v);
+        vstore16(h, 0, dst);
+        v -= as_float16(convert_uint16(h) << (uint16)(16));
+    }
+}
+
+#if ASM
+/* Eight tiles of 16 rows of 64 bytes: palette 1 (Intel's Software Developer's Manual, volume 1, chapter 18). */
+static inline void amx_begin(void) {
+    uint config[16] __attribute__((aligned(64))) = {1, 0, 0, 0};
+    for (int i = 4; i < 8; i++) config[i] = 64u << 16 | 64u;
+    config[12] = config[13] = 0x10101010u;
+    __asm__ volatile("ldtilecfg (%0)" : : "r"(config) : "memory");
+}
+static inline void amx_end(void) {
+    __asm__ volatile("tilerelease" : : : "memory");
+}
+#define AMX_LOAD(tile, from, pitch)                                                                                    \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(from), "r"((size_t)(pitch)) : "memory")
+#define AMX_STORE(tile, to, pitch)                                                                                     \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(to), "r"((size_t)(pitch)) : "memory")
+#define AMX_ZERO(tile)         __asm__ volatile("tilezero %%tmm" #tile : : : "memory")
+#define AMX_DOT(sums, a, b)    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums : : : "memory")
+/* Sums are tiles 0 to 3, rows 4 and 5, columns 6 and 7. */
+#define AMX_ROWS(part)                                                                                                 \
+    AMX_LOAD(4, a + (part) * plane, lda);                                                                              \
+    AMX_LOAD(5, a + (part) * plane + 16 * lda, lda);
+#define AMX_COLUMNS(part)                                                                                              \
+    AMX_LOAD(6, b + (part) * AMX_PANEL * 2, 64);                                                                       \
+    AMX_LOAD(7, b + (part) * AMX_PANEL * 2 + 1024, 64);
+#define AMX_DOTS                                                                                                       \
+    AMX_DOT(0, 4, 6);                                                                                                  \
+    AMX_DOT(1, 4, 7);                                                                                                  \
+    AMX_DOT(2, 5, 6);                                                                                                  \
+    AMX_DOT(3, 5, 7);
+#endif
+
+/* sums[32][ldc] = (add ? sums : 0) + product of a [32][lda] of each part, `plane` apart, and b [step][part][column / 16]
+ * [pair][column % 16] of pairs. Sums are floats, the rest bfloat16; ldc, lda and plane count elements. */
+static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b, int steps,
+                               bool add) {
+#if ASM
+    ldc *= sizeof(float);
+    lda *= sizeof(ushort);
+    plane *= sizeof(ushort);
+    if (add) {
+        AMX_LOAD(0, sums, ldc);
+        AMX_LOAD(1, sums + 64, ldc);
+        AMX_LOAD(2, sums + 16 * ldc, ldc);
+        AMX_LOAD(3, sums + 16 * ldc + 64, ldc);
+    } else {
+        AMX_ZERO(0);
+        AMX_ZERO(1);
+        AMX_ZERO(2);
+        AMX_ZERO(3);
+    }
+    for (int i = 0; i < steps; i++, a += AMX_DEPTH * sizeof(ushort), b += PARTS * AMX_PANEL * sizeof(ushort)) {
+#if PARTS == 3 /* small products first; from each to the next one operand changes */
+        AMX_COLUMNS(0)
+        AMX_ROWS(2)
+        AMX_DOTS
+        AMX_ROWS(1)
+        AMX_DOTS
+        AMX_COLUMNS(1)
+        AMX_DOTS
+        AMX_ROWS(0)
+        AMX_DOTS
+        AMX_COLUMNS(2)
+        AMX_DOTS
+        AMX_COLUMNS(0)
+        AMX_DOTS
+#else
+        AMX_ROWS(0)
+        AMX_COLUMNS(0)
+        AMX_DOTS
+#endif
+    }
+    AMX_STORE(0, sums, ldc);
+    AMX_STORE(1, sums + 64, ldc);
+    AMX_STORE(2, sums + 16 * ldc, ldc);
+    AMX_STORE(3, sums + 16 * ldc + 64, ldc);
+#else
+    __global float *c = (__global float *)sums;
+    __global const ushort *rows = (__global const ushort *)a, *columns = (__global const ushort *)b;
+    for (int r = 0; r < AMX_BLOCK; r++)
+        for (int h = 0; h < AMX_BLOCK / 16; h++) {
+            __global float *at = c + r * ldc + h * 16;
+            float16 sum = add ? vload16(0, at) : (float16)(0.0f);
+            for (int i = 0; i < steps; i++)
+                for (int p = 0; p < PARTS; p++)
+                    for (int q = 0; p + q < PARTS; q++)
+                        for (int k = 0; k < AMX_DEPTH; k++) {
+                            const uint x = rows[p * plane + r * lda + i * AMX_DEPTH + k];
+                            __global const uint *pairs = (__global const uint *)(columns + (i * PARTS + q) * AMX_PANEL);
+                            const uint16 y = vload16(h * 16 + k / 2, pairs);
+                            const uint16 w = k % 2 ? y & (uint16)(0xffff0000u) : y << (uint16)(16);
+                            sum = fma((float16)(as_float(x << 16)), as_float16(w), sum);
+                        }
+            vstore16(sum, 0, at);
+        }
+#endif
+}
+#if !ASM
+static inline void amx_begin(void) {}
+static inline void amx_end(void) {}
+#endif
