@@ -16,48 +16,9 @@ static void claim_all(void) {
 }
 TestSuite(conv_mma, .init = claim_all);
 
-typedef struct shape {
-    int n, h, w, cin, cout, k, stride, pad, splits;
-    convtest_extras x;
-} shape;
-
-static void check_case(const ist_conv_row *row, shape s, unsigned salt) {
-    optest t;
-    char name[128];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", row->name, s.n, s.h, s.w, s.cin,
-             s.cout, s.k, s.k, s.stride, salt);
-    optest_begin(&t, name, salt);
-    int oh = (s.h + 2 * s.pad - s.k) / s.stride + 1;
-    int ow = (s.w + 2 * s.pad - s.k) / s.stride + 1;
-    ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
-    size_t count = (size_t)s.cout * (size_t)s.cin * (size_t)s.k * (size_t)s.k;
-    float *w = optest_values(&t, count, -1, 1), *b = optest_values(&t, (size_t)s.cout, -1, 1);
-    for (size_t i = 0; i < count; i++) w[i] = rintf(w[i] * 1024) / 1024; /* exact in half */
-    ist_conv_opts o = {.stride = s.stride, .top = s.pad, .left = s.pad, .bottom = s.pad, .right = s.pad};
-    ref_epilogue r;
-    convtest_epilogue(&t, &s.x, want, &o.epi, &r);
-    o.into = optest_out(&t, s.n, oh, ow, s.cout, IST_ELEM_T, s.x.slices);
-    ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
-    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.k, s.k, w, b}, &o,
-                                   (ist_conv_choice){row, s.splits}, "test");
-    optest_run(&t);
-    if (s.splits > 1) cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
-    ref_conv(in, w, b, (ref_window){s.k, s.k, s.stride, s.pad, s.pad}, &r, want);
-    double tol = optest_tolerance(&t, s.cin * s.k * s.k);
-    optest_check(&t, "result", y, want, tol, tol * 2, -1);
-    optest_end(&t);
-}
-
-static const ist_conv_row *row_named(const char *name) {
-    for (int i = 0; i < ist_conv_row_count(); i++)
-        if (!strcmp(ist_conv_row_at(i)->name, name)) return ist_conv_row_at(i);
-    cr_assert_fail("no row %s", name);
-    return NULL;
-}
-
 /* The row whose tile is smallest and whose warps share sums; all rows are one kernel with other numbers. */
 Test(conv_mma, index_arithmetic) {
-    const shape shapes[] = {
+    const convtest_shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, /* one tap */
         {2,
          4,
@@ -73,18 +34,18 @@ Test(conv_mma, index_arithmetic) {
         {1, 7, 6, 5, 19, 3, 1, 1, 1, {.act = IST_ACT_NONE, .slices = true}}, /* single elements */
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row_named("mma_16x32"), shapes[i], i);
-    if (!optest_small()) check_case(row_named("mma_32x32d"), shapes[0], 8); /* twice the inputs in a step */
+        convtest_check(convtest_row("mma_16x32"), &shapes[i], -1, i);
+    if (!optest_small()) convtest_check(convtest_row("mma_32x32d"), &shapes[0], -1, 8); /* twice the inputs in a step */
 }
 
 /* 3x3 convolutions whose tiles copy the pixels of all taps together: one block of channels; two in two splits, of two
  * images whose pixels share tiles; tiles that are lines of sixteen pixels, one for each of two images. */
 Test(conv_mma, pixels_of_all_taps) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .after = true};
-    check_case(row_named("mma_64x32"), (shape){1, 5, 7, 64, 24, 3, 1, 1, 1, extras}, 10);
+    convtest_check(convtest_row("mma_64x32"), &(convtest_shape){1, 5, 7, 64, 24, 3, 1, 1, 1, extras}, -1, 10);
     if (optest_small()) return;
-    check_case(row_named("mma_64x32"), (shape){2, 5, 7, 128, 24, 3, 1, 1, 2, extras}, 11);
-    check_case(row_named("mma_64x32"), (shape){2, 4, 16, 64, 24, 3, 1, 1, 1, extras}, 12);
+    convtest_check(convtest_row("mma_64x32"), &(convtest_shape){2, 5, 7, 128, 24, 3, 1, 1, 2, extras}, -1, 11);
+    convtest_check(convtest_row("mma_64x32"), &(convtest_shape){2, 4, 16, 64, 24, 3, 1, 1, 1, extras}, -1, 12);
 }
 
 /* Four warps, whose results pass through local memory as halves: addends on both sides of the activation; an addend
@@ -92,14 +53,15 @@ Test(conv_mma, pixels_of_all_taps) {
 Test(conv_mma, results_in_place) {
     const convtest_extras both = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
     const convtest_extras slices = {.act = IST_ACT_RELU, .lab = true, .after = true, .slices = true};
-    check_case(row_named("mma_64x64w"), (shape){1, 6, 6, 24, 70, 1, 1, 0, 1, both}, 30);
-    if (!optest_small()) check_case(row_named("mma_64x64w"), (shape){1, 7, 6, 8, 36, 3, 1, 1, 1, slices}, 31);
+    convtest_check(convtest_row("mma_64x64w"), &(convtest_shape){1, 6, 6, 24, 70, 1, 1, 0, 1, both}, -1, 30);
+    if (!optest_small())
+        convtest_check(convtest_row("mma_64x64w"), &(convtest_shape){1, 7, 6, 8, 36, 3, 1, 1, 1, slices}, -1, 31);
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a
  * warpgroup with a step under way beside another's, filters of 2x2. */
 Test(conv_mma, warpgroups) {
-    const shape shapes[] = {
+    const convtest_shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}},
         {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
         {1, 11, 13, 136, 48, 1, 1, 0, 1, {.act = IST_ACT_GELU}},
@@ -107,30 +69,33 @@ Test(conv_mma, warpgroups) {
     };
     static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128", "wg_64x64"};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row_named(names[i]), shapes[i], 30 + i);
+        convtest_check(convtest_row(names[i]), &shapes[i], -1, 30 + i);
 }
 
 /* Warpgroups whose pixels are squares with what lies around them: of two images in one tile, and one square too few;
  * blocks of channels in turn, with addends. */
 Test(conv_mma, warpgroups_patches) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
-    check_case(row_named("wg_128x64"), (shape){2, 8, 16, 128, 24, 3, 1, 1, 1, extras}, 40);
+    convtest_check(convtest_row("wg_128x64"), &(convtest_shape){2, 8, 16, 128, 24, 3, 1, 1, 1, extras}, -1, 40);
     if (optest_small()) return;
-    check_case(row_named("wg_256x64"), (shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, 41);
+    convtest_check(convtest_row("wg_256x64"), &(convtest_shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}},
+                   -1, 41);
 }
 
 /* Filters that stay in local memory: several chunks of channels, the last not whole; squares of two images, of which
  * the last warpgroup has none left. */
 Test(conv_mma, resident_filters) {
-    check_case(row_named("wr_64"), (shape){1, 11, 13, 136, 72, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, 50);
+    convtest_check(convtest_row("wr_64"), &(convtest_shape){1, 11, 13, 136, 72, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, -1,
+                   50);
     if (optest_small()) return;
-    check_case(row_named("wr_64"), (shape){2, 8, 23, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}}, 51);
+    convtest_check(convtest_row("wr_64"),
+                   &(convtest_shape){2, 8, 23, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}}, -1, 51);
 }
 
 /* Pixels and filters in registers: images, whose windows begin in the middle of a word, and 8, 16 and 32 channels;
  * blocks of results that are stored by one, two and four words. */
 Test(conv_mma, direct) {
-    const shape shapes[] = {
+    const convtest_shape shapes[] = {
         {2, 7, 10, 3, 32, 3, 2, 1, 1, {.act = IST_ACT_RELU}},
         {2, 5, 9, 16, 16, 3, 1, 1, 1, {.act = IST_ACT_SILU, .lab = true}},
         {1, 6, 7, 8, 24, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
@@ -139,7 +104,7 @@ Test(conv_mma, direct) {
         {1, 5, 6, 32, 16, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row_named("mr_16"), shapes[i], 70 + i);
+        convtest_check(convtest_row("mr_16"), &shapes[i], -1, 70 + i);
 }
 
 /* A 2x2 convolution with the maximum of its windows, by one launch and by two. */
@@ -155,7 +120,7 @@ static void check_pool(const char *row, int cin, unsigned salt) {
     ist_conv_opts o = {.bottom = 1, .right = 1, .pool = pool};
     o.into = optest_out(&t, N, H, W, OUT, IST_ELEM_T, false);
     ist_tensor y = ist_op_conv_row(t.plan, optest_in(&t, in, IST_ELEM_T, false), (ist_filter){OUT, cin, 2, 2, w, NULL},
-                                   &o, (ist_conv_choice){row_named(row), 1}, "test");
+                                   &o, (ist_conv_choice){convtest_row(row), 1}, "test");
     cr_assert_eq(ist_plan_describe(t.plan).launches, strcmp(row, "mr_16") ? 2 : 1);
     optest_run(&t);
     ref_epilogue none = {0};

@@ -1,6 +1,11 @@
 /* See convtest.h. */
 #include "support/convtest.h"
 
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 convtest_extras convtest_combination(int bits) {
     return (convtest_extras){.act = (ist_act)(bits % 5),
                              .lab = bits & 1,
@@ -32,4 +37,38 @@ void convtest_epilogue(optest *t, const convtest_extras *x, ref_map y, ist_epilo
         r->add_after = addend(t, y, x->after_one, 1);
         e->add_after = optest_in(t, r->add_after, IST_ELEM_T, x->slices);
     }
+}
+
+const ist_conv_row *convtest_row(const char *name) {
+    for (int i = 0; i < ist_conv_row_count(); i++)
+        if (!strcmp(ist_conv_row_at(i)->name, name)) return ist_conv_row_at(i);
+    cr_assert_fail("no row %s", name);
+    return NULL;
+}
+
+void convtest_check(const ist_conv_row *row, const convtest_shape *s, int items, unsigned salt) {
+    optest t;
+    char name[128];
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", row->name, s->n, s->h, s->w, s->cin,
+             s->cout, s->k, s->k, s->stride, salt);
+    optest_begin(&t, name, salt);
+    int oh = (s->h + 2 * s->pad - s->k) / s->stride + 1, ow = (s->w + 2 * s->pad - s->k) / s->stride + 1;
+    ref_map in = optest_random(&t, s->n, s->h, s->w, s->cin), want = optest_zeros(&t, s->n, oh, ow, s->cout);
+    size_t count = (size_t)s->cout * (size_t)s->cin * (size_t)s->k * (size_t)s->k;
+    float *w = optest_values(&t, count, -1, 1), *b = s->x.no_bias ? NULL : optest_values(&t, (size_t)s->cout, -1, 1);
+    for (size_t i = 0; i < count; i++) w[i] = rintf(w[i] * 1024) / 1024; /* exact in half */
+    ist_conv_opts o = {.stride = s->stride, .top = s->pad, .left = s->pad, .bottom = s->pad, .right = s->pad};
+    ref_epilogue r;
+    convtest_epilogue(&t, &s->x, want, &o.epi, &r);
+    o.into = optest_out(&t, s->n, oh, ow, s->cout, s->x.y32 ? IST_ELEM_F32 : IST_ELEM_T, s->x.slices);
+    ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s->x.slices);
+    if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
+    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s->cout, s->cin, s->k, s->k, w, b}, &o,
+                                   (ist_conv_choice){row, s->splits}, "test");
+    optest_run(&t);
+    if (s->splits > 1) cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
+    ref_conv(in, w, b, (ref_window){s->k, s->k, s->stride, s->pad, s->pad}, &r, want);
+    double tol = optest_tolerance(&t, s->cin * s->k * s->k);
+    optest_check(&t, "result", y, want, tol, tol * 2, items);
+    optest_end(&t);
 }
