@@ -99,7 +99,11 @@ static inline void normalised_row(float *v, int r, __global const half *add, int
                                   float eps, __local const uint4 *memory MATRIX_SCRATCH_PARAMETER) {
     __local const float *sums = (__local const float *)(memory + SUMS);
     const int lane = get_local_id(0) & 31;
-    float total = 0.0f, square = 0.0f;
+    float total = 0.0f, square = 0.0f, gamma[OUT / 32], beta[OUT / 32];
+    for (int c = 0; c < OUT / 32; c++) { /* asked for before they are wanted */
+        gamma[c] = table[OUT + c * 32 + lane];
+        beta[c] = table[2 * OUT + c * 32 + lane];
+    }
     for (int c = 0; c < OUT / 32; c++) {
         v[c] = sums[r * LD_OUT + c * 32 + lane] + table[c * 32 + lane];
         if (ld) v[c] += LOAD(add, c * 32 + lane);
@@ -112,8 +116,7 @@ static inline void normalised_row(float *v, int r, __global const half *add, int
     }
     WARP_SUM(square);
     square = 1.0f / sqrt(square / OUT + eps);
-    for (int c = 0; c < OUT / 32; c++)
-        v[c] = fma(v[c] * square, table[OUT + c * 32 + lane], table[2 * OUT + c * 32 + lane]);
+    for (int c = 0; c < OUT / 32; c++) v[c] = fma(v[c] * square, gamma[c], beta[c]);
 }
 
 /* Row r of the tile to y, where it is there. */

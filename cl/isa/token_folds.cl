@@ -29,12 +29,12 @@ static inline void fetch_own(uint (*own)[OUT / 32][4], __global const uint4 *wei
 }
 
 /* Row r to local memory. */
-static inline void keep_row(const float *v, int r, __global const half *position, __local uint4 *memory) {
+static inline void keep_row(const float *v, int r, const float *position, __local uint4 *memory) {
     const int lane = get_local_id(0) & 31;
     for (int c = 0; c < OUT / 32; c++) {
         __local half *at = (__local half *)(memory + HIDDEN + r * LD_ROW) + c * 32 + lane;
         vstore_half(v[c], 0, at);
-        if (ADDS) vstore_half(v[c] + LOAD(position, c * 32 + lane), 16 * LD_ROW * 8, at);
+        if (ADDS) vstore_half(v[c] + position[c], 16 * LD_ROW * 8, at);
     }
 }
 
@@ -96,9 +96,11 @@ static inline void fold_rows(__global half *y, __global const half *add, int ld,
 #endif
     for (int r = warp * 2; r < warp * 2 + 2; r++) {
         const size_t token = token_of(tile, r, sizes);
-        float v[OUT / 32];
+        float v[OUT / 32], place[OUT / 32]; /* asked for here, since stores would wait for one after the other */
+        for (int c = 0; c < OUT / 32; c++)
+            place[c] = ADDS ? LOAD(position, token * position_ld + c * 32 + lane) : 0.0f;
         normalised_row(v, r, add + token * ld, ld, table, eps, memory MATRIX_SCRATCH_ARGUMENT);
-        keep_row(v, r, position + token * position_ld, memory);
+        keep_row(v, r, place, memory);
         store_row(y, v, r, tile, prompts, sizes);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
