@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { N = 32768, PASSES = 6, MANY = 8 }; /* MANY launches of slow: 20 ms or more, behind measure() */
+enum { N = 32768, PASSES = 6, MANY = 8 }; /* launches of slow, 15 to 20 ms behind measure() */
 
 typedef struct bench {
     cl_platform_id platform;
@@ -104,21 +104,19 @@ static inline void run(bench *s, cl_kernel kernel) {
     check(clEnqueueNDRangeKernel(s->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), "clEnqueueNDRangeKernel");
 }
 
-/* Milliseconds of one launch of slow and of waiting for it. */
-static inline double slow_ms(bench *s) {
+/* Sets slow's turns for some 2 ms a launch: more launches instead would keep the host longer than a fast device. */
+static inline void measure(bench *s) {
+    enum { TURNS = 20000 };
     struct timespec from, to;
+    run(s, s->slow);
+    check(clFinish(s->queue), "clFinish");
+    set_turns(s, TURNS);
     clock_gettime(CLOCK_MONOTONIC, &from);
     run(s, s->slow);
     check(clFinish(s->queue), "clFinish");
     clock_gettime(CLOCK_MONOTONIC, &to);
-    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
-}
-
-/* Makes one launch of slow take 2.5 ms or more, on fast devices by more turns: launches alone would keep the host longer
- * than such a device. */
-static inline void measure(bench *s) {
-    slow_ms(s);
-    for (cl_int turns = 200; turns < 1 << 24 && slow_ms(s) < 2.5; set_turns(s, turns)) turns *= 4;
+    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
+    set_turns(s, ms > 250 ? TURNS / 100 : ms < 0.05 ? 50 * TURNS : (cl_int)(TURNS * 2.5 / ms));
 }
 
 static inline void close_bench(bench *s) {
