@@ -226,6 +226,66 @@ Test(weights_fold, halves_keep_the_sums) {
         for (int s = 0; s < 3; s++) check_halves(shapes[i][0], shapes[i][1], (double[]){1, 1e-4, 3000}[s]);
 }
 
+/* Output o for inputs that are `mean` everywhere; a depthwise filter has a mean of its own. */
+static double mean_output(const ist_conv_weights *c, int o, const float *mean) {
+    int taps = c->kh * c->kw;
+    double sum = c->b[o];
+    for (int k = 0; k < c->in * taps; k++) sum += (double)c->w[o * c->in * taps + k] * mean[c->in == 1 ? o : k / taps];
+    return sum;
+}
+
+/* The weights are those of ist_conv_weights_halve; inputs at their means give what they gave before, which the rounded
+ * weights with the biases as they were do not. */
+static void check_halves_about(int in, int k) {
+    enum { FILTERS = 11 };
+    int row = in * k * k;
+    size_t count = (size_t)FILTERS * (size_t)row;
+    float *exact = malloc(count * sizeof *exact), *plain = malloc(count * sizeof *plain);
+    float *about = malloc(count * sizeof *about), mean[64], before[FILTERS], bias[FILTERS], result[FILTERS];
+    cr_assert(exact && plain && about);
+    synth_weight("decoder.decoder.layers.0.linear1.weight", 2, (int64_t[]){FILTERS, row}, (uint64_t)row, exact);
+    for (int i = 0; i < 64; i++) mean[i] = (float)((i * 7 % 13) - 3) / 4;
+    for (int o = 0; o < FILTERS; o++) before[o] = bias[o] = (float)o / 8 - 0.6f;
+    memcpy(plain, exact, count * sizeof *plain);
+    memcpy(about, exact, count * sizeof *about);
+    ist_conv_weights was = {.out = FILTERS, .in = in, .kh = k, .kw = k, .w = exact, .b = before}, rounded = was,
+                     c = was;
+    rounded.w = plain, c.w = about, c.b = bias;
+    ist_conv_weights_halve(&rounded);
+    ist_conv_weights_halve_about(&c, mean, result);
+    cr_assert_arr_eq(about, plain, count * sizeof *about);
+    double off = 0, uncorrected = 0;
+    for (int o = 0; o < FILTERS; o++) {
+        double want = mean_output(&was, o, mean);
+        off = fmax(off, fabs(mean_output(&c, o, mean) - want));
+        uncorrected = fmax(uncorrected, fabs(mean_output(&rounded, o, mean) - want));
+        cr_assert_float_eq(result[o], want, 1e-6 * (1 + fabs(want)), "%d x %d: filter %d gives %g, not %g", in, k, o,
+                           (double)result[o], want);
+    }
+    cr_assert_lt(off, 2e-6, "%d x %d: outputs move by %g", in, k, off);
+    cr_assert_gt(uncorrected, 1e-5, "%d x %d: nothing to correct, %g", in, k, uncorrected);
+    free(exact);
+    free(plain);
+    free(about);
+}
+
+Test(weights_fold, halves_keep_the_outputs_of_means) {
+    check_halves_about(3, 3);
+    check_halves_about(61, 1);
+    check_halves_about(17, 2);
+    check_halves_about(1, 5);
+}
+
+Test(weights_fold, halves_about_means_of_what_half_cannot_hold) {
+    float values[] = {INFINITY, NAN, 1e6f, 0.1f}, bias[] = {1, 2, 3, 4}, result[4];
+    ist_conv_weights c = {.out = 4, .in = 1, .kh = 1, .kw = 1, .w = values, .b = bias};
+    const float mean = 0.5f, means[] = {mean, mean, mean, mean};
+    ist_conv_weights_halve_about(&c, means, result);
+    cr_assert(bias[0] == 1 && bias[1] == 2 && bias[2] == 3, "a bias became %g, %g or %g", (double)bias[0],
+              (double)bias[1], (double)bias[2]);
+    cr_assert_float_eq(bias[3] + values[3] * mean, 4 + 0.1f * mean, 1e-6f);
+}
+
 Test(weights_fold, halves_of_what_half_cannot_hold) {
     float values[] = {65503.0f, -65504.0f, 1e6f, INFINITY, NAN, 0.0f, 0x1p-25f, 0.1f};
     ist_conv_weights c = {.out = 1, .in = 8, .kh = 1, .kw = 1, .w = values};

@@ -233,7 +233,18 @@ ist_conv_weights ist_widen(const ist_net *net, ist_conv_weights taken, int out0,
 }
 
 void ist_settle(const ist_net *net, ist_conv_weights *w) {
-    if (w->w && !failed(net) && ist_plan_half(net->plan)) ist_conv_weights_halve(w);
+    if (w->w && !w->settled && !failed(net) && ist_plan_half(net->plan)) ist_conv_weights_halve(w);
+    w->settled = true;
+}
+
+void ist_settle_about(const ist_net *net, ist_conv_weights *w, const float *mean, bool relu, float *out) {
+    if (!w->w || failed(net) || !ist_plan_half(net->plan)) return;
+    ist_conv_weights_halve_about(w, mean, out);
+    w->settled = true;
+    for (int o = 0; o < w->out; o++) {
+        if (relu && !(out[o] > 0)) out[o] = 0;
+        if (w->has_lab) out[o] = w->lab_scale * out[o] + w->lab_bias;
+    }
 }
 
 /* ---- recording ---- */

@@ -66,6 +66,10 @@ static inline ist_filter ist_filter_of(const ist_conv_weights *w) {
 
 /* To be called when the weights are as the plan will hold them: those for half storage are rounded to it. */
 void ist_settle(const ist_net *net, ist_conv_weights *w);
+/* The same where the means of the layer's inputs are about known (ist_conv_weights_halve_about). The means of its
+ * outputs, after ReLU if it has one and LAB, go to `out`. Nothing happens, and `out` stays, where weights are not
+ * rounded. */
+void ist_settle_about(const ist_net *net, ist_conv_weights *w, const float *mean, bool relu, float *out);
 
 /* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
 ist_conv_weights ist_stack(const ist_net *net, ist_conv_weights taken_first, ist_conv_weights taken_second);

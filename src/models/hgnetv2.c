@@ -2,7 +2,11 @@
  *
  * A unit is convolution, batch norm, ReLU and, in the small sizes, a learnable affine of two scalars; all of it is one
  * launch. Every block owns one wide map: its input and the results of its layers lie side by side in it, and whoever
- * makes a block's input writes it there. */
+ * makes a block's input writes it there.
+ *
+ * In half, weights are rounded for maps whose channels have the means that a uniform image would give them: the outputs
+ * for that image stay those of the exact weights (ist_settle_about), and what the errors change elsewhere is less,
+ * since maps differ less from them than from zero. */
 #include "models/dfine.h"
 #include "ops/chain.h"
 #include "ops/image.h"
@@ -13,8 +17,21 @@
 
 /* The stem's layers in the checkpoint's order. */
 enum { STEM1, STEM2A, STEM2B, STEM3, STEM4, STEM_LAYERS };
+enum { MOST_STEM = 64, MOST_CHANNELS = 5120 }; /* of the stem's first maps; of a block's map: size X, stage 4 */
 static const char *const stem_names[] = {"backbone.stem.stem1", "backbone.stem.stem2a", "backbone.stem.stem2b",
                                          "backbone.stem.stem3", "backbone.stem.stem4"};
+
+/* The means of a map's channels, for a uniform image; without meaning where weights are not rounded. */
+typedef struct map_means {
+    float of[MOST_CHANNELS];
+} map_means;
+
+/* ist_settle_about for a layer of `in` and `out` channels, or one that is depthwise; one of another shape stays as it
+ * is, for the operator to refuse. `result` is not `means`. */
+static void settle(const ist_net *net, ist_conv_weights *w, int in, int out, const float *means, bool relu,
+                   float *result) {
+    if (w->out == out && (w->in == in || (w->in == 1 && in == out))) ist_settle_about(net, w, means, relu, result);
+}
 
 /* Layer by layer. Takes the weights. */
 static void stem_in_steps(const ist_net *net, int mid, ist_tensor image, ist_conv_weights w[STEM_LAYERS],
@@ -37,13 +54,27 @@ static void rescale(ist_conv_weights *w) {
     for (size_t i = 0; w->w && i < count; i++) w->w[i] *= 1 / IST_DETECTOR_WHITE;
 }
 
+/* The weights for a uniform image of a third of white; the largest of four like values is that value. */
+static void settle_stem(const ist_net *net, int mid, int out, ist_conv_weights w[STEM_LAYERS], map_means *means) {
+    static const float image[3] = {1 / 3.0f, 1 / 3.0f, 1 / 3.0f};
+    float cat[2 * MOST_STEM] = {0}, y[MOST_STEM] = {0};
+    settle(net, &w[STEM1], 3, mid, image, true, cat);
+    settle(net, &w[STEM2A], mid, mid / 2, cat, true, y);
+    settle(net, &w[STEM2B], mid / 2, mid, y, true, cat + mid);
+    settle(net, &w[STEM3], 2 * mid, mid, cat, true, y);
+    settle(net, &w[STEM4], mid, out, y, true, means->of);
+}
+
 /* image [n,h,w,3] -> x [n,h/4,w/4,o]. The 2x2 convolutions and the pooling see one more zero row and column. */
-static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x) {
+static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x, map_means *means) {
     ist_conv_weights w[STEM_LAYERS];
     ist_stem_layer layers[STEM_LAYERS];
     for (int i = 0; i < STEM_LAYERS; i++) {
         w[i] = ist_take_conv_bn(net, "%s", stem_names[i]);
         if (i == STEM1) rescale(&w[i]);
+    }
+    settle_stem(net, mid, x.c, w, means);
+    for (int i = 0; i < STEM_LAYERS; i++) {
         ist_settle(net, &w[i]);
         layers[i] =
             (ist_stem_layer){{w[i].out, w[i].in, w[i].kh, w[i].kw, w[i].w, w[i].b}, w[i].lab_scale, w[i].lab_bias};
@@ -66,55 +97,76 @@ static ist_tensor block_map(const ist_net *net, const ist_hgnet_stage *stage, in
     return ist_plan_tensor(net->plan, n, h, w, block_input(stage, b) + stage->layers * stage->mid, IST_ELEM_T);
 }
 
-/* Block b of stage s; its input is already in `cat`. What the last block before a depthwise downsampling ends with
- * begins a chain with it, in which the wide map need not exist (ops/chain.h). */
-static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s, int b, ist_tensor cat,
-                        ist_tensor into) {
+/* Convolution and batch norm NAME to `out` channels of a map with `means`; those of its result go to `result`. */
+static ist_tensor unit(const ist_net *net, ist_tensor x, int out, const float *means, const ist_conv_opts *opts,
+                       float *result, const char *name) {
+    ist_conv_weights w = ist_take_conv_bn(net, "%s", name);
+    settle(net, &w, x.c, out, means, opts->epi.act == IST_ACT_RELU, result);
+    return ist_apply(net, x, w, opts, name);
+}
+
+/* Block b of stage s; its input is already in `cat`, and the means of its channels in `means`; those of its result go
+ * to `out`. What the last block before a depthwise downsampling ends with begins a chain with it, in which the wide map
+ * need not exist (ops/chain.h). */
+static ist_tensor block(const ist_net *net, const ist_hgnet_stage *stage, int s, int b, ist_tensor cat, ist_tensor into,
+                        map_means *means, map_means *out) {
     int in = block_input(stage, b), mid = stage->mid;
     ist_tensor x = ist_slice(cat, 0, in), y = x;
+    map_means between;
     for (int i = 0; i < stage->layers; i++) {
         ist_name layer = ist_name_of("backbone.stages.%d.blocks.%d.layers.%d", s, b, i);
         ist_tensor place = ist_slice(cat, in + i * mid, mid);
+        float *mine = means->of + in + i * mid, *before = i ? mine - mid : means->of;
         if (stage->light) {
             ist_conv_weights point = ist_take_conv_bn(net, "%s.conv1", layer.text);
             ist_conv_weights depth = ist_take_conv_bn(net, "%s.conv2", layer.text);
+            settle(net, &point, y.c, mid, before, false, between.of);
+            settle(net, &depth, mid, mid, between.of, true, mine);
             y = ist_apply_separable(net, y, point, depth, OPTS(IST_PAD(2), RELU, .into = place),
                                     layer.text); /* [n,h,w,mid] */
         } else {
-            y = ist_conv_bn(net, y, OPTS(IST_PAD(1), RELU, .into = place), "%s", layer.text); /* [n,h,w,mid] */
+            y = unit(net, y, mid, before, OPTS(IST_PAD(1), RELU, .into = place), mine, layer.text); /* [n,h,w,mid] */
         }
     }
-    ist_name mix = ist_name_of("backbone.stages.%d.blocks.%d.aggregation", s, b);
+    ist_name squeeze = ist_name_of("backbone.stages.%d.blocks.%d.aggregation.0", s, b);
+    ist_name excite = ist_name_of("backbone.stages.%d.blocks.%d.aggregation.1", s, b);
     if (s < 3 && b + 1 == stage->blocks) ist_chain_begin_map(net->plan, cat.n, cat.h, cat.w, stage->out);
     ist_conv_opts last = {RELU, .epi.add_after = b ? x : (ist_tensor){0}, .into = into};
-    y = ist_conv_bn(net, cat, OPTS(RELU), "%s.0", mix.text); /* [n,h,w,out/2] */
-    return ist_conv_bn(net, y, &last, "%s.1", mix.text);     /* [n,h,w,out] */
+    y = unit(net, cat, stage->out / 2, means->of, OPTS(RELU), between.of, squeeze.text); /* [n,h,w,out/2] */
+    y = unit(net, y, stage->out, between.of, &last, out->of, excite.text);               /* [n,h,w,out] */
+    for (int o = 0; b && o < stage->out; o++) out->of[o] += means->of[o];
+    return y;
 }
 
 /* Stage s - 1's result x -> in, half its height and width; ends the chain that makes x. */
-static void downsample(const ist_net *net, int s, ist_tensor x, ist_tensor in, int levels) {
+static void downsample(const ist_net *net, int s, ist_tensor x, ist_tensor in, int levels, const map_means *means,
+                       map_means *out) {
     ist_name name = ist_name_of("backbone.stages.%d.downsample", s);
     bool feature = s - 1 >= 4 - levels;
-    ist_conv_bn(net, x, OPTS(.stride = 2, IST_PAD(1), .into = in), "%s", name.text);
+    unit(net, x, x.c, means->of, OPTS(.stride = 2, IST_PAD(1), .into = in), out->of, name.text);
     ist_chain_end(net->plan, (ist_tensor[]){in, x}, feature ? 2 : 1, name.text);
 }
 
 ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
     ist_pyramid features = {.levels = arch->levels};
     ist_tensor x = {0};
+    map_means means[2] = {{{0}}}; /* by turns */
+    int turn = 0;
     for (int s = 0; s < 4; s++) {
         const ist_hgnet_stage *stage = &arch->stages[s];
         int h = image.h >> (s + 2), w = image.w >> (s + 2);
         ist_tensor cat = block_map(net, stage, 0, image.n, h, w);
         ist_tensor in = ist_slice(cat, 0, stage->in);
         if (s == 0)
-            stem(net, arch->stem_mid, image, in); /* [n,h,w,in] */
+            stem(net, arch->stem_mid, image, in, &means[turn]); /* [n,h,w,in] */
         else
-            downsample(net, s, x, in, arch->levels);
+            downsample(net, s, x, in, arch->levels, &means[turn], &means[!turn]), turn = !turn;
         for (int b = 0; b < stage->blocks; b++) {
             bool last = b + 1 == stage->blocks;
             ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, image.n, h, w);
-            x = block(net, stage, s, b, cat, ist_slice(next, 0, last ? 0 : stage->out)); /* [n,h,w,out] */
+            x = block(net, stage, s, b, cat, ist_slice(next, 0, last ? 0 : stage->out), &means[turn],
+                      &means[!turn]); /* [n,h,w,out] */
+            turn = !turn;
             cat = next;
         }
         ist_tap(net, x, "stage%d", s);

@@ -15,6 +15,7 @@ typedef struct ist_conv_weights {
     float *w; /* [out][in][kh][kw] */
     float *b; /* [out], never NULL: zeros when the layer has no bias */
     int has_lab;
+    int settled;               /* the weights are as a plan holds them: not to be rounded again */
     float lab_scale, lab_bias; /* 1 and 0 without LAB */
 } ist_conv_weights;
 
@@ -43,6 +44,10 @@ ist_status ist_load_norm(const ist_weights *weights, const char *prefix, ist_nor
 /* Rounds the weights to values that half can hold, keeping the sums of each filter's and each input channel's weights
  * (src/weights/halve.c). Those beyond half stay as they are. */
 void ist_conv_weights_halve(ist_conv_weights *conv);
+
+/* The same for inputs whose means are about `mean` [in] (of a depthwise convolution [out]): the biases take what
+ * rounding changes of the outputs' means, which go to `result` [out] and are those of the weights as they were. */
+void ist_conv_weights_halve_about(ist_conv_weights *conv, const float *mean, float *result);
 
 /* Free the arrays and empty the struct; accept an empty struct and NULL. */
 void ist_conv_weights_free(ist_conv_weights *conv);

@@ -6,7 +6,10 @@
  *     e^2 + ((d + e)^2 + (s + e)^2) / 4
  * is least, e its error, d the sum of the errors of the filter so far, s that of the input channel's taps so far: error
  * diffusion (Floyd, Steinberg 1976) that stays close to the nearest. Both sums stay within some units in the last
- * place, while the root of the mean square grows by 5 to 9 %. What is a half already stays. */
+ * place, while the root of the mean square grows by 5 to 9 %. What is a half already stays.
+ *
+ * Where more is known of the inputs than that they have something in common, namely the mean of each, what the errors
+ * make of it is a constant, and the bias takes it: the errors then meet only what inputs differ from their means by. */
 #include "weights/fold.h"
 #include "weights/half.h"
 
@@ -57,4 +60,26 @@ void ist_conv_weights_halve(ist_conv_weights *conv) {
     for (int o = 0; o < conv->out; o += ROWS)
         settle_rows(conv->w + (size_t)o * (size_t)conv->in * (size_t)taps, conv->out - o < ROWS ? conv->out - o : ROWS,
                     conv->in, taps);
+}
+
+/* Of output o without the bias, for inputs that are their means everywhere. */
+static double mean_of(const ist_conv_weights *conv, int o, const float *mean) {
+    int taps = conv->kh * conv->kw;
+    const float *w = conv->w + (size_t)o * (size_t)conv->in * (size_t)taps;
+    double sum = 0;
+    for (int i = 0; i < conv->in; i++, w += taps) {
+        double filter = 0;
+        for (int t = 0; t < taps; t++) filter += w[t];
+        sum += filter * mean[conv->in == 1 ? o : i];
+    }
+    return sum;
+}
+
+void ist_conv_weights_halve_about(ist_conv_weights *conv, const float *mean, float *result) {
+    for (int o = 0; o < conv->out; o++) result[o] = (float)(mean_of(conv, o, mean) + conv->b[o]);
+    ist_conv_weights_halve(conv);
+    for (int o = 0; o < conv->out; o++) {
+        float b = (float)(result[o] - mean_of(conv, o, mean));
+        if (isfinite(b)) conv->b[o] = b;
+    }
 }

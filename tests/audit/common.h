@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { N = 32768, PASSES = 6 };
+enum { N = 32768, PASSES = 6, MANY = 8 }; /* launches of slow, 15 to 20 ms behind measure() */
 
 typedef struct bench {
     cl_platform_id platform;
@@ -19,10 +19,9 @@ typedef struct bench {
     cl_context context;
     cl_command_queue queue;
     cl_program program;
-    cl_kernel add, slow; /* add(out, in): out = in + 1; slow(out, in): the same, taking its time */
+    cl_kernel add, slow; /* add(out, in): out = in + 1; slow(out, in, turns): so many steps */
     cl_mem a, b;         /* N floats each */
     float host[N], result[N];
-    int many; /* launches of slow that take the device a while */
 } bench;
 
 static inline void check(cl_int code, const char *what) {
@@ -38,6 +37,10 @@ static inline cl_kernel make_kernel(bench *s, const char *name, cl_mem out, cl_m
     check(clSetKernelArg(kernel, 0, sizeof out, &out), "clSetKernelArg");
     check(clSetKernelArg(kernel, 1, sizeof in, &in), "clSetKernelArg");
     return kernel;
+}
+
+static inline void set_turns(bench *s, cl_int turns) {
+    check(clSetKernelArg(s->slow, 2, sizeof turns, &turns), "clSetKernelArg");
 }
 
 /* The device whose platform's name holds ISTHMUS_DEVICE, else the first. */
@@ -68,8 +71,8 @@ static inline void choose_device(bench *s) {
 static inline bench *open_bench(void) {
     static const char *const source =
         "__kernel void add(__global float *o, __global const float *i) { int k = get_global_id(0); o[k] = i[k] + 1; }"
-        "__kernel void slow(__global float *o, __global const float *i) { int k = get_global_id(0); float v = i[k];"
-        " for (int n = 0; n < 200; n++) v = v * 0.999f + 1; o[k] = v; }";
+        "__kernel void slow(__global float *o, __global const float *i, int turns) { int k = get_global_id(0);"
+        " float v = i[k]; for (int n = 0; n < turns; n++) v = v * 0.999f + 1; o[k] = v; }";
     cl_int code;
     bench *s = calloc(1, sizeof *s);
     if (!s) check(CL_OUT_OF_HOST_MEMORY, "calloc");
@@ -87,6 +90,7 @@ static inline bench *open_bench(void) {
     check(code, "clCreateBuffer");
     s->add = make_kernel(s, "add", s->b, s->a);
     s->slow = make_kernel(s, "slow", s->b, s->a);
+    set_turns(s, 200);
     return s;
 }
 
@@ -100,17 +104,19 @@ static inline void run(bench *s, cl_kernel kernel) {
     check(clEnqueueNDRangeKernel(s->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), "clEnqueueNDRangeKernel");
 }
 
-/* Sets `many`, for what needs the device to be at work: about 20 ms on a slow device, less on a fast one. */
+/* Sets slow's turns for some 2 ms a launch: more launches instead would keep the host longer than a fast device. */
 static inline void measure(bench *s) {
+    enum { TURNS = 20000 };
     struct timespec from, to;
     run(s, s->slow);
     check(clFinish(s->queue), "clFinish");
+    set_turns(s, TURNS);
     clock_gettime(CLOCK_MONOTONIC, &from);
     run(s, s->slow);
     check(clFinish(s->queue), "clFinish");
     clock_gettime(CLOCK_MONOTONIC, &to);
     double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6;
-    s->many = ms < 0.01 ? 2000 : ms > 2.5 ? 8 : (int)(20 / ms);
+    set_turns(s, ms > 250 ? TURNS / 100 : ms < 0.05 ? 50 * TURNS : (cl_int)(TURNS * 2.5 / ms));
 }
 
 static inline void close_bench(bench *s) {

@@ -16,7 +16,7 @@ int main(void) {
         fill(s, pass);
         check(clEnqueueWriteBuffer(q, s->a, CL_FALSE, 0, sizeof s->host, s->host, 0, NULL, NULL), "write");
         run(s, s->add);
-        for (int k = 0; k < s->many; k++) run(s, s->slow);
+        for (int k = 0; k < MANY; k++) run(s, s->slow);
         check(clFlush(q), "flush");
         clReleaseMemObject(spare[pass]); /* FAULT release_waits */
         check(clEnqueueReadBuffer(q, s->b, CL_TRUE, 0, sizeof s->result, s->result, 0, NULL, NULL), "read");

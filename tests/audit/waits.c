@@ -17,7 +17,7 @@ int main(void) {
         }
         run(s, s->add);
         check(clFinish(q), "finish"); /* FAULT wait_mid_frame */
-        for (int k = 1; k < s->many; k++) run(s, s->slow);
+        for (int k = 1; k < MANY; k++) run(s, s->slow);
         check(clEnqueueNDRangeKernel(q, s->slow, 1, NULL, &global, NULL, 0, NULL, &asked), "slow");
         for (int k = 0; k < 3; k++) check(clFlush(q), "flush"); /* FAULT flush_in_loop */
         while (status > CL_COMPLETE)
