@@ -131,7 +131,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
 
 /* The numbers of cl/op/csp_mma.cl. */
 enum { ITEMS = 256, TILE_H = 4, ROWS_STEP = 32, CHUNK_INPUTS = 32, FRAGMENT = 8, MMA_NECKS = 2 };
-enum { CHUNKS_LEAST = 3 };
+enum { CHUNKS = 3 };                                     /* of the ring */
 enum { MOST_BYTES = 97 << 10, LARGE_BYTES = 202 << 10 }; /* of local memory (cl/probe/ptx_mma.cl, ptx_wgmma.cl) */
 
 typedef struct matrix_plan {
@@ -167,10 +167,10 @@ static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp
     int room = large ? LARGE_BYTES : MOST_BYTES;
     if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
     int most = (large ? 9 : 3) / (m.cp > CHUNK_INPUTS ? 3 : 1);
-    for (int taps = most; taps && m.chunks < CHUNKS_LEAST; taps /= 3) {
+    for (int taps = most; taps && m.chunks < CHUNKS; taps /= 3) {
         int chunk = chunk_of(&m, taps);
         m.chunks = (room - maps - biases) / chunk;
-        if (m.chunks > 8) m.chunks = 8;
+        if (m.chunks > CHUNKS) m.chunks = CHUNKS; /* more hold up the first one */
         m.bytes = maps + biases + m.chunks * chunk;
     }
     return m;
@@ -186,7 +186,7 @@ static bool matrix_fused(const ist_plan *p, ist_tensor x, const ist_csp *b, ist_
     bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0;
     bool pairs = c % 2 == 0 && (!ist_has(into) || (into.elem == IST_ELEM_T && (into.ld | into.c0) % 2 == 0));
     matrix_plan m = matrix_plan_of(p, x, b);
-    return parts && pairs && m.chunks >= CHUNKS_LEAST && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return parts && pairs && m.chunks >= CHUNKS && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
 }
 
 /* The fragments of outputs [out0, out0 + outs) of a layer, from column `to` of `columns` on, of its 32 inputs from in0
