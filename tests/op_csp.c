@@ -94,6 +94,7 @@ Test(csp_mma, matches_its_layers) {
     if (optest_small()) return;
     check_case((shape){1, 5, 9, 64, 64, 1}, false, -1, 71);
     check_case((shape){2, 4, 8, 24, 10, 1}, false, 1, 72);
+    check_case((shape){1, 3, 4, 40, 24, 2}, false, -1, 73); /* small tiles, of which even two units have enough */
 }
 
 Test(csp, refuses_what_is_no_block) {

@@ -24,16 +24,12 @@ static inline int inside_bits(int iy, int ix, int8 in, int8 win) {
     return (int)bits;
 }
 
-/* The activation of two values to the precision of half. Special functions are dear: the two share a reciprocal, for
- * which 1 + 2^60 stands for all that is greater (the result is 0 in half either way). */
+/* The activation of two values to the precision of half. */
 static inline float2 activated(float2 v) {
 #if ACT == ACT_RELU
     return max(v, 0.0f);
 #elif ACT == ACT_SILU || ACT == ACT_SIGMOID
-    float2 e = min(-1.44269504f * v, 60.0f);
-    float a = 1.0f + quick_exp2(e.x), b = 1.0f + quick_exp2(e.y), r = quick_reciprocal(a * b);
-    float2 s = (float2)(b * r, a * r);
-    return ACT == ACT_SILU ? v * s : s;
+    return ACT == ACT_SILU ? v * quick_sigmoids(v) : quick_sigmoids(v);
 #elif ACT == ACT_GELU
     return (float2)(quick_gelu(v.x), quick_gelu(v.y));
 #else

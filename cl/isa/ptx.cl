@@ -392,7 +392,10 @@ static inline float quick_reciprocal(float x) {
         (v) += beside_;                                                                                                \
     }
 
-/* SiLU to the precision of half. */
-static inline float quick_silu(float v) {
-    return v * quick_reciprocal(1.0f + quick_exp2(-1.44269504f * v));
+/* Of two values to the precision of half. Special functions are dear: the two share a reciprocal, for which 1 + 2^60
+ * stands for all that is greater (the result is 0 in half either way). */
+static inline float2 quick_sigmoids(float2 v) {
+    float2 e = min(-1.44269504f * v, 60.0f);
+    float a = 1.0f + quick_exp2(e.x), b = 1.0f + quick_exp2(e.y), r = quick_reciprocal(a * b);
+    return (float2)(b * r, a * r);
 }

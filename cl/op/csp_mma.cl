@@ -11,19 +11,20 @@
  * Arguments: y; x; weights [chunk], each [32 inputs][block of 8 outputs][lane][8 halves] as src/ops/fragments.h has
  * them: for the 1x1 layer DEPTH times 32 inputs and 2 CP outputs, then for each 3x3 layer TAPS taps of CP inputs and CP
  * outputs; bias [2 CP] and [CP] for each 3x3 layer; in = {h, w, ld, c0, tiles across, 0, 0, 0}, out = {n, ld, c0, c}.
- * -D IN: inputs, in eights; CP: channels of a half, rounded up to 32; NECKS. Grid: x = tiles, y = items. */
+ * -D IN: inputs, in eights; CP: channels of a half, rounded up to 32; NECKS; TILE_W: 4 or 8. Grid: x = tiles, y =
+ * items. */
 #ifndef IN
 #define IN     64
 #define CP     32
 #define NECKS  1
 #define TAPS   3
+#define TILE_W 8
 #define DEPTH  2
 #define CHUNKS 4
 #define AHEAD  2
 #endif
 #define THREADS   256
 #define TILE_H    4
-#define TILE_W    8
 #define WM        2
 #define WN        4
 #define GRID_H(s) (TILE_H + 2 * (NECKS + 1 - (s)))
@@ -107,8 +108,9 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
     const int row = (wm * MI(S) + (I) / 2) * 16 + lane / 4 + (I) % 2 * 8, gy = row / GRID_W(S);                        \
     const int iy = y0 - (NECKS + 1 - (S)) + gy, ix = x0 - (NECKS + 1 - (S)) + row - gy * GRID_W(S);                    \
     const bool REAL = (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1 && row < PIXELS(S);                             \
-    float2 v = (float2)(quick_silu(SUM[(I) / 2][J][(I) % 2 * 2] + biases[COLUMN]),                                     \
-                        quick_silu(SUM[(I) / 2][J][(I) % 2 * 2 + 1] + biases[(COLUMN) + 1]))
+    float2 v = (float2)(SUM[(I) / 2][J][(I) % 2 * 2] + biases[COLUMN],                                                 \
+                        SUM[(I) / 2][J][(I) % 2 * 2 + 1] + biases[(COLUMN) + 1]);                                      \
+    v *= quick_sigmoids(v)
 
     {
         float sum[MI(0)][2 * NI][4];

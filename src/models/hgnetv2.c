@@ -10,6 +10,7 @@
 #include "models/dfine.h"
 #include "ops/chain.h"
 #include "ops/image.h"
+#include "ops/stage.h"
 #include "ops/stem.h"
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
@@ -65,6 +66,10 @@ static void settle_stem(const ist_net *net, int mid, int out, ist_conv_weights w
     settle(net, &w[STEM4], mid, out, y, true, means->of);
 }
 
+static ist_stem_layer fused_layer(const ist_conv_weights *w) {
+    return (ist_stem_layer){ist_filter_of(w), w->lab_scale, w->lab_bias};
+}
+
 /* image [n,h,w,3] -> x [n,h/4,w/4,o]. The 2x2 convolutions and the pooling see one more zero row and column. */
 static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x, map_means *means) {
     ist_conv_weights w[STEM_LAYERS];
@@ -76,8 +81,7 @@ static void stem(const ist_net *net, int mid, ist_tensor image, ist_tensor x, ma
     settle_stem(net, mid, x.c, w, means);
     for (int i = 0; i < STEM_LAYERS; i++) {
         ist_settle(net, &w[i]);
-        layers[i] =
-            (ist_stem_layer){{w[i].out, w[i].in, w[i].kh, w[i].kw, w[i].w, w[i].b}, w[i].lab_scale, w[i].lab_bias};
+        layers[i] = fused_layer(&w[i]);
     }
     if (!ist_plan_status(net->plan) && ist_stem_fits(net->plan, image, layers)) {
         ist_op_stem(net->plan, image, layers, x, "backbone.stem");
@@ -147,11 +151,48 @@ static void downsample(const ist_net *net, int s, ist_tensor x, ist_tensor in, i
     ist_chain_end(net->plan, (ist_tensor[]){in, x}, feature ? 2 : 1, name.text);
 }
 
+/* Whether the first stage and the downsampling behind it are one launch (ops/stage.h): nothing else reads its result.
+ */
+static bool first_is_one(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
+    const ist_hgnet_stage *stage = &arch->stages[0];
+    return stage->blocks == 1 && !stage->light && stage->layers == IST_STAGE_DEEP && stage->in == IST_STAGE_IN &&
+           stage->mid == IST_STAGE_IN && stage->out == IST_STAGE_OUT && arch->levels < 4 &&
+           ist_stage_fits(net->plan, image.n, image.h / 4, image.w / 4);
+}
+
+/* x [n,h,w,16], what the stem made, with `means` -> into [n,h/2,w/2,64], with those in `out`. */
+static void first_stage(const ist_net *net, ist_tensor x, ist_tensor into, map_means *means, map_means *out) {
+    enum { IN = IST_STAGE_IN, MIX = IST_STAGE_MIX, OUT = IST_STAGE_OUT };
+    ist_conv_weights w[IST_STAGE_LAYERS], down = ist_take_conv_bn(net, "backbone.stages.1.downsample");
+    ist_stem_layer layers[IST_STAGE_LAYERS];
+    float between[MIX] = {0}, mixed[OUT] = {0}, *of = means->of; /* of the block's map: x, then each layer's result */
+    for (int i = 0; i < IST_STAGE_LAYERS; i++) {
+        bool mix = i >= IST_STAGE_DEEP;
+        w[i] = ist_take_conv_bn(
+            net, mix ? "backbone.stages.0.blocks.0.aggregation.%d" : "backbone.stages.0.blocks.0.layers.%d",
+            mix ? i - IST_STAGE_DEEP : i);
+        if (!mix) settle(net, &w[i], IN, IN, of + i * IN, true, of + (i + 1) * IN);
+    }
+    settle(net, &w[IST_STAGE_DEEP], IN * (1 + IST_STAGE_DEEP), MIX, of, true, between);
+    settle(net, &w[IST_STAGE_DEEP + 1], MIX, OUT, between, true, mixed);
+    settle(net, &down, OUT, OUT, mixed, false, out->of);
+    for (int i = 0; i < IST_STAGE_LAYERS; i++) {
+        ist_settle(net, &w[i]);
+        layers[i] = fused_layer(&w[i]);
+    }
+    ist_settle(net, &down);
+    if (!ist_plan_status(net->plan))
+        ist_op_stage(net->plan, x, layers, ist_filter_of(&down), into, "backbone.stages.0");
+    for (int i = 0; i < IST_STAGE_LAYERS; i++) ist_conv_weights_free(&w[i]);
+    ist_conv_weights_free(&down);
+}
+
 ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
     ist_pyramid features = {.levels = arch->levels};
     ist_tensor x = {0};
     map_means means[2] = {{{0}}}; /* by turns */
     int turn = 0;
+    bool one = first_is_one(net, arch, image);
     for (int s = 0; s < 4; s++) {
         const ist_hgnet_stage *stage = &arch->stages[s];
         int h = image.h >> (s + 2), w = image.w >> (s + 2);
@@ -159,8 +200,14 @@ ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tens
         ist_tensor in = ist_slice(cat, 0, stage->in);
         if (s == 0)
             stem(net, arch->stem_mid, image, in, &means[turn]); /* [n,h,w,in] */
+        else if (s == 1 && one)
+            first_stage(net, x, in, &means[turn], &means[!turn]), turn = !turn; /* [n,h,w,in] */
         else
             downsample(net, s, x, in, arch->levels, &means[turn], &means[!turn]), turn = !turn;
+        if (s == 0 && one) {
+            x = in;
+            continue;
+        }
         for (int b = 0; b < stage->blocks; b++) {
             bool last = b + 1 == stage->blocks;
             ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, image.n, h, w);

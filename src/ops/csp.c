@@ -130,15 +130,15 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
 /* ---- one launch on matrix instructions ---- */
 
 /* The numbers of cl/op/csp_mma.cl. */
-enum { ITEMS = 256, TILE_H = 4, TILE_W = 8, ROWS_STEP = 32, CHUNK_INPUTS = 32, FRAGMENT = 8, MMA_NECKS = 2 };
-enum { CHUNKS_LEAST = 3 };
+enum { ITEMS = 256, TILE_H = 4, ROWS_STEP = 32, CHUNK_INPUTS = 32, FRAGMENT = 8, MMA_NECKS = 2 };
+enum { CHUNKS = 3 };                                     /* of the ring */
 enum { MOST_BYTES = 97 << 10, LARGE_BYTES = 202 << 10 }; /* of local memory (cl/probe/ptx_mma.cl, ptx_wgmma.cl) */
 
 typedef struct matrix_plan {
-    int cp, steps; /* channels of a half, rounded up; of 32 inputs of the first layer */
+    int cp, steps;     /* channels of a half, rounded up; of 32 inputs of the first layer */
     int taps, depth;   /* of a chunk: taps of the 3x3 layers, steps of the first layer */
     int chunks, bytes; /* of local memory */
-    int across, tiles;
+    int tile_w, across, tiles;
 } matrix_plan;
 
 /* Bytes of a chunk of `taps` taps, and as many steps of the first layer as fit it. */
@@ -152,22 +152,25 @@ static int chunk_of(matrix_plan *m, int taps) {
 static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp *b) {
     matrix_plan m = {.cp = ist_div_up(b->last.out, CHUNK_INPUTS) * CHUNK_INPUTS,
                      .steps = ist_div_up(x.c, CHUNK_INPUTS),
-                     .across = ist_div_up(x.w, TILE_W)};
+                     .tile_w = 4};
+    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units, down = ist_div_up(x.h, TILE_H);
+    /* Small tiles while each group has a compute unit to itself. */
+    if (ist_div_up(x.w, m.tile_w) * down * x.n > units) m.tile_w = 8;
+    m.across = ist_div_up(x.w, m.tile_w);
+    m.tiles = m.across * down;
     int border = 2 * (b->necks + 1),
-        rows = (int)ist_round_up((size_t)(TILE_H + border) * (size_t)(TILE_W + border), ROWS_STEP);
+        rows = (int)ist_round_up((size_t)(TILE_H + border) * (size_t)(m.tile_w + border), ROWS_STEP);
     int maps = 3 * rows * (m.cp * 2 + 16), biases = (b->necks + 3) * m.cp * 4;
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    m.tiles = m.across * ist_div_up(x.h, TILE_H);
     /* A group that has its compute unit to itself may take more of its memory, for fewer and larger chunks. */
     bool large = m.tiles * x.n <= units && (ist_plan_caps(p) & IST_CAP_PTX_WGMMA ||
                                             ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LARGE_BYTES);
     int room = large ? LARGE_BYTES : MOST_BYTES;
     if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
     int most = (large ? 9 : 3) / (m.cp > CHUNK_INPUTS ? 3 : 1);
-    for (int taps = most; taps && m.chunks < CHUNKS_LEAST; taps /= 3) {
+    for (int taps = most; taps && m.chunks < CHUNKS; taps /= 3) {
         int chunk = chunk_of(&m, taps);
         m.chunks = (room - maps - biases) / chunk;
-        if (m.chunks > 8) m.chunks = 8;
+        if (m.chunks > CHUNKS) m.chunks = CHUNKS; /* more hold up the first one */
         m.bytes = maps + biases + m.chunks * chunk;
     }
     return m;
@@ -183,7 +186,7 @@ static bool matrix_fused(const ist_plan *p, ist_tensor x, const ist_csp *b, ist_
     bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0;
     bool pairs = c % 2 == 0 && (!ist_has(into) || (into.elem == IST_ELEM_T && (into.ld | into.c0) % 2 == 0));
     matrix_plan m = matrix_plan_of(p, x, b);
-    return parts && pairs && m.chunks >= CHUNKS_LEAST && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return parts && pairs && m.chunks >= CHUNKS && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
 }
 
 /* The fragments of outputs [out0, out0 + outs) of a layer, from column `to` of `columns` on, of its 32 inputs from in0
@@ -239,8 +242,9 @@ static ist_tensor on_matrix(ist_plan *p, ist_tensor x, const ist_csp *b, ist_ten
     free(w);
     free(bias);
     free(room);
-    ist_defines d = ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", x.c,
-                                   m.cp, b->necks, m.taps, m.depth, m.chunks, m.chunks - 2);
+    ist_defines d =
+        ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTILE_W=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", x.c,
+                       m.cp, b->necks, m.tile_w, m.taps, m.depth, m.chunks, m.chunks - 2);
     ist_launch l = {.label = label,
                     .op = "op/csp_mma",
                     .isa = "isa/ptx",
