@@ -49,28 +49,62 @@ static inline void amx_end(void) {
     AMX_DOT(1, 4, 7);                                                                                                  \
     AMX_DOT(2, 5, 6);                                                                                                  \
     AMX_DOT(3, 5, 7);
+#else
+static inline void amx_begin(void) {}
+static inline void amx_end(void) {}
 #endif
 
-/* sums[32][ldc] = (add ? sums : 0) + product of a [32][lda] of each part, `plane` apart, and b [step][part][column / 16]
- * [pair][column % 16] of pairs. Sums are floats, the rest bfloat16; ldc, lda and plane count elements. */
-static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b, int steps,
-                               bool add) {
+/* The block of sums that amx_add adds to, until amx_finish puts it into sums[32][ldc], the same address for all of them:
+ * where instructions are emulated, it lies there all the time. Addresses of floats; ldc and pitch count floats. */
+
+/* Starts with zeros. */
+static inline void amx_zero(size_t sums, size_t ldc) {
+#if ASM
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+    AMX_ZERO(3);
+#else
+    for (int r = 0; r < AMX_BLOCK; r++)
+        for (int h = 0; h < AMX_BLOCK; h += 16) vstore16((float16)(0.0f), 0, (__global float *)sums + r * ldc + h);
+#endif
+}
+
+/* Starts with from[32][pitch]; pitch 0: the same row for all. */
+static inline void amx_start(size_t sums, size_t ldc, size_t from, size_t pitch) {
+#if ASM
+    pitch *= sizeof(float);
+    AMX_LOAD(0, from, pitch);
+    AMX_LOAD(1, from + 64, pitch);
+    AMX_LOAD(2, from + 16 * pitch, pitch);
+    AMX_LOAD(3, from + 16 * pitch + 64, pitch);
+#else
+    for (int r = 0; r < AMX_BLOCK; r++)
+        for (int h = 0; h < AMX_BLOCK; h += 16)
+            vstore16(vload16(0, (__global const float *)from + r * pitch + h), 0,
+                     (__global float *)sums + r * ldc + h);
+#endif
+}
+
+static inline void amx_finish(size_t sums, size_t ldc) {
 #if ASM
     ldc *= sizeof(float);
+    AMX_STORE(0, sums, ldc);
+    AMX_STORE(1, sums + 64, ldc);
+    AMX_STORE(2, sums + 16 * ldc, ldc);
+    AMX_STORE(3, sums + 16 * ldc + 64, ldc);
+#endif
+}
+
+/* Adds the product of a [step][part][32][lda], from step to step `next`, from part to part `plane` on, and b [step][part]
+ * [column / 16][pair][column % 16] of pairs: addresses of bfloat16; lda, plane and next count them. Tiles of a whose rows
+ * lie side by side, lda = AMX_DEPTH, never fall into one set of the cache. */
+static inline void amx_add(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t next, size_t b,
+                           int steps) {
+#if ASM
     lda *= sizeof(ushort);
     plane *= sizeof(ushort);
-    if (add) {
-        AMX_LOAD(0, sums, ldc);
-        AMX_LOAD(1, sums + 64, ldc);
-        AMX_LOAD(2, sums + 16 * ldc, ldc);
-        AMX_LOAD(3, sums + 16 * ldc + 64, ldc);
-    } else {
-        AMX_ZERO(0);
-        AMX_ZERO(1);
-        AMX_ZERO(2);
-        AMX_ZERO(3);
-    }
-    for (int i = 0; i < steps; i++, a += AMX_DEPTH * sizeof(ushort), b += PARTS * AMX_PANEL * sizeof(ushort)) {
+    for (int i = 0; i < steps; i++, a += next * sizeof(ushort), b += PARTS * AMX_PANEL * sizeof(ushort)) {
 #if PARTS == 3 /* small products first; from each to the next one operand changes */
         AMX_COLUMNS(0)
         AMX_ROWS(2)
@@ -91,22 +125,17 @@ static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, si
         AMX_DOTS
 #endif
     }
-    AMX_STORE(0, sums, ldc);
-    AMX_STORE(1, sums + 64, ldc);
-    AMX_STORE(2, sums + 16 * ldc, ldc);
-    AMX_STORE(3, sums + 16 * ldc + 64, ldc);
 #else
-    __global float *c = (__global float *)sums;
     __global const ushort *rows = (__global const ushort *)a, *columns = (__global const ushort *)b;
     for (int r = 0; r < AMX_BLOCK; r++)
         for (int h = 0; h < AMX_BLOCK / 16; h++) {
-            __global float *at = c + r * ldc + h * 16;
-            float16 sum = add ? vload16(0, at) : (float16)(0.0f);
+            __global float *at = (__global float *)sums + r * ldc + h * 16;
+            float16 sum = vload16(0, at);
             for (int i = 0; i < steps; i++)
                 for (int p = 0; p < PARTS; p++)
                     for (int q = 0; p + q < PARTS; q++)
                         for (int k = 0; k < AMX_DEPTH; k++) {
-                            const uint x = rows[p * plane + r * lda + i * AMX_DEPTH + k];
+                            const uint x = rows[i * next + p * plane + r * lda + k];
                             __global const uint *pairs = (__global const uint *)(columns + (i * PARTS + q) * AMX_PANEL);
                             const uint16 y = vload16(h * 16 + k / 2, pairs);
                             const uint16 w = k % 2 ? y & (uint16)(0xffff0000u) : y << (uint16)(16);
@@ -116,7 +145,14 @@ static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, si
         }
 #endif
 }
-#if !ASM
-static inline void amx_begin(void) {}
-static inline void amx_end(void) {}
-#endif
+
+/* sums[32][ldc] = (add ? sums : 0) + product of a [32][lda] of each part, `plane` apart, and b, as amx_add has them. */
+static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b, int steps,
+                               bool add) {
+    if (add)
+        amx_start(sums, ldc, sums, ldc);
+    else
+        amx_zero(sums, ldc);
+    amx_add(sums, ldc, a, lda, plane, AMX_DEPTH, b, steps);
+    amx_finish(sums, ldc);
+}
