@@ -1,5 +1,6 @@
 /* Convolution rows that multiply bfloat16 pairs (AVX512_BF16) and sum in float: packs weights as pairs, cuts the work
  * and records the launch of op/conv_bf16. */
+#include "ops/bf16.h"
 #include "ops/conv_rows.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
@@ -9,7 +10,6 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { VEC = 16, SCRATCH_BYTES = 512 << 10, WEIGHT_BYTES = 1 << 20, MOST_TILES = 256 };
 
@@ -101,14 +101,6 @@ double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *r, const ist_co
 
 /* ---- weights ---- */
 
-/* To nearest, ties to even, as the instructions round what is not subnormal. */
-static uint32_t bf16_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return u >> 16 | 0x40u;
-    return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-}
-
 /* [column tile][tap][pair][nr], the pair's first input in the lower half; zeros beyond the last channel and input. */
 static void pack_pairs(const ist_conv_problem *q, int nr, uint32_t *dst) {
     for (int col = 0; col < q->f.out; col += nr)
@@ -116,8 +108,8 @@ static void pack_pairs(const ist_conv_problem *q, int nr, uint32_t *dst) {
             for (int i = 0; i < q->f.in; i += 2)
                 for (int o = col; o < col + nr; o++) {
                     bool there = o < q->f.out;
-                    uint32_t a = there ? bf16_of(ist_conv_weight(q, 0, o, i, t)) : 0;
-                    uint32_t b = there && i + 1 < q->f.in ? bf16_of(ist_conv_weight(q, 0, o, i + 1, t)) : 0;
+                    uint32_t a = there ? ist_bf16_of(ist_conv_weight(q, 0, o, i, t)) : 0;
+                    uint32_t b = there && i + 1 < q->f.in ? ist_bf16_of(ist_conv_weight(q, 0, o, i + 1, t)) : 0;
                     *dst++ = a | b << 16;
                 }
 }
