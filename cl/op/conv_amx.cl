@@ -5,7 +5,7 @@
  * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
  * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
  * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs, padded with zeros; the
- * bias is padded likewise, and is what the sums start with. A tile from the second-level cache takes longer than its
+ * bias is padded likewise, and is what the sums start with. A tile from the second-level cache can take longer than its
  * product, so that GROUP blocks in turn are multiplied by CHUNK steps of weights, which stay with the sums in the
  * first-level cache. While a block is multiplied, the one before it is finished and stored, some rows after every step:
  * products are few instructions that take long.

@@ -18,9 +18,9 @@ bool ist_conv_amx_takes(const ist_conv_problem *q) {
     return q->kind == IST_CONV_DENSE;
 }
 
-/* A step has four products of two tiles, of 16 cycles each, for each pair of parts that is multiplied; in parts it
- * takes three times as long where two threads share a core, as measured in whole frames (perf/NOTES.md). Then splitting
- * and storing 16 inputs; a block's sums through memory and epilogue. The clock is lower than elsewhere. */
+/* A step has four products of two tiles, of 16 cycles each, for each pair of parts that is multiplied; three parts take
+ * three times as long as that, as whole frames of two threads say (perf/NOTES.md). Then splitting and storing 16
+ * inputs; a block's sums through memory and epilogue. The clock is lower than elsewhere. */
 static ist_conv_tiling tiling(const ist_conv_row *r, const ist_conv_problem *q) {
     const double clock = 1.15;
     double step = r->bk == 3 ? 1120 : 4 * 18, split = r->bk == 3 ? 7 : 4;
