@@ -41,7 +41,7 @@ static void check_case(ist_conv_choice choice, shape s, extras x, ist_elem out, 
                                 .ow = ow};
     ist_conv_family family = choice.row->family;
     bool some = family == IST_CONV_WGMMA || family == IST_CONV_RESIDENT || family == IST_CONV_DIRECT ||
-                (family == IST_CONV_PANELS && choice.row->bk);
+                family == IST_CONV_AMX || (family == IST_CONV_PANELS && choice.row->bk);
     if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;
