@@ -1,5 +1,6 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
 #include "ops/norm_mlp.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -71,6 +72,17 @@ Test(norm_mlp, own_row) {
 Test(norm_mlp, one_by_one) {
     without = IST_CAP_VEC16;
     shapes();
+}
+
+/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(norm_mlp, amx_row) {
+    static const shape some[] = {{2, 1, 7, 32, 32, true},   {2, 5, 29, 160, 640, true}, {1, 1, 140, 128, 512, true},
+                                 {2, 3, 5, 320, 160, true}, {2, 9, 15, 96, 96, false},  {1, 1, 1, 320, 32, false}};
+    if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
+    claim_amx();
+    without = 0;
+    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+        for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i);
 }
 
 /* The row on matrix instructions, emulated where there are none. */
