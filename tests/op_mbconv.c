@@ -1,5 +1,6 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -65,6 +66,19 @@ static void shapes(void) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 8; i++) block_case(&all[k], i);
+}
+
+/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(mbconv, amx_row) {
+    static const shape some[] = {{2, 9, 13, 32, 64, 96, 2, false, IST_ACT_NONE},
+                                 {1, 17, 45, 64, 256, 64, 1, true, IST_ACT_GELU},
+                                 {1, 9, 521, 32, 160, 32, 1, true, IST_ACT_RELU},
+                                 {2, 1, 1, 64, 32, 64, 1, true, IST_ACT_GELU}};
+    if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
+    claim_amx();
+    without = 0;
+    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+        for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i);
 }
 
 Test(mbconv, own_row) {
