@@ -1,9 +1,9 @@
 /* Products of floats on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, sums in float).
  *
  * A float is the sum of PARTS bfloat16, each the rounded rest of those before: three hold its 24 bits. Of the nine
- * products of two such sums six are made; the other three are below 2^-24 of the largest. So results have the errors of
- * sums of float products, two to three times theirs since there are six times the roundings, for finite operands; an
- * infinite one gives NaN, and what is below 2^-126 is lost. With PARTS = 1 a product is one of bfloat16.
+ * products of two such sums six are made; the other three are below 2^-24 of the largest. So results are as exact as
+ * sums of float products (tests/device_amx.c) for finite operands; an infinite one gives NaN, and what is below 2^-126 is
+ * lost. With PARTS = 1 a product is one of bfloat16.
  *
  * A group of one work-item brackets what it does by amx_begin and amx_end. A CPU has one address space: functions take
  * addresses as size_t. -D PARTS; ASM: 1: the instructions; 0: the same in plain OpenCL, for tests. Needs isa/bf16. */

@@ -1,24 +1,25 @@
 /* Products of isa/amx with other work beside them: the matrix unit works while the vector units finish what it made
  * before. Needs isa/tile, isa/amx.
  *
- * A rest_t is what is left to do: rows of a block of 32 x 32 sums, which get bias, residual and activation and are split
- * or stored, and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of those rows. The next
- * product does all of the rows and as many units as it is told, a few in each of its pauses, and asks for lines that
- * will be needed. */
+ * A rest_t is what is left to do: sums, which get bias, residual and activation and are split or stored, 32 columns of a
+ * row at a time and row by row, since a core waits for few lines at a time and only lines that follow each other come by
+ * themselves; and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of those rows. The next
+ * product does as many of them as it is told, a few in each of its pauses, and asks for lines that will be needed. */
 
 /* From row to row of a plane: an odd number of cache lines, so that 16 rows of a tile lie in as many sets. */
 #define PITCH(channels) (((channels) / 32 | 1) * 32)
 
 typedef struct {
     const float *sums; /* [..][ld] */
-    int ld, row, rows, act;
-    float16 bias[2];
-    __global const float *add; /* residual [..][ld_add], or 0 */
-    __global float *y;         /* result [..][ldy], or 0: planes at the address `to` [PARTS][plane / pitch][pitch] */
+    int ld, across;    /* pieces of 32 columns that a row has */
+    int piece, pieces; /* done, and to be done with the next product */
+    int act;
+    __global const float *bias, *add; /* bias [32 across], residual [..][ld_add]; or 0 */
+    __global float *y;                /* result [..][ldy], or 0: planes at the address `to` [PARTS][plane / pitch][pitch] */
     int ld_add, ldy, pitch, plane;
     size_t to;
-    int unit, units;               /* units done, and to be done with the next product */
-    size_t weights, near, near_end; /* lines to ask for, and how many `weights` in a pause */
+    int unit, units;                      /* as pieces */
+    size_t weights, near, near_end;       /* lines to ask for: `lines` of weights a pause, and one up to near_end */
     int lines, done, total, due, rate;
 } rest_t;
 
@@ -26,40 +27,45 @@ typedef struct {
 NOINLINE void rest_unit(const rest_t *b, int i);
 #endif
 
-NOINLINE void rest_row(const rest_t *b, int row) {
+NOINLINE void rest_piece(const rest_t *b, int piece) {
+    const int row = piece / b->across, j = (piece - row * b->across) * 32;
     float16 v[2];
     for (int i = 0; i < 2; i++) {
-        v[i] = vload16(i, b->sums + row * b->ld) + b->bias[i];
-        if (b->add) v[i] += vload16(i, b->add + (size_t)row * b->ld_add);
+        v[i] = vload16(i, b->sums + row * b->ld + j);
+        if (b->bias) v[i] += vload16(i, b->bias + j);
+        if (b->add) v[i] += vload16(i, b->add + (size_t)row * b->ld_add + j);
     }
     activate_all(v, 2, b->act);
     for (int i = 0; i < 2; i++) {
         if (b->y)
-            vstore16(v[i], i, b->y + (size_t)row * b->ldy);
+            vstore16(v[i], i, b->y + (size_t)row * b->ldy + j);
         else
-            amx_split(v[i], b->to + (row * b->pitch + i * 16) * sizeof(ushort), b->plane);
+            amx_split(v[i], b->to + (row * b->pitch + j + i * 16) * sizeof(ushort), b->plane);
     }
 }
 
 static inline void rest_next(rest_t *b) {
     b->done++;
 #ifdef UNITS
-    if (b->row == b->rows) {
+    if (b->piece == b->pieces) {
         rest_unit(b, b->unit++);
         return;
     }
 #endif
-    rest_row(b, b->row++);
+    rest_piece(b, b->piece++);
 }
 
 static inline void rest_begin(rest_t *b, int pauses) {
     b->done = b->due = 0;
-    b->total = b->rows - b->row + b->units - b->unit;
+    b->total = b->pieces - b->piece + b->units - b->unit;
     b->rate = b->total * 256 / pauses + 1;
 }
 static inline void rest_pause(rest_t *b) {
     for (int i = 0; i < b->lines; i++, b->weights += 64) PREFETCH_L2(b->weights);
-    for (int i = 0; i < 2 && b->near < b->near_end; i++, b->near += 64) PREFETCH_L2(b->near);
+    if (b->near < b->near_end) {
+        PREFETCH_L2(b->near);
+        b->near += 64;
+    }
     for (b->due += b->rate; b->done < b->total && b->done * 256 < b->due;) rest_next(b);
 }
 static inline void rest_finish(rest_t *b) {

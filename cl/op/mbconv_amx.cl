@@ -58,10 +58,10 @@ static inline void block_of(bottleneck_t *b, const ushort *rows, int pitch, int 
     rest_product(&b->rest, sums, AMX_BLOCK, rows, pitch, plane, w + j * depth * PARTS, depth / AMX_DEPTH, false);
     b->turn ^= 1;
     b->rest.sums = sums;
-    b->rest.row = 0;
-    b->rest.rows = count;
+    b->rest.piece = 0;
+    b->rest.pieces = count;
     b->rest.act = act;
-    for (int i = 0; i < 2; i++) b->rest.bias[i] = vload16(i, bias + j);
+    b->rest.bias = bias + j;
     b->rest.y = y + j;
     b->rest.ldy = ldy;
     b->rest.add = add ? add + j : 0;
@@ -114,6 +114,7 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
     uint16 d[2][PARTS * PLANE_D / 32];
     bottleneck_t work = {.w = w2, .b = b2};
     work.rest.ld = AMX_BLOCK;
+    work.rest.across = 1;
     amx_begin();
     int filled = y0 * STRIDE - 1;
     for (int oy = y0; oy < y1; oy++) {
