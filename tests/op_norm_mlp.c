@@ -12,10 +12,20 @@ typedef struct shape {
     bool second;
 } shape;
 
-/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front. */
+/* What a product reads of v where the plan is narrow. */
+static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
+    if (!narrow) return v;
+    float *near = optest_values(t, count, 0, 0);
+    for (size_t i = 0; i < count; i++) near[i] = ref_bf16(v[i]);
+    return near;
+}
+
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16. */
 static void layer_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
+    const bool narrow = i & 16;
+    ist_plan_narrow(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n, c = s->c;
     ref_map x = optest_random(&t, s->n, s->h, s->w, c), z = x, u = optest_zeros(&t, s->n, s->h, s->w, c);
     ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};
@@ -40,14 +50,16 @@ static void layer_case(const shape *s, unsigned i) {
     optest_run(&t);
     ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
     ref_layernorm(z, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
-    ref_conv(u, w1, layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
+    u.v = (float *)seen(&t, u.v, ref_size(u), narrow);
+    ref_conv(u, seen(&t, w1, (size_t)(c * s->hidden), narrow), layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
     if (s->second) {
         want = optest_zeros(&t, s->n, s->h, s->w, c);
-        ref_conv(h, w2, layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual, want);
+        h.v = (float *)seen(&t, h.v, ref_size(h), narrow);
+        ref_conv(h, seen(&t, w2, (size_t)(c * s->hidden), narrow), layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual, want);
     }
     ref_map got = optest_read(&t, y);
     want.n = got.n = count;
-    optest_close(&t, "layers", got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    optest_close(&t, "layers", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 2e-2 : 3e-5);
     optest_end(&t);
 }
 
@@ -81,8 +93,11 @@ Test(norm_mlp, amx_row) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
     without = 0;
-    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
-        for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i);
+    for (int narrow = 0; narrow < 2; narrow++) {
+        setenv("ISTHMUS_BF16", narrow ? "1" : "0", 1);
+        for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+            for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i + (narrow ? 16 : 0));
+    }
 }
 
 /* The row on matrix instructions, emulated where there are none. */

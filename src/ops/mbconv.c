@@ -95,7 +95,8 @@ int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_un
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
-    int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols), rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
+    int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
+    int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
     int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);

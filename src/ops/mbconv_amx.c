@@ -18,12 +18,11 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, const 
     int most = LINE_BYTES / (4 * hidden * s) / BLOCK * BLOCK; /* three lines and weights fit the second-level cache */
     int cols = w < most ? w : most, segments = ist_div_up(w, cols), length = (cols - 1) * s + 3;
     int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT), groups = segments * ist_div_up(h, rows);
-    bool instructions = ist_device_probed(ist_plan_device(p)) & IST_CAP_X86_AMX;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d =
         ist_defines_of(p, "-DUNITS -DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPARTS=%d -DASM=%d", x.c, hidden,
-                       b->project.out, s, (int)b->act, IST_AMX_PARTS, instructions);
+                       b->project.out, s, (int)b->act, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {.label = label,
                     .op = "op/mbconv_amx",

@@ -1,5 +1,6 @@
 /* Norm and linear layers: the fused rows op/norm_mlp_cpu, with AMX op/norm_mlp_amx (norm_mlp_amx.c) and, on matrix
- * instructions, op/norm_mlp_mma (norm_mlp_mma.c); there also norm and first layer as one convolution; elsewhere the operators one by one. */
+ * instructions, op/norm_mlp_mma (norm_mlp_mma.c); there also norm and first layer as one convolution; elsewhere the
+ * operators one by one. */
 #include "ops/conv_rows.h"
 #include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
