@@ -1,5 +1,5 @@
-/* isa/amx against sums of products in double, in plain OpenCL everywhere and by its instructions where the processor has
- * them. */
+/* isa/amx against sums of products in double, in plain OpenCL everywhere and by its instructions where the processor
+ * has them. */
 #include "device/device.h"
 
 #include <criterion/criterion.h>
@@ -39,7 +39,11 @@ typedef struct product {
 static void begin(product *p, int parts, int steps, bool add) {
     size_t plane = (size_t)(SIDE * STEP * steps);
     uint32_t state = 7u * (uint32_t)steps + (uint32_t)parts;
-    *p = (product){parts, steps, add, calloc(plane, sizeof(float)), calloc(plane, sizeof(float)),
+    *p = (product){parts,
+                   steps,
+                   add,
+                   calloc(plane, sizeof(float)),
+                   calloc(plane, sizeof(float)),
                    calloc(PANEL + (size_t)parts * plane, sizeof(float))};
     cr_assert(p->a && p->b && p->out);
     for (size_t i = 0; i < plane; i++) p->a[i] = random_value(&state), p->b[i] = random_value(&state);
@@ -94,8 +98,8 @@ static bool run(product *p, bool instructions) {
     }
     uint16_t *b = packed(p);
     const void *from[3] = {p->out, p->a, b};
-    cr_assert_eq(ist_kernel_create(d, "probe/amx_product", "isa/bf16+isa/amx", defines, "product", &kernel, &err), IST_OK,
-                 "%s", err.text);
+    cr_assert_eq(ist_kernel_create(d, "probe/amx_product", "isa/bf16+isa/amx", defines, "product", &kernel, &err),
+                 IST_OK, "%s", err.text);
     for (unsigned i = 0; i < 4; i++) {
         cr_assert_eq(ist_buffer_create(d, sizes[i], "operand", &bufs[i], &err), IST_OK, "%s", err.text);
         cr_assert_eq(clSetKernelArg(kernel, i, sizeof bufs[i], &bufs[i]), CL_SUCCESS);
@@ -127,8 +131,8 @@ static void check_parts(const product *p) {
     }
 }
 
-/* As exact as a chain of float products and sums: the worst error, in 2^-24 of the sum of magnitudes, is at most that of
- * the chain and one; in plain form, which rounds six times as often, three times that. */
+/* As exact as a chain of float products and sums: the worst error, in 2^-24 of the sum of magnitudes, is at most that
+ * of the chain and one; in plain form, which rounds six times as often, three times that. */
 static void check_sums(const product *p, const float *before, double times) {
     double worst = 0, chains = 0;
     for (int i = 0; i < PANEL; i++) {

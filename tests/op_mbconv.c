@@ -29,10 +29,12 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
     if (s->residual) last.add_before = x;
     ref_map input = x;
     input.v = (float *)seen(t, x.v, ref_size(x), narrow);
-    ref_conv(input, seen(t, b->expand.w, (size_t)(s->in * s->hidden), narrow), b->expand.b, (ref_window){1, 1, 1, 0, 0}, &gelu, wide);
+    ref_conv(input, seen(t, b->expand.w, (size_t)(s->in * s->hidden), narrow), b->expand.b, (ref_window){1, 1, 1, 0, 0},
+             &gelu, wide);
     ref_dwconv(wide, b->spread.w, b->spread.b, (ref_window){3, 3, s->stride, 1, 1}, &gelu, spread);
     spread.v = (float *)seen(t, spread.v, ref_size(spread), narrow);
-    ref_conv(spread, seen(t, b->project.w, (size_t)(s->out * s->hidden), narrow), b->project.b, (ref_window){1, 1, 1, 0, 0}, &last, y);
+    ref_conv(spread, seen(t, b->project.w, (size_t)(s->out * s->hidden), narrow), b->project.b,
+             (ref_window){1, 1, 1, 0, 0}, &last, y);
     return y;
 }
 

@@ -55,7 +55,8 @@ static void layer_case(const shape *s, unsigned i) {
     if (s->second) {
         want = optest_zeros(&t, s->n, s->h, s->w, c);
         h.v = (float *)seen(&t, h.v, ref_size(h), narrow);
-        ref_conv(h, seen(&t, w2, (size_t)(c * s->hidden), narrow), layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual, want);
+        ref_conv(h, seen(&t, w2, (size_t)(c * s->hidden), narrow), layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual,
+                 want);
     }
     ref_map got = optest_read(&t, y);
     want.n = got.n = count;
@@ -112,8 +113,11 @@ Test(norm_mlp, matrix_row) {
 
 /* The row on those of warpgroups. */
 Test(norm_mlp, warpgroup_row) {
-    static const shape few[] = {{2, 1, 67, 64, 128, true}, {2, 3, 5, 160, 192, true}, {1, 5, 28, 64, 256, true},
-                                {2, 1, 9, 128, 64, true}, {2, 7, 12, 160, 64, true}};
+    static const shape few[] = {{2, 1, 67, 64, 128, true},
+                                {2, 3, 5, 160, 192, true},
+                                {1, 5, 28, 64, 256, true},
+                                {2, 1, 9, 128, 64, true},
+                                {2, 7, 12, 160, 64, true}};
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */

@@ -1,10 +1,11 @@
 /* Products of isa/amx with other work beside them: the matrix unit works while the vector units finish what it made
  * before. Needs isa/tile, isa/amx.
  *
- * A rest_t is what is left to do: sums, which get bias, residual and activation and are split or stored, 32 columns of a
- * row at a time and row by row, since a core waits for few lines at a time and only lines that follow each other come by
- * themselves; and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of those rows. The next
- * product does as many of them as it is told, a few in each of its pauses, and asks for lines that will be needed. */
+ * A rest_t is what is left to do: sums, which get bias, residual and activation and are split or stored, 32 columns of
+ * a row at a time and row by row, since a core waits for few lines at a time and only lines that follow each other
+ * come by themselves; and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of those rows.
+ * The next product does as many of them as it is told, a few in each of its pauses, and asks for lines that will be
+ * needed. */
 
 /* From row to row of a plane: an odd number of cache lines, so that 16 rows of a tile lie in as many sets. */
 #define PITCH(channels) (((channels) / 32 | 1) * 32)
@@ -15,7 +16,7 @@ typedef struct {
     int piece, pieces; /* done, and to be done with the next product */
     int act;
     __global const float *bias, *add; /* bias [32 across], residual [..][ld_add]; or 0 */
-    __global float *y;                /* result [..][ldy], or 0: planes at the address `to` [PARTS][plane / pitch][pitch] */
+    __global float *y;                /* result [..][ldy], or 0: it is split, to `to` [PARTS][plane / pitch][pitch] */
     int ld_add, ldy, pitch, plane;
     size_t to;
     int unit, units;                      /* as pieces */

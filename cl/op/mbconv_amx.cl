@@ -1,10 +1,10 @@
-/* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so
- * that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile, isa/bf16,
- * isa/amx, isa/amx_rest with UNITS.
+/* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
+ * so that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile,
+ * isa/bf16, isa/amx, isa/amx_rest with UNITS.
  *
  * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. While 32 pixels are projected, the
- * depthwise sums of the 32 that follow are made and split.
+ * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. While 32 pixels are projected,
+ * the depthwise sums of the 32 that follow are made and split.
  *
  * -D CIN, HIDDEN, COUT: channels, multiples of 32. -D ACT: of the result. -D STRIDE: of the depthwise filter. */
 #define HV      (HIDDEN / 16)
@@ -73,8 +73,8 @@ static inline void zero_pixels(__global float *line, int from, int to) {
 }
 
 /* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. */
-NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __global const float *x, int n, int iy, int ix,
-                          __global const ushort *w1, __global const float *b1, int8 in) {
+NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __global const float *x, int n, int iy,
+                          int ix, __global const ushort *w1, __global const float *b1, int8 in) {
     const bool row = iy >= 0 && iy < in.s0;
     const int from = row ? max(0, -ix) : length, to = row ? min(length, in.s1 - ix) : length;
     uint16 u[PARTS * PLANE_X / 32];

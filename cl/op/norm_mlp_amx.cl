@@ -1,18 +1,18 @@
-/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs with AMX:
- * one work-item per group, needs isa/tile (norm, activation), isa/bf16, isa/amx, isa/amx_rest.
+/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs with
+ * AMX: one work-item per group, needs isa/tile (norm, activation), isa/bf16, isa/amx, isa/amx_rest.
  *
  * A group normalises CHUNK rows and keeps them as planes of bfloat16, one for each part of a float; what lies between
  * the layers, in blocks of hidden channels, likewise. Each block adds its part to the second layer's sums. Rows are
- * multiplied 32 at a time, which stay in the first-level cache while a block's weights pass by, from the second. While a
- * block of 32 x 32 sums is made, the one before gets its bias and activation and is split; whole rows of results are
- * stored while the next are made. -D C_MAX: channels of x. -D BLOCK_MAX: of a block of hidden channels. -D CHUNK: rows,
- * a multiple of 32. */
+ * multiplied 32 at a time, which stay in the first-level cache while a block's weights pass by, from the second. While
+ * a block of 32 x 32 sums is made, the one before gets its bias and activation and is split; whole rows of results are
+ * stored while the next are made. -D C_MAX: channels of x. -D BLOCK_MAX: of a block of hidden channels. -D CHUNK:
+ * rows, a multiple of 32. */
 
 #define PLANE_U (CHUNK * PITCH(C_MAX))
 #define PLANE_H (CHUNK * PITCH(BLOCK_MAX))
 
-/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] panels' steps (isa/amx); norm
- * {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block of hidden, second layer?, act, lines of weights to
+/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] panels' steps (isa/amx);
+ * norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block of hidden, second layer?, act, lines of weights to
  * ask for in a pause, 0}; lds {x ld, c0, y ld, c0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global float *restrict y, __global const float *restrict x, __global const float *restrict norm,

@@ -1,5 +1,5 @@
-/* What the processor that runs this can do beyond what OpenCL says of it. Kernels with such instructions must not be run
- * elsewhere, not even to see whether they work. */
+/* What the processor that runs this can do beyond what OpenCL says of it. Kernels with such instructions must not be
+ * run elsewhere, not even to see whether they work. */
 #ifndef IST_DEVICE_HOST_CPU_H
 #define IST_DEVICE_HOST_CPU_H
 

@@ -10,7 +10,8 @@ enum { PART = IST_AMX_BLOCK * IST_AMX_DEPTH };
 static size_t place_of(int o, int i, int steps, int parts) {
     int column = o % IST_AMX_BLOCK, input = i % IST_AMX_DEPTH;
     size_t step = (size_t)(o / IST_AMX_BLOCK) * (size_t)steps + (size_t)(i / IST_AMX_DEPTH);
-    return step * (size_t)(parts * PART) + (size_t)(column / 16 * PART / 2 + input / 2 * 32 + column % 16 * 2 + input % 2);
+    return step * (size_t)(parts * PART) +
+           (size_t)(column / 16 * PART / 2 + input / 2 * 32 + column % 16 * 2 + input % 2);
 }
 
 ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label) {

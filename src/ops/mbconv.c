@@ -103,23 +103,24 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, ist_panel_columns(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
-    ist_launch l = {.label = label,
-                    .op = "op/mbconv_cpu",
-                    .isa = "isa/tile",
-                    .defines = d.text,
-                    .kernel = "mbconv",
-                    .dims = 2,
-                    .global = {(size_t)groups, (size_t)x.n},
-                    .local = {1, 1},
-                    .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(ist_mbconv_pack(p, &b->expand, label)),
-                             IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
-                             IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
-                             IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
-                    .arg_count = 12,
-                    .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
-                    .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
+    ist_launch l = {
+        .label = label,
+        .op = "op/mbconv_cpu",
+        .isa = "isa/tile",
+        .defines = d.text,
+        .kernel = "mbconv",
+        .dims = 2,
+        .global = {(size_t)groups, (size_t)x.n},
+        .local = {1, 1},
+        .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(ist_mbconv_pack(p, &b->expand, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
+        .arg_count = 12,
+        .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
+        .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);
     return ist_plan_status(p) ? (ist_tensor){0} : y;
 }

@@ -16,7 +16,8 @@ ist_tensor ist_pack_taps(ist_plan *p, const ist_filter *spread, const char *labe
 bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *block);
 ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *block, const char *label);
 
-/* For CPUs: weights of a matrix as panels (ist_panel_columns), of a depthwise filter [c / 16][9][16]; biases or zeros. */
+/* For CPUs: weights of a matrix as panels (ist_panel_columns), of a depthwise filter [c / 16][9][16]; biases or zeros.
+ */
 ist_tensor ist_mbconv_pack(ist_plan *p, const ist_filter *f, const char *label);
 ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label);
 /* Rows of a band: enough bands for every compute unit, rows enough that the two extra ones cost little. */
