@@ -8,9 +8,9 @@
 enum { BLOCK = IST_AMX_BLOCK, HIDDEN_MAX = 320, LINE_BYTES = 320 << 10, GROUPS_PER_UNIT = 4 };
 
 bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
-    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.elem == IST_ELEM_T &&
-           x.c % BLOCK == 0 && x.c <= HIDDEN_MAX && b->expand.out % BLOCK == 0 && b->expand.out <= HIDDEN_MAX &&
-           b->project.out % BLOCK == 0;
+    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && ist_plan_bf16(p) && !ist_plan_half(p) &&
+           x.elem == IST_ELEM_T && x.c % BLOCK == 0 && x.c <= HIDDEN_MAX && b->expand.out % BLOCK == 0 &&
+           b->expand.out <= HIDDEN_MAX && b->project.out % BLOCK == 0;
 }
 
 ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {

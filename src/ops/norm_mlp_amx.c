@@ -20,8 +20,9 @@ static int block_of(int hidden) {
 }
 
 bool ist_norm_mlp_takes_amx(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
-    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.elem == IST_ELEM_T &&
-           x.c % IST_AMX_DEPTH == 0 && x.c <= C_MAX && l->fc1.out % IST_AMX_BLOCK == 0 && !l->spread.out;
+    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && ist_plan_bf16(p) && !ist_plan_half(p) &&
+           x.elem == IST_ELEM_T && x.c % IST_AMX_DEPTH == 0 && x.c <= C_MAX && l->fc1.out % IST_AMX_BLOCK == 0 &&
+           !l->spread.out;
 }
 
 ist_tensor ist_norm_mlp_amx(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
