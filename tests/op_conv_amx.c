@@ -1,6 +1,6 @@
-/* Dense convolutions on the matrix unit of x86 CPUs, against the scalar definition: with three parts of a number as exact
- * as fp32, with one on rounded operands. The capabilities are claimed: where the processor has no AMX, the kernels compute
- * in plain OpenCL what its instructions do. */
+/* Dense convolutions on the matrix unit of x86 CPUs, against the scalar definition: with three parts of a number as
+ * exact as fp32, with one on rounded operands. The capabilities are claimed: where the processor has no AMX, the
+ * kernels compute in plain OpenCL what its instructions do. */
 #include "support/convlines.h"
 
 #include <criterion/criterion.h>

@@ -1,11 +1,11 @@
 /* Convolutions on CPUs that first lay out what the windows of an item of work see: what such kernels share.
  *
  * Input and output are float. An item of work is some lines of one item's map (of a linear layer: some pixels) by some
- * column tiles of NV vectors of 16 output channels. The lines that its windows see are laid out once in the group's part
- * of `scratch`, with zeros for the padding. A window of stride s sees every s-th pixel, so the pixels are sorted into
- * planes, one for each remainder of line and column: then every tap of neighbouring results is at neighbouring pixels,
- * across the ends of lines too, and the summation has neither bounds nor gathering. The price is a result or two per line
- * that nobody wants.
+ * column tiles of NV vectors of 16 output channels. The lines that its windows see are laid out once in the group's
+ * part of `scratch`, with zeros for the padding. A window of stride s sees every s-th pixel, so the pixels are sorted
+ * into planes, one for each remainder of line and column: then every tap of neighbouring results is at neighbouring
+ * pixels, across the ends of lines too, and the summation has neither bounds nor gathering. The price is a result or
+ * two per line that nobody wants.
  *
  * The kernel says how a pixel is laid out (lay_pixel). Needs isa/vector with VL = 16; -D NV. */
 
@@ -49,8 +49,8 @@ static inline void fill(__global uint *scratch, __global const TX *x, const part
         }
 }
 
-/* Part number `chunk` of those of `lines` lines (linear: pixels), of which there are all_lines in a map (linear: in all):
- * completes m and lays it out. Returns the number of its first result among the pixels of the output. */
+/* Part number `chunk` of those of `lines` lines (linear: pixels), of which there are all_lines in a map (linear: in
+ * all): completes m and lays it out. Returns the number of its first result among the pixels of the output. */
 static inline int part_begin(part_t *m, int chunk, int lines, int all_lines, bool linear, __global uint *scratch,
                              __global const TX *x, int8 in, int8 out) {
     const int parts = (all_lines + lines - 1) / lines, n = chunk / parts, line = (chunk - n * parts) * lines;

@@ -1,5 +1,6 @@
 /* Dense convolution as an implicit matrix product on the matrix unit of x86 CPUs (isa/amx), as exact as products of
- * floats (PARTS = 3) or of bfloat16 (PARTS = 1): one work-item per group owns blocks of 32 pixels by 32 output channels.
+ * floats (PARTS = 3) or of bfloat16 (PARTS = 1): one work-item per group owns blocks of 32 pixels by 32 output
+ * channels.
  *
  * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
  * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
@@ -8,9 +9,9 @@
  *
  * -D PARTS; ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
  * in = {h, w, ld, c0, cin, pixels of a part in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
- * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of scratch}.
- * order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken backwards.
- * Grid: x = compute units, which share out the items by `queue` (see prelude). */
+ * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
+ * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
+ * backwards. Grid: x = compute units, which share out the items by `queue` (see prelude). */
 #define STEP_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* of weights */
 
 static inline void lay_pixel(__global uint *scratch, int pixel, __global const TX *x, const part_t *m) {
@@ -28,7 +29,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
      float4 lab, int4 tiles, __global int *queue) {
     const bool linear = win.s5 != 0;
     const int items = min(out.s0, *limit), maps = linear ? min(items, 1) : items;
-    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1, chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
+    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1,
+              chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
     const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
     const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;

@@ -201,8 +201,8 @@ static double panels_cycles(const ist_plan *p, ist_conv_choice c, const ist_conv
     return ist_conv_cost(p, c, q) * q->f.in * q->taps * q->phases / (2 * 16 * 0.85) + 4 * results / 16;
 }
 
-/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. Beside
- * the matrix unit of CPUs, in fp32, they are a choice like others. */
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit.
+ * Beside the matrix unit of CPUs, in fp32, they are a choice like others. */
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
     bool first = a.row->family == IST_CONV_PANELS, second = b.row->family == IST_CONV_PANELS;
     const ist_conv_row *other = first ? b.row : a.row;

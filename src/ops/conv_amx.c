@@ -17,8 +17,8 @@ bool ist_conv_amx_takes(const ist_conv_problem *q) {
     return q->kind == IST_CONV_DENSE;
 }
 
-/* 16 cycles for a product of two tiles, of which a step has four and as many times that as parts are multiplied; splitting
- * and storing 16 inputs; a block's sums through memory and epilogue. The clock is lower than elsewhere. */
+/* 16 cycles for a product of two tiles, of which a step has four and as many times that as parts are multiplied;
+ * splitting and storing 16 inputs; a block's sums through memory and epilogue. The clock is lower than elsewhere. */
 static ist_conv_tiling tiling(const ist_conv_row *r, const ist_conv_problem *q) {
     const double clock = 1.15;
     double step = r->bk == 3 ? 24 * 16 : 4 * 18, split = r->bk == 3 ? 7 : 4;

@@ -33,8 +33,8 @@ ist_conv_lines ist_conv_lines_of(const ist_conv_problem *q) {
 
 /* ---- how work is cut ---- */
 
-/* Estimates one way of cutting: tiles; what windows see is laid out; weights that do not fit the second-level cache come
- * at 16 bytes a cycle. */
+/* Estimates one way of cutting: tiles; what windows see is laid out; weights that do not fit the second-level cache
+ * come at 16 bytes a cycle. */
 static ist_conv_shares shares_of(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q,
                                  const ist_conv_tiling *t, const ist_conv_lines *l, int lines, int cols,
                                  bool by_columns) {

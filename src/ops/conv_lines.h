@@ -1,5 +1,5 @@
-/* Convolution rows of CPUs that lay out what the windows of an item of work see (cl/isa/conv_lines.cl): how work is cut,
- * and the launch. */
+/* Convolution rows of CPUs that lay out what the windows of an item of work see (cl/isa/conv_lines.cl): how work is
+ * cut, and the launch. */
 #ifndef IST_OPS_CONV_LINES_H
 #define IST_OPS_CONV_LINES_H
 
@@ -16,11 +16,11 @@ typedef struct ist_conv_lines {
 
 /* What a row says of itself for a problem. */
 typedef struct ist_conv_tiling {
-    double tile, pixel;    /* a core's cycles for a tile of results and for laying out a pixel */
-    double pairs;          /* of bfloat16 that a pixel takes in scratch */
-    int margin;            /* pixels behind the last one that tiles may read */
-    double weight_bytes;   /* of all column tiles */
-    double most_bytes;     /* of scratch, in the second-level cache beside the weights */
+    double tile, pixel;  /* a core's cycles for a tile of results and for laying out a pixel */
+    double pairs;        /* of bfloat16 that a pixel takes in scratch */
+    int margin;          /* pixels behind the last one that tiles may read */
+    double weight_bytes; /* of all column tiles */
+    double most_bytes;   /* of scratch, in the second-level cache beside the weights */
 } ist_conv_tiling;
 
 /* How a launch is cut into items: lines and column tiles of one; pixels that it lays out, with the margin. */
@@ -44,8 +44,8 @@ ist_conv_shares ist_conv_lines_cut(const ist_plan *p, const ist_conv_row *r, con
 
 /* The bits of the bfloat16 nearest to f, ties to even, as the instructions round what is not subnormal. */
 uint32_t ist_bf16_of(float f);
-/* Makes constants of `count` pairs of weights, which `fill` writes, and of the bias of whole column tiles; false, and the
- * plan failed, when there is no memory, or the filter too large: count 0. */
+/* Makes constants of `count` pairs of weights, which `fill` writes, and of the bias of whole column tiles; false, and
+ * the plan failed, when there is no memory, or the filter too large: count 0. */
 bool ist_conv_lines_pack(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, size_t count,
                          void (*fill)(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *to),
                          ist_tensor *weights, ist_tensor *bias);

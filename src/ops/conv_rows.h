@@ -37,8 +37,8 @@ typedef struct ist_conv_row {
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
                                                   each, batches of products under way beside the step's. PANELS: bk
-                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX: bk parts of
-                                                  a number */
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX: bk
+                                                  parts of a number */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */

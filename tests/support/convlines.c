@@ -64,8 +64,8 @@ static void check_case(const ist_conv_row *row, bool rounds, shape s, int items,
     optest_end(&t);
 }
 
-/* Inputs of odd numbers, whole and part vectors and tiles, planes of strides 2 and 3, lines that share their padding and
- * lines that do not, several parts of a map. */
+/* Inputs of odd numbers, whole and part vectors and tiles, planes of strides 2 and 3, lines that share their padding
+ * and lines that do not, several parts of a map. */
 void convlines_shapes(const ist_conv_row *row, bool rounds) {
     const shape shapes[] = {
         {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_NONE}},
