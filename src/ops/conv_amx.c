@@ -1,5 +1,6 @@
 /* Convolution rows on the matrix unit of x86 CPUs (AMX): packs weights as parts in bfloat16 and records the launch of
  * op/conv_amx. A row's bk is the number of parts: 3 for products as exact as those of floats, 1 for bfloat16. */
+#include "ops/bf16.h"
 #include "ops/conv_lines.h"
 #include "ops/rows.h"
 

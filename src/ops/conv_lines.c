@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { VEC = 16, WEIGHT_BYTES = 1 << 20, MOST_TILES = 256 };
 
@@ -73,13 +72,6 @@ ist_conv_shares ist_conv_lines_cut(const ist_plan *p, const ist_conv_row *r, con
 }
 
 /* ---- weights ---- */
-
-uint32_t ist_bf16_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return u >> 16 | 0x40u;
-    return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-}
 
 bool ist_conv_lines_pack(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, size_t count,
                          void (*fill)(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *to),

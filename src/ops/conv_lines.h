@@ -42,8 +42,6 @@ ist_conv_lines ist_conv_lines_of(const ist_conv_problem *q);
 ist_conv_shares ist_conv_lines_cut(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q,
                                    const ist_conv_tiling *t);
 
-/* The bits of the bfloat16 nearest to f, ties to even, as the instructions round what is not subnormal. */
-uint32_t ist_bf16_of(float f);
 /* Makes constants of `count` pairs of weights, which `fill` writes, and of the bias of whole column tiles; false, and
  * the plan failed, when there is no memory, or the filter too large: count 0. */
 bool ist_conv_lines_pack(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, size_t count,
