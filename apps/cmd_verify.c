@@ -78,7 +78,7 @@ static int open_engines(verification *v) {
         snprintf(spec, sizeof spec, "%d", cpu < 0 || same ? v->tested.info.device.index : cpu);
         config.device = spec;
         config.precision = IST_PRECISION_FP32;
-        config.overlap = 0;
+        config.overlap = IST_OVERLAP_OFF;
         status =
             cpu < 0 || same ? open_portable(&v->reference, &config, &err) : open_side(&v->reference, &config, &err);
     }

@@ -225,7 +225,7 @@ void measure_print_heading(const measure *m) {
     const ist_engine_info *e = &m->job.engine_info;
     printf("device      %s, driver %s\n", e->device.name, e->device.driver);
     printf("detector    %s, %s, %d x %d pixels, batch %d%s\n", e->detector, measure_precision(m), m->width, m->height,
-           m->options.batch, m->options.overlap ? ", overlap" : "");
+           m->options.batch, e->overlap ? ", overlap" : "");
     printf("segmenter   %s, %d %s per frame\n", *e->segmenter ? e->segmenter : "none", m->options.max_objects,
            m->options.max_objects == 1 ? "object" : "objects");
 }

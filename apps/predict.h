@@ -39,7 +39,7 @@ typedef struct predict_options {
     const char *output, *device, *targets, *names, *classes;
     char *detector, *segmenter; /* segmenter NULL: --no-masks */
     ist_precision precision;
-    bool overlap;
+    ist_overlap overlap;
     float conf;
     int max_objects, batch, limit; /* limit 0: all images */
     unsigned save;                 /* PREDICT_SAVE_ bits */
@@ -73,7 +73,8 @@ const char *predict_precision_name(ist_precision precision);
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
-    X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues; more memory")
+    X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")         \
+    X(NO_OVERLAP, 0, "no-overlap", NULL, "all on one queue, in less memory")
 #define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
 #define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")

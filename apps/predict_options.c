@@ -162,7 +162,10 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
     case OPTION_PRECISION:
         return parse_precision(o->command, value, &o->precision);
     case OPTION_OVERLAP:
-        o->overlap = true;
+        o->overlap = IST_OVERLAP_ON;
+        break;
+    case OPTION_NO_OVERLAP:
+        o->overlap = IST_OVERLAP_OFF;
         break;
     case OPTION_BATCH:
         return predict_parse_number(o->command, "batch", value, 1, 64, &o->batch);

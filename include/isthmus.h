@@ -118,6 +118,17 @@ typedef enum ist_precision {
                          *   AUTO never becomes this. */
 } ist_precision;
 
+/* Whether the segmenter's encoder runs on a second in-order queue of the same context, beside the detector. Only kernels
+ * run there: still one write, one read and one wait per batch, all on the first queue, and the same results. It needs
+ * more device memory, since the two networks no longer share the arena. Without detector or segmenter it changes
+ * nothing. */
+typedef enum ist_overlap {
+    IST_OVERLAP_AUTO, /* on GPUs that one small network does not fill (64 compute units or more); never with a queue of
+                       * the caller's, which then carries everything */
+    IST_OVERLAP_ON,
+    IST_OVERLAP_OFF
+} ist_overlap;
+
 /* What the matcher compares detections with. */
 typedef enum ist_match_mode {
     IST_MATCH_NONE,
@@ -159,10 +170,7 @@ typedef struct ist_config {
     float track_iou;          /* least IoU that continues a track; default 0.3 */
     int track_age;            /* frames a track survives unseen; default 30 */
     ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; with IST_PROMPTS_TARGETS match must be IST_MATCH_NONE */
-    int overlap;              /* 1: the segmenter's encoder runs on a second in-order queue of the same context beside the
-                               *   detector. Only kernels run there; still one write, one read and one wait per batch,
-                               *   all on the first queue. Needs more device memory, since the two networks no longer
-                               *   share the arena. Default 0; without detector or segmenter it changes nothing */
+    ist_overlap overlap;      /* default IST_OVERLAP_AUTO */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -278,6 +286,7 @@ typedef struct ist_engine_info {
     uint64_t device_bytes;        /* everything the engine holds on the device now */
     uint64_t device_peak_bytes;
     int kernels;                  /* launches per frame */
+    int overlap;                  /* 1: on two queues; what AUTO became */
 } ist_engine_info;
 
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err);

@@ -35,7 +35,7 @@ TARGETS = {
 }
 FRAMES = [("n", "sam"), ("x", None)]
 INTEL_MATRIX = "-Dcl_intel_subgroup_matrix_multiply_accumulate "
-HIDDEN = "-CPU,-SIMD16,-X86_BF16"
+HIDDEN = "-CPU,-SIMD16,-X86_BF16,-X86_AMX"
 
 
 def run(command, **more):

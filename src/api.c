@@ -69,7 +69,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
                         "config.prompts are targets: give a segmenter, and neither match nor classes");
     if (c->segmenter && !c->detector && c->prompts == IST_PROMPTS_DETECTIONS)
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
-    IST_TRY(in_range(err, "overlap", c->overlap, 0, 1));
+    IST_TRY(in_range(err, "overlap", c->overlap, IST_OVERLAP_AUTO, IST_OVERLAP_OFF));
     int adopted = !!c->cl_context + !!c->cl_device + !!c->cl_queue;
     if (adopted && adopted != 3)
         return ist_fail(err, IST_E_ARGUMENT, "config: give cl_context, cl_device and cl_queue together, or none");
@@ -176,7 +176,8 @@ ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_e
                               .classes = e->classes,
                               .input_size = e->config.input_size,
                               .batch = e->config.batch,
-                              .max_objects = e->config.max_objects};
+                              .max_objects = e->config.max_objects,
+                              .overlap = e->config.overlap == IST_OVERLAP_ON};
     memcpy(info->detector, e->detector, sizeof info->detector);
     memcpy(info->segmenter, e->segmenter, sizeof info->segmenter);
     ist_device_memory(e->device, &info->device_bytes, &info->device_peak_bytes);

@@ -164,6 +164,7 @@ Test(cli_bench, text_says_what_was_measured) {
     expect(RUN(&b, FAKE, "bench", "--frames", "1"), 0, "detector    dfine-n, fp32, 1280 x 720 pixels, batch 1\n", "");
     expect(RUN(&b, FAKE, "bench", "--frames", "1", "--overlap"), 0, "pixels, batch 1, overlap\n", "");
     expect(RUN(&b, FAKE, "bench", "--frames", "1", "--overlap"), 0, "memory      2.0 MiB", "");
+    expect(RUN(&b, FAKE, "bench", "--frames", "1", "--overlap", "--no-overlap"), 0, "pixels, batch 1\n", "");
     expect(RUN(&b, FAKE, "bench", "--frames", "1"), 0, "memory      1.0 MiB", "");
     expect(RUN(&b, FAKE, "bench", "--frames", "1"), 0, "  backbone               9.500 ms  95.0 %\n", "");
     end_bench(&b);

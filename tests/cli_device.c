@@ -146,7 +146,7 @@ Test(cli_device, wrong_checkpoints_are_exit_4) {
     expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.segmenter, "--no-masks"), 4, "sam.safetensors");
     expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--segmenter", b.detector), 4,
            "n.safetensors");
-    size_t size;
+    size_t size = 0;
     char *bytes = scratch_read(b.detector, &size);
     scratch_write(b.detector, bytes, size / 2);
     free(bytes);

@@ -302,10 +302,14 @@ Test(core_plan, a_profile_has_one_time_per_launch) {
     end();
 }
 
+static void open_device(bool two_lanes) {
+    cr_assert_eq(ist_device_open(NULL, &device, &err), IST_OK, "%s", err.text);
+    if (two_lanes) cr_assert_eq(ist_lane_open(device, &err), IST_OK, "%s", err.text);
+}
+
 /* Three steps of each branch and one behind them for what the second has made. */
 static size_t branched(bool overlap, bool fork) {
-    ist_device_options d = {.side_lane = overlap};
-    cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+    open_device(overlap);
     cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = overlap}, &plan, &err), IST_OK, "%s", err.text);
     ist_tensor kept[2];
     if (fork) ist_plan_fork(plan);
@@ -339,8 +343,7 @@ Test(core_plan, branches_run_beside_each_other_in_memory_of_their_own) {
 
 Test(core_plan, branches_share_nothing_that_is_written) {
     for (int way = 0; way < 3; way++) {
-        ist_device_options d = {.side_lane = true};
-        cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+        open_device(true);
         cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = true}, &plan, &err), IST_OK);
         ist_tensor before = ist_plan_tensor(plan, 1, 1, 1, 8, IST_ELEM_T), other;
         fill(before, 0, 1, IST_ARG_OUT);
@@ -362,8 +365,7 @@ Test(core_plan, branches_share_nothing_that_is_written) {
 /* A tensor made behind the join by a launch that does not wait for the second branch keeps clear of that branch. */
 Test(core_plan, the_first_branch_goes_on_behind_the_join) {
     for (int overlap = 0; overlap < 2; overlap++) {
-        ist_device_options d = {.side_lane = overlap};
-        cr_assert_eq(ist_device_open(&d, &device, &err), IST_OK, "%s", err.text);
+        open_device(overlap);
         cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){.overlap = overlap}, &plan, &err), IST_OK);
         ist_tensor t[4];
         for (int i = 0; i < 4; i++) t[i] = ist_plan_tensor(plan, 1, 1, 1, 1024, IST_ELEM_T);

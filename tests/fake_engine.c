@@ -119,7 +119,8 @@ ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, 
                               .classes = 80,
                               .batch = engine->config.batch,
                               .kernels = 3,
-                              .device_peak_bytes = UINT64_C(1) << (engine->config.overlap ? 21 : 20)};
+                              .device_peak_bytes = UINT64_C(1) << (engine->config.overlap == IST_OVERLAP_ON ? 21 : 20),
+                              .overlap = engine->config.overlap == IST_OVERLAP_ON};
     if (engine->config.segmenter) memcpy(info->segmenter, "mobilesam", sizeof "mobilesam");
     return IST_OK;
 }

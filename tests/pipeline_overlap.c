@@ -15,12 +15,12 @@ static ist_config small_config(bool masks) {
     c.input_size = 256; /* the least that gives its 300 queries */
     c.conf = 0;
     c.max_objects = 3;
-    c.overlap = 1;
+    c.overlap = IST_OVERLAP_ON;
     return c;
 }
 
 static ist_engine *open_in_turn(ist_config c) {
-    c.overlap = 0;
+    c.overlap = IST_OVERLAP_OFF;
     return engines_open(&c);
 }
 
@@ -111,6 +111,27 @@ Test(pipeline_overlap, costs_memory_only_where_there_are_two_networks) {
     }
 }
 
+static int overlaps(ist_config c, ist_overlap asked) {
+    ist_engine_info info;
+    c.overlap = asked;
+    ist_engine *e = engines_open(&c);
+    cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK, "%s", err.text);
+    ist_close(&e);
+    if (asked != IST_OVERLAP_AUTO) return info.overlap;
+    bool large = info.device.type == IST_DEVICE_GPU && info.device.compute_units >= 64;
+    cr_expect_eq(info.overlap, large && c.segmenter && !c.cl_queue);
+    return info.overlap;
+}
+
+Test(pipeline_overlap, is_for_large_gpus_unless_the_caller_says) {
+    ist_config two = small_config(true), one = small_config(false);
+    overlaps(two, IST_OVERLAP_AUTO);
+    cr_expect_eq(overlaps(two, IST_OVERLAP_ON), 1);
+    cr_expect_eq(overlaps(two, IST_OVERLAP_OFF), 0);
+    cr_expect_eq(overlaps(one, IST_OVERLAP_AUTO), 0);
+    cr_expect_eq(overlaps(one, IST_OVERLAP_ON), 0);
+}
+
 /* The second queue is made in the caller's context and goes with the engine. */
 Test(pipeline_overlap, adopts_a_queue_and_makes_the_other) {
     ist_config c = small_config(true);
@@ -132,6 +153,7 @@ Test(pipeline_overlap, adopts_a_queue_and_makes_the_other) {
     engines_same(&want->frames[0], &got->frames[0]);
     ist_close(&adopted);
     cr_expect_eq(fault.objects, objects - 2, "the engine gives back its references to context and queue too");
+    cr_expect_eq(overlaps(c, IST_OVERLAP_AUTO), 0, "a caller's queue carries everything unless the caller says");
     ist_close(&own);
     free((void *)m.pixels);
 }

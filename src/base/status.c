@@ -18,7 +18,7 @@ const char *ist_status_text(ist_status code) {
     return "unknown status";
 }
 
-ist_status ist_fail(ist_error *err, ist_status code, const char *fmt, ...) {
+ist_status ist_error_fill(ist_error *err, ist_status code, const char *fmt, ...) {
     if (err) {
         va_list ap;
         va_start(ap, fmt);

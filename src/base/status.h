@@ -17,8 +17,15 @@
 #endif
 
 /* Fills `err` (may be NULL) and returns `code`, so that a failure is one statement:
- *     return ist_fail(err, IST_E_WEIGHTS, "%s: want [%d], file has [%d]", name, want, have); */
-ist_status ist_fail(ist_error *err, ist_status code, const char *fmt, ...) IST_PRINTF(3, 4);
+ *     return ist_fail(err, IST_E_WEIGHTS, "%s: want [%d], file has [%d]", name, want, have);
+ * `code` is evaluated twice: compilers then see that a failure is not IST_OK and what it leaves unset is not read. */
+#define ist_fail(err, code, ...) ist_after(ist_error_fill(err, code, __VA_ARGS__), code)
+
+ist_status ist_error_fill(ist_error *err, ist_status code, const char *fmt, ...) IST_PRINTF(3, 4);
+static inline ist_status ist_after(ist_status filled, ist_status code) {
+    (void)filled;
+    return code;
+}
 
 /* Puts "context: " in front of the sentence already in `err`; returns err->code (IST_OK when err is NULL). */
 ist_status ist_fail_context(ist_error *err, const char *fmt, ...) IST_PRINTF(2, 3);

@@ -63,7 +63,7 @@ const char *ist_cap_name(int bit);
 
 /* ---- list, open ---- */
 
-/* The in-order queues. MAIN carries everything; SIDE, of a device opened with side_lane, kernels only. */
+/* The in-order queues. MAIN carries everything; SIDE, where it was opened, kernels only. */
 typedef enum ist_lane { IST_LANE_MAIN, IST_LANE_SIDE } ist_lane;
 
 /* Fills the flat list (all platforms, all devices); the caller frees *list with free(). *count = 0 is success. */
@@ -78,7 +78,6 @@ typedef struct ist_device_options {
     const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
-    bool side_lane;        /* make the second queue, IST_LANE_SIDE */
     bool backwards;        /* probe from the last to the first: of two processes that open the same device at the same
                               time, each finds what the other has compiled */
 } ist_device_options;
@@ -86,6 +85,9 @@ typedef struct ist_device_options {
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. */
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
+
+/* Makes the second queue, IST_LANE_SIDE; once. */
+ist_status ist_lane_open(ist_device *device, ist_error *err);
 
 const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */

@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE /* syscall */
 #include "device/host_cpu.h"
 
 #if defined(__x86_64__)

@@ -108,7 +108,6 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
     status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
-    if (status == IST_OK && options->side_lane) status = ist_lane_open(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
     if (status == IST_OK) status = ist_device_probe(d, options->backwards, err);

@@ -99,7 +99,6 @@ double ist_clock_ms(void); /* monotonic */
 
 /* ---- lane.c ---- */
 
-ist_status ist_lane_open(ist_device *device, ist_error *err);
 void ist_lane_close(ist_device *device);
 static inline cl_command_queue ist_lane_queue(const ist_device *device, ist_lane lane) {
     return lane == IST_LANE_SIDE ? device->side : device->queue;

@@ -163,7 +163,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
                                 .taps = mode == IST_OPEN_KEPT,
-                                .overlap = e->config.overlap,
+                                .overlap = e->config.overlap == IST_OVERLAP_ON,
                                 .late = mode == IST_OPEN_LATE,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning};
@@ -203,6 +203,18 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
+/* Replaces AUTO by what it becomes, and opens the second queue. One image of 640 x 640 is too little work for a large GPU
+ * (perf/NOTES.md, "two networks on two queues"); a small one would only change between the two. */
+static ist_status choose_overlap(ist_engine *e, const ist_config *config, ist_error *err) {
+    enum { UNITS = 64 };
+    const ist_device_info *facts = ist_device_facts(e->device);
+    bool two = config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS;
+    bool large = facts->type == IST_DEVICE_GPU && facts->compute_units >= UNITS;
+    bool on = e->config.overlap == IST_OVERLAP_ON || (e->config.overlap == IST_OVERLAP_AUTO && large && !config->cl_queue);
+    e->config.overlap = two && on ? IST_OVERLAP_ON : IST_OVERLAP_OFF;
+    return two && on ? ist_lane_open(e->device, err) : IST_OK;
+}
+
 /* By the record on disk, or as given; what cannot be used is not there. */
 static ist_status record_tuned(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *given,
                                ist_error *err) {
@@ -231,10 +243,10 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
-                                  .side_lane = config->overlap,
                                   .backwards = mode == IST_OPEN_LATE};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);
+    if (!st) st = choose_overlap(e, config, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
     if (!st && mode == IST_OPEN_LATE)
         frames = frames && ist_device_compiles_late(e->device) && ist_device_caps(e->device) & IST_CAP_CPU;
