@@ -66,34 +66,45 @@ static inline int part_begin(part_t *m, int chunk, int lines, int all_lines, boo
     return linear ? line : (n * out.s1 + line) * out.s2;
 }
 
-/* Stores `rows` rows of accumulators: results from `column` of line `line` of the part on, of which those beyond its
- * width do not exist; `first` is the number of the part's first pixel. */
-static inline void store_tile(const float16 *acc, int line, int column, int rows, int first, const part_t *m, int col,
-                              __global TY *y, __global const T *before, __global const T *after, int8 out, int8 epi,
-                              float4 lab) {
+/* A tile of sums that waits to be stored: rows of NV vectors, results of channel `col` on from `column` of line `line`
+ * of the part on, of which those beyond its width do not exist; `first` is the number of the part's first pixel. */
+typedef struct {
+    const float16 *sums;
+    int rows, line, column, first, col;
+} tile_t;
+
+/* Stores the next `count` rows. */
+NOINLINE void store_rows(tile_t *t, int count, const part_t *m, __global TY *y, __global const T *before,
+                         __global const T *after, int8 out, int8 epi, float4 lab) {
     const bool mapped = (epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
-    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && col + NV * VL <= out.s5;
+    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && t->col + NV * VL <= out.s5;
     const float16 low = (float16)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     const float16 scale = (float16)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f);
     const float16 shift = (float16)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
-    for (int r = 0; r < rows; r++, column++, acc += NV) {
+    const float16 *sums = t->sums;
+    int column = t->column, line = t->line;
+    t->rows -= count;
+    for (; count > 0; count--, column++, sums += NV) {
         if (column == m->pitch) column = 0, line++;
         if (column >= m->width) continue;
-        const int p = first + line * m->width + column;
+        const int p = t->first + line * m->width + column;
+        __global TY *yp = y + (size_t)p * out.s3 + out.s4 + t->col;
+        if (simple) {
+            for (int j = 0; j < NV; j++) STORE_YV(fma(max(sums[j], low), scale, shift), yp, j * VL);
+            continue;
+        }
         int b = p, a = p;
         if (mapped) {
             const int all = p / out.s2, ox = p - all * out.s2, n = all / out.s1, oy = all - n * out.s1;
             b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
             a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
         }
-        __global TY *yp = y + (size_t)p * out.s3 + out.s4;
-        if (simple) {
-            for (int j = 0; j < NV; j++) STORE_YV(fma(max(acc[j], low), scale, shift), yp, col + j * VL);
-            continue;
-        }
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5;
-        for (int j = 0, c = col; j < NV && c < out.s5; j++, c += VL)
-            finish(acc[j], out.s5 - c, yp + c, bp + c, ap + c, epi, lab);
+        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + t->col;
+        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5 + t->col;
+        for (int j = 0, c = 0; j < NV && t->col + c < out.s5; j++, c += VL)
+            finish(sums[j], out.s5 - t->col - c, yp + c, bp + c, ap + c, epi, lab);
     }
+    t->sums = sums;
+    t->column = column;
+    t->line = line;
 }

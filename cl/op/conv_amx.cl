@@ -5,7 +5,8 @@
  * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
  * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
  * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs, padded with zeros; the
- * bias is padded likewise, and is what the sums start with.
+ * bias is padded likewise, and is what the sums start with. While a block is multiplied, the one before it is finished
+ * and stored, some rows after every step: products are few instructions that take long.
  *
  * -D PARTS; ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
  * in = {h, w, ld, c0, cin, pixels of a part in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
@@ -34,7 +35,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
     const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
     const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
-    float16 sums[AMX_BLOCK * NV];
+    float16 sums[2][AMX_BLOCK * NV];
     part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
     int filled = -1, first_pixel = 0;
     scratch += (size_t)get_group_id(0) * tiles.w;
@@ -49,23 +50,30 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
         }
         const int end = (m.lines - 1) * m.pitch + m.width;
         const int first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
+        const int all_steps = win.s0 * win.s1 * steps;
+        tile_t before_it = {0, 0, 0, 0, 0, 0};
+        int mine = 0;
         for (int tile = first; tile < past; tile++) {
             int line = 0, column = 0;
-            for (int p = 0; p < end; p += AMX_BLOCK, column += AMX_BLOCK) {
+            for (int p = 0; p < end; p += AMX_BLOCK, column += AMX_BLOCK, mine ^= 1) {
                 while (column >= m.pitch) column -= m.pitch, line++;
+                const size_t block = (size_t)sums[mine];
+                const int share = (before_it.rows + all_steps - 1) / all_steps;
                 size_t wp = (size_t)w + tile * panel;
-                amx_start((size_t)sums, AMX_BLOCK, (size_t)(bias + tile * AMX_BLOCK), 0);
+                amx_start(block, AMX_BLOCK, (size_t)(bias + tile * AMX_BLOCK), 0);
                 for (int ky = 0; ky < win.s0; ky++)
-                    for (int kx = 0; kx < win.s1; kx++, wp += steps * STEP_BYTES) {
-                        const size_t from = (size_t)(p + tap_pixel(&m, ky, kx)) * AMX_DEPTH * sizeof(ushort);
-                        amx_add((size_t)sums, AMX_BLOCK, (size_t)scratch + from, AMX_DEPTH, part, PARTS * part, wp,
-                                steps);
+                    for (int kx = 0; kx < win.s1; kx++) {
+                        size_t a = (size_t)scratch + (size_t)(p + tap_pixel(&m, ky, kx)) * AMX_DEPTH * sizeof(ushort);
+                        for (int i = 0; i < steps; i++, wp += STEP_BYTES, a += PARTS * part * sizeof(ushort)) {
+                            amx_add(block, AMX_BLOCK, a, AMX_DEPTH, part, 0, wp, 1);
+                            store_rows(&before_it, min(share, before_it.rows), &m, y, before, after, out, epi, lab);
+                        }
                     }
-                amx_finish((size_t)sums, AMX_BLOCK);
-                store_tile(sums, line, column, min(AMX_BLOCK, end - p), first_pixel, &m, tile * AMX_BLOCK, y, before,
-                           after, out, epi, lab);
+                amx_finish(block, AMX_BLOCK);
+                before_it = (tile_t){sums[mine], min(AMX_BLOCK, end - p), line, column, first_pixel, tile * AMX_BLOCK};
             }
         }
+        store_rows(&before_it, before_it.rows, &m, y, before, after, out, epi, lab);
     }
     amx_end();
     work_end(&work, queue);

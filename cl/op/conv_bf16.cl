@@ -131,8 +131,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                 } else {
                     float16 acc[MR * NV];
                     EACH_ROW(SPILL)
-                    store_tile(acc, line, column, min(MR, end - p), first_pixel, &m, col, y, before, after, out, epi,
-                               lab);
+                    tile_t sums = {acc, min(MR, end - p), line, column, first_pixel, col};
+                    store_rows(&sums, sums.rows, &m, y, before, after, out, epi, lab);
                 }
             }
         }
