@@ -30,8 +30,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
      float4 lab, int4 tiles, __global int *queue) {
     const bool linear = win.s5 != 0;
     const int items = min(out.s0, *limit), maps = linear ? min(items, 1) : items;
-    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1,
-              chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
+    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1;
+    const int chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
     const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
     const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
