@@ -45,7 +45,7 @@ static void check_case(ist_conv_choice choice, ist_conv_kind kind, shape s, extr
                                 .ow = deconv ? s.w : ow};
     ist_conv_family family = choice.row->family;
     bool some = family == IST_CONV_WGMMA || family == IST_CONV_RESIDENT || family == IST_CONV_DIRECT ||
-                (family == IST_CONV_PANELS && choice.row->bk);
+                family == IST_CONV_AMX || (family == IST_CONV_PANELS && choice.row->bk);
     if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;

@@ -1,173 +1,44 @@
 /* Dense convolutions that round what they multiply to bfloat16, against the scalar definition on rounded operands. The
  * capability is claimed: where the processor has no AVX512_BF16, the kernels compute in plain OpenCL what its
  * instructions do. */
-#include "ops/conv_rows.h"
-#include "support/convtest.h"
+#include "support/convlines.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void claim(void) {
-    const char *before = getenv("ISTHMUS_CAPS");
-    char caps[200];
-    snprintf(caps, sizeof caps, "%s%s+X86_BF16", before ? before : "", before && *before ? "," : "");
-    setenv("ISTHMUS_CAPS", caps, 1);
-    setenv("ISTHMUS_BF16", "1", 1);
-    unsetenv("ISTHMUS_HALF");
+    convlines_claim("+X86_BF16,-X86_AMX", true);
 }
 TestSuite(conv_bf16, .init = claim);
 
-typedef struct shape {
-    int n, h, w, cin, cout, kh, kw, stride, top, left, bottom, right;
-    convtest_extras x;
-} shape;
-
-/* One case; items >= 0 is a limit. */
-static void check_case(const ist_conv_row *row, shape s, int items, unsigned salt) {
-    optest t;
-    char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", row->name, s.n, s.h, s.w,
-             s.cin, s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
-    optest_begin(&t, name, salt);
-    ist_plan_narrow(t.plan, true);
-    int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1, ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
-    ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), rounded = optest_zeros(&t, s.n, s.h, s.w, s.cin);
-    ref_map want = optest_zeros(&t, s.n, oh, ow, s.cout);
-    size_t count = (size_t)s.cout * (size_t)s.cin * (size_t)s.kh * (size_t)s.kw;
-    float *w = optest_values(&t, count, -1, 1), *near = optest_values(&t, count, 0, 0);
-    float *b = s.x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
-    for (size_t i = 0; i < count; i++) near[i] = ref_bf16(w[i]);
-    for (size_t i = 0; i < ref_size(in); i++) rounded.v[i] = ref_bf16(in.v[i]);
-    ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
-    ref_epilogue r;
-    convtest_epilogue(&t, &s.x, want, &o.epi, &r);
-    o.into = optest_out(&t, s.n, oh, ow, s.cout, IST_ELEM_T, s.x.slices);
-    ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
-    if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, IST_CONV_DENSE, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o,
-                                   (ist_conv_choice){row, 1}, "test");
-    optest_run(&t);
-    ref_conv(rounded, near, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
-    double tol = optest_tolerance(&t, s.cin * s.kh * s.kw);
-    optest_check(&t, "result", y, want, tol, tol * 2, items);
-    optest_end(&t);
-}
-
-/* Row i where it is one of those tested here and the device is a CPU that takes it. */
-static const ist_conv_row *runnable(int i) {
-    const ist_conv_row *r = ist_conv_row_at(i);
-    optest t;
-    optest_begin(&t, "capabilities", 0);
-    ist_plan_narrow(t.plan, true);
-    bool runs = r->family == IST_CONV_BF16 && ist_conv_row_runs(t.plan, r);
-    optest_drop(&t);
-    return runs ? r : NULL;
-}
-
 #define EACH_ROW(row)                                                                                                  \
-    for (int row_index = 0; row_index < ist_conv_row_count(); row_index++)                                             \
-        for (const ist_conv_row *row = runnable(row_index); row; row = NULL)
+    int next_row = 0;                                                                                                  \
+    for (const ist_conv_row *row; (row = convlines_row(IST_CONV_BF16, true, &next_row));)
 
 static const ist_conv_row *first_row(void) {
-    EACH_ROW(row) return row;
-    return NULL;
+    int index = 0;
+    return convlines_row(IST_CONV_BF16, true, &index);
 }
 
-/* Pairs with and without a second input, whole and part vectors and tiles, planes of strides 2 and 3, lines that share
- * their padding and lines that do not, several parts of a map. */
 Test(conv_bf16, windows_strides_and_padding) {
-    const shape shapes[] = {
-        {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_NONE}},
-        {1, 11, 8, 33, 64, 3, 3, 2, 1, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}},
-        {1, 6, 7, 16, 8, 2, 2, 1, 0, 0, 1, 1, {.act = IST_ACT_SILU, .slices = true}},
-        {1, 5, 19, 20, 33, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_GELU, .after = true}},
-        {3, 4, 4, 7, 4, 5, 5, 1, 2, 2, 2, 2, {.act = IST_ACT_NONE, .no_bias = true}},
-        {1, 7, 5, 6, 17, 1, 3, 1, 0, 1, 0, 1, {.act = IST_ACT_SIGMOID}},
-        {2, 1, 1, 9, 66, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_RELU}},
-        {1, 10, 3, 4, 132, 2, 2, 2, 0, 0, 0, 0, {.act = IST_ACT_NONE}},
-        {1, 40, 1, 8, 5, 3, 1, 1, 1, 0, 1, 0, {.act = IST_ACT_NONE}},
-        {1, 3, 3, 2, 1, 3, 3, 3, 0, 0, 0, 0, {.act = IST_ACT_NONE}},
-        {1, 9, 8, 18, 5, 1, 1, 2, 0, 0, 0, 0, {.act = IST_ACT_NONE}},
-        {1, 8, 10, 32, 48, 3, 3, 1, 2, 1, 0, 2, {.act = IST_ACT_RELU}},
-        {2, 8, 6, 32, 96, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_SILU, .before = true, .up2 = true}},
-        {2, 6, 70, 48, 40, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_NONE, .before = true, .before_one = true}},
-        {1, 20, 20, 64, 80, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU, .after = true, .after_one = true}},
-    };
-    EACH_ROW(row)
-    for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row, shapes[i], -1, i);
+    EACH_ROW(row) convlines_shapes(row, true);
 }
 
 Test(conv_bf16, random_shapes) {
-    int rounds = optest_small() ? 1 : 25;
-    optest seed;
-    optest_begin(&seed, "shapes", 7);
-    EACH_ROW(row)
-    for (int i = 0; i < rounds; i++) {
-        int k = optest_int(&seed, 1, 4), most = optest_small() ? 6 : 24;
-        shape s = {optest_int(&seed, 1, 3),
-                   optest_int(&seed, k, most),
-                   optest_int(&seed, k, most),
-                   optest_int(&seed, 1, 70),
-                   optest_int(&seed, 1, 140),
-                   k,
-                   k,
-                   optest_int(&seed, 1, 3),
-                   optest_int(&seed, 0, 2),
-                   optest_int(&seed, 0, 2),
-                   optest_int(&seed, 0, 2),
-                   optest_int(&seed, 0, 2),
-                   {.act = (ist_act)optest_int(&seed, 0, 4),
-                    .lab = optest_int(&seed, 0, 1),
-                    .after = optest_int(&seed, 0, 1),
-                    .slices = optest_int(&seed, 0, 1)}};
-        check_case(row, s, -1, 1000 + (unsigned)i);
-    }
-    optest_run(&seed);
-    optest_end(&seed);
+    EACH_ROW(row) convlines_random(row, true);
 }
 
 Test(conv_bf16, items_beyond_the_count_are_untouched) {
-    const shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU}};
-    const shape linear = {4, 5, 7, 6, 21, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_RELU, .slices = true}};
-    EACH_ROW(row)
-    for (int items = 0; items <= 4; items += 2) {
-        check_case(row, s, items, 300);
-        check_case(row, linear, items, 301);
-    }
-}
-
-/* The family of the row that the heuristic takes for a 3x3 convolution of `in` channels. */
-static ist_conv_family chosen(bool narrow, int in) {
-    optest t;
-    optest_begin(&t, "choice", 0);
-    ist_plan_narrow(t.plan, narrow);
-    ist_conv_opts o = {.stride = 1};
-    ist_tensor x = {.buffer = 1, .n = 1, .h = 8, .w = 8, .c = in, .ld = in};
-    ist_conv_problem q = {.x = x,
-                          .f = {.out = 32, .in = in, .kh = 3, .kw = 3},
-                          .o = &o,
-                          .label = "choice",
-                          .phases = 1,
-                          .taps = 9,
-                          .oh = 6,
-                          .ow = 6};
-    ist_conv_choice c = ist_conv_choose(t.plan, &q);
-    optest_drop(&t);
-    cr_assert_not_null(c.row);
-    return c.row->family;
+    EACH_ROW(row) convlines_limits(row, true);
 }
 
 Test(conv_bf16, only_where_the_model_says_so) {
     if (!first_row()) cr_skip_test("no CPU row runs here");
-    cr_expect_eq(chosen(true, 32), IST_CONV_BF16);
-    cr_expect_eq(chosen(false, 32), IST_CONV_PANELS);
-    cr_expect_eq(chosen(true, 3), IST_CONV_PANELS, "of images nothing is rounded");
+    cr_expect_eq(convlines_chosen(true, 32, 8), IST_CONV_BF16);
+    cr_expect_eq(convlines_chosen(false, 32, 8), IST_CONV_PANELS);
+    cr_expect_eq(convlines_chosen(true, 3, 8), IST_CONV_PANELS, "of images nothing is rounded");
     setenv("ISTHMUS_BF16", "0", 1);
-    cr_expect_eq(chosen(true, 32), IST_CONV_PANELS, "without the option");
+    cr_expect_eq(convlines_chosen(true, 32, 8), IST_CONV_PANELS, "without the option");
 }
 
 /* Weights and inputs that lie halfway between two bfloat16 go to the even one. */

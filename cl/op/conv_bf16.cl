@@ -1,16 +1,11 @@
 /* Dense convolution as an implicit matrix product of bfloat16 pairs with sums in float, for CPUs with AVX512_BF16: one
  * work-item per group owns tiles of MR pixels by NV vectors of 16 output channels in named vector registers.
  *
- * Input and output are float. An item of work is some lines of one item's map (of a linear layer: some pixels) by some
- * column tiles. The lines that its windows see are rounded once into the group's part of `scratch`, with zeros for the
- * padding: pixels of in.s5 pairs, lines of out.s6 pixels. A window of stride s sees every s-th pixel, so the pixels are
- * sorted into planes, one for each remainder of line and column: then every tap of neighbouring results is at
- * neighbouring pixels, across the ends of lines too, and the summation has neither bounds nor gathering. The price is a
- * result or two per line that nobody wants.
+ * Work is cut and laid out as isa/conv_lines says, inputs rounded on the way: pixels of in.s5 pairs.
  * Weights are panels [column tile][tap][pair of inputs][NR] of pairs, padded with zeros to whole tiles; bias likewise.
  *
  * -D MR, NV; ASM: 1: AVX512_BF16's instructions; 0: the same in plain OpenCL, for tests (the instructions also take
- * subnormal numbers for zeros). Needs isa/vector with VL = 16, isa/bf16.
+ * subnormal numbers for zeros). Needs isa/vector with VL = 16, isa/bf16, isa/conv_lines.
  * in = {h, w, ld, c0, cin, pairs of a pixel in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of scratch}.
  * order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken backwards.
@@ -66,63 +61,11 @@ static inline float16 bf16_dot(float16 sum, uint16 a, uint16 b) {
 #define WRITE1(r, j)    STORE_YV(fma(max(c##r##_##j, low), scale, shift), yp, j * VL);
 #define WRITE(r, g, i)  EACH_COL(WRITE1, r) yp += out.s3;
 
-/* The map and the part of it that an item of work makes. */
-typedef struct {
-    int h, w, stride, kh, kw, top, left, cin, ld; /* of the input and the windows */
-    int pairs, pitch;                             /* of a pixel and a line in scratch */
-    int line, lines, width;                       /* results: first line, lines, pixels of a line */
-} part_t;
-
-/* Lines of a plane, and pixels of it: the last line's windows end up to kw - 1 pixels behind it, in padding. */
-static inline int plane_lines(const part_t *m) {
-    return m->lines + (m->kh - 1) / m->stride;
-}
-static inline int plane_pixels(const part_t *m) {
-    return plane_lines(m) * m->pitch + m->kw - 1;
-}
-
-/* Rounds what the windows see; x is the first pixel of the item's map. */
-static inline void fill(__global uint *dst, __global const TX *x, const part_t *m) {
-    const int planes_y = min(m->stride, m->kh), planes_x = min(m->stride, m->kw);
-    for (int py = 0; py < planes_y; py++)
-        for (int px = 0; px < planes_x; px++) {
-            const int pixels = plane_pixels(m);
-            int iy = m->line * m->stride + py - m->top, ix = px - m->left;
-            for (int i = 0, column = 0; i < pixels; i++, column++, ix += m->stride, dst += m->pairs) {
-                if (column == m->pitch) column = 0, ix = px - m->left, iy += m->stride;
-                if (iy < 0 || iy >= m->h || ix < 0 || ix >= m->w) {
-                    for (int c = 0; c < m->pairs; c++) dst[c] = 0;
-                    continue;
-                }
-                __global const TX *from = x + ((long)iy * m->w + ix) * m->ld;
-                for (int c = 0; c < m->cin; c += 16)
-                    *(__global ushort16_at4 *)(dst + c / 2) = bf16_round(input_part(from + c, m->cin - c));
-            }
-        }
-}
-
-/* Stores `rows` rows of accumulators: results from `column` of line `line` of the part on, of which those beyond its
- * width do not exist; `first` is the number of the part's first pixel. */
-static inline void store_tile(const float16 *acc, int line, int column, int rows, int first, const part_t *m, int col,
-                              __global TY *y, __global const T *before, __global const T *after, int8 out, int8 epi,
-                              float4 lab) {
-    const bool mapped = (epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
-    for (int r = 0; r < rows; r++, column++, acc += NV) {
-        if (column == m->pitch) column = 0, line++;
-        if (column >= m->width) continue;
-        const int p = first + line * m->width + column;
-        int b = p, a = p;
-        if (mapped) {
-            const int all = p / out.s2, ox = p - all * out.s2, n = all / out.s1, oy = all - n * out.s1;
-            b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-            a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-        }
-        __global TY *yp = y + (size_t)p * out.s3 + out.s4;
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5;
-        for (int j = 0, c = col; j < NV && c < out.s5; j++, c += VL)
-            finish(acc[j], out.s5 - c, yp + c, bp + c, ap + c, epi, lab);
-    }
+static inline void lay_pixel(__global uint *scratch, int pixel, __global const TX *x, const part_t *m) {
+    __global uint *to = scratch + pixel * m->step;
+    for (int c = 0; !x && c < m->step; c++) to[c] = 0;
+    for (int c = 0; x && c < m->cin; c += 16)
+        *(__global ushort16_at4 *)(to + c / 2) = bf16_round(input_part(x + c, m->cin - c));
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
@@ -141,8 +84,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
     const float16 scale = (float16)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f);
     const float16 shift = (float16)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     const int run = win.s2 == 1 && 2 * in.s5 == in.s4 ? win.s1 : 1; /* taps of a line that are one run of pairs */
-    const int planes_x = min(win.s2, win.s1), chunks = maps * parts;
-    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, in.s5, out.s6, 0, 0, out.s2};
+    const int chunks = maps * parts;
+    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, step, 0, 0, 0, out.s2};
     __global const uint *weights = w;
     __global const float *biases = bias;
     scratch += (size_t)get_group_id(0) * tiles.w;
@@ -152,20 +95,10 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
         const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;
         const int chunk = tiles.z & 1 ? item % chunks : item / col_chunks;
         if (chunk != filled) {
-            const int n = chunk / parts, line = (chunk - n * parts) * tiles.x, count = min(tiles.x, all_lines - line);
             filled = chunk;
-            if (linear) { /* one line of pixels */
-                m.h = m.lines = 1;
-                m.w = m.pitch = m.width = count;
-                first_pixel = line;
-            } else {
-                m.line = line;
-                m.lines = count;
-                first_pixel = (n * out.s1 + line) * out.s2;
-            }
-            fill(scratch, x + (linear ? (long)line : (long)n * in.s0 * in.s1) * in.s2 + in.s3, &m);
+            first_pixel = part_begin(&m, chunk, tiles.x, all_lines, linear, scratch, x, in, out);
         }
-        const int plane = plane_pixels(&m) * step, end = (m.lines - 1) * m.pitch + m.width;
+        const int end = (m.lines - 1) * m.pitch + m.width;
         const int first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
         w = weights + first * panel;
         bias = biases + first * NR;
@@ -178,9 +111,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                 EACH_ROW(START)
                 for (int ky = 0; ky < win.s0; ky++)
                     for (int kx = 0; kx < win.s1; kx += run) {
-                        const int py = ky % m.stride, px = kx % m.stride;
-                        __global const uint *a = scratch + (py * planes_x + px) * plane +
-                                                 (p + ky / m.stride * m.pitch + kx / m.stride) * step;
+                        __global const uint *a = scratch + (p + tap_pixel(&m, ky, kx)) * step;
                         EACH_BASE(BASE)
                         int k = run * pairs;
                         for (; k >= UNROLL; k -= UNROLL) {
@@ -200,8 +131,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                 } else {
                     float16 acc[MR * NV];
                     EACH_ROW(SPILL)
-                    store_tile(acc, line, column, min(MR, end - p), first_pixel, &m, col, y, before, after, out, epi,
-                               lab);
+                    tile_t sums = {acc, min(MR, end - p), line, column, first_pixel, col};
+                    store_rows(&sums, sums.rows, &m, y, before, after, out, epi, lab);
                 }
             }
         }

@@ -15,7 +15,7 @@ typedef enum ist_conv_kind { IST_CONV_DENSE, IST_CONV_DECONV2X2 } ist_conv_kind;
  * weights that stay in local memory (conv_resident.c). DIRECT: MMA's instructions with weights and pixels in registers
  * (conv_direct.c). MATRIX: the same for the instructions of isa/matrix
  * (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16
- * allows it (conv_bf16.c). */
+ * allows it (conv_bf16.c). AMX: floats as parts in bfloat16 on the matrix unit of x86 CPUs (conv_amx.c). */
 typedef enum ist_conv_family {
     IST_CONV_PANELS,
     IST_CONV_MMA,
@@ -23,7 +23,8 @@ typedef enum ist_conv_family {
     IST_CONV_RESIDENT,
     IST_CONV_DIRECT,
     IST_CONV_MATRIX,
-    IST_CONV_BF16
+    IST_CONV_BF16,
+    IST_CONV_AMX
 } ist_conv_family;
 
 typedef struct ist_conv_row {
@@ -36,7 +37,8 @@ typedef struct ist_conv_row {
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
                                                   each, batches of products under way beside the step's. PANELS: bk
-                                                  is the most inputs of a 1x1 convolution, 0 for any problem */
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX: bk
+                                                  parts of a number */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
@@ -151,5 +153,10 @@ void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 bool ist_conv_bf16_takes(const ist_plan *p, const ist_conv_problem *q);
 double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
+
+/* Whether the kernel can do the problem. */
+bool ist_conv_amx_takes(const ist_conv_problem *q);
+double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 #endif
