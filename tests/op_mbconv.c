@@ -1,5 +1,6 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -12,22 +13,37 @@ typedef struct shape {
     ist_act act;
 } shape;
 
-static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv *b) {
+/* What a product reads of v where the plan is narrow. */
+static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
+    if (!narrow) return v;
+    float *near = optest_values(t, count, 0, 0);
+    for (size_t i = 0; i < count; i++) near[i] = ref_bf16(v[i]);
+    return near;
+}
+
+static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv *b, bool narrow) {
     int h = (s->h - 1) / s->stride + 1, w = (s->w - 1) / s->stride + 1;
     ref_map wide = optest_zeros(t, s->n, s->h, s->w, s->hidden), spread = optest_zeros(t, s->n, h, w, s->hidden);
     ref_map y = optest_zeros(t, s->n, h, w, s->out);
     ref_epilogue gelu = {.act = 3}, last = {.act = (int)s->act};
     if (s->residual) last.add_before = x;
-    ref_conv(x, b->expand.w, b->expand.b, (ref_window){1, 1, 1, 0, 0}, &gelu, wide);
+    ref_map input = x;
+    input.v = (float *)seen(t, x.v, ref_size(x), narrow);
+    ref_conv(input, seen(t, b->expand.w, (size_t)(s->in * s->hidden), narrow), b->expand.b, (ref_window){1, 1, 1, 0, 0},
+             &gelu, wide);
     ref_dwconv(wide, b->spread.w, b->spread.b, (ref_window){3, 3, s->stride, 1, 1}, &gelu, spread);
-    ref_conv(spread, b->project.w, b->project.b, (ref_window){1, 1, 1, 0, 0}, &last, y);
+    spread.v = (float *)seen(t, spread.v, ref_size(spread), narrow);
+    ref_conv(spread, seen(t, b->project.w, (size_t)(s->out * s->hidden), narrow), b->project.b,
+             (ref_window){1, 1, 1, 0, 0}, &last, y);
     return y;
 }
 
-/* bits of i: 1 slices, 2 limit, 4 no biases. */
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16. */
 static void block_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
+    const bool narrow = i & 8;
+    ist_plan_narrow(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n;
     ref_map x = optest_random(&t, s->n, s->h, s->w, s->in);
     float *w1 = optest_values(&t, (size_t)(s->in * s->hidden), -0.3f, 0.3f);
@@ -45,9 +61,9 @@ static void block_case(const shape *s, unsigned i) {
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = ist_op_mbconv(t.plan, xt, &block, "bottleneck");
     optest_run(&t);
-    ref_map want = reference(&t, s, x, &block), got = optest_read(&t, y);
+    ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
     want.n = got.n = count;
-    optest_close(&t, "bottleneck", got, want, t.half ? 2e-3 : 2e-6, t.half ? 1e-2 : 2e-5);
+    optest_close(&t, "bottleneck", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
     optest_end(&t);
 }
 
@@ -65,6 +81,20 @@ static void shapes(void) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 8; i++) block_case(&all[k], i);
+}
+
+/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(mbconv, amx_row) {
+    static const shape some[] = {{2, 9, 13, 32, 64, 96, 2, false, IST_ACT_NONE},
+                                 {1, 17, 45, 64, 256, 64, 1, true, IST_ACT_GELU},
+                                 {1, 9, 521, 32, 160, 32, 1, true, IST_ACT_RELU},
+                                 {2, 1, 1, 64, 32, 64, 1, true, IST_ACT_GELU}};
+    if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
+    claim_amx();
+    without = 0;
+    setenv("ISTHMUS_BF16", "1", 1);
+    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+        for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i + 8);
 }
 
 Test(mbconv, own_row) {

@@ -1,5 +1,6 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
 #include "ops/norm_mlp.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -11,10 +12,20 @@ typedef struct shape {
     bool second;
 } shape;
 
-/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front. */
+/* What a product reads of v where the plan is narrow. */
+static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
+    if (!narrow) return v;
+    float *near = optest_values(t, count, 0, 0);
+    for (size_t i = 0; i < count; i++) near[i] = ref_bf16(v[i]);
+    return near;
+}
+
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16. */
 static void layer_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
+    const bool narrow = i & 16;
+    ist_plan_narrow(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n, c = s->c;
     ref_map x = optest_random(&t, s->n, s->h, s->w, c), z = x, u = optest_zeros(&t, s->n, s->h, s->w, c);
     ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};
@@ -39,14 +50,17 @@ static void layer_case(const shape *s, unsigned i) {
     optest_run(&t);
     ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
     ref_layernorm(z, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
-    ref_conv(u, w1, layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
+    u.v = (float *)seen(&t, u.v, ref_size(u), narrow);
+    ref_conv(u, seen(&t, w1, (size_t)(c * s->hidden), narrow), layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
     if (s->second) {
         want = optest_zeros(&t, s->n, s->h, s->w, c);
-        ref_conv(h, w2, layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual, want);
+        h.v = (float *)seen(&t, h.v, ref_size(h), narrow);
+        ref_conv(h, seen(&t, w2, (size_t)(c * s->hidden), narrow), layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual,
+                 want);
     }
     ref_map got = optest_read(&t, y);
     want.n = got.n = count;
-    optest_close(&t, "layers", got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    optest_close(&t, "layers", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 2e-2 : 3e-5);
     optest_end(&t);
 }
 
@@ -73,6 +87,18 @@ Test(norm_mlp, one_by_one) {
     shapes();
 }
 
+/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(norm_mlp, amx_row) {
+    static const shape some[] = {{2, 1, 7, 32, 32, true},   {2, 5, 29, 160, 640, true}, {1, 1, 140, 128, 512, true},
+                                 {2, 3, 5, 320, 160, true}, {2, 9, 15, 96, 96, false},  {1, 1, 1, 320, 32, false}};
+    if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
+    claim_amx();
+    without = 0;
+    setenv("ISTHMUS_BF16", "1", 1);
+    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+        for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i + 16);
+}
+
 /* The row on matrix instructions, emulated where there are none. */
 Test(norm_mlp, matrix_row) {
     static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
@@ -85,8 +111,11 @@ Test(norm_mlp, matrix_row) {
 
 /* The row on those of warpgroups. */
 Test(norm_mlp, warpgroup_row) {
-    static const shape few[] = {{2, 1, 67, 64, 128, true}, {2, 3, 5, 160, 192, true}, {1, 5, 28, 64, 256, true},
-                                {2, 1, 9, 128, 64, true}, {2, 7, 12, 160, 64, true}};
+    static const shape few[] = {{2, 1, 67, 64, 128, true},
+                                {2, 3, 5, 160, 192, true},
+                                {1, 5, 28, 64, 256, true},
+                                {2, 1, 9, 128, 64, true},
+                                {2, 7, 12, 160, 64, true}};
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */

@@ -1,9 +1,9 @@
-/* Products of floats on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, sums in float).
+/* Products of floats on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, float sums).
  *
  * A float is the sum of PARTS bfloat16, each the rounded rest of those before: three hold its 24 bits. Of the nine
- * products of two such sums six are made; the other three are below 2^-24 of the largest. So results have the errors of
- * sums of float products, two to three times theirs since there are six times the roundings, for finite operands; an
- * infinite one gives NaN, and what is below 2^-126 is lost. With PARTS = 1 a product is one of bfloat16.
+ * products of two such sums six are made; the other three are below 2^-24 of the largest. So results are as exact as
+ * sums of float products (tests/device_amx.c) for finite operands; an infinite one gives NaN, and what is below 2^-126
+ * is lost. With PARTS = 1 a product is one of bfloat16.
  *
  * A group of one work-item brackets what it does by amx_begin and amx_end. A CPU has one address space: functions take
  * addresses as size_t. -D PARTS; ASM: 1: the instructions; 0: the same in plain OpenCL, for tests. Needs isa/bf16. */
@@ -55,8 +55,8 @@ static inline void amx_begin(void) {}
 static inline void amx_end(void) {}
 #endif
 
-/* The block of sums that amx_add adds to, until amx_finish puts it into sums[32][ldc], the same address for all of them:
- * where instructions are emulated, it lies there all the time. Addresses of floats; ldc and pitch count floats. */
+/* The block of sums that amx_add adds to, until amx_finish puts it into sums[32][ldc], the same address for all of
+ * them: where instructions are emulated, it lies there all the time. Addresses of floats; ldc and pitch count floats. */
 
 /* Starts with zeros. */
 static inline void amx_zero(size_t sums, size_t ldc) {
@@ -97,10 +97,10 @@ static inline void amx_finish(size_t sums, size_t ldc) {
 #endif
 }
 
-/* Adds one step's product: a [part][32][lda], b [part][column / 16][pair][column % 16] of pairs, addresses of bfloat16;
- * lda and the distance `plane` between parts of a count them, and are of type size_t. Four products of tiles take 64
- * cycles, in which the core's vector units are free: `between`, statements that leave tiles alone, stands AMX_PAUSES
- * times among them. */
+/* Adds one step's product: a [part][32][lda], b [part][column / 16][pair][column % 16] of pairs, addresses of
+ * bfloat16; lda and the distance `plane` between parts of a count them, and are of type size_t. Four products of tiles
+ * take 64 cycles, in which the core's vector units are free: `between`, statements that leave tiles alone, stands
+ * AMX_PAUSES times among them. */
 #define AMX_PAUSES (PARTS == 3 ? 6 : 1)
 #if !ASM
 NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b) {
@@ -136,9 +136,9 @@ NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t pla
     AMX_ROWS(a, lda, plane, 0) AMX_COLUMNS(b, 0) AMX_DOTS between
 #endif
 
-/* Adds the product of a [step][part][32][lda], from step to step `next`, from part to part `plane` on, and b [step][part]
- * [column / 16][pair][column % 16] of pairs: addresses of bfloat16; lda, plane and next count them. Tiles of a whose rows
- * lie side by side, lda = AMX_DEPTH, never fall into one set of the cache. */
+/* Adds the product of a [step][part][32][lda], from step to step `next`, from part to part `plane` on, and b
+ * [step][part] [column / 16][pair][column % 16] of pairs: addresses of bfloat16; lda, plane and next count them. Tiles
+ * of a whose rows lie side by side, lda = AMX_DEPTH, never fall into one set of the cache. */
 static inline void amx_add(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t next, size_t b,
                            int steps) {
     for (int i = 0; i < steps; i++, a += next * sizeof(ushort), b += PARTS * AMX_PANEL * sizeof(ushort)) {

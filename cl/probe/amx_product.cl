@@ -1,5 +1,5 @@
-/* isa/amx's interface for its test: splits a [32][32 steps] and multiplies it by columns. out {sums [32][32], parts of a
- * [PARTS][32][32 steps] as floats}; b as amx_product takes it. Needs isa/bf16, isa/amx. */
+/* isa/amx's interface for its test: splits a [32][32 steps] and multiplies it by columns. out {sums [32][32], parts of
+ * a [PARTS][32][32 steps] as floats}; b as amx_product takes it. Needs isa/bf16, isa/amx. */
 __kernel void product(__global float *out, __global const float *a, __global const ushort *b, __global ushort *planes,
                       int steps, int add) {
     const int depth = steps * AMX_DEPTH, plane = AMX_BLOCK * depth;

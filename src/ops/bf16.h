@@ -15,12 +15,17 @@ static inline uint32_t ist_bf16_of(float f) {
     return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
 }
 
-/* Columns and depth of a panel's step, and bfloat16 parts of a float (isa/amx). */
-enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32, IST_AMX_PARTS = 3 };
+/* Columns and depth of a panel's step (isa/amx). */
+enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32 };
+
+/* Parts of bfloat16 that a float becomes on AMX: as many as make it up, or one where the plan is narrow. */
+static inline int ist_amx_parts(const ist_plan *p) {
+    return ist_plan_bf16(p) ? 1 : 3;
+}
 
 /* One weight split into dst[p * IST_AMX_BLOCK * IST_AMX_DEPTH] for part p: each the rounded rest of those before. */
-static inline void ist_amx_split(float w, uint16_t *dst) {
-    for (int p = 0; p < IST_AMX_PARTS; p++, dst += IST_AMX_BLOCK * IST_AMX_DEPTH) {
+static inline void ist_amx_split(float w, int parts, uint16_t *dst) {
+    for (int p = 0; p < parts; p++, dst += IST_AMX_BLOCK * IST_AMX_DEPTH) {
         uint32_t h = ist_bf16_of(w), u = h << 16;
         float part;
         memcpy(&part, &u, sizeof part);
@@ -32,5 +37,10 @@ static inline void ist_amx_split(float w, uint16_t *dst) {
 /* A matrix [out][in] as a constant [out / 32][in / 32][part][half of the columns][pair][16] of pairs, with zeros beyond
  * the last output and input; fails the plan where memory or sizes do not suffice. */
 ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label);
+
+/* Whether the device's AMX computes, not its emulation: -DASM. */
+static inline bool ist_amx_instructions(const ist_plan *p) {
+    return ist_device_probed(ist_plan_device((ist_plan *)p)) & IST_CAP_X86_AMX;
+}
 
 #endif

@@ -1,5 +1,5 @@
-/* Inverted bottlenecks: the fused CPU row op/mbconv_cpu, elsewhere three convolutions, of which the last two are one
- * launch on matrix instructions of warpgroups (mbconv_wgmma.c). */
+/* Inverted bottlenecks: the fused CPU rows op/mbconv_cpu and, with AMX, op/mbconv_amx (mbconv_amx.c), elsewhere three
+ * convolutions, of which the last two are one launch on matrix instructions of warpgroups (mbconv_wgmma.c). */
 #include "ops/mbconv_rows.h"
 #include "ops/rows.h"
 
@@ -58,7 +58,7 @@ static void pack_spread(const ist_filter *f, float *dst) {
             for (int k = 0; k < VEC; k++) *dst++ = f->w[(o + k) * 9 + t];
 }
 
-static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
+ist_tensor ist_mbconv_pack(ist_plan *p, const ist_filter *f, const char *label) {
     size_t count = (size_t)f->out * (size_t)f->in * (size_t)(f->kh * f->kw);
     float *w = malloc(count * sizeof *w);
     ist_tensor t = {0};
@@ -75,7 +75,7 @@ static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
     return t;
 }
 
-static ist_tensor bias_of(ist_plan *p, const ist_filter *f, const char *label) {
+ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label) {
     float *zeros = f->b ? NULL : calloc((size_t)f->out, sizeof *zeros);
     ist_tensor t = {0};
     if (f->b || zeros)
@@ -86,45 +86,47 @@ static ist_tensor bias_of(ist_plan *p, const ist_filter *f, const char *label) {
     return t;
 }
 
-/* Rows of a band: enough bands for every compute unit, rows enough that the two extra ones cost little. */
-static int band_rows(const ist_plan *p, int rows, int segments) {
+int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit) {
     int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int bands = ist_div_up(GROUPS_PER_UNIT * (units > 0 ? units : 1), segments), most = rows / ROWS_MIN;
+    int bands = ist_div_up(groups_per_unit * (units > 0 ? units : 1), segments), most = rows / ROWS_MIN;
     if (bands > most) bands = most > 1 ? most : 1;
     return ist_div_up(rows, bands);
 }
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
-    int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols), rows = band_rows(p, h, segments * x.n);
+    int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
+    int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
     int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, ist_panel_columns(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
-    ist_launch l = {.label = label,
-                    .op = "op/mbconv_cpu",
-                    .isa = "isa/tile",
-                    .defines = d.text,
-                    .kernel = "mbconv",
-                    .dims = 2,
-                    .global = {(size_t)groups, (size_t)x.n},
-                    .local = {1, 1},
-                    .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(packed(p, &b->expand, label)),
-                             IST_IN(bias_of(p, &b->expand, label)), IST_IN(packed(p, &b->spread, label)),
-                             IST_IN(bias_of(p, &b->spread, label)), IST_IN(packed(p, &b->project, label)),
-                             IST_IN(bias_of(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
-                    .arg_count = 12,
-                    .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
-                    .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
+    ist_launch l = {
+        .label = label,
+        .op = "op/mbconv_cpu",
+        .isa = "isa/tile",
+        .defines = d.text,
+        .kernel = "mbconv",
+        .dims = 2,
+        .global = {(size_t)groups, (size_t)x.n},
+        .local = {1, 1},
+        .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(ist_mbconv_pack(p, &b->expand, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
+                 IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
+        .arg_count = 12,
+        .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
+        .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);
     return ist_plan_status(p) ? (ist_tensor){0} : y;
 }
 
 ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
     if (!check(p, x, b, label)) return (ist_tensor){0};
+    if (ist_mbconv_takes_amx(p, x, b)) return ist_mbconv_amx(p, x, b, label);
     return fused(p, x, b) ? in_one(p, x, b, label) : in_steps(p, x, b, label);
 }

@@ -1,4 +1,4 @@
-/* What mbconv.c and mbconv_wgmma.c, the row on matrix instructions of warpgroups, share; and norm_mlp_mma.c. */
+/* What mbconv.c and the rows on matrix instructions, mbconv_wgmma.c and mbconv_amx.c, share; and norm_mlp_mma.c. */
 #ifndef IST_OPS_MBCONV_ROWS_H
 #define IST_OPS_MBCONV_ROWS_H
 
@@ -11,5 +11,16 @@ ist_tensor ist_mbconv_half(ist_plan *p, ist_tensor u, ist_tensor x, const ist_mb
 
 /* Weights [tap][channels] of a depthwise 3x3 convolution, then its biases or zeros, as floats. */
 ist_tensor ist_pack_taps(ist_plan *p, const ist_filter *spread, const char *label);
+
+/* A whole block on AMX. */
+bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *block);
+ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *block, const char *label);
+
+/* For CPUs: weights of a matrix as panels (ist_panel_columns), of a depthwise filter [c / 16][9][16]; biases or zeros.
+ */
+ist_tensor ist_mbconv_pack(ist_plan *p, const ist_filter *f, const char *label);
+ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label);
+/* Rows of a band: enough bands for every compute unit, rows enough that the two extra ones cost little. */
+int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit);
 
 #endif

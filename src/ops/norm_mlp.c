@@ -1,5 +1,6 @@
-/* Norm and linear layers: the fused rows op/norm_mlp_cpu and, on matrix instructions, op/norm_mlp_mma (norm_mlp_mma.c);
- * there also norm and first layer as one convolution; elsewhere the operators one by one. */
+/* Norm and linear layers: the fused rows op/norm_mlp_cpu, with AMX op/norm_mlp_amx (norm_mlp_amx.c) and, on matrix
+ * instructions, op/norm_mlp_mma (norm_mlp_mma.c); there also norm and first layer as one convolution; elsewhere the
+ * operators one by one. */
 #include "ops/conv_rows.h"
 #include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
@@ -53,8 +54,7 @@ static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
     return t;
 }
 
-/* `count` values of v, or zeros, then `more` of w. */
-static ist_tensor row_of(ist_plan *p, const float *v, int count, const float *w, int more, const char *label) {
+ist_tensor ist_norm_mlp_values(ist_plan *p, const float *v, int count, const float *w, int more, const char *label) {
     float *all = calloc((size_t)(count + more), sizeof *all);
     ist_tensor t = {0};
     if (!all) {
@@ -71,10 +71,10 @@ static ist_tensor row_of(ist_plan *p, const float *v, int count, const float *w,
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w;
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
-    ist_tensor norm = row_of(p, l->gamma, x.c, l->beta, x.c, label);
-    ist_tensor w1 = packed(p, &l->fc1, label), b1 = row_of(p, l->fc1.b, hidden, NULL, 0, label);
+    ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
+    ist_tensor w1 = packed(p, &l->fc1, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
     ist_tensor w2 = c2 ? packed(p, &l->fc2, label) : none;
-    ist_tensor b2 = c2 ? row_of(p, l->fc2.b, c2, NULL, 0, label) : none;
+    ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d -DPANEL=%d", C_MAX, CHUNK, ist_panel_columns(p));
     double elem = ist_plan_half(p) ? 2 : 4;
     ist_plan_launch(p, &(ist_launch){.label = label,
@@ -121,5 +121,6 @@ ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, con
         x = ist_op_dwconv(p, x, l->spread, &pad, label);
         return ist_op_norm_mlp(p, x, &rest, label);
     }
+    if (ist_norm_mlp_takes_amx(p, x, l)) return ist_norm_mlp_amx(p, x, l, label);
     return fused(p, x, l) ? in_one(p, x, l, label) : in_steps(p, x, l, label);
 }
