@@ -1,37 +1,36 @@
-/* Dense convolution as an implicit matrix product on the matrix unit of x86 CPUs (isa/amx), as exact as products of
- * floats (PARTS = 3) or of bfloat16 (PARTS = 1): one work-item per group owns blocks of 32 pixels by 32 output
- * channels.
+/* Dense convolution as an implicit matrix product of bfloat16 on the matrix unit of x86 CPUs (isa/amx): one work-item
+ * per group owns blocks of 32 pixels by 32 output channels.
  *
- * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
+ * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][pixel][32 inputs] of bfloat16,
  * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
- * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs, padded with zeros; the
+ * Weights are [column tile][tap][step][column / 16][pair of inputs][16 columns] of pairs, padded with zeros; the
  * bias is padded likewise, and is what the sums start with. A tile from the second-level cache can take longer than its
  * product, so that GROUP blocks in turn are multiplied by CHUNK steps of weights, which stay with the sums in the
  * first-level cache. While a block is multiplied, the one before it is finished and stored, some rows after every step:
  * products are few instructions that take long.
  *
- * -D PARTS; ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
- * in = {h, w, ld, c0, cin, pixels of a part in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
+ * -D ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
+ * in = {h, w, ld, c0, cin, pixels of a step in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
  * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
  * backwards. Grid: x = compute units, which share out the items by `queue` (see prelude). */
-#define STEP_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* of weights */
-#define CHUNK      (PARTS == 3 ? 3 : 8)                         /* steps: 18 or 16 KiB of weights */
-#define GROUP      4                                            /* blocks: 16 KiB of sums */
+#define STEP_BYTES (AMX_PANEL * sizeof(ushort)) /* of weights */
+#define CHUNK      8                            /* steps: 16 KiB of weights */
+#define GROUP      4                            /* blocks: 16 KiB of sums */
 
 static inline void lay_pixel(__global uint *scratch, int pixel, __global const TX *x, const part_t *m) {
     __global ushort *to = (__global ushort *)scratch + (size_t)pixel * AMX_DEPTH;
-    const size_t part = (size_t)m->room * AMX_DEPTH;
-    for (int step = 0, c = 0; step < m->step; step++, to += PARTS * part)
-        for (int half_way = 0; half_way < AMX_DEPTH; half_way += 16, c += 16)
-            amx_split(x && c < m->cin ? input_part(x + c, m->cin - c) : (float16)(0.0f), (size_t)(to + half_way), part);
+    const size_t next = (size_t)m->room * AMX_DEPTH;
+    for (int step = 0, c = 0; step < m->step; step++, to += next)
+        for (int i = 0; i < AMX_DEPTH / 16; i++, c += 16)
+            vstore16(bf16_round(x && c < m->cin ? input_part(x + c, m->cin - c) : (float16)(0.0f)), i, to);
 }
 
 /* Address of the pixels of step i of tap `tap` that the part's results from p on see. */
-static inline size_t tile_at(__global const uint *scratch, const part_t *m, int p, int tap, int i, size_t part) {
+static inline size_t tile_at(__global const uint *scratch, const part_t *m, int p, int tap, int i, size_t next) {
     const int ky = tap / m->kw;
     const size_t pixel = p + tap_pixel(m, ky, tap - ky * m->kw);
-    return (size_t)scratch + (i * PARTS * part + pixel * AMX_DEPTH) * sizeof(ushort);
+    return (size_t)scratch + (i * next + pixel * AMX_DEPTH) * sizeof(ushort);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
@@ -45,7 +44,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
     const int chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
     const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
-    const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
+    const size_t next = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
     const int all_steps = win.s0 * win.s1 * steps;
     float16 sums[2][GROUP][AMX_BLOCK * NV];
     part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
@@ -73,14 +72,14 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                         const int share = (before_it.rows + count - 1) / count;
                         const size_t block = (size_t)sums[mine][g];
                         int tap = step / steps, i = step - tap * steps;
-                        size_t a = tile_at(scratch, &m, p, tap, i, part);
+                        size_t a = tile_at(scratch, &m, p, tap, i, next);
                         amx_start(block, AMX_BLOCK, step ? block : (size_t)(bias + tile * AMX_BLOCK),
                                   step ? AMX_BLOCK : 0);
                         for (int done = 0; done < count; done++) {
-                            amx_add(block, AMX_BLOCK, a, AMX_DEPTH, part, 0, chunk_at + done * STEP_BYTES, 1);
+                            AMX_STEP(block, AMX_BLOCK, a, AMX_DEPTH, chunk_at + done * STEP_BYTES, )
                             store_rows(&before_it, min(share, before_it.rows), &m, y, before, after, out, epi, lab);
-                            a += PARTS * part * sizeof(ushort);
-                            if (++i == steps) i = 0, a = tile_at(scratch, &m, p, ++tap, 0, part);
+                            a += next * sizeof(ushort);
+                            if (++i == steps) i = 0, a = tile_at(scratch, &m, p, ++tap, 0, next);
                         }
                         amx_finish(block, AMX_BLOCK);
                         if (step + count < all_steps) continue;

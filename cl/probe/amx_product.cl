@@ -1,12 +1,11 @@
-/* isa/amx's interface for its test: splits a [32][32 steps] and multiplies it by columns. out {sums [32][32], parts of
- * a [PARTS][32][32 steps] as floats}; b as amx_product takes it. Needs isa/bf16, isa/amx. */
-__kernel void product(__global float *out, __global const float *a, __global const ushort *b, __global ushort *planes,
+/* isa/amx's interface for its test: rounds a [32][32 steps] and multiplies it by columns. out {sums [32][32], a as
+ * rounded [32][32 steps]}; b as amx_product takes it. Needs isa/bf16, isa/amx. */
+__kernel void product(__global float *out, __global const float *a, __global const ushort *b, __global ushort *rows,
                       int steps, int add) {
-    const int depth = steps * AMX_DEPTH, plane = AMX_BLOCK * depth;
-    for (int i = 0; i < plane; i += 16) amx_split(vload16(0, a + i), (size_t)(planes + i), plane);
-    for (int i = 0; i < PARTS * plane; i++)
-        out[AMX_BLOCK * AMX_BLOCK + i] = as_float((uint)planes[i] << 16);
+    const int depth = steps * AMX_DEPTH, count = AMX_BLOCK * depth;
+    for (int i = 0; i < count / 16; i++) vstore16(bf16_round(vload16(i, a)), i, rows);
+    for (int i = 0; i < count; i++) out[AMX_BLOCK * AMX_BLOCK + i] = as_float((uint)rows[i] << 16);
     amx_begin();
-    amx_product((size_t)out, AMX_BLOCK, (size_t)planes, depth, plane, (size_t)b, steps, add);
+    amx_product((size_t)out, AMX_BLOCK, (size_t)rows, depth, (size_t)b, steps, add);
     amx_end();
 }

@@ -1,32 +1,42 @@
 #include "ops/bf16.h"
+#include "ops/rows.h"
 
 #include "base/mem.h"
 
 #include <stdlib.h>
 
-enum { PART = IST_AMX_BLOCK * IST_AMX_DEPTH };
+static uint32_t bits_of(const ist_filter *f, int o, int i, int tap) {
+    if (o >= f->out || i >= f->in) return 0;
+    return ist_bf16_of(f->w[((size_t)o * (size_t)f->in + (size_t)i) * (size_t)(f->kh * f->kw) + (size_t)tap]);
+}
 
-/* Where the first part of the weight of column o and input i lies, in steps of `steps` a panel. */
-static size_t place_of(int o, int i, int steps, int parts) {
-    int column = o % IST_AMX_BLOCK, input = i % IST_AMX_DEPTH;
-    size_t step = (size_t)(o / IST_AMX_BLOCK) * (size_t)steps + (size_t)(i / IST_AMX_DEPTH);
-    return step * (size_t)(parts * PART) +
-           (size_t)(column / 16 * PART / 2 + input / 2 * 32 + column % 16 * 2 + input % 2);
+size_t ist_amx_pairs(const ist_filter *f) {
+    size_t count = ist_round_up((size_t)f->out, IST_AMX_BLOCK), in = ist_round_up((size_t)f->in, IST_AMX_DEPTH) / 2;
+    bool fits = ist_mul_size(count, (size_t)(f->kh * f->kw), &count) && ist_mul_size(count, in, &count);
+    return fits && count <= SIZE_MAX / sizeof(uint32_t) ? count : 0;
+}
+
+void ist_amx_pack(const ist_filter *f, uint32_t *dst) {
+    enum { HALF_BLOCK = IST_AMX_BLOCK / 2 };
+    for (int col = 0; col < f->out; col += IST_AMX_BLOCK)
+        for (int t = 0; t < f->kh * f->kw; t++)
+            for (int in = 0; in < f->in; in += IST_AMX_DEPTH)
+                for (int half = col; half < col + IST_AMX_BLOCK; half += HALF_BLOCK)
+                    for (int i = in; i < in + IST_AMX_DEPTH; i += 2)
+                        for (int o = half; o < half + HALF_BLOCK; o++)
+                            *dst++ = bits_of(f, o, i, t) | bits_of(f, o, i + 1, t) << 16;
 }
 
 ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label) {
-    int parts = ist_amx_parts(p), panels = ist_div_up(f->out, IST_AMX_BLOCK), steps = ist_div_up(f->in, IST_AMX_DEPTH);
-    size_t size = (size_t)panels * (size_t)steps;
-    uint16_t *w = ist_mul_size(size, (size_t)(parts * PART) * sizeof *w, &size) ? calloc(size, 1) : NULL;
+    size_t count = ist_amx_pairs(f);
+    uint32_t *pairs = count ? malloc(count * sizeof *pairs) : NULL;
     ist_tensor t = {0};
-    if (!w) {
+    if (!pairs) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d x %d weights", label, f->out, f->in);
         return t;
     }
-    for (int o = 0; o < f->out; o++)
-        for (int i = 0; i < f->in; i++)
-            ist_amx_split(f->w[(size_t)o * (size_t)f->in + (size_t)i], parts, w + place_of(o, i, steps, parts));
-    t = ist_plan_const_bytes(p, w, size, label);
-    free(w);
+    ist_amx_pack(f, pairs);
+    t = ist_plan_const_bytes(p, pairs, count * sizeof *pairs, label);
+    free(pairs);
     return t;
 }

@@ -18,29 +18,17 @@ static inline uint32_t ist_bf16_of(float f) {
 /* Columns and depth of a panel's step (isa/amx). */
 enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32 };
 
-/* Parts of bfloat16 that a float becomes on AMX: as many as make it up, or one where the plan is narrow. */
-static inline int ist_amx_parts(const ist_plan *p) {
-    return ist_plan_bf16(p) ? 1 : 3;
-}
-
-/* One weight split into dst[p * IST_AMX_BLOCK * IST_AMX_DEPTH] for part p: each the rounded rest of those before. */
-static inline void ist_amx_split(float w, int parts, uint16_t *dst) {
-    for (int p = 0; p < parts; p++, dst += IST_AMX_BLOCK * IST_AMX_DEPTH) {
-        uint32_t h = ist_bf16_of(w), u = h << 16;
-        float part;
-        memcpy(&part, &u, sizeof part);
-        *dst = (uint16_t)h;
-        w -= part;
-    }
-}
-
-/* A matrix [out][in] as a constant [out / 32][in / 32][part][half of the columns][pair][16] of pairs, with zeros beyond
- * the last output and input; fails the plan where memory or sizes do not suffice. */
+/* Weights for isa/amx: [out / 32][tap][in / 32][half of the columns][pair][16] of pairs of bfloat16, the pair's first
+ * input in the lower half, with zeros beyond the last output and input. How many pairs, 0 where that is too many. */
+size_t ist_amx_pairs(const ist_filter *f);
+void ist_amx_pack(const ist_filter *f, uint32_t *dst);
+/* The same as a constant; fails the plan where memory or sizes do not suffice. */
 ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label);
 
 /* Whether the device's AMX computes, not its emulation: -DASM. */
 static inline bool ist_amx_instructions(const ist_plan *p) {
-    return ist_device_probed(ist_plan_device((ist_plan *)p)) & IST_CAP_X86_AMX;
+    const unsigned need = IST_CAP_X86_BF16 | IST_CAP_X86_AMX;
+    return (ist_device_probed(ist_plan_device((ist_plan *)p)) & need) == need;
 }
 
 #endif

@@ -72,7 +72,7 @@ static const ist_conv_row conv_rows[] = {
         0},
 #define BF16(name, mr, nv, speed)                                                                                      \
     {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
-#define AMX(name, parts) {#name, "op/conv_amx", IST_CONV_AMX, AMX_CAPS, 32, 2, 16, 1, 1, 0, 0, 0, parts, 0},
+#define AMX(name) {#name, "op/conv_amx", IST_CONV_AMX, AMX_CAPS, 32, 2, 16, 1, 1, 0, 0, 0, 0, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef FEW
@@ -144,10 +144,15 @@ static bool half_family(const ist_conv_row *row) {
            row->family == IST_CONV_DIRECT || row->family == IST_CONV_MATRIX;
 }
 
+/* Rows that round what they multiply to bfloat16: where the plan lets them. */
+static bool bf16_family(const ist_conv_row *row) {
+    return row->family == IST_CONV_BF16 || row->family == IST_CONV_AMX;
+}
+
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
-    bool matrix = half_family(row);
-    bool precision = matrix ? ist_plan_half(p) : row->family == IST_CONV_BF16 ? ist_plan_bf16(p) : true;
-    if (row->family == IST_CONV_AMX) precision = (row->bk == 1) == ist_plan_bf16(p) && !ist_plan_half(p);
+    bool half = ist_plan_half(p), precision = true;
+    if (half_family(row)) precision = half;
+    if (bf16_family(row)) precision = ist_plan_bf16(p) && !half;
     if (row->family == IST_CONV_PANELS && row->bk && ist_plan_caps(p) & IST_CAP_CPU) return false;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
@@ -159,9 +164,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
            (row->family != IST_CONV_PANELS || ist_conv_panels_takes(row, q)) &&
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
            (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
-           (row->family != IST_CONV_DIRECT || ist_conv_direct_takes(q)) &&
-           (row->family != IST_CONV_BF16 || ist_conv_bf16_takes(p)) &&
-           (row->family != IST_CONV_AMX || ist_conv_amx_takes(q));
+           (row->family != IST_CONV_DIRECT || ist_conv_direct_takes(q));
 }
 
 int ist_conv_most_splits(const ist_conv_row *row, const ist_conv_problem *q) {
@@ -189,22 +192,10 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
     }
 }
 
-/* A core's cycles for all of a problem in fp32 panels on CPUs with vectors of 16 floats: two products of such vectors a
- * cycle, of which 85 % are reached; four cycles for what each vector of results costs besides. */
-static double panels_cycles(const ist_plan *p, ist_conv_choice c, const ist_conv_problem *q) {
-    double results = (double)q->x.n * q->oh * q->ow * q->phases * q->f.out;
-    return ist_conv_cost(p, c, q) * q->f.in * q->taps * q->phases / (2 * 16 * 0.85) + 4 * results / 16;
-}
-
-/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit.
- * Beside the matrix unit of CPUs, in fp32, they are a choice like others. */
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. */
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
     bool first = a.row->family == IST_CONV_PANELS, second = b.row->family == IST_CONV_PANELS;
-    const ist_conv_row *other = first ? b.row : a.row;
-    if (first == second) return ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
-    if (other->family != IST_CONV_AMX || other->bk == 1) return second;
-    double cost = ist_conv_cost(p, first ? b : a, q), panels = panels_cycles(p, first ? a : b, q);
-    return first ? panels < cost : cost < panels;
+    return first != second ? second : ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
 }
 
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
@@ -212,8 +203,7 @@ ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
         if (!ist_conv_row_takes(p, r, q)) continue;
-        bool rounds = r->family == IST_CONV_BF16 || (r->family == IST_CONV_AMX && r->bk == 1);
-        if (rounds && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
+        if (bf16_family(r) && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
         int most = ist_conv_most_splits(r, q);
         for (int splits = 1; splits <= most; splits++) {
             ist_conv_choice c = {r, splits};
@@ -367,19 +357,9 @@ ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const
 
 /* ---- operators ---- */
 
-/* Whether a row on the matrix unit of CPUs does in fewer cycles what Winograd's kernel would do. */
-static bool matrix_unit_wins(const ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *o) {
-    ist_conv_problem q = {.x = x, .f = f, .o = o, .phases = 1, .taps = f.kh * f.kw};
-    q.oh = x.h + o->top + o->bottom - f.kh + 1;
-    q.ow = x.w + o->left + o->right - f.kw + 1;
-    ist_conv_choice c = ist_conv_choose(p, &q);
-    return c.row && c.row->family == IST_CONV_AMX && ist_conv_cost(p, c, &q) < ist_winograd_cycles(p, x, &f, o);
-}
-
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};
-    const ist_conv_opts *o = opts ? opts : &plain;
-    if (!ist_plan_bf16(p) && !ist_has(o->pool) && ist_winograd_wins(p, x, &f, o) && !matrix_unit_wins(p, x, f, o))
+    if (!ist_plan_bf16(p) && !(opts && ist_has(opts->pool)) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
         return ist_op_winograd(p, x, f, opts, label);
     return ist_op_conv_row(p, x, f, opts, heuristic, label);
 }

@@ -8,10 +8,6 @@
 
 enum { VEC = 16, SCRATCH_BYTES = 512 << 10 };
 
-bool ist_conv_bf16_takes(const ist_plan *p) {
-    return ist_plan_bf16(p) && !ist_plan_half(p);
-}
-
 /* Two products a cycle; loads, rounding and a store per 16 inputs of a pixel; the results' way through memory. */
 static ist_conv_tiling tiling(const ist_conv_row *r, const ist_conv_problem *q) {
     int pairs = (q->f.in + 1) / 2, in_scratch = (int)ist_round_up((size_t)q->f.in, VEC) / 2;

@@ -12,7 +12,7 @@
  * weights that stay in local memory (conv_resident.c). DIRECT: MMA's instructions with weights and pixels in registers
  * (conv_direct.c). MATRIX: the same for the instructions of isa/matrix
  * (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16
- * allows it (conv_bf16.c). AMX: floats as parts in bfloat16 on the matrix unit of x86 CPUs (conv_amx.c). */
+ * allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs (conv_amx.c). */
 typedef enum ist_conv_family {
     IST_CONV_PANELS,
     IST_CONV_MMA,
@@ -34,8 +34,7 @@ typedef struct ist_conv_row {
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
                                                   each, batches of products under way beside the step's. PANELS: bk
-                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX: bk
-                                                  parts of a number */
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
@@ -144,13 +143,9 @@ void ist_conv_direct(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_matrix(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
-/* Whether the plan lets inputs be rounded. */
-bool ist_conv_bf16_takes(const ist_plan *p);
 double ist_conv_bf16_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_bf16(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
-/* Whether the kernel can do the problem. */
-bool ist_conv_amx_takes(const ist_conv_problem *q);
 double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
