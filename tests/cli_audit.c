@@ -313,7 +313,7 @@ static void keeps_its_promise(const char *option, int flushes) {
 }
 
 Test(own, the_pipeline_keeps_its_promise) {
-    keeps_its_promise(NULL, 3);
+    keeps_its_promise("--no-overlap", 3);
 }
 
 Test(own, the_pipeline_keeps_its_promise_on_two_queues) {
