@@ -109,16 +109,3 @@ NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t b) 
     amx_step(sums, ldc, a, lda, b);                                                                                    \
     between
 #endif
-
-/* sums[32][ldc] = (add ? sums : 0) + the product of a [32][lda] and b [step][column / 16][pair][column % 16] of pairs:
- * addresses as above. */
-static inline void amx_product(size_t sums, size_t ldc, size_t a, size_t lda, size_t b, int steps, bool add) {
-    if (add)
-        amx_start(sums, ldc, sums, ldc);
-    else
-        amx_zero(sums, ldc);
-    for (int i = 0; i < steps; i++, a += AMX_DEPTH * sizeof(ushort), b += AMX_PANEL * sizeof(ushort)) {
-        AMX_STEP(sums, ldc, a, lda, b, )
-    }
-    amx_finish(sums, ldc);
-}

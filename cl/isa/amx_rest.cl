@@ -78,7 +78,7 @@ static inline void rest_all(rest_t *b) {
     rest_finish(b);
 }
 
-/* As amx_product, of rows [32][pitch] and panel, while b is done. */
+/* to[32][ldc] = (add ? to : 0) + the product of rows [32][pitch] and panel, while b is done. */
 NOINLINE void rest_product(rest_t *b, float *to, size_t ldc, const ushort *rows, size_t pitch,
                            __global const ushort *panel, int steps, bool add) {
     size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel;
