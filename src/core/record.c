@@ -1,6 +1,7 @@
 /* Recording: tensors, constants, taps and launches are appended; the first failure sticks. */
 #include "core/plan_internal.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #include <limits.h>
@@ -258,24 +259,6 @@ static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t byte
     memcpy(host, data, bytes);
 }
 
-unsigned short ist_half_of(float f) {
-    unsigned int x;
-    memcpy(&x, &f, sizeof x);
-    unsigned int sign = x >> 16 & 0x8000u, mag = x & 0x7fffffffu;
-    if (mag > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
-    if (mag >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
-    if (mag < 0x38800000u) { /* subnormal half: count units of 2^-24 */
-        float a;
-        memcpy(&a, &mag, sizeof a);
-        a += 0.5f; /* 2^-1 has a unit of 2^-24 in float: the addition rounds to nearest even for us */
-        unsigned int bits;
-        memcpy(&bits, &a, sizeof bits);
-        return (unsigned short)(sign | (bits - 0x3f000000u));
-    }
-    unsigned int rounded = mag + 0xfffu + (mag >> 13 & 1u);
-    return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
-}
-
 bool ist_plan_representable(ist_plan *p, const float *values, size_t count, const char *what) {
     if (p->error.code) return false;
     for (size_t i = 0; p->options.half && i < count; i++)
@@ -296,12 +279,12 @@ ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, in
         return t;
     }
     if (!ist_plan_representable(p, data, bytes / 2, what)) return (ist_tensor){0};
-    unsigned short *half = malloc(bytes);
+    uint16_t *half = malloc(bytes);
     if (!half) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);
         return (ist_tensor){0};
     }
-    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_half_of(((const float *)data)[i]);
+    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_float_to_half(((const float *)data)[i]);
     fill_const(p, &t, half, bytes, what);
     free(half);
     return t;
