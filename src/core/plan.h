@@ -40,6 +40,8 @@ ist_status ist_plan_status(const ist_plan *plan);
 ist_error *ist_plan_error(ist_plan *plan);
 unsigned ist_plan_caps(const ist_plan *plan);
 ist_device *ist_plan_device(const ist_plan *plan);
+/* Compute units of its device, at least 1. */
+int ist_plan_units(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
 
 /* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if the

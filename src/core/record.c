@@ -95,6 +95,11 @@ ist_device *ist_plan_device(const ist_plan *plan) {
     return plan->device;
 }
 
+int ist_plan_units(const ist_plan *plan) {
+    int units = ist_device_facts(plan->device)->compute_units;
+    return units > 0 ? units : 1;
+}
+
 bool ist_plan_half(const ist_plan *plan) {
     return plan->options.half;
 }
@@ -189,9 +194,8 @@ static unsigned side_now(const ist_plan *p) {
 }
 
 ist_tensor ist_plan_work_queue(ist_plan *p) {
-    int units = ist_device_facts(p->device)->compute_units;
     ist_tensor *queue = &p->work_queue[on_side(p)];
-    if (!ist_has(*queue)) *queue = ist_plan_persistent(p, 1, 1, (units > 0 ? units : 1) + 1, 1, IST_ELEM_I32);
+    if (!ist_has(*queue)) *queue = ist_plan_persistent(p, 1, 1, ist_plan_units(p) + 1, 1, IST_ELEM_I32);
     return *queue;
 }
 
@@ -380,7 +384,9 @@ static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
         return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
     if (b->home == IST_HOME_CONST && a->kind != IST_ARG_IN)
         return ist_plan_fail(p, IST_E_STATE, "%s: writes a constant", label);
-    int since = b->home == IST_HOME_CONST ? -1 : a->kind == IST_ARG_IN ? b->written : b->last; /* which it comes after */
+    int since = b->home == IST_HOME_CONST ? -1
+                : a->kind == IST_ARG_IN   ? b->written
+                                          : b->last; /* which it comes after */
     if (on_side(p) && since >= p->fork && since < p->side)
         return ist_plan_fail(p, IST_E_STATE, "%s: shares a tensor with the branch beside it", label);
     if (p->join >= 0 && p->rest < 0 && since >= p->side && since < p->join) p->rest = step;

@@ -87,8 +87,7 @@ ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label) 
 }
 
 int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int bands = ist_div_up(groups_per_unit * (units > 0 ? units : 1), segments), most = rows / ROWS_MIN;
+    int bands = ist_div_up(groups_per_unit * ist_plan_units(p), segments), most = rows / ROWS_MIN;
     if (bands > most) bands = most > 1 ? most : 1;
     return ist_div_up(rows, bands);
 }

@@ -35,7 +35,7 @@ static int wide_bytes(mlp_tile t, int c, int hidden) {
 
 /* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
 static mlp_tile wide_tile(const ist_plan *p, int64_t rows, int c, int hidden) {
-    mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_conv_units(p) ? 2 : 1};
+    mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_plan_units(p) ? 2 : 1};
     t.down = 2 / t.across;
     t.rows = WIDE * t.down;
     t.stages = 4;
@@ -49,7 +49,7 @@ static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
         mlp_tile wide = wide_tile(p, rows, c, hidden);
         if (wide_bytes(wide, c, hidden) <= WIDE_ROOM) return wide;
     }
-    mlp_tile t = {.rows = rows / 64 >= ist_conv_units(p) ? 64 : 32};
+    mlp_tile t = {.rows = rows / 64 >= ist_plan_units(p) ? 64 : 32};
     for (t.hidden = 64; t.hidden >= 32; t.hidden -= 32)
         for (t.stages = STAGES_MAX; t.stages >= 2; t.stages--)
             if (hidden % t.hidden == 0 && t.rows * (c + 8) * 4 <= local_bytes(t, c, hidden) &&
@@ -143,11 +143,10 @@ ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
     const char *spread = l->spread.out ? " -DSPREAD" : "";
-    ist_defines d =
-        tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden, tile.down,
-                                   tile.across, tile.stages, spread)
-                  : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
-                                   tile.hidden, tile.stages, spread);
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.down, tile.across, tile.stages, spread)
+                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.rows, tile.hidden, tile.stages, spread);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "op/norm_mlp_wgmma" : "op/norm_mlp_mma",
                                      .isa = tile.down ? "isa/ptx+isa/norm+isa/wgmma+isa/spread" : "isa/ptx+isa/spread",

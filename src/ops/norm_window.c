@@ -29,7 +29,7 @@ static layout layout_of(const ist_plan *p, ist_tensor x, const ist_norm_window *
     enum { WARPS = 8, HEADS_MAX = 5, MANY = 5 };
     layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws, .heads = 1};
     l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
-    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_conv_units(p);
+    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_plan_units(p);
     for (int h = 2; h <= HEADS_MAX; h++)
         if (a->heads % h == 0 && 2 * groups >= (h == 2 ? 3 : 2 * MANY) * units * h) l.heads = h;
     return l;
