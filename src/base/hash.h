@@ -1,4 +1,5 @@
-/* FNV-1a, 64 bit (Fowler, Noll, Vo): tells texts and bytes apart, for keys and checksums; no protection against intent. */
+/* FNV-1a, 64 bit (Fowler, Noll, Vo): tells texts and bytes apart, for keys and checksums; no protection against intent.
+ */
 #ifndef IST_BASE_HASH_H
 #define IST_BASE_HASH_H
 
