@@ -133,7 +133,7 @@ typedef struct ist_arg {
  * whether to touch it. */
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
-    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/cpu" or NULL; copied */
+    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/tile" or NULL; copied */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
     ist_arg args[IST_MAX_ARGS];
