@@ -82,17 +82,15 @@ static float *pack_tiles(const ist_norm_mlp *l, const float *scaled, int c, int 
     int hidden = l->fc1.out;
     for (int tile = 0; tile < c; tile += WIDE) {
         int width = c - tile < WIDE ? c - tile : WIDE;
-        for (int o = 0; o < WIDE; o++, to += width)
-            for (int k = 0; k < width; k++) {
-                int channel = ist_place_channel(tile + k);
-                int part = width < WIDE ? k / CHUNK : k / CHUNK ^ (o & 7);
-                to[part * CHUNK + k % CHUNK] = scaled[(h + o) * c + channel];
-            }
+        for (int o = 0; o < WIDE; o++)
+            for (int k = 0; k < width; k++)
+                to[ist_group_part_at(o, k, width)] = scaled[(h + o) * c + ist_place_channel(tile + k)];
+        to += WIDE * width;
     }
-    for (int o = 0; o < c; o++, to += WIDE)
+    for (int o = 0; o < c; o++)
         for (int k = 0; k < WIDE; k++)
-            to[(k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
-    return to;
+            to[ist_group_tile_at(o, k)] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
+    return to + (size_t)c * WIDE;
 }
 
 /* Both layers, by slices of hidden channels. */

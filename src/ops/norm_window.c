@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { HEAD = 32, PARTS = 3, WIDE = 64, CHUNK = 8, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
+enum { HEAD = 32, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -68,13 +68,14 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_window *a, int c, con
     for (int h = 0; h < a->heads; h++)
         for (int tile = 0; tile < c; tile += WIDE) {
             int width = c - tile < WIDE ? c - tile : WIDE;
-            for (int o = 0; o < PARTS * HEAD; o++, to += width) {
+            for (int o = 0; o < PARTS * HEAD; o++) {
                 const float *w = a->qkv.w + (size_t)row_of(h, o / HEAD, o % HEAD) * (size_t)c;
                 for (int k = 0; k < width; k++) {
-                    int channel = ist_place_channel(tile + k), part = width < WIDE ? k / CHUNK : k / CHUNK ^ (o & 7);
-                    to[part * CHUNK + k % CHUNK] = w[channel] * a->gamma[channel];
+                    int channel = ist_place_channel(tile + k);
+                    to[ist_group_part_at(o, k, width)] = w[channel] * a->gamma[channel];
                 }
             }
+            to += PARTS * HEAD * width;
         }
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);
