@@ -24,7 +24,8 @@ typedef struct engine_side {
     bool lost;
     batch ring[MAX_IN_FLIGHT];
     size_t head, in_flight, capacity;
-    int sequence; /* the tracks' */
+    double busy_since, busy_ms; /* the device's: since when it has had batches, and how long it had some before */
+    int sequence;               /* the tracks' */
 } engine_side;
 
 static bool is_fatal(ist_status status) {
@@ -36,7 +37,7 @@ static void set_states(predict_flow *f, const batch *b, predict_state state) {
     pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < b->count; i++) predict_slot_at(f, b->images[i])->state = state;
     f->flying -= b->count;
-    pthread_cond_signal(&f->ready); /* who takes one looks for the next */
+    pthread_cond_signal(&f->work);
     if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
     pthread_mutex_unlock(&f->lock);
 }
@@ -128,8 +129,7 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
             }
             f->next_engine = end;
             f->flying += b->count;
-            pthread_cond_signal(&f->ready); /* for what did not decode */
-            pthread_cond_signal(&f->room);
+            pthread_cond_signal(&f->work); /* room, and what did not decode */
             if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
             if (b->count) break;
             continue;
@@ -171,7 +171,9 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
     if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
+    double begin = predict_now_ms();
     IST_TRY(ist_submit(e->engine, images, (int)b->count, err));
+    if (!e->in_flight) e->busy_since = begin;
     e->sequence = sequence;
     e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
     if (f->engines == 1) drop_pixels(f, b); /* the engine has its own copy */
@@ -224,6 +226,7 @@ static void receive(engine_side *e) {
     const ist_result *result = NULL;
     ist_error err;
     ist_status status = ist_receive(e->engine, &result, &err);
+    if (e->in_flight == 1) e->busy_ms += predict_now_ms() - e->busy_since;
     bool fatal = status && is_fatal(status);
     if (!status) {
         status = take_results(f, b, result, &err);
@@ -293,6 +296,9 @@ static void run_engine(predict_flow *f, ist_engine *engine) {
             submit_singly(&e, &b, &err);
         if (e.lost || has_failed(f)) break;
     }
+    pthread_mutex_lock(&f->lock);
+    f->totals->load.device_ms += e.busy_ms;
+    pthread_mutex_unlock(&f->lock);
 }
 
 typedef struct helper {
