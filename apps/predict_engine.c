@@ -6,6 +6,7 @@
 #include "predict_slots.h"
 
 #include "base/mem.h"
+#include "pipeline/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,7 @@ typedef struct engine_side {
     bool lost;
     batch ring[MAX_IN_FLIGHT];
     size_t head, in_flight, capacity;
-    double busy_since, busy_ms; /* the device's: since when it has had batches, and how long it had some before */
-    int sequence;               /* the tracks' */
+    int sequence; /* the tracks' */
 } engine_side;
 
 static bool is_fatal(ist_status status) {
@@ -171,9 +171,7 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
     if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
-    double begin = predict_now_ms();
     IST_TRY(ist_submit(e->engine, images, (int)b->count, err));
-    if (!e->in_flight) e->busy_since = begin;
     e->sequence = sequence;
     e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
     if (f->engines == 1) drop_pixels(f, b); /* the engine has its own copy */
@@ -226,7 +224,6 @@ static void receive(engine_side *e) {
     const ist_result *result = NULL;
     ist_error err;
     ist_status status = ist_receive(e->engine, &result, &err);
-    if (e->in_flight == 1) e->busy_ms += predict_now_ms() - e->busy_since;
     bool fatal = status && is_fatal(status);
     if (!status) {
         status = take_results(f, b, result, &err);
@@ -286,6 +283,7 @@ static void run_engine(predict_flow *f, ist_engine *engine) {
     engine_side e = {.flow = f, .engine = engine, .capacity = (size_t)ist_config_default().frames_in_flight};
     if (e.capacity > MAX_IN_FLIGHT) e.capacity = MAX_IN_FLIGHT;
     bool more = true;
+    double busy = ist_engine_busy_ms(engine);
     while (more || e.in_flight) {
         batch b = {.count = 0};
         ist_error err;
@@ -297,7 +295,7 @@ static void run_engine(predict_flow *f, ist_engine *engine) {
         if (e.lost || has_failed(f)) break;
     }
     pthread_mutex_lock(&f->lock);
-    f->totals->load.device_ms += e.busy_ms;
+    f->totals->load.device_ms += ist_engine_busy_ms(engine) - busy;
     pthread_mutex_unlock(&f->lock);
 }
 

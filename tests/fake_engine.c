@@ -47,6 +47,7 @@ struct ist_engine {
     fake_batch *ring[FLIGHT];
     int head, submitted, held; /* held: received and not released */
     long batches, frames_since_reset;
+    double busy_ms;
 };
 
 const char *ist_version(void) {
@@ -235,6 +236,7 @@ ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err)
     long ms = wish("slow");
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     if (ms > 0) nanosleep(&pause, NULL);
+    e->busy_ms += (double)(ms > 0 ? ms : 0);
     long lost_on = wish("lost_on");
     if (lost_on >= 0 && e->device >= lost_on && b->number > 0) {
         atomic_store(&one_is_lost, true);
@@ -291,6 +293,10 @@ ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *
     times[1] = (ist_launch_time){"backbone", "conv \"a\"", "op/conv", "conv", "-D MR=4", 4e8, 1e6, 8};
     times[2] = (ist_launch_time){"backbone", "conv b", "op/conv", "conv", "-D MR=4", 1e8, 1e6, 1.5};
     return IST_OK;
+}
+
+double ist_engine_busy_ms(const ist_engine *engine) {
+    return engine->busy_ms;
 }
 
 ist_status ist_engine_replay(ist_engine *engine, double *ms, ist_error *err) {
