@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "io/atomic_file.h"
+#include "io/claim.h"
 #include "weights/checkpoint.h"
 
 #include <pthread.h>
@@ -344,11 +345,10 @@ static int prepare(predict_job *job, bool *done) {
     return open_journal(job, false);
 }
 
-int predict_execute(predict_job *job) {
-    size_t there;
+/* The run in its folder, which is claimed and was there up to `there`. */
+static int execute_in(predict_job *job, size_t there) {
     bool done = false;
     ist_error err;
-    if (predict_prepare_folder(job->options->output, &there, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     int code = prepare(job, &done);
     if (code) ist_remove_empty_folders(job->options->output, there);
     if (code || done) return code;
@@ -361,6 +361,18 @@ int predict_execute(predict_job *job) {
         code = conclude(job, &totals);
     }
     ist_text_free(&totals.failures);
+    return code;
+}
+
+int predict_execute(predict_job *job) {
+    const char *folder = job->options->output;
+    size_t there;
+    int claim = -1;
+    ist_error err;
+    if (predict_prepare_folder(folder, &there, &err) || predict_claim_folder(folder, &claim, &err))
+        return cli_fail(CLI_FAILED, "%s", err.text);
+    int code = execute_in(job, there);
+    ist_claim_end(&claim);
     return code;
 }
 

@@ -294,7 +294,15 @@ Test(cli_predict, a_killed_run_resumes) {
     spawn_free(&r);
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
     unsetenv("FAKE_ENGINE");
+    mkdir(scratch_path(&b.s, "out/masks/deep"), 0777); /* what it may have been writing */
+    scratch_put(scratch_path(&b.s, "out/masks/deep/.isthmus-%ld-0123456789abcdef.tmp", (long)pid), "half");
+    scratch_put(scratch_path(&b.s, "out/.isthmus-%ld-fedcba9876543210.tmp", (long)pid), "half");
+    const char *others = scratch_path(&b.s, "out/.isthmus-%ld-0000000000000000.tmp", (long)getpid());
+    scratch_put(others, "of a process that lives");
     expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    cr_expect(scratch_exists(others));
+    unlink(others);
+    expect_no_temporaries(&b);
     json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     cr_assert_eq(json_array_size(lines), 40);
     for (int i = 0; i < 40; i++) {
@@ -302,6 +310,25 @@ Test(cli_predict, a_killed_run_resumes) {
         check_map(&b, i);
     }
     json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, two_runs_do_not_write_to_one_folder) {
+    bench b = make_bench(20);
+    setenv("FAKE_ENGINE", "slow:50", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/masks/00-x.png")); i++) nanosleep(&pause, NULL);
+    scratch other = scratch_make();
+    const char *const *forms[] = {argv, (const char *const[]){PROGRAM, "predict", b.in, "-o", b.out, "--resume", NULL}};
+    for (int i = 0; i < 2; i++) expect(spawn_run(&other, NULL, forms[i]), 1, "another run is writing to this folder");
+    expect(spawn_finish(&b.s, pid), 0, "20 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 20);
+    for (int i = 0; i < 20; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&other);
     scratch_remove(&b.s);
 }
 

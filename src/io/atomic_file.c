@@ -72,6 +72,13 @@ static char *temporary_name(const char *path) {
     return name;
 }
 
+long ist_temporary_owner(const char *name) {
+    long id = 0;
+    int end = 0;
+    sscanf(name, ".isthmus-%ld-%*16[0-9a-f].tmp%n", &id, &end);
+    return end && !name[end] ? id : 0;
+}
+
 /* A device or a pipe (/dev/null, /dev/stdout): written to as it is, never replaced by a file. */
 static bool is_special(const char *path) {
     struct stat st;

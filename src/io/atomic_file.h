@@ -28,6 +28,9 @@ void ist_atomic_abort(ist_atomic_file *file);
 /* All three for bytes in memory. */
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err);
 
+/* The process that writes under a temporary name of ours; 0 for any other name. */
+long ist_temporary_owner(const char *name);
+
 /* Makes the folder `path` and its parents, as mkdir -p; of a path that cannot be made, nothing stays. *there is how many
  * leading characters of `path` name a folder that was there before. */
 ist_status ist_make_folders(const char *path, size_t *there, ist_error *err);
