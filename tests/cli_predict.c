@@ -221,6 +221,22 @@ Test(cli_predict, a_lost_device_ends_the_run_and_resume_continues) {
     scratch_remove(&b.s);
 }
 
+Test(cli_predict, a_full_disk_ends_the_run_and_resume_continues) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    bench b = make_bench(5);
+    mkdir(b.out, 0777);
+    mkdir(scratch_path(&b.s, "out/masks"), 0777);
+    cr_assert_eq(symlink("/dev/full", scratch_path(&b.s, "out/masks/02-x.png")), 0);
+    expect(PREDICT(&b, NULL), 1, "stopped after 2 of 5 images; --resume continues");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    expect(PREDICT(&b, NULL), 1, "out/masks/02-x.png: No space left on device");
+    unlink(scratch_path(&b.s, "out/masks/02-x.png"));
+    expect(PREDICT(&b, "--resume"), 0, "3 images, 0 failed, 2 kept");
+    expect_no_temporaries(&b);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, resume_redoes_what_is_missing_and_nothing_else) {
     bench b = make_bench(4);
     expect(PREDICT(&b, NULL), 0, "4 images");

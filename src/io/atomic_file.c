@@ -150,6 +150,15 @@ void ist_atomic_abort(ist_atomic_file *file) {
     *file = (ist_atomic_file){0};
 }
 
+static bool ends_with(const char *text, const char *tail) {
+    size_t m = strlen(text), n = strlen(tail);
+    return m >= n && !strcmp(text + m - n, tail);
+}
+
+bool ist_disk_is_full(const ist_error *err) {
+    return err->code == IST_E_IO && (ends_with(err->text, strerror(ENOSPC)) || ends_with(err->text, strerror(EDQUOT)));
+}
+
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err) {
     ist_atomic_file file;
     IST_TRY(ist_atomic_begin(&file, path, err));
