@@ -12,6 +12,7 @@
 #include "io/claim.h"
 #include "weights/checkpoint.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,7 @@ static ist_status add_listed(predict_job *job, ist_error *err) {
         if (n && line[n - 1] == '\r') line[--n] = '\0';
         if (n) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
     }
+    if (ferror(stdin)) return ist_fail(err, IST_E_IO, "standard input: %s", strerror(errno));
     return IST_OK;
 }
 
@@ -53,6 +55,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
     ist_error err;
     ist_status status = IST_OK;
     for (int i = o->first_source; i < argc && !status; i++) {
+        if (!*argv[i]) return cli_usage(o->command, "the name of image or folder %d is empty", i - o->first_source + 1);
         if (!strcmp(argv[i], "-"))
             status = add_listed(job, &err);
         else

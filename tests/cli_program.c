@@ -55,6 +55,9 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--save", "masks"), 2, NULL, "exclude");
     expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--targets", "t"), 2, NULL, "exclude");
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--segmenter", "t"), 2, NULL, "exclude");
+    expect(RUN(&s, "predict", "x", "", "-o", "y"), 2, NULL, "image or folder 2 is empty");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--detector", ""), 2, NULL, "--detector: the name of the file is empty");
+    expect(RUN(&s, "eval", "--annotations=", "x"), 2, NULL, "--annotations: the name of the file is empty");
     expect(RUN(&s, "devices", "extra"), 2, NULL, "'extra'");
     expect(RUN(&s, "info"), 2, NULL, "one file name");
     expect(RUN(&s, "info", "a", "b"), 2, NULL, "got 2");
