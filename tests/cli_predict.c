@@ -271,6 +271,20 @@ Test(cli_predict, resume_tries_failed_images_again) {
     scratch_remove(&b.s);
 }
 
+Test(cli_predict, messages_do_not_go_to_files_when_streams_are_closed) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, "in/00-bad.png"), "x");
+    const char *const closed[] = {"2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"};
+    for (int i = 0; i < 4; i++) {
+        char command[600];
+        snprintf(command, sizeof command, "%s predict '%s' -o '%s' %s", PROGRAM, b.in, b.out, closed[i]);
+        int status = system(command);
+        cr_expect_eq(WEXITSTATUS(status), 7, "%s: %d", closed[i], WEXITSTATUS(status));
+        expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "02-x.png"});
+    }
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, an_interrupt_finishes_what_has_begun) {
     bench b = make_bench(60);
     setenv("FAKE_ENGINE", "slow:30", 1);
