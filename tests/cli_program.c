@@ -28,6 +28,10 @@ Test(cli_program, help_and_version) {
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
     expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info FILE", NULL);
     expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);
+    expect(RUN(&s, "predict", "--help"), 0, "all or all:SPEC", NULL);
+    spawned verify = RUN(&s, "verify", "--help");
+    cr_expect_null(strstr(verify.out, "all:SPEC"), "verify takes one device");
+    spawn_free(&verify);
     expect(spawn_run(&s, NULL, (const char *const[]){PROGRAM, NULL}), 2, NULL, "usage: isthmus");
     scratch_remove(&s);
 }
