@@ -265,7 +265,8 @@ static int name_labels(predict_job *job) {
     for (int i = 0; i < classes; i++) names[i] = job->name_count ? job->names[i] : ist_class_name(job->engine, i);
     ist_status status = ist_labels_make(classes, names, &job->labels, &err);
     free(names);
-    if (!status) status = ist_targets_relabel(&job->targets, &job->labels, &err);
+    if (!status && (status = ist_targets_relabel(&job->targets, &job->labels, &err)))
+        ist_fail_context(&err, "%s", job->options->targets);
     if (!status && job->truth) status = take_categories(job, &err);
     return status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
 }

@@ -393,7 +393,7 @@ Test(cli_predict, targets_reach_the_engine) {
     cr_expect_eq(json_number_value(json_object_get(second, "match_iou")), 0.5);
     json_decref(lines);
     scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 1, 9], \"label\": 80}]}");
-    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "class 80");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: a target has class 80");
     scratch_put(scratch_path(&b.s, "t.json"), "{");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
     scratch_remove(&b.s);
