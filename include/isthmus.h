@@ -134,7 +134,8 @@ typedef enum ist_match_mode {
     IST_MATCH_NONE,
     IST_MATCH_TRACKS,      /* IoU to the tracks of earlier frames; ids are stable over the submitted sequence */
     IST_MATCH_TARGETS,     /* IoU to ist_image.targets */
-    IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets */
+    IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets, over all 300 queries as
+                            *   in training: a target whose query is no object of the frame is nobody's match */
 } ist_match_mode;
 
 /* What an image's objects are. */

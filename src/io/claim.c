@@ -26,8 +26,8 @@ void ist_claim_end(int *claim) {
     *claim = -1;
 }
 
-/* This process has written nothing yet, so a file with its number is that of an earlier one: in a container all runs may
- * have the same. */
+/* This process has written nothing yet, so a file with its number is that of an earlier one: in a container all runs
+ * may have the same. */
 static bool is_left_over(const char *name) {
     long id = ist_temporary_owner(name);
     return id > 0 && (id == (long)getpid() || (kill((pid_t)id, 0) && errno == ESRCH));

@@ -1,14 +1,14 @@
 /* A folder that one run at a time writes to.
  *
- * The claim is a lock on the folder itself: it needs no file and ends with the process, however that ends. What a killed
- * run left under temporary names (atomic_file.h) can then be told from what a living one is writing. */
+ * The claim is a lock on the folder itself: it needs no file and ends with the process, however that ends. What a
+ * killed run left under temporary names (atomic_file.h) can then be told from what a living one is writing. */
 #ifndef IST_IO_CLAIM_H
 #define IST_IO_CLAIM_H
 
 #include "base/status.h"
 
-/* Claims `folder`; IST_E_STATE when another process has it. *claim is for ist_claim_end, -1 where the file system knows no
- * such locks: then nothing is claimed. A forked child shares the claim until it closes its files. */
+/* Claims `folder`; IST_E_STATE when another process has it. *claim is for ist_claim_end, -1 where the file system knows
+ * no such locks: then nothing is claimed. A forked child shares the claim until it closes its files. */
 ist_status ist_claim_folder(const char *folder, int *claim, ist_error *err);
 
 /* Accepts -1. */
