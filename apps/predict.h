@@ -135,10 +135,19 @@ int predict_execute(predict_job *job);
 
 void predict_job_free(predict_job *job);
 
+/* Where a run's time went: what tells whether devices or cores were the limit. */
+typedef struct predict_load {
+    double ms;                           /* from the first image to the last, tables not counted */
+    double device_ms;                    /* with a batch on the device, sum over the devices */
+    double cpu_ms, decode_ms, encode_ms; /* processor time: of the whole program, in decoding, in encoding */
+    int devices, cores;
+} predict_load;
+
 /* What a run came to. */
 typedef struct predict_totals {
     size_t done, failed, skipped; /* images: written, failed, kept from an earlier run */
     double begin_ms;              /* predict_now_ms when the run began */
+    predict_load load;
     bool interrupted;
     ist_text failures; /* lines of failed.ndjson */
 } predict_totals;

@@ -6,6 +6,7 @@
 #include "predict_slots.h"
 
 #include "base/mem.h"
+#include "pipeline/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static void set_states(predict_flow *f, const batch *b, predict_state state) {
     pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < b->count; i++) predict_slot_at(f, b->images[i])->state = state;
     f->flying -= b->count;
-    pthread_cond_signal(&f->ready); /* who takes one looks for the next */
+    pthread_cond_signal(&f->work);
     if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
     pthread_mutex_unlock(&f->lock);
 }
@@ -128,8 +129,7 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
             }
             f->next_engine = end;
             f->flying += b->count;
-            pthread_cond_signal(&f->ready); /* for what did not decode */
-            pthread_cond_signal(&f->room);
+            pthread_cond_signal(&f->work); /* room, and what did not decode */
             if (f->engines > 1) pthread_cond_broadcast(&f->decoded);
             if (b->count) break;
             continue;
@@ -283,6 +283,7 @@ static void run_engine(predict_flow *f, ist_engine *engine) {
     engine_side e = {.flow = f, .engine = engine, .capacity = (size_t)ist_config_default().frames_in_flight};
     if (e.capacity > MAX_IN_FLIGHT) e.capacity = MAX_IN_FLIGHT;
     bool more = true;
+    double busy = ist_engine_busy_ms(engine);
     while (more || e.in_flight) {
         batch b = {.count = 0};
         ist_error err;
@@ -293,6 +294,9 @@ static void run_engine(predict_flow *f, ist_engine *engine) {
             submit_singly(&e, &b, &err);
         if (e.lost || has_failed(f)) break;
     }
+    pthread_mutex_lock(&f->lock);
+    f->totals->load.device_ms += ist_engine_busy_ms(engine) - busy;
+    pthread_mutex_unlock(&f->lock);
 }
 
 typedef struct helper {

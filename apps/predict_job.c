@@ -298,6 +298,15 @@ static bool all_done(const predict_job *job) {
     return true;
 }
 
+/* Shares of a run, in percent: of the devices' time, and of all cores'. */
+static void say_load(const predict_load *l) {
+    double devices = l->ms * l->devices / 100, cores = l->ms * l->cores / 100;
+    if (l->ms <= 0) return;
+    cli_note("%s busy %.0f %% of the time; %d cores %.0f %%, with decoding %.0f %%, with encoding %.0f %%",
+             l->devices > 1 ? "devices" : "device", l->device_ms / devices, l->cores, l->cpu_ms / cores,
+             l->decode_ms / cores, l->encode_ms / cores);
+}
+
 /* From the first image to the last table. */
 static void summarise(const predict_job *job, const predict_totals *t) {
     size_t seen = t->done + t->failed;
@@ -307,6 +316,7 @@ static void summarise(const predict_job *job, const predict_totals *t) {
     cli_note("%zu images, %zu failed%s, %.1f ms per image%s%s", t->done, t->failed, kept,
              seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0,
              job->options->temporary ? "" : ", results in ", job->options->temporary ? "" : job->options->output);
+    say_load(&t->load);
 }
 
 static const char *resume_hint(const predict_job *job) {

@@ -1,9 +1,10 @@
-/* The run of `isthmus predict` over all images: decoders, the engine's side, encoders, and the journal in input order.
- * See predict_slots.h for who owns what. */
+/* The run of `isthmus predict` over all images: workers that decode and encode, the engine's side, and the journal in
+ * input order. See predict_slots.h for who owns what. */
 #include "predict_slots.h"
 
 #include "io/atomic_file.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +16,19 @@
 
 enum { MAX_WORKERS = 128 };
 
-double predict_now_ms(void) {
+static double clock_ms(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+double predict_now_ms(void) {
+    return clock_ms(CLOCK_MONOTONIC);
+}
+
 void predict_wake_all(predict_flow *f) {
-    pthread_cond_broadcast(&f->room);
+    pthread_cond_broadcast(&f->work);
     pthread_cond_broadcast(&f->decoded);
-    pthread_cond_broadcast(&f->ready);
 }
 
 void predict_poll_interrupt(predict_flow *f) {
@@ -43,42 +47,7 @@ void predict_fail_flow(predict_flow *f, const ist_error *err) {
 void predict_drop_pixels(predict_flow *f, predict_slot *slot) {
     f->pixel_bytes -= slot->image.stride * (size_t)slot->image.height;
     ist_bitmap_free(&slot->image);
-    pthread_cond_signal(&f->room);
-}
-
-/* With the lock held. */
-static bool may_decode(const predict_flow *f) {
-    return f->next_decode < f->next_commit + f->window &&
-           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
-}
-
-static void *decode_images(void *context) {
-    predict_flow *f = context;
-    pthread_mutex_lock(&f->lock);
-    for (;;) {
-        predict_poll_interrupt(f);
-        if (f->failed || f->next_decode >= f->limit) break;
-        if (!may_decode(f)) {
-            pthread_cond_wait(&f->room, &f->lock);
-            continue;
-        }
-        size_t k = f->next_decode++;
-        if (f->next_decode == f->limit) pthread_cond_broadcast(&f->room);
-        predict_slot *slot = predict_slot_at(f, k);
-        slot->state = SLOT_DECODING;
-        slot->index = f->todo[k];
-        slot->source = &f->job->sources.items[slot->index];
-        pthread_mutex_unlock(&f->lock);
-        double begin = predict_now_ms();
-        slot->status = ist_bitmap_read(slot->source->path, IST_MAX_PIXELS, &slot->image, &slot->err);
-        slot->ms.decode = predict_now_ms() - begin;
-        pthread_mutex_lock(&f->lock);
-        f->pixel_bytes += slot->image.stride * (size_t)slot->image.height;
-        slot->state = SLOT_DECODED;
-        pthread_cond_broadcast(&f->decoded);
-    }
-    pthread_mutex_unlock(&f->lock);
-    return NULL;
+    pthread_cond_signal(&f->work);
 }
 
 static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_error *err) {
@@ -142,38 +111,97 @@ static void commit_written(predict_flow *f) {
         ist_text_clear(&line);
         *slot = (predict_slot){.line = line};
         f->next_commit++;
-        pthread_cond_signal(&f->room);
         show_progress(f);
     }
 }
 
-/* With the lock held: the next image is there for an encoder. */
-static bool may_encode(const predict_flow *f) {
-    return f->next_encode < f->next_engine && predict_slot_at(f, f->next_encode)->state == SLOT_READY;
+/* With the lock held. */
+static bool may_decode(const predict_flow *f) {
+    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit &&
+           f->next_decode < f->next_commit + f->window &&
+           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
 }
 
-static void *encode_images(void *context) {
+/* With the lock held. A run that has failed still writes what it has. */
+static bool may_encode(const predict_flow *f) {
+    return f->encoding < f->encoders && f->next_encode < f->next_engine &&
+           predict_slot_at(f, f->next_encode)->state == SLOT_READY;
+}
+
+typedef enum predict_task { TASK_NONE, TASK_DECODE, TASK_ENCODE } predict_task;
+
+/* With the lock held: what a worker does next. Engines come first while they may run out of images before those that
+ * begin now are decoded; beyond that results do, which makes room in the window. */
+static predict_task choose_task(const predict_flow *f) {
+    bool decode = may_decode(f), encode = may_encode(f);
+    if (decode && encode) encode = f->next_decode - f->next_engine >= f->ahead;
+    return encode ? TASK_ENCODE : decode ? TASK_DECODE : TASK_NONE;
+}
+
+/* With the lock held, by who has taken a task. */
+static void wake_another(predict_flow *f) {
+    if (choose_task(f)) pthread_cond_signal(&f->work);
+}
+
+/* With the lock held; without it while the file is read. */
+static void decode_next(predict_flow *f) {
+    size_t k = f->next_decode++;
+    predict_slot *slot = predict_slot_at(f, k);
+    slot->state = SLOT_DECODING;
+    slot->index = f->todo[k];
+    slot->source = &f->job->sources.items[slot->index];
+    f->decoding++;
+    wake_another(f);
+    pthread_mutex_unlock(&f->lock);
+    double begin = predict_now_ms(), cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
+    slot->status = ist_bitmap_read(slot->source->path, IST_MAX_PIXELS, &slot->image, &slot->err);
+    slot->ms.decode = predict_now_ms() - begin;
+    cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    pthread_mutex_lock(&f->lock);
+    f->decoding--;
+    f->totals->load.decode_ms += cpu;
+    f->pixel_bytes += slot->image.stride * (size_t)slot->image.height;
+    slot->state = SLOT_DECODED;
+    pthread_cond_broadcast(&f->decoded);
+}
+
+/* With the lock held; without it while files are written. */
+static void encode_next(predict_flow *f) {
+    predict_slot *slot = predict_slot_at(f, f->next_encode++);
+    slot->state = SLOT_ENCODING;
+    f->encoding++;
+    wake_another(f);
+    pthread_mutex_unlock(&f->lock);
+    double cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
+    if (!slot->status) slot->status = encode_image(f->job, slot, &slot->err);
+    free(slot->storage);
+    slot->storage = NULL;
+    cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    pthread_mutex_lock(&f->lock);
+    f->encoding--;
+    f->totals->load.encode_ms += cpu;
+    predict_drop_pixels(f, slot);
+    slot->state = SLOT_WRITTEN;
+    commit_written(f);
+}
+
+static void *work(void *context) {
     predict_flow *f = context;
     pthread_mutex_lock(&f->lock);
-    while (f->next_encode < f->limit) {
-        if (!may_encode(f)) {
-            if (f->failed) break;
-            pthread_cond_wait(&f->ready, &f->lock);
-            continue;
+    for (;;) {
+        predict_poll_interrupt(f);
+        predict_task task = choose_task(f);
+        if (task == TASK_DECODE) {
+            decode_next(f);
+        } else if (task == TASK_ENCODE) {
+            encode_next(f);
+        } else if (f->failed || f->next_encode >= f->limit) {
+            break;
+        } else {
+            pthread_cond_wait(&f->work, &f->lock);
         }
-        predict_slot *slot = predict_slot_at(f, f->next_encode++);
-        slot->state = SLOT_ENCODING;
-        if (may_encode(f)) pthread_cond_signal(&f->ready); /* it may have waited for this one */
-        if (f->next_encode == f->limit) pthread_cond_broadcast(&f->ready);
-        pthread_mutex_unlock(&f->lock);
-        if (!slot->status) slot->status = encode_image(f->job, slot, &slot->err);
-        free(slot->storage);
-        slot->storage = NULL;
-        pthread_mutex_lock(&f->lock);
-        predict_drop_pixels(f, slot);
-        slot->state = SLOT_WRITTEN;
-        commit_written(f);
     }
+    pthread_cond_broadcast(&f->work);
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
@@ -182,29 +210,28 @@ static int clamp(long value, int low, int high) {
     return value < low ? low : value > high ? high : (int)value;
 }
 
-/* How many threads decode and encode: a CPU that also computes keeps most of its cores for that; beside other devices
- * files have them, nearly all for either kind, since which kind is the slower one depends on what is saved. */
+/* How many threads work on files: a CPU that also computes keeps most of its cores for that. Beside other devices files
+ * have all cores but those of the engines' threads, for whatever is the slower one, which depends on what is saved. */
 static void share_out_cores(predict_flow *f) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = clamp(sysconf(_SC_NPROCESSORS_ONLN), 1, INT_MAX);
     ist_engine_info info;
     bool computes = ist_engine_describe(f->job->engine, &info, NULL) || info.device.type == IST_DEVICE_CPU;
-    f->decoders = computes ? clamp(cores / 4, 1, 4) : clamp(cores * 3 / 4, 1, MAX_WORKERS / 2);
-    f->encoders = computes ? clamp(cores / 2, 1, 8) : clamp(cores * 3 / 4, 1, MAX_WORKERS / 2);
+    f->decoders = computes ? clamp(cores / 4, 1, 4) : clamp(cores - f->engines, 2, MAX_WORKERS);
+    f->encoders = computes ? clamp(cores / 2, 1, 8) : f->decoders;
+    f->workers = computes ? f->decoders + f->encoders : f->decoders;
+    f->totals->load.cores = cores;
 }
 
 /* Starts workers, runs the engine's side, waits for the workers. */
 static void run_threads(predict_flow *f) {
-    int decoders = f->decoders, encoders = f->encoders, started = 0;
+    int started = 0;
     pthread_t threads[MAX_WORKERS];
-    for (int i = 0; i < decoders + encoders; i++) {
-        void *(*work)(void *) = i < decoders ? decode_images : encode_images;
-        if (!pthread_create(&threads[started], NULL, work, f)) started++;
-    }
-    if (started == decoders + encoders) {
+    while (started < f->workers && !pthread_create(&threads[started], NULL, work, f)) started++;
+    if (started == f->workers) {
         predict_engines_run(f);
     } else {
         ist_error err;
-        ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started, decoders + encoders);
+        ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started, f->workers);
         pthread_mutex_lock(&f->lock);
         predict_fail_flow(f, &err);
         pthread_mutex_unlock(&f->lock);
@@ -219,6 +246,7 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->engines = f->working = 1 + job->other_count;
     share_out_cores(f);
     f->window = 4 * f->batch * (size_t)f->engines + 16 + 2 * (size_t)(f->decoders + f->encoders);
+    f->ahead = 2 * f->batch * (size_t)f->engines + (size_t)f->decoders;
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
     f->returned = calloc(f->window, sizeof *f->returned);
@@ -242,9 +270,8 @@ static void free_flow(predict_flow *f) {
     free(f->slots);
     free(f->returned);
     free(f->todo);
-    pthread_cond_destroy(&f->room);
+    pthread_cond_destroy(&f->work);
     pthread_cond_destroy(&f->decoded);
-    pthread_cond_destroy(&f->ready);
     pthread_mutex_destroy(&f->lock);
 }
 
@@ -252,15 +279,18 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
     predict_flow f = {.job = job,
                       .totals = totals,
                       .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .room = PTHREAD_COND_INITIALIZER,
-                      .decoded = PTHREAD_COND_INITIALIZER,
-                      .ready = PTHREAD_COND_INITIALIZER};
+                      .work = PTHREAD_COND_INITIALIZER,
+                      .decoded = PTHREAD_COND_INITIALIZER};
+    double cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     *totals = (predict_totals){.begin_ms = predict_now_ms()};
     f.progress = !job->options->quiet && isatty(STDERR_FILENO);
     ist_status status = make_work_list(&f, err);
     if (!status) {
         run_threads(&f);
         clear_progress(&f);
+        totals->load.ms = predict_now_ms() - totals->begin_ms;
+        totals->load.cpu_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+        totals->load.devices = f.engines;
         if (f.failed) {
             status = f.failure.code;
             if (err) *err = f.failure;

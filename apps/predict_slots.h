@@ -2,9 +2,10 @@
  *
  * Image k of the work list lives in slot k % window. Four counters move along the list in this order:
  * next_commit <= next_encode <= next_engine <= next_decode <= next_commit + window. A slot's fields belong to the
- * thread that moved it into its state; counters and states are guarded by `lock`. Each kind of thread waits for a
- * condition of its own, so that dozens of them do not wake up for every image: decoders for `room`, engines for
- * `decoded`, encoders for `ready`. The end of the run, or of the list, wakes all. */
+ * thread that moved it into its state; counters and states are guarded by `lock`. Workers decode and encode, whatever
+ * is the more urgent; they wait for `work`, which is signalled once for whatever could be one's next task: who takes a
+ * task wakes another if there is more, so that dozens of them do not wake up for every image. Engines wait for
+ * `decoded`. The end of the run, or of the list, wakes all. */
 #ifndef PREDICT_SLOTS_H
 #define PREDICT_SLOTS_H
 
@@ -14,11 +15,11 @@
 
 typedef enum predict_state {
     SLOT_FREE,
-    SLOT_DECODING, /* a decoder's */
+    SLOT_DECODING, /* a worker's */
     SLOT_DECODED,  /* waits for the engine; `status` tells whether there is an image */
     SLOT_IN_FLIGHT,
-    SLOT_READY,    /* waits for an encoder; `status` tells whether there is a result */
-    SLOT_ENCODING, /* an encoder's */
+    SLOT_READY,    /* waits for a worker; `status` tells whether there is a result */
+    SLOT_ENCODING, /* a worker's */
     SLOT_WRITTEN   /* waits for its turn in the journal */
 } predict_state;
 
@@ -45,7 +46,10 @@ typedef struct predict_flow {
     size_t window;
     size_t batch;
     size_t next_decode, next_engine, next_encode, next_commit;
-    int decoders, encoders; /* threads */
+    int workers;            /* threads; */
+    int decoders, encoders; /* at most so many of them decode, or encode, at a time */
+    int decoding, encoding; /* and so many do now */
+    size_t ahead;           /* images beyond next_engine that are enough for the engines to go on with */
     size_t pixel_bytes;     /* decoded pixels in all slots */
     int engines, working;   /* engines, and those that have not been lost */
     size_t flying;          /* images in flight on any engine */
@@ -56,7 +60,7 @@ typedef struct predict_flow {
     bool progress; /* a progress line is shown */
     double shown_ms;
     pthread_mutex_t lock;
-    pthread_cond_t room, decoded, ready;
+    pthread_cond_t work, decoded;
 } predict_flow;
 
 static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {

@@ -427,6 +427,26 @@ Test(cli_predict, lists_on_standard_input) {
     scratch_remove(&b.s);
 }
 
+/* The number before `unit` behind `name` in the second sentence. */
+static double share(const char *err, const char *name) {
+    const char *at = strstr(err, name);
+    cr_assert_not_null(at, "stderr lacks '%s': %s", name, err);
+    return strtod(at + strlen(name), NULL);
+}
+
+Test(cli_predict, a_run_says_what_was_busy) {
+    bench b = make_bench(20);
+    setenv("FAKE_ENGINE", "slow:20", 1);
+    spawned r = PREDICT(&b, "--save", "json");
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    double device = share(r.err, "device busy "), decoding = share(r.err, "with decoding ");
+    double cores = share(strstr(r.err, " cores") ? strstr(r.err, " cores") : r.err, " cores ");
+    cr_expect(device > 0 && device <= 100, "%g %%", device);
+    cr_expect(cores >= decoding + share(r.err, "with encoding ") - 1 && cores <= 100, "%g %%", cores);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, limit_and_quiet) {
     bench b = make_bench(5);
     spawned r = PREDICT(&b, "--limit", "2", "--quiet");

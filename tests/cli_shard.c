@@ -44,6 +44,30 @@ Test(cli_shard, several_devices_write_what_one_writes) {
     scratch_remove(&s);
 }
 
+/* However many threads work on files, from two to more than there are images, beside a CPU and beside other devices,
+ * with one image that does not decode. */
+Test(cli_shard, any_number_of_workers_writes_the_same) {
+    scratch s = make_bench();
+    scratch_put(scratch_path(&s, "in/07.png"), "no image");
+    expect(PREDICT(&s, "cpu", "--device", "0"), 7, "59 images, 1 failed");
+    const char *const cores[] = {"1", "3", "7", "32", "500"};
+    for (int i = 0; i < 5; i++) {
+        setenv("FAKE_CORES", cores[i], 1);
+        for (int batch = 1; batch <= 8; batch += 7) {
+            const char *size = batch > 1 ? "8" : "1";
+            setenv("FAKE_ENGINE", i % 2 ? "slow:1" : "slow:0", 1);
+            expect(PREDICT(&s, "one", "--device", "0", "--batch", size), 7, "59 images, 1 failed");
+            same_results(&s, "cpu", "one");
+            expect(PREDICT(&s, "all", "--device", "all", "--batch", size), 7, "59 images, 1 failed");
+            same_results(&s, "cpu", "all");
+            setenv("FAKE_ENGINE", "lost_on:1", 1);
+            expect(PREDICT(&s, "lost", "--device", "all", "--batch", size), 7, "59 images, 1 failed");
+            same_results(&s, "cpu", "lost");
+        }
+    }
+    scratch_remove(&s);
+}
+
 /* Devices 1 and 2 give one result each; what they had taken comes from device 0. */
 Test(cli_shard, a_lost_device_loses_no_image) {
     scratch s = make_bench();

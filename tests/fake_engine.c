@@ -6,6 +6,7 @@
  *
  * Failures come from the environment:
  *     FAKE_DEVICES=N           there are N devices, all alike
+ *     FAKE_CORES=N             the host has N cores, and the devices are no CPUs
  *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
  *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result; those
  *                              before D give none until one is (or ten seconds have passed)
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { OBJECTS = 3, BATCH = 64, FLIGHT = 8, MASK_COLUMNS = 5, MASK_WORDS = 2 };
 
@@ -45,6 +47,7 @@ struct ist_engine {
     fake_batch *ring[FLIGHT];
     int head, submitted, held; /* held: received and not released */
     long batches, frames_since_reset;
+    double busy_ms;
 };
 
 const char *ist_version(void) {
@@ -80,6 +83,13 @@ ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_erro
     return IST_OK;
 }
 
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+long __wrap_sysconf(int name) {
+    const char *cores = getenv("FAKE_CORES");
+    return cores && name == _SC_NPROCESSORS_ONLN ? strtol(cores, NULL, 10) : __real_sysconf(name);
+}
+
 static atomic_bool one_is_lost; /* shared by the devices of the process: FAKE_ENGINE=lost_on */
 
 /* The number behind NAME: in FAKE_ENGINE, or -1. */
@@ -113,7 +123,10 @@ void ist_close(ist_engine **engine) {
 
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err) {
     (void)err;
-    *info = (ist_engine_info){.device = {.index = engine->device, .name = "Fake \"device\"", .driver = "1"},
+    *info = (ist_engine_info){.device = {.index = engine->device,
+                                         .type = getenv("FAKE_CORES") ? IST_DEVICE_GPU : IST_DEVICE_CPU,
+                                         .name = "Fake \"device\"",
+                                         .driver = "1"},
                               .precision = engine->config.precision ? engine->config.precision : IST_PRECISION_FP32,
                               .detector = "dfine-n",
                               .classes = 80,
@@ -223,6 +236,7 @@ ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err)
     long ms = wish("slow");
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     if (ms > 0) nanosleep(&pause, NULL);
+    e->busy_ms += (double)(ms > 0 ? ms : 0);
     long lost_on = wish("lost_on");
     if (lost_on >= 0 && e->device >= lost_on && b->number > 0) {
         atomic_store(&one_is_lost, true);
@@ -279,6 +293,10 @@ ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *
     times[1] = (ist_launch_time){"backbone", "conv \"a\"", "op/conv", "conv", "-D MR=4", 4e8, 1e6, 8};
     times[2] = (ist_launch_time){"backbone", "conv b", "op/conv", "conv", "-D MR=4", 1e8, 1e6, 1.5};
     return IST_OK;
+}
+
+double ist_engine_busy_ms(const ist_engine *engine) {
+    return engine->busy_ms;
 }
 
 ist_status ist_engine_replay(ist_engine *engine, double *ms, ist_error *err) {

@@ -89,6 +89,31 @@ Test(pipeline_profile, tracks_have_a_stage_and_results_stay) {
     free((void *)m.pixels);
 }
 
+/* Each moment counts once: batches in flight together are busy for no less than they were waited for, and no longer than
+ * from the first submit to the last receive. */
+Test(pipeline_profile, busy_time) {
+    ist_config c = small_config(false);
+    c.frames_in_flight = 2;
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(320, 200, 5);
+    const ist_result *r;
+    cr_expect_eq(ist_engine_busy_ms(e), 0);
+    for (int i = 0; i < 3; i++) {
+        double busy = ist_engine_busy_ms(e), waited = 0, begin = ist_now_ms();
+        for (int k = 0; k < 2; k++) cr_assert_eq(ist_submit(e, &m, 1, &err), IST_OK, "%s", err.text);
+        for (int k = 0; k < 2; k++) {
+            cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+            waited += r->wait_ms;
+            ist_release(e, &r);
+        }
+        double elapsed = ist_now_ms() - begin;
+        busy = ist_engine_busy_ms(e) - busy;
+        cr_expect(busy >= waited && busy <= elapsed, "busy %g ms, waited for %g, in all %g", busy, waited, elapsed);
+    }
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
 Test(pipeline_profile, order_of_calls) {
     ist_config c = small_config(false);
     ist_engine *e = engines_open(&c);

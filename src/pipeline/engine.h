@@ -46,6 +46,7 @@ typedef struct ist_slot {
     cl_event read_done;
     ist_transfers counts;
     double submit_start, submit_ms;
+    double device_start;         /* when the first command of the batch was enqueued */
     int count;                   /* images in flight */
     ist_slot_geometry *geometry; /* [batch] */
     int geometry_count;
@@ -71,6 +72,7 @@ struct ist_engine {
     bool reset_tracks; /* with the next submit */
     bool track_half;   /* which half of the track state is current: IST_UP_TRACK_HALF; the submitting thread's own */
     ist_error lost;    /* the device failed: every later call reports this */
+    double busy_ms, busy_until; /* how long the device had batches, up to the last received; the receiving thread's own */
 };
 
 /* All arguments have been checked by src/api.c. */

@@ -37,6 +37,10 @@ ist_status ist_engine_profile(ist_engine *e, int repeats, ist_launch_time *times
     return status;
 }
 
+double ist_engine_busy_ms(const ist_engine *e) {
+    return e->busy_ms;
+}
+
 ist_status ist_engine_replay(ist_engine *e, double *ms, ist_error *err) {
     IST_TRY(ready(e, err));
     double start = ist_now_ms();

@@ -1,7 +1,7 @@
 /* What the project's own programs may ask of an engine beyond isthmus.h: time per launch, time of the kernels alone,
- * and what the device can do at most. Not part of the public API.
+ * what the device can do at most, and how long it was busy. Not part of the public API.
  *
- * All three wait. The frame that runs is the last one submitted, whose upload is still on the device, so a batch must
+ * All but the last wait. The frame that runs is the last one submitted, whose upload is still on the device, so a batch must
  * have been received before; results that are out stay valid. On the submitting thread, with nothing in flight. */
 #ifndef IST_PIPELINE_PROFILE_H
 #define IST_PIPELINE_PROFILE_H
@@ -24,6 +24,10 @@ ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *
 
 /* Enqueues the frame's kernels and waits once: milliseconds without upload, packet and what the host does. */
 ist_status ist_engine_replay(ist_engine *engine, double *ms, ist_error *err);
+
+/* Milliseconds in which the device had a batch, since the engine was opened: from the first command enqueued to the end
+ * of the wait for the last, of all batches received, each moment once. On the receiving thread. */
+double ist_engine_busy_ms(const ist_engine *engine);
 
 /* Rates that small kernels reach on the engine's device now. */
 typedef struct ist_device_peak {

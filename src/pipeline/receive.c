@@ -46,7 +46,10 @@ ist_status ist_engine_receive(ist_engine *e, const ist_result **result, ist_erro
     ist_error own = {0};
     ist_status st = ist_wait(e->device, (ist_frame_scope){s->sequence, &s->counts}, &s->read_done, "packet", &own);
     bool lost = st != IST_OK; /* a queue that failed once does not recover */
-    s->result.wait_ms = ist_now_ms() - start;
+    double end = ist_now_ms();
+    s->result.wait_ms = end - start;
+    e->busy_ms += end - (s->device_start > e->busy_until ? s->device_start : e->busy_until);
+    e->busy_until = end;
     if (!st) st = ist_slot_unpack(e, s, &own);
     s->result.transfers = s->counts;
     s->result.submit_ms = s->submit_ms;

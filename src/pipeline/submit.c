@@ -185,6 +185,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
 
 static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *images, size_t bytes, ist_error *err) {
     ist_frame_scope scope = {s->sequence, &s->counts};
+    s->device_start = ist_now_ms();
     cl_mem pixels = images[0].cl_buffer ? (cl_mem)images[0].cl_buffer : s->upload;
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, pixels, err));
