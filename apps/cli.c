@@ -124,6 +124,13 @@ static void expand(const cli_option *options, struct option *longs, char *shorts
     shorts[s] = '\0';
 }
 
+/* The option whose value is an empty file name, as an unset variable of a script gives it; NULL: none. */
+static const cli_option *find_nameless(const cli_option *options, int id, const char *value) {
+    for (const cli_option *o = options; o->name; o++)
+        if (o->id == id) return o->value && !strcmp(o->value, "FILE") && !*value ? o : NULL;
+    return NULL;
+}
+
 int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value,
              int *exit_code) {
     struct option longs[CLI_MAX_OPTIONS + 2];
@@ -147,6 +154,11 @@ int cli_next(const char *command, const cli_option *options, int argc, char **ar
             *exit_code = cli_usage(command, "option '%s' takes no value", option);
         else
             *exit_code = cli_usage(command, "unknown or ambiguous option '%s'", option);
+        return CLI_STOP;
+    }
+    const cli_option *nameless = find_nameless(options, id, optarg);
+    if (nameless) {
+        *exit_code = cli_usage(command, "--%s: the name of the file is empty", nameless->name);
         return CLI_STOP;
     }
     return id;

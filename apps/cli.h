@@ -50,7 +50,8 @@ typedef struct cli_option {
 enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 32 };
 
 /* Next option of `command`: its id with *value set, CLI_END when only arguments are left (from the global optind on,
- * getopt's), CLI_STOP when the program must end with *exit_code: help was printed or a mistake was named. */
+ * getopt's), CLI_STOP when the program must end with *exit_code: help was printed or a mistake was named. The value of
+ * an option that takes a FILE is never empty. */
 int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value, int *exit_code);
 
 /* "isthmus: " sentence on stderr; returns code. */

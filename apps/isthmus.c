@@ -1,6 +1,7 @@
 /* The program: chooses the subcommand. Everything else is in cmd_*.c. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,15 @@ static int finish(int code) {
     return code;
 }
 
+/* A stream that the caller has closed must not become the first file that is opened: messages would be written into it.
+ * Each is opened the wrong way round, so that using it fails as before. */
+static void hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
+}
+
 int main(int argc, char **argv) {
+    hold_standard_streams();
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         print_help(stderr);

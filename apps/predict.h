@@ -172,6 +172,10 @@ ist_status predict_write_image(const predict_job *job, const ist_source *source,
 /* Makes the output folder and checks that files can be written to it; *there as ist_make_folders has it. */
 ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err);
 
+/* Claims the folder for this run and removes what killed ones have left there; *claim is for ist_claim_end
+ * (io/claim.h). IST_E_STATE when another run has the folder. */
+ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
+
 /* ist_journal_check over a predict_options: the files of one image are all there. */
 bool predict_image_exists(void *options, const ist_source *source);
 

@@ -9,8 +9,10 @@
 
 #include "device/device.h"
 #include "io/atomic_file.h"
+#include "io/claim.h"
 #include "weights/checkpoint.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,7 @@ static ist_status add_listed(predict_job *job, ist_error *err) {
         if (n && line[n - 1] == '\r') line[--n] = '\0';
         if (n) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
     }
+    if (ferror(stdin)) return ist_fail(err, IST_E_IO, "standard input: %s", strerror(errno));
     return IST_OK;
 }
 
@@ -52,6 +55,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
     ist_error err;
     ist_status status = IST_OK;
     for (int i = o->first_source; i < argc && !status; i++) {
+        if (!*argv[i]) return cli_usage(o->command, "the name of image or folder %d is empty", i - o->first_source + 1);
         if (!strcmp(argv[i], "-"))
             status = add_listed(job, &err);
         else
@@ -261,7 +265,8 @@ static int name_labels(predict_job *job) {
     for (int i = 0; i < classes; i++) names[i] = job->name_count ? job->names[i] : ist_class_name(job->engine, i);
     ist_status status = ist_labels_make(classes, names, &job->labels, &err);
     free(names);
-    if (!status) status = ist_targets_relabel(&job->targets, &job->labels, &err);
+    if (!status && (status = ist_targets_relabel(&job->targets, &job->labels, &err)))
+        ist_fail_context(&err, "%s", job->options->targets);
     if (!status && job->truth) status = take_categories(job, &err);
     return status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
 }
@@ -354,11 +359,10 @@ static int prepare(predict_job *job, bool *done) {
     return open_journal(job, false);
 }
 
-int predict_execute(predict_job *job) {
-    size_t there;
+/* The run in its folder, which is claimed and was there up to `there`. */
+static int execute_in(predict_job *job, size_t there) {
     bool done = false;
     ist_error err;
-    if (predict_prepare_folder(job->options->output, &there, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     int code = prepare(job, &done);
     if (code) ist_remove_empty_folders(job->options->output, there);
     if (code || done) return code;
@@ -371,6 +375,18 @@ int predict_execute(predict_job *job) {
         code = conclude(job, &totals);
     }
     ist_text_free(&totals.failures);
+    return code;
+}
+
+int predict_execute(predict_job *job) {
+    const char *folder = job->options->output;
+    size_t there;
+    int claim = -1;
+    ist_error err;
+    if (predict_prepare_folder(folder, &there, &err) || predict_claim_folder(folder, &claim, &err))
+        return cli_fail(CLI_FAILED, "%s", err.text);
+    int code = execute_in(job, there);
+    ist_claim_end(&claim);
     return code;
 }
 

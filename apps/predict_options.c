@@ -84,7 +84,8 @@ static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS
                                               RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option verify_list[] = {VERIFY_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
+                                             ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static bool add_save(unsigned *save, const char *name, size_t length) {

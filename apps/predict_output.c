@@ -2,6 +2,7 @@
 #include "predict.h"
 
 #include "io/atomic_file.h"
+#include "io/claim.h"
 #include "io/overlay.h"
 
 #include <errno.h>
@@ -71,6 +72,18 @@ ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *
     if (status) ist_remove_empty_folders(folder, *there);
     free(path);
     return status;
+}
+
+ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err) {
+    enum { DEEP = 64 }; /* stems have folders: as deep as sources go */
+    IST_TRY(ist_claim_folder(folder, claim, err));
+    ist_remove_leftovers(folder, 0);
+    for (int i = 0; i < IMAGE_OUTPUT_COUNT; i++) {
+        char *path = ist_path_join(folder, image_outputs[i].name);
+        if (path) ist_remove_leftovers(path, DEEP);
+        free(path);
+    }
+    return IST_OK;
 }
 
 bool predict_image_exists(void *context, const ist_source *source) {

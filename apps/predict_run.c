@@ -2,6 +2,8 @@
  * input order. See predict_slots.h for who owns what. */
 #include "predict_slots.h"
 
+#include "io/atomic_file.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +91,10 @@ static void commit_written(predict_flow *f) {
     while (f->next_commit < f->next_encode && predict_slot_at(f, f->next_commit)->state == SLOT_WRITTEN) {
         predict_slot *slot = predict_slot_at(f, f->next_commit);
         ist_error err;
-        if (slot->status) {
+        if (slot->status && ist_disk_is_full(&slot->err)) {
+            predict_fail_flow(f, &slot->err);
+            return;
+        } else if (slot->status) {
             char sentence[1024];
             failure_sentence(slot, sentence, sizeof sentence);
             clear_progress(f);

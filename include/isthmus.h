@@ -134,7 +134,8 @@ typedef enum ist_match_mode {
     IST_MATCH_NONE,
     IST_MATCH_TRACKS,      /* IoU to the tracks of earlier frames; ids are stable over the submitted sequence */
     IST_MATCH_TARGETS,     /* IoU to ist_image.targets */
-    IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets */
+    IST_MATCH_TARGETS_SET  /* D-FINE's set cost (focal class, L1, GIoU) to ist_image.targets, over all 300 queries as
+                            *   in training: a target whose query is no object of the frame is nobody's match */
 } ist_match_mode;
 
 /* What an image's objects are. */
@@ -157,7 +158,8 @@ typedef struct ist_config {
     void *cl_queue;
     ist_precision precision;
     ist_match_mode match;
-    int input_size;           /* detector input, a multiple of 32 in [64, 2048]; default 640 */
+    int input_size;           /* detector input, a multiple of 32 in [64, 2048] that gives the model a token for
+                               *   each of its 300 queries: from 256 for N, from 128 for the others; default 640 */
     int batch;                /* images per submission, 1..64; default 1 */
     int max_objects;          /* objects per image, 1..300; default 16 */
     float conf;               /* detections with a score above this are kept; default 0.4 */
@@ -202,7 +204,8 @@ typedef struct ist_image {
     ist_pixel_format format;
     size_t stride;                /* bytes from row to row; 0: rows are packed */
     const void *pixels;           /* host memory, or NULL when `cl_buffer` is given */
-    void *cl_buffer;              /* a cl_mem buffer of the adopted context: the pixels never cross */
+    void *cl_buffer;              /* a cl_mem buffer of the adopted context, the same for all images of a batch: the
+                                   *   pixels never cross */
     size_t cl_offset;             /* first byte of the image in cl_buffer */
     const ist_target *targets;    /* for IST_MATCH_TARGETS* and IST_PROMPTS_TARGETS, copied */
     int target_count;
@@ -211,8 +214,8 @@ typedef struct ist_image {
 
 /* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before
  * wait for the batches in flight to make room. IST_E_STATE when frames_in_flight batches are already out: receive and
- * release one first. IST_E_LIMIT when an image exceeds max_pixels. A failed submit leaves the engine as it was, unless
- * the device itself was lost (then every later call fails). */
+ * release one first. IST_E_LIMIT when an image exceeds max_pixels or 65536 pixels on a side. A failed submit leaves the
+ * engine as it was, unless the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 
 /* ---- results out --------------------------------------------------------------------------------------------- */

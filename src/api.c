@@ -100,7 +100,9 @@ static bool known_format(ist_pixel_format f) {
 }
 
 static ist_status check_targets(const ist_engine *e, const ist_image *m, int i, ist_error *err) {
-    if (m->target_count < 0 || m->target_count > e->config.max_targets || (m->target_count && !m->targets))
+    if (m->target_count > 0 && !m->targets)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %d targets, but no pointer to them", i, m->target_count);
+    if (m->target_count < 0 || m->target_count > e->config.max_targets)
         return ist_fail(err, IST_E_ARGUMENT, "image %d: %d targets, the engine was opened for at most %d", i,
                         m->target_count, e->config.max_targets);
     for (int t = 0; t < m->target_count; t++)

@@ -239,7 +239,7 @@ Test(api_arguments, images) {
     BAD_IMAGE(stride, (size_t)1 << 40, IST_E_ARGUMENT, "stride");
     BAD_IMAGE(pixels, NULL, IST_E_ARGUMENT, "pixels or cl_buffer");
     BAD_IMAGE(cl_buffer, &err, IST_E_ARGUMENT, "pixels or cl_buffer");
-    BAD_IMAGE(target_count, 1, IST_E_ARGUMENT, "target");
+    BAD_IMAGE(target_count, 1, IST_E_ARGUMENT, "1 targets, but no pointer to them");
     BAD_IMAGE(target_count, -1, IST_E_ARGUMENT, "-1 targets");
     ist_target targets[3] = {{{1, 2, 30, 40}, 0}, {{1, 2, 30, 40}, 1}, {{1, 2, 30, 40}, 2}};
     ist_image aimed = good;

@@ -221,6 +221,22 @@ Test(cli_predict, a_lost_device_ends_the_run_and_resume_continues) {
     scratch_remove(&b.s);
 }
 
+Test(cli_predict, a_full_disk_ends_the_run_and_resume_continues) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    bench b = make_bench(5);
+    mkdir(b.out, 0777);
+    mkdir(scratch_path(&b.s, "out/masks"), 0777);
+    cr_assert_eq(symlink("/dev/full", scratch_path(&b.s, "out/masks/02-x.png")), 0);
+    expect(PREDICT(&b, NULL), 1, "stopped after 2 of 5 images; --resume continues");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    expect(PREDICT(&b, NULL), 1, "out/masks/02-x.png: No space left on device");
+    unlink(scratch_path(&b.s, "out/masks/02-x.png"));
+    expect(PREDICT(&b, "--resume"), 0, "3 images, 0 failed, 2 kept");
+    expect_no_temporaries(&b);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, resume_redoes_what_is_missing_and_nothing_else) {
     bench b = make_bench(4);
     expect(PREDICT(&b, NULL), 0, "4 images");
@@ -252,6 +268,20 @@ Test(cli_predict, resume_tries_failed_images_again) {
     expect(PREDICT(&b, "--resume"), 0, "1 images, 0 failed, 2 kept");
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
     expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "bad.png"});
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, messages_do_not_go_to_files_when_streams_are_closed) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, "in/00-bad.png"), "x");
+    const char *const closed[] = {"2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"};
+    for (int i = 0; i < 4; i++) {
+        char command[600];
+        snprintf(command, sizeof command, "%s predict '%s' -o '%s' %s", PROGRAM, b.in, b.out, closed[i]);
+        int status = system(command);
+        cr_expect_eq(WEXITSTATUS(status), 7, "%s: %d", closed[i], WEXITSTATUS(status));
+        expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "02-x.png"});
+    }
     scratch_remove(&b.s);
 }
 
@@ -294,7 +324,15 @@ Test(cli_predict, a_killed_run_resumes) {
     spawn_free(&r);
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
     unsetenv("FAKE_ENGINE");
+    mkdir(scratch_path(&b.s, "out/masks/deep"), 0777); /* what it may have been writing */
+    scratch_put(scratch_path(&b.s, "out/masks/deep/.isthmus-%ld-0123456789abcdef.tmp", (long)pid), "half");
+    scratch_put(scratch_path(&b.s, "out/.isthmus-%ld-fedcba9876543210.tmp", (long)pid), "half");
+    const char *others = scratch_path(&b.s, "out/.isthmus-%ld-0000000000000000.tmp", (long)getpid());
+    scratch_put(others, "of a process that lives");
     expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    cr_expect(scratch_exists(others));
+    unlink(others);
+    expect_no_temporaries(&b);
     json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     cr_assert_eq(json_array_size(lines), 40);
     for (int i = 0; i < 40; i++) {
@@ -302,6 +340,25 @@ Test(cli_predict, a_killed_run_resumes) {
         check_map(&b, i);
     }
     json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, two_runs_do_not_write_to_one_folder) {
+    bench b = make_bench(20);
+    setenv("FAKE_ENGINE", "slow:50", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/masks/00-x.png")); i++) nanosleep(&pause, NULL);
+    scratch other = scratch_make();
+    const char *const *forms[] = {argv, (const char *const[]){PROGRAM, "predict", b.in, "-o", b.out, "--resume", NULL}};
+    for (int i = 0; i < 2; i++) expect(spawn_run(&other, NULL, forms[i]), 1, "another run is writing to this folder");
+    expect(spawn_finish(&b.s, pid), 0, "20 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 20);
+    for (int i = 0; i < 20; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&other);
     scratch_remove(&b.s);
 }
 
@@ -336,7 +393,7 @@ Test(cli_predict, targets_reach_the_engine) {
     cr_expect_eq(json_number_value(json_object_get(second, "match_iou")), 0.5);
     json_decref(lines);
     scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 1, 9], \"label\": 80}]}");
-    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "class 80");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: a target has class 80");
     scratch_put(scratch_path(&b.s, "t.json"), "{");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
     scratch_remove(&b.s);

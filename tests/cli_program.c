@@ -28,6 +28,10 @@ Test(cli_program, help_and_version) {
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
     expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info FILE", NULL);
     expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);
+    expect(RUN(&s, "predict", "--help"), 0, "all or all:SPEC", NULL);
+    spawned verify = RUN(&s, "verify", "--help");
+    cr_expect_null(strstr(verify.out, "all:SPEC"), "verify takes one device");
+    spawn_free(&verify);
     expect(spawn_run(&s, NULL, (const char *const[]){PROGRAM, NULL}), 2, NULL, "usage: isthmus");
     scratch_remove(&s);
 }
@@ -55,6 +59,9 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--save", "masks"), 2, NULL, "exclude");
     expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--targets", "t"), 2, NULL, "exclude");
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--segmenter", "t"), 2, NULL, "exclude");
+    expect(RUN(&s, "predict", "x", "", "-o", "y"), 2, NULL, "image or folder 2 is empty");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--detector", ""), 2, NULL, "--detector: the name of the file is empty");
+    expect(RUN(&s, "eval", "--annotations=", "x"), 2, NULL, "--annotations: the name of the file is empty");
     expect(RUN(&s, "devices", "extra"), 2, NULL, "'extra'");
     expect(RUN(&s, "info"), 2, NULL, "one file name");
     expect(RUN(&s, "info", "a", "b"), 2, NULL, "got 2");

@@ -71,6 +71,8 @@ Test(io_jpeg, truncated_is_an_error) {
     expect_failure(jpeg, n - 40, 10000, IST_E_INPUT, "truncated");
     expect_failure(jpeg, n / 2, 10000, IST_E_INPUT, "t.jpg");
     expect_failure(jpeg, 10, 10000, IST_E_INPUT, "t.jpg");
+    expect_failure(jpeg, 3, 10000, IST_E_INPUT, "truncated after 3 bytes");
+    expect_failure(jpeg, 4, 10000, IST_E_INPUT, "truncated after 4 bytes");
     expect_failure(jpeg, n, W * H - 1, IST_E_LIMIT, "61 x 37 pixels");
     tjFree(jpeg);
 }

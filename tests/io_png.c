@@ -1,6 +1,8 @@
 /* PNG in: every colour type, depth and interlace, made here with libpng; damage; limits. PNG out. */
 #include "io/image.h"
 
+#include "io/atomic_file.h"
+
 #include "scratch.h"
 
 #include <png.h>
@@ -282,6 +284,18 @@ Test(io_png, what_is_written_reads_back) {
     check_write(IST_GRAY8);
     check_write(IST_GRAY16);
     check_write(IST_RGB8);
+}
+
+Test(io_png, a_full_disk_is_named_as_such) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    ist_bitmap b;
+    ist_error err;
+    uint32_t state = 1;
+    cr_assert_eq(ist_bitmap_allocate("t", 300, 300, IST_GRAY8, 1 << 20, &b, &err), IST_OK);
+    for (size_t i = 0; i < 300 * 300; i++) ((uint8_t *)b.pixels)[i] = (uint8_t)((state = state * 1664525u + 1) >> 24);
+    cr_expect_eq(ist_png_write("/dev/full", &b, &err), IST_E_IO);
+    cr_expect(ist_disk_is_full(&err), "%s", err.text);
+    ist_bitmap_free(&b);
 }
 
 /* Writes `height` lines of 200 pixels whose bytes repeat after `period` pseudo-random ones; the size of the file. */

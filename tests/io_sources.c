@@ -119,8 +119,9 @@ Test(io_sources, missing_files_and_links_in_circles) {
     cr_assert_eq(symlink("..", scratch_path(&s, "in/up")), 0);
     cr_assert_eq(symlink("a.png", scratch_path(&s, "in/b.png")), 0);
     cr_assert_eq(symlink("nowhere", scratch_path(&s, "in/c.png")), 0);
+    cr_assert_eq(symlink("nowhere", scratch_path(&s, "in/c.txt")), 0);
     ist_sources l = list(&s, "in", true, NULL);
-    expect_names(&l, 2, (const char *[]){"a.png", "b.png"}, (const char *[]){"a", "b"});
+    expect_names(&l, 3, (const char *[]){"a.png", "b.png", "c.png"}, (const char *[]){"a", "b", "c"});
     ist_sources_free(&l);
     l = list(&s, "../gone.png", false, NULL);
     expect_names(&l, 1, (const char *[]){"gone.png"}, (const char *[]){"gone"});

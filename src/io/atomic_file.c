@@ -72,6 +72,13 @@ static char *temporary_name(const char *path) {
     return name;
 }
 
+long ist_temporary_owner(const char *name) {
+    long id = 0;
+    int end = 0;
+    sscanf(name, ".isthmus-%ld-%*16[0-9a-f].tmp%n", &id, &end);
+    return end && !name[end] ? id : 0;
+}
+
 /* A device or a pipe (/dev/null, /dev/stdout): written to as it is, never replaced by a file. */
 static bool is_special(const char *path) {
     struct stat st;
@@ -141,6 +148,15 @@ void ist_atomic_abort(ist_atomic_file *file) {
     free(file->path);
     free(file->temporary);
     *file = (ist_atomic_file){0};
+}
+
+static bool ends_with(const char *text, const char *tail) {
+    size_t m = strlen(text), n = strlen(tail);
+    return m >= n && !strcmp(text + m - n, tail);
+}
+
+bool ist_disk_is_full(const ist_error *err) {
+    return err->code == IST_E_IO && (ends_with(err->text, strerror(ENOSPC)) || ends_with(err->text, strerror(EDQUOT)));
 }
 
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err) {

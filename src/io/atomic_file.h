@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -25,8 +26,14 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err);
 /* Closes and removes what was written so far. Accepts a file that is not open. */
 void ist_atomic_abort(ist_atomic_file *file);
 
+/* Whether a failed write found the disk full or the user's share of it used up: then no other file can be written. */
+bool ist_disk_is_full(const ist_error *err);
+
 /* All three for bytes in memory. */
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err);
+
+/* The process that writes under a temporary name of ours; 0 for any other name. */
+long ist_temporary_owner(const char *name);
 
 /* Makes the folder `path` and its parents, as mkdir -p; of a path that cannot be made, nothing stays. *there is how
  * many leading characters of `path` name a folder that was there before. */

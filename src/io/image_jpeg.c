@@ -27,7 +27,8 @@ static ist_status decode(tjhandle handle, const void *bytes, size_t count, const
     if (space == TJCS_CMYK || space == TJCS_YCCK)
         return ist_fail(err, IST_E_INPUT, "%s: CMYK JPEG is not supported; convert it to RGB first", name);
     bool gray = space == TJCS_GRAY;
-    if (width < 1 || height < 1) return ist_fail(err, IST_E_INPUT, "%s: a JPEG of %d x %d pixels", name, width, height);
+    if (width < 1 || height < 1)
+        return ist_fail(err, IST_E_INPUT, "%s: the JPEG is truncated after %zu bytes: it has no size", name, count);
     IST_TRY(
         ist_bitmap_allocate(name, (size_t)width, (size_t)height, gray ? IST_GRAY8 : IST_RGB8, max_pixels, out, err));
     /* LIMITSCANS: a small progressive file cannot ask for hours of work */

@@ -6,6 +6,7 @@
 
 #include "io/atomic_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <png.h>
 #include <setjmp.h>
@@ -193,8 +194,9 @@ static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap 
         png_destroy_write_struct(&job.png, NULL);
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
     }
+    errno = 0;
     if (setjmp(png_jmpbuf(job.png)))
-        j->status = ist_fail(err, IST_E_IO, "cannot write %s: %s", path, j->message);
+        j->status = ist_fail(err, IST_E_IO, "cannot write %s: %s", path, errno ? strerror(errno) : j->message);
     else
         write_pixels(&job, stream);
     png_destroy_write_struct(&j->png, &j->info);

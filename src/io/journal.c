@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,8 @@ static ist_status read_line(FILE *stream, ist_text *line, bool *complete) {
     return ist_text_status(line, NULL);
 }
 
+#define AMBIGUOUS SIZE_MAX
+
 /* Collects lines of an earlier run: kept[i] becomes the line of image i. */
 typedef struct collector {
     const ist_sources *sources;
@@ -57,13 +60,18 @@ typedef struct collector {
     void *context;
 } collector;
 
+/* Paths that differ in bytes that are no UTF-8 alone look alike in a line: whose it is cannot be told then. */
 static bool index_files(collector *c) {
+    const ist_source *items = c->sources->items;
     ist_text name = {0};
-    bool fits = true;
+    bool fits = true, inserted;
     for (size_t i = 0; i < c->sources->count && fits; i++) {
         ist_text_clear(&name);
-        ist_text_utf8(&name, c->sources->items[i].path);
-        fits = !name.failed && name.data && ist_name_map_insert(&c->files, name.data, i, NULL);
+        ist_text_utf8(&name, items[i].path);
+        fits = !name.failed && name.data && ist_name_map_insert(&c->files, name.data, i, &inserted);
+        if (!fits || inserted) continue;
+        size_t *first = ist_name_map_find(&c->files, name.data);
+        if (*first != AMBIGUOUS && strcmp(items[*first].path, items[i].path)) *first = AMBIGUOUS;
     }
     ist_text_free(&name);
     return fits;
@@ -73,7 +81,7 @@ static bool keep_line(collector *c, const ist_text *line) {
     char *file = line_file(line->data, line->length);
     const size_t *index = file ? ist_name_map_find(&c->files, file) : NULL;
     free(file);
-    if (!index || !c->check(c->context, &c->sources->items[*index])) return true;
+    if (!index || *index == AMBIGUOUS || !c->check(c->context, &c->sources->items[*index])) return true;
     char *copy = ist_strdup(line->data);
     if (!copy) return false;
     free(c->kept[*index]); /* the later file, and in it the later line, is the newer */

@@ -81,11 +81,12 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
     ist_status status = IST_OK;
     if (!path || !relative) {
         status = ist_fail(w->err, IST_E_MEMORY, "%s: out of memory", folder);
-    } else if (!lstat(path, &st) && !stat(path, &target)) {
+    } else if (!lstat(path, &st)) {
+        bool dangling = stat(path, &target) != 0; /* an image that cannot be read, which is said when its turn comes */
         /* a linked folder may lead back up: only real ones are entered */
         if (S_ISDIR(st.st_mode) && is_entered(w, &st, entry, depth))
             status = walk_folder(w, path, relative, depth + 1);
-        else if (S_ISREG(target.st_mode) && has_image_extension(entry)) {
+        else if ((dangling || S_ISREG(target.st_mode)) && has_image_extension(entry)) {
             status = append(w->sources, path, relative, w->err);
             path = relative = NULL;
         }

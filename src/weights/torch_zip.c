@@ -345,7 +345,11 @@ ist_status ist_torch_zip_read(ist_weights *weights, FILE *file, const void *byte
     reader r = {.out = weights, .err = err};
     r.zip = open_zip(file, bytes, size, &why);
     if (!r.zip) {
-        ist_fail(err, IST_E_WEIGHTS, "the zip archive cannot be read: %s", zip_error_strerror(&why));
+        if (zip_error_code_zip(&why) == ZIP_ER_NOZIP) /* it began as one */
+            ist_fail(err, IST_E_WEIGHTS, "the zip archive is cut off: its directory is missing at byte %zu, the end",
+                     size);
+        else
+            ist_fail(err, IST_E_WEIGHTS, "the zip archive cannot be read: %s", zip_error_strerror(&why));
         zip_error_fini(&why);
         return IST_E_WEIGHTS;
     }
