@@ -31,11 +31,13 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch of op/conv_mma, op/conv_wgmma, op/conv_resident or op/conv_direct: the same arguments. */
+/* The problem of a launch whose arguments are op/conv_mma's. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma") && strcmp(l->op, "op/conv_resident") &&
-        strcmp(l->op, "op/conv_direct"))
-        return false;
+    static const char *const ops[] = {"op/conv_mma", "op/conv_wgmma", "op/conv_walk", "op/conv_resident",
+                                      "op/conv_direct"};
+    bool alike = false;
+    for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) alike = alike || !strcmp(l->op, ops[i]);
+    if (!alike) return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
     *q = (problem){out[0],
                    in[0],
@@ -219,7 +221,8 @@ static void report(const problem *q, timed *t, int count, timed chosen) {
     fflush(stdout);
 }
 
-/* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. `scratch` holds addends of the shape. */
+/* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. `scratch` holds addends of the shape.
+ */
 static ist_status sweep(model_plan *m, ist_plan *scratch, blocker *b, const problem *q, double *sum, ist_error *err) {
     const double hopeless = 1.6; /* estimates this many times the choice's are not tried */
     timed t[MAX_TIMES], chosen = {0};
