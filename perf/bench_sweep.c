@@ -1,5 +1,6 @@
 /* bench_sweep [--device SPEC] [--size N] [--count N] [--decoder] CHECKPOINT: every dense convolution of a network, in
- * half storage, by every kernel row and split that can do it, and how far the heuristic's choice is from the fastest.
+ * half storage, by every kernel row and split that can do it and is not held for hopeless, the largest first, and how
+ * far the heuristic's choice is from the fastest.
  *
  * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
  * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
@@ -30,11 +31,13 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch of op/conv_mma, op/conv_wgmma, op/conv_resident or op/conv_direct: the same arguments. */
+/* The problem of a launch whose arguments are op/conv_mma's. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    if (strcmp(l->op, "op/conv_mma") && strcmp(l->op, "op/conv_wgmma") && strcmp(l->op, "op/conv_resident") &&
-        strcmp(l->op, "op/conv_direct"))
-        return false;
+    static const char *const ops[] = {"op/conv_mma", "op/conv_wgmma", "op/conv_walk", "op/conv_resident",
+                                      "op/conv_direct"};
+    bool alike = false;
+    for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) alike = alike || !strcmp(l->op, ops[i]);
+    if (!alike) return false;
     const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
     *q = (problem){out[0],
                    in[0],
@@ -78,6 +81,16 @@ static int collect(const ist_plan *p, problem *all) {
         if (k < count) all[k].count++;
     }
     return count;
+}
+
+static double flops_of(const problem *q) {
+    return 2.0 * q->n * q->oh * q->ow * q->kh * q->kw * q->cin * q->cout;
+}
+
+static int largest_first(const void *a, const void *b) {
+    const problem *x = a, *y = b;
+    double first = flops_of(x) * x->count, second = flops_of(y) * y->count;
+    return (first < second) - (first > second);
 }
 
 /* ---- the device kept busy ---- */
@@ -135,17 +148,23 @@ static ist_tensor addend(ist_plan *p, const problem *q, ist_tensor y, int shrink
     return ist_plan_input(p, one ? 1 : q->n, y.h / shrink, y.w / shrink, q->cout, IST_ELEM_T);
 }
 
-static void record(ist_plan *p, const problem *q, const float *weights, ist_conv_choice choice) {
-    ist_tensor x = ist_plan_input(p, q->n, q->h, q->w, q->ld, IST_ELEM_T);
-    ist_tensor y = ist_plan_input(p, q->n, q->oh, q->ow, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
+/* Where `y` is the result and `p` the plan of its addends. */
+static ist_conv_opts opts_of(ist_plan *p, const problem *q, ist_tensor y) {
     ist_conv_opts o = {.stride = q->stride, .top = q->top, .left = q->left, .epi.act = (ist_act)q->act};
     o.bottom = (q->oh - 1) * q->stride + q->kh - q->h - q->top;
     o.right = (q->ow - 1) * q->stride + q->kw - q->w - q->left;
     if (o.bottom < 0) o.bottom = 0;
     if (o.right < 0) o.right = 0;
-    y = ist_slice(y, q->y_c0 % q->y_ld, q->cout);
     if (q->flags & 1) o.epi.add_before = addend(p, q, y, q->flags & 2 ? 2 : 1, q->flags & 4), o.epi.up2 = q->flags & 2;
     if (q->flags & 16) o.epi.add_after = addend(p, q, y, 1, q->flags & 32);
+    return o;
+}
+
+static void record(ist_plan *p, const problem *q, const float *weights, ist_conv_choice choice) {
+    ist_tensor x = ist_plan_input(p, q->n, q->h, q->w, q->ld, IST_ELEM_T);
+    ist_tensor y = ist_plan_input(p, q->n, q->oh, q->ow, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
+    y = ist_slice(y, q->y_c0 % q->y_ld, q->cout);
+    ist_conv_opts o = opts_of(p, q, y);
     o.into = y;
     ist_op_conv_row(p, ist_slice(x, q->c0 % q->ld, q->cin), (ist_filter){q->cout, q->cin, q->kh, q->kw, weights, NULL},
                     &o, choice, "sweep");
@@ -189,7 +208,7 @@ static bool same(ist_conv_choice a, ist_conv_choice b) {
 }
 
 static void report(const problem *q, timed *t, int count, timed chosen) {
-    double flop = 2.0 * q->n * q->oh * q->ow * q->kh * q->kw * q->cin * q->cout;
+    double flop = flops_of(q);
     qsort(t, (size_t)count, sizeof *t, by_time);
     printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
            q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, flop * 1e-9, chosen.choice.row->name,
@@ -202,26 +221,31 @@ static void report(const problem *q, timed *t, int count, timed chosen) {
     fflush(stdout);
 }
 
-/* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. */
-static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum, ist_error *err) {
+/* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. `scratch` holds addends of the shape.
+ */
+static ist_status sweep(model_plan *m, ist_plan *scratch, blocker *b, const problem *q, double *sum, ist_error *err) {
+    const double hopeless = 1.6; /* estimates this many times the choice's are not tried */
     timed t[MAX_TIMES], chosen = {0};
     int count = 0, taps = q->kh * q->kw;
     float *weights = calloc((size_t)q->cout * (size_t)q->cin * (size_t)taps, sizeof *weights);
     if (!weights) return ist_fail(err, IST_E_MEMORY, "out of memory for weights");
     for (size_t i = 0; i < (size_t)q->cout * (size_t)q->cin * (size_t)taps; i++)
         weights[i] = (float)(i * 2654435761u % 1000) / 10000 - 0.05f;
+    ist_tensor y = {1, q->n, q->oh, q->ow, q->cout, q->y_ld, q->y_c0, q->y32 ? IST_ELEM_F32 : IST_ELEM_T};
+    ist_conv_opts opts = opts_of(scratch, q, y);
     ist_conv_problem whole = {.x = {1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T},
-                              .y = {1, q->n, q->oh, q->ow, q->cout, q->y_ld, q->y_c0, IST_ELEM_T},
+                              .y = y,
                               .f = {q->cout, q->cin, q->kh, q->kw, weights, NULL},
-                              .o = &(ist_conv_opts){.stride = q->stride, .top = q->top, .left = q->left},
+                              .o = &opts,
                               .label = "sweep",
-                              .taps = q->kh * q->kw,
+                              .taps = taps,
                               .oh = q->oh,
                               .ow = q->ow};
     double best = 1e30;
     int units = ist_device_facts(m->device)->compute_units;
     ist_status st = IST_OK;
     ist_conv_choice choice = ist_conv_choose(m->plan, &whole);
+    double estimate = ist_conv_cost(m->plan, choice, &whole);
     for (int i = 0; i < ist_conv_row_count() && !st; i++) {
         const ist_conv_row *r = ist_conv_row_at(i);
         if (r->family == IST_CONV_PANELS || !ist_conv_row_takes(m->plan, r, &whole)) continue;
@@ -231,6 +255,7 @@ static ist_status sweep(model_plan *m, blocker *b, const problem *q, double *sum
             bool sensible = (s == 1 || groups * s <= 3 * units) && s < 5;
             timed *one = &t[count];
             one->choice = (ist_conv_choice){r, s};
+            sensible = sensible && ist_conv_cost(m->plan, one->choice, &whole) <= hopeless * estimate;
             if (!sensible && !same(one->choice, choice)) continue;
             st = measure(m->device, b, q, weights, one, best, err);
             if (st || one->us > 1e29) continue;
@@ -257,16 +282,20 @@ int main(int argc, char **argv) {
     blocker b = {0};
     ist_error err = {0};
     double sum[2] = {0};
+    ist_plan *scratch = NULL;
     if (!model_plan_arguments(argc, argv, &options)) return 2;
     options.half = true;
     ist_status st = model_plan_open(&options, &m, &err);
     if (!st) st = blocker_open(m.device, &b, &err);
+    if (!st) st = ist_plan_begin(m.device, &(ist_plan_options){.half = true}, &scratch, &err);
     int count = st ? 0 : collect(m.plan, problems);
+    qsort(problems, (size_t)count, sizeof *problems, largest_first);
     if (!st) printf("%s: %d different convolutions; blocker %.1f us\n", m.what, count, b.us);
-    for (int i = 0; i < count && !st; i++) st = sweep(&m, &b, &problems[i], sum, &err);
+    for (int i = 0; i < count && !st; i++) st = sweep(&m, scratch, &b, &problems[i], sum, &err);
     if (!st) printf("all: chosen %.1f us, fastest %.1f us\n", sum[0], sum[1]);
     if (st) fprintf(stderr, "%s\n", err.text);
     blocker_close(&b);
+    ist_plan_close(&scratch);
     model_plan_close(&m);
     return st ? 1 : 0;
 }

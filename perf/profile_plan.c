@@ -98,7 +98,7 @@ static void report(const model_plan *m, row *rows, int count, double frame, doub
     for (int i = 0; i < count; i++) {
         const ist_launch *l = rows[i].launch;
         char name[400];
-        snprintf(name, sizeof name, "%s  %s [%zu,%zu,%zu]/[%zu,%zu,%zu]", l->label, l->kernel, l->global[0],
+        snprintf(name, sizeof name, "%s  %s %s [%zu,%zu,%zu]/[%zu,%zu,%zu]", l->label, l->op, l->kernel, l->global[0],
                  l->dims > 1 ? l->global[1] : 1, l->dims > 2 ? l->global[2] : 1, l->local[0],
                  l->dims > 1 ? l->local[1] : 1, l->dims > 2 ? l->local[2] : 1);
         print(&rows[i], name, total);

@@ -40,8 +40,8 @@ static void check_case(ist_conv_choice choice, shape s, extras x, ist_elem out, 
                                 .oh = oh,
                                 .ow = ow};
     ist_conv_family family = choice.row->family;
-    bool some = family == IST_CONV_WGMMA || family == IST_CONV_RESIDENT || family == IST_CONV_DIRECT ||
-                family == IST_CONV_AMX || (family == IST_CONV_PANELS && choice.row->bk);
+    bool some = family == IST_CONV_WGMMA || family == IST_CONV_WALK || family == IST_CONV_RESIDENT ||
+                family == IST_CONV_DIRECT || family == IST_CONV_AMX || (family == IST_CONV_PANELS && choice.row->bk);
     if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;
@@ -88,11 +88,12 @@ Test(conv, kernel_sizes_strides_and_padding) {
 /* Every combination of bias, activation, LAB and addends. */
 Test(conv, epilogues) {
     const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6, 64, 24, 3, 3, 1, 1, 1, 1, 1};
+    const shape points = {2, 4, 6, 136, 24, 1, 1, 1, 0, 0, 0, 0};
     unsigned salt = 100;
     EACH_RUNNABLE_ROW(row)
     for (int bits = 0; bits < 128; bits++) {
         bool warpgroups = row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT;
-        shape s = warpgroups ? whole : odd;
+        shape s = row->family == IST_CONV_WALK ? points : warpgroups ? whole : odd;
         if (optest_small() && bits % 9) continue;
         extras x = convtest_combination(bits);
         check_case((ist_conv_choice){row, 1}, s, x, IST_ELEM_T, -1, salt++);
@@ -159,7 +160,7 @@ Test(conv, squares_of_pixels) {
     };
     EACH_RUNNABLE_ROW(row)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        if (row->family != IST_CONV_WGMMA && row->family != IST_CONV_RESIDENT) break;
+        if (row->family != IST_CONV_WGMMA && row->family != IST_CONV_WALK && row->family != IST_CONV_RESIDENT) break;
         extras x = {.act = IST_ACT_RELU, .before = i == 1, .after = i == 1};
         check_case((ist_conv_choice){row, 1}, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
     }

@@ -2,6 +2,7 @@
  * plain OpenCL what the instructions do. Checks the rows' index arithmetic on any device, slowly; op_conv with
  * ISTHMUS_HALF=1 checks the instructions where they exist. */
 #include "ops/conv_rows.h"
+#include "device/device.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
 
@@ -80,6 +81,35 @@ Test(conv_mma, warpgroups_patches) {
     if (optest_small()) return;
     convtest_check(convtest_row("wg_256x64"), &(convtest_shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}},
                    -1, 41);
+}
+
+/* Images of `pixels` with which each group of a GPU has more than two tiles of 128 pixels; at least `least`. */
+static int images_for_all(int pixels, int least) {
+    optest t;
+    optest_begin(&t, "compute units", 0);
+    const ist_device_info *facts = ist_device_facts(ist_plan_device(t.plan));
+    int needed = facts->type == IST_DEVICE_GPU ? 3 * 128 * facts->compute_units / pixels + 1 : least;
+    optest_drop(&t);
+    return needed > least ? needed : least;
+}
+
+/* Groups that stay for several tiles: channels that end within a step and within a tile; squares of several images, of
+ * which the last tile has one too few; an addend before and behind the activation, of half the size and for all images;
+ * a limit. */
+Test(conv_mma, walking_groups) {
+    const convtest_extras before = {.act = IST_ACT_SILU, .before = true, .up2 = true};
+    convtest_check(convtest_row("wk_128x192"),
+                   &(convtest_shape){images_for_all(22 * 30, 1), 22, 30, 136, 232, 1, 1, 0, 1, before}, -1, 90);
+    if (optest_small()) return;
+    const convtest_extras after = {.act = IST_ACT_RELU, .lab = true, .after = true, .after_one = true};
+    int n = images_for_all(19 * 17, 3);
+    convtest_check(convtest_row("wk_256x128"), &(convtest_shape){n, 19, 17, 192, 72, 1, 1, 0, 1, after}, n - 1, 91);
+    const convtest_extras same = {.act = IST_ACT_RELU, .after = true};
+    n = images_for_all(24 * 15, 3);
+    convtest_check(convtest_row("wk_256x128"), &(convtest_shape){n, 24, 15, 64, 136, 3, 1, 1, 1, same}, -1, 92);
+    n = images_for_all(16 * 24, 2);
+    convtest_check(convtest_row("wk_128x192"), &(convtest_shape){n, 16, 24, 128, 64, 3, 1, 1, 1, {.lab = true}}, n - 1,
+                   93);
 }
 
 /* Filters that stay in local memory: several chunks of channels, the last not whole; squares of two images, of which

@@ -46,8 +46,6 @@ static inline uint place_of(uint address) {
     __asm__ volatile("mov.u32 %0, %1;" : "=r"(place) : "r"(address));
     return place;
 }
-/* Asks for 128 bytes, to the second-level cache. */
-#define ASK_FOR(p) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p))
 /* Four words for another group to see, and as they are now. */
 #define PUT_QUAD(p, v)                                                                                                 \
     __asm__ volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"((v).x), "r"((v).y),          \
@@ -70,7 +68,6 @@ static inline uint place_of(uint address) {
 #define COPY_FLOATS(to, from) *(to) = *(__global const float4 *)(from)
 /* Not the array itself: see cl/README.md, "What to know". */
 #define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
-#define ASK_FOR(p)
 #define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
 #define PUT_QUAD(p, v) vstore4((v), 0, (p))
 #define SEE_QUAD(v, p) (v) = vload4(0, (p))

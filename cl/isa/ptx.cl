@@ -126,6 +126,9 @@ static inline uint2 load_ordered(__global const uint2 *p) {
                      : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)                                                          \
                      : "l"(pointer), "r"((int)(real)))
 
+/* Asks for 128 bytes of global memory, to the second-level cache. */
+#define ASK_FOR(p) __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p))
+
 /* r = v, a float, of the work-item whose number in the warp differs in the bits of `mask`. */
 #define LANE_XOR(r, v, mask)                                                                                           \
     __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(r) : "f"(v), "r"(mask))
@@ -207,6 +210,7 @@ static inline void copy_bytes(__local uint4 *to, __global const void *from, int 
 #define COPY16(to, from, bytes) copy_bytes(memory + (to) / 16, (from), (bytes))
 #define COPY_COMMIT()
 #define COPY_WAIT(n)
+#define ASK_FOR(p)
 
 #define MATRIX_LOAD(r, address)                                                                                        \
     do {                                                                                                               \

@@ -33,6 +33,8 @@ typedef ulong matrix_at;
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
 /* A barrier of the warpgroup with this number in its work-group; all warpgroups must have as many. */
 #define GROUP_BARRIER(number) __asm__ volatile("bar.sync %0, 128;" ::"r"((number) + 1) : "memory")
+/* The work-items of a warp see what they wrote to local memory. */
+#define WARP_MEETS() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 /* How often a warpgroup passes its own barriers: `own`; `all` where they are those of the work-group. */
 #define GROUP_TURNS(own, all) (own)
 
@@ -212,6 +214,7 @@ typedef uint matrix_at;
 #define GROUP_WAIT(n)
 #define GROUP_PUBLISH()
 #define GROUP_BARRIER(number) barrier(CLK_LOCAL_MEM_FENCE)
+#define WARP_MEETS()          barrier(CLK_LOCAL_MEM_FENCE)
 #define GROUP_TURNS(own, all) (all)
 
 /* Halves 2 `pair` and the next of a row of the matrix at `at` (its start may be inside a row). */

@@ -38,6 +38,21 @@ static const ist_conv_row conv_rows[] = {
      flight,                                                                                                           \
      64,                                                                                                               \
      stages},
+#define WALK(name, groups, each, bn, stages, speed)                                                                    \
+    {#name,                                                                                                            \
+     "op/conv_walk",                                                                                                   \
+     IST_CONV_WALK,                                                                                                    \
+     IST_CAP_PTX_MMA | IST_CAP_PTX_WGMMA,                                                                              \
+     64 * (groups) * (each),                                                                                           \
+     (bn) / 8,                                                                                                         \
+     8,                                                                                                                \
+     128 * (groups),                                                                                                   \
+     speed,                                                                                                            \
+     groups,                                                                                                           \
+     each,                                                                                                             \
+     1,                                                                                                                \
+     64,                                                                                                               \
+     stages},
 #define RESIDENT(name, bn, speed)                                                                                      \
     {#name,                                                                                                            \
      "op/conv_resident",                                                                                               \
@@ -78,6 +93,7 @@ static const ist_conv_row conv_rows[] = {
 #undef FEW
 #undef MMA
 #undef WGMMA
+#undef WALK
 #undef RESIDENT
 #undef DIRECT
 #undef MATRIX
@@ -135,8 +151,8 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 }
 
 static bool half_family(const ist_conv_row *row) {
-    return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT ||
-           row->family == IST_CONV_DIRECT || row->family == IST_CONV_MATRIX;
+    return row->family == IST_CONV_MMA || row->family == IST_CONV_WGMMA || row->family == IST_CONV_WALK ||
+           row->family == IST_CONV_RESIDENT || row->family == IST_CONV_DIRECT || row->family == IST_CONV_MATRIX;
 }
 
 /* Rows that round what they multiply to bfloat16: where the plan lets them. */
@@ -158,6 +174,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
            (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
            (row->family != IST_CONV_PANELS || ist_conv_panels_takes(row, q)) &&
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
+           (row->family != IST_CONV_WALK || ist_conv_walk_takes(row, q)) &&
            (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
            (row->family != IST_CONV_DIRECT || ist_conv_direct_takes(q));
 }
@@ -172,6 +189,8 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
         return ist_conv_mma_cost(p, c, q);
     case IST_CONV_WGMMA:
         return ist_conv_wgmma_cost(p, c.row, q);
+    case IST_CONV_WALK:
+        return ist_conv_walk_cost(p, c.row, q);
     case IST_CONV_RESIDENT:
         return ist_conv_resident_cost(p, c.row, q);
     case IST_CONV_DIRECT:
@@ -280,6 +299,8 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
         ist_conv_mma(p, &q, choice);
     else if (choice.row->family == IST_CONV_WGMMA)
         ist_conv_wgmma(p, &q, choice.row);
+    else if (choice.row->family == IST_CONV_WALK)
+        ist_conv_walk(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_RESIDENT)
         ist_conv_resident(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_DIRECT)

@@ -61,6 +61,7 @@ bool ist_conv_resident_takes(const ist_plan *p, const ist_conv_row *r, const ist
 double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     static const double start = 4000, weight_bytes = 59.9, copy_bytes = 31, copy_bytes_of_few = 25, products = 2300;
     static const double latency = 1200, below = 0.8;
+    static const double special = 0.18; /* of an activation that is more than a maximum, shared too */
     enum { FEW = 2 };
     layout l = layout_of(p, r, q);
     int bn = r->nv * r->vl, weights = l.chunks * l.taps * bn * BK * 2;
@@ -68,6 +69,7 @@ double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *r, const is
     double copy = pixels / (l.warpgroups > FEW ? copy_bytes : copy_bytes_of_few);
     double product = (double)PIXELS * bn * l.chunks * l.taps * BK / (products * r->speed);
     double tile = fmax(fmax(copy, product), (latency + product) / l.warpgroups);
+    if (q->o->epi.act >= IST_ACT_SILU) tile += special * PIXELS * bn / l.warpgroups;
     return below * (start + weights / weight_bytes + l.turns * l.warpgroups * tile);
 }
 

@@ -8,15 +8,16 @@
 
 /* Panels: weights are panels of one column tile, arithmetic is fp32 (conv_panels.c). MMA: weights are halves in the
  * order of a matrix instruction's fragments, sums are fp32; for plans with half storage (conv_mma.c). WGMMA: the same
- * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). RESIDENT: the same, with
- * weights that stay in local memory (conv_resident.c). DIRECT: MMA's instructions with weights and pixels in registers
- * (conv_direct.c). MATRIX: the same for the instructions of isa/matrix
- * (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are fp32; where ist_plan_bf16
- * allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs (conv_amx.c). */
+ * with the instructions of isa/wgmma, weights as the tiles that these read (conv_wgmma.c). WALK: the same by groups
+ * that stay for many tiles (conv_walk.c). RESIDENT: the same, with weights that stay in local memory (conv_resident.c).
+ * DIRECT: MMA's instructions with weights and pixels in registers (conv_direct.c). MATRIX: the same for the
+ * instructions of isa/matrix (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are
+ * fp32; where ist_plan_bf16 allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs (conv_amx.c). */
 typedef enum ist_conv_family {
     IST_CONV_PANELS,
     IST_CONV_MMA,
     IST_CONV_WGMMA,
+    IST_CONV_WALK,
     IST_CONV_RESIDENT,
     IST_CONV_DIRECT,
     IST_CONV_MATRIX,
@@ -127,6 +128,13 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
 /* Weights [step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
  * and the plan failed, when they are too large. */
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
+
+/* 64-channel steps of a tile. */
+int ist_conv_wgmma_steps(const ist_conv_problem *q);
+
+bool ist_conv_walk_takes(const ist_conv_row *row, const ist_conv_problem *q);
+double ist_conv_walk_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_walk(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 bool ist_conv_resident_takes(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_resident_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);

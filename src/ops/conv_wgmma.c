@@ -67,7 +67,7 @@ static layout layout_of(const ist_conv_row *r, const ist_conv_problem *q) {
     return l;
 }
 
-static int steps_of(const ist_conv_problem *q) {
+int ist_conv_wgmma_steps(const ist_conv_problem *q) {
     return q->taps * ist_div_up(q->f.in, BK);
 }
 
@@ -96,13 +96,13 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     double rate = (r->warps_k ? products : products_alone) * (bn > 64 ? 1 : narrow);
     double copy = l.copies / (copy_bytes * r->speed), product = bm * bn * BK / rate;
     double step = fmax(exposed ? copy + product : fmax(copy, product), latency / side);
-    return start + waves * (steps_of(q) * step + (round + bm * bn * end) / side);
+    return start + waves * (ist_conv_wgmma_steps(q) * step + (round + bm * bn * end) / side);
 }
 
 /* [step][channels, up to whole blocks of 16][64 halves], the 16-byte part i of channel o at i ^ (o & 7); a step
  * is 64 channels of a tap, taps before channels. */
 static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
-    int steps = steps_of(q);
+    int steps = ist_conv_wgmma_steps(q);
     for (int step = 0; step < steps; step++)
         for (int o = 0; o < rows; o++, dst += BK)
             for (int k = 0; k < BK; k++) {
@@ -114,7 +114,7 @@ static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
 
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
     size_t size = BK, width = (size_t)blocks * BLOCK;
-    if (!ist_mul_size(size, (size_t)steps_of(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
+    if (!ist_mul_size(size, (size_t)ist_conv_wgmma_steps(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
                       q->f.kw);
         return false;
@@ -123,7 +123,7 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     if (w && b) {
         pack_tiles(q, blocks * BLOCK, w);
         for (int o = 0; o < q->f.out && q->f.b; o++) b[o] = q->f.b[o];
-        *weights = ist_plan_const(p, w, 1, steps_of(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
+        *weights = ist_plan_const(p, w, 1, ist_conv_wgmma_steps(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", q->label, size);
@@ -156,7 +156,7 @@ void ist_conv_wgmma(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *
             .col_tiles = col_tiles,
             .weights = weights,
             .bias = bias,
-            .tiles = {0, blocks, steps_of(q), l.wide, l.wide * l.high},
+            .tiles = {0, blocks, ist_conv_wgmma_steps(q), l.wide, l.wide * l.high},
             .div = {ist_divider_of(q->ow), ist_divider_of(q->oh), ist_divider_of(q->taps), ist_divider_of(q->f.kw)},
         });
 }
