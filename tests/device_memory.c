@@ -4,6 +4,7 @@
 #include "support/one_device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void close_and_count(void) {
@@ -37,6 +38,45 @@ Test(device_memory, now_and_peak) {
     ist_buffer_release(d, &c);
     ist_buffer_release(d, NULL);
     expect_memory(0, 3 << 20);
+}
+
+/* Below and from the size on that a CPU's large pages begin at. */
+static const size_t either_kind[] = {1000, (3 << 20) + 8};
+
+Test(device_memory, zeroed_buffers_hold_zeros_also_after_others) {
+    for (int i = 0; i < 4; i++) {
+        size_t bytes = either_kind[i / 2];
+        unsigned char *all = malloc(bytes);
+        cl_mem mem;
+        memset(all, 0xa5, bytes);
+        cr_assert_eq(ist_buffer_zeroed(d, bytes, "zeros", &mem, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_read(d, (ist_frame_scope){0}, mem, 0, bytes, all, NULL, "r", &err), IST_OK, "%s", err.text);
+        for (size_t k = 0; k < bytes; k++) cr_assert_eq(all[k], 0, "byte %zu of %zu", k, bytes);
+        memset(all, 0xa5, bytes);
+        cr_assert_eq(ist_write(d, (ist_frame_scope){0}, mem, 0, bytes, all, true, "w", &err), IST_OK, "%s", err.text);
+        ist_buffer_release(d, &mem);
+        free(all);
+    }
+    expect_memory(0, either_kind[1]);
+}
+
+Test(device_memory, filled_buffers_hold_what_the_pages_held) {
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = either_kind[i], room = 2 * bytes;
+        ist_pages *pages = ist_pages_open(d, room);
+        unsigned char *all = malloc(bytes);
+        cl_mem mem;
+        cr_assert_not_null(pages);
+        for (size_t k = 0; k < room; k++) ((unsigned char *)pages->data)[k] = (unsigned char)(k * 7 + k / 251);
+        cr_assert_eq(ist_buffer_filled(d, bytes, "filled", &pages, &mem, &err), IST_OK, "%s", err.text);
+        cr_expect_null(pages);
+        cr_assert_eq(ist_read(d, (ist_frame_scope){0}, mem, 0, bytes, all, NULL, "r", &err), IST_OK, "%s", err.text);
+        for (size_t k = 0; k < bytes; k++) cr_assert_eq(all[k], (unsigned char)(k * 7 + k / 251), "byte %zu", k);
+        ist_buffer_release(d, &mem);
+        ist_pages_close(&pages);
+        free(all);
+    }
+    expect_memory(0, either_kind[1]);
 }
 
 Test(device_memory, windows_see_the_parent_and_are_not_counted) {

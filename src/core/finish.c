@@ -57,7 +57,8 @@ static ist_status create_arena(ist_plan *p, ist_span *spans, const size_t *index
     IST_TRY(
         ist_arena_place(spans, count, ist_device_alignment(p->device), regions, &region_count, &p->arena_size, err));
     if (!count) return IST_OK;
-    IST_TRY(ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
+    IST_TRY(p->options.late ? ist_buffer_zeroed(p->device, p->arena_size.peak, "arena", &p->arena, err)
+                            : ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
     IST_TRY(create_regions(p, regions, region_count, err));
     for (int i = 0; i < count; i++) {
         ist_plan_buffer *b = &p->buffers[index[i]];
@@ -86,10 +87,7 @@ static ist_status place(ist_plan *p, ist_error *err) {
 static ist_status upload_pages(ist_plan *p, ist_error *err) {
     for (size_t i = 0; i < p->page_count; i++) {
         ist_plan_page *page = &p->pages[i];
-        IST_TRY(ist_buffer_create(p->device, page->used, "weights", &page->mem, err));
-        IST_TRY(ist_write(p->device, (ist_frame_scope){0}, page->mem, 0, page->used, page->host, true, "weights", err));
-        free(page->host);
-        page->host = NULL;
+        IST_TRY(ist_buffer_filled(p->device, page->used, "weights", &page->host, &page->mem, err));
     }
     for (size_t i = 0; i < p->buffer_count; i++) {
         ist_plan_buffer *b = &p->buffers[i];
@@ -99,7 +97,7 @@ static ist_status upload_pages(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-/* All state that outlives a frame lies in one block, zeroed by one write. */
+/* All state that outlives a frame lies in one block of zeros. */
 static ist_status zero_persistent(ist_plan *p, ist_error *err) {
     size_t align = ist_device_alignment(p->device), bytes = 0;
     for (size_t i = 0; i < p->buffer_count; i++)
@@ -108,17 +106,13 @@ static ist_status zero_persistent(ist_plan *p, ist_error *err) {
             bytes += ist_align_up(p->buffers[i].bytes, align);
         }
     if (!bytes) return IST_OK;
-    IST_TRY(ist_buffer_create(p->device, bytes, "persistent state", &p->state, err));
-    void *zeros = calloc(1, bytes);
-    if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes of state", bytes);
-    ist_status st = ist_write(p->device, (ist_frame_scope){0}, p->state, 0, bytes, zeros, true, "zeroed state", err);
-    free(zeros);
-    for (size_t i = 0; i < p->buffer_count && !st; i++) {
+    IST_TRY(ist_buffer_zeroed(p->device, bytes, "persistent state", &p->state, err));
+    for (size_t i = 0; i < p->buffer_count; i++) {
         ist_plan_buffer *b = &p->buffers[i];
         if (b->home == IST_HOME_PERSISTENT)
-            st = ist_buffer_sub(p->device, p->state, b->offset, b->bytes, "persistent state", &b->mem, err);
+            IST_TRY(ist_buffer_sub(p->device, p->state, b->offset, b->bytes, "persistent state", &b->mem, err));
     }
-    return st;
+    return IST_OK;
 }
 
 static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
@@ -254,16 +248,6 @@ static ist_status set_externals(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-static ist_status zero_arena(ist_plan *p, ist_error *err) {
-    if (!p->arena) return IST_OK;
-    void *zeros = calloc(1, p->arena_size.peak);
-    if (!zeros) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu bytes", p->arena_size.peak);
-    ist_status st =
-        ist_write(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, zeros, true, "zeros", err);
-    free(zeros);
-    return st;
-}
-
 /* The node whose kernel's source is the longest. */
 static size_t longest(const ist_plan *p) {
     size_t best = 0, bytes = 0;
@@ -290,7 +274,6 @@ static ist_status compile_node(ist_plan *p, size_t n, ist_error *err) {
 ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
     if (!p->finished || !p->options.late) return ist_fail(err, IST_E_STATE, "plan: not one that is compiled late");
     for (int unit = 2; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
-    IST_TRY(zero_arena(p, err));
     for (int unit = p->unit; unit > 0; unit--) {
         if (unit == 1) IST_TRY(join_unit(p, unit, err));
         for (size_t n = p->node_count; n-- > 0;)

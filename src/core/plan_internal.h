@@ -22,7 +22,7 @@ typedef struct ist_plan_buffer {
 
 /* Constants are gathered in pages on the host and uploaded once each. */
 typedef struct ist_plan_page {
-    unsigned char *host;
+    ist_pages *host; /* until it is uploaded */
     size_t used, capacity;
     cl_mem mem;
 } ist_plan_page;

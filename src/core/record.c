@@ -56,7 +56,7 @@ void ist_plan_close(ist_plan **plan) {
     ist_buffer_release(p->device, &p->state);
     for (size_t i = 0; i < p->page_count; i++) {
         ist_buffer_release(p->device, &p->pages[i].mem);
-        free(p->pages[i].host);
+        ist_pages_close(&p->pages[i].host);
     }
     for (size_t i = 0; i < p->tap_count; i++) free(p->taps[i].name);
     free(p->nodes);
@@ -239,17 +239,17 @@ static unsigned char *page_room(ist_plan *p, size_t bytes, int *page, size_t *of
             last->used = at + bytes;
             *page = (int)p->page_count - 1;
             *offset = at;
-            return last->host + at;
+            return (unsigned char *)last->host->data + at;
         }
     }
     if (!ist_grow((void **)&p->pages, &p->page_capacity, p->page_count + 1, sizeof *p->pages)) return NULL;
     size_t capacity = bytes > PAGE_BYTES ? bytes : PAGE_BYTES;
-    unsigned char *host = malloc(capacity);
+    ist_pages *host = ist_pages_open(p->device, capacity);
     if (!host) return NULL;
     p->pages[p->page_count] = (ist_plan_page){.host = host, .used = bytes, .capacity = capacity};
     *page = (int)p->page_count++;
     *offset = 0;
-    return host;
+    return host->data;
 }
 
 static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t bytes, const char *what) {
@@ -260,7 +260,7 @@ static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t byte
         *t = (ist_tensor){0};
         return;
     }
-    memcpy(host, data, bytes);
+    if (!p->options.late) memcpy(host, data, bytes);
 }
 
 bool ist_plan_representable(ist_plan *p, const float *values, size_t count, const char *what) {

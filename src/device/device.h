@@ -150,6 +150,26 @@ ist_build_stats ist_device_builds(const ist_device *device);
 
 /* Device memory; contents undefined. `what` names it in errors: "arena", "weights". Counted in ist_device_memory. */
 ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what, cl_mem *out, ist_error *err);
+/* The same, filled with zeros: without a crossing where its memory comes fresh from the system. */
+#define ist_buffer_zeroed(...) ist_buffer_zeroed_at(IST_HERE, __VA_ARGS__)
+ist_status ist_buffer_zeroed_at(ist_site site, ist_device *device, size_t bytes, const char *what, cl_mem *out,
+                                ist_error *err);
+
+/* Host memory to be filled with what becomes a buffer: on a CPU large pages, which need not be copied. */
+typedef struct ist_pages {
+    void *data;
+    void *map; /* what was mapped; NULL: data is malloc'd */
+    size_t mapped;
+} ist_pages;
+/* NULL when there is no memory. */
+ist_pages *ist_pages_open(const ist_device *device, size_t bytes);
+void ist_pages_close(ist_pages **pages);
+/* A buffer with the first `bytes` of *pages: made of them, or else written from them. *pages is NULL afterwards, but for
+ * failures. */
+#define ist_buffer_filled(...) ist_buffer_filled_at(IST_HERE, __VA_ARGS__)
+ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pages **pages,
+                                cl_mem *out, ist_error *err);
+
 /* A window of `parent`; offset must be a multiple of ist_device_alignment. Not counted. */
 ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size_t bytes, const char *what, cl_mem *out,
                           ist_error *err);

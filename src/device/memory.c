@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE /* madvise */
 #include "device/state.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,38 +13,74 @@
 
 enum { LARGE_PAGE = 2 << 20 };
 
-/* Room for `bytes` in large pages, or NULL where that is not offered or not worth it: the platform allocates then. */
-static void *large_pages(const ist_device *device, size_t bytes) {
+/* NULL where large pages are not offered or not worth it. */
+static ist_pages *map_pages(const ist_device *device, size_t bytes) {
 #ifdef MADV_HUGEPAGE
-    if (device->facts.type != IST_DEVICE_CPU || bytes < LARGE_PAGE || bytes > SIZE_MAX - LARGE_PAGE) return NULL;
-    size_t whole = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    void *memory = aligned_alloc(LARGE_PAGE, whole);
-    if (memory) madvise(memory, whole, MADV_HUGEPAGE); /* advice: ordinary pages do as well */
-    return memory;
+    if (device->facts.type != IST_DEVICE_CPU || bytes < LARGE_PAGE || bytes > SIZE_MAX - 2 * LARGE_PAGE) return NULL;
+    ist_pages *pages = malloc(sizeof *pages);
+    if (!pages) return NULL;
+    pages->mapped = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE + LARGE_PAGE;
+    pages->map = mmap(NULL, pages->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages->map == MAP_FAILED) {
+        free(pages);
+        return NULL;
+    }
+    size_t in = (uintptr_t)pages->map % LARGE_PAGE;
+    pages->data = (unsigned char *)pages->map + (in ? LARGE_PAGE - in : 0);
+    madvise(pages->data, pages->mapped - LARGE_PAGE, MADV_HUGEPAGE); /* advice: ordinary pages do as well */
+    return pages;
 #else
     (void)device, (void)bytes;
     return NULL;
 #endif
 }
 
-static void CL_CALLBACK free_pages(cl_mem mem, void *memory) {
-    (void)mem;
-    free(memory);
+ist_pages *ist_pages_open(const ist_device *device, size_t bytes) {
+    ist_pages *pages = map_pages(device, bytes);
+    if (pages) return pages;
+    pages = malloc(sizeof *pages);
+    if (pages) *pages = (ist_pages){.data = malloc(bytes)};
+    if (pages && !pages->data) {
+        free(pages);
+        return NULL;
+    }
+    return pages;
 }
 
-/* A buffer of the platform's memory, or of ours, which is freed with it. */
-static cl_mem new_buffer(const ist_device *device, size_t bytes, cl_int *rc) {
-    void *memory = large_pages(device, bytes);
-    if (!memory) return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
-    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, memory, rc);
-    if (*rc == CL_SUCCESS) *rc = clSetMemObjectDestructorCallback(mem, free_pages, memory);
-    if (*rc == CL_SUCCESS) return mem;
+void ist_pages_close(ist_pages **pages) {
+    if (!*pages) return;
+    if ((*pages)->map)
+        munmap((*pages)->map, (*pages)->mapped);
+    else
+        free((*pages)->data);
+    free(*pages);
+    *pages = NULL;
+}
+
+static void CL_CALLBACK free_pages(cl_mem mem, void *context) {
+    ist_pages *pages = context;
+    (void)mem;
+    ist_pages_close(&pages);
+}
+
+/* A buffer of *pages, which it takes over then, or of the platform's memory. */
+static cl_mem new_buffer(const ist_device *device, size_t bytes, ist_pages **pages, cl_int *rc) {
+    if (!*pages || !(*pages)->map) return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
+    cl_mem mem =
+        clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, (*pages)->data, rc);
+    if (*rc == CL_SUCCESS) *rc = clSetMemObjectDestructorCallback(mem, free_pages, *pages);
+    if (*rc == CL_SUCCESS) {
+        *pages = NULL;
+        return mem;
+    }
     if (mem) clReleaseMemObject(mem);
-    free(memory);
     return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
 }
 
-ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what, cl_mem *out, ist_error *err) {
+/* As ist_buffer_create; of *pages, unless that is NULL or the platform refuses: it is NULL afterwards when it is the
+ * buffer's. */
+static ist_status create_of(ist_device *device, size_t bytes, const char *what, ist_pages **pages, cl_mem *out,
+                            ist_error *err) {
     *out = NULL;
     const ist_device_info *f = &device->facts;
     if (bytes == 0) return ist_fail(err, IST_E_ARGUMENT, "%s: a buffer of 0 bytes", what);
@@ -58,7 +95,7 @@ ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what,
                         "%s: %zu bytes more than the %llu in use do not fit %s, which has %llu", what, bytes,
                         (unsigned long long)now, f->name, (unsigned long long)f->global_bytes);
     cl_int rc;
-    cl_mem mem = new_buffer(device, bytes, &rc);
+    cl_mem mem = new_buffer(device, bytes, pages, &rc);
     if (rc != CL_SUCCESS)
         return ist_fail_cl(err, rc, "clCreateBuffer", "%s, %zu bytes (%llu in use on %s)", what, bytes,
                            (unsigned long long)now, f->name);
@@ -68,6 +105,39 @@ ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what,
     pthread_mutex_unlock(&device->ledger.lock);
     *out = mem;
     return IST_OK;
+}
+
+ist_status ist_buffer_create(ist_device *device, size_t bytes, const char *what, cl_mem *out, ist_error *err) {
+    ist_pages *pages = map_pages(device, bytes);
+    ist_status status = create_of(device, bytes, what, &pages, out, err);
+    ist_pages_close(&pages);
+    return status;
+}
+
+ist_status ist_buffer_zeroed_at(ist_site site, ist_device *device, size_t bytes, const char *what, cl_mem *out,
+                                ist_error *err) {
+    ist_pages *pages = map_pages(device, bytes);
+    bool fresh = pages != NULL;
+    ist_status status = create_of(device, bytes, what, &pages, out, err);
+    bool taken = fresh && !pages;
+    ist_pages_close(&pages);
+    if (status || taken) return status; /* the system gives pages of zeros */
+    void *zeros = calloc(1, bytes);
+    status = zeros ? ist_write_at(site, device, (ist_frame_scope){0}, *out, 0, bytes, zeros, true, what, err)
+                   : ist_fail(err, IST_E_MEMORY, "%s: out of host memory for %zu bytes", what, bytes);
+    free(zeros);
+    if (status) ist_buffer_release(device, out);
+    return status;
+}
+
+ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pages **pages,
+                                cl_mem *out, ist_error *err) {
+    IST_TRY(create_of(device, bytes, what, pages, out, err));
+    if (!*pages) return IST_OK;
+    ist_status status =
+        ist_write_at(site, device, (ist_frame_scope){0}, *out, 0, bytes, (*pages)->data, true, what, err);
+    ist_pages_close(pages);
+    return status;
 }
 
 ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size_t bytes, const char *what, cl_mem *out,
