@@ -37,8 +37,8 @@
 
 /* h[3 * x + channel], first <= x < count: the row at output resolution, 8-bit values. What is left of the fourth value
  * of a pixel the next pixel overwrites. */
-static void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
-                       __global const int *coef, int k, int first, int count, int *h) {
+NOINLINE void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
+                         __global const int *coef, int k, int first, int count, int *h) {
     if (channels < 3) {
         if (sample == 2)
             TAPS(n, GRAY(WORD(channels * at)), )
@@ -53,8 +53,8 @@ static void horizontal(__global const uchar *row, int width, int channels, int s
 
 /* The same for 8-bit RGB and RGBA, columns [0, count), four at a time: turned[t * COLS + x] is tap t of column x, 0
  * beyond its last, and no column's k pixels reach the end of the row. */
-static void quads(__global const uchar *row, int channels, __global const int *pairs, const int *turned, int k,
-                  int count, int *h) {
+NOINLINE void quads(__global const uchar *row, int channels, __global const int *pairs, const int *turned, int k,
+                    int count, int *h) {
     for (int x = 0; x < count; x += 4) {
         __global const uchar *p0 = row + channels * pairs[2 * x], *p1 = row + channels * pairs[2 * x + 2];
         __global const uchar *p2 = row + channels * pairs[2 * x + 4], *p3 = row + channels * pairs[2 * x + 6];
@@ -79,7 +79,7 @@ static float16 divide(float16 a, float16 d, float16 r) {
 }
 
 /* Three vectors of interleaved RGB, made into network input. */
-static void normalise(const int16 *acc, float *value, float4 mean, float4 std, float4 rcp) {
+NOINLINE void normalise(const int16 *acc, float *value, float4 mean, float4 std, float4 rcp) {
     float3 m = mean.xyz, d = std.xyz, r = rcp.xyz;
     for (int j = 0; j < 3; j++) {
         float16 a = convert_float16(min(acc[j] >> 22, (int16)(255)));
