@@ -66,8 +66,7 @@ static void CL_CALLBACK free_pages(cl_mem mem, void *context) {
 /* A buffer of *pages, which it takes over then, or of the platform's memory. */
 static cl_mem new_buffer(const ist_device *device, size_t bytes, ist_pages **pages, cl_int *rc) {
     if (!*pages || !(*pages)->map) return clCreateBuffer(device->context, CL_MEM_READ_WRITE, bytes, NULL, rc);
-    cl_mem mem =
-        clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, (*pages)->data, rc);
+    cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, (*pages)->data, rc);
     if (*rc == CL_SUCCESS) *rc = clSetMemObjectDestructorCallback(mem, free_pages, *pages);
     if (*rc == CL_SUCCESS) {
         *pages = NULL;
