@@ -151,74 +151,89 @@ static void downsample(const ist_net *net, int s, ist_tensor x, ist_tensor in, i
     ist_chain_end(net->plan, (ist_tensor[]){in, x}, feature ? 2 : 1, name.text);
 }
 
-/* Whether the first stage and the downsampling behind it are one launch (ops/stage.h): nothing else reads its result.
- */
-static bool first_is_one(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
-    const ist_hgnet_stage *stage = &arch->stages[0];
-    return stage->blocks == 1 && !stage->light && stage->layers == IST_STAGE_DEEP && stage->in == IST_STAGE_IN &&
-           stage->mid == IST_STAGE_IN && stage->out == IST_STAGE_OUT && arch->levels < 4 &&
-           ist_stage_fits(net->plan, image.n, image.h / 4, image.w / 4);
+static ist_stage_shape shape_of(const ist_hgnet_stage *stage) {
+    return (ist_stage_shape){stage->in, stage->mid, stage->out / 2, stage->out};
 }
 
-/* x [n,h,w,16], what the stem made, with `means` -> into [n,h/2,w/2,64], with those in `out`. */
-static void first_stage(const ist_net *net, ist_tensor x, ist_tensor into, map_means *means, map_means *out) {
-    enum { IN = IST_STAGE_IN, MIX = IST_STAGE_MIX, OUT = IST_STAGE_OUT };
-    ist_conv_weights w[IST_STAGE_LAYERS], down = ist_take_conv_bn(net, "backbone.stages.1.downsample");
+/* Whether stage s and the downsampling behind it are one launch (ops/stage.h). */
+static bool is_one(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image, int s) {
+    const ist_hgnet_stage *stage = &arch->stages[s];
+    return s < 3 && stage->blocks == 1 && !stage->light && stage->layers == IST_STAGE_DEEP &&
+           ist_stage_fits(net->plan, shape_of(stage), image.n, image.h >> (s + 2), image.w >> (s + 2));
+}
+
+/* Such a stage: x [n,h,w,in] with `means` -> into [n,h/2,w/2,out], with those in `out`; what is downsampled to `whole`
+ * when that is a tensor. */
+static void stage_in_one(const ist_net *net, const ist_hgnet_stage *stage, int s, ist_tensor x, ist_tensor into,
+                         ist_tensor whole, map_means *means, map_means *out) {
+    ist_conv_weights w[IST_STAGE_LAYERS], down = ist_take_conv_bn(net, "backbone.stages.%d.downsample", s + 1);
     ist_stem_layer layers[IST_STAGE_LAYERS];
-    float between[MIX] = {0}, mixed[OUT] = {0}, *of = means->of; /* of the block's map: x, then each layer's result */
+    ist_stage_shape shape = shape_of(stage);
+    map_means between = {{0}}, mixed = {{0}};
+    float *of = means->of; /* of the block's map: x, then each layer's result */
     for (int i = 0; i < IST_STAGE_LAYERS; i++) {
-        bool mix = i >= IST_STAGE_DEEP;
-        w[i] = ist_take_conv_bn(
-            net, mix ? "backbone.stages.0.blocks.0.aggregation.%d" : "backbone.stages.0.blocks.0.layers.%d",
-            mix ? i - IST_STAGE_DEEP : i);
-        if (!mix) settle(net, &w[i], IN, IN, of + i * IN, true, of + (i + 1) * IN);
+        const char *part = i < IST_STAGE_DEEP ? "layers" : "aggregation";
+        w[i] = ist_take_conv_bn(net, "backbone.stages.%d.blocks.0.%s.%d", s, part, i % IST_STAGE_DEEP);
     }
-    settle(net, &w[IST_STAGE_DEEP], IN * (1 + IST_STAGE_DEEP), MIX, of, true, between);
-    settle(net, &w[IST_STAGE_DEEP + 1], MIX, OUT, between, true, mixed);
-    settle(net, &down, OUT, OUT, mixed, false, out->of);
+    for (int i = 0, to = shape.in; i < IST_STAGE_DEEP; i++, to += shape.deep)
+        settle(net, &w[i], i ? shape.deep : shape.in, shape.deep, i ? of + to - shape.deep : of, true, of + to);
+    settle(net, &w[IST_STAGE_DEEP], shape.in + IST_STAGE_DEEP * shape.deep, shape.mix, of, true, between.of);
+    settle(net, &w[IST_STAGE_DEEP + 1], shape.mix, shape.out, between.of, true, mixed.of);
+    settle(net, &down, shape.out, shape.out, mixed.of, false, out->of);
     for (int i = 0; i < IST_STAGE_LAYERS; i++) {
         ist_settle(net, &w[i]);
         layers[i] = fused_layer(&w[i]);
     }
     ist_settle(net, &down);
+    ist_name name = ist_name_of("backbone.stages.%d", s);
     if (!ist_plan_status(net->plan))
-        ist_op_stage(net->plan, x, layers, ist_filter_of(&down), into, "backbone.stages.0");
+        ist_op_stage(net->plan, shape, x, layers, ist_filter_of(&down), into, whole, name.text);
     for (int i = 0; i < IST_STAGE_LAYERS; i++) ist_conv_weights_free(&w[i]);
     ist_conv_weights_free(&down);
 }
 
+/* Stage s of the blocks whose first map is `cat` with `means`; the means of the result go there too. */
+static ist_tensor stage_of_blocks(const ist_net *net, const ist_hgnet_stage *stage, int s, ist_tensor cat,
+                                  map_means means[2], int *turn) {
+    ist_tensor x = {0};
+    for (int b = 0; b < stage->blocks; b++) {
+        bool last = b + 1 == stage->blocks;
+        ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, cat.n, cat.h, cat.w);
+        x = block(net, stage, s, b, cat, ist_slice(next, 0, last ? 0 : stage->out), &means[*turn],
+                  &means[!*turn]); /* [n,h,w,out] */
+        *turn = !*turn;
+        cat = next;
+    }
+    return x;
+}
+
 ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image) {
     ist_pyramid features = {.levels = arch->levels};
-    ist_tensor x = {0};
+    ist_tensor x = {0}; /* what stage s - 1 read if it is one launch with the downsampling behind it, else its result */
     map_means means[2] = {{{0}}}; /* by turns */
     int turn = 0;
-    bool one = first_is_one(net, arch, image);
     for (int s = 0; s < 4; s++) {
         const ist_hgnet_stage *stage = &arch->stages[s];
-        int h = image.h >> (s + 2), w = image.w >> (s + 2);
-        ist_tensor cat = block_map(net, stage, 0, image.n, h, w);
+        int h = image.h >> (s + 2), w = image.w >> (s + 2), level = s - (4 - arch->levels);
+        bool one = is_one(net, arch, image, s);
+        ist_tensor cat = one ? ist_plan_tensor(net->plan, image.n, h, w, stage->in, IST_ELEM_T)
+                             : block_map(net, stage, 0, image.n, h, w);
         ist_tensor in = ist_slice(cat, 0, stage->in);
         if (s == 0)
             stem(net, arch->stem_mid, image, in, &means[turn]); /* [n,h,w,in] */
-        else if (s == 1 && one)
-            first_stage(net, x, in, &means[turn], &means[!turn]), turn = !turn; /* [n,h,w,in] */
+        else if (is_one(net, arch, image, s - 1))
+            stage_in_one(net, &arch->stages[s - 1], s - 1, x, in,
+                         level > 0 ? features.maps[level - 1] : (ist_tensor){0}, &means[turn],
+                         &means[!turn]); /* [n,h,w,in] */
         else
-            downsample(net, s, x, in, arch->levels, &means[turn], &means[!turn]), turn = !turn;
-        if (s == 0 && one) {
-            x = in;
-            continue;
-        }
-        for (int b = 0; b < stage->blocks; b++) {
-            bool last = b + 1 == stage->blocks;
-            ist_tensor next = last ? (ist_tensor){0} : block_map(net, stage, b + 1, image.n, h, w);
-            x = block(net, stage, s, b, cat, ist_slice(next, 0, last ? 0 : stage->out), &means[turn],
-                      &means[!turn]); /* [n,h,w,out] */
-            turn = !turn;
-            cat = next;
-        }
-        ist_tap(net, x, "stage%d", s);
-        int level = s - (4 - arch->levels);
-        if (level >= 0) features.maps[level] = x;
+            downsample(net, s, x, in, arch->levels, &means[turn], &means[!turn]);
+        if (s > 0) turn = !turn;
+        x = one ? in : stage_of_blocks(net, stage, s, cat, means, &turn);
+        ist_tensor result = x;
+        if (one)
+            result = level < 0 ? (ist_tensor){0} : ist_plan_tensor(net->plan, image.n, h, w, stage->out, IST_ELEM_T);
+        if (level >= 0) features.maps[level] = result;
+        if (ist_has(result)) ist_tap(net, result, "stage%d", s);
     }
     return features;
 }
