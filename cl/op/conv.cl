@@ -16,6 +16,16 @@
 #define NR     (NV * VL)
 #define UNROLL 2
 
+/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it: the first tile of
+ * a panel would wait for the third-level cache. */
+#if NR >= 32
+#define EXPECT                                                                                                         \
+    PREFETCH_L2(next);                                                                                                 \
+    next += stride;
+#else
+#define EXPECT
+#endif
+
 /* Whether the products can read the input where it is. */
 #if defined(IST_HALF) && !defined(X32)
 #define IN_PLACE 0
@@ -173,7 +183,9 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         bias = biases + first * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
             int col = tile * NR;
+            __global const float *next = past - first == 1 && tiles.w & 2 ? w - panel : w + panel;
             for (int p = p0; p < end; p += MR) {
+                const int stride = p - p0 < NR / 16 * UNROLL * MR ? 16 : 0;
                 int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
                 int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
                 bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
@@ -216,6 +228,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                             int k = len;
                             for (; k >= UNROLL; k -= UNROLL) {
                                 STEP(0) STEP(1)
+                                EXPECT
                                 wp += UNROLL * NR;
                                 EACH_BASE(ADVANCE)
                             }

@@ -100,11 +100,11 @@ static ist_tensor pack(ist_plan *p, const ist_stem_layer layers[5], const char *
 
 /* ---- launch ---- */
 
-/* Output lines of a work-item: some eight for every compute unit, but not so few that the lines made twice at the
+/* Output lines of a work-item: some four for every compute unit, but not so few that the lines made twice at the
  * band's edges weigh. */
 static int band_of(const ist_plan *p, ist_tensor y) {
     int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int band = ist_div_up(y.n * y.h, 8 * (units > 0 ? units : 1));
+    int band = ist_div_up(y.n * y.h, 4 * (units > 0 ? units : 1));
     return band < 4 ? 4 : band > y.h ? y.h : band;
 }
 
