@@ -88,6 +88,13 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 
 /* ---- linear layers ---- */
 
+/* How six rows of a result are finished where that is all: y[r][..] = scale max(v, least) + shift; NaN stays. */
+typedef struct ending {
+    to_t y; /* 0: sums go to `acc` */
+    int ld;
+    float16 least, scale, shift;
+} ending;
+
 /* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. Of four vectors every second
  * step asks for a line from `next` on, `stride` floats apart. */
 #define EXPECT1
@@ -118,11 +125,17 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 #define CLOSE1(r) acc[r] = c##r##_0;
 #define CLOSE2(r) acc[r * 2] = c##r##_0, acc[r * 2 + 1] = c##r##_1;
 #define CLOSE4(r) TILE_COLS(TILE_CLOSE, r)
+#define END(r, j)                                                                                                      \
+    put16(end.y + r * end.ld + 16 * j,                                                                                 \
+          fma(end.least > c##r##_##j ? end.least : c##r##_##j, end.scale, end.shift));
+#define END1(r)   END(r, 0)
+#define END2(r)   END(r, 0) END(r, 1)
+#define END4(r)   TILE_COLS(END, r)
 #define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
 #define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
 #define DEFINE_PRODUCT(F, NV)                                                                                          \
     static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k, from_t next,          \
-                         int stride) {                                                                                 \
+                         int stride, const ending end) {                                                               \
         SIX(OPEN##NV)                                                                                                  \
         for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
             EXPECT##NV                                                                                                 \
@@ -136,7 +149,11 @@ static inline void put_some(to_t p, float16 v, int lanes) {
         if (k > 0) {                                                                                                   \
             WEIGHTS##NV(0) SIX_AT(ROW##NV, 0)                                                                          \
         }                                                                                                              \
-        SIX(CLOSE##NV)                                                                                                 \
+        if (end.y) {                                                                                                   \
+            SIX(END##NV)                                                                                               \
+        } else {                                                                                                       \
+            SIX(CLOSE##NV)                                                                                             \
+        }                                                                                                              \
     }
 DEFINE_PRODUCT(product1, 1)
 #if PANEL == 64
@@ -180,25 +197,18 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
             const int lda = alone ? 0 : x.ld, asked = r0 / TILE_ROWS;
             from_t next = w + 64 * k + asked * (k / 2) * 16;
             const int stride = asked < 8 ? 16 : 0;
-            if (nv == 4) product4(acc, sums, x.p + r * x.ld, lda, w, k, next, stride);
-            else if (nv == 2) product2(acc, sums, x.p + r * x.ld, lda, w, k, next, stride);
-            else product1(acc, sums, x.p + r * x.ld, lda, w, k, next, stride);
-            if (simple && outs - o >= 16 * nv) {
-                to_t to = y.p + r * y.ld + o;
-                for (int i = 0; i < lines; i++, to += y.ld)
-                    for (int j = 0; j < nv; j++) {
-                        const float16 v = acc[i * nv + j];
-                        put16(to + 16 * j, fma(least > v ? least : v, scale, shift)); /* NaN stays */
-                    }
-                r0 = r + lines;
-                continue;
-            }
+            const bool plain = simple && !alone && outs - o >= 16 * nv;
+            const ending end = {plain ? y.p + r * y.ld + o : 0, y.ld, least, scale, shift};
+            if (nv == 4) product4(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            else if (nv == 2) product2(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            else product1(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            r0 = r + lines;
+            if (plain) continue;
             if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
             activate_all(acc, lines * nv, act);
             for (int i = 0; i < lines * nv; i++) acc[i] = fma(acc[i], scale, shift);
             if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
             put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
-            r0 = r + lines;
         }
     }
 }
