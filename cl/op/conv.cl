@@ -16,12 +16,14 @@
 #define NR     (NV * VL)
 #define UNROLL 2
 
-/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it: the first tile of
- * a panel would wait for the third-level cache. */
+/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it, and, those of an
+ * item's first panel, for the next tile's pixels: who needs them first would wait for the third-level cache. */
 #if NR >= 32
 #define EXPECT                                                                                                         \
     PREFETCH_L2(next);                                                                                                 \
-    next += stride;
+    PREFETCH_L2(soon);                                                                                                 \
+    next += stride;                                                                                                    \
+    soon += pace;
 #else
 #define EXPECT
 #endif
@@ -191,7 +193,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
                 long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
                 origin_t origin;
-                __global const float *wp = w;
+                __global const float *wp = w, *soon = linear ? ADDRESS(x + corner + MR * in.s2) : w;
+                const int pace = linear && tile == first ? 16 : 0;
                 const bool whole = simple && p + MR <= end && col + NR <= out.s5;
                 __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                 __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
