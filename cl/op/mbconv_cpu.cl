@@ -31,14 +31,15 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
                 const int count = min(TILE_ROWS, t0 + run - t);
                 const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
                 __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
-                if (row)
+                if (row) {
                     panel_product(acc, NV, bias, 0, (const float *)(xs + (t - t0) * CV), CIN, w1 + j * CIN, CIN, w1,
                                   next + j % CIN, in.s2);
+                    activate_all(acc, TILE_ROWS * NV, ACT_GELU);
+                }
                 for (int r = 0; r < count; r++) {
                     const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
                     for (int i = 0; i < NV; i++)
-                        vstore16(inside ? ist_gelu_float16(acc[r * NV + i]) : (float16)(0.0f), i,
-                                 line + (t + r) * HIDDEN + j);
+                        vstore16(inside ? acc[r * NV + i] : (float16)(0.0f), i, line + (t + r) * HIDDEN + j);
                 }
             }
         }
