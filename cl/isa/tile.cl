@@ -41,8 +41,8 @@
     }
 
 #if !defined(__AVX512F__) || PANEL == 16
-/* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn: what a turn
- * costs besides its products, a core's other thread takes for itself. */
+/* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn: what a
+ * turn costs besides its products, a core's other thread takes for itself. */
 #define TILE_EACH1(F)   F(0) F(1) F(2) F(3) F(4) F(5)
 #define TILE_OPEN1(r)   float16 c##r = from[(r) * ldf];
 #define TILE_FIRST1(r)  c##r = fma((float16)(a[(r) * lda]), v, c##r);
@@ -91,9 +91,10 @@ NOINLINE void tile6x4_ahead(float16 *acc, const float *a, int lda, __global cons
     TILE_EACH(TILE_CLOSE)
 }
 
-/* The same from `from` to `to`, whose rows lie ldf and ldt vectors apart, b without gaps; asks for what the caller will touch
- * next, evenly over the steps, since a core waits for few lines at a time: 6 rows of 64 values from q on, `ldq` apart, which
- * it will read or write right after, and with every two steps one line from p on, weights for the second-level cache. */
+/* The same from `from` to `to`, whose rows lie ldf and ldt vectors apart, b without gaps; asks for what the caller will
+ * touch next, evenly over the steps, since a core waits for few lines at a time: 6 rows of 64 values from q on, `ldq`
+ * apart, which it will read or write right after, and with every two steps one line from p on, weights for the
+ * second-level cache. */
 #define TILE_OPEN_FROM(r, j) float16 c##r##_##j = from[r * ldf + j];
 #define TILE_CLOSE_TO(r, j)  to[r * ldt + j] = c##r##_##j;
 NOINLINE void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,

@@ -95,8 +95,8 @@ typedef struct ending {
     float16 least, scale, shift;
 } ending;
 
-/* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. Of four vectors every second
- * step asks for a line from `next` on, `stride` floats apart. */
+/* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. Of four vectors every
+ * second step asks for a line from `next` on, `stride` floats apart. */
 #define EXPECT1
 #define EXPECT2
 #define EXPECT4                                                                                                        \

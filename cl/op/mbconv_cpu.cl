@@ -85,7 +85,8 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
     scratch += get_group_id(0) * (size_t)3 * line;
     work_t work = work_begin(min(out.s0, *limit) * out.s6, out.s7);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7, x0 = (piece - band * in.s7) * in.s5;
+        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
+        const int x0 = (piece - band * in.s7) * in.s5;
         const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
         const int length = (cols - 1) * STRIDE + 3;
         int filled = y0 * STRIDE - 1;
@@ -102,8 +103,8 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
                     for (int i = 0; i < NV; i++) bias[i] = vload16(i, b3 + j);
                     for (int t = 0; t < run; t += TILE_ROWS) {
                         const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t0 + t, count = min(TILE_ROWS, run - t);
-                        panel_product(acc, NV, bias, 0, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
-                                      y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
+                        panel_product(acc, NV, bias, 0, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN,
+                                      w3, y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
                         for (int i = 0; i < count * NV && out.s5; i++)
                             acc[i] += LOAD16(x, (size_t)(pixel + i / NV) * in.s2 + in.s3 + j + i % NV * 16);
                         activate_all(acc, TILE_ROWS * NV, ACT);
