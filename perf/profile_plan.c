@@ -1,9 +1,9 @@
-/* profile_plan [--repeats N] CHECKPOINT: every launch of a network with its share of the time, then the sum per kind of
- * launch, and each beside the device's highest rate of multiply-adds.
+/* profile_plan [--repeats N] CHECKPOINT: every launch of a network with its share of the time, then the sum per kind
+ * of launch, and each beside the device's highest rate of multiply-adds.
  *
- * Times are the device's own, from start to end of each kernel, the least of N profiled frames: what other programs take
- * of the machine is left out as far as possible. The peak is the highest of several in between. The frame's time beside
- * them is the host's, and so is the time to enqueue it. */
+ * Times are the device's own, from start to end of each kernel, the least of N profiled frames: what other programs
+ * take of the machine is left out as far as possible. The peak is the highest of several in between. The frame's time
+ * beside them is the host's, and so is the time to enqueue it. */
 #include "ops/peak.h"
 #include "support/model_plan.h"
 

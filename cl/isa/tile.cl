@@ -41,8 +41,8 @@
     }
 
 #if !defined(__AVX512F__) || PANEL == 16
-/* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn: what a
- * turn costs besides its products, a core's other thread takes for itself. */
+/* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn:
+ * what a turn costs besides its products, a core's other thread takes for itself. */
 #define TILE_EACH1(F)   F(0) F(1) F(2) F(3) F(4) F(5)
 #define TILE_OPEN1(r)   float16 c##r = from[(r) * ldf];
 #define TILE_FIRST1(r)  c##r = fma((float16)(a[(r) * lda]), v, c##r);
@@ -134,8 +134,8 @@ static inline void tile6x4_next(float16 *to, int ldt, const float16 *from, int l
 }
 #endif
 
-/* to[r * ldt + j] = from[r * ldf + j] + the product of six rows and a panel; asks for lines as tile6x4_next where a tile
- * is four vectors wide. */
+/* to[r * ldt + j] = from[r * ldf + j] + the product of six rows and a panel; asks for lines as tile6x4_next where a
+ * tile is four vectors wide. */
 static inline void panel_product(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
                                  __global const float *b, int k, __global const float *p, __global const T *q,
                                  int ldq) {

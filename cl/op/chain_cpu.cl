@@ -176,8 +176,8 @@ static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lin
 
 /* y = scale act(w a + bias + b) + shift + c. Weights in blocks of PANEL columns, then of half as many, down to 16,
  * [in][block]; numbers: inputs, weights at, bias at or -1, scale, shift. The last tile begins before its rows where
- * they are fewer than six, or takes them singly. The first eight tiles ask for the weights that follow, those of the next
- * layer behind the last block: without that the first tile of a block waits for the third-level cache. */
+ * they are fewer than six, or takes them singly. The first eight tiles ask for the weights that follow, those of the
+ * next layer behind the last block: without that the first tile of a block waits for the third-level cache. */
 NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);

@@ -16,8 +16,8 @@
 #define NR     (NV * VL)
 #define UNROLL 2
 
-/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it, and, those of an
- * item's first panel, for the next tile's pixels: who needs them first would wait for the third-level cache. */
+/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it, and, those
+ * of an item's first panel, for the next tile's pixels: who needs them first would wait for the third-level cache. */
 #if NR >= 32
 #define EXPECT                                                                                                         \
     PREFETCH_L2(next);                                                                                                 \

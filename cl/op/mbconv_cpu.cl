@@ -2,8 +2,8 @@
  * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
  *
  * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in the group's part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output pixels
- * the depthwise sums of all hidden channels go to private memory and from there into the projection.
+ * padding included, lie in the group's part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output
+ * pixels the depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
  * depthwise filter. */
@@ -72,9 +72,10 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
     activate_all(d, TILE_ROWS * HV, ACT_GELU);
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an item,
- * backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see prelude).
- * scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels that are not stored. */
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
+ * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
+ * (see prelude). scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
+ * that are not stored. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
        __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,

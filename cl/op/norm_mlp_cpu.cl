@@ -22,9 +22,9 @@ static inline void put_activated(float16 *to, int vectors, const float16 *acc, i
 }
 
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
- * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block of
- * hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each, backwards?,
- * 0}. */
+ * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
+ * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
+ * backwards?, 0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,

@@ -104,8 +104,8 @@ NOINLINE void sum4(const line_t *lines, int count, int run, int step, int x, wei
 #define KEEP2(r) KEEP1(r) PUT16(F16(d##r), dst + (x + r) * to + 16);
 #endif
 
-/* A line of M channels, TO floats from pixel to pixel, from LINES lines. Meanwhile 6 elements of the image per pixel are
- * asked for: with half of its width, a line of it. */
+/* A line of M channels, TO floats from pixel to pixel, from LINES lines. Meanwhile 6 elements of the image per pixel
+ * are asked for: with half of its width, a line of it. */
 #if M == 16
 #define TILE                            16
 #define LINE_OF_M(LINES, RUN, STEP, TO) SUM1(LINES, RUN, STEP) EACH16(KEEP1)
