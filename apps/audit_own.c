@@ -92,18 +92,8 @@ static void follow(void *arg, ist_engine *engine) {
 }
 
 static int run(int argc, char **argv, follower *f) {
-    predict_options options;
-    predict_job job = {.options = &options, .received = follow, .received_arg = f};
-    bool stop = false;
-    int code = predict_parse(argc, argv, &options, &stop);
-    if (!stop) {
-        predict_catch_interrupts(&job);
-        code = predict_list_sources(&job, argc, argv);
-        if (!code) code = predict_execute(&job);
-    }
-    predict_job_free(&job);
-    predict_options_free(&options);
-    return code;
+    predict_job job = {.received = follow, .received_arg = f};
+    return predict_command(argc, argv, &job);
 }
 
 static bool has_option(int argc, char **argv, const char *prefix) {

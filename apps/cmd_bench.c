@@ -49,7 +49,8 @@ static ist_status upload_to_packet(measure *m, bench_result *r, ist_error *err) 
     return overlapped(m, r, err);
 }
 
-/* A batch begins when the one before has ended on the queue, so kernels of different ones do not overlap: the rate follows from the latencies. */
+/* A batch begins when the one before has ended on the queue, so kernels of different ones do not overlap: the rate
+ * follows from the latencies. */
 static ist_status kernels_alone(measure *m, bench_result *r, ist_error *err) {
     double sum = 0;
     IST_TRY(warm_up(m, err));

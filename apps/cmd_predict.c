@@ -1,17 +1,22 @@
 /* isthmus predict: images in; boxes, matches and masks out. The run itself is predict_job.c. */
 #include "predict.h"
 
-int cmd_predict(int argc, char **argv) {
+int predict_command(int argc, char **argv, predict_job *job) {
     predict_options options;
-    predict_job job = {.options = &options};
     bool stop = false;
+    job->options = &options;
     int code = predict_parse(argc, argv, &options, &stop);
     if (!stop) {
-        predict_catch_interrupts(&job);
-        code = predict_list_sources(&job, argc, argv);
-        if (!code) code = predict_execute(&job);
+        predict_catch_interrupts(job);
+        code = predict_list_sources(job, argc, argv);
+        if (!code) code = predict_execute(job);
     }
-    predict_job_free(&job);
+    predict_job_free(job);
     predict_options_free(&options);
     return code;
+}
+
+int cmd_predict(int argc, char **argv) {
+    predict_job job = {0};
+    return predict_command(argc, argv, &job);
 }

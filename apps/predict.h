@@ -135,6 +135,10 @@ int predict_execute(predict_job *job);
 
 void predict_job_free(predict_job *job);
 
+/* `isthmus predict ARGUMENTS`, from their parsing to the exit code. `job` holds nothing but what is to happen with what
+ * is received (or nothing at all); it is freed. */
+int predict_command(int argc, char **argv, predict_job *job);
+
 /* Where a run's time went: what tells whether devices or cores were the limit. */
 typedef struct predict_load {
     double ms;                           /* from the first image to the last, tables not counted */

@@ -223,8 +223,8 @@ static inline float quick_exp2(float x) {
 #endif
 }
 
-/* GELU to the precision of half: max(v, 0) - |v| q, where q, the normal distribution's integral from |v| on, is two to a
- * power that a polynomial describes (own fit on 0 to 5.6, where |v| q ceases to be a half; falling beyond): at most a
+/* GELU to the precision of half: max(v, 0) - |v| q, where q, the normal distribution's integral from |v| on, is two to
+ * a power that a polynomial describes (own fit on 0 to 5.6, where |v| q ceases to be a half; falling beyond): at most a
  * fifth of a half's last place. */
 static inline float quick_gelu(float v) {
     const float a = fabs(v);
@@ -236,8 +236,8 @@ static inline float quick_gelu(float v) {
     return fma(-a, quick_exp2(p), fmax(v, 0.0f));
 }
 
-/* What an epilogue does besides bias and activation (struct ist_epilogue in ops/ops.h); ONE: the addend has one item for
- * all, UP2: it has half the height and width. */
+/* What an epilogue does besides bias and activation (struct ist_epilogue in ops/ops.h); ONE: the addend has one item
+ * for all, UP2: it has half the height and width. */
 #define EPI_BEFORE     1
 #define EPI_BEFORE_UP2 2
 #define EPI_BEFORE_ONE 4

@@ -32,19 +32,15 @@ endfunction()
 # What tests share: the scalar references, synthetic checkpoints, checkers.
 file(GLOB IST_SUPPORT CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.c ${PROJECT_SOURCE_DIR}/tests/ref*.c
   ${PROJECT_SOURCE_DIR}/tests/synth.c)
-if(IST_SUPPORT)
-  add_library(ist_test_support STATIC ${IST_SUPPORT})
-  ist_test_common(ist_test_support)
-  target_link_libraries(ist_test_support PRIVATE PkgConfig::CRITERION OpenCL::OpenCL PkgConfig::JANSSON)
-endif()
+add_library(ist_test_support STATIC ${IST_SUPPORT})
+ist_test_common(ist_test_support)
+target_link_libraries(ist_test_support PRIVATE PkgConfig::CRITERION OpenCL::OpenCL PkgConfig::JANSSON)
 
 # make_checkpoint MODEL SEED CLASSES OUT: the checkpoints that tests, benchmarks and the demo use.
-if(EXISTS ${PROJECT_SOURCE_DIR}/tests/make_checkpoint.c)
-  add_executable(make_checkpoint tests/make_checkpoint.c tests/synth.c) # without Criterion: tests start it
-  set_target_properties(make_checkpoint PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  ist_test_common(make_checkpoint)
-  target_link_libraries(make_checkpoint PRIVATE ist_weights m)
-endif()
+add_executable(make_checkpoint tests/make_checkpoint.c tests/synth.c) # without Criterion: tests start it
+set_target_properties(make_checkpoint PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+ist_test_common(make_checkpoint)
+target_link_libraries(make_checkpoint PRIVATE ist_weights m)
 
 # Programs with planted faults for cli_audit: debug information tells the lines.
 add_custom_target(isthmus_audited)
@@ -74,7 +70,7 @@ foreach(file ${IST_TESTS})
   add_executable(${name} ${file})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   ist_test_common(${name})
-  if(TARGET ist_test_support AND layer MATCHES "^(weights|op|model|pipeline|api)$")
+  if(layer MATCHES "^(weights|op|model|pipeline|api)$")
     target_link_libraries(${name} PRIVATE ist_test_support)
   endif()
   target_link_libraries(${name} PRIVATE ${IST_TEST_LIB_${layer}})

@@ -118,9 +118,9 @@ typedef enum ist_precision {
                          *   AUTO never becomes this. */
 } ist_precision;
 
-/* Whether the segmenter's encoder runs on a second in-order queue of the same context, beside the detector. Only kernels
- * run there: still one write, one read and one wait per batch, all on the first queue, and the same results. It needs
- * more device memory, since the two networks no longer share the arena. Without detector or segmenter it changes
+/* Whether the segmenter's encoder runs on a second in-order queue of the same context, beside the detector. Only
+ * kernels run there: still one write, one read and one wait per batch, all on the first queue, and the same results. It
+ * needs more device memory, since the two networks no longer share the arena. Without detector or segmenter it changes
  * nothing. */
 typedef enum ist_overlap {
     IST_OVERLAP_AUTO, /* on GPUs that one small network does not fill (64 compute units or more); never with a queue of
@@ -209,8 +209,8 @@ typedef struct ist_image {
     uint64_t tag;                 /* the caller's; comes back in ist_frame */
 } ist_image;
 
-/* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before wait
- * for the batches in flight to make room. IST_E_STATE when frames_in_flight batches are already out: receive and
+/* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before
+ * wait for the batches in flight to make room. IST_E_STATE when frames_in_flight batches are already out: receive and
  * release one first. IST_E_LIMIT when an image exceeds max_pixels. A failed submit leaves the engine as it was, unless
  * the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);

@@ -97,6 +97,8 @@ Test(text, summary_first_then_the_worst_then_all) {
     cr_expect(summary < worst && worst < all);
     cr_expect_not_null(strstr(worst, "critical  read_write_chain: call_read at made.c:12 in step"));
     cr_expect_not_null(strstr(worst, "goes up again with call_write at made.c:13 in step"));
+    const char *again = strstr(text, "goes up again");
+    cr_expect_null(strstr(again + 1, "goes up again"), "said of other findings");
     cr_expect_not_null(strstr(text, "3 (pattern)"));
     cr_expect_not_null(
         strstr(text, "budget     broken: frame 1 has 2 reads, the budget allows 1: call_read at made.c:14"));

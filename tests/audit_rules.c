@@ -158,6 +158,19 @@ Test(rules, host_memory_edited_between_kernels_is_a_round_trip) {
     expect_only(edited_in_place, IST_AUDIT_CAT_ROUND_TRIP, IST_AUDIT_CRITICAL, 12, PASSES);
 }
 
+/* The pair is of one host range; the download in between belongs to nothing. */
+static void edited_beside_another(ist_audit_log *log, int pass) {
+    MADE_LAUNCH(log, 11, "a");
+    MADE_ADD(log, READ, 12, .bytes = 64, .object = 1, .host = 0x100, .hash = 10 + (uint64_t)pass, .flags = BLOCK);
+    MADE_ADD(log, READ, 13, .bytes = 64, .object = 3, .host = 0x900, .hash = 70 + (uint64_t)pass);
+    MADE_ADD(log, WRITE, 14, .bytes = 64, .object = 2, .host = 0x120, .hash = 50 + (uint64_t)pass);
+    MADE_LAUNCH(log, 15, "b");
+}
+
+Test(rules, a_round_trip_is_found_by_its_host_memory) {
+    expect_only(edited_beside_another, IST_AUDIT_CAT_ROUND_TRIP, IST_AUDIT_CRITICAL, 12, PASSES);
+}
+
 Test(rules, equal_bytes_of_different_size_are_no_chain) {
     ist_audit_log log = made_log();
     MADE_ADD(&log, READ, 2, .bytes = 64, .hash = 5, .flags = BLOCK);

@@ -17,6 +17,16 @@ static int entries(const char *folder) {
     return n;
 }
 
+Test(io_atomic_file, paths_are_joined_by_one_slash) {
+    static const char *const cases[][3] = {
+        {"a/b", "c", "a/b/c"}, {"a/", "c", "a/c"}, {"/", "c", "/c"}, {"", "c", "c"}, {"a", "", "a/"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *path = ist_path_join(cases[i][0], cases[i][1]);
+        cr_expect_str_eq(path, cases[i][2]);
+        free(path);
+    }
+}
+
 Test(io_atomic_file, nothing_is_seen_before_commit) {
     scratch s = scratch_make();
     const char *path = scratch_path(&s, "out.txt");

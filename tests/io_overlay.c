@@ -97,6 +97,36 @@ Test(io_overlay, tracks_colour_before_classes) {
     ist_bitmap_free(&out);
 }
 
+/* Pixels of the plate's uppermost row, where there are no letters. */
+static int plate_width(ist_match_mode mode, int match) {
+    ist_bitmap image = filled(400, 300, IST_GRAY8, 0);
+    const ist_object o = {.label = 0, .score = 0.5f, .box = {100, 80, 300, 250}, .match = match};
+    ist_bitmap out = draw(&image, &o, 1, mode);
+    static const uint8_t black[3];
+    int width = 0;
+    for (int y = 0; y < 80 && !width; y++)
+        for (int x = 0; x < 400; x++) width += memcmp(at(&out, x, y), black, 3) != 0;
+    ist_bitmap_free(&image);
+    ist_bitmap_free(&out);
+    return width;
+}
+
+Test(io_overlay, labels_say_the_track_or_the_target) {
+    static const struct {
+        ist_match_mode mode;
+        int match;
+        const char *want;
+    } cases[] = {{IST_MATCH_NONE, 7, "bone 0.50"},           {IST_MATCH_TRACKS, 7, "#7 bone 0.50"},
+                 {IST_MATCH_TRACKS, -1, "bone 0.50"},        {IST_MATCH_TARGETS, 7, "bone 0.50 =7"},
+                 {IST_MATCH_TARGETS_SET, 0, "bone 0.50 =0"}, {IST_MATCH_TARGETS, -1, "bone 0.50"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ist_bitmap text;
+        cr_assert_eq(ist_overlay_text(cases[i].want, 12, &text, NULL), IST_OK);
+        cr_expect_eq(plate_width(cases[i].mode, cases[i].match), text.width + 4, "%s", cases[i].want);
+        ist_bitmap_free(&text);
+    }
+}
+
 Test(io_overlay, masks_are_tinted_inside_and_solid_at_the_contour) {
     ist_bitmap image = filled(64, 64, IST_GRAY8, 0);
     uint32_t bits[20];

@@ -51,7 +51,7 @@ Test(op_box, refine) {
     }
 }
 
-/* W of dfine.md 5.6 for up 0.5 and the given reg_scale. */
+/* W as weighting_function of dfine_utils.py makes it for up 0.5 and the given reg_scale. */
 static void projection(double scale, float *w) {
     double a = 0.5 * scale, t = pow(a + 1, 1.0 / 15);
     for (int k = 1; k < 16; k++) w[k] = (float)(1 - pow(t, 16 - k)), w[32 - k] = (float)(pow(t, 16 - k) - 1);

@@ -1,6 +1,7 @@
 /* Depthwise convolutions and the 2x2 maximum: every row the device can run, against the scalar definition. */
 #include "ops/dwconv.h"
 #include "support/convtest.h"
+#include "support/hidden_caps.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -138,7 +139,7 @@ Test(dwconv, refuses_what_does_not_fit) {
     optest_drop(&t);
 }
 
-Test(maxpool, matches_the_definition) {
+static void pools(void) {
     for (unsigned i = 0; i < 8; i++) {
         optest t;
         optest_begin(&t, "maxpool", i);
@@ -154,4 +155,13 @@ Test(maxpool, matches_the_definition) {
         optest_check(&t, "result", y, want, 0, 0, items);
         optest_end(&t);
     }
+}
+
+Test(maxpool, own_row) {
+    pools();
+}
+
+Test(maxpool, portable) {
+    hide(IST_CAP_VEC16);
+    pools();
 }

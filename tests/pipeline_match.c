@@ -411,8 +411,8 @@ Test(pipeline_match, assignment_of_larger_matrices) {
     ist_close(&e);
 }
 
-/* Masks for given boxes: no detector; the objects are the targets, in their order, and the masks are those that the same
- * boxes get as detections. */
+/* Masks for given boxes: no detector; the objects are the targets, in their order, and the masks are those that the
+ * same boxes get as detections. */
 Test(pipeline_match, given_boxes_get_the_masks_of_equal_detections) {
     ist_config c = engines_config("n", true);
     ist_image m = engines_image(211, 160, 6);

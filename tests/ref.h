@@ -26,8 +26,8 @@ static inline float *ref_at(ref_map m, int n, int y, int x) {
 /* 0 none, 1 relu, 2 silu, 3 gelu (erf), 4 sigmoid */
 double ref_act(double v, int act);
 
-/* v = acc; v += add_before (nearest upsampled x2 when up2); v = act(v); v = scale v + bias when has_lab; v += add_after.
- * An addend with v = NULL is absent; one with n = 1 serves every item. */
+/* v = acc; v += add_before (nearest upsampled x2 when up2); v = act(v); v = scale v + bias when has_lab; v +=
+ * add_after. An addend with v = NULL is absent; one with n = 1 serves every item. */
 typedef struct ref_epilogue {
     int act;
     bool has_lab, up2;
@@ -68,13 +68,14 @@ void ref_window_attention(ref_map qkv, const float *pad, const float *bias, int 
 typedef struct ref_level {
     int h, w, start, points;
 } ref_level;
-/* dfine.md 5.5; boxes cxcywh; memory with n = 1 serves every item. */
+/* As ist_op_deform_attention; boxes cxcywh; memory with n = 1 serves every item. */
 void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_map memory, const ref_level *levels,
                           int level_count, int heads, ref_map out);
 
 /* ---- two-way attention, mask upscaling: ref_two_way.c ---- */
 
-/* ops/two_way.h's folded tokens: q = w (x + add) + b, y of (t, h) = scale * m_h^T q_h; columns when told, else panels. */
+/* ops/two_way.h's folded tokens: q = w (x + add) + b, y of (t, h) = scale * m_h^T q_h; columns when told, else panels.
+ */
 void ref_fold_heads(ref_map x, ref_map add, int d, const float *w, const float *b, const float *m, const float *mb,
                     double scale, bool columns, ref_map y);
 /* One item of x per prompt; position has one item. */
@@ -101,15 +102,16 @@ void ref_lqe(ref_map corners, ref_map y);
 void ref_add_quality(ref_map logits, ref_map quality, ref_map y);
 /* Pillow's BILINEAR on interleaved 8-bit RGB. */
 void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow);
-/* Mask logits 256 x 256 -> 1024 x 1024 -> the first h rows and w columns -> out [height][width], in float as PyTorch. */
+/* Mask logits 256 x 256 -> 1024 x 1024 -> the first h rows and w columns -> out [height][width], in float as PyTorch.
+ */
 void ref_upsample(const float *low, int w, int h, float *out, int width, int height);
 /* Least total cost of min(rows, cols) pairs in double; row_to_col -1 where free. +inf forbids. False when there is no
  * complete assignment. */
 bool ref_assign(const float *cost, int rows, int cols, int ld, int *row_to_col, double *total);
 double ref_iou(const float a[4], const float b[4]);
 
-/* SAM's prompt tokens (mobilesam.md 3): points [P,1,k,2] in pixels of a square of `side`; labels [P][k], or NULL: point j
- * is corner j of a box. gauss [2][c / 2], table [5][c]: not_a_point, background, object, first and second corner.
+/* SAM's prompt tokens: points [P,1,k,2] in pixels of a square of `side`; labels [P][k], or NULL: point j is corner j of
+ * a box. gauss [2][c / 2], table [5][c]: not_a_point, background, object, first and second corner.
  * Tokens beyond the points are padding. */
 void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side, ref_map y);
 

@@ -1,7 +1,7 @@
 /* Folded weights compute what the unfolded layers do: each against the layers in double precision on a random map. */
 #include "synth.h"
 #include "weights/fold.h"
-#include "weights/half.h"
+#include "base/half.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

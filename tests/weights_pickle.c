@@ -69,6 +69,10 @@ Test(weights_pickle, containers) {
     GOOD("\x80\4\x95\5\0\0\0\0\0\0\0\x8f(K\1\x90."); /* a set in a frame */
     cr_expect_eq(ROOT->as.list.count, 1);
     ist_pickle_free(&p);
+    GOOD("](K\1K\2e(K\3e(e."); /* APPENDS to what is there, as Python does beyond 1000 items; of nothing */
+    cr_assert_eq(ROOT->as.list.count, 3);
+    for (size_t i = 0; i < 3; i++) expect_int(ITEM(ROOT, i), (int64_t)i + 1);
+    ist_pickle_free(&p);
     GOOD("K\1(K\2K\0031K\4\x86."); /* POP_MARK drops 2 and 3 */
     expect_int(ITEM(ROOT, 1), 4);
     ist_pickle_free(&p);
@@ -85,6 +89,9 @@ Test(weights_pickle, calls) {
     expect_int(ist_pickle_get(&p, ROOT, "a"), 1);
     ist_pickle_free(&p);
     GOOD("ccollections\nOrderedDict\n]](X\1\0\0\0aK\1ea\x85R.");
+    expect_int(ist_pickle_get(&p, ROOT, "a"), 1);
+    ist_pickle_free(&p);
+    GOOD("ccollections\ndefaultdict\n(N](X\1\0\0\0aK\1tatR."); /* a factory before the pairs */
     expect_int(ist_pickle_get(&p, ROOT, "a"), 1);
     ist_pickle_free(&p);
     GOOD("\x8c\x0b"

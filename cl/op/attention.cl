@@ -69,8 +69,8 @@ static inline void store_result(__global T *out, int at, const softmax_state *s)
     for (int c = 0; c < D4; c++) STORE4(s->acc[c] / s->sum, out, at + 4 * c);
 }
 
-/* lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk}; maps {q has a map, k and v have a
- * map}. Group (x, y, z): block of 64 queries x, head y, item z. */
+/* lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk}; maps {q has a map, k and v have
+ * a map}. Group (x, y, z): block of 64 queries x, head y, item z. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 attention_rows(__global T *out, __global const T *q, __global const T *k, __global const T *v,
                __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,

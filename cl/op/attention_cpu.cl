@@ -218,8 +218,8 @@ static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, 
 }
 
 /* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
- * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and
- * v have a map, heads per group}. */
+ * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k
+ * and v have a map, heads per group}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
           __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
@@ -273,10 +273,11 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
 }
 
 #ifdef TOKENS
-/* Window attention, -D TOKENS: most tokens of a window. Group (x, y, z): window x, heads [y * per, ..), item z. Only tokens inside the map are read; the
- * others share the key and value of `pad`, so that their part of the softmax is a sum of weights. bias [head][key][QS]:
- * log2(e) times the bias of each (key, query), queries in the lanes' order, QS >= ws * ws a multiple of 32. size {height,
- * width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}. */
+/* Window attention, -D TOKENS: most tokens of a window. Group (x, y, z): window x, heads [y * per, ..), item z. Only
+ * tokens inside the map are read; the others share the key and value of `pad`, so that their part of the softmax is a
+ * sum of weights. bias [head][key][QS]: log2(e) times the bias of each (key, query), queries in the lanes' order, QS >=
+ * ws * ws a multiple of 32. size {height, width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out};
+ * heads {all, per group}. */
 #define ROOM ((TOKENS + 31) / 32 * 32)
 
 /* The window's side, its tokens, tokens padded to pairs of vectors; lines and columns of it inside the map. */

@@ -1,4 +1,4 @@
-/* D-FINE's box arithmetic (dfine.md 5.4 to 5.7), all in float.
+/* D-FINE's box arithmetic (Peterande/D-FINE, src/zoo/dfine/dfine_decoder.py and dfine_utils.py), all in float.
  *
  * A, B and Y say which of the operands are float tensors when activations are half: -DA_F32 and so on. */
 #ifndef LANES
@@ -123,8 +123,8 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     int me = get_local_id(0), q0 = get_group_id(0) * (LANES / 4), q = q0 + me / 4, mine = me & ~3;
     size_t row = (size_t)n * sizes.x + q, row0 = (size_t)n * sizes.x + q0;
     for (int i = me; i < BINS; i += LANES) weights[i] = project[i];
-    /* A batch of loads, then its stores, which might be to what is loaded next for all the compiler knows. Rows beyond the
-     * last are copies of it. */
+    /* A batch of loads, then its stores, which might be to what is loaded next for all the compiler knows. Rows beyond
+     * the last are copies of it. */
     const int rows = min(LANES / 4, sizes.x - q0);
     for (int k0 = 0; k0 < BINS; k0 += BATCH) {
         float v[BATCH];

@@ -2,8 +2,8 @@
  * work-items computes MR output pixels by NV * VL channels, VL = 4; a work-item owns 4 x 4 of them.
  *
  * Arguments and the packing of weights are those of op/conv (with NR = NV * VL). Per step of TK input channels of one
- * tap the group copies a tile of pixels and one of weights to local memory: every work-item fetches four channels of one
- * fixed pixel and four weights. Needs isa/vector with VL = 4. Grid: x = row tiles, y = column tiles, times the
+ * tap the group copies a tile of pixels and one of weights to local memory: every work-item fetches four channels of
+ * one fixed pixel and four weights. Needs isa/vector with VL = 4. Grid: x = row tiles, y = column tiles, times the
  * group, which is {MR / 4 * NV, 1, 1}. */
 #define NR    (NV * VL)
 #define ITEMS (MR / 4 * NV)

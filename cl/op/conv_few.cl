@@ -1,5 +1,6 @@
-/* 1x1 convolution of a few input channels, at most MOST, for GPUs: a work-group of NV work-items makes MR output pixels by NV * VL
- * channels, VL = 4; a work-item has the weights of its four channels in registers, and a pixel's inputs are the same for all.
+/* 1x1 convolution of a few input channels, at most MOST, for GPUs: a work-group of NV work-items makes MR output pixels
+ * by NV * VL channels, VL = 4; a work-item has the weights of its four channels in registers, and a pixel's inputs are
+ * the same for all.
  *
  * Arguments, packing of weights and grid are those of op/conv_any. Needs isa/vector with VL = 4. */
 #define NR (NV * VL)

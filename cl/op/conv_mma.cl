@@ -1,6 +1,6 @@
 /* Dense convolution in half storage as an implicit matrix product on matrix instructions, sums in float: a work-group
  * of WM x WN x WK warps makes BM output pixels by BN channels; the WK warps of one place share its sum. Goes with
- * isa/ptx and isa/result.
+ * isa/ptx and isa/conv.
  *
  * The product runs over `chunks` of eight inputs: of each tap in turn the channels, padded with zeros to a multiple of
  * eight; with GATHER (pixels that do not start on 16 bytes, few channels) the taps follow each other without padding;

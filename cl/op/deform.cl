@@ -5,8 +5,8 @@
  * with reach = 0.5 / points of the level. Pixel position = location * extent - 0.5 (align_corners = false); neighbours
  * outside the level count as zero. Coordinates and softmax are fp32. Of each point, `points` [4][PAD] gives width,
  * height, first token and reach. WIDE (CPU): a work-item alone in its group takes `rows` queries, all heads, sixteen
- * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query, eight where
- * these lie at multiples of eight elements (ALIGNED).
+ * points and then sixteen channels at a time; else a work-item takes four channels of one head of one query, eight
+ * where these lie at multiples of eight elements (ALIGNED).
  *
  * -D POINTS: points of a head. -D WHERE_F32: offsets and weights are float although T is half. */
 #ifndef POINTS

@@ -1,4 +1,4 @@
-/* Objects and prompts from the detector's raw output (dfine.md 6).
+/* Objects and prompts from the detector's raw output (Peterande/D-FINE, src/zoo/dfine/postprocessor.py).
  *
  * Three steps around the top-k operator: sigmoid scores, threshold and class filter per image, one flat prompt list
  * over the batch. LANES work-items share one problem: 1 on CPUs, 64 elsewhere. */

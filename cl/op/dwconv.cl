@@ -1,7 +1,7 @@
-/* Depthwise convolution for CPUs: one work-item per group computes a band of output rows of one column segment for up to
- * 64 channels, 16 at a time. The k input rows in use lie, converted to float and padded with zeros, in a ring of lines in
- * private memory: no bounds tests in the sums, and neighbouring pixels are neighbours in the cache however wide the map's
- * pixels are; 64 channels are what makes reading and writing the map efficient.
+/* Depthwise convolution for CPUs: one work-item per group computes a band of output rows of one column segment for up
+ * to 64 channels, 16 at a time. The k input rows in use lie, converted to float and padded with zeros, in a ring of
+ * lines in private memory: no bounds tests in the sums, and neighbouring pixels are neighbours in the cache however
+ * wide the map's pixels are; 64 channels are what makes reading and writing the map efficient.
  *
  * -D RING: vectors of 16 in the ring; the host chooses columns and blocks of 16 channels so that they fit. Needs
  * isa/vector with VL = 16. Weights [block][tap][16], bias [block][16].

@@ -1,6 +1,6 @@
 /* Depthwise convolution for any device: a work-item computes four channels of one output pixel; neighbouring work-items
- * are neighbouring channels. Needs isa/vector with VL = 4. Arguments are those of op/dwconv, weights [block of 4][tap][4].
- * Grid: x = channels / 4, y = pixels of an item (both rounded up to the group), z = items. */
+ * are neighbouring channels. Needs isa/vector with VL = 4. Arguments are those of op/dwconv, weights [block of
+ * 4][tap][4]. Grid: x = channels / 4, y = pixels of an item (both rounded up to the group), z = items. */
 __kernel void dwconv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
                      __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
                      __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab) {

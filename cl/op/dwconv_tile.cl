@@ -1,13 +1,12 @@
-/* Depthwise convolution with stride 1 in half storage, for maps that give every compute unit several groups: a group takes
- * 64 channels of a strip of columns and walks down it, ROWS rows of results at a time. What these read is copied to local
- * memory past registers, zeros outside the map, a step ahead and once for all rows; a warp owns COLS columns, a work-item
- * two channels, so that a pixel is made floats once for all the rows of results under way, and the filter stays in
- * registers. Goes with isa/ptx.
+/* Depthwise convolution with stride 1 in half storage, for maps that give every compute unit several groups: a group
+ * takes 64 channels of a strip of columns and walks down it, ROWS rows of results at a time. What these read is copied
+ * to local memory past registers, zeros outside the map, a step ahead and once for all rows; a warp owns COLS columns,
+ * a work-item two channels, so that a pixel is made floats once for all the rows of results under way, and the filter
+ * stays in registers. Goes with isa/ptx.
  *
- * Arguments are those of op/dwconv_strip, weights [tap][channel], no addends; in and out start on 16 bytes, channels are
- * whole parts of 16 bytes. win {.., s4: blocks of 64 channels, s5: strips, s6: steps of a group}.
- * -D K (odd, at most ROWS + 1), ACROSS (warps), ACT. Grid: x = blocks of channels (fastest), strips, groups of a strip;
- * y = items. */
+ * Arguments are those of op/dwconv_strip, weights [tap][channel], no addends; in and out start on 16 bytes, channels
+ * are whole parts of 16 bytes. win {.., s4: blocks of 64 channels, s5: strips, s6: steps of a group}. -D K (odd, at
+ * most ROWS + 1), ACROSS (warps), ACT. Grid: x = blocks of channels (fastest), strips, groups of a strip; y = items. */
 #ifndef K
 #define K      5
 #define ACROSS 5

@@ -1,5 +1,6 @@
 /* x[item, rows[i], :] = value, in place. LANES work-items per row and item: 1 on CPUs, 64 elsewhere.
- * x: pixels of ld elements from channel c0, c channels; rows: pixel numbers within an item; sizes: ld, c0, c, pixels. */
+ * x: pixels of ld elements from channel c0, c channels; rows: pixel numbers within an item; sizes: ld, c0, c, pixels.
+ */
 #ifndef LANES
 #define LANES 1
 #endif

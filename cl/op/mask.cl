@@ -1,5 +1,5 @@
-/* Low-resolution mask logits -> bits at the image's size (mobilesam.md 5): bilinear 256 -> 1024, the first h rows and w
- * columns of that, bilinear -> H x W, logit > 0.
+/* Low-resolution mask logits -> bits at the image's size (postprocess_masks of segment-anything's modeling/sam.py):
+ * bilinear 256 -> 1024, the first h rows and w columns of that, bilinear -> H x W, logit > 0.
  *
  * The 1024 map is never stored. A strip of columns walks down 32 rows at a time and keeps, of the low-resolution rows
  * and of the 1024 map's rows that the current output row lies between, the values at its own columns. Each

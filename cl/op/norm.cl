@@ -4,8 +4,8 @@
  *     out = act((v - mean) / sqrt(variance + eps) * gamma + beta)
  *
  * Statistics over the c channels of a pixel, in two passes over fp32 values. WIDE (CPU): a work-item per group takes
- * `rows` pixels and keeps the current one in a private buffer; else LANES work-items of a group of 64 take a pixel, each
- * PARTS times VW channels of it. ALIGNED: vectors of four lie at multiples of their size. Group (i, n): pixels of
+ * `rows` pixels and keeps the current one in a private buffer; else LANES work-items of a group of 64 take a pixel,
+ * each PARTS times VW channels of it. ALIGNED: vectors of four lie at multiples of their size. Group (i, n): pixels of
  * item n. */
 #ifndef LANES
 #define LANES 64

@@ -1,7 +1,6 @@
-/* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. On a CPU a work-item takes `run`
- * neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) -D RUN pixels and four channels.
- * in = {h, w, ld, c0}, out = {ld, c0, c, run}.
- * Grid: x = n * h * w / run. */
+/* Max over 2x2 windows, stride 1; pixels beyond the right and lower edge count as zero. On a CPU a work-item takes
+ * `run` neighbouring pixels, a whole row, and all channels; elsewhere (maxpool2x2_group) -D RUN pixels and four
+ * channels. in = {h, w, ld, c0}, out = {ld, c0, c, run}. Grid: x = n * h * w / run. */
 #ifndef RUN
 #define RUN 1
 #endif

@@ -1,8 +1,8 @@
 /* Prompt tokens of the segmenter (src/ops/prompt.h). */
 
-/* One work-item per (Fourier feature, token, prompt): rows of `own` are copied, then code = [sin z, cos z], z = 2 pi (2 (x, y) - 1) G with
- * (x, y) = (point + 0.5) / side, plus the embedding of the token's label.
- * shape: rows of `own`, points, points' ld, c0, 1 when labels are given, labels' ld, c0, first label. */
+/* One work-item per (Fourier feature, token, prompt): rows of `own` are copied, then code = [sin z, cos z], z = 2 pi (2
+ * (x, y) - 1) G with (x, y) = (point + 0.5) / side, plus the embedding of the token's label. shape: rows of `own`,
+ * points, points' ld, c0, 1 when labels are given, labels' ld, c0, first label. */
 __kernel void point_tokens(__global T *y, __global const float *points, __global const int *labels,
                            __global const float *gauss, __global const float *table, __global const T *own,
                            __global const int *limit, const int8 shape, const float side) {

@@ -8,8 +8,8 @@
  * finds the rank of the k-th best digit by digit (three of the key, then two of the index among equal keys); the ranks
  * from it on are collected, and each counts those before it.
  *
- * -D PER: fours of values that a work-item keeps; X_F32: x is float; ALIGNED: fours of channels of x lie at multiples of
- * their size. Group (i, n): values [i * ROWS * more.w, ..) of item n. */
+ * -D PER: fours of values that a work-item keeps; X_F32: x is float; ALIGNED: fours of channels of x lie at multiples
+ * of their size. Group (i, n): values [i * ROWS * more.w, ..) of item n. */
 #ifndef PER
 #define PER 1
 #endif

@@ -1,4 +1,5 @@
-/* double product (exact: fusing it makes no difference), quotient and sum, correctly rounded. Two words per work-item. */
+/* double product (exact: fusing it makes no difference), quotient and sum, correctly rounded. Two words per work-item.
+ */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 __kernel void probe(__global uint *out, __global const uint *in) {
     int i = get_global_id(0);

@@ -1,5 +1,5 @@
-/* Two groups of one launch hand each other words while both run: out[128 + i] from in[i], where 0xa5a5a5a5 says that it has
- * not come yet, and out[i] what the other group wrote. Gives up where the other one does not run. */
+/* Two groups of one launch hand each other words while both run: out[128 + i] from in[i], where 0xa5a5a5a5 says that it
+ * has not come yet, and out[i] what the other group wrote. Gives up where the other one does not run. */
 __attribute__((reqd_work_group_size(64, 1, 1))) __kernel void probe(__global uint *out, __global const uint *in) {
 #ifdef IST_PTX
     const int i = get_global_id(0);

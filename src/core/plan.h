@@ -1,9 +1,9 @@
 /* The plan: a frame recorded once as a list of kernel launches, placed in one arena, then replayed.
  *
  * Recording: model code calls ops; an op asks for tensors and constants and appends launches. Failure is sticky: after
- * the first one every call is a no-op that returns an empty tensor, and ist_plan_finish reports it, so model code carries
- * no error handling. Finishing: lifetimes become arena offsets, constants are uploaded, programs are built, arguments are
- * set. Replay: ist_enqueue in a loop; no argument is set except for external buffers that were rebound.
+ * the first one every call is a no-op that returns an empty tensor, and ist_plan_finish reports it, so model code
+ * carries no error handling. Finishing: lifetimes become arena offsets, constants are uploaded, programs are built,
+ * arguments are set. Replay: ist_enqueue in a loop; no argument is set except for external buffers that were rebound.
  *
  * A plan belongs to one thread. It borrows the device. */
 #ifndef IST_CORE_PLAN_H
@@ -40,10 +40,12 @@ ist_status ist_plan_status(const ist_plan *plan);
 ist_error *ist_plan_error(ist_plan *plan);
 unsigned ist_plan_caps(const ist_plan *plan);
 ist_device *ist_plan_device(const ist_plan *plan);
+/* Compute units of its device, at least 1. */
+int ist_plan_units(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
 
-/* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if the
- * plan has options.bf16: what ist_plan_bf16 says. */
+/* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if
+ * the plan has options.bf16: what ist_plan_bf16 says. */
 void ist_plan_narrow(ist_plan *plan, bool narrow);
 bool ist_plan_bf16(const ist_plan *plan);
 
@@ -55,8 +57,8 @@ ist_tensor ist_plan_into(ist_plan *plan, ist_tensor into, int n, int h, int w, i
 ist_tensor ist_plan_input(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
 /* Like ist_plan_tensor, but it keeps its contents from frame to frame and starts as zeros: track state. */
 ist_tensor ist_plan_persistent(ist_plan *plan, int n, int h, int w, int c, ist_elem elem);
-/* Counters by which the work-groups of a CPU kernel share out its work (work_next in cl/prelude.cl): the same tensor for
- * every launch, for as many groups as the device has compute units; pass it as IST_INOUT. */
+/* Counters by which the work-groups of a CPU kernel share out its work (work_next in cl/prelude.cl): the same tensor
+ * for every launch, for as many groups as the device has compute units; pass it as IST_INOUT. */
 ist_tensor ist_plan_work_queue(ist_plan *plan);
 /* Whether the next launch with that queue takes its work backwards: every second call says so. */
 bool ist_plan_work_turn(ist_plan *plan);
@@ -71,8 +73,8 @@ bool ist_plan_representable(ist_plan *plan, const float *values, size_t count, c
 /* A constant of raw bytes for packed weights; passed to kernels as an opaque pointer. */
 ist_tensor ist_plan_const_bytes(ist_plan *plan, const void *data, size_t bytes, const char *what);
 
-/* Counts on the device: between ist_plan_limit(plan, count) and ist_plan_limit(plan, (ist_tensor){0}), items n >= *count
- * of every op need no work. Kernels take the count as `__global const int *limit` and leave early. */
+/* Counts on the device: between ist_plan_limit(plan, count) and ist_plan_limit(plan, (ist_tensor){0}), items n >=
+ * *count of every op need no work. Kernels take the count as `__global const int *limit` and leave early. */
 void ist_plan_limit(ist_plan *plan, ist_tensor count);
 /* What an op passes as its `limit` argument: the tensor set by ist_plan_limit, else a constant that never limits. */
 ist_tensor ist_plan_current_limit(ist_plan *plan);
@@ -85,16 +87,16 @@ void ist_plan_stage(ist_plan *plan, const char *stage);
  * few, and the same whatever the rest of the frame is, so that frames of other options find them compiled. */
 void ist_plan_unit(ist_plan *plan);
 
-/* Launches from ist_plan_fork to ist_plan_side are a branch, those from there to ist_plan_join another, which neither reads
- * nor writes what the first one writes. The first goes on with those behind the join up to one that needs the second.
- * With options.overlap the second runs on the device's side lane, beside the first. Once in a plan, in this order; calls
- * without the others mean nothing. */
+/* Launches from ist_plan_fork to ist_plan_side are a branch, those from there to ist_plan_join another, which neither
+ * reads nor writes what the first one writes. The first goes on with those behind the join up to one that needs the
+ * second. With options.overlap the second runs on the device's side lane, beside the first. Once in a plan, in this
+ * order; calls without the others mean nothing. */
 void ist_plan_fork(ist_plan *plan);
 void ist_plan_side(ist_plan *plan);
 void ist_plan_join(ist_plan *plan);
 
-/* For an op that has several rows for a problem: the one that was measured fastest, or NULL: its heuristic decides. With
- * options.notes the problem is noted. */
+/* For an op that has several rows for a problem: the one that was measured fastest, or NULL: its heuristic decides.
+ * With options.notes the problem is noted. */
 const ist_tuned *ist_plan_tuned(ist_plan *plan, const char *family, const char *shape);
 /* The problems noted, each once; `param` is how many launches it has. */
 const ist_tuning *ist_plan_notes(const ist_plan *plan);
@@ -131,7 +133,7 @@ typedef struct ist_arg {
  * whether to touch it. */
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
-    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/cpu" or NULL; copied */
+    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/tile" or NULL; copied */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
     ist_arg args[IST_MAX_ARGS];
@@ -168,8 +170,8 @@ ist_status ist_plan_bind(ist_plan *plan, int ext, cl_mem buffer, ist_error *err)
  * same handle. */
 void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
 /* For a plan with options.late, bound: makes its kernels, last unit first, and launches one group of each on zeroed
- * buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be done with such
- * a plan. */
+ * buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be done with
+ * such a plan. */
 ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
 /* Enqueues the whole frame, which ends where the main lane does. A frame with branches flushes both lanes: `scope` is
  * what that belongs to, set-up for ist_plan_replay. */

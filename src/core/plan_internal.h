@@ -86,8 +86,6 @@ static inline int ist_plan_meet(const ist_plan *p) {
 }
 /* Bytes of one element of `elem` in this plan. */
 size_t ist_plan_elem_bytes(const ist_plan *plan, ist_elem elem);
-/* Rounds to nearest even, as vstore_half does; finite overflow becomes infinity. */
-unsigned short ist_half_of(float f);
 static inline ist_plan_buffer *ist_plan_buffer_of(const ist_plan *plan, ist_tensor t) {
     return &plan->buffers[t.buffer - 1];
 }

@@ -1,6 +1,7 @@
 /* Recording: tensors, constants, taps and launches are appended; the first failure sticks. */
 #include "core/plan_internal.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #include <limits.h>
@@ -92,6 +93,11 @@ unsigned ist_plan_caps(const ist_plan *plan) {
 
 ist_device *ist_plan_device(const ist_plan *plan) {
     return plan->device;
+}
+
+int ist_plan_units(const ist_plan *plan) {
+    int units = ist_device_facts(plan->device)->compute_units;
+    return units > 0 ? units : 1;
 }
 
 bool ist_plan_half(const ist_plan *plan) {
@@ -188,9 +194,8 @@ static unsigned side_now(const ist_plan *p) {
 }
 
 ist_tensor ist_plan_work_queue(ist_plan *p) {
-    int units = ist_device_facts(p->device)->compute_units;
     ist_tensor *queue = &p->work_queue[on_side(p)];
-    if (!ist_has(*queue)) *queue = ist_plan_persistent(p, 1, 1, (units > 0 ? units : 1) + 1, 1, IST_ELEM_I32);
+    if (!ist_has(*queue)) *queue = ist_plan_persistent(p, 1, 1, ist_plan_units(p) + 1, 1, IST_ELEM_I32);
     return *queue;
 }
 
@@ -258,24 +263,6 @@ static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t byte
     memcpy(host, data, bytes);
 }
 
-unsigned short ist_half_of(float f) {
-    unsigned int x;
-    memcpy(&x, &f, sizeof x);
-    unsigned int sign = x >> 16 & 0x8000u, mag = x & 0x7fffffffu;
-    if (mag > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
-    if (mag >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);
-    if (mag < 0x38800000u) { /* subnormal half: count units of 2^-24 */
-        float a;
-        memcpy(&a, &mag, sizeof a);
-        a += 0.5f; /* 2^-1 has a unit of 2^-24 in float: the addition rounds to nearest even for us */
-        unsigned int bits;
-        memcpy(&bits, &a, sizeof bits);
-        return (unsigned short)(sign | (bits - 0x3f000000u));
-    }
-    unsigned int rounded = mag + 0xfffu + (mag >> 13 & 1u);
-    return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
-}
-
 bool ist_plan_representable(ist_plan *p, const float *values, size_t count, const char *what) {
     if (p->error.code) return false;
     for (size_t i = 0; p->options.half && i < count; i++)
@@ -296,12 +283,12 @@ ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, in
         return t;
     }
     if (!ist_plan_representable(p, data, bytes / 2, what)) return (ist_tensor){0};
-    unsigned short *half = malloc(bytes);
+    uint16_t *half = malloc(bytes);
     if (!half) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);
         return (ist_tensor){0};
     }
-    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_half_of(((const float *)data)[i]);
+    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_float_to_half(((const float *)data)[i]);
     fill_const(p, &t, half, bytes, what);
     free(half);
     return t;
@@ -397,7 +384,9 @@ static ist_status touch(ist_plan *p, ist_arg *a, int step, const char *label) {
         return ist_plan_fail(p, IST_E_STATE, "%s: reads a tensor that nothing has written", label);
     if (b->home == IST_HOME_CONST && a->kind != IST_ARG_IN)
         return ist_plan_fail(p, IST_E_STATE, "%s: writes a constant", label);
-    int since = b->home == IST_HOME_CONST ? -1 : a->kind == IST_ARG_IN ? b->written : b->last; /* which it comes after */
+    int since = b->home == IST_HOME_CONST ? -1
+                : a->kind == IST_ARG_IN   ? b->written
+                                          : b->last; /* which it comes after */
     if (on_side(p) && since >= p->fork && since < p->side)
         return ist_plan_fail(p, IST_E_STATE, "%s: shares a tensor with the branch beside it", label);
     if (p->join >= 0 && p->rest < 0 && since >= p->side && since < p->join) p->rest = step;

@@ -1,6 +1,7 @@
 /* Running a finished plan: binding, replay, and the reads and writes that tests and profiles use. */
 #include "core/plan_internal.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 #include "device/timing.h"
 
@@ -109,20 +110,6 @@ const ist_launch *ist_plan_launch_at(const ist_plan *p, int i) {
 
 /* ---- tensors to and from the host ---- */
 
-static float float_of_half(unsigned short h) {
-    unsigned int sign = (unsigned int)(h & 0x8000) << 16, e = h >> 10 & 31u, m = h & 1023u, x;
-    float f;
-    if (e == 0) {
-        f = (float)m * 0x1p-24f;
-        memcpy(&x, &f, sizeof x);
-        x |= sign;
-    } else {
-        x = sign | (e == 31 ? 0x7f800000u : (e + 112) << 23) | m << 13;
-    }
-    memcpy(&f, &x, sizeof f);
-    return f;
-}
-
 /* Bytes of the view's buffer from element 0 to its last element. */
 static ist_status span_of(ist_plan *p, ist_tensor t, size_t *elems, ist_error *err) {
     IST_TRY(must_be_finished(p, err));
@@ -144,15 +131,15 @@ static void convert(const ist_plan *p, ist_elem elem, unsigned char *storage, vo
             memcpy(storage, value, 4);
         return;
     }
-    unsigned short h;
+    uint16_t h;
     float f;
     if (d == TO_HOST) {
         memcpy(&h, storage, 2);
-        f = float_of_half(h);
+        f = ist_half_to_float(h);
         memcpy(value, &f, 4);
     } else {
         memcpy(&f, value, 4);
-        h = ist_half_of(f);
+        h = ist_float_to_half(f);
         memcpy(storage, &h, 2);
     }
 }

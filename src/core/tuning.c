@@ -1,6 +1,7 @@
 /* Tuning records: see tuning.h. */
 #include "core/tuning.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <stdint.h>
@@ -35,11 +36,8 @@ ist_status ist_tuning_set(ist_tuning *t, const ist_tuned *choice, ist_error *err
     return IST_OK;
 }
 
-/* FNV-1a, 64 bit. */
 static uint64_t sum_of(const char *text, size_t bytes) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-    return hash;
+    return ist_fnv(IST_FNV_OFFSET, text, bytes);
 }
 
 ist_status ist_tuning_write(const ist_tuning *t, const char *key, char **text, ist_error *err) {

@@ -1,10 +1,11 @@
 /* Kernel binaries on disk, one file per program.
  *
- * File: an 48-byte header {magic, key, length, checksum} and the binary; written under a temporary name and renamed, so
+ * File: a 48-byte header {magic, key, length, checksum} and the binary; written under a temporary name and renamed, so
  * that a reader sees a whole file or none. Nothing here can fail an engine: what cannot be read, does not fit its key
  * or is refused by the driver is compiled again and replaced. */
 #include "device/state.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "device/sources.h"
 
@@ -24,15 +25,6 @@ typedef struct cache_header {
     uint64_t bytes;
     uint64_t checksum;
 } cache_header;
-
-/* FNV-1a, 64 bit (Fowler, Noll, Vo). */
-static uint64_t fnv(uint64_t hash, const void *data, size_t bytes) {
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
-    return hash;
-}
-
-#define FNV_OFFSET 0xcbf29ce484222325u
 
 /* ---- folder ---- */
 
@@ -105,11 +97,11 @@ ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *
 /* Two lanes make 128 bits; each text enters with its final 0, so that moving a border changes the key. */
 static ist_cache_key extend(ist_cache_key key, const char *const *texts, int count) {
     for (int lane = 0; lane < 2; lane++)
-        for (int i = 0; i < count; i++) key.hash[lane] = fnv(key.hash[lane], texts[i], strlen(texts[i]) + 1);
+        for (int i = 0; i < count; i++) key.hash[lane] = ist_fnv(key.hash[lane], texts[i], strlen(texts[i]) + 1);
     return key;
 }
 
-static const ist_cache_key empty_key = {{FNV_OFFSET, ~FNV_OFFSET}};
+static const ist_cache_key empty_key = {{IST_FNV_OFFSET, ~IST_FNV_OFFSET}};
 
 ist_cache_key ist_hash_texts(const char *const *texts, int count) {
     return extend(empty_key, texts, count);
@@ -143,7 +135,7 @@ static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
     unsigned char *data = malloc((size_t)h.bytes);
     if (!data) return NULL;
     if (fread(data, 1, (size_t)h.bytes, file) != h.bytes || fgetc(file) != EOF ||
-        fnv(FNV_OFFSET, data, (size_t)h.bytes) != h.checksum) {
+        ist_fnv(IST_FNV_OFFSET, data, (size_t)h.bytes) != h.checksum) {
         free(data);
         return NULL;
     }
@@ -185,7 +177,7 @@ static bool write_entry(int fd, ist_cache_key key, const unsigned char *data, si
         close(fd);
         return false;
     }
-    cache_header h = {.key = {key.hash[0], key.hash[1]}, .bytes = bytes, .checksum = fnv(FNV_OFFSET, data, bytes)};
+    cache_header h = {.key = {key.hash[0], key.hash[1]}, .bytes = bytes, .checksum = ist_fnv(IST_FNV_OFFSET, data, bytes)};
     memcpy(h.magic, CACHE_FORMAT, sizeof h.magic);
     bool good = fwrite(&h, sizeof h, 1, file) == 1 && fwrite(data, 1, bytes, file) == bytes;
     return !fclose(file) && good;

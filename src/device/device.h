@@ -1,8 +1,8 @@
 /* The device layer: the only place that talks to OpenCL about devices, memory, crossings, waits and builds.
  *
  * Owns: the device list and SPEC selection, the context and the in-order queue (own or adopted; on request a second one
- * for kernels beside those of the first), capability probes,
- * programs and their binary cache, buffers, and the transfer ledger that every crossing and every wait goes through.
+ * for kernels beside those of the first), capability probes, programs and their binary cache, buffers, and the transfer
+ * ledger that every crossing and every wait goes through.
  * Everything above enqueues kernels through ist_enqueue and never waits by itself.
  *
  * Threads: one thread may enqueue (ist_enqueue, ist_write, ist_read) while another waits (ist_wait). The ledger locks.
@@ -99,7 +99,7 @@ cl_command_queue ist_device_queue(const ist_device *device);
 
 /* ---- programs ---- */
 
-/* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("op/conv", "isa/cpu"; isa may be
+/* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("op/conv", "isa/tile"; isa may be
  * NULL, or names separated by +), `defines` a string of -D options (may be ""). Programs are built once per (op, isa,
  * defines) and shared; each call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build
  * puts the first line of the log in `err`. Where the platform keeps no cache of its own, binaries are kept in

@@ -28,8 +28,8 @@ void ist_atomic_abort(ist_atomic_file *file);
 /* All three for bytes in memory. */
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err);
 
-/* Makes the folder `path` and its parents, as mkdir -p; of a path that cannot be made, nothing stays. *there is how many
- * leading characters of `path` name a folder that was there before. */
+/* Makes the folder `path` and its parents, as mkdir -p; of a path that cannot be made, nothing stays. *there is how
+ * many leading characters of `path` name a folder that was there before. */
 ist_status ist_make_folders(const char *path, size_t *there, ist_error *err);
 
 /* Takes back what ist_make_folders made; folders in which something is by now stay. */

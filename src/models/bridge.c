@@ -295,11 +295,6 @@ ist_tensor ist_apply_separable(const ist_net *net, ist_tensor x, ist_conv_weight
     return y;
 }
 
-ist_tensor ist_conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
-    FORMAT_NAME(name, fmt);
-    return ist_apply(net, x, take_bn(net, name.text, "bn", true), opts, name.text);
-}
-
 ist_tensor ist_conv_norm(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...) {
     FORMAT_NAME(name, fmt);
     return ist_apply(net, x, take_bn(net, name.text, "norm", false), opts, name.text);

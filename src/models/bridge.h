@@ -33,9 +33,6 @@ void ist_tap(const ist_net *net, ist_tensor t, const char *fmt, ...) IST_PRINTF(
  * The kind of convolution follows from the shapes: 1x1 with stride 1 is a linear layer, one channel per group with as
  * many outputs as x has channels is depthwise. `opts` may be NULL. */
 
-/* NAME.conv.weight, batch norm NAME.bn, and NAME.lab where the checkpoint has it. */
-ist_tensor ist_conv_bn(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
-    IST_PRINTF(4, 5);
 /* NAME.conv.weight, batch norm NAME.norm. */
 ist_tensor ist_conv_norm(const ist_net *net, ist_tensor x, const ist_conv_opts *opts, const char *fmt, ...)
     IST_PRINTF(4, 5);
@@ -48,13 +45,16 @@ ist_tensor ist_layer_norm(const ist_net *net, ist_tensor x, float eps, const ist
 
 /* ---- the same in two steps, for layers that are merged or split ---- */
 
-/* See weights/fold.h; empty and the plan failed when a tensor is missing or misshapen. */
+/* Weights of a layer with its norm folded in, see weights/fold.h; the caller's to free or to hand on as `taken`. Empty,
+ * and the plan failed, when a tensor is missing or misshapen. */
 ist_conv_weights ist_take_conv(const ist_net *net, const char *conv, const char *bn, const char *lab);
+/* NAME.conv.weight, batch norm NAME.bn, and NAME.lab where the checkpoint has it. */
 ist_conv_weights ist_take_conv_bn(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+/* As ist_conv_norm and ist_dense read them. */
 ist_conv_weights ist_take_conv_norm(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
+ist_conv_weights ist_take_dense(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_conv_weights ist_take_repvgg(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_conv_weights ist_take_linear(const ist_net *net, const char *weight, const char *bias);
-ist_conv_weights ist_take_dense(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 ist_norm_weights ist_take_norm(const ist_net *net, const char *fmt, ...) IST_PRINTF(2, 3);
 /* One scalar of the checkpoint. */
 float ist_take_scalar(const ist_net *net, const char *name);

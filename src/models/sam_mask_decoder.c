@@ -1,5 +1,5 @@
-/* SAM's mask decoder (mobilesam.md 4; Kirillov et al., ICCV 2023): a two-way transformer between a few tokens and the
- * 64x64 image, upscaling, and one dot product per mask.
+/* SAM's mask decoder (Kirillov et al., ICCV 2023; segment-anything's modeling/mask_decoder.py and transformer.py): a
+ * two-way transformer between a few tokens and the 64x64 image, upscaling, and one dot product per mask.
  *
  * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
  * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the

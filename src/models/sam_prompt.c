@@ -1,5 +1,5 @@
-/* SAM's prompt encoder (mobilesam.md 3; Kirillov et al., ICCV 2023): points, boxes and masks become tokens and a dense
- * map. */
+/* SAM's prompt encoder (Kirillov et al., ICCV 2023; segment-anything's modeling/prompt_encoder.py): points, boxes and
+ * masks become tokens and a dense map. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "ops/prompt.h"

@@ -1,4 +1,4 @@
-/* The mask decoder's upscaling (mobilesam.md 4).
+/* The mask decoder's upscaling (output_upscaling of segment-anything's modeling/mask_decoder.py).
  *
  * Both updates of the image by a prompt's tokens are linear but for a factor and a mean per row, and the first
  * transposed convolution behind them is linear: convolved once, the image serves all of its prompts, and each adds the

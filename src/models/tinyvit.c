@@ -1,6 +1,7 @@
-/* TinyViT-5M at 1024, MobileSAM's image encoder (ChaoningZhang/MobileSAM, modeling/tiny_vit_sam.py; mobilesam.md 2).
+/* TinyViT-5M at 1024, MobileSAM's image encoder (ChaoningZhang/MobileSAM, modeling/tiny_vit_sam.py).
  *
- * Batch norms are folded; padding tokens of a window are zeros behind the norm, so that their projection is a constant. */
+ * Batch norms are folded; padding tokens of a window are zeros behind the norm, so that their projection is a constant.
+ */
 #include "models/mobilesam.h"
 
 #include "models/bridge.h"

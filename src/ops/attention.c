@@ -71,8 +71,8 @@ static shares mma_shares(const ist_plan *p, const shape *s, ist_tensor out, ist_
 /* Tiles of queries that a group makes of the same keys: as many as leave each compute unit some groups. */
 static int mma_turns(const ist_plan *p, const shape *s) {
     enum { GROUPS_OF_UNIT = 4 };
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units, tiles = ist_div_up(s->nq, 16);
-    double groups = (double)tiles * s->heads * s->n / (GROUPS_OF_UNIT * (units > 0 ? units : 1));
+    int units = ist_plan_units(p), tiles = ist_div_up(s->nq, 16);
+    double groups = (double)tiles * s->heads * s->n / (GROUPS_OF_UNIT * units);
     int parts = groups > 1 ? ist_div_up(tiles, groups < tiles ? (int)groups : tiles) : tiles;
     return ist_div_up(tiles, parts);
 }

@@ -1,13 +1,14 @@
 #include "ops/bf16.h"
 #include "ops/rows.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
 
 static uint32_t bits_of(const ist_filter *f, int o, int i, int tap) {
     if (o >= f->out || i >= f->in) return 0;
-    return ist_bf16_of(f->w[((size_t)o * (size_t)f->in + (size_t)i) * (size_t)(f->kh * f->kw) + (size_t)tap]);
+    return ist_float_to_bf16(f->w[((size_t)o * (size_t)f->in + (size_t)i) * (size_t)(f->kh * f->kw) + (size_t)tap]);
 }
 
 size_t ist_amx_pairs(const ist_filter *f) {

@@ -1,19 +1,10 @@
-/* bfloat16 on the host, and weights for isa/amx. */
+/* Weights for isa/amx. */
 #ifndef IST_OPS_BF16_H
 #define IST_OPS_BF16_H
 
 #include "ops/ops.h"
 
 #include <stdint.h>
-#include <string.h>
-
-/* To nearest, ties to even, as the instructions round what is not subnormal. */
-static inline uint32_t ist_bf16_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return u >> 16 | 0x40u;
-    return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-}
 
 /* Columns and depth of a panel's step (isa/amx). */
 enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32 };
@@ -28,7 +19,7 @@ ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label);
 /* Whether the device's AMX computes, not its emulation: -DASM. */
 static inline bool ist_amx_instructions(const ist_plan *p) {
     const unsigned need = IST_CAP_X86_BF16 | IST_CAP_X86_AMX;
-    return (ist_device_probed(ist_plan_device((ist_plan *)p)) & need) == need;
+    return (ist_device_probed(ist_plan_device(p)) & need) == need;
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* D-FINE's box arithmetic: reference boxes, distributions over bins, quality (dfine.md 5.4 to 5.7). */
+/* D-FINE's box arithmetic: reference boxes, distributions over bins, quality (Peterande/D-FINE,
+ * src/zoo/dfine/dfine_decoder.py and dfine_utils.py). */
 #include "ops/ops.h"
 #include "ops/chain.h"
 #include "ops/lanes.h"

@@ -21,7 +21,7 @@ static bool pays_on_cpu(const ist_plan *p, int width, int inner) {
 
 static bool pays(const ist_plan *p, int rows, int own, int width, int inner) {
     return !ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_GROUP256) && rows <= ROWS_MAX &&
-           ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= 16u * IST_CHAIN_SLOTS + LOCAL_REST &&
+           ist_device_local_bytes(ist_plan_device(p)) >= 16u * IST_CHAIN_SLOTS + LOCAL_REST &&
            inner + 2 * width + LINEAR_ROOM <= IST_CHAIN_SLOTS && 2 * own + 2 * width + KEYS_ROOM <= IST_CHAIN_SLOTS;
 }
 
@@ -43,7 +43,7 @@ void ist_chain_begin(ist_plan *p, int n, int rows, int width, int inner) {
 }
 
 void ist_chain_begin_map(ist_plan *p, int n, int h, int w, int c) {
-    int units = ist_device_facts(ist_plan_device(p))->compute_units;
+    int units = ist_plan_units(p);
     if (ist_plan_status(p) || !pays_on_cpu(p, c, c) || h % 2 || w % 2 || h < 2 * LINES_PER_UNIT * units) return;
     begin(p, (struct ist_chain){.cpu = true, .n = n, .rows = h * w, .width = w});
 }

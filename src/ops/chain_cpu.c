@@ -195,18 +195,13 @@ static void lower(piece *p, const ist_chain_step *s, int *w) {
     }
 }
 
-static int units_of(const ist_plan *p) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    return units > 0 ? units : 1;
-}
-
 static void cut_rows(piece *p) {
-    int tiles = ist_div_up(p->chain->rows, TILE), want = units_of(p->plan) * PIECES_PER_UNIT;
+    int tiles = ist_div_up(p->chain->rows, TILE), want = ist_plan_units(p->plan) * PIECES_PER_UNIT;
     int share = ist_div_up(tiles * p->chain->n, want);
     p->pieces = ist_div_up(tiles, share < TILES_MAX ? share : TILES_MAX);
     p->chunk = ist_div_up(tiles, p->pieces) * TILE;
     if (p->chain->width) { /* two lines at a time; a band makes the line above it once more */
-        int lines = p->chain->rows / p->chain->width / 2, units = units_of(p->plan);
+        int lines = p->chain->rows / p->chain->width / 2, units = ist_plan_units(p->plan);
         p->pieces = lines / LINES_MIN / units * units;
         if (p->pieces < units) p->pieces = units;
         p->chunk = 2 * p->chain->width;
@@ -216,7 +211,8 @@ static void cut_rows(piece *p) {
 static void launch(piece *p, const int *words, double flops, ist_tensor weights, ist_tensor table) {
     ist_plan *plan = p->plan;
     const struct ist_chain *chain = p->chain;
-    int steps = (int)(p->end - p->first), units = units_of(plan), room = p->chunk * (p->columns ? p->columns : VEC);
+    int steps = (int)(p->end - p->first), units = ist_plan_units(plan),
+        room = p->chunk * (p->columns ? p->columns : VEC);
     ist_tensor tape = ist_plan_const_bytes(plan, words, (size_t)steps * WORDS * sizeof *words, p->label);
     ist_tensor scratch = ist_plan_tensor(plan, 1, 1, units, room, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(plan, "-DPANEL=%d", ist_panel_columns(plan));

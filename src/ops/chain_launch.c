@@ -99,7 +99,7 @@ static void launch(piece *p, const tapes *all, ist_tensor weights, ist_tensor ta
     if (p->sides > 1)
         mails = ist_plan_persistent(p->plan, chain->n, (int)groups, MATRIX_ROWS * p->sides, MAIL, IST_ELEM_I32);
     groups *= (size_t)p->sides;
-    int units = ist_device_facts(ist_plan_device(p->plan))->compute_units;
+    int units = ist_plan_units(p->plan);
     if (matrix && (size_t)units >= chain->n * groups + PREFETCHERS) groups += PREFETCHERS;
     ist_launch l = {.label = p->label,
                     .op = matrix ? "op/chain_mma" : "op/chain",
@@ -152,7 +152,7 @@ static bool tapes_of(piece *p, bool eager, tapes *all, int *turns) {
 /* Groups with the same rows need that both run at once. */
 static bool may_meet(const piece *p) {
     size_t groups = p->chain->n * (size_t)ist_div_up(p->chain->rows, MATRIX_ROWS) * SIDES_MOST;
-    int units = ist_device_facts(ist_plan_device(p->plan))->compute_units;
+    int units = ist_plan_units(p->plan);
     return p->chain->matrix && ist_plan_caps(p->plan) & IST_CAP_PTX_MEET && groups <= (size_t)units;
 }
 

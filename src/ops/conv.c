@@ -93,11 +93,6 @@ const ist_conv_row *ist_conv_row_at(int index) {
     return &conv_rows[index];
 }
 
-int ist_conv_units(const ist_plan *p) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    return units > 0 ? units : 1;
-}
-
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes) {
     double elem = ist_plan_half(p) ? 2 : 4;
     return elem * ((double)ist_pixels(q->x) * q->x.c + (double)ist_pixels(q->y) * q->y.c) +

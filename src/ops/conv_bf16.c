@@ -4,6 +4,7 @@
 #include "ops/conv_lines.h"
 #include "ops/rows.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 enum { VEC = 16, SCRATCH_BYTES = 512 << 10 };
@@ -34,8 +35,8 @@ static void pack_pairs(const ist_conv_problem *q, const ist_conv_row *r, uint32_
             for (int i = 0; i < q->f.in; i += 2)
                 for (int o = col; o < col + nr; o++) {
                     bool there = o < q->f.out;
-                    uint32_t a = there ? ist_bf16_of(ist_conv_weight(q, o, i, t)) : 0;
-                    uint32_t b = there && i + 1 < q->f.in ? ist_bf16_of(ist_conv_weight(q, o, i + 1, t)) : 0;
+                    uint32_t a = there ? ist_float_to_bf16(ist_conv_weight(q, o, i, t)) : 0;
+                    uint32_t b = there && i + 1 < q->f.in ? ist_float_to_bf16(ist_conv_weight(q, o, i + 1, t)) : 0;
                     *dst++ = a | b << 16;
                 }
 }

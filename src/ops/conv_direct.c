@@ -36,8 +36,8 @@ bool ist_conv_direct_takes(const ist_conv_problem *q) {
     bool image =
         q->f.in == IMAGE && q->x.ld == IMAGE && q->f.kw == 3 && o->stride == 2 && o->left == 1 && q->x.w % 2 == 0;
     bool few = (q->f.in == EIGHT || (q->f.in > 0 && q->f.in % 16 == 0)) && aligned(q->x);
-    bool plain = q->norm_eps <= 0 && !ist_has(o->epi.add_before) &&
-                 !ist_has(o->epi.add_after) && q->x.elem == IST_ELEM_T;
+    bool plain =
+        q->norm_eps <= 0 && !ist_has(o->epi.add_before) && !ist_has(o->epi.add_after) && q->x.elem == IST_ELEM_T;
     int steps = steps_of(&q->f), blocks = q->f.out / EIGHT;
     return plain && (image || few) && q->f.out % EIGHT == 0 && aligned(q->y) && steps <= MOST_STEPS &&
            blocks <= MOST_BLOCKS && steps * blocks <= MOST_FRAGMENTS;
@@ -61,7 +61,7 @@ static void share(const ist_plan *p, const ist_conv_problem *q, int *turns, int 
         tiles = ist_div_up(q->x.n * q->oh * q->ow, PIXELS * WARPS);
     if (side > MOST) side = MOST;
     if (side < 1) side = 1;
-    *turns = ist_div_up(tiles, ist_conv_units(p) * side);
+    *turns = ist_div_up(tiles, ist_plan_units(p) * side);
     *groups = ist_div_up(tiles, *turns);
 }
 
@@ -69,7 +69,7 @@ static void share(const ist_plan *p, const ist_conv_problem *q, int *turns, int 
 double ist_conv_direct_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     static const double start = 3000, bytes = 22, turn = 700, product = 1.5, step = 4;
     (void)r;
-    int turns, groups, units = ist_conv_units(p), steps = steps_of(&q->f);
+    int turns, groups, units = ist_plan_units(p), steps = steps_of(&q->f);
     share(p, q, &turns, &groups);
     double tiles = (double)ist_div_up(groups, units) * WARPS * turns;
     int stride = q->o->stride ? q->o->stride : 1;

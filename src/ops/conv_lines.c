@@ -47,7 +47,7 @@ static ist_conv_shares shares_of(const ist_plan *p, const ist_conv_row *r, const
     bool large = t->weight_bytes > WEIGHT_BYTES;
     if (large && !by_columns) item += t->weight_bytes / chunks / 16;
     ist_conv_shares c = {lines, cols, by_columns, seen + t->margin, 0};
-    c.cycles = item * (items + ist_conv_units(p) / 2.0) + (large && by_columns ? t->weight_bytes / 16 : 0);
+    c.cycles = item * (items + ist_plan_units(p) / 2.0) + (large && by_columns ? t->weight_bytes / 16 : 0);
     return c;
 }
 
@@ -103,7 +103,7 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
                            const ist_conv_shares *shares, const ist_conv_lines_launch *l) {
     const ist_conv_opts *o = q->o;
     ist_conv_lines layout = ist_conv_lines_of(q);
-    int units = ist_conv_units(p), order = (shares->by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
+    int units = ist_plan_units(p), order = (shares->by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
     double room = shares->pixels * t->pairs;
     if (room + VEC > INT_MAX / units) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: one line of results sees %.0f inputs", q->label, 2 * room);

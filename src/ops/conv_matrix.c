@@ -70,7 +70,7 @@ double ist_conv_matrix_cost(const ist_plan *p, const ist_conv_row *r, const ist_
     const double load = 32, start = 8;
     int bm = r->mr, bn = r->nv * r->vl;
     double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, bm) * ist_div_up(q->f.out, bn);
-    double busiest = ist_div_up((int)(tiles < INT_MAX ? tiles : INT_MAX), ist_conv_units(p));
+    double busiest = ist_div_up((int)(tiles < INT_MAX ? tiles : INT_MAX), ist_plan_units(p));
     return busiest * (layout_of(r, q).steps + start) * ((double)bm * bn + load * (bm + bn));
 }
 

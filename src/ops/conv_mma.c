@@ -82,7 +82,7 @@ double ist_conv_mma_cost(const ist_plan *p, ist_conv_choice choice, const ist_co
     enum { LOCAL_BYTES = 227 << 10, UNIT_WARPS = 64, UNIT_GROUPS = 8 };
     const ist_conv_row *r = choice.row;
     layout l = layout_of(r, q);
-    int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32;
+    int units = ist_plan_units(p), bm = r->mr, bn = r->nv * r->vl, warps = r->items / 32;
     int pixels = l.halo ? ist_div_up(l.halo, q->taps) : bm, bytes = (pixels + bn) * r->bk * 2; /* of a step */
     int local = (l.halo ? 2 * l.halo + r->stages * bn : r->stages * (bm + bn)) * r->bk * 2;
     double tiles = (double)row_tiles_of(r, q, &l) * ist_div_up(q->f.out, bn);

@@ -36,7 +36,7 @@ static bool aligned(const ist_plan *p, const ist_conv_problem *q, const ist_conv
  * save multiply-adds worth a tenth of a millisecond. */
 double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     const double first_start = 20e6;
-    int units = ist_conv_units(p);
+    int units = ist_plan_units(p);
     double tiles = (double)ist_div_up(q->x.n * q->oh * q->ow, r->mr) * ist_div_up(q->f.out, r->nv * r->vl);
     return tiles * r->mr * r->nv * r->vl / r->speed * (tiles < units ? units / tiles : 1) +
            (common(p, r) ? 0 : first_start / ((double)q->f.in * q->taps));
@@ -103,7 +103,7 @@ typedef struct pieces {
 static pieces cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
     enum { CHUNK_BYTES = 192 << 10, ITEMS_PER_UNIT = 16 };
     int all_rows = ist_div_up(q->x.n * q->oh * q->ow, r->mr), all_cols = ist_div_up(q->f.out, r->nv * r->vl);
-    int units = ist_conv_units(p), want = ITEMS_PER_UNIT * units;
+    int units = ist_plan_units(p), want = ITEMS_PER_UNIT * units;
     double weights = (double)q->f.out * q->f.in * q->taps, pixels = (double)ist_pixels(q->x) * q->x.c;
     if (weights > pixels && all_cols >= 2 * units) {
         int cols = ist_div_up(all_cols, want), groups = ist_div_up(all_cols, cols);
@@ -126,7 +126,7 @@ enum { SCRATCH_FLOATS = 64 };
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
     const ist_conv_opts *o = q->o;
     bool half = ist_plan_half(p), cpu = r->items == 1;
-    int units = ist_conv_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
+    int units = ist_plan_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     size_t items = (size_t)r->items;
     ist_arg scratch = IST_IN((ist_tensor){0}), queue = scratch;
     pieces c = cut(p, q, r);

@@ -38,14 +38,13 @@ static layout layout_of(const ist_plan *p, const ist_conv_row *r, const ist_conv
     bool keeps = ist_conv_keeps_extents(q);
     l.wide = ist_div_up(q->ow, SIDE), l.high = ist_div_up(q->oh, SIDE);
     bool fills = l.wide * l.high * PIXELS <= 1.1 * q->oh * q->ow;
-    if (!(ist_conv_is_point(q) || (keeps && fills)) || ist_has(o->epi.add_before) ||
-        ist_has(o->epi.add_after))
+    if (!(ist_conv_is_point(q) || (keeps && fills)) || ist_has(o->epi.add_before) || ist_has(o->epi.add_after))
         return l;
     set_room(&l, r);
     if (!l.warpgroups) return l;
     int tiles = keeps ? q->x.n * l.wide * l.high : ist_div_up(q->x.n * q->oh * q->ow, PIXELS);
     l.col_tiles = ist_div_up(q->f.out, r->nv * r->vl);
-    l.row_groups = ist_conv_units(p) / l.col_tiles;
+    l.row_groups = ist_plan_units(p) / l.col_tiles;
     if (l.row_groups > ist_div_up(tiles, l.warpgroups)) l.row_groups = ist_div_up(tiles, l.warpgroups);
     if (l.row_groups < 1) l.row_groups = 1;
     l.turns = ist_div_up(tiles, l.row_groups * l.warpgroups);

@@ -72,8 +72,6 @@ static inline bool ist_conv_keeps_extents(const ist_conv_problem *q) {
            q->oh == q->x.h && q->ow == q->x.w;
 }
 
-/* Compute units of the plan's device, at least 1. */
-int ist_conv_units(const ist_plan *p);
 /* Bytes of the activations and of weights of `weight_bytes` each: for profiles. */
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes);
 

@@ -83,7 +83,7 @@ double ist_conv_wgmma_cost(const ist_plan *p, const ist_conv_row *r, const ist_c
     layout l = layout_of(r, q);
     int bm = r->mr, bn = r->nv * r->vl, side = side_by_side(l.local),
         by_registers = REGISTERS / (bm * bn + 64 * r->items);
-    int units = ist_conv_units(p);
+    int units = ist_plan_units(p);
     double tiles = (double)l.row_tiles * ist_div_up(q->f.out, bn);
     double waves = ceil(tiles / units), end = store;
     if (side > MOST_SIDE) side = MOST_SIDE;

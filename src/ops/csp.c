@@ -100,8 +100,7 @@ static int bands_of(ist_tensor x, int units) {
 }
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into, const char *label) {
-    int units = ist_device_facts(ist_plan_device(p))->compute_units, c = b->last.out, wide = VECTORS * VEC;
-    if (units < 1) units = 1;
+    int units = ist_plan_units(p), c = b->last.out, wide = VECTORS * VEC;
     ist_tensor y = ist_plan_into(p, into, x.n, x.h, x.w, c, IST_ELEM_T, label);
     int bands = bands_of(x, units), lines = ist_div_up(x.h, bands) + 2 * b->necks + 2;
     /* an odd number of vectors, so that planes do not meet in the same sets of a cache */
@@ -153,7 +152,7 @@ static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp
     matrix_plan m = {.cp = ist_div_up(b->last.out, CHUNK_INPUTS) * CHUNK_INPUTS,
                      .steps = ist_div_up(x.c, CHUNK_INPUTS),
                      .tile_w = 4};
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units, down = ist_div_up(x.h, TILE_H);
+    int units = ist_plan_units(p), down = ist_div_up(x.h, TILE_H);
     /* Small tiles while each group has a compute unit to itself. */
     if (ist_div_up(x.w, m.tile_w) * down * x.n > units) m.tile_w = 8;
     m.across = ist_div_up(x.w, m.tile_w);
@@ -162,8 +161,8 @@ static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp
         rows = (int)ist_round_up((size_t)(TILE_H + border) * (size_t)(m.tile_w + border), ROWS_STEP);
     int maps = 3 * rows * (m.cp * 2 + 16), biases = (b->necks + 3) * m.cp * 4;
     /* A group that has its compute unit to itself may take more of its memory, for fewer and larger chunks. */
-    bool large = m.tiles * x.n <= units && (ist_plan_caps(p) & IST_CAP_PTX_WGMMA ||
-                                            ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LARGE_BYTES);
+    bool large = m.tiles * x.n <= units &&
+                 (ist_plan_caps(p) & IST_CAP_PTX_WGMMA || ist_device_local_bytes(ist_plan_device(p)) >= LARGE_BYTES);
     int room = large ? LARGE_BYTES : MOST_BYTES;
     if (maps < rows * (m.steps * 64 + 16)) maps = rows * (m.steps * 64 + 16);
     int most = (large ? 9 : 3) / (m.cp > CHUNK_INPUTS ? 3 : 1);
@@ -179,14 +178,14 @@ static matrix_plan matrix_plan_of(const ist_plan *p, ist_tensor x, const ist_csp
 /* Few pixels, since groups compute their borders twice; few channels, since a group makes all of them. */
 static bool matrix_fused(const ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor into) {
     enum { MOST_CHANNELS = 64, GROUPS_OF_UNIT = 4 };
-    int c = b->last.out, units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int c = b->last.out, units = ist_plan_units(p);
     if (!(ist_plan_caps(p) & IST_CAP_PTX_MMA) || !ist_plan_half(p) || x.elem != IST_ELEM_T || c > MOST_CHANNELS ||
         b->necks > MMA_NECKS)
         return false;
     bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0;
     bool pairs = c % 2 == 0 && (!ist_has(into) || (into.elem == IST_ELEM_T && (into.ld | into.c0) % 2 == 0));
     matrix_plan m = matrix_plan_of(p, x, b);
-    return parts && pairs && m.chunks >= CHUNKS && m.tiles * x.n <= GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return parts && pairs && m.chunks >= CHUNKS && m.tiles * x.n <= GROUPS_OF_UNIT * units;
 }
 
 /* The fragments of outputs [out0, out0 + outs) of a layer, from column `to` of `columns` on, of its 32 inputs from in0

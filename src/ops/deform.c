@@ -1,4 +1,5 @@
-/* D-FINE's deformable attention (dfine.md 5.5). One source, op/deform, for both machines. */
+/* D-FINE's deformable attention (MSDeformableAttention of src/zoo/dfine/dfine_decoder.py). One source, op/deform, for
+ * both machines. */
 #include "ops/ops.h"
 #include "ops/chain.h"
 #include "ops/rows.h"

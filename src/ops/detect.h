@@ -1,4 +1,5 @@
-/* From the detector's raw output to objects and prompts (dfine.md 6), with every count staying on the device. */
+/* From the detector's raw output to objects and prompts (Peterande/D-FINE, src/zoo/dfine/postprocessor.py), with every
+ * count staying on the device. */
 #ifndef IST_OPS_DETECT_H
 #define IST_OPS_DETECT_H
 

@@ -110,14 +110,10 @@ typedef struct pieces {
     int blocks, chunks, cols, segments, rows, bands;
 } pieces;
 
-static int compute_units(const ist_plan *p) {
-    return at_least_one(ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units);
-}
-
 /* Channel chunks, even column segments and row bands of the CPU row: some eight pieces for every compute unit as long
  * as a band keeps at least eight rows. */
 static pieces cut(const ist_plan *p, const problem *q) {
-    int k = q->f.kh, units = compute_units(p);
+    int k = q->f.kh, units = ist_plan_units(p);
     pieces c = {.blocks = ring_blocks(k, q->stride, q->x.c)};
     c.chunks = ist_div_up(ist_div_up(q->x.c, 16), c.blocks);
     c.segments = ist_div_up(q->y.w, ring_cols(k, q->stride, c.blocks));
@@ -196,7 +192,7 @@ static tile tile_of(const ist_plan *p, const problem *q) {
     }
     int steps = ist_div_up(q->y.h, TILE_ROWS);
     int columns = t.strips * ist_div_up(q->x.c, TILE_CHANNELS) * q->x.n;
-    t.segments = at_least_one((int)(2.0 * compute_units(p) / columns));
+    t.segments = at_least_one((int)(2.0 * ist_plan_units(p) / columns));
     if (t.segments > steps) t.segments = steps;
     t.steps = ist_div_up(steps, t.segments);
     t.segments = ist_div_up(steps, t.steps);
@@ -233,7 +229,7 @@ static void set_grid(const ist_plan *p, const problem *q, ist_dwconv_row r, cons
     l->global[2] = (size_t)q->x.n;
     if (r == IST_DWCONV_cpu) {
         l->dims = 1;
-        l->global[0] = (size_t)compute_units(p);
+        l->global[0] = (size_t)ist_plan_units(p);
     } else if (r == IST_DWCONV_strip) {
         l->dims = 2;
         l->local[0] = ITEMS;
@@ -345,7 +341,7 @@ ist_tensor ist_op_dwconv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv
     bool cpu = ist_dwconv_row_runs(p, IST_DWCONV_cpu) && stride > 0 && f.kh > 0 && ring_cols(f.kh, stride, 1) > 0;
     bool group = ist_dwconv_row_runs(p, IST_DWCONV_group) && !ist_cpu_row(p);
     bool tiles = ist_dwconv_row_runs(p, IST_DWCONV_tile) && ist_plan_half(p) && f.kh == 5 && stride == 1 &&
-                 (double)ist_pixels(x) * x.c >= (double)TILE_VALUES * compute_units(p);
+                 (double)ist_pixels(x) * x.c >= (double)TILE_VALUES * ist_plan_units(p);
     ist_dwconv_row row = cpu ? IST_DWCONV_cpu : tiles ? IST_DWCONV_tile : group ? IST_DWCONV_strip : IST_DWCONV_any;
     return ist_op_dwconv_row(p, x, f, opts, tuned(p, x, f, opts, row), label);
 }

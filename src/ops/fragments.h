@@ -28,5 +28,9 @@ static inline int ist_place_channel(int k) {
 static inline int ist_group_tile_at(int row, int k) {
     return row * 64 + (k / 8 ^ (row & 7)) * 8 + k % 8;
 }
+/* The same in rows of `width`, at most 64: parts of narrower ones keep their places. */
+static inline int ist_group_part_at(int row, int k, int width) {
+    return width < 64 ? row * width + k : ist_group_tile_at(row, k);
+}
 
 #endif

@@ -44,7 +44,8 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *image);
  * buffers. Images from the upload's count on are not written. */
 ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, int size,
                                   const char *label);
-/* [batch, 1024, 1024, 3] of elem T: (value - mean) / std inside the resized image, 0 outside (mobilesam.md 1). */
+/* [batch, 1024, 1024, 3] of elem T: (value - mean) / std inside the resized image, 0 outside (preprocess of
+ * segment-anything's modeling/sam.py). */
 ist_tensor ist_op_resize_segmenter(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, const char *label);
 
 #endif

@@ -10,8 +10,7 @@
 #include "ops/detect.h"
 
 /* logits F32 [P, 256, 256, 1] (any view with 65536 consecutive values per prompt): two bilinear steps 256 -> 1024 ->
- * crop
- * -> image (mobilesam.md 5), bits logit > 0, and the counts behind area, box and stability. Returns partial statistics
+ * crop -> image (op/mask), bits logit > 0, and the counts behind area, box and stability. Returns partial statistics
  * for ist_op_pack, I32. Honours detections.total by itself. */
 ist_tensor ist_op_masks(ist_plan *p, ist_tensor logits, ist_tensor upload, const ist_detections *det, ist_tensor store,
                         const char *label);

@@ -1,6 +1,5 @@
 /* Inverted bottlenecks: the fused CPU rows op/mbconv_cpu and, with AMX, op/mbconv_amx (mbconv_amx.c), elsewhere three
  * convolutions, of which the last two are one launch on matrix instructions of warpgroups (mbconv_wgmma.c). */
-#include "ops/conv_rows.h"
 #include "ops/mbconv_rows.h"
 #include "ops/rows.h"
 
@@ -88,8 +87,7 @@ ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label) 
 }
 
 int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int bands = ist_div_up(groups_per_unit * (units > 0 ? units : 1), segments), most = rows / ROWS_MIN;
+    int bands = ist_div_up(groups_per_unit * ist_plan_units(p), segments), most = rows / ROWS_MIN;
     if (bands > most) bands = most > 1 ? most : 1;
     return ist_div_up(rows, bands);
 }
@@ -98,7 +96,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
-    int pieces = segments * ist_div_up(h, rows), units = ist_conv_units(p), length = (cols - 1) * s + 3;
+    int pieces = segments * ist_div_up(h, rows), units = ist_plan_units(p), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,

@@ -69,7 +69,7 @@ ist_tensor ist_norm_mlp_values(ist_plan *p, const float *v, int count, const flo
 }
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
-    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w, units = ist_conv_units(p);
+    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w, units = ist_plan_units(p);
     int pieces = ist_div_up(ist_div_up(rows, CHUNK), units) * units; /* as many for every unit */
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);

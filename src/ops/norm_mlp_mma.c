@@ -35,7 +35,7 @@ static int wide_bytes(mlp_tile t, int c, int hidden) {
 
 /* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
 static mlp_tile wide_tile(const ist_plan *p, int64_t rows, int c, int hidden) {
-    mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_conv_units(p) ? 2 : 1};
+    mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_plan_units(p) ? 2 : 1};
     t.down = 2 / t.across;
     t.rows = WIDE * t.down;
     t.stages = 4;
@@ -49,7 +49,7 @@ static mlp_tile tile_of(const ist_plan *p, int64_t rows, int c, int hidden) {
         mlp_tile wide = wide_tile(p, rows, c, hidden);
         if (wide_bytes(wide, c, hidden) <= WIDE_ROOM) return wide;
     }
-    mlp_tile t = {.rows = rows / 64 >= ist_conv_units(p) ? 64 : 32};
+    mlp_tile t = {.rows = rows / 64 >= ist_plan_units(p) ? 64 : 32};
     for (t.hidden = 64; t.hidden >= 32; t.hidden -= 32)
         for (t.stages = STAGES_MAX; t.stages >= 2; t.stages--)
             if (hidden % t.hidden == 0 && t.rows * (c + 8) * 4 <= local_bytes(t, c, hidden) &&
@@ -82,17 +82,15 @@ static float *pack_tiles(const ist_norm_mlp *l, const float *scaled, int c, int 
     int hidden = l->fc1.out;
     for (int tile = 0; tile < c; tile += WIDE) {
         int width = c - tile < WIDE ? c - tile : WIDE;
-        for (int o = 0; o < WIDE; o++, to += width)
-            for (int k = 0; k < width; k++) {
-                int channel = ist_place_channel(tile + k);
-                int part = width < WIDE ? k / CHUNK : k / CHUNK ^ (o & 7);
-                to[part * CHUNK + k % CHUNK] = scaled[(h + o) * c + channel];
-            }
+        for (int o = 0; o < WIDE; o++)
+            for (int k = 0; k < width; k++)
+                to[ist_group_part_at(o, k, width)] = scaled[(h + o) * c + ist_place_channel(tile + k)];
+        to += WIDE * width;
     }
-    for (int o = 0; o < c; o++, to += WIDE)
+    for (int o = 0; o < c; o++)
         for (int k = 0; k < WIDE; k++)
-            to[(k / CHUNK ^ (o & 7)) * CHUNK + k % CHUNK] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
-    return to;
+            to[ist_group_tile_at(o, k)] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
+    return to + (size_t)c * WIDE;
 }
 
 /* Both layers, by slices of hidden channels. */
@@ -143,11 +141,10 @@ ist_tensor ist_norm_mlp_mma(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
     const char *spread = l->spread.out ? " -DSPREAD" : "";
-    ist_defines d =
-        tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden, tile.down,
-                                   tile.across, tile.stages, spread)
-                  : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden, tile.rows,
-                                   tile.hidden, tile.stages, spread);
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.down, tile.across, tile.stages, spread)
+                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.rows, tile.hidden, tile.stages, spread);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "op/norm_mlp_wgmma" : "op/norm_mlp_mma",
                                      .isa = tile.down ? "isa/ptx+isa/norm+isa/wgmma+isa/spread" : "isa/ptx+isa/spread",

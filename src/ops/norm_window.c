@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum { HEAD = 32, PARTS = 3, WIDE = 64, CHUNK = 8, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
+enum { HEAD = 32, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
@@ -29,7 +29,7 @@ static layout layout_of(const ist_plan *p, ist_tensor x, const ist_norm_window *
     enum { WARPS = 8, HEADS_MAX = 5, MANY = 5 };
     layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws, .heads = 1};
     l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
-    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_conv_units(p);
+    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_plan_units(p);
     for (int h = 2; h <= HEADS_MAX; h++)
         if (a->heads % h == 0 && 2 * groups >= (h == 2 ? 3 : 2 * MANY) * units * h) l.heads = h;
     return l;
@@ -68,13 +68,14 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_window *a, int c, con
     for (int h = 0; h < a->heads; h++)
         for (int tile = 0; tile < c; tile += WIDE) {
             int width = c - tile < WIDE ? c - tile : WIDE;
-            for (int o = 0; o < PARTS * HEAD; o++, to += width) {
+            for (int o = 0; o < PARTS * HEAD; o++) {
                 const float *w = a->qkv.w + (size_t)row_of(h, o / HEAD, o % HEAD) * (size_t)c;
                 for (int k = 0; k < width; k++) {
-                    int channel = ist_place_channel(tile + k), part = width < WIDE ? k / CHUNK : k / CHUNK ^ (o & 7);
-                    to[part * CHUNK + k % CHUNK] = w[channel] * a->gamma[channel];
+                    int channel = ist_place_channel(tile + k);
+                    to[ist_group_part_at(o, k, width)] = w[channel] * a->gamma[channel];
                 }
             }
+            to += PARTS * HEAD * width;
         }
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);

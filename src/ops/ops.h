@@ -68,9 +68,11 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
                             const ist_norm_opts *opts, const char *label);
 /* a + b; b may have n = 1 and/or one pixel and is then repeated. */
 ist_tensor ist_op_add(ist_plan *p, ist_tensor a, ist_tensor b, ist_tensor into, const char *label);
-/* Copies x (a slice, another layout) into a new or given tensor of the same extents; an x with n = 1 fills every item. */
+/* Copies x (a slice, another layout) into a new or given tensor of the same extents; an x with n = 1 fills every item.
+ */
 ist_tensor ist_op_copy(ist_plan *p, ist_tensor x, ist_tensor into, const char *label);
-/* Copies the pixels of each item of x [n,h,w,c] to rows first to first + h * w - 1 of that item of into [n,1,rows,c]. */
+/* Copies the pixels of each item of x [n,h,w,c] to rows first to first + h * w - 1 of that item of into [n,1,rows,c].
+ */
 void ist_op_copy_rows(ist_plan *p, ist_tensor x, ist_tensor into, int first, const char *label);
 /* y[i] = x[map[i]] over n: map is an I32 tensor of `count` indices ([1,1,count,1]); result n = count. */
 ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, const char *label);
@@ -78,14 +80,14 @@ ist_tensor ist_op_expand(ist_plan *p, ist_tensor x, ist_tensor map, int count, c
 ist_tensor ist_op_clamp(ist_plan *p, ist_tensor x, float lo, float hi, const char *label);
 /* In place: pixel rows[i] (counted within each item, I32 [1,1,count,1]) of every item of x becomes value[c]. */
 void ist_op_fill_rows(ist_plan *p, ist_tensor x, ist_tensor rows, const float *value, const char *label);
-/* D-FINE's gateway: LN(sigmoid(g[0:D]) * x + sigmoid(g[D:2D]) * y), eps 1e-5 (dfine.md 5.4 step 4); g [.., 2D]. */
+/* D-FINE's gateway: LN(sigmoid(g[0:D]) * x + sigmoid(g[D:2D]) * y), eps 1e-5; g [.., 2D]. */
 ist_tensor ist_op_gate(ist_plan *p, ist_tensor g, ist_tensor x, ist_tensor y, const float *gamma, const float *beta,
                        const char *label);
 
 /* ---- attention: src/ops/attention.c, window.c, deform.c ---- */
 
-/* softmax(q k^T * scale) v per head: q [n,1,nq,C], k [nk_n,1,nk,C], v likewise, C = heads * d; any d that is a multiple of
- * 4 up to 64. q_map / kv_map (I32, [1,1,n,1]) say which item of q / of k and v serves result item i; empty: item i
+/* softmax(q k^T * scale) v per head: q [n,1,nq,C], k [nk_n,1,nk,C], v likewise, C = heads * d; any d that is a multiple
+ * of 4 up to 64. q_map / kv_map (I32, [1,1,n,1]) say which item of q / of k and v serves result item i; empty: item i
  * itself. `count` is the n of the result (0: q.n). Statistics in fp32. */
 typedef struct ist_attention_opts {
     int heads;
@@ -96,9 +98,9 @@ typedef struct ist_attention_opts {
 ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *opts,
                             const char *label);
 
-/* TinyViT window attention (mobilesam.md 2.1-2.2). qkv [n,H,W,3*dim], per head 32 q, 32 k, 32 v channels; tokens outside
- * the map are `pad_qkv` [3*dim] (the projection of the LN bias) and take part as keys and values. bias [heads][ws*ws].
- * Result [n,H,W,dim]; scale 1/sqrt(32). */
+/* TinyViT window attention. qkv [n,H,W,3*dim], per head 32 q, 32 k, 32 v channels; tokens outside the map are `pad_qkv`
+ * [3*dim] (the projection of the LN bias) and take part as keys and values. bias [heads][ws*ws]. Result [n,H,W,dim];
+ * scale 1/sqrt(32). */
 ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad_qkv, const float *bias, int heads,
                                    int ws, const char *label);
 
@@ -106,9 +108,10 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
 typedef struct ist_level {
     int h, w, start, points;
 } ist_level;
-/* D-FINE's deformable attention (dfine.md 5.5). offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both F32,
- * are the raw linear outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D]; result [n,1,q,D],
- * written into `into` when that is a tensor. */
+/* D-FINE's deformable attention: a point lies at (cx, cy) + offset / points of its level * (w, h) / 2, memory is read
+ * there bilinearly, zero outside of the map. offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both F32,
+ * are the raw linear outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory [n,1,T,D];
+ * result [n,1,q,D], written into `into` when that is a tensor. */
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
                                    ist_tensor memory, const ist_level *levels, int level_count, int heads,
                                    ist_tensor into, const char *label);
@@ -128,13 +131,14 @@ bool ist_op_top_scores(ist_plan *p, ist_tensor x, int k, ist_tensor *scores, ist
 ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label);
 /* sigmoid(a + b) into F32: the first reference boxes; +inf gives 1. */
 ist_tensor ist_op_box_init(ist_plan *p, ist_tensor delta, ist_tensor anchor_logit, const char *label);
-/* sigmoid(delta + logit'(ref)), dfine.md 5.4 step 6; F32. */
+/* sigmoid(delta + log(max(r, 1e-5) / max(1 - r, 1e-5))), r = ref clamped to [0, 1]; F32. */
 ist_tensor ist_op_box_refine(ist_plan *p, ist_tensor delta, ist_tensor ref, const char *label);
-/* dfine.md 5.4 step 7-8 and 5.6: corners = increment + previous (empty: 0) [n,1,q,132] F32; ref = box(ref_init,
- * integral(corners)). `project` is W[33]. *corners_out may be NULL when nobody reads the corners later. */
+/* corners = increment + previous (empty: 0) [n,1,q,132] F32, 33 bins for each of left, top, right, bottom; d of a side
+ * = sum of softmax(corners) * project[33]; the result, F32 [n,1,q,4] cxcywh, is the box whose sides lie (reg_scale / 2
+ * + d) (w, h) / reg_scale from ref_init's centre. *corners_out gets the corners; NULL when nobody reads them later. */
 ist_tensor ist_op_fdr(ist_plan *p, ist_tensor increment, ist_tensor previous, ist_tensor ref_init, const float *project,
                       float reg_scale, ist_tensor *corners_out, const char *label);
-/* LQE statistics, dfine.md 5.7: per side the 4 largest probabilities and their mean -> F32 [n,1,q,20]. */
+/* LQE statistics: per side the 4 largest probabilities and their mean -> F32 [n,1,q,20]. */
 ist_tensor ist_op_lqe(ist_plan *p, ist_tensor corners, const char *label);
 /* quality [n,1,q,1] added to every class of logits, result F32 [n,1,q,c]. */
 ist_tensor ist_op_add_quality(ist_plan *p, ist_tensor logits, ist_tensor quality, const char *label);

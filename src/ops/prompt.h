@@ -16,7 +16,7 @@ typedef struct ist_point_code {
 /* points F32 [P,1,k,2] in pixels; labels I32 [P,1,k,1], or empty: point j has label first_label + j. With `pad` one
  * more token of label -1 follows. Label -1 has no position; given labels other than -1, 0, 1 have a position only.
  * Tokens `own` [1,1,i,256], or none, stand before those of every prompt.
- * -> [P,1,(i+) k (+1),256] (mobilesam.md 3; segment-anything's PositionEmbeddingRandom). */
+ * -> [P,1,(i+) k (+1),256] (PositionEmbeddingRandom of segment-anything's modeling/prompt_encoder.py). */
 ist_tensor ist_op_point_tokens(ist_plan *p, ist_tensor points, ist_tensor labels, int first_label, bool pad,
                                const ist_point_code *code, ist_tensor own, const char *label);
 /* Tokens of a, then those of b, per item: [1 or P,1,i,c] and [P,1,j,c] -> [P,1,i+j,c]. */

@@ -38,7 +38,7 @@ static int tiles_of(const shape *s, int oh, int ow) {
 /* The widest that still gives most compute units a group, else the narrowest that divides the channels; none where no
  * width does. */
 static const width *width_of(const ist_plan *p, int mid, int tiles) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int units = ist_plan_units(p);
     const width *best = NULL;
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
         if (mid % widths[i].bn) continue;
@@ -56,11 +56,11 @@ static void extents(ist_tensor x, const shape *s, const ist_conv_opts *o, int *o
 /* Few groups: with more, what they compute twice costs more than a launch and the way through global memory. */
 static bool few_groups(const ist_plan *p, ist_tensor x, int mid, const shape *s, const ist_conv_opts *o) {
     enum { GROUPS_OF_UNIT = 2 };
-    int oh, ow, units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
+    int oh, ow, units = ist_plan_units(p);
     extents(x, s, o, &oh, &ow);
     int tiles = x.n * tiles_of(s, oh, ow);
     const width *v = width_of(p, mid, tiles);
-    return v && (double)tiles * (mid / v->bn) <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return v && (double)tiles * (mid / v->bn) <= (double)GROUPS_OF_UNIT * units;
 }
 
 bool ist_separable_takes(const ist_plan *p, ist_tensor x, ist_filter point, ist_filter depth, const ist_conv_opts *o) {

@@ -32,9 +32,8 @@ static int tiles_of(int side) {
 /* With more groups, what they compute twice costs more than the launches that they save. */
 bool ist_stage_fits(const ist_plan *p, int n, int h, int w) {
     enum { GROUPS_OF_UNIT = 4 };
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
     return (ist_plan_caps(p) & IST_CAP_PTX_MMA) && ist_plan_half(p) && !ist_cpu_row(p) &&
-           (double)n * tiles_of(h) * tiles_of(w) <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+           (double)n * tiles_of(h) * tiles_of(w) <= (double)GROUPS_OF_UNIT * ist_plan_units(p);
 }
 
 static bool check(ist_plan *p, ist_tensor x, ist_tensor y, const ist_stem_layer layers[IST_STAGE_LAYERS],

@@ -34,7 +34,7 @@ static bool cpu_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer l
     if ((ist_plan_caps(p) & need) != need || (m != 16 && m != 24 && m != 32)) return false;
     return image.elem == IST_ELEM_T && image.ld == 3 && !image.c0 && image.h >= 64 && image.w >= 64 &&
            image.h % 32 == 0 && image.w % 32 == 0 && layers[4].f.out % 16 == 0 &&
-           room(image, m) * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p));
+           room(image, m) * sizeof(float) <= ist_device_local_bytes(ist_plan_device(p));
 }
 
 bool ist_stem_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
@@ -103,8 +103,7 @@ static ist_tensor pack(ist_plan *p, const ist_stem_layer layers[5], const char *
 /* Output lines of a work-item: some four for every compute unit, but not so few that the lines made twice at the
  * band's edges weigh. */
 static int band_of(const ist_plan *p, ist_tensor y) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int band = ist_div_up(y.n * y.h, 4 * (units > 0 ? units : 1));
+    int band = ist_div_up(y.n * y.h, 4 * ist_plan_units(p));
     return band < 4 ? 4 : band > y.h ? y.h : band;
 }
 

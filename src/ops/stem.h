@@ -1,5 +1,5 @@
-/* HGNetv2's stem as one launch on CPUs and on matrix instructions: where it runs it replaces six launches and their maps
- * (cl/op/stem.cl, cl/op/stem_mma.cl). */
+/* HGNetv2's stem as one launch on CPUs and on matrix instructions: where it runs it replaces six launches and their
+ * maps (cl/op/stem.cl, cl/op/stem_mma.cl). */
 #ifndef IST_OPS_STEM_H
 #define IST_OPS_STEM_H
 

@@ -64,8 +64,7 @@ static size_t room(const ist_stem_layer layers[LAYERS], tile t) {
 }
 
 static const tile *tile_of(const ist_plan *p, const ist_stem_layer layers[LAYERS]) {
-    bool large =
-        ist_plan_caps(p) & IST_CAP_PTX_WGMMA || ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LARGE_BYTES;
+    bool large = ist_plan_caps(p) & IST_CAP_PTX_WGMMA || ist_device_local_bytes(ist_plan_device(p)) >= LARGE_BYTES;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++)
         if (room(layers, tiles[i]) <= (large && !i ? LARGE_BYTES : MOST_BYTES)) return &tiles[i];
     return NULL;
@@ -74,9 +73,8 @@ static const tile *tile_of(const ist_plan *p, const ist_stem_layer layers[LAYERS
 /* Few groups: with more, what they compute twice costs more than the launches and the maps that they save. */
 static bool few_groups(const ist_plan *p, ist_tensor image, const tile *t) {
     enum { GROUPS_OF_UNIT = 8, PIXELS = 64 };
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
     double groups = (double)image.n * ist_div_up(image.h / 4, t->h) * ist_div_up(image.w / 4, t->w);
-    return groups * t->h * t->w / PIXELS <= (double)GROUPS_OF_UNIT * (units > 0 ? units : 1);
+    return groups * t->h * t->w / PIXELS <= (double)GROUPS_OF_UNIT * ist_plan_units(p);
 }
 
 bool ist_stem_matrix_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[LAYERS]) {

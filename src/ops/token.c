@@ -161,7 +161,7 @@ static bool check(ist_plan *p, ist_tensor x, const ist_token_layer *l, token_kin
 typedef struct token_launch {
     token_kind kind;
     int in, hidden, slices, each; /* 0: none */
-    size_t groups[3]; /* the last 0: of two dimensions */
+    size_t groups[3];             /* the last 0: of two dimensions */
     ist_tensor x, beside, weights, table, position, queries, map;
     int sizes[2], lds[8]; /* of sizes the last two */
     ist_tensor y, partial;
@@ -280,7 +280,7 @@ static ist_tensor pack_both(ist_plan *p, const ist_token_projection *q, const is
 
 /* How many times 64 projections a group makes: more where there would be more groups than units. */
 static int projection_blocks(const ist_plan *p, int tiles, int outs) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units, each = 1;
+    int units = ist_plan_units(p), each = 1;
     while (each < 4 && tiles * (outs / (64 * each)) > units && outs % (128 * each) == 0) each *= 2;
     return each;
 }

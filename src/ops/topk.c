@@ -82,8 +82,7 @@ static bool one_launch(const ist_plan *p, int total, int k) {
 
 /* Runs of rows, one after the other, of a group: as many as leave each compute unit two groups of a batch. */
 static int top_runs(const ist_plan *p, ist_tensor x, int groups) {
-    int units = ist_device_facts(ist_plan_device((ist_plan *)p))->compute_units;
-    int runs = groups * x.n / (2 * (units > 0 ? units : 1));
+    int runs = groups * x.n / (2 * ist_plan_units(p));
     return runs > groups ? groups : runs > 1 ? runs : 1;
 }
 

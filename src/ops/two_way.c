@@ -33,7 +33,7 @@ static int group_items(const ist_plan *p) {
 
 /* Image rows that a group of the portable row keeps in local memory. */
 static int local_rows(const ist_plan *p, int tokens) {
-    bool room = ist_device_local_bytes(ist_plan_device((ist_plan *)p)) >= LOCAL_ROOM;
+    bool room = ist_device_local_bytes(ist_plan_device(p)) >= LOCAL_ROOM;
     return group_items(p) == 256 && blocks_of(tokens) == 1 && room ? 8 : 4;
 }
 

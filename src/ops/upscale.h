@@ -1,4 +1,4 @@
-/* SAM's mask upscaling in one step (mobilesam.md 4). */
+/* SAM's mask upscaling (output_upscaling of its modeling/mask_decoder.py) in one step. */
 #ifndef IST_OPS_UPSCALE_H
 #define IST_OPS_UPSCALE_H
 

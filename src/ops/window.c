@@ -1,4 +1,4 @@
-/* TinyViT's window attention (mobilesam.md 2.1-2.2).
+/* TinyViT's window attention (Attention of MobileSAM's modeling/tiny_vit_sam.py).
  *
  * The map is cut into windows without being copied; tokens beyond the map are never stored anywhere. Rows:
  * op/attention_cpu (lanes are queries), op/window_mma (matrix instructions, half storage) and op/attention (a query per

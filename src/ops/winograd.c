@@ -27,7 +27,7 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opt
               .cols = out % 32 ? 16 : 32};
     g.rows = TILE / g.cols;
     g.tiles = x.n * g.down * g.across;
-    int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 16 * ist_conv_units(p) * g.rows);
+    int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 16 * ist_plan_units(p) * g.rows);
     if (even < 2) even = 2;
     if (fit > MAX_BLOCK / g.rows) fit = MAX_BLOCK / g.rows;
     g.block = (fit < even ? fit : even) * g.rows;
@@ -39,7 +39,7 @@ bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, con
     if ((ist_plan_caps(p) & need) != need || f->kh != 3 || f->kw != 3 || o->stride > 1) return false;
     if (f->in != x.c || x.c % 16 || f->out < 16 || f->out % 16) return false;
     if (extent(x.h, o->top, o->bottom) < 1 || extent(x.w, o->left, o->right) < 1) return false;
-    return (size_t)ROOM * sizeof(float) <= ist_device_local_bytes(ist_plan_device((ist_plan *)p)) &&
+    return (size_t)ROOM * sizeof(float) <= ist_device_local_bytes(ist_plan_device(p)) &&
            grid_of(p, x, f->out, o).block > 0;
 }
 
@@ -114,7 +114,7 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
         .defines = defines.text,
         .kernel = "winograd",
         .dims = 1,
-        .global = {(size_t)ist_conv_units(p)},
+        .global = {(size_t)ist_plan_units(p)},
         .local = {1},
         .args = {IST_IN(x), IST_IN(weights), IST_IN(bias), IST_OUT(y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),

@@ -203,8 +203,8 @@ static ist_status choose_precision(ist_engine *e, ist_error *err) {
     return IST_OK;
 }
 
-/* Replaces AUTO by what it becomes, and opens the second queue. One image of 640 x 640 is too little work for a large GPU
- * (perf/NOTES.md, "two networks on two queues"); a small one would only change between the two. */
+/* Replaces AUTO by what it becomes, and opens the second queue. One image of 640 x 640 is too little work for a large
+ * GPU (perf/NOTES.md, "two networks on two queues"); a small one would only change between the two. */
 static ist_status choose_overlap(ist_engine *e, const ist_config *config, ist_error *err) {
     enum { UNITS = 64 };
     const ist_device_info *facts = ist_device_facts(e->device);

@@ -11,7 +11,7 @@
  * Where more is known of the inputs than that they have something in common, namely the mean of each, what the errors
  * make of it is a constant, and the bias takes it: the errors then meet only what inputs differ from their means by. */
 #include "weights/fold.h"
-#include "weights/half.h"
+#include "base/half.h"
 
 #include <math.h>
 

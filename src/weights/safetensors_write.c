@@ -1,5 +1,5 @@
 /* safetensors writer. Tensors go out by falling element size, so that each is aligned to its own. */
-#include "weights/half.h"
+#include "base/half.h"
 #include "weights/store.h"
 
 #include "base/mem.h"

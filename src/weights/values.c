@@ -1,5 +1,5 @@
 /* Tensor values as float32, whatever the file stores. */
-#include "weights/half.h"
+#include "base/half.h"
 #include "weights/weights.h"
 
 #include "base/mem.h"

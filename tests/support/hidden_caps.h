@@ -9,8 +9,8 @@
 
 static unsigned without; /* IST_CAP_* */
 
-/* For a whole test: hides `caps`, and has kernels that a CPU does not choose compiled as they are, since PoCL takes long
- * to optimise those with barriers. To be called before the device is opened. */
+/* For a whole test: hides `caps`, and has kernels that a CPU does not choose compiled as they are, since PoCL takes
+ * long to optimise those with barriers. To be called before the device is opened. */
 static inline void hide(unsigned caps) {
     without = caps;
     setenv("ISTHMUS_CPU_BUILD_OPTIONS", "-cl-opt-disable", 1);

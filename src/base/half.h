@@ -1,6 +1,6 @@
 /* Conversions between float32 and the 16-bit formats, round to nearest even. */
-#ifndef IST_WEIGHTS_HALF_H
-#define IST_WEIGHTS_HALF_H
+#ifndef IST_BASE_HALF_H
+#define IST_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
@@ -13,6 +13,14 @@ static inline float ist_bits_to_float(uint32_t bits) {
 
 static inline float ist_bf16_to_float(uint16_t h) {
     return ist_bits_to_float((uint32_t)h << 16);
+}
+
+/* A NaN stays one. */
+static inline uint16_t ist_float_to_bf16(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static inline float ist_half_to_float(uint16_t h) {
