@@ -41,14 +41,15 @@
     }
 
 #if !defined(__AVX512F__) || PANEL == 16
-/* acc[r * lds] += sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn: what a turn costs
- * besides its products, a core's other thread takes for itself. */
+/* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn:
+ * what a turn costs besides its products, a core's other thread takes for itself. */
 #define TILE_EACH1(F)   F(0) F(1) F(2) F(3) F(4) F(5)
-#define TILE_OPEN1(r)   float16 c##r = acc[(r) * lds];
+#define TILE_OPEN1(r)   float16 c##r = from[(r) * ldf];
 #define TILE_FIRST1(r)  c##r = fma((float16)(a[(r) * lda]), v, c##r);
 #define TILE_SECOND1(r) c##r = fma((float16)(a[(r) * lda + 1]), v, c##r);
-#define TILE_CLOSE1(r)  acc[(r) * lds] = c##r;
-NOINLINE void tile6x1(float16 *acc, int lds, const float *a, int lda, __global const float *b, int ldb, int k) {
+#define TILE_CLOSE1(r)  to[(r) * ldt] = c##r;
+NOINLINE void tile6x1(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                      __global const float *b, int ldb, int k) {
     TILE_EACH1(TILE_OPEN1)
     for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
         {
@@ -90,12 +91,15 @@ NOINLINE void tile6x4_ahead(float16 *acc, const float *a, int lda, __global cons
     TILE_EACH(TILE_CLOSE)
 }
 
-/* The same, b without gaps, and asks for what the caller will touch next, evenly over the steps, since a core waits for
- * few lines at a time: 6 rows of 64 values from q on, `ldq` apart, which it will read or write right after, and with
- * every two steps one line from p on, weights for the second-level cache. */
-NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
-                           __global const float *p, __global const T *q, int ldq) {
-    TILE_EACH(TILE_OPEN)
+/* The same from `from` to `to`, whose rows lie ldf and ldt vectors apart, b without gaps; asks for what the caller will
+ * touch next, evenly over the steps, since a core waits for few lines at a time: 6 rows of 64 values from q on, `ldq`
+ * apart, which it will read or write right after, and with every two steps one line from p on, weights for the
+ * second-level cache. */
+#define TILE_OPEN_FROM(r, j) float16 c##r##_##j = from[r * ldf + j];
+#define TILE_CLOSE_TO(r, j)  to[r * ldt + j] = c##r##_##j;
+NOINLINE void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                           __global const float *b, int k, __global const float *p, __global const T *q, int ldq) {
+    TILE_EACH(TILE_OPEN_FROM)
     for (int r = 0, i = 0; r < TILE_ROWS; r++, q += ldq) {
         for (int v = 0; v < 64; v += 16) PREFETCH(q + v);
         for (const int past = (r + 1) * k / TILE_ROWS; i < past; i += 2, a += 2, b += 2 * 64, p += 16) {
@@ -105,13 +109,13 @@ NOINLINE void tile6x4_next(float16 *acc, const float *a, int lda, __global const
             PREFETCH_L2(p);
         }
     }
-    TILE_EACH(TILE_CLOSE)
+    TILE_EACH(TILE_CLOSE_TO)
 }
 #else
 /* The same where registers are narrower: 24 sums would lie in memory, those of one column of vectors fit (12 registers
  * of 8 floats, 24 of 4). Lines are asked for between columns. */
 static inline void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
-    for (int j = 0; j < 4; j++) tile6x1(acc + j, 4, a, lda, b + j * 16, ldb, k);
+    for (int j = 0; j < 4; j++) tile6x1(acc + j, 4, acc + j, 4, a, lda, b + j * 16, ldb, k);
 }
 static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k,
                                  __global const T *p, __global const T *q) {
@@ -121,23 +125,24 @@ static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global
             PREFETCH(p);
             PREFETCH(q);
         }
-        tile6x1(acc + j, 4, a, lda, b + j * 16, ldb, k);
+        tile6x1(acc + j, 4, acc + j, 4, a, lda, b + j * 16, ldb, k);
     }
 }
-static inline void tile6x4_next(float16 *acc, const float *a, int lda, __global const float *b, int k,
-                                __global const float *p, __global const T *q, int ldq) {
-    tile6x4(acc, a, lda, b, 64, k);
+static inline void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                                __global const float *b, int k, __global const float *p, __global const T *q, int ldq) {
+    for (int j = 0; j < 4; j++) tile6x1(to + j, ldt, from + j, ldf, a, lda, b + j * 16, 64, k);
 }
 #endif
 
-/* acc[r * PANEL_VECTORS + j] += the product of six rows and a panel; asks for lines as tile6x4_next where a tile is
- * four vectors wide. */
-static inline void panel_product(float16 *acc, const float *a, int lda, __global const float *b, int k,
-                                 __global const float *p, __global const T *q, int ldq) {
+/* to[r * ldt + j] = from[r * ldf + j] + the product of six rows and a panel; asks for lines as tile6x4_next where a
+ * tile is four vectors wide. */
+static inline void panel_product(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                                 __global const float *b, int k, __global const float *p, __global const T *q,
+                                 int ldq) {
 #if PANEL == 64
-    tile6x4_next(acc, a, lda, b, k, p, q, ldq);
+    tile6x4_next(to, ldt, from, ldf, a, lda, b, k, p, q, ldq);
 #else
-    tile6x1(acc, 1, a, lda, b, 16, k);
+    tile6x1(to, ldt, from, ldf, a, lda, b, 16, k);
 #endif
 }
 

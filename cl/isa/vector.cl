@@ -42,9 +42,11 @@ typedef V vector_at4 __attribute__((aligned(4)));
 
 /* Asks for the cache line of an address that will be read soon. */
 #if defined(__x86_64__) || defined(__aarch64__)
-#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#define PREFETCH(p)    __builtin_prefetch((const void *)(size_t)(p))
+#define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
 #else
 #define PREFETCH(p)
+#define PREFETCH_L2(p)
 #endif
 
 /* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. */

@@ -88,7 +88,20 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 
 /* ---- linear layers ---- */
 
-/* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. */
+/* How six rows of a result are finished where that is all: y[r][..] = scale max(v, least) + shift; NaN stays. */
+typedef struct ending {
+    to_t y; /* 0: sums go to `acc` */
+    int ld;
+    float16 least, scale, shift;
+} ending;
+
+/* acc[r * NV + j] = first[j] + sum over i < k of a[r * lda + i] * vector j of b[i], six rows. Of four vectors every
+ * second step asks for a line from `next` on, `stride` floats apart. */
+#define EXPECT1
+#define EXPECT2
+#define EXPECT4                                                                                                        \
+    PREFETCH_L2(next);                                                                                                 \
+    next += stride;
 #define ROW1(r, u)  c##r##_0 = fma((float16)(a[(r) * lda + u]), b0, c##r##_0);
 #define ROW2(r, u)                                                                                                     \
     {                                                                                                                  \
@@ -112,12 +125,20 @@ static inline void put_some(to_t p, float16 v, int lanes) {
 #define CLOSE1(r) acc[r] = c##r##_0;
 #define CLOSE2(r) acc[r * 2] = c##r##_0, acc[r * 2 + 1] = c##r##_1;
 #define CLOSE4(r) TILE_COLS(TILE_CLOSE, r)
+#define END(r, j)                                                                                                      \
+    put16(end.y + r * end.ld + 16 * j,                                                                                 \
+          fma(end.least > c##r##_##j ? end.least : c##r##_##j, end.scale, end.shift));
+#define END1(r)   END(r, 0)
+#define END2(r)   END(r, 0) END(r, 1)
+#define END4(r)   TILE_COLS(END, r)
 #define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
 #define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
 #define DEFINE_PRODUCT(F, NV)                                                                                          \
-    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k) {                     \
+    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k, from_t next,          \
+                         int stride, const ending end) {                                                               \
         SIX(OPEN##NV)                                                                                                  \
         for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
+            EXPECT##NV                                                                                                 \
             {                                                                                                          \
                 WEIGHTS##NV(0) SIX_AT(ROW##NV, 0)                                                                      \
             }                                                                                                          \
@@ -128,7 +149,11 @@ static inline void put_some(to_t p, float16 v, int lanes) {
         if (k > 0) {                                                                                                   \
             WEIGHTS##NV(0) SIX_AT(ROW##NV, 0)                                                                          \
         }                                                                                                              \
-        SIX(CLOSE##NV)                                                                                                 \
+        if (end.y) {                                                                                                   \
+            SIX(END##NV)                                                                                               \
+        } else {                                                                                                       \
+            SIX(CLOSE##NV)                                                                                             \
+        }                                                                                                              \
     }
 DEFINE_PRODUCT(product1, 1)
 #if PANEL == 64
@@ -151,7 +176,8 @@ static inline void put_tile(to_t to, int ld, const float16 *acc, int nv, int lin
 
 /* y = scale act(w a + bias + b) + shift + c. Weights in blocks of PANEL columns, then of half as many, down to 16,
  * [in][block]; numbers: inputs, weights at, bias at or -1, scale, shift. The last tile begins before its rows where
- * they are fewer than six, or takes them singly. */
+ * they are fewer than six, or takes them singly. The first eight tiles ask for the weights that follow, those of the
+ * next layer behind the last block: without that the first tile of a block waits for the third-level cache. */
 NOINLINE void linear(const state *s, __global const int *t, from_t weights, from_t table) {
     const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
                 after = place_of(s, t + C);
@@ -168,26 +194,21 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
         for (int r0 = 0; r0 < s->count;) {
             const bool alone = s->count < TILE_ROWS;
             const int lines = alone ? 1 : TILE_ROWS, r = alone ? r0 : min(r0, s->count - TILE_ROWS);
-            const int lda = alone ? 0 : x.ld;
-            if (nv == 4) product4(acc, sums, x.p + r * x.ld, lda, w, k);
-            else if (nv == 2) product2(acc, sums, x.p + r * x.ld, lda, w, k);
-            else product1(acc, sums, x.p + r * x.ld, lda, w, k);
-            if (simple && outs - o >= 16 * nv) {
-                to_t to = y.p + r * y.ld + o;
-                for (int i = 0; i < lines; i++, to += y.ld)
-                    for (int j = 0; j < nv; j++) {
-                        const float16 v = acc[i * nv + j];
-                        put16(to + 16 * j, fma(least > v ? least : v, scale, shift)); /* NaN stays */
-                    }
-                r0 = r + lines;
-                continue;
-            }
+            const int lda = alone ? 0 : x.ld, asked = r0 / TILE_ROWS;
+            from_t next = w + 64 * k + asked * (k / 2) * 16;
+            const int stride = asked < 8 ? 16 : 0;
+            const bool plain = simple && !alone && outs - o >= 16 * nv;
+            const ending end = {plain ? y.p + r * y.ld + o : 0, y.ld, least, scale, shift};
+            if (nv == 4) product4(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            else if (nv == 2) product2(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            else product1(acc, sums, x.p + r * x.ld, lda, w, k, next, stride, end);
+            r0 = r + lines;
+            if (plain) continue;
             if (before.p) add_tile(acc, nv, before.p + r * before.ld + o, before.ld, lines, outs - o);
             activate_all(acc, lines * nv, act);
             for (int i = 0; i < lines * nv; i++) acc[i] = fma(acc[i], scale, shift);
             if (after.p) add_tile(acc, nv, after.p + r * after.ld + o, after.ld, lines, outs - o);
             put_tile(y.p + r * y.ld + o, y.ld, acc, nv, lines, outs - o);
-            r0 = r + lines;
         }
     }
 }

@@ -16,6 +16,18 @@
 #define NR     (NV * VL)
 #define UNROLL 2
 
+/* Wide tiles ask for the panel of weights that follows, a line with every turn until they have all of it, and, those
+ * of an item's first panel, for the next tile's pixels: who needs them first would wait for the third-level cache. */
+#if NR >= 32
+#define EXPECT                                                                                                         \
+    PREFETCH_L2(next);                                                                                                 \
+    PREFETCH_L2(soon);                                                                                                 \
+    next += stride;                                                                                                    \
+    soon += pace;
+#else
+#define EXPECT
+#endif
+
 /* Whether the products can read the input where it is. */
 #if defined(IST_HALF) && !defined(X32)
 #define IN_PLACE 0
@@ -173,13 +185,16 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         bias = biases + first * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
             int col = tile * NR;
+            __global const float *next = past - first == 1 && tiles.w & 2 ? w - panel : w + panel;
             for (int p = p0; p < end; p += MR) {
+                const int stride = p - p0 < NR / 16 * UNROLL * MR ? 16 : 0;
                 int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
                 int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
                 bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
                 long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
                 origin_t origin;
-                __global const float *wp = w;
+                __global const float *wp = w, *soon = linear ? ADDRESS(x + corner + MR * in.s2) : w;
+                const int pace = linear && tile == first ? 16 : 0;
                 const bool whole = simple && p + MR <= end && col + NR <= out.s5;
                 __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                 __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
@@ -216,6 +231,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                             int k = len;
                             for (; k >= UNROLL; k -= UNROLL) {
                                 STEP(0) STEP(1)
+                                EXPECT
                                 wp += UNROLL * NR;
                                 EACH_BASE(ADVANCE)
                             }

@@ -64,6 +64,9 @@ static inline void band(float16 *ring, __global const TX *x, __global const floa
     int c = chunk * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16), k = win.s0, stride = win.s1;
     int ox0 = segment * win.s4, cols = min(win.s4, out.s2 - ox0), oy0 = line * win.s5, oy1 = min(out.s1, oy0 + win.s5);
     int filled = oy0 * stride, length = (win.s4 - 1) * stride + k, block_step = k * length;
+    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
+    const V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
+    const V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     float16 acc[8];
     w += c * k * k;
     bias += c;
@@ -84,6 +87,12 @@ static inline void band(float16 *ring, __global const TX *x, __global const floa
                 }
                 for (int r = 0; r < stride && oy + 1 < oy1; r++)
                     expect(x + c + 16 * b, n, filled + r - win.s2, (ox0 + i) * stride - win.s3, count * stride, in);
+                if (simple && left - 16 * b >= 16) {
+                    __global TY *yp = y + ((long)(n * out.s1 + oy) * out.s2 + ox0 + i) * out.s3 + out.s4 + c + 16 * b;
+                    for (int r = 0; r < count; r++, yp += out.s3)
+                        STORE_YV(fma(max(acc[r], low), scale, shift), yp, 0);
+                    continue;
+                }
                 for (int r = 0; r < count; r++) {
                     int ox = ox0 + i + r, ch = c + 16 * b;
                     long p = (n * out.s1 + oy) * out.s2 + ox, q = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);

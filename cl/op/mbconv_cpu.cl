@@ -1,9 +1,9 @@
 /* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that
  * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
  *
- * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output pixels
- * the depthwise sums of all hidden channels go to private memory and from there into the projection.
+ * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
+ * padding included, lie in the group's part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output
+ * pixels the depthwise sums of all hidden channels go to private memory and from there into the projection.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
  * depthwise filter. */
@@ -18,22 +18,22 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
                           __global const float *w1, __global const float *b1, int8 in) {
     const bool row = iy >= 0 && iy < in.s0;
     for (int t0 = 0; t0 < length; t0 += RUN) {
-        float16 xs[RUN * CV], acc[TILE_ROWS * NV];
+        float16 xs[RUN * CV], acc[TILE_ROWS * NV], bias[NV];
         const int run = min(RUN, length - t0);
         for (int r = 0; r < (run + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS && row; r++) {
             const int column = clamp(ix + t0 + min(r, run - 1), 0, in.s1 - 1);
             const size_t at = (((size_t)n * in.s0 + iy) * in.s1 + column) * in.s2 + in.s3;
             for (int i = 0; i < CV; i++) xs[r * CV + i] = LOAD16(x, at + i * 16);
         }
-        for (int j = 0; j < HIDDEN; j += PANEL)
+        for (int j = 0; j < HIDDEN; j += PANEL) {
+            for (int i = 0; i < NV; i++) bias[i] = vload16(i, b1 + j);
             for (int t = t0; t < t0 + run; t += TILE_ROWS) {
                 const int count = min(TILE_ROWS, t0 + run - t);
                 const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
                 __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
                 if (row) {
-                    for (int i = 0; i < TILE_ROWS * NV; i++) acc[i] = vload16(i % NV, b1 + j);
-                    panel_product(acc, (const float *)(xs + (t - t0) * CV), CIN, w1 + j * CIN, CIN, w1, next + j % CIN,
-                                  in.s2);
+                    panel_product(acc, NV, bias, 0, (const float *)(xs + (t - t0) * CV), CIN, w1 + j * CIN, CIN, w1,
+                                  next + j % CIN, in.s2);
                     activate_all(acc, TILE_ROWS * NV, ACT_GELU);
                 }
                 for (int r = 0; r < count; r++) {
@@ -42,6 +42,7 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
                         vstore16(inside ? acc[r * NV + i] : (float16)(0.0f), i, line + (t + r) * HIDDEN + j);
                 }
             }
+        }
     }
 }
 
@@ -71,43 +72,49 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
     activate_all(d, TILE_ROWS * HV, ACT_GELU);
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, 0, 0}. Group
- * (i, n): segment i % segments, band i / segments. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a
- * line's end are read for output pixels that are not stored. */
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
+ * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
+ * (see prelude). scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
+ * that are not stored. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
        __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, int8 in, int8 out) {
-    const int n = get_group_id(1);
-    if (n >= *limit) return;
-    const int band = get_group_id(0) / in.s7, x0 = (get_group_id(0) - band * in.s7) * in.s5;
-    const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
-    const int length = (cols - 1) * STRIDE + 3, line = (in.s4 + 5 * STRIDE) * HIDDEN;
-    scratch += (get_group_id(0) + get_num_groups(0) * (size_t)n) * 3 * line;
-    float16 d[RUN * HV], acc[TILE_ROWS * NV];
-    int filled = y0 * STRIDE - 1;
-    for (int oy = y0; oy < y1; oy++) {
-        const int top = oy * STRIDE - 1;
-        for (filled = max(filled, top); filled < top + 3; filled++)
-            expand_line(scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
-        for (int t0 = 0; t0 < cols; t0 += RUN) {
-            const int run = min(RUN, cols - t0);
-            for (int t = 0; t < run; t += TILE_ROWS)
-                spread(d + t * HV, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line,
-                       scratch + (top + 5) % 3 * line, (t0 + t) * STRIDE, w2, b2);
-            for (int j = 0; j < COUT; j += PANEL)
-                for (int t = 0; t < run; t += TILE_ROWS) {
-                    const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t0 + t, count = min(TILE_ROWS, run - t);
-                    for (int i = 0; i < TILE_ROWS * NV; i++) acc[i] = vload16(i % NV, b3 + j);
-                    panel_product(acc, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
-                                  y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
-                    for (int i = 0; i < count * NV && out.s5; i++)
-                        acc[i] += LOAD16(x, (size_t)(pixel + i / NV) * in.s2 + in.s3 + j + i % NV * 16);
-                    activate_all(acc, TILE_ROWS * NV, ACT);
-                    for (int i = 0; i < count * NV; i++)
-                        STORE16(acc[i], y, (size_t)(pixel + i / NV) * out.s3 + out.s4 + j + i % NV * 16);
+       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+    const int line = (in.s4 + 5 * STRIDE) * HIDDEN;
+    float16 d[RUN * HV], acc[TILE_ROWS * NV], bias[NV];
+    scratch += get_group_id(0) * (size_t)3 * line;
+    work_t work = work_begin(min(out.s0, *limit) * out.s6, out.s7);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
+        const int x0 = (piece - band * in.s7) * in.s5;
+        const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
+        const int length = (cols - 1) * STRIDE + 3;
+        int filled = y0 * STRIDE - 1;
+        for (int oy = y0; oy < y1; oy++) {
+            const int top = oy * STRIDE - 1;
+            for (filled = max(filled, top); filled < top + 3; filled++)
+                expand_line(scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
+            for (int t0 = 0; t0 < cols; t0 += RUN) {
+                const int run = min(RUN, cols - t0);
+                for (int t = 0; t < run; t += TILE_ROWS)
+                    spread(d + t * HV, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line,
+                           scratch + (top + 5) % 3 * line, (t0 + t) * STRIDE, w2, b2);
+                for (int j = 0; j < COUT; j += PANEL) {
+                    for (int i = 0; i < NV; i++) bias[i] = vload16(i, b3 + j);
+                    for (int t = 0; t < run; t += TILE_ROWS) {
+                        const int pixel = (n * out.s1 + oy) * out.s2 + x0 + t0 + t, count = min(TILE_ROWS, run - t);
+                        panel_product(acc, NV, bias, 0, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN,
+                                      w3, y + (size_t)pixel * out.s3 + out.s4 + j, out.s3);
+                        for (int i = 0; i < count * NV && out.s5; i++)
+                            acc[i] += LOAD16(x, (size_t)(pixel + i / NV) * in.s2 + in.s3 + j + i % NV * 16);
+                        activate_all(acc, TILE_ROWS * NV, ACT);
+                        for (int i = 0; i < count * NV; i++)
+                            STORE16(acc[i], y, (size_t)(pixel + i / NV) * out.s3 + out.s4 + j + i % NV * 16);
+                    }
                 }
+            }
         }
     }
+    work_end(&work, queue);
 }

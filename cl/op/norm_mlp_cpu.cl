@@ -1,80 +1,87 @@
 /* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs: one
  * work-item per group, needs isa/tile.
  *
- * A group normalises CHUNK rows into private memory and takes them through the layers; what lies between stays in the
- * second-level cache. Hidden channels come in blocks, each of which adds its part to the second layer's sums. Every
- * tile asks for its part of the panel of weights that follows and for the lines that it will store, or, in the first of
- * two layers, for rows of the next group.
+ * For each piece of work a group normalises at most CHUNK rows into private memory and takes them through the layers;
+ * what lies between stays in the second-level cache. Hidden channels come in blocks, each of which adds its part to the
+ * second layer's sums. Every tile asks for its part of the panel of weights that follows and for the lines that it will
+ * store, or, in the first of two layers, for rows of the next piece.
  * -D C_MAX: channels of x and of a block of hidden channels at most, a multiple of 64. -D CHUNK: rows, a multiple of
  * 6. */
 
 #define NV   PANEL_VECTORS
 #define SUMS (TILE_ROWS * NV)
 
-/* A tile of 6 rows by NV vectors from and to rows of `vectors` vectors. */
-static inline void tile_load(float16 *acc, const float16 *from, int vectors) {
-    for (int i = 0; i < SUMS; i++) acc[i] = from[i / NV * vectors + i % NV];
-}
-static inline void tile_store(float16 *to, int vectors, const float16 *acc) {
-    for (int i = 0; i < SUMS; i++) to[i / NV * vectors + i % NV] = acc[i];
+/* Six rows of NV vectors, `vectors` apart: their activation. */
+static inline void put_activated(float16 *to, int vectors, const float16 *acc, int act) {
+    for (int r = 0; r < TILE_ROWS; r++, to += vectors, acc += NV) {
+        if (act == ACT_GELU)
+            for (int j = 0; j < NV; j++) to[j] = ist_gelu_float16(acc[j]);
+        else
+            for (int j = 0; j < NV; j++) to[j] = activate_float16(acc[j], act);
+    }
 }
 
-/* Group i: rows [i * CHUNK, ..) of x. w1 [hidden / PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta}
- * [2][c]. sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0,
- * y ld, c0}. */
+/* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
+ * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
+ * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
+ * backwards?, 0}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
-         __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, float eps) {
-    const int n = get_group_id(1), c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
-    if (n >= *limit) return;
-    const int first = get_group_id(0) * CHUNK, rows = min(CHUNK, sizes.s0 - first), cv = c / 16, bv = block / 16;
-    const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS];
-    const size_t row0 = (size_t)n * sizes.s0 + first;
-    for (int r = 0; r < tiles * TILE_ROWS; r++) {
-        const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
-        for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
-        if (c2)
+         __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, int4 work,
+         __global int *queue, float eps) {
+    const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
+    const int cv = c / 16, bv = block / 16, all = (sizes.s0 + TILE_ROWS - 1) / TILE_ROWS;
+    float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS], bias[NV];
+    work_t shares = work_begin(min(work.x, *limit) * work.y, work.z);
+    for (int item; (item = work_next(&shares, queue)) >= 0;) {
+        const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
+        const int first = begin * TILE_ROWS, tiles = (piece + 1) * all / work.y - begin;
+        const int rows = min(tiles * TILE_ROWS, sizes.s0 - first), away = work.z ? -rows : rows;
+        const size_t row0 = (size_t)n * sizes.s0 + first;
+        for (int r = 0; r < tiles * TILE_ROWS; r++) {
+            const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
+            for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
             for (int i = 0; i < c2 / 16; i++) {
                 float16 v = vload16(i, b2);
                 if (sizes.s6) v += u[r * cv + i];
                 o[r * (c2 / 16) + i] = v;
             }
-        norm_row(u + r * cv, cv, norm, norm + c, eps);
-    }
-    for (int k = 0; k < hidden; k += block) {
-        for (int j = k; j < k + block; j += PANEL) {
-            __global const float *next = !c2 || j + PANEL < k + block ? w1 + (j + PANEL) * c : w2 + k * PANEL;
-            for (int t = 0; t < tiles; t++) {
-                const size_t row = row0 + t * TILE_ROWS;
-                __global const T *near =
-                    c2 ? x + (row + CHUNK) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
-                for (int i = 0; i < SUMS; i++) acc[i] = vload16(i % NV, b1 + j);
-                panel_product(acc, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c, next + t * c * 8, near,
-                              c2 ? lds.x : lds.z);
-                activate_all(acc, SUMS, act);
-                if (c2) {
-                    tile_store(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc);
-                } else {
+            norm_row(u + r * cv, cv, norm, norm + c, eps);
+        }
+        for (int k = 0; k < hidden; k += block) {
+            for (int j = k; j < k + block; j += PANEL) {
+                __global const float *next = !c2 || j + PANEL < k + block ? w1 + (j + PANEL) * c : w2 + k * PANEL;
+                for (int i = 0; i < NV; i++) bias[i] = vload16(i, b1 + j);
+                for (int t = 0; t < tiles; t++) {
+                    const size_t row = row0 + t * TILE_ROWS;
+                    __global const T *near =
+                        c2 ? x + (row + away) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
+                    panel_product(acc, NV, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
+                                  next + t * c * 8, near, c2 ? lds.x : lds.z);
+                    if (c2) {
+                        put_activated(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc, act);
+                        continue;
+                    }
+                    activate_all(acc, SUMS, act);
                     for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * NV; i++)
                         STORE16(acc[i], y, (row + i / NV) * lds.z + lds.w + j + i % NV * 16);
                 }
             }
-        }
-        for (int j = 0; j < c2; j += PANEL) {
-            __global const float *next =
-                j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
-            for (int t = 0; t < tiles; t++) {
-                float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
-                tile_load(acc, sums, c2 / 16);
-                panel_product(acc, (const float *)(h + t * TILE_ROWS * bv), block, w2 + (j * hidden + k * PANEL), block,
-                              next + t * block * 8, y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
-                tile_store(sums, c2 / 16, acc);
+            for (int j = 0; j < c2; j += PANEL) {
+                __global const float *next =
+                    j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
+                for (int t = 0; t < tiles; t++) {
+                    float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
+                    panel_product(sums, c2 / 16, sums, c2 / 16, (const float *)(h + t * TILE_ROWS * bv), block,
+                                  w2 + (j * hidden + k * PANEL), block, next + t * block * 8,
+                                  y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
+                }
             }
         }
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < c2; i += 16)
+                STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * lds.z + lds.w + i);
     }
-    for (int r = 0; r < rows; r++)
-        for (int i = 0; i < c2; i += 16)
-            STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * lds.z + lds.w + i);
+    work_end(&shares, queue);
 }

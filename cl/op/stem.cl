@@ -104,7 +104,8 @@ NOINLINE void sum4(const line_t *lines, int count, int run, int step, int x, wei
 #define KEEP2(r) KEEP1(r) PUT16(F16(d##r), dst + (x + r) * to + 16);
 #endif
 
-/* A line of M channels, TO floats from pixel to pixel, from LINES lines. */
+/* A line of M channels, TO floats from pixel to pixel, from LINES lines. Meanwhile 6 elements of the image per pixel
+ * are asked for: with half of its width, a line of it. */
 #if M == 16
 #define TILE                            16
 #define LINE_OF_M(LINES, RUN, STEP, TO) SUM1(LINES, RUN, STEP) EACH16(KEEP1)
@@ -113,11 +114,13 @@ NOINLINE void sum4(const line_t *lines, int count, int run, int step, int x, wei
 #define LINE_OF_M(LINES, RUN, STEP, TO) SUM2(LINES, RUN, STEP) EACH12(KEEP2)
 #endif
 #define DEFINE_LINE(NAME, LINES, RUN, STEP, TO)                                                                        \
-    NOINLINE void NAME(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width) {        \
+    NOINLINE void NAME(const line_t *lines, weights_t first, weights_t bias, float2 f, line_t dst, int width,          \
+                       __global const T *next) {                                                                       \
         enum { to = TO };                                                                                              \
-        for (int x0 = 0; x0 < width; x0 += TILE) {                                                                     \
+        for (int x0 = 0; x0 < width; x0 += TILE, next += TILE * 6) {                                                   \
             int x = min(x0, width - TILE);                                                                             \
             weights_t w = first;                                                                                       \
+            for (int i = 0; i < TILE * 6; i += 64 / sizeof(T)) PREFETCH_L2(next + i);                                  \
             LINE_OF_M(LINES, RUN, STEP, TO)                                                                            \
         }                                                                                                              \
     }
@@ -162,14 +165,26 @@ NOINLINE void layer2(const line_t *lines, weights_t first, weights_t bias, float
 }
 #endif
 
-/* Lanes of M floats from 2x2 maxima of two lines into the first channels of d. */
+/* 2x2 maxima of two lines into the first channels of d. */
+#if M == 24
+typedef float8 part_t;
+#define PART_OF(p)     vload8(0, p)
+#define PUT_PART(v, p) vstore8(v, 0, p)
+#else
+typedef float16 part_t;
+#define PART_OF(p)     (*(__local const at4_t *)(p))
+#define PUT_PART(v, p) PUT16(v, p)
+#endif
 NOINLINE void maxima(const line_t up, const line_t down, line_t dst, int width) {
-    for (int x = 0; x < width; x++)
-        for (int i = 0; i < M; i += 8) {
-            float8 v = max(max(vload8(0, up + x * M + i), vload8(0, up + (x + 1) * M + i)),
-                           max(vload8(0, down + x * M + i), vload8(0, down + (x + 1) * M + i)));
-            vstore8(v, 0, dst + x * 2 * M + i);
+    enum { part = sizeof(part_t) / sizeof(float) };
+    for (int i = 0; i < M; i += part) {
+        part_t left = max(PART_OF(up + i), PART_OF(down + i));
+        for (int x = 0; x < width; x++) {
+            const part_t right = max(PART_OF(up + (x + 1) * M + i), PART_OF(down + (x + 1) * M + i));
+            PUT_PART(max(left, right), dst + x * 2 * M + i);
+            left = right;
         }
+    }
 }
 
 #define PUT_OUT(r) STORE_YV(F16(c##r), y, (x + r) * out.x);
@@ -228,7 +243,7 @@ stem(__global const T *restrict image, __global const float *restrict par, __glo
                 for (; next0 <= 2 * next1 + 1; next0++)
                     image_line(images + (next0 + 3) % 3 * image_length, image, n, next0, in);
                 for (int i = 0; i < 3; i++) lines[i] = images + (2 * next1 + 2 + i) % 3 * image_length;
-                layer1(lines, par + W1, par + B1, SCALE(0), dst, w);
+                layer1(lines, par + W1, par + B1, SCALE(0), dst, w, image + (long)(n * in.x + next0) * in.y * 3);
             }
             for (; next2 <= c + 1; next2++) {
                 line_t dst = maps2 + next2 % 2 * length2;
@@ -240,10 +255,10 @@ stem(__global const T *restrict image, __global const float *restrict par, __glo
             line_t both = maps3 + c % 3 * length3 + 2 * M;
             maxima(maps1 + c % 3 * length1, maps1 + (c + 1) % 3 * length1, both, w);
             for (int i = 0; i < 2; i++) lines[i] = maps2 + (c + i) % 2 * length2;
-            layer3(lines, par + W3, par + B3, SCALE(2), both + M, w);
+            layer3(lines, par + W3, par + B3, SCALE(2), both + M, w, image + (long)(n * in.x + next0 + 1) * in.y * 3);
         }
         for (int i = 0; i < 3; i++) lines[i] = maps3 + (2 * oy + 2 + i) % 3 * length3;
-        layer4(lines, par + W4, par + B4, SCALE(3), last, w >> 1);
+        layer4(lines, par + W4, par + B4, SCALE(3), last, w >> 1, image + (long)(n * in.x + next0 + 2) * in.y * 3);
         layer5(last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * out.x + out.y, w >> 1, out);
     }
 }

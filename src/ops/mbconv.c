@@ -96,9 +96,9 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
-    int groups = segments * ist_div_up(h, rows), length = (cols - 1) * s + 3;
+    int pieces = segments * ist_div_up(h, rows), units = ist_plan_units(p), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
-    ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
+    ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, ist_panel_columns(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
@@ -108,16 +108,17 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
         .isa = "isa/tile",
         .defines = d.text,
         .kernel = "mbconv",
-        .dims = 2,
-        .global = {(size_t)groups, (size_t)x.n},
-        .local = {1, 1},
+        .dims = 1,
+        .global = {(size_t)units},
+        .local = {1},
         .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(ist_mbconv_pack(p, &b->expand, label)),
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
-        .arg_count = 12,
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)),
+                 IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 13,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);

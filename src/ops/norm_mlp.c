@@ -69,7 +69,8 @@ ist_tensor ist_norm_mlp_values(ist_plan *p, const float *v, int count, const flo
 }
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
-    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w;
+    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w, units = ist_plan_units(p);
+    int pieces = ist_div_up(ist_div_up(rows, CHUNK), units) * units; /* as many for every unit */
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
     ist_tensor w1 = packed(p, &l->fc1, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
@@ -82,14 +83,16 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const
                                      .isa = "isa/tile",
                                      .defines = d.text,
                                      .kernel = "norm_mlp",
-                                     .dims = 2,
-                                     .global = {(size_t)ist_div_up(rows, CHUNK), (size_t)x.n},
-                                     .local = {1, 1},
+                                     .dims = 1,
+                                     .global = {(size_t)units},
+                                     .local = {1},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2),
                                               IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
                                               IST_INT8(rows, x.c, hidden, block_of(hidden), c2, (int)l->act, c2 > 0, 0),
-                                              IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
-                                     .arg_count = 11,
+                                              IST_INT4(x.ld, x.c0, y.ld, y.c0),
+                                              IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
+                                              IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
+                                     .arg_count = 13,
                                      .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
                                      .bytes = elem * x.n * rows * (x.c + y.c)});
     return ist_plan_status(p) ? none : y;

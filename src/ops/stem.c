@@ -100,10 +100,10 @@ static ist_tensor pack(ist_plan *p, const ist_stem_layer layers[5], const char *
 
 /* ---- launch ---- */
 
-/* Output lines of a work-item: some eight for every compute unit, but not so few that the lines made twice at the
+/* Output lines of a work-item: some four for every compute unit, but not so few that the lines made twice at the
  * band's edges weigh. */
 static int band_of(const ist_plan *p, ist_tensor y) {
-    int band = ist_div_up(y.n * y.h, 8 * ist_plan_units(p));
+    int band = ist_div_up(y.n * y.h, 4 * ist_plan_units(p));
     return band < 4 ? 4 : band > y.h ? y.h : band;
 }
 
