@@ -53,7 +53,7 @@ bool ist_conv_walk_takes(const ist_conv_row *r, const ist_conv_problem *q) {
 double ist_conv_walk_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     static const double start = 2000, copy_bytes = 59.2, products = 3095, memory_bytes = 33.9;
     static const double store = 0.056, addend = 0.059, special = 0.037; /* as there */
-    int units = ist_conv_units(p), bm = r->mr, bn = r->nv * r->vl;
+    int units = ist_plan_units(p), bm = r->mr, bn = r->nv * r->vl;
     layout l = layout_of(units, r, q);
     if (l.turns < 2) return HUGE_VAL;
     int addends = ist_has(q->o->epi.add_before) + ist_has(q->o->epi.add_after);
@@ -65,7 +65,7 @@ double ist_conv_walk_cost(const ist_plan *p, const ist_conv_row *r, const ist_co
 
 void ist_conv_walk(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK);
-    layout l = layout_of(ist_conv_units(p), r, q);
+    layout l = layout_of(ist_plan_units(p), r, q);
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     const char *addend = ist_has(q->o->epi.add_before) ? " -DBEFORE" : ist_has(q->o->epi.add_after) ? " -DAFTER" : "";
