@@ -83,8 +83,11 @@ static ist_status compare_detector(const verify_side *a, const verify_side *b, v
     static const char *const maps[] = {"stage1", "stage2", "stage3"};
     pair tokens;
     size_t common = 0;
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        /* the encoder of size N does not read the first, which is inside a launch then on some devices */
+        if (!i && !(ist_engine_keeps(a->engine, maps[i]) && ist_engine_keeps(b->engine, maps[i]))) continue;
         IST_TRY(compare_tensor(a, b, maps[i], &s->stages[VERIFY_BACKBONE], err));
+    }
     IST_TRY(compare_tensor(a, b, "dec.memory", &s->stages[VERIFY_ENCODER], err));
     IST_TRY(read_pair(a, b, "sel.topk_index", &tokens, err));
     ist_status status = compare_queries(a, b, "logits", &tokens, &s->stages[VERIFY_LOGITS], &common, err);

@@ -85,6 +85,17 @@ Test(cli_verify, each_fault_is_named) {
     scratch_remove(&s);
 }
 
+/* Only the map that no encoder of size N reads may be missing. */
+Test(cli_verify, a_stage_inside_a_launch) {
+    scratch s = make_bench();
+    setenv("FAKE_ENGINE", "fused:1", 1);
+    expect(FAKE(&s, "--limit", "1"), 0, "backbone", "");
+    setenv("FAKE_ENGINE", "fused:2", 1);
+    expect(FAKE(&s, "--limit", "1"), 1, "", "stage2: not kept");
+    unsetenv("FAKE_ENGINE");
+    scratch_remove(&s);
+}
+
 Test(cli_verify, what_cannot_be_verified) {
     scratch s = make_bench();
     expect(FAKE(&s, "--track"), 2, "", "--track");

@@ -15,6 +15,7 @@
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
  *     FAKE_ENGINE=slow:MS      every batch takes this long
+ *     FAKE_ENGINE=fused:MAP    an fp16 engine does not keep the tensor stage<MAP>
  *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
 #include "pipeline/ahead.h"
 #include "pipeline/crossings.h"
@@ -342,9 +343,15 @@ ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, i
     return ist_open(config, engine, err);
 }
 
+bool ist_engine_keeps(const ist_engine *engine, const char *name) {
+    bool half = engine->config.precision == IST_PRECISION_FP16, stage = !strncmp(name, "stage", strlen("stage"));
+    return !half || !stage || wish("fused") != strtol(name + strlen("stage"), NULL, 10);
+}
+
 ist_status ist_engine_read_kept(ist_engine *engine, const char *name, ist_kept *kept, ist_error *err) {
     bool half = engine->config.precision == IST_PRECISION_FP16, queries = !strcmp(name, "sel.topk_index");
     bool ranked = queries || !strcmp(name, "logits") || !strcmp(name, "boxes");
+    if (!ist_engine_keeps(engine, name)) return ist_fail(err, IST_E_STATE, "%s: not kept", name);
     *kept = (ist_kept){.n = strcmp(name, "masks") ? 1 : 16, .h = 1, .w = 8, .c = queries ? 1 : 4};
     int count = kept->n * kept->w * kept->c;
     kept->values = malloc((size_t)count * sizeof *kept->values);

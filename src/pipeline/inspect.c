@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 
+bool ist_engine_keeps(const ist_engine *e, const char *name) {
+    return e->plan && ist_has(ist_plan_tapped(e->plan, name));
+}
+
 ist_status ist_engine_read_kept(ist_engine *e, const char *name, ist_kept *kept, ist_error *err) {
     *kept = (ist_kept){0};
     if (!e->plan || !e->sequence) return ist_fail(err, IST_E_STATE, "%s: no batch has been submitted yet", name);

@@ -5,6 +5,8 @@
 
 #include "isthmus.h"
 
+#include <stdbool.h>
+
 /* ist_open of an engine whose frame keeps the tensors that its models name until its end, which takes more memory and
  * no other kernels. The arguments are not checked: start from ist_config_default() and values that ist_open takes. */
 ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err);
@@ -14,6 +16,10 @@ typedef struct ist_kept {
     int n, h, w, c;
     float *values; /* the caller's to free */
 } ist_kept;
+
+/* Whether the frame keeps a tensor called `name`: one that lives only inside a launch, as the result of a stage whose
+ * downsampling is part of it, is not kept. */
+bool ist_engine_keeps(const ist_engine *engine, const char *name);
 
 /* Reads the tensor called `name` ("stage3", "dec.memory", "logits", ...) as the last batch left it; waits. On the
  * submitting thread, with nothing in flight. IST_E_STATE when the frame keeps none of that name. */
