@@ -23,10 +23,10 @@ static const ist_conv_row conv_rows[] = {
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages, speed)                                                               \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), speed, wm, wn, wk, \
      bk,    stages},
-#define WGMMA(name, groups, each, bn, stages, flight, speed)                                                           \
+#define WARPGROUPS(name, op, family, groups, each, bn, stages, flight, speed)                                          \
     {#name,                                                                                                            \
-     "op/conv_wgmma",                                                                                                  \
-     IST_CONV_WGMMA,                                                                                                   \
+     op,                                                                                                               \
+     family,                                                                                                           \
      IST_CAP_PTX_MMA | IST_CAP_PTX_WGMMA,                                                                              \
      64 * (groups) * (each),                                                                                           \
      (bn) / 8,                                                                                                         \
@@ -38,21 +38,10 @@ static const ist_conv_row conv_rows[] = {
      flight,                                                                                                           \
      64,                                                                                                               \
      stages},
+#define WGMMA(name, groups, each, bn, stages, flight, speed)                                                           \
+    WARPGROUPS(name, "op/conv_wgmma", IST_CONV_WGMMA, groups, each, bn, stages, flight, speed)
 #define WALK(name, groups, each, bn, stages, speed)                                                                    \
-    {#name,                                                                                                            \
-     "op/conv_walk",                                                                                                   \
-     IST_CONV_WALK,                                                                                                    \
-     IST_CAP_PTX_MMA | IST_CAP_PTX_WGMMA,                                                                              \
-     64 * (groups) * (each),                                                                                           \
-     (bn) / 8,                                                                                                         \
-     8,                                                                                                                \
-     128 * (groups),                                                                                                   \
-     speed,                                                                                                            \
-     groups,                                                                                                           \
-     each,                                                                                                             \
-     1,                                                                                                                \
-     64,                                                                                                               \
-     stages},
+    WARPGROUPS(name, "op/conv_walk", IST_CONV_WALK, groups, each, bn, stages, 1, speed)
 #define RESIDENT(name, bn, speed)                                                                                      \
     {#name,                                                                                                            \
      "op/conv_resident",                                                                                               \
@@ -94,6 +83,7 @@ static const ist_conv_row conv_rows[] = {
 #undef MMA
 #undef WGMMA
 #undef WALK
+#undef WARPGROUPS
 #undef RESIDENT
 #undef DIRECT
 #undef MATRIX
