@@ -285,3 +285,15 @@ NOINLINE float group_own_product(__local const uint4 *mine, __local const uint *
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #endif
+
+/* A step of 64 inputs: sums acc[each][n / 8][4] of `each` blocks of 64 rows, the first of which begins `a_from` behind a,
+ * each other `block` further on; the n columns begin `b_from` behind b. All in units of 16 bytes. */
+#define GROUP_STEP(n, each, acc, a, a_from, block, b, b_from)                                                          \
+    do {                                                                                                               \
+        GROUP_BEGIN();                                                                                                 \
+        UNROLL for (int s = 0; s < 4; s++)                                                                             \
+            UNROLL for (int i = 0; i < (each); i++)                                                                    \
+                GROUP_MULTIPLY(n, (acc)[i], (a) + (uint)((a_from) + i * (block) + 2 * s),                              \
+                               (b) + (uint)((b_from) + 2 * s));                                                        \
+        GROUP_COMMIT();                                                                                                \
+    } while (0)

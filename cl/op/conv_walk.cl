@@ -242,14 +242,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
             const int a_at = slot * (STAGE / 16);
 #endif
-            GROUP_BEGIN();
-UNROLL
-            for (int s = 0; s < 4; s++)
-                UNROLL
-                for (int i = 0; i < EACH; i++)
-                    GROUP_MULTIPLY(BN, acc[i], from_a + (uint)(a_at + i * (ROWS * 8) + 2 * s),
-                                   from_b + (uint)(slot * (STAGE / 16) + 2 * s));
-            GROUP_COMMIT();
+            GROUP_STEP(BN, EACH, acc, from_a, a_at, ROWS * 8, from_b, slot * (STAGE / 16));
             COPY_NEXT();
 #if TAPS == 9
             if (tap > 0 && tap <= SLICES) {

@@ -185,14 +185,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
         const int a_at = slot * (STAGE / 16);
 #endif
-        GROUP_BEGIN();
-UNROLL
-        for (int s = 0; s < 4; s++)
-            UNROLL
-            for (int i = 0; i < EACH; i++)
-                GROUP_MULTIPLY(BN, acc[i], from_a + (uint)(a_at + i * SQUARE_AT + 2 * s),
-                               from_b + (uint)(slot * (STAGE / 16) + 2 * s));
-        GROUP_COMMIT();
+        GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
         if (step + LATER < end) {
             COPY_WEIGHTS(step + LATER, to);
 #ifndef PATCHES
