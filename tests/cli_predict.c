@@ -285,13 +285,18 @@ Test(cli_predict, messages_do_not_go_to_files_when_streams_are_closed) {
     scratch_remove(&b.s);
 }
 
+/* Until the file is there, twenty seconds at most. */
+static void wait_for(bench *b, const char *name) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b->s, "%s", name)); i++) nanosleep(&pause, NULL);
+}
+
 Test(cli_predict, an_interrupt_finishes_what_has_begun) {
     bench b = make_bench(60);
     setenv("FAKE_ENGINE", "slow:30", 1);
     const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
     pid_t pid = spawn_start(&b.s, NULL, argv);
-    const struct timespec pause = {.tv_nsec = 10000000};
-    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/masks/02-x.png")); i++) nanosleep(&pause, NULL);
+    wait_for(&b, "out/masks/02-x.png");
     kill(pid, SIGINT);
     expect(spawn_finish(&b.s, pid), 130, "--resume continues");
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
@@ -315,9 +320,7 @@ Test(cli_predict, a_killed_run_resumes) {
     setenv("FAKE_ENGINE", "slow:20", 1);
     const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
     pid_t pid = spawn_start(&b.s, NULL, argv);
-    const struct timespec pause = {.tv_nsec = 10000000};
-    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/overlays/05-x.png")); i++)
-        nanosleep(&pause, NULL);
+    wait_for(&b, "out/overlays/05-x.png");
     kill(pid, SIGKILL);
     spawned r = spawn_finish(&b.s, pid);
     cr_expect_eq(r.code, 128 + SIGKILL);
@@ -348,8 +351,7 @@ Test(cli_predict, two_runs_do_not_write_to_one_folder) {
     setenv("FAKE_ENGINE", "slow:50", 1);
     const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
     pid_t pid = spawn_start(&b.s, NULL, argv);
-    const struct timespec pause = {.tv_nsec = 10000000};
-    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b.s, "out/masks/00-x.png")); i++) nanosleep(&pause, NULL);
+    wait_for(&b, "out/masks/00-x.png");
     scratch other = scratch_make();
     const char *const *forms[] = {argv, (const char *const[]){PROGRAM, "predict", b.in, "-o", b.out, "--resume", NULL}};
     for (int i = 0; i < 2; i++) expect(spawn_run(&other, NULL, forms[i]), 1, "another run is writing to this folder");
