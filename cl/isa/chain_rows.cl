@@ -79,8 +79,6 @@ static inline uint place_of(uint address) {
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
 #endif
-#define LOWS(a, b)  (((a) & 0xffffu) | (b) << 16)
-#define HIGHS(a, b) ((a) >> 16 | ((b) & 0xffff0000u))
 
 static inline float4 values_of(uint2 v) {
     const float2 a = floats_of(v.x), b = floats_of(v.y);
