@@ -1,4 +1,4 @@
-/* Forking the process that compiles with us: see ahead.h. */
+/* Forking the processes that compile with us: see ahead.h. */
 #include "ahead.h"
 
 #include "pipeline/ahead.h"
@@ -20,18 +20,33 @@ static void be_silent(void) {
     signal(SIGTERM, SIG_DFL);
 }
 
-long ahead_start(const ist_config *config) {
+ahead ahead_start(const ist_config *config) {
+    ahead helpers = {0};
     char path[1200];
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || !ist_ahead_path(config, path, sizeof path) || !access(path, F_OK))
-        return 0;
-    pid_t id = fork();
-    if (id) return id > 0 ? (long)id : 0;
-    ist_error err;
-    be_silent();
-    _exit(ist_ahead_compile(config, &err) ? 1 : 0);
+    int most = sizeof helpers.ids / sizeof *helpers.ids;
+    long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    if (others < 1 || !ist_ahead_path(config, path, sizeof path) || !access(path, F_OK)) return helpers;
+    int parts = others < most ? (int)others : most;
+    for (int part = 0; part < parts; part++) {
+        pid_t id = fork();
+        if (!id) {
+            ist_error err;
+            be_silent();
+            _exit(ist_ahead_compile(config, part, parts, &err) ? 1 : 0);
+        }
+        if (id > 0) helpers.ids[helpers.count++] = (long)id;
+    }
+    return helpers;
 }
 
-void ahead_end(long *id) {
-    if (*id > 0) waitpid((pid_t)*id, NULL, 0);
-    *id = 0;
+void ahead_end(ahead *helpers) {
+    for (int i = 0; i < helpers->count; i++) waitpid((pid_t)helpers->ids[i], NULL, 0);
+    helpers->count = 0;
+}
+
+bool ahead_stop(ahead *helpers) {
+    if (!helpers->count) return false;
+    for (int i = 0; i < helpers->count; i++) kill((pid_t)helpers->ids[i], SIGKILL);
+    ahead_end(helpers);
+    return true;
 }

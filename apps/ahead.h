@@ -1,15 +1,25 @@
-/* The second process of a first start, which compiles kernels (pipeline/ahead.h). */
+/* The other processes of a first start, which compile kernels (pipeline/ahead.h). */
 #ifndef AHEAD_H
 #define AHEAD_H
 
 #include "isthmus.h"
 
-/* Starts it when no engine of this configuration has been opened before on this machine; its process id, or 0. To be
- * called before anything of OpenCL is, and with one thread: the child is a fork. Without it everything works as well,
- * only later. */
-long ahead_start(const ist_config *config);
+#include <stdbool.h>
 
-/* Waits for it; *id becomes 0. */
-void ahead_end(long *id);
+typedef struct ahead {
+    int count;
+    long ids[7]; /* of processes; more than these wait for each other in the drivers at hand */
+} ahead;
+
+/* Starts them when no engine of this configuration has been opened before on this machine: as many as there are other
+ * cores and as there is room for. To be called before anything of OpenCL is, and with one thread: the children are
+ * forks. Without them everything works as well, only later. */
+ahead ahead_start(const ist_config *config);
+
+/* Waits for them; none are left. */
+void ahead_end(ahead *helpers);
+
+/* Ends them; false when there were none. */
+bool ahead_stop(ahead *helpers);
 
 #endif

@@ -5,7 +5,6 @@
  * images read. */
 #include "predict.h"
 
-#include "ahead.h"
 
 #include "device/device.h"
 #include "io/atomic_file.h"
@@ -215,6 +214,13 @@ static void finish_opening(predict_job *job, opening *o, bool wanted) {
         cli_note("device %s is left out: %s", o->spec, o->err.text);
 }
 
+/* On a device that serves one process at a time, or has no memory left, those that compile ahead are in the way. */
+static ist_status open_first(predict_job *job, const ist_config *config, ist_error *err) {
+    ist_status status = ist_open(config, &job->engine, err);
+    bool refused = status == IST_E_NO_DEVICE || status == IST_E_DEVICE || status == IST_E_DEVICE_MEMORY;
+    return refused && ahead_stop(&job->helpers) ? ist_open(config, &job->engine, err) : status;
+}
+
 int predict_open_engine(predict_job *job) {
     ist_config config;
     int indices[PREDICT_MAX_DEVICES], count = 0, *classes = NULL;
@@ -222,17 +228,19 @@ int predict_open_engine(predict_job *job) {
     ist_error err;
     const char *all = all_of(job->options);
     if (all && job->received) return cli_usage(job->options->command, "--device all: an audit follows one device");
-    if (all && list_devices(all, indices, &count, &err)) return cli_fail(cli_exit_code(err.code), "%s", err.text);
-    if (all) {
-        snprintf(job->first_device, sizeof job->first_device, "%d", indices[0]);
-        job->options->device = job->first_device;
-    }
     int code = predict_configure(job, &config, &classes);
-    if (!code && !all) job->helper = ahead_start(&config);
+    if (all) config.device = *all ? all + 1 : NULL;
+    if (!code) job->helpers = ahead_start(&config);
+    if (!code && all && list_devices(all, indices, &count, &err))
+        code = cli_fail(cli_exit_code(err.code), "%s", err.text);
+    if (!code && all) {
+        snprintf(job->first_device, sizeof job->first_device, "%d", indices[0]);
+        config.device = job->options->device = job->first_device;
+    }
     if (!code && count > 1 && !(others = calloc((size_t)count - 1, sizeof *others)))
         code = cli_fail(CLI_FAILED, "out of memory for %d devices", count);
     for (int i = 1; i < count && !code; i++) start_opening(&others[i - 1], &config, indices[i]);
-    if (!code && ist_open(&config, &job->engine, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    if (!code && open_first(job, &config, &err)) code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (!code && ist_engine_describe(job->engine, &job->engine_info, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
     for (int i = 1; i < count && others; i++) finish_opening(job, &others[i - 1], !code);
     free(others);
@@ -394,7 +402,7 @@ void predict_job_free(predict_job *job) {
     ist_journal_close(&job->journal);
     ist_close(&job->engine);
     for (int i = 0; i < job->other_count; i++) ist_close(&job->others[i]);
-    ahead_end(&job->helper);
+    ahead_end(&job->helpers);
     if (job->names) ist_names_free(&job->names, job->name_count);
     ist_targets_free(&job->targets);
     ist_labels_free(&job->labels);

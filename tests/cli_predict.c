@@ -537,3 +537,18 @@ Test(cli_predict, an_old_run_never_mixes_with_a_new_one) {
     for (size_t i = 0; i < 4; i++) cr_expect(!scratch_exists(scratch_path(&b.s, "out/%s", gone[i])), "%s", gone[i]);
     scratch_remove(&b.s);
 }
+
+/* One process for each core but one compiles ahead; where the device takes no other beside them, they give way. */
+Test(cli_predict, processes_that_compile_ahead_give_way) {
+    bench b = make_bench(2);
+    setenv("FAKE_CORES", "4", 1);
+    setenv("FAKE_AHEAD", b.s.path, 1);
+    setenv("FAKE_ENGINE", "held:3", 1);
+    expect(PREDICT(&b, NULL), 0, "2 images, 0 failed");
+    for (int part = 0; part < 3; part++) cr_expect(scratch_exists(scratch_path(&b.s, "part %d of 3", part)));
+    cr_expect_not(scratch_exists(scratch_path(&b.s, "part 3 of 3")));
+    setenv("FAKE_CORES", "1", 1);
+    setenv("FAKE_ENGINE", "closed:0", 1);
+    expect(PREDICT(&b, NULL), 1, "does not open");
+    scratch_remove(&b.s);
+}

@@ -24,14 +24,14 @@ static void end(void) {
 }
 
 /* Writes `value` to pixel `row` of x; `kind` says how the launch touches x. */
-static void fill(ist_tensor x, int row, float value, ist_arg_kind kind) {
+static void fill_by(const char *defines, ist_tensor x, int row, float value, ist_arg_kind kind) {
     float values[8];
     for (int i = 0; i < 8; i++) values[i] = value + (float)i;
     ist_tensor rows = ist_plan_const(plan, &row, 1, 1, 1, 1, IST_ELEM_I32, "row");
     ist_tensor v = ist_plan_const(plan, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
     ist_launch l = {.label = "fill",
                     .op = "op/fill_rows",
-                    .defines = "",
+                    .defines = defines,
                     .kernel = "fill_rows",
                     .dims = 2,
                     .global = {1, (size_t)(x.n ? x.n : 1)},
@@ -43,6 +43,10 @@ static void fill(ist_tensor x, int row, float value, ist_arg_kind kind) {
                              IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
                     .arg_count = 5};
     ist_plan_launch(plan, &l);
+}
+
+static void fill(ist_tensor x, int row, float value, ist_arg_kind kind) {
+    fill_by("", x, row, value, kind);
 }
 
 static void run(void) {
@@ -400,5 +404,26 @@ Test(core_plan, each_branch_has_a_work_queue) {
     cr_expect_neq(main.buffer, side.buffer);
     ist_plan_join(plan);
     cr_expect_eq(ist_plan_work_queue(plan).buffer, main.buffer);
+    end();
+}
+
+/* Of three programs, the last first: each process has every second one, and a finished plan has none to share. */
+Test(core_plan, shares_of_the_programs) {
+    static const char *const defines[] = {"-DFIRST", "-DSECOND", "-DFIRST", "-DTHIRD"};
+    begin(NULL);
+    ist_tensor x = ist_plan_input(plan, 1, 1, 4, 4, IST_ELEM_T);
+    for (int i = 0; i < 4; i++) fill_by(defines[i], x, i, 1.0f, IST_ARG_INOUT);
+    int before = ist_device_builds(device).built;
+    cr_assert_eq(ist_plan_build_share(plan, 1, 2, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_device_builds(device).built - before, 1, "SECOND");
+    cr_assert_eq(ist_plan_build_share(plan, 0, 2, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_device_builds(device).built - before, 3, "THIRD and FIRST");
+    finish();
+    cr_expect_eq(ist_device_builds(device).built - before, 3);
+    cr_expect_eq(ist_plan_build_share(plan, 0, 2, &err), IST_E_STATE);
+    end();
+    begin(NULL);
+    fill_by("-Dfill_rows=0", ist_plan_input(plan, 1, 1, 4, 4, IST_ELEM_T), 0, 1.0f, IST_ARG_INOUT);
+    cr_expect_eq(ist_plan_build_share(plan, 0, 1, &err), IST_E_BUILD);
     end();
 }

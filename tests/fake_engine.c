@@ -11,6 +11,8 @@
  *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result; those
  *                              before D give none until one is (or ten seconds have passed)
  *     FAKE_ENGINE=closed:D     device D does not open
+ *     FAKE_ENGINE=held:N       N processes that compile ahead hold the device until they are ended; each leaves a file in
+ *                              the folder FAKE_AHEAD, "part PART of PARTS"
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
@@ -23,11 +25,14 @@
 #include "pipeline/profile.h"
 #include "pipeline/tune.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,7 +105,27 @@ static long wish(const char *name) {
     return text && !strncmp(text, name, n) && text[n] == ':' ? strtol(text + n + 1, NULL, 10) : -1;
 }
 
+/* FAKE_ENGINE=held: a lock that each process which compiles ahead shares. */
+static int open_lock(void) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/lock", getenv("FAKE_AHEAD"));
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+}
+
+static bool is_held(long processes) {
+    char path[400];
+    for (long part = 0; part < processes; part++) {
+        snprintf(path, sizeof path, "%s/part %ld of %ld", getenv("FAKE_AHEAD"), part, processes);
+        while (access(path, F_OK)) sched_yield();
+    }
+    int lock = open_lock();
+    bool held = flock(lock, LOCK_EX | LOCK_NB) != 0;
+    close(lock);
+    return held;
+}
+
 ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    if (wish("held") > 0 && is_held(wish("held"))) return ist_fail(err, IST_E_DEVICE, "the device serves another process");
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "out of memory");
     e->config = *config;
@@ -366,13 +391,19 @@ ist_status ist_engine_read_kept(ist_engine *engine, const char *name, ist_kept *
 }
 
 bool ist_ahead_path(const ist_config *config, char *path, size_t size) {
-    (void)config, (void)path, (void)size;
-    return false;
+    (void)config;
+    if (wish("held") > 0) snprintf(path, size, "%s/compiled", getenv("FAKE_AHEAD"));
+    return wish("held") > 0;
 }
 
-ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
+ist_status ist_ahead_compile(const ist_config *config, int part, int parts, ist_error *err) {
     (void)config;
-    return ist_fail(err, IST_E_STATE, "the double of the engine compiles nothing");
+    char path[400];
+    int lock = open_lock();
+    snprintf(path, sizeof path, "%s/part %d of %d", getenv("FAKE_AHEAD"), part, parts);
+    if (flock(lock, LOCK_SH) || close(open(path, O_WRONLY | O_CREAT, 0666)))
+        return ist_fail(err, IST_E_IO, "%s: cannot write it", path);
+    for (;;) pause();
 }
 
 ist_status ist_tune(const ist_config *config, void (*report)(void *arg, const ist_tune_result *result), void *arg,

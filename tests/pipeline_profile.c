@@ -1,5 +1,6 @@
 /* Profiles of an engine: one time per launch in frame order, stages named, results untouched; rates of the device. */
 #include "support/engines.h"
+#include "support/folder.h"
 
 #include "pipeline/ahead.h"
 #include "pipeline/engine.h"
@@ -168,30 +169,34 @@ Test(pipeline_profile, a_cpu_builds_few_programs) {
     ist_close(&e);
 }
 
-/* The kernels that a second process compiles are those of the frame: nothing is left to compile for an engine that
- * opens afterwards, and its results are those of one that compiled for itself. */
+/* The kernels that other processes compile are those of the frame: where they are kept as programs, none is left to
+ * compile for an engine that opens afterwards. */
 Test(pipeline_profile, compiled_ahead) {
-    char folder[] = "/tmp/isthmus-ahead-XXXXXX", path[1200];
-    cr_assert_not_null(mkdtemp(folder));
+    char folder[512], path[1200], second[1200];
+    folder_make(folder, sizeof folder);
     ist_config c = small_config(true);
     c.cache_dir = folder;
     cr_assert(ist_ahead_path(&c, path, sizeof path));
+    cr_assert_eq(ist_ahead_compile(&c, 1, 2, &err), IST_OK, "%s", err.text);
     cr_expect_neq(access(path, F_OK), 0);
-    cr_assert_eq(ist_ahead_compile(&c, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_ahead_compile(&c, 0, 2, &err), IST_OK, "%s", err.text);
     cr_expect_eq(access(path, F_OK), 0, "%s", path);
+    ist_engine *e = engines_open(&c);
+    if (ist_device_sharing(ist_device_facts(e->device)) == IST_SHARES_PROGRAMS)
+        cr_expect_eq(ist_device_builds(e->device).built, 0);
+    ist_close(&e);
     ist_config other = c;
-    char second[1200];
     other.batch = 2;
     cr_assert(ist_ahead_path(&other, second, sizeof second));
     cr_expect_str_neq(path, second);
     other.cache_dir = "off";
     cr_expect_not(ist_ahead_path(&other, second, sizeof second));
-    cr_expect_eq(ist_ahead_compile(&other, &err), IST_E_STATE);
+    cr_expect_eq(ist_ahead_compile(&other, 0, 1, &err), IST_E_STATE);
+    c.device = "no such device";
+    cr_expect_eq(ist_ahead_compile(&c, 0, 1, &err), IST_E_NO_DEVICE);
+    c.device = NULL;
     c.segmenter = "/no/such/file.safetensors";
-    ist_status missing = ist_ahead_compile(&c, &err);
+    ist_status missing = ist_ahead_compile(&c, 0, 1, &err);
     cr_expect(missing == IST_OK || missing == IST_E_IO || missing == IST_E_WEIGHTS, "%d: %s", (int)missing, err.text);
-    unlink(path);
-    cr_assert(ist_ahead_path(&c, path, sizeof path));
-    unlink(path);
-    cr_expect_eq(rmdir(folder), 0);
+    folder_remove(folder);
 }

@@ -165,11 +165,16 @@ static bool same_program(const ist_launch *a, const ist_launch *b) {
            (!a->isa || !strcmp(a->isa, b->isa));
 }
 
-/* The first unit that uses node n's program: the one whose joined program has it. */
-static int home_unit(const ist_plan *p, size_t n) {
+/* The first node that uses node n's program. */
+static size_t first_of_program(const ist_plan *p, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return p->nodes[i].unit;
-    return p->nodes[n].unit;
+        if (same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return i;
+    return n;
+}
+
+/* The unit whose joined program has node n's. */
+static int home_unit(const ist_plan *p, size_t n) {
+    return p->nodes[first_of_program(p, n)].unit;
 }
 
 static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
@@ -282,6 +287,25 @@ ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
             IST_TRY(join_unit(p, home_unit(p, longest(p)), err));
             IST_TRY(compile_node(p, longest(p), err));
         }
+    }
+    return IST_OK;
+}
+
+/* The process that runs the frame builds from the first to the last, and finds what others have built when it is there:
+ * so they begin at the end. */
+ist_status ist_plan_build_share(ist_plan *p, int part, int parts, ist_error *err) {
+    if (p->finished) return ist_fail(err, IST_E_STATE, "plan: finished, its programs are built");
+    if (p->error.code) {
+        if (err) *err = p->error;
+        return p->error.code;
+    }
+    int number = 0;
+    for (size_t n = p->node_count; n-- > 0;) {
+        const ist_launch *l = &p->nodes[n].launch;
+        cl_kernel kernel = NULL;
+        if (first_of_program(p, n) != n || number++ % parts != part) continue;
+        IST_TRY(ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &kernel, err));
+        ist_kernel_release(&kernel);
     }
     return IST_OK;
 }

@@ -24,7 +24,7 @@ typedef struct ist_plan_options {
     bool notes;      /* keep the problems that ops choose rows for: ist_plan_notes */
     const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
     bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
-    bool late;       /* finishing makes no kernels: ist_plan_compile does */
+    bool late;       /* for compiling only (below): constants have no values, finishing makes no kernels */
 } ist_plan_options;
 
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
@@ -169,10 +169,13 @@ ist_status ist_plan_bind(ist_plan *plan, int ext, cl_mem buffer, ist_error *err)
 /* Forgets that `buffer` is bound, wherever it is: to be called before it is released, since the next buffer may get the
  * same handle. */
 void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
-/* For a plan with options.late, bound: makes its kernels, last unit first, and launches one group of each on zeroed
- * buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be done with
- * such a plan. */
+/* For a plan with options.late, finished and bound: makes its kernels, last unit first, and launches one group of each
+ * on zeroed buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be
+ * done with such a plan. */
 ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
+/* For a plan that is recorded and not finished: builds every `parts`th of its programs, counted from the last, which is
+ * number 0, beginning with number `part`: what is left in the device's cache is the point of it. */
+ist_status ist_plan_build_share(ist_plan *plan, int part, int parts, ist_error *err);
 /* Enqueues the whole frame, which ends where the main lane does. A frame with branches flushes both lanes: `scope` is
  * what that belongs to, set-up for ist_plan_replay. */
 ist_status ist_plan_replay_for(ist_plan *plan, ist_frame_scope scope, ist_error *err);

@@ -36,14 +36,16 @@ static const struct {
     {"rusticl", "Mesa has its shader cache; and rusticl 22.3 ends the process on a binary it does not know"},
 };
 
-static bool caches_itself(const ist_device *d) {
+static bool caches_itself(const ist_device_info *info) {
     for (size_t i = 0; i < sizeof self_caching / sizeof *self_caching; i++)
-        if (!strcmp(d->facts.platform_name, self_caching[i].platform)) return true;
+        if (!strcmp(info->platform_name, self_caching[i].platform)) return true;
     return false;
 }
 
-bool ist_device_compiles_late(const ist_device *device) {
-    return !strcmp(device->facts.platform_name, self_caching[0].platform);
+ist_sharing ist_device_sharing(const ist_device_info *info) {
+    if (!strcmp(info->platform_name, self_caching[0].platform))
+        return info->type == IST_DEVICE_CPU ? IST_SHARES_LAUNCHES : IST_SHARES_NOTHING;
+    return caches_itself(info) ? IST_SHARES_NOTHING : IST_SHARES_PROGRAMS;
 }
 
 /* mkdir -p; what fails here shows when a file is written. */
@@ -88,7 +90,7 @@ bool ist_cache_folder(const char *cache_dir, char *path, size_t size) {
 
 ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *err) {
     char path[1024];
-    if (!ist_cache_folder(cache_dir, path, sizeof path) || caches_itself(device)) return IST_OK;
+    if (!ist_cache_folder(cache_dir, path, sizeof path) || caches_itself(&device->facts)) return IST_OK;
     return ist_cache_use(device, path, err);
 }
 

@@ -124,9 +124,14 @@ ist_status ist_program_text(const ist_program_part *part, char **text, ist_error
 ist_status ist_programs_join_at(ist_site site, ist_device *device, const ist_program_part *parts, int count,
                                 ist_error *err);
 
-/* Whether the platform compiles a kernel when it is first launched, one at a time in a process, and keeps the result on
- * disk for other processes (PoCL). */
-bool ist_device_compiles_late(const ist_device *device);
+/* How what one process compiles serves another that opens the same device. */
+typedef enum ist_sharing {
+    IST_SHARES_NOTHING,  /* not at all, or nobody has looked */
+    IST_SHARES_LAUNCHES, /* the platform compiles a kernel when it is first launched, one at a time in a process, and
+                            keeps the result on disk (PoCL) */
+    IST_SHARES_PROGRAMS  /* a program is compiled when it is built, and kept in cache_dir */
+} ist_sharing;
+ist_sharing ist_device_sharing(const ist_device_info *info);
 
 /* The folder that binaries are kept in for `cache_dir` as in ist_device_options; false when there is none. */
 bool ist_cache_folder(const char *cache_dir, char *path, size_t size);

@@ -58,14 +58,46 @@ static ist_status compile(ist_engine *e, ist_error *err) {
     return ist_plan_compile(e->plan, err);
 }
 
-ist_status ist_ahead_compile(const ist_config *config, ist_error *err) {
-    char path[1200];
+/* The device that opening would choose. */
+static ist_status find_device(const char *spec, ist_device_info *info, ist_error *err) {
+    ist_device_info *list = NULL;
+    int count = 0, chosen = 0;
+    if (!spec || !*spec) spec = getenv("ISTHMUS_DEVICE");
+    IST_TRY(ist_device_list(&list, &count, err));
+    ist_status status = ist_device_select(list, count, spec, &chosen, err);
+    if (!status) *info = list[chosen];
+    free(list);
+    return status;
+}
+
+/* How many of `parts` processes are of use. A context of a GPU takes some hundred megabytes of its memory. */
+static int useful(const ist_device_info *info, int parts) {
+    const uint64_t bytes_each = UINT64_C(4) << 30;
+    if (ist_device_sharing(info) != IST_SHARES_PROGRAMS) return 1;
+    uint64_t room = info->global_bytes / bytes_each;
+    return room < (uint64_t)parts ? (room ? (int)room : 1) : parts;
+}
+
+static ist_status compile_part(const ist_config *config, const ist_device_info *info, int part, int parts,
+                               ist_error *err) {
+    ist_sharing sharing = ist_device_sharing(info);
     ist_engine *e = NULL;
-    if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
-    IST_TRY(ist_engine_open_as(config, IST_OPEN_LATE, NULL, &e, err));
-    ist_status status = e->plan ? compile(e, err) : IST_OK;
+    if (sharing == IST_SHARES_NOTHING) return IST_OK;
+    bool late = sharing == IST_SHARES_LAUNCHES;
+    IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_RECORDED, NULL, &e, err));
+    ist_status status = !e->plan ? IST_OK : late ? compile(e, err) : ist_plan_build_share(e->plan, part, parts, err);
     ist_engine_close(&e);
-    IST_TRY(status);
+    return status;
+}
+
+ist_status ist_ahead_compile(const ist_config *config, int part, int parts, ist_error *err) {
+    char path[1200];
+    ist_device_info info;
+    if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
+    IST_TRY(find_device(config->device, &info, err));
+    parts = useful(&info, parts);
+    if (part < parts) IST_TRY(compile_part(config, &info, part, parts, err));
+    if (part) return IST_OK;
     ist_cache_make_folder_of(path);
     FILE *file = fopen(path, "w");
     if (!file || fclose(file)) return ist_fail(err, IST_E_IO, "cannot write %s", path);

@@ -164,7 +164,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
                                 .taps = mode == IST_OPEN_KEPT,
                                 .overlap = e->config.overlap == IST_OVERLAP_ON,
-                                .late = mode == IST_OPEN_LATE,
+                                .late = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning};
     ist_status st = open_checkpoints(e, config, &c, err);
@@ -173,7 +173,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     if (!st) record_frame(e, &c, keep);
     free_checkpoints(&c);
     free(keep);
-    if (!st) st = ist_plan_finish(e->plan, err);
+    if (!st && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->plan, err);
     return st;
 }
 
@@ -243,15 +243,14 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
-                                  .backwards = mode == IST_OPEN_LATE};
+                                  .backwards = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = choose_precision(e, err);
     if (!st) st = choose_overlap(e, config, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
-    if (!st && mode == IST_OPEN_LATE)
-        frames = frames && ist_device_compiles_late(e->device) && ist_device_caps(e->device) & IST_CAP_CPU;
+    if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_caps(e->device) & IST_CAP_CPU;
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
-    if (!st && frames) st = create_slots(e, err);
+    if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
     if (st) {
         ist_engine_close(&e);
         return st;
