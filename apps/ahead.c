@@ -20,8 +20,8 @@ static void be_silent(void) {
     signal(SIGTERM, SIG_DFL);
 }
 
-ahead ahead_start(const ist_config *config) {
-    ahead helpers = {0};
+ahead_processes ahead_start(const ist_config *config) {
+    ahead_processes helpers = {0};
     char path[1200];
     int most = sizeof helpers.ids / sizeof *helpers.ids;
     long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
@@ -39,12 +39,12 @@ ahead ahead_start(const ist_config *config) {
     return helpers;
 }
 
-void ahead_end(ahead *helpers) {
+void ahead_end(ahead_processes *helpers) {
     for (int i = 0; i < helpers->count; i++) waitpid((pid_t)helpers->ids[i], NULL, 0);
     helpers->count = 0;
 }
 
-bool ahead_stop(ahead *helpers) {
+bool ahead_stop(ahead_processes *helpers) {
     if (!helpers->count) return false;
     for (int i = 0; i < helpers->count; i++) kill((pid_t)helpers->ids[i], SIGKILL);
     ahead_end(helpers);

@@ -6,20 +6,20 @@
 
 #include <stdbool.h>
 
-typedef struct ahead {
+typedef struct ahead_processes {
     int count;
     long ids[7]; /* of processes; more than these wait for each other in the drivers at hand */
-} ahead;
+} ahead_processes;
 
 /* Starts them when no engine of this configuration has been opened before on this machine: as many as there are other
  * cores and as there is room for. To be called before anything of OpenCL is, and with one thread: the children are
  * forks. Without them everything works as well, only later. */
-ahead ahead_start(const ist_config *config);
+ahead_processes ahead_start(const ist_config *config);
 
 /* Waits for them; none are left. */
-void ahead_end(ahead *helpers);
+void ahead_end(ahead_processes *helpers);
 
 /* Ends them; false when there were none. */
-bool ahead_stop(ahead *helpers);
+bool ahead_stop(ahead_processes *helpers);
 
 #endif

@@ -108,7 +108,7 @@ typedef struct predict_job {
     ist_engine *others[PREDICT_MAX_DEVICES - 1]; /* --device all: one engine for each further device */
     int other_count;
     char first_device[16]; /* what options->device becomes once --device all is resolved */
-    ahead helpers; /* processes that compile with us */
+    ahead_processes helpers; /* processes that compile with us */
     ist_journal *journal;
     volatile sig_atomic_t *interrupted;
     void (*received)(void *arg, ist_engine *engine); /* NULL, or called after every batch, by the engine's thread */

@@ -5,7 +5,6 @@
  * images read. */
 #include "predict.h"
 
-
 #include "device/device.h"
 #include "io/atomic_file.h"
 #include "io/claim.h"

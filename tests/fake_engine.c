@@ -11,8 +11,8 @@
  *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result; those
  *                              before D give none until one is (or ten seconds have passed)
  *     FAKE_ENGINE=closed:D     device D does not open
- *     FAKE_ENGINE=held:N       N processes that compile ahead hold the device until they are ended; each leaves a file in
- *                              the folder FAKE_AHEAD, "part PART of PARTS"
+ *     FAKE_ENGINE=held:N       N processes that compile ahead hold the device until they are ended; each leaves a file
+ *                              in the folder FAKE_AHEAD, "part PART of PARTS"
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
@@ -125,7 +125,8 @@ static bool is_held(long processes) {
 }
 
 ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
-    if (wish("held") > 0 && is_held(wish("held"))) return ist_fail(err, IST_E_DEVICE, "the device serves another process");
+    if (wish("held") > 0 && is_held(wish("held")))
+        return ist_fail(err, IST_E_DEVICE, "the device serves another process");
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "out of memory");
     e->config = *config;
