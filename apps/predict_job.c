@@ -34,18 +34,29 @@ void predict_catch_interrupts(predict_job *job) {
     job->interrupted = &interrupted;
 }
 
+/* The next line of standard input, without its end; *end when there is none. */
+static ist_status next_line(char *line, size_t size, bool *end, ist_error *err) {
+    size_t n = 0;
+    int c;
+    while ((c = getc(stdin)) != EOF && c != '\n') {
+        if (!c) return ist_fail(err, IST_E_INPUT, "standard input: a zero byte; file names are separated by line ends");
+        if (n + 1 == size)
+            return ist_fail(err, IST_E_INPUT, "standard input: a file name of more than %zu bytes", size - 1);
+        line[n++] = (char)c;
+    }
+    if (n && line[n - 1] == '\r') n--;
+    line[n] = '\0';
+    *end = c == EOF && !n;
+    return ferror(stdin) ? ist_fail(err, IST_E_IO, "standard input: %s", strerror(errno)) : IST_OK;
+}
+
 static ist_status add_listed(predict_job *job, ist_error *err) {
     char line[8192];
-    while (fgets(line, sizeof line, stdin)) {
-        size_t n = strcspn(line, "\n");
-        if (line[n] != '\n' && n + 1 == sizeof line)
-            return ist_fail(err, IST_E_INPUT, "standard input: a file name of more than %zu bytes", sizeof line - 2);
-        line[n] = '\0';
-        if (n && line[n - 1] == '\r') line[--n] = '\0';
-        if (n) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
+    for (bool end = false;;) {
+        IST_TRY(next_line(line, sizeof line, &end, err));
+        if (end) return IST_OK;
+        if (*line) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
     }
-    if (ferror(stdin)) return ist_fail(err, IST_E_IO, "standard input: %s", strerror(errno));
-    return IST_OK;
 }
 
 int predict_list_sources(predict_job *job, int argc, char **argv) {

@@ -426,6 +426,12 @@ Test(cli_predict, lists_on_standard_input) {
     expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 0, "2 images");
     expect_frames(&b, 2, (const char *[]){"02-x.png", "00-x.png"});
     expect(spawn_run(&b.s, NULL, argv), 1, "names no image");
+    static char lines[9001];
+    memset(lines, 'x', sizeof lines - 1);
+    scratch_write(scratch_path(&b.s, "list"), lines, sizeof lines - 1);
+    expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 1, "a file name of more than 8191 bytes");
+    scratch_write(scratch_path(&b.s, "list"), text, strlen(text) + 1); /* as of find -print0 */
+    expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 1, "separated by line ends");
     scratch_remove(&b.s);
 }
 
