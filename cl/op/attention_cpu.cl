@@ -30,25 +30,28 @@
 
 /* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16. */
 NOINLINE void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
-#define ROW(i) float16 r##i = LOAD16(q, at[i] + c);
-    EACH16(ROW)
-#undef ROW
-    TRANSPOSE16(w, r)
-#define COLUMN(i) qt[i * QV] = w##i * scale;
-    EACH16(COLUMN)
-#undef COLUMN
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < 16; k += 4, qt += 4 * QV) {
+#define PIECE(i) LOAD4(q, at[i] + c + k)
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
+        qt[0] = w0 * scale, qt[QV] = w1 * scale, qt[2 * QV] = w2 * scale, qt[3 * QV] = w3 * scale;
+    }
 }
 
 /* out[at[i] + c] = lane i of ot[0] * inv and the 15 channels after it, where at[i] is not negative. */
 NOINLINE void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
-#define COLUMN(i) float16 r##i = ot[i * QV] * inv;
-    EACH16(COLUMN)
-#undef COLUMN
-    TRANSPOSE16(w, r)
+    const float *factor = (const float *)&inv;
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < 16; k += 4) {
+#define PIECE(i) ((const float4 *)(ot + i * QV))[k / 4]
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
 #define ROW(i)                                                                                                         \
-    if (at[i] >= 0) STORE16(w##i, out, at[i] + c);
-    EACH16(ROW)
+    if (at[k + i] >= 0) STORE16(w##i * factor[k + i], out, at[k + i] + c);
+        ROW(0) ROW(1) ROW(2) ROW(3)
 #undef ROW
+    }
 }
 
 /* ---- one block of keys ---- */
