@@ -572,7 +572,7 @@ chain(__global float *scratch, __global const int *tape, __global const float *w
     const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
                 e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, more.z};
-    work_t work = work_begin(min(sizes.w, *limit) * per, more.y);
+    work_t work = work_begin((int)get_num_groups(0), min(sizes.w, *limit) * per, more.y);
     for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
         s.n = item / per;
         const int k = item - s.n * per, units = s.width ? rows / s.width / 2 : tiles; /* pairs of lines, or tiles */

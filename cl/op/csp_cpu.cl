@@ -174,7 +174,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global float *scratc
     __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
     const int h = in.s0, w = in.s1, necks = out.s3, bands = out.s4, size = out.s6;
     plane_t left = scratch + (size_t)get_group_id(0) * (WIDE + C) * size, right = left + (size_t)C * size;
-    work_t work = work_begin(min(out.s0, *limit) * bands, out.s5);
+    work_t work = work_begin((int)get_num_groups(0), min(out.s0, *limit) * bands, out.s5);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / bands, k = item - n * bands, y0 = k * h / bands, y1 = (k + 1) * h / bands;
         const band_t b = {y0 - necks - 1, y1 - y0 + 2 * necks + 2, h, w, size};
