@@ -147,7 +147,7 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 }
 
 /* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
-static inline void activate_all(float16 *v, int count, int act) {
+NOINLINE void activate_all(float16 *v, int count, int act) {
     if (act == ACT_GELU) {
         for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
     } else if (act != ACT_NONE) {

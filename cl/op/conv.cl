@@ -119,7 +119,7 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 }
 
 /* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
-static inline void activate_all(V *v, int count, int act) {
+NOINLINE void activate_all(V *v, int count, int act) {
     if (act == ACT_SILU)
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
     else if (act == ACT_GELU)

@@ -169,12 +169,12 @@ NOINLINE void put_pixels(plane_t from, int size, __global T *y, int ld, int coun
     }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-csp(__global T *restrict y, __global const T *restrict x, __global float *scratch, __global const float *restrict weights,
-    __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+NOINLINE void csp_group(__global T *restrict y, __global const T *restrict x, __global float *scratch,
+                        __global const float *restrict weights, __global const int *restrict limit, int8 in, int8 out,
+                        __global int *queue, const int4 group) {
     const int h = in.s0, w = in.s1, necks = out.s3, bands = out.s4, size = out.s6;
-    plane_t left = scratch + (size_t)get_group_id(0) * (WIDE + C) * size, right = left + (size_t)C * size;
-    work_t work = work_begin((int)get_num_groups(0), min(out.s0, *limit) * bands, out.s5);
+    plane_t left = scratch + (size_t)group.x * (WIDE + C) * size, right = left + (size_t)C * size;
+    work_t work = work_begin(group.w, min(out.s0, *limit) * bands, out.s5);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / bands, k = item - n * bands, y0 = k * h / bands, y1 = (k + 1) * h / bands;
         const band_t b = {y0 - necks - 1, y1 - y0 + 2 * necks + 2, h, w, size};
@@ -202,4 +202,11 @@ csp(__global T *restrict y, __global const T *restrict x, __global float *scratc
                 }
     }
     work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+csp(__global T *restrict y, __global const T *restrict x, __global float *scratch,
+    __global const float *restrict weights, __global const int *restrict limit, int8 in, int8 out,
+    __global int *queue) {
+    csp_group(y, x, scratch, weights, limit, in, out, queue, THIS_GROUP);
 }

@@ -325,11 +325,11 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
 
 /* Group (h, n): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w [head][K][d
  * padded to 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
-            __global const float *restrict b, __global const int *limit, int4 sizes, __global const int *ways,
-            int wanted) {
-    const int h = get_group_id(0), n = get_group_id(1), d16 = (sizes.z + 15) / 16 * 16;
+NOINLINE void image_merge_group(__global T *restrict y, __global const float *restrict part,
+                                __global const float *restrict w, __global const float *restrict b,
+                                __global const int *limit, int4 sizes, __global const int *ways, int wanted,
+                                const int4 group) {
+    const int h = group.x, n = group.y, d16 = (sizes.z + 15) / 16 * 16;
     if (n >= *limit || skipped(ways, n, wanted)) return;
     part += (size_t)n * sizes.y * CP * (K + 2);
     w += h * K * d16;
@@ -357,6 +357,13 @@ image_merge(__global T *restrict y, __global const float *restrict part, __globa
                 STORE(((float *)&s0)[k], y, (n * sizes.x + t) * sizes.w + h * sizes.z + i + k);
         }
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
+            __global const float *restrict b, __global const int *limit, int4 sizes, __global const int *ways,
+            int wanted) {
+    image_merge_group(y, part, w, b, limit, sizes, ways, wanted, THIS_GROUP);
 }
 
 /* ---- what many prompts of an image share ----
@@ -476,10 +483,10 @@ shared_read(__global float *restrict part, __global const float *restrict shared
 
 /* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. sizes {tokens, groups of shared_read, d, ld of
  * y}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
-             __global const int *restrict ways, __global const int *limit, int4 sizes) {
-    const int n = get_group_id(0), d = sizes.z;
+NOINLINE void shared_merge_group(__global T *restrict y, __global const float *restrict part,
+                                 __global const float *restrict b, __global const int *restrict ways,
+                                 __global const int *limit, int4 sizes, const int4 group) {
+    const int n = group.x, d = sizes.z;
     if (n >= *limit || !ways[n]) return;
     part += (size_t)n * sizes.y * CP * (d + 2);
     for (int j = 0; j < CP / 16; j++) {
@@ -500,4 +507,10 @@ shared_merge(__global T *restrict y, __global const float *restrict part, __glob
             }
         }
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
+             __global const int *restrict ways, __global const int *limit, int4 sizes) {
+    shared_merge_group(y, part, b, ways, limit, sizes, THIS_GROUP);
 }
