@@ -100,6 +100,12 @@ typedef float T;
 #define NOINLINE static
 #endif
 
+/* PoCL compiles what stands in a kernel three times, and a function that the kernel calls once. So kernels whose groups are
+ * one work-item hand this on to a NOINLINE function that does it all: {id along x, y, z, groups along x}. A function that
+ * asked for them by itself would be inlined again. */
+#define THIS_GROUP                                                                                                     \
+    ((int4)((int)get_group_id(0), (int)get_group_id(1), (int)get_group_id(2), (int)get_num_groups(0)))
+
 /* Activation codes: the same numbers as enum ist_act in core/plan.h. */
 #define ACT_NONE    0
 #define ACT_RELU    1
@@ -265,8 +271,8 @@ typedef struct {
     bool backwards;
 } work_t;
 
-static inline work_t work_begin(int items, bool backwards) {
-    work_t w = {(int)get_num_groups(0), items, 0, 0, backwards};
+static inline work_t work_begin(int units, int items, bool backwards) {
+    work_t w = {units, items, 0, 0, backwards};
     w.share = (int)(((size_t)&w >> 23) % (size_t)w.units);
     return w;
 }

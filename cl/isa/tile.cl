@@ -147,7 +147,7 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 }
 
 /* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
-static inline void activate_all(float16 *v, int count, int act) {
+NOINLINE void activate_all(float16 *v, int count, int act) {
     if (act == ACT_GELU) {
         for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
     } else if (act != ACT_NONE) {
@@ -195,30 +195,24 @@ static inline float2 norm_row(float16 *v, int vectors, __global const float *gam
     return (float2)(scale.s0, mean.s0);
 }
 
-/* ---- 16x16 transpose: four perfect shuffles of (row i, row i + 8) ---- */
+/* ---- 16x16 transpose, four columns at a time ---- */
 
-#ifdef __clang__ /* what is written lane by lane LLVM traces back through all four shuffles, and makes ten of each */
-#define ZIP_LO(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define ZIP_HI(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+/* Lane l of shuffles of two vectors is the l-th of 32 lanes that the numbers name. */
+#ifdef __clang__ /* LLVM takes long to find out what is written lane by lane */
+#define LANES(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define ZIP_LO(a, b)                                                                                                   \
-    (float16)((a).s0, (b).s0, (a).s1, (b).s1, (a).s2, (b).s2, (a).s3, (b).s3, (a).s4, (b).s4, (a).s5, (b).s5, (a).s6,  \
-              (b).s6, (a).s7, (b).s7)
-#define ZIP_HI(a, b)                                                                                                   \
-    (float16)((a).s8, (b).s8, (a).s9, (b).s9, (a).sa, (b).sa, (a).sb, (b).sb, (a).sc, (b).sc, (a).sd, (b).sd, (a).se,  \
-              (b).se, (a).sf, (b).sf)
+#define LANES(a, b, ...) shuffle2(a, b, (uint16)(__VA_ARGS__))
 #endif
-#define ZIP(y, z, x, i, j) float16 y = ZIP_LO(x##i, x##j), z = ZIP_HI(x##i, x##j);
-#define SHUFFLE(y, x)                                                                                                  \
-    ZIP(y##0, y##1, x, 0, 8)                                                                                           \
-    ZIP(y##2, y##3, x, 1, 9)                                                                                           \
-    ZIP(y##4, y##5, x, 2, 10)                                                                                          \
-    ZIP(y##6, y##7, x, 3, 11)                                                                                          \
-    ZIP(y##8, y##9, x, 4, 12)                                                                                          \
-    ZIP(y##10, y##11, x, 5, 13)                                                                                        \
-    ZIP(y##12, y##13, x, 6, 14)                                                                                        \
-    ZIP(y##14, y##15, x, 7, 15)
-/* Lane j of vector i of y becomes lane i of vector j of x, i and j below 16; also defines p, q and s of as many. */
-#define TRANSPOSE16(y, x) SHUFFLE(p, x) SHUFFLE(q, p) SHUFFLE(s, q) SHUFFLE(y, s)
-#define EACH16(F)                                                                                                      \
-    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+#define LOW_OF_EACH(a, b)  LANES(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH_OF_EACH(a, b) LANES(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW_PAIRS(a, b)    LANES(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH_PAIRS(a, b)   LANES(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+/* Lane i of y0 .. y3 is the first .. fourth of the four floats AT(i), i below 16. To be in a loop over columns: LLVM
+ * takes as long for the shuffles of all sixteen as for the rest of a kernel. */
+#define TRANSPOSE16X4(y, AT)                                                                                           \
+    const float16 y##_0 = (float16)(AT(0), AT(4), AT(8), AT(12)), y##_1 = (float16)(AT(1), AT(5), AT(9), AT(13));      \
+    const float16 y##_2 = (float16)(AT(2), AT(6), AT(10), AT(14)), y##_3 = (float16)(AT(3), AT(7), AT(11), AT(15));    \
+    const float16 y##01 = LOW_OF_EACH(y##_0, y##_1), y##23 = LOW_OF_EACH(y##_2, y##_3);                                \
+    const float16 y##45 = HIGH_OF_EACH(y##_0, y##_1), y##67 = HIGH_OF_EACH(y##_2, y##_3);                              \
+    const float16 y##0 = LOW_PAIRS(y##01, y##23), y##1 = HIGH_PAIRS(y##01, y##23);                                     \
+    const float16 y##2 = LOW_PAIRS(y##45, y##67), y##3 = HIGH_PAIRS(y##45, y##67);

@@ -49,16 +49,32 @@ typedef V vector_at4 __attribute__((aligned(4)));
 #define PREFETCH_L2(p)
 #endif
 
-/* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. */
+/* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. On CPUs (VL 16) what is left of a
+ * pixel is read and written by functions of their own. */
+#if VL == 16
+#define REST NOINLINE
+#else
+#define REST static inline
+#endif
 #define DEFINE_PART(NAME, TYPE, ONE, ALL)                                                                              \
-    static inline V NAME(__global const TYPE *p, int left) {                                                           \
-        if (left >= VL) return ALL(p, 0);                                                                              \
+    REST V CAT(NAME, _rest)(__global const TYPE *p, int left) {                                                        \
         float t[VL];                                                                                                   \
         for (int i = 0; i < VL; i++) t[i] = i < left ? ONE(p, i) : 0.0f;                                               \
         return VLOAD(t);                                                                                               \
+    }                                                                                                                  \
+    static inline V NAME(__global const TYPE *p, int left) {                                                           \
+        if (left >= VL) return ALL(p, 0);                                                                              \
+        return CAT(NAME, _rest)(p, left);                                                                              \
     }
 DEFINE_PART(input_part, TX, LOAD_X, LOAD_XV)
 DEFINE_PART(addend_part, T, LOAD, LOAD_TV)
+
+REST void store_rest(V v, int left, __global TY *dst) {
+    float t[VL];
+    VSTORE(v, t);
+    for (int i = 0; i < VL; i++)
+        if (i < left) STORE_Y(t[i], dst, i);
+}
 
 /* Epilogue of VL channels, of which `left` exist: epi = {act, flags, before ld, before c0, after ld, after c0, 0, 0},
  * lab = {scale, bias, 0, 0}; dst, before and after point at the first channel. */
@@ -68,12 +84,6 @@ static inline void finish(V v, int left, __global TY *dst, __global const T *bef
     v = CAT(activate_float, VL)(v, epi.s0);
     if (epi.s1 & EPI_LAB) v = fma(v, (V)(lab.s0), (V)(lab.s1));
     if (epi.s1 & EPI_AFTER) v += addend_part(after, left);
-    if (left >= VL) {
-        STORE_YV(v, dst, 0);
-    } else {
-        float t[VL];
-        VSTORE(v, t);
-        for (int i = 0; i < VL; i++)
-            if (i < left) STORE_Y(t[i], dst, i);
-    }
+    if (left >= VL) STORE_YV(v, dst, 0);
+    else store_rest(v, left, dst);
 }

@@ -30,25 +30,28 @@
 
 /* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16. */
 NOINLINE void load_queries(__global const T *q, const int *at, int c, float scale, float16 *qt) {
-#define ROW(i) float16 r##i = LOAD16(q, at[i] + c);
-    EACH16(ROW)
-#undef ROW
-    TRANSPOSE16(w, r)
-#define COLUMN(i) qt[i * QV] = w##i * scale;
-    EACH16(COLUMN)
-#undef COLUMN
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < 16; k += 4, qt += 4 * QV) {
+#define PIECE(i) LOAD4(q, at[i] + c + k)
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
+        qt[0] = w0 * scale, qt[QV] = w1 * scale, qt[2 * QV] = w2 * scale, qt[3 * QV] = w3 * scale;
+    }
 }
 
 /* out[at[i] + c] = lane i of ot[0] * inv and the 15 channels after it, where at[i] is not negative. */
 NOINLINE void store_results(__global T *out, const int *at, int c, float16 inv, const float16 *ot) {
-#define COLUMN(i) float16 r##i = ot[i * QV] * inv;
-    EACH16(COLUMN)
-#undef COLUMN
-    TRANSPOSE16(w, r)
+    const float *factor = (const float *)&inv;
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < 16; k += 4) {
+#define PIECE(i) ((const float4 *)(ot + i * QV))[k / 4]
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
 #define ROW(i)                                                                                                         \
-    if (at[i] >= 0) STORE16(w##i, out, at[i] + c);
-    EACH16(ROW)
+    if (at[k + i] >= 0) STORE16(w##i * factor[k + i], out, at[k + i] + c);
+        ROW(0) ROW(1) ROW(2) ROW(3)
 #undef ROW
+    }
 }
 
 /* ---- one block of keys ---- */
@@ -217,24 +220,24 @@ static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, 
         for (int j = 0; j < rows; j++) copy_row(dst + j * (D / 16), x, at + j * ld, dim, d);
 }
 
+#ifndef TOKENS
 /* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
  * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k
  * and v have a map, heads per group}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
-          __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
-          float scale) {
-    int n = get_group_id(2);
+NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
+                              __global const int *q_map, __global const int *kv_map, __global const int *limit,
+                              int4 lds, int4 firsts, int4 sizes, int4 more, float scale, const int4 group) {
+    int n = group.z;
     if (n >= *limit) return;
     const int nq = sizes.x, nk = sizes.y, dim = sizes.z, heads = sizes.w, d = (dim + CT - 1) / CT * CT;
-    const int q0 = get_group_id(0) * QV * 16, qn = min(QV * 16, nq - q0);
+    const int q0 = group.x * QV * 16, qn = min(QV * 16, nq - q0);
     const float log2_scale = scale * 1.44269504f;
     const int q_first = (more.x ? q_map[n] : n) * nq, k_first = (more.y ? kv_map[n] : n) * nk;
     float16 qt[D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
     softmax_state s;
 
-    for (int h = get_group_id(1) * more.z; h < min(heads, (int)(get_group_id(1) + 1) * more.z); h++) {
+    for (int h = group.y * more.z; h < min(heads, (int)(group.y + 1) * more.z); h++) {
         for (int g = 0; g < QV; g++) {
             int at[16];
             for (int i = 0; i < 16; i++)
@@ -272,7 +275,14 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
     }
 }
 
-#ifdef TOKENS
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
+          __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
+          float scale) {
+    attention_group(out, q, k, v, q_map, kv_map, limit, lds, firsts, sizes, more, scale, THIS_GROUP);
+}
+
+#else
 /* Window attention, -D TOKENS: most tokens of a window. Group (x, y, z): window x, heads [y * per, ..), item z. Only
  * tokens inside the map are read; the others share the key and value of `pad`, so that their part of the softmax is a
  * sum of weights. bias [head][key][QS]: log2(e) times the bias of each (key, query), queries in the lanes' order, QS >=
@@ -312,13 +322,13 @@ static inline void gather(float16 *dst, __global const T *qkv, const int *from, 
         for (int c = 0; c < D / 16; c++) dst[r * (D / 16) + c] = dst[(count - 1) * (D / 16) + c];
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
-    int n = get_group_id(2);
+NOINLINE void window_group(__global T *out, __global const T *qkv, __global const float *pad,
+                           __global const float *bias, __global const int *limit, int4 size, int4 places, int4 heads,
+                           float scale, const int4 group) {
+    int n = group.z;
     if (n >= *limit) return;
     const int side = size.w, tokens = side * side, padded = (tokens + 31) / 32 * 32;
-    const int x0 = get_group_id(0) % size.z * side, y0 = get_group_id(0) / size.z * side;
+    const int x0 = group.x % size.z * side, y0 = group.x / size.z * side;
     const int rows = min(side, size.x - y0), cols = min(side, size.y - x0), count = rows * cols;
     const int each = 32 * KT / padded + 1; /* tokens to ask for per tile of keys, so that all are by the end */
     const window_t w = {side, tokens, padded, rows, cols};
@@ -342,10 +352,10 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         }
     for (; r % KT; r++) key_bias[r] = key_bias[count - 1];
 
-    const int h_end = min(heads.x, (int)(get_group_id(1) + 1) * heads.y);
-    for (int h = get_group_id(1) * heads.y; h < h_end; h++) {
+    const int h_end = min(heads.x, (int)(group.y + 1) * heads.y);
+    for (int h = group.y * heads.y; h < h_end; h++) {
         /* What is needed next: the same tokens' next head, or the first head of the window on the right. */
-        const int step = h + 1 < h_end ? 3 * D : side * places.x - (h - (int)get_group_id(1) * heads.y) * 3 * D;
+        const int step = h + 1 < h_end ? 3 * D : side * places.x - (h - group.y * heads.y) * 3 * D;
         int ahead = 0;
         __global const float *table = bias + h * tokens * padded;
         gather(kb, qkv, key_from, h * 3 * D + D, count);
@@ -376,5 +386,11 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
             }
         }
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
+       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
+    window_group(out, qkv, pad, bias, limit, size, places, heads, scale, THIS_GROUP);
 }
 #endif

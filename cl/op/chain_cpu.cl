@@ -73,17 +73,23 @@ static inline void put16(to_t p, float16 v) {
     vstore16(v, 0, p);
 }
 
-/* The first `lanes` of sixteen. */
-static inline float16 get_some(from_t p, int lanes) {
-    if (lanes >= 16) return vload16(0, p);
+/* The first `lanes` of sixteen; what there is besides whole vectors is rare. */
+NOINLINE float16 get_few(from_t p, int lanes) {
     float16 v = (float16)(0.0f);
+#pragma clang loop vectorize(disable) unroll(disable)
     for (int i = 0; i < lanes; i++) ((float *)&v)[i] = p[i];
     return v;
 }
+NOINLINE void put_few(to_t p, float16 v, int lanes) {
+#pragma clang loop vectorize(disable) unroll(disable)
+    for (int i = 0; i < lanes; i++) p[i] = ((float *)&v)[i];
+}
+static inline float16 get_some(from_t p, int lanes) {
+    return lanes >= 16 ? vload16(0, p) : get_few(p, lanes);
+}
 static inline void put_some(to_t p, float16 v, int lanes) {
     if (lanes >= 16) put16(p, v);
-    else
-        for (int i = 0; i < lanes; i++) p[i] = ((float *)&v)[i];
+    else put_few(p, v, lanes);
 }
 
 /* ---- linear layers ---- */
@@ -133,8 +139,8 @@ typedef struct ending {
 #define END4(r)   TILE_COLS(END, r)
 #define SIX(F)      F(0) F(1) F(2) F(3) F(4) F(5)
 #define SIX_AT(F, u) F(0, u) F(1, u) F(2, u) F(3, u) F(4, u) F(5, u)
-#define DEFINE_PRODUCT(F, NV)                                                                                          \
-    static inline void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k, from_t next,          \
+#define DEFINE_PRODUCT(F, NV, KIND)                                                                                    \
+    KIND void F(float16 *acc, const float16 *first, from_t a, int lda, from_t b, int k, from_t next,          \
                          int stride, const ending end) {                                                               \
         SIX(OPEN##NV)                                                                                                  \
         for (; k > 1; k -= 2, a += 2, b += 32 * NV) {                                                                  \
@@ -155,11 +161,12 @@ typedef struct ending {
             SIX(CLOSE##NV)                                                                                             \
         }                                                                                                              \
     }
-DEFINE_PRODUCT(product1, 1)
-#if PANEL == 64
-DEFINE_PRODUCT(product2, 2)
-DEFINE_PRODUCT(product4, 4)
+#if PANEL == 64 /* what is left beside blocks of four vectors is little */
+DEFINE_PRODUCT(product1, 1, NOINLINE)
+DEFINE_PRODUCT(product2, 2, NOINLINE)
+DEFINE_PRODUCT(product4, 4, static inline)
 #else
+DEFINE_PRODUCT(product1, 1, static inline)
 #define product2 product1
 #define product4 product1
 #endif
@@ -503,8 +510,8 @@ NOINLINE void deform(const state *s, __global const int *t, from_t table) {
 #define EACH1(F) F(0)
 #define EACH4(F) F(0) F(1) F(2) F(3)
 #define DEFINE_WINDOW(F, COUNT)                                                                                        \
-    static inline void F(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w,             \
-                                     int columns, from_t bias, int act) {                                              \
+    NOINLINE void F(to_t y, int y_ld, const from_t *lines, int ld, int x, int ky0, int kx0, from_t w,                  \
+                    int columns, from_t bias, int act) {                                                               \
         for (int c = 0; c < columns; c += 16) {                                                                        \
             const float16 first = bias ? vload16(0, bias + c) : (float16)(0.0f);                                       \
             EACH##COUNT(FIRST)                                                                                         \
@@ -572,7 +579,7 @@ chain(__global float *scratch, __global const int *tape, __global const float *w
     const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
                 e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, more.z};
-    work_t work = work_begin(min(sizes.w, *limit) * per, more.y);
+    work_t work = work_begin((int)get_num_groups(0), min(sizes.w, *limit) * per, more.y);
     for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
         s.n = item / per;
         const int k = item - s.n * per, units = s.width ? rows / s.width / 2 : tiles; /* pairs of lines, or tiles */

@@ -119,7 +119,7 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 }
 
 /* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
-static inline void activate_all(V *v, int count, int act) {
+NOINLINE void activate_all(V *v, int count, int act) {
     if (act == ACT_SILU)
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
     else if (act == ACT_GELU)
@@ -160,11 +160,11 @@ NOINLINE void store_tile(V *acc, int p, int rows, int col, __global TY *y, __glo
     }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
-     __global float *scratch, __global TY *restrict y, __global const T *restrict before,
-     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
-     float4 lab, int4 tiles, __global int *queue) {
+NOINLINE void conv_group(__global const TX *restrict x, __global const float *restrict w,
+                         __global const float *restrict bias, __global float *scratch, __global TY *restrict y,
+                         __global const T *restrict before, __global const T *restrict after,
+                         __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab,
+                         int4 tiles, __global int *queue, const int4 group) {
     int cin = in.s4, kh = win.s0, kw = win.s1;
     int rows = min(out.s0, *limit) * out.s1 * out.s2, last = rows - 1;
     int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
@@ -173,10 +173,10 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0;
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
-    scratch += get_group_id(0) * MR * CHUNK;
+    scratch += group.x * MR * CHUNK;
     __global const float *weights = w, *biases = bias;
     int chunks = (rows + tiles.x * MR - 1) / (tiles.x * MR);
-    work_t work = work_begin(chunks * col_chunks, tiles.w & 2);
+    work_t work = work_begin(group.w, chunks * col_chunks, tiles.w & 2);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int col_chunk = tiles.w & 1 ? item / chunks : item % col_chunks;
         int p0 = (tiles.w & 1 ? item % chunks : item / col_chunks) * tiles.x * MR;
@@ -255,4 +255,12 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         }
     }
     work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
+     __global float *scratch, __global TY *restrict y, __global const T *restrict before,
+     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
+     float4 lab, int4 tiles, __global int *queue) {
+    conv_group(x, w, bias, scratch, y, before, after, limit, in, win, out, epi, lab, tiles, queue, THIS_GROUP);
 }

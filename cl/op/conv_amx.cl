@@ -50,7 +50,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
     part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
     int filled = -1, first_pixel = 0;
     scratch += (size_t)get_group_id(0) * tiles.w;
-    work_t work = work_begin(chunks * col_chunks, tiles.z & 2);
+    work_t work = work_begin((int)get_num_groups(0), chunks * col_chunks, tiles.z & 2);
     amx_begin();
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;

@@ -90,7 +90,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
     __global const float *biases = bias;
     scratch += (size_t)get_group_id(0) * tiles.w;
     int filled = -1, first_pixel = 0;
-    work_t work = work_begin(chunks * col_chunks, tiles.z & 2);
+    work_t work = work_begin((int)get_num_groups(0), chunks * col_chunks, tiles.z & 2);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;
         const int chunk = tiles.z & 1 ? item % chunks : item / col_chunks;

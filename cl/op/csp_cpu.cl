@@ -75,13 +75,13 @@ NOINLINE void first_tile(float16 *acc, __global const T *near, int ld, int in, w
 
 /* Vector j of 16 pixels as 16 planes. */
 NOINLINE void put_planes(const float16 *acc, plane_t to, int size) {
-#define ROW(i) float16 r##i = acc[i * 3];
-    EACH16(ROW)
-#undef ROW
-    TRANSPOSE16(w, r)
-#define COLUMN(i) vstore16(w##i, 0, to + i * size);
-    EACH16(COLUMN)
-#undef COLUMN
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < 4; k++, to += 4 * size) {
+#define PIECE(i) ((const float4 *)(acc + i * 3))[k]
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
+        vstore16(w0, 0, to), vstore16(w1, 0, to + size), vstore16(w2, 0, to + 2 * size), vstore16(w3, 0, to + 3 * size);
+    }
 }
 
 /* Lines [y0, y1) of l and r; x is the item's first element. */
@@ -157,22 +157,24 @@ NOINLINE void later_layer(const band_t *b, plane_t to, plane_t from, plane_t add
 
 /* Channels [c, c + 16) of 16 pixels, of which `count` are there. */
 NOINLINE void put_pixels(plane_t from, int size, __global T *y, int ld, int count) {
-#define ROW(i) float16 r##i = vload16(0, from + i * size);
-    EACH16(ROW)
-#undef ROW
-    TRANSPOSE16(w, r)
+#pragma clang loop unroll(disable)
+    for (int k = 0; k < count; k += 4) {
+#define PIECE(i) vload4(0, from + i * size + k)
+        TRANSPOSE16X4(w, PIECE)
+#undef PIECE
 #define COLUMN(i)                                                                                                      \
-    if (i < count) STORE16(w##i, y, i * ld);
-    EACH16(COLUMN)
+    if (k + i < count) STORE16(w##i, y, (k + i) * ld);
+        COLUMN(0) COLUMN(1) COLUMN(2) COLUMN(3)
 #undef COLUMN
+    }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-csp(__global T *restrict y, __global const T *restrict x, __global float *scratch, __global const float *restrict weights,
-    __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+NOINLINE void csp_group(__global T *restrict y, __global const T *restrict x, __global float *scratch,
+                        __global const float *restrict weights, __global const int *restrict limit, int8 in, int8 out,
+                        __global int *queue, const int4 group) {
     const int h = in.s0, w = in.s1, necks = out.s3, bands = out.s4, size = out.s6;
-    plane_t left = scratch + (size_t)get_group_id(0) * (WIDE + C) * size, right = left + (size_t)C * size;
-    work_t work = work_begin(min(out.s0, *limit) * bands, out.s5);
+    plane_t left = scratch + (size_t)group.x * (WIDE + C) * size, right = left + (size_t)C * size;
+    work_t work = work_begin(group.w, min(out.s0, *limit) * bands, out.s5);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / bands, k = item - n * bands, y0 = k * h / bands, y1 = (k + 1) * h / bands;
         const band_t b = {y0 - necks - 1, y1 - y0 + 2 * necks + 2, h, w, size};
@@ -200,4 +202,11 @@ csp(__global T *restrict y, __global const T *restrict x, __global float *scratc
                 }
     }
     work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+csp(__global T *restrict y, __global const T *restrict x, __global float *scratch,
+    __global const float *restrict weights, __global const int *restrict limit, int8 in, int8 out,
+    __global int *queue) {
+    csp_group(y, x, scratch, weights, limit, in, out, queue, THIS_GROUP);
 }

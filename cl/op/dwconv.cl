@@ -58,9 +58,9 @@ static inline void expect(__global const TX *x, int n, int iy, int ix, int count
 }
 
 /* One band of one column segment and chunk of blocks of item n; the arguments are the kernel's. */
-static inline void band(float16 *ring, __global const TX *x, __global const float *w, __global const float *bias,
-                        __global TY *y, __global const T *before, __global const T *after, int n, int line, int segment,
-                        int chunk, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
+NOINLINE void band(float16 *ring, __global const TX *x, __global const float *w, __global const float *bias,
+                   __global TY *y, __global const T *before, __global const T *after, int n, int line, int segment,
+                   int chunk, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
     int c = chunk * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16), k = win.s0, stride = win.s1;
     int ox0 = segment * win.s4, cols = min(win.s4, out.s2 - ox0), oy0 = line * win.s5, oy1 = min(out.s1, oy0 + win.s5);
     int filled = oy0 * stride, length = (win.s4 - 1) * stride + k, block_step = k * length;
@@ -113,7 +113,7 @@ dwconv(__global const TX *restrict x, __global const float *restrict w, __global
        __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab, __global int *queue) {
     float16 ring[RING];
     int chunks = (in.s4 + win.s7 * 16 - 1) / (win.s7 * 16), bands = (out.s1 + win.s5 - 1) / win.s5;
-    work_t work = work_begin(min(out.s0, *limit) * bands * win.s6 * chunks, out.s5);
+    work_t work = work_begin((int)get_num_groups(0), min(out.s0, *limit) * bands * win.s6 * chunks, out.s5);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int place = item / chunks, line = place / win.s6;
         band(ring, x, w, bias, y, before, after, line / bands, line % bands, place % win.s6, item % chunks, in, win, out,

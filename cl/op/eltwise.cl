@@ -96,6 +96,9 @@ eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, 
             if (mode & CLAMPED) v = clamp(v, (VEC)(lo), (VEC)(hi));
             Y_VEC(v, to + c);
         }
+#ifdef __clang__
+#pragma clang loop vectorize(disable) unroll(disable)
+#endif
         for (; c < last; c++) {
             float v = A_ONE(at + c);
             if (with_b) v += B_ONE(bt + c);

@@ -92,10 +92,9 @@ NOINLINE void normalise(const int16 *acc, float *value, float4 mean, float4 std,
 }
 
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *out, __global const uint *upload,
-                                                                    __global const uchar *pixels, int4 fields, int size,
-                                                                    float4 mean, float4 std, float4 rcp) {
-    int image = get_global_id(2), x0 = get_global_id(0) * COLS, y0 = get_global_id(1) * ROWS;
+NOINLINE void resize_group(__global T *out, __global const uint *upload, __global const uchar *pixels, int4 fields,
+                           int size, float4 mean, float4 std, float4 rcp, const int4 group) {
+    int image = group.z, x0 = group.x * COLS, y0 = group.y * ROWS;
     if (image >= (int)upload[UP_COUNT]) return;
     __global const uint *im = IMAGE_AT(upload, image);
     __global const int *tx = (__global const int *)upload + im[fields.x];
@@ -143,4 +142,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void resize(__global T *
         else
             for (int i = 0; i < 3 * made; i++) STORE(value[i], o, i);
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+resize(__global T *out, __global const uint *upload, __global const uchar *pixels, int4 fields, int size, float4 mean,
+       float4 std, float4 rcp) {
+    resize_group(out, upload, pixels, fields, size, mean, std, rcp, THIS_GROUP);
 }

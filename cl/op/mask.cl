@@ -121,7 +121,12 @@ typedef struct tally {
 } tally;
 
 /* 32 rows of a strip from row y on: its words; counts go into the tally. */
-static I block(__global const float *p, const strip *s, tally *n, int y, int height, int h, float scale, bool look) {
+#if LANES == 1
+NOINLINE
+#else
+static
+#endif
+I block(__global const float *p, const strip *s, tally *n, int y, int height, int h, float scale, bool look) {
     I word = (I)(0);
     int end = min(y + 32, height);
     int first = min((int)SOURCE((float)y, scale, 0.0f), h - 1);

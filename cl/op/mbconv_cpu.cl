@@ -76,15 +76,16 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
  * (see prelude). scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
  * that are not stored. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
-       __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
-       __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
+                           __global const float *restrict w1, __global const float *restrict b1,
+                           __global const float *restrict w2, __global const float *restrict b2,
+                           __global const float *restrict w3, __global const float *restrict b3,
+                           __global const int *restrict limit, int8 in, int8 out, __global int *queue,
+                           const int4 group) {
     const int line = (in.s4 + 5 * STRIDE) * HIDDEN;
     float16 d[RUN * HV], acc[TILE_ROWS * NV], bias[NV];
-    scratch += get_group_id(0) * (size_t)3 * line;
-    work_t work = work_begin(min(out.s0, *limit) * out.s6, out.s7);
+    scratch += group.x * (size_t)3 * line;
+    work_t work = work_begin(group.w, min(out.s0, *limit) * out.s6, out.s7);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
         const int x0 = (piece - band * in.s7) * in.s5;
@@ -117,4 +118,12 @@ mbconv(__global T *restrict y, __global const T *restrict x, __global float *res
         }
     }
     work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
+       __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+       __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
+       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+    mbconv_group(y, x, scratch, w1, b1, w2, b2, w3, b3, limit, in, out, queue, THIS_GROUP);
 }

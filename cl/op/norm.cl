@@ -41,16 +41,18 @@ static inline int16 lanes_below(int count) {
 }
 
 /* Sixteen channels from element i, zeros from `count` on. */
-static inline float16 load_part(__global const T *x, int i, int count) {
-    if (count >= 16) return LOAD16(x, i);
+NOINLINE float16 load_rest(__global const T *x, int i, int count) {
     float v[16];
     for (int k = 0; k < 16; k++) v[k] = k < count ? LOAD(x, i + k) : 0.0f;
     return vload16(0, v);
 }
+static inline float16 load_part(__global const T *x, int i, int count) {
+    return count >= 16 ? LOAD16(x, i) : load_rest(x, i, count);
+}
 
 /* Beyond channel c the row holds zeros. */
-static inline void normalise(row *r, __global T *out, int at, __global const float *gamma, __global const float *beta,
-                             int c, float eps, int act) {
+NOINLINE void normalise(row *r, __global T *out, int at, __global const float *gamma, __global const float *beta, int c,
+                        float eps, int act) {
     float16 total = (float16)(0.0f), square = (float16)(0.0f);
     for (int i = 0; i * 16 < c; i++) total += r->v[i];
     const float mean = sum16(total) / c;

@@ -25,15 +25,15 @@ static inline void put_activated(float16 *to, int vectors, const float16 *acc, i
  * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
  * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
  * backwards?, 0}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
-         __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
-         __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, int4 work,
-         __global int *queue, float eps) {
+NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
+                             __global const float *restrict w1, __global const float *restrict b1,
+                             __global const float *restrict w2, __global const float *restrict b2,
+                             __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue,
+                             float eps, const int4 group) {
     const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
     const int cv = c / 16, bv = block / 16, all = (sizes.s0 + TILE_ROWS - 1) / TILE_ROWS;
     float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS], bias[NV];
-    work_t shares = work_begin(min(work.x, *limit) * work.y, work.z);
+    work_t shares = work_begin(group.w, min(work.x, *limit) * work.y, work.z);
     for (int item; (item = work_next(&shares, queue)) >= 0;) {
         const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
         const int first = begin * TILE_ROWS, tiles = (piece + 1) * all / work.y - begin;
@@ -84,4 +84,12 @@ norm_mlp(__global T *restrict y, __global const T *restrict x, __global const fl
                 STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * lds.z + lds.w + i);
     }
     work_end(&shares, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
+         __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+         __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, int4 work,
+         __global int *queue, float eps) {
+    norm_mlp_group(y, x, norm, w1, b1, w2, b2, limit, sizes, lds, work, queue, eps, THIS_GROUP);
 }

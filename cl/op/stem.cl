@@ -219,12 +219,9 @@ NOINLINE void image_line(line_t dst, __global const T *x, int n, int iy, int4 in
 
 #define SCALE(i) vload2(i, par)
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-stem(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
-     __global const int *restrict limit, int4 in, int4 out) {
-    __local float array[ROOM];
-    line_t room = array + get_local_id(0); /* + 0: no constant address (cl/README.md, "What to know") */
-    int n = get_group_id(0) / in.w, first = (get_group_id(0) - n * in.w) * in.z, h = in.x >> 1, w = in.y >> 1;
+NOINLINE void stem_group(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
+                         __global const int *restrict limit, int4 in, int4 out, line_t room, const int4 group) {
+    int n = group.x / in.w, first = (group.x - n * in.w) * in.z, h = in.x >> 1, w = in.y >> 1;
     int end = min(first + in.z, h >> 1);
     if (n >= *limit) return;
     int image_length = in.y * 3 + 16, length1 = (w + 1) * M, length2 = (w + 2) * (M / 2), length3 = (w + 1) * 2 * M;
@@ -261,4 +258,12 @@ stem(__global const T *restrict image, __global const float *restrict par, __glo
         layer4(lines, par + W4, par + B4, SCALE(3), last, w >> 1, image + (long)(n * in.x + next0 + 2) * in.y * 3);
         layer5(last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * out.x + out.y, w >> 1, out);
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+stem(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
+     __global const int *restrict limit, int4 in, int4 out) {
+    __local float array[ROOM];
+    stem_group(image, par, y, limit, in, out,
+               array + get_local_id(0) /* + 0: no constant address (cl/README.md, "What to know") */, THIS_GROUP);
 }

@@ -27,12 +27,12 @@ static inline bool skipped(__global const int *ways, int n, int wanted) {
  * form 0, panels: y [K / 64][c][64]. 1, columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not
  * there score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. sizes {tokens, channels of x, d,
  * form}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item, skipped(n)}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
-           __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
-           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale,
-           __global const int *ways) {
-    const int h = get_group_id(0), n = get_group_id(1), tokens = sizes.x, c_in = sizes.y, d = sizes.z;
+NOINLINE void fold_heads_group(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
+                               __global const float *restrict w, __global const float *restrict b,
+                               __global const float *restrict m, __global const float *restrict mb,
+                               __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale,
+                               __global const int *ways, const int4 group) {
+    const int h = group.x, n = group.y, tokens = sizes.x, c_in = sizes.y, d = sizes.z;
     const int d16 = (d + 15) / 16 * 16, last = sizes.w == 2 ? d : K; /* row of constants */
     if (n >= *limit || skipped(ways, n, modes.z)) return;
     w += h * c_in * d16;
@@ -73,6 +73,14 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
     }
     for (int c = tokens * HEADS + h; sizes.w && c < CP; c += HEADS)
         for (int k = 0; k <= last; k++) y[k * CP + c] = k < last ? 0.0f : LOWEST;
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
+           __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
+           __global const float *restrict mb, __global const int *limit, int4 sizes, int4 lds, int4 modes, float scale,
+           __global const int *ways) {
+    fold_heads_group(y, x, add, w, b, m, mb, limit, sizes, lds, modes, scale, ways, THIS_GROUP);
 }
 
 /* ---- the image ---- */
@@ -221,15 +229,15 @@ static inline void read_rows(reading *read, float16 *s, const float16 *x, int ro
  * plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of way 1, in trace [n][rows][2][TRACE] {weights of
  * the values, factor and mean of the norm}, 4 as the second of them, 8 instead of storing x. */
 #define TRACE 80
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
-           __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
-           __global const float *restrict keys, __global const float *restrict values,
-           __global const float *restrict norm, __global const float *restrict queries,
-           __global const float *restrict shared, __global const float *restrict plain,
-           __global const int *restrict ways, __global float *restrict trace, __global const int *restrict limit,
-           int4 sizes, int4 lds, int4 modes, float eps) {
-    const int n = get_group_id(1), columns = sizes.w, first = get_group_id(0) * sizes.z;
+NOINLINE void image_step_group(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
+                               __global const T *restrict position, __global const int *restrict map,
+                               __global const float *restrict shift, __global const float *restrict keys,
+                               __global const float *restrict values, __global const float *restrict norm,
+                               __global const float *restrict queries, __global const float *restrict shared,
+                               __global const float *restrict plain, __global const int *restrict ways,
+                               __global float *restrict trace, __global const int *restrict limit, int4 sizes, int4 lds,
+                               int4 modes, float eps, const int4 group) {
+    const int n = group.y, columns = sizes.w, first = group.x * sizes.z;
     if (n >= *limit || skipped(ways, n, modes.z)) return;
     const bool sharing = modes.w && ways[n], tracing = BLOCKS == 1 && modes.x & 2 && ways[n];
     const int last = min(sizes.x, first + sizes.z), item = modes.y ? map[n] : n;
@@ -293,7 +301,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
         }
         read_rows(&read, s, xs, rows, columns);
     }
-    part += ((size_t)n * sizes.y + get_group_id(0)) * CP * (K + 2);
+    part += ((size_t)n * sizes.y + group.x) * CP * (K + 2);
     for (int i = 0; i < CP / 16; i++) {
         vstore16(read.m[i], i, part);
         vstore16(read.sum[i], i, part + CP);
@@ -301,15 +309,27 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
     for (int i = 0; i < columns * KV; i++) vstore16(read.acc[i], i, part + 2 * CP);
 }
 
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_step(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
+           __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
+           __global const float *restrict keys, __global const float *restrict values,
+           __global const float *restrict norm, __global const float *restrict queries,
+           __global const float *restrict shared, __global const float *restrict plain,
+           __global const int *restrict ways, __global float *restrict trace, __global const int *restrict limit,
+           int4 sizes, int4 lds, int4 modes, float eps) {
+    image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, shared, plain, ways, trace,
+                     limit, sizes, lds, modes, eps, THIS_GROUP);
+}
+
 /* ---- what the tokens read ---- */
 
 /* Group (h, n): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w [head][K][d
  * padded to 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
-            __global const float *restrict b, __global const int *limit, int4 sizes, __global const int *ways,
-            int wanted) {
-    const int h = get_group_id(0), n = get_group_id(1), d16 = (sizes.z + 15) / 16 * 16;
+NOINLINE void image_merge_group(__global T *restrict y, __global const float *restrict part,
+                                __global const float *restrict w, __global const float *restrict b,
+                                __global const int *limit, int4 sizes, __global const int *ways, int wanted,
+                                const int4 group) {
+    const int h = group.x, n = group.y, d16 = (sizes.z + 15) / 16 * 16;
     if (n >= *limit || skipped(ways, n, wanted)) return;
     part += (size_t)n * sizes.y * CP * (K + 2);
     w += h * K * d16;
@@ -339,6 +359,13 @@ image_merge(__global T *restrict y, __global const float *restrict part, __globa
     }
 }
 
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
+            __global const float *restrict b, __global const int *limit, int4 sizes, __global const int *ways,
+            int wanted) {
+    image_merge_group(y, part, w, b, limit, sizes, ways, wanted, THIS_GROUP);
+}
+
 /* ---- what many prompts of an image share ----
  * In the first layer all prompts see the same image. Projected once, it costs them 8 d products a row and token where
  * the folded tokens cost 8 K. */
@@ -358,11 +385,12 @@ image_ways(__global int *restrict ways, __global const int *restrict map, __glob
 /* Group (i, item): rows [i * sizes.z, ..) of y [item][PADDED rows][panels][CP]: x W + b in panels [alone.x, alone.y),
  * (x + p) W + b in the others. w [panels][K + 1][CP], row K the bias. sizes {rows, prompts, rows per group, panels};
  * lds {x ld, c0, p ld, c0}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_project(__global float *restrict y, __global const T *restrict x, __global const T *restrict position,
-              __global const int *restrict map, __global const int *restrict ways, __global const float *restrict shift,
-              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds, int4 alone) {
-    const int item = get_group_id(1), first = get_group_id(0) * sizes.z, wide = sizes.w * CP;
+NOINLINE void image_project_group(__global float *restrict y, __global const T *restrict x,
+                                  __global const T *restrict position, __global const int *restrict map,
+                                  __global const int *restrict ways, __global const float *restrict shift,
+                                  __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds,
+                                  int4 alone, const int4 group) {
+    const int item = group.y, first = group.x * sizes.z, wide = sizes.w * CP;
     const int last = min(PADDED(sizes.x), first + sizes.z);
     bool wanted = false;
     for (int n = 0; n < min(sizes.y, *limit); n++) wanted = wanted || (ways[n] && map[n] == item);
@@ -391,6 +419,13 @@ image_project(__global float *restrict y, __global const T *restrict x, __global
     }
 }
 
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+image_project(__global float *restrict y, __global const T *restrict x, __global const T *restrict position,
+              __global const int *restrict map, __global const int *restrict ways, __global const float *restrict shift,
+              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds, int4 alone) {
+    image_project_group(y, x, position, map, ways, shift, w, limit, sizes, lds, alone, THIS_GROUP);
+}
+
 /* Adds four channels of values, weighted, to sums of 64 columns: acc [4][CP]. */
 static inline void shared_sums(float16 *acc, const float16 *f, const float16 *s, __global const float *x, int ld,
                                int rows) {
@@ -407,11 +442,11 @@ static inline void shared_sums(float16 *acc, const float16 *f, const float16 *s,
 
 /* Group i: rows [i * sizes.z, ..) for every prompt of way 1: the softmax over them of keys . plain queries, and the
  * values weighted by it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. sizes {rows, prompts, rows per group, d}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-shared_read(__global float *restrict part, __global const float *restrict shared, __global const int *restrict map,
-            __global const int *restrict ways, __global const float *restrict queries, __global const int *limit,
-            int4 sizes) {
-    const int first = get_group_id(0) * sizes.z, last = min(sizes.x, first + sizes.z), d = sizes.w;
+NOINLINE void shared_read_group(__global float *restrict part, __global const float *restrict shared,
+                                __global const int *restrict map, __global const int *restrict ways,
+                                __global const float *restrict queries, __global const int *limit, int4 sizes,
+                                const int4 group) {
+    const int first = group.x * sizes.z, last = min(sizes.x, first + sizes.z), d = sizes.w;
     const int wide = SHARED(d), ld = 3 * wide;
     float16 s[SUB * CP / 16], m[CP / 16], sum[CP / 16], f[CP / 16], acc[32 * CP / 16];
     for (int n = 0; n < min(sizes.y, *limit); n++) {
@@ -430,7 +465,7 @@ shared_read(__global float *restrict part, __global const float *restrict shared
                     shared_sums(acc + i * (CP / 16) + j, f + j, s + j, rows + (size_t)r0 * ld + wide + i * HEADS, ld,
                                 count);
         }
-        __global float *to = part + ((size_t)n * get_num_groups(0) + get_group_id(0)) * CP * (d + 2);
+        __global float *to = part + ((size_t)n * group.w + group.x) * CP * (d + 2);
         for (int i = 0; i < CP / 16; i++) {
             vstore16(m[i], i, to);
             vstore16(sum[i], i, to + CP);
@@ -439,12 +474,19 @@ shared_read(__global float *restrict part, __global const float *restrict shared
     }
 }
 
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+shared_read(__global float *restrict part, __global const float *restrict shared, __global const int *restrict map,
+            __global const int *restrict ways, __global const float *restrict queries, __global const int *limit,
+            int4 sizes) {
+    shared_read_group(part, shared, map, ways, queries, limit, sizes, THIS_GROUP);
+}
+
 /* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. sizes {tokens, groups of shared_read, d, ld of
  * y}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
-             __global const int *restrict ways, __global const int *limit, int4 sizes) {
-    const int n = get_group_id(0), d = sizes.z;
+NOINLINE void shared_merge_group(__global T *restrict y, __global const float *restrict part,
+                                 __global const float *restrict b, __global const int *restrict ways,
+                                 __global const int *limit, int4 sizes, const int4 group) {
+    const int n = group.x, d = sizes.z;
     if (n >= *limit || !ways[n]) return;
     part += (size_t)n * sizes.y * CP * (d + 2);
     for (int j = 0; j < CP / 16; j++) {
@@ -465,4 +507,10 @@ shared_merge(__global T *restrict y, __global const float *restrict part, __glob
             }
         }
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
+             __global const int *restrict ways, __global const int *limit, int4 sizes) {
+    shared_merge_group(y, part, b, ways, limit, sizes, THIS_GROUP);
 }

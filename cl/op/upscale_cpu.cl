@@ -65,14 +65,15 @@ static inline float traced_row(float16 *s, __global const float *trace) {
  * h][4 w]. sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared
  * [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of
  * factors and means [4], to add}[C1]; sharing {columns or 0, shared ld, shared rows}. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-upscale(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
-        __global const float *restrict norm, __global const float *restrict w2, __global const float *restrict b2,
-        __global const T *restrict vectors, __global const float *restrict shared, __global const float *restrict trace,
-        __global const float *restrict values1, __global const float *restrict values2,
-        __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
-        __global const int *restrict limit, int4 sizes, int4 lds, int4 sharing, float eps) {
-    const int n = get_group_id(1), pixels = sizes.x * sizes.y, first = get_group_id(0) * sizes.z;
+NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
+                            __global const float *restrict norm, __global const float *restrict w2,
+                            __global const float *restrict b2, __global const T *restrict vectors,
+                            __global const float *restrict shared, __global const float *restrict trace,
+                            __global const float *restrict values1, __global const float *restrict values2,
+                            __global const float *restrict constants, __global const int *restrict map,
+                            __global const int *restrict ways, __global const int *restrict limit, int4 sizes, int4 lds,
+                            int4 sharing, float eps, const int4 group) {
+    const int n = group.y, pixels = sizes.x * sizes.y, first = group.x * sizes.z;
     if (n >= *limit) return;
     const int last = min(pixels, first + sizes.z), columns = sharing.x && ways[n] ? sharing.x : 0;
     float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4];
@@ -123,4 +124,15 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
             }
         }
     }
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+upscale(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
+        __global const float *restrict norm, __global const float *restrict w2, __global const float *restrict b2,
+        __global const T *restrict vectors, __global const float *restrict shared, __global const float *restrict trace,
+        __global const float *restrict values1, __global const float *restrict values2,
+        __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
+        __global const int *restrict limit, int4 sizes, int4 lds, int4 sharing, float eps) {
+    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, sizes,
+                  lds, sharing, eps, THIS_GROUP);
 }

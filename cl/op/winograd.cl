@@ -159,20 +159,18 @@ NOINLINE void store_tile(const float16 *result, int n, int ty, int tx, int c, __
     }
 }
 
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-winograd(__global const TX *restrict x, __global const float *restrict u, __global const float *restrict bias,
-         __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
-         __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
-         __global int *queue) {
-    __local float array[ROOM];
-    local_t room = array + get_local_id(0); /* + 0: no constant address (cl/README.md, "What to know") */
+NOINLINE void winograd_group(__global const TX *restrict x, __global const float *restrict u,
+                             __global const float *restrict bias, __global TY *restrict y,
+                             __global const T *restrict before, __global const T *restrict after,
+                             __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
+                             __global int *queue, local_t room, const int4 group) {
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
     local_t sums = room + 16 * far;
     const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
     const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
     const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
-    work_t work = work_begin((all + block - 1) / block, tiles.w);
+    work_t work = work_begin(group.w, (all + block - 1) / block, tiles.w);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int first = item * block, count = min(block, all - first);
         for (int t = 0; t < count; t++) {
@@ -200,4 +198,13 @@ winograd(__global const TX *restrict x, __global const float *restrict u, __glob
         }
     }
     work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+winograd(__global const TX *restrict x, __global const float *restrict u, __global const float *restrict bias,
+         __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
+         __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles, __global int *queue) {
+    __local float array[ROOM];
+    winograd_group(x, u, bias, y, before, after, limit, in, out, epi, lab, tiles, queue,
+                   array + get_local_id(0) /* + 0: no constant address (cl/README.md, "What to know") */, THIS_GROUP);
 }

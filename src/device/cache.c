@@ -1,6 +1,6 @@
-/* Kernel binaries on disk, one file per program.
+/* Kernel binaries on disk, one file per program; and what the probes found (probe.c), one file per device.
  *
- * File: a 48-byte header {magic, key, length, checksum} and the binary; written under a temporary name and renamed, so
+ * File: a 48-byte header {magic, key, length, checksum} and the content; written under a temporary name and renamed, so
  * that a reader sees a whole file or none. Nothing here can fail an engine: what cannot be read, does not fit its key
  * or is refused by the driver is compiled again and replaced. */
 #include "device/state.h"
@@ -121,15 +121,15 @@ ist_cache_key ist_cache_make_key(const ist_device *device, const char *options, 
     return extend(ist_hash_texts(facts, sizeof facts / sizeof *facts), texts, count);
 }
 
-static bool entry_path(const ist_device *d, ist_cache_key key, const char *suffix, char *out, size_t size) {
-    int n = snprintf(out, size, "%s/%016llx%016llx%s", d->cache_dir, (unsigned long long)key.hash[0],
+static bool entry_path(const char *folder, ist_cache_key key, const char *suffix, char *out, size_t size) {
+    int n = snprintf(out, size, "%s/%016llx%016llx%s", folder, (unsigned long long)key.hash[0],
                      (unsigned long long)key.hash[1], suffix);
     return n > 0 && (size_t)n < size;
 }
 
 /* ---- load ---- */
 
-/* The binary of a file whose header, length and checksum are right (malloc'd), or NULL. */
+/* The content of a file whose header, length and checksum are right (malloc'd), or NULL. */
 static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
     cache_header h;
     if (fread(&h, sizeof h, 1, file) != 1 || memcmp(h.magic, CACHE_FORMAT, sizeof h.magic)) return NULL;
@@ -145,6 +145,16 @@ static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
     return data;
 }
 
+unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char *suffix, size_t *bytes, bool *found) {
+    char path[1200];
+    FILE *file = entry_path(folder, key, suffix, path, sizeof path) ? fopen(path, "rb") : NULL;
+    *found = file != NULL;
+    if (!file) return NULL;
+    unsigned char *data = read_entry(file, key, bytes);
+    fclose(file);
+    return data;
+}
+
 cl_program ist_cache_build(ist_device *d, const unsigned char *data, size_t bytes, const char *options) {
     cl_int rc, status = CL_SUCCESS;
     cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &bytes, &data, &status, &rc);
@@ -155,13 +165,10 @@ cl_program ist_cache_build(ist_device *d, const unsigned char *data, size_t byte
 }
 
 cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *options) {
-    char path[1200];
-    if (!device->cache_dir || !entry_path(device, key, ".bin", path, sizeof path)) return NULL;
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
     size_t bytes = 0;
-    unsigned char *data = read_entry(file, key, &bytes);
-    fclose(file);
+    bool found = false;
+    unsigned char *data = device->cache_dir ? ist_cache_read(device->cache_dir, key, ".bin", &bytes, &found) : NULL;
+    if (!found) return NULL;
     cl_program program = data ? ist_cache_build(device, data, bytes, options) : NULL;
     free(data);
     if (program)
@@ -183,6 +190,17 @@ static bool write_entry(int fd, ist_cache_key key, const unsigned char *data, si
     memcpy(h.magic, CACHE_FORMAT, sizeof h.magic);
     bool good = fwrite(&h, sizeof h, 1, file) == 1 && fwrite(data, 1, bytes, file) == bytes;
     return !fclose(file) && good;
+}
+
+void ist_cache_write(const char *folder, ist_cache_key key, const char *suffix, const unsigned char *data,
+                     size_t bytes) {
+    char path[1200], temporary[1200];
+    if (!entry_path(folder, key, suffix, path, sizeof path) ||
+        !entry_path(folder, key, ".XXXXXX", temporary, sizeof temporary))
+        return;
+    ist_cache_make_folder_of(path);
+    int fd = mkstemp(temporary);
+    if (fd >= 0 && (!write_entry(fd, key, data, bytes) || rename(temporary, path))) unlink(temporary);
 }
 
 /* An adopted context may hold several devices; the query then gives one binary for each. */
@@ -209,14 +227,8 @@ unsigned char *ist_cache_binary(const ist_device *d, cl_program program, size_t 
 }
 
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program) {
-    char path[1200], temporary[1200];
-    if (!device->cache_dir || !entry_path(device, key, ".bin", path, sizeof path) ||
-        !entry_path(device, key, ".XXXXXX", temporary, sizeof temporary))
-        return;
     size_t bytes = 0;
-    unsigned char *data = ist_cache_binary(device, program, &bytes);
-    if (!data) return;
-    int fd = mkstemp(temporary);
-    if (fd >= 0 && (!write_entry(fd, key, data, bytes) || rename(temporary, path))) unlink(temporary);
+    unsigned char *data = device->cache_dir ? ist_cache_binary(device, program, &bytes) : NULL;
+    if (data) ist_cache_write(device->cache_dir, key, ".bin", data, bytes);
     free(data);
 }

@@ -110,7 +110,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
-    if (status == IST_OK) status = ist_device_probe(d, options->backwards, err);
+    if (status == IST_OK) status = ist_device_probe(d, options->cache_dir, options->backwards, err);
     if (status != IST_OK) {
         ist_device_close(&d);
         return status;

@@ -293,30 +293,85 @@ static ist_status overrule(unsigned *caps, const char *list, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_device_probe(ist_device *device, bool backwards, ist_error *err) {
-    static const char *const names[] = {
+static const char *const probe_of[] = {
 #define X(name, probe, text) probe,
-        IST_CAP_LIST(X)
+    IST_CAP_LIST(X)
 #undef X
-    };
+};
+
+/* ---- what they found, on disk ---- */
+
+#define PROBED ".probed" /* a file that says that all probes that may be run have held, and which these are: one that
+                            fails is run again at each start */
+
+/* The capabilities whose probes may be run. */
+static unsigned probed_caps(const ist_device *d) {
+    unsigned caps = 0;
+    for (int bit = 0; bit < IST_CAP_COUNT; bit++)
+        for (size_t i = 0; probe_of[bit] && i < sizeof probes / sizeof *probes; i++)
+            if (!strcmp(probes[i].name, probe_of[bit]) && may_run(d, &probes[i])) caps |= 1u << bit;
+    return caps;
+}
+
+/* Where it is kept and under what: device, driver and its compiler, options, and every source of ours. False where there
+ * is no folder, and where the platform compiles again anyway: there the probes cost little beside the rest. */
+static bool record_of(const ist_device *d, const char *cache_dir, char *folder, size_t size, ist_cache_key *key) {
+    char version[256] = "", numbers[48];
+    if (!ist_device_compiles_late(d) || !ist_cache_folder(cache_dir, folder, size)) return false;
+    if (clGetPlatformInfo(d->platform, CL_PLATFORM_VERSION, sizeof version, version, NULL) != CL_SUCCESS) return false;
+    ist_cache_key sources = ist_hash_sources();
+    snprintf(numbers, sizeof numbers, "%016llx%016llx %08x", (unsigned long long)sources.hash[0],
+             (unsigned long long)sources.hash[1], d->caps);
+    const char *options = getenv("ISTHMUS_CPU_BUILD_OPTIONS"), *texts[] = {numbers, version};
+    *key = ist_cache_make_key(d, options ? options : "", texts, 2);
+    return true;
+}
+
+static bool held_before(const char *folder, ist_cache_key key, unsigned caps) {
+    size_t bytes = 0;
+    bool found;
+    unsigned char *kept = ist_cache_read(folder, key, PROBED, &bytes, &found);
+    bool same = kept && bytes == sizeof caps && !memcmp(kept, &caps, sizeof caps);
+    free(kept);
+    return same;
+}
+
+/* ---- all of them ---- */
+
+static ist_status run_probes(ist_device *device, bool backwards, ist_error *err) {
     bench b = {0};
     for (uint32_t i = 0; i < WORDS; i++) b.words[i] = (i + 1) * 2654435761u; /* Knuth's multiplicative hash */
     ist_status status = ist_buffer_create(device, sizeof b.words, "probe input", &b.in, err);
     if (status == IST_OK) status = ist_buffer_create(device, sizeof b.words, "probe output", &b.out, err);
     if (status == IST_OK)
         status = ist_write(device, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
-    if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
-    if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
     join_probes(device);
     for (int i = 0; i < IST_CAP_COUNT && status == IST_OK; i++) {
         int bit = backwards ? IST_CAP_COUNT - 1 - i : i;
         bool holds = false;
-        if (names[bit]) status = run_probe(device, &b, names[bit], &holds, err);
+        if (probe_of[bit]) status = run_probe(device, &b, probe_of[bit], &holds, err);
         if (holds) device->caps |= 1u << bit;
     }
-    device->probed = device->caps;
     ist_programs_release(device);
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);
-    return status == IST_OK ? overrule(&device->caps, getenv("ISTHMUS_CAPS"), err) : status;
+    return status;
+}
+
+ist_status ist_device_probe(ist_device *device, const char *cache_dir, bool backwards, ist_error *err) {
+    char folder[1024];
+    ist_cache_key key;
+    if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
+    if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
+    const unsigned may = probed_caps(device);
+    const bool keep = record_of(device, cache_dir, folder, sizeof folder, &key);
+    if (keep && held_before(folder, key, may)) {
+        device->caps |= may;
+    } else {
+        IST_TRY(run_probes(device, backwards, err));
+        if (keep && (device->caps & may) == may)
+            ist_cache_write(folder, key, PROBED, (const unsigned char *)&may, sizeof may);
+    }
+    device->probed = device->caps;
+    return overrule(&device->caps, getenv("ISTHMUS_CAPS"), err);
 }

@@ -49,8 +49,10 @@ ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int 
 
 /* ---- probe.c ---- */
 
-/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false). */
-ist_status ist_device_probe(ist_device *device, bool backwards, ist_error *err);
+/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false). Where
+ * the platform keeps compiled kernels on disk (PoCL), that all probes held is kept in the folder of `cache_dir` as in
+ * ist_device_options, and they are not run again. */
+ist_status ist_device_probe(ist_device *device, const char *cache_dir, bool backwards, ist_error *err);
 
 /* ---- cache.c ---- */
 
@@ -65,7 +67,10 @@ cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *opt
 /* The program's binary for the device (malloc'd), and a program built from one; NULL when that fails. */
 unsigned char *ist_cache_binary(const ist_device *device, cl_program program, size_t *bytes);
 cl_program ist_cache_build(ist_device *device, const unsigned char *data, size_t bytes, const char *options);
+/* The content of a file of the cache (malloc'd); NULL when there is none (*found is false) or it is damaged. */
+unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char *suffix, size_t *bytes, bool *found);
 /* Best effort: a cache that cannot be written costs time, never correctness. */
+void ist_cache_write(const char *folder, ist_cache_key key, const char *suffix, const unsigned char *data, size_t bytes);
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
 
 /* ---- ptx.c ---- */
