@@ -146,13 +146,16 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 #endif
 }
 
-/* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
-static inline void activate_all(float16 *v, int count, int act) {
+/* The activation of `count` vectors in memory, `step` apart: where registers hold sums, LLVM makes it a call for each. */
+static inline void activate_every(float16 *v, int count, int step, int act) {
     if (act == ACT_GELU) {
-        for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+        for (int i = 0; i < count; i++) v[i * step] = ist_gelu_float16(v[i * step]);
     } else if (act != ACT_NONE) {
-        for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+        for (int i = 0; i < count; i++) v[i * step] = activate_float16(v[i * step], act);
     }
+}
+static inline void activate_all(float16 *v, int count, int act) {
+    activate_every(v, count, 1, act);
 }
 
 static inline float sum16(float16 v) {
