@@ -223,5 +223,25 @@ static inline float2 norm_row(float16 *v, int vectors, __global const float *gam
     ZIP(y##14, y##15, x, 7, 15)
 /* Lane j of vector i of y becomes lane i of vector j of x, i and j below 16; also defines p, q and s of as many. */
 #define TRANSPOSE16(y, x) SHUFFLE(p, x) SHUFFLE(q, p) SHUFFLE(s, q) SHUFFLE(y, s)
+#define EACH8(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define EACH16(F)                                                                                                      \
     F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+
+/* ---- 8x8 transpose ---- */
+
+#ifdef __clang__
+#define PICK8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK8(a, b, ...) shuffle2(a, b, (uint8)(__VA_ARGS__))
+#endif
+#define PAIRS(y, z, a, b)                                                                                              \
+    const float8 y = PICK8(a, b, 0, 8, 1, 9, 4, 12, 5, 13), z = PICK8(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+#define FOURS(y, z, a, b)                                                                                              \
+    const float8 y = PICK8(a, b, 0, 1, 8, 9, 4, 5, 12, 13), z = PICK8(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+#define HALVES(y, z, a, b)                                                                                             \
+    const float8 y = PICK8(a, b, 0, 1, 2, 3, 8, 9, 10, 11), z = PICK8(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+/* Lane j of vector i of y becomes lane i of vector j of x, i and j below 8; also defines p and q of as many. */
+#define TRANSPOSE8(y, x)                                                                                               \
+    PAIRS(p0, p1, x##0, x##1) PAIRS(p2, p3, x##2, x##3) PAIRS(p4, p5, x##4, x##5) PAIRS(p6, p7, x##6, x##7)            \
+    FOURS(q0, q1, p0, p2) FOURS(q2, q3, p1, p3) FOURS(q4, q5, p4, p6) FOURS(q6, q7, p5, p7)                            \
+    HALVES(y##0, y##4, q0, q4) HALVES(y##1, y##5, q1, q5) HALVES(y##2, y##6, q2, q6) HALVES(y##3, y##7, q3, q7)
