@@ -146,13 +146,16 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 #endif
 }
 
-/* The activation of `count` vectors in memory: where registers hold sums, LLVM makes it a call for each. */
-NOINLINE void activate_all(float16 *v, int count, int act) {
+/* The activation of `count` vectors in memory, `step` apart: where registers hold sums, LLVM makes it a call for each. */
+NOINLINE void activate_every(float16 *v, int count, int step, int act) {
     if (act == ACT_GELU) {
-        for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+        for (int i = 0; i < count; i++) v[i * step] = ist_gelu_float16(v[i * step]);
     } else if (act != ACT_NONE) {
-        for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+        for (int i = 0; i < count; i++) v[i * step] = activate_float16(v[i * step], act);
     }
+}
+static inline void activate_all(float16 *v, int count, int act) {
+    activate_every(v, count, 1, act);
 }
 
 static inline float sum16(float16 v) {
@@ -216,3 +219,24 @@ static inline float2 norm_row(float16 *v, int vectors, __global const float *gam
     const float16 y##45 = HIGH_OF_EACH(y##_0, y##_1), y##67 = HIGH_OF_EACH(y##_2, y##_3);                              \
     const float16 y##0 = LOW_PAIRS(y##01, y##23), y##1 = HIGH_PAIRS(y##01, y##23);                                     \
     const float16 y##2 = LOW_PAIRS(y##45, y##67), y##3 = HIGH_PAIRS(y##45, y##67);
+
+#define EACH8(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+
+/* ---- 8x8 transpose ---- */
+
+#ifdef __clang__
+#define LANES8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define LANES8(a, b, ...) shuffle2(a, b, (uint8)(__VA_ARGS__))
+#endif
+#define PAIRS(y, z, a, b)                                                                                              \
+    const float8 y = LANES8(a, b, 0, 8, 1, 9, 4, 12, 5, 13), z = LANES8(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+#define FOURS(y, z, a, b)                                                                                              \
+    const float8 y = LANES8(a, b, 0, 1, 8, 9, 4, 5, 12, 13), z = LANES8(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+#define HALVES(y, z, a, b)                                                                                             \
+    const float8 y = LANES8(a, b, 0, 1, 2, 3, 8, 9, 10, 11), z = LANES8(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+/* Lane j of vector i of y becomes lane i of vector j of x, i and j below 8; also defines p and q of as many. */
+#define TRANSPOSE8(y, x)                                                                                               \
+    PAIRS(p0, p1, x##0, x##1) PAIRS(p2, p3, x##2, x##3) PAIRS(p4, p5, x##4, x##5) PAIRS(p6, p7, x##6, x##7)            \
+    FOURS(q0, q1, p0, p2) FOURS(q2, q3, p1, p3) FOURS(q4, q5, p4, p6) FOURS(q6, q7, p5, p7)                            \
+    HALVES(y##0, y##4, q0, q4) HALVES(y##1, y##5, q1, q5) HALVES(y##2, y##6, q2, q6) HALVES(y##3, y##7, q3, q7)

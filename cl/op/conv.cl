@@ -160,6 +160,28 @@ NOINLINE void store_tile(V *acc, int p, int rows, int col, __global TY *y, __glo
     }
 }
 
+#if MR == 6 && NR == 16
+/* acc[r * NV + j] += sum over i < k of a[r * step + i] * vector j of w[i * NR]. By itself, since beside the kernel's own
+ * variables LLVM has too few registers for the rows' distances, and adds them up with every step. */
+#define CALLED
+#define SUM1(r, j)       V c##r##_##j = acc[r * NV + j];
+#define SUM(r, g, i)     EACH_COL(SUM1, r)
+#define AGAIN1(r, j)     c##r##_##j = acc[r * NV + j];
+#define AGAIN(r, g, i)   EACH_COL(AGAIN1, r)
+#define TIMES_0(r, g, i) { V av = (V)(a[r * lda]); EACH_COL(MAC1, r) }
+#define TIMES_1(r, g, i) { V av = (V)(a[r * lda + 1]); EACH_COL(MAC1, r) }
+NOINLINE void products(V *acc, __global const float *a, long step, __global const float *wp, int k) {
+    const int lda = (int)step;
+    EACH_ROW(SUM)
+    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, wp += UNROLL * NR) {
+        { EACH_COL(B_LOAD, 0) EACH_ROW(TIMES_0) }
+        { EACH_COL(B_LOAD, 1) EACH_ROW(TIMES_1) }
+    }
+    if (k) { EACH_COL(B_LOAD, 0) EACH_ROW(TIMES_0) }
+    EACH_ROW(SPILL)
+}
+#endif
+
 NOINLINE void conv_group(__global const TX *restrict x, __global const float *restrict w,
                          __global const float *restrict bias, __global float *scratch, __global TY *restrict y,
                          __global const T *restrict before, __global const T *restrict after,
@@ -202,6 +224,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                     EACH_ROW(ASK)
                     if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
                 }
+                V acc[MR * NV];
                 EACH_ROW(START)
                 for (int ky = 0; ky < kh; ky++) {
                     if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
@@ -227,6 +250,12 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                                 len = min(CHUNK, count - c);
                                 gather(scratch, x + c, off, cin - c, len);
                             }
+#ifdef CALLED
+                            EACH_ROW(SPILL)
+                            products(acc, a, step, wp, len);
+                            EACH_ROW(AGAIN)
+                            wp += len * NR;
+#else
                             EACH_BASE(BASE)
                             int k = len;
                             for (; k >= UNROLL; k -= UNROLL) {
@@ -240,6 +269,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                                 wp += NR;
                                 EACH_BASE(ADVANCE1)
                             }
+#endif
                         }
                     }
                 }
@@ -247,7 +277,6 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                     if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
                     EACH_ROW(WRITE)
                 } else {
-                    V acc[MR * NV];
                     EACH_ROW(SPILL)
                     store_tile(acc, p, min(MR, end - p), col, y, before, after, out, epi, lab);
                 }

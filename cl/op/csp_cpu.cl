@@ -51,7 +51,6 @@ NOINLINE void clear_outside(const band_t *b, plane_t planes) {
 
 /* ---- the first layer: lanes are channels, then transposed ---- */
 
-#define EACH8(F)    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define OPEN3(r)    float16 c##r##_0 = vload16(0, bias), c##r##_1 = vload16(1, bias), c##r##_2 = vload16(2, bias);
 #define MAC3(r)                                                                                                        \
     {                                                                                                                  \

@@ -11,16 +11,6 @@
 #define NV   PANEL_VECTORS
 #define SUMS (TILE_ROWS * NV)
 
-/* Six rows of NV vectors, `vectors` apart: their activation. */
-static inline void put_activated(float16 *to, int vectors, const float16 *acc, int act) {
-    for (int r = 0; r < TILE_ROWS; r++, to += vectors, acc += NV) {
-        if (act == ACT_GELU)
-            for (int j = 0; j < NV; j++) to[j] = ist_gelu_float16(acc[j]);
-        else
-            for (int j = 0; j < NV; j++) to[j] = activate_float16(acc[j], act);
-    }
-}
-
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
  * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
  * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
@@ -57,10 +47,11 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                     const size_t row = row0 + t * TILE_ROWS;
                     __global const T *near =
                         c2 ? x + (row + away) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
-                    panel_product(acc, NV, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
+                    float16 *to = c2 ? h + t * TILE_ROWS * bv + (j - k) / 16 : acc;
+                    panel_product(to, c2 ? bv : NV, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
                                   next + t * c * 8, near, c2 ? lds.x : lds.z);
                     if (c2) {
-                        put_activated(h + t * TILE_ROWS * bv + (j - k) / 16, bv, acc, act);
+                        for (int i = 0; i < NV; i++) activate_every(to + i, TILE_ROWS, bv, act);
                         continue;
                     }
                     activate_all(acc, SUMS, act);

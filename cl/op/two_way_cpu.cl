@@ -151,7 +151,6 @@ static inline void update(float16 *x, const float *s, __global const float *valu
 
 /* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f first: SUB rows. */
 #ifdef __AVX512F__
-#define EACH8(F)    F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define SUM_OPEN(i)                                                                                                    \
     float16 p##i = sums[i * KV] * (float16)(f[i]), q##i = sums[i * KV + 1] * (float16)(f[i]);
 #define SUM_CLOSE(i) sums[i * KV] = p##i, sums[i * KV + 1] = q##i;

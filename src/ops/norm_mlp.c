@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 64, VEC = 16, C_MAX = 320, CHUNK = 66 };
+enum { VEC = 16, C_MAX = 320, CHUNK = 66 };
 
 static bool check(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     if (ist_plan_status(p)) return false;
@@ -25,15 +25,16 @@ static bool check(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *
 }
 
 /* Largest block of hidden channels that fits private memory. */
-static int block_of(int hidden) {
+static int block_of(int hidden, int panel) {
     int block = C_MAX;
-    while (hidden % block) block -= TILE;
+    while (hidden % block) block -= panel;
     return block;
 }
 
 static bool fused(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
-    return ist_cpu_row(p) && x.elem == IST_ELEM_T && x.c % VEC == 0 && x.c <= C_MAX && l->fc1.out % TILE == 0 &&
-           l->fc2.out % TILE == 0;
+    const int panel = ist_panel_columns(p);
+    return ist_cpu_row(p) && x.elem == IST_ELEM_T && x.c % VEC == 0 && x.c <= C_MAX && l->fc1.out % panel == 0 &&
+           l->fc2.out % panel == 0;
 }
 
 /* A matrix [out][in] as [out / panel][in][panel]. */
@@ -78,23 +79,24 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const
     ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d -DPANEL=%d", C_MAX, CHUNK, ist_panel_columns(p));
     double elem = ist_plan_half(p) ? 2 : 4;
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/norm_mlp_cpu",
-                                     .isa = "isa/tile",
-                                     .defines = d.text,
-                                     .kernel = "norm_mlp",
-                                     .dims = 1,
-                                     .global = {(size_t)units},
-                                     .local = {1},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2),
-                                              IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT8(rows, x.c, hidden, block_of(hidden), c2, (int)l->act, c2 > 0, 0),
-                                              IST_INT4(x.ld, x.c0, y.ld, y.c0),
-                                              IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
-                                              IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
-                                     .arg_count = 13,
-                                     .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
-                                     .bytes = elem * x.n * rows * (x.c + y.c)});
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "op/norm_mlp_cpu",
+               .isa = "isa/tile",
+               .defines = d.text,
+               .kernel = "norm_mlp",
+               .dims = 1,
+               .global = {(size_t)units},
+               .local = {1},
+               .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2), IST_IN(b2),
+                        IST_IN(ist_plan_current_limit(p)),
+                        IST_INT8(rows, x.c, hidden, block_of(hidden, ist_panel_columns(p)), c2, (int)l->act, c2 > 0, 0),
+                        IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
+                        IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
+               .arg_count = 13,
+               .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
+               .bytes = elem * x.n * rows * (x.c + y.c)});
     return ist_plan_status(p) ? none : y;
 }
 

@@ -20,7 +20,7 @@ enum {
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
 
-/* The bias of every (head, key, query), times log2(e), queries padded to whole pairs of vectors. */
+/* The bias of every (head, block of queries, key, query), times log2(e), queries padded to whole pairs of vectors. */
 static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int ws, const char *label) {
     int tokens = ws * ws, stride = ist_div_up(tokens, 32) * 32;
     float *full = calloc((size_t)heads * (size_t)tokens * (size_t)stride, sizeof *full);
@@ -33,7 +33,7 @@ static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int w
         for (int k = 0; k < tokens; k++)
             for (int q = 0; q < tokens; q++) {
                 int dy = abs(k / ws - q / ws), dx = abs(k % ws - q % ws);
-                full[((size_t)h * (size_t)tokens + (size_t)k) * (size_t)stride + (size_t)q] =
+                full[(size_t)h * (size_t)(tokens * stride) + (size_t)((q / 32 * tokens + k) * 32 + q % 32)] =
                     bias[h * tokens + dy * ws + dx] * 1.44269504088896340736f;
             }
     ist_tensor t = ist_plan_const(p, full, 1, heads, tokens, stride, IST_ELEM_F32, label);
