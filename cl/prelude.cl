@@ -266,10 +266,17 @@ static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
 #else
 #define WORK_FENCE mem_fence(CLK_GLOBAL_MEM_FENCE);
 #endif
-#if defined(__clang__) && defined(__x86_64__)
-#define WORK_PAUSE __builtin_ia32_pause();
+/* What a group that waits does: some tens of microseconds of pauses, then, where other programs may hold the core of the
+ * one that it waits for, the system's call to let them run (sched_yield). */
+#define WORK_PAUSES 1000
+#if defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+static inline void work_wait(int turn) {
+    long call = 24;
+    if (turn < WORK_PAUSES) __builtin_ia32_pause();
+    else __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+}
 #else
-#define WORK_PAUSE
+static inline void work_wait(int turn) {}
 #endif
 
 typedef struct {
@@ -309,7 +316,7 @@ static inline int work_next(work_t *w, volatile __global int *queue) {
  * not begun. So a series ends whatever the number of groups that run at a time. */
 static inline void work_end(const work_t *w, volatile __global int *queue) {
 #ifdef IST_SERIES
-    while (queue[w->units] < w->items) { WORK_PAUSE }
+    for (int turn = 0; queue[w->units] < w->items; turn += turn < WORK_PAUSES) work_wait(turn);
     WORK_FENCE
 #else
     if (atomic_inc(queue + w->units) + 1 < w->units) return;
