@@ -183,7 +183,8 @@ static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
     int count = 0;
     for (size_t n = 0; n < p->node_count; n++) {
         const ist_launch *l = &p->nodes[n].launch;
-        if (!p->nodes[n].series && home_unit(p, n) == unit) parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
+        if (!p->nodes[n].series && home_unit(p, n) == unit)
+            parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
     }
     ist_status st = ist_programs_join(p->device, parts, count, err);
     free(parts);
@@ -251,8 +252,8 @@ static bool launched_later(const ist_plan *p, size_t n) {
     const ist_launch *a = &p->nodes[n].launch;
     for (size_t i = n + 1; i < p->node_count; i++) {
         const ist_launch *b = &p->nodes[i].launch;
-        if (same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) && a->dims == b->dims &&
-            !memcmp(a->local, b->local, sizeof a->local))
+        if (same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) &&
+            a->dims == b->dims && !memcmp(a->local, b->local, sizeof a->local))
             return true;
     }
     return false;

@@ -24,9 +24,12 @@ typedef struct run {
 } run;
 
 static char kind_of(ist_arg_kind k) {
-    return k <= IST_ARG_INOUT ? 'p' : k == IST_ARG_INT ? 'i' : k == IST_ARG_FLOAT ? 'f' : k == IST_ARG_INT4 ? '4'
-                                                                               : k == IST_ARG_INT8 ? '8'
-                                                                                                   : 'v';
+    return k <= IST_ARG_INOUT   ? 'p'
+           : k == IST_ARG_INT   ? 'i'
+           : k == IST_ARG_FLOAT ? 'f'
+           : k == IST_ARG_INT4  ? '4'
+           : k == IST_ARG_INT8  ? '8'
+                                : 'v';
 }
 
 /* Ints of a step's counters: shares, and finished items. */
@@ -57,7 +60,8 @@ static ist_status find_runs(const ist_plan *p, run **runs, size_t *count, ist_er
     *runs = calloc(p->node_count / STEPS_MIN + 1, sizeof **runs);
     if (!*runs) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for series");
     for (size_t n = 0, end; n < p->node_count; n = end) {
-        for (end = n; end < p->node_count && together(p, n, end) && may_join(p, end); end++) {}
+        for (end = n; end < p->node_count && together(p, n, end) && may_join(p, end); end++) {
+        }
         if (end - n >= STEPS_MIN) (*runs)[(*count)++] = (run){.first = n, .end = end};
         if (end == n) end++;
     }

@@ -253,15 +253,18 @@ ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *o
 }
 
 /* A program that is known by its text. */
-static ist_status text_program(ist_site site, ist_device *d, const char *text, const ist_program **out, ist_error *err) {
+static ist_status text_program(ist_site site, ist_device *d, const char *text, const ist_program **out,
+                               ist_error *err) {
     *out = find_program(d, text);
     if (*out) return IST_OK;
     cl_program program = NULL;
     char *key = ist_strdup(text);
     if (!key) return ist_fail(err, IST_E_MEMORY, "no memory for a program's text");
     ist_status status = load_or_compile(site, d, &text, 1, "series", "", &program, err);
-    if (status) free(key);
-    else status = keep_program(d, key, program, -1, err);
+    if (status)
+        free(key);
+    else
+        status = keep_program(d, key, program, -1, err);
     if (!status) *out = &d->programs[d->program_count - 1];
     return status;
 }
