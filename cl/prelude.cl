@@ -254,19 +254,45 @@ static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
  * finds in its cache in the next. It knows itself by where its stack lies; a wrong guess costs time only. `queue` has a
  * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue).
  * Launches take their shares forwards and backwards by turns: what was written last is still in the cache. */
+/* What a group stored before is seen by whoever sees what it counts after. */
+#ifdef __clang__
+#define WORK_FENCE __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#else
+#define WORK_FENCE mem_fence(CLK_GLOBAL_MEM_FENCE);
+#endif
+/* What a group that waits does: some tens of microseconds of pauses, then, where other programs may hold the core of the
+ * one that it waits for, the system's call to let them run (sched_yield). */
+#define WORK_PAUSES 1000
+#if defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+static inline void work_wait(int turn) {
+    long call = 24;
+    if (turn < WORK_PAUSES) __builtin_ia32_pause();
+    else __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+}
+#else
+static inline void work_wait(int turn) {}
+#endif
+
 typedef struct {
     int units, items, share, tried;
-    bool backwards;
+    bool backwards, busy;
 } work_t;
 
 static inline work_t work_begin(int units, int items, bool backwards) {
-    work_t w = {units, items, 0, 0, backwards};
+    work_t w = {units, items, 0, 0, backwards, false};
     w.share = (int)(((size_t)&w >> 23) % (size_t)w.units);
     return w;
 }
 
 /* The next item, -1 when there is none: of the own share, then of the others'. */
 static inline int work_next(work_t *w, volatile __global int *queue) {
+#ifdef IST_SERIES
+    if (w->busy) {
+        WORK_FENCE
+        atomic_inc(queue + w->units);
+    }
+    w->busy = true;
+#endif
     for (; w->tried < w->units; w->tried++, w->share = w->share + 1 == w->units ? 0 : w->share + 1) {
         int first = (int)((long)w->items * w->share / w->units);
         int count = (int)((long)w->items * (w->share + 1) / w->units) - first;
@@ -276,8 +302,18 @@ static inline int work_next(work_t *w, volatile __global int *queue) {
     return -1;
 }
 
-/* Every group calls this once, after its last item. */
+/* Every group calls this once, after its last item.
+ *
+ * In a series, several launches' work in one kernel (core/series.c), each has counters of its own, and the last of them
+ * counts finished items: a group goes on when all are finished. Those that it waits for are in the hands of groups that
+ * run, and these wait for earlier work at most; a group that comes late finds nothing left and waits for none that has
+ * not begun. So a series ends whatever the number of groups that run at a time. */
 static inline void work_end(const work_t *w, volatile __global int *queue) {
+#ifdef IST_SERIES
+    for (int turn = 0; queue[w->units] < w->items; turn += turn < WORK_PAUSES) work_wait(turn);
+    WORK_FENCE
+#else
     if (atomic_inc(queue + w->units) + 1 < w->units) return;
     for (int i = 0; i <= w->units; i++) queue[i] = 0;
+#endif
 }

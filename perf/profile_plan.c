@@ -1,5 +1,7 @@
-/* profile_plan [--repeats N] CHECKPOINT: every launch of a network with its share of the time, then the sum per kind
+/* profile_plan [--repeats N] [--series] CHECKPOINT: every launch of a network with its share of the time, then the sum per kind
  * of launch, and each beside the device's highest rate of multiply-adds.
+ *
+ * On CPUs launches that would be one (core/series.c) are measured apart, the frame too, unless --series is given.
  *
  * Times are the device's own, from start to end of each kernel, the least of N profiled frames: what other programs
  * take of the machine is left out as far as possible. The peak is the highest of several in between. The frame's time
@@ -146,11 +148,17 @@ int main(int argc, char **argv) {
     ist_error err = {0};
     totals t = {0};
     int repeats = REPEATS;
+    bool series = false;
     if (argc > 2 && !strcmp(argv[1], "--repeats")) {
         repeats = atoi(argv[2]) > 0 ? atoi(argv[2]) : REPEATS;
         argc -= 2, argv += 2;
     }
+    if (argc > 1 && !strcmp(argv[1], "--series")) {
+        series = true;
+        argc--, argv++;
+    }
     if (!model_plan_arguments(argc, argv, &options)) return 2;
+    options.apart = !series;
     ist_status status = model_plan_open(&options, &m, &err);
     int count = status ? 0 : ist_plan_describe(m.plan).launches;
     row *rows = calloc((size_t)count + 1, sizeof *rows);

@@ -284,32 +284,23 @@ static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, 
 }
 
 #ifndef TOKENS
-/* Attention between token sequences. Group (x, y, z): queries [x * QV * 16, ..), heads [y * per, ..), item z.
- * lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k
- * and v have a map, heads per group}. */
-NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
-                              __global const int *q_map, __global const int *kv_map, __global const int *limit,
-                              int4 lds, int4 firsts, int4 sizes, int4 more, float scale, const int4 group) {
-    int n = group.z;
-    if (n >= *limit) return;
-    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, heads = sizes.w, d = (dim + CT - 1) / CT * CT;
-    const int q0 = group.x * QV * 16, qn = min(QV * 16, nq - q0);
-    const float log2_scale = scale * 1.44269504f;
-    const int q_first = (more.x ? q_map[n] : n) * nq, k_first = (more.y ? kv_map[n] : n) * nk;
+/* The results of queries [q0, q0 + QV * 16) of item n in heads [h, past); the arguments are the kernel's. */
+static inline void attend(__global T *out, __global const T *q, __global const T *k, __global const T *v, int q_first,
+                          int k_first, int n, int q0, int h, int past, int4 lds, int4 firsts, int4 sizes, float scale) {
+    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, d = (dim + CT - 1) / CT * CT, qn = min(QV * 16, nq - q0);
     float16 qt[D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
     softmax_state s;
-
-    for (int h = group.y * more.z; h < min(heads, (int)(group.y + 1) * more.z); h++) {
+    for (; h < past; h++) {
         for (int g = 0; g < QV; g++) {
             int at[16];
             for (int i = 0; i < 16; i++)
                 at[i] = (q_first + q0 + min(g * 16 + i, qn - 1)) * lds.x + firsts.x + h * dim;
             int c = 0;
-            for (; c + 16 <= dim; c += 16) load_queries(q, at, 16, c, log2_scale, qt + c * QV + g);
+            for (; c + 16 <= dim; c += 16) load_queries(q, at, 16, c, scale, qt + c * QV + g);
             for (; c < d; c++)
                 for (int i = 0; i < 16; i++)
-                    ((float *)(qt + c * QV + g))[i] = c < dim ? log2_scale * (float)LOAD(q, at[i] + c) : 0.0f;
+                    ((float *)(qt + c * QV + g))[i] = c < dim ? scale * (float)LOAD(q, at[i] + c) : 0.0f;
         }
         softmax_begin(&s, d);
         for (int k0 = 0; k0 < nk; k0 += KB) {
@@ -339,11 +330,28 @@ NOINLINE void attention_group(__global T *out, __global const T *q, __global con
     }
 }
 
+/* Attention between token sequences. An item of work: QV * 16 queries, some heads, one of n sequences. lds {q, k, v,
+ * out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and v have a
+ * map, heads of an item, backwards?}. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
+                              __global const int *q_map, __global const int *kv_map, __global const int *limit,
+                              int4 lds, int4 firsts, int4 sizes, int4 more, float scale, int n, __global int *queue,
+                              const int4 group) {
+    const int tiles = (sizes.x + QV * 16 - 1) / (QV * 16), parts = (sizes.w + more.z - 1) / more.z;
+    work_t work = work_begin(group.w, min(n, *limit) * parts * tiles, more.w);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        const int tile = item % tiles, part = item / tiles % parts, i = item / tiles / parts;
+        attend(out, q, k, v, (more.x ? q_map[i] : i) * sizes.x, (more.y ? kv_map[i] : i) * sizes.y, i, tile * QV * 16,
+               part * more.z, min(sizes.w, (part + 1) * more.z), lds, firsts, sizes, scale * 1.44269504f);
+    }
+    work_end(&work, queue);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
           __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
-          float scale) {
-    attention_group(out, q, k, v, q_map, kv_map, limit, lds, firsts, sizes, more, scale, THIS_GROUP);
+          float scale, int n, __global int *queue) {
+    attention_group(out, q, k, v, q_map, kv_map, limit, lds, firsts, sizes, more, scale, n, queue, THIS_GROUP);
 }
 
 #else

@@ -1,17 +1,18 @@
-/* HGNetv2's stem in one kernel, for CPUs: a work-item makes a band of output lines and keeps the maps between the
- * layers in rings of lines, which stay in its caches; the whole maps (13 MB and more) never exist.
+/* HGNetv2's stem in one kernel, for CPUs: a group makes bands of output lines and keeps the maps between the
+ * layers in rings of lines in its part of `scratch`, which stay in its caches; the whole maps (13 MB and more) never
+ * exist. A band below the group's last one goes on with its rings; another one makes up to three lines of a map again.
  *
  *   a = f1(conv 3x3, stride 2, padding 1: 3 -> M)       b = f2(conv 2x2: M -> M/2)       c = f3(conv 2x2: M/2 -> M)
  *   d = [max 2x2 of a, c]     e = f4(conv 3x3, stride 2, padding 1: 2M -> M)     y = f5(conv 1x1: M -> out)
  *
  * f(v) = scale max(v, 0) + shift; the 2x2 windows reach one pixel right and down, zeros beyond the edge.
- * -D M: 16, 24 or 32; ROOM: floats of local memory. Needs isa/vector with VL = 16 (for T and Y32 stores).
+ * -D M: 16, 24 or 32; ROOM: floats of scratch for each group. Needs isa/vector with VL = 16 (for T and Y32 stores).
  * par: 10 floats scale and shift of f1..f5, padding to 16, then for each layer weights [step][lane] and bias [lane],
  * lanes padded to 16. Steps of a layer run over ky, kx, input channel. With M = 16 the layer b has only 8 outputs: its
  * 16 lanes are the sums of the left and of the right column of the window, steps run over ky and input channel, and
  * neighbouring pixels are added afterwards.
  * in = {h, w, band, bands}, out = {ld, c0, out channels, 0}; h and w are multiples of 32, the input is dense.
- * Grid: x = bands * n. */
+ * Grid: x = compute units, which share out the bands of `items` images by `queue` (see prelude). */
 #define LANES (M > 16 ? 32 : 16)
 #define W1    16
 #define B1    (W1 + 27 * LANES)
@@ -28,9 +29,9 @@
 #define W5 (B4 + LANES)
 
 typedef __global const float *weights_t;
-typedef __local float *line_t;
+typedef __global float *line_t;
 typedef float16 at4_t __attribute__((aligned(4)));
-#define PUT16(v, p) (*(__local at4_t *)(p) = (v))
+#define PUT16(v, p) (*(__global at4_t *)(p) = (v))
 
 #define EACH12(F)   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define EACH16(F)   EACH12(F) F(12) F(13) F(14) F(15)
@@ -172,7 +173,7 @@ typedef float8 part_t;
 #define PUT_PART(v, p) vstore8(v, 0, p)
 #else
 typedef float16 part_t;
-#define PART_OF(p)     (*(__local const at4_t *)(p))
+#define PART_OF(p)     (*(__global const at4_t *)(p))
 #define PUT_PART(v, p) PUT16(v, p)
 #endif
 NOINLINE void maxima(const line_t up, const line_t down, line_t dst, int width) {
@@ -219,51 +220,85 @@ NOINLINE void image_line(line_t dst, __global const T *x, int n, int iy, int4 in
 
 #define SCALE(i) vload2(i, par)
 
-NOINLINE void stem_group(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
-                         __global const int *restrict limit, int4 in, int4 out, line_t room, const int4 group) {
-    int n = group.x / in.w, first = (group.x - n * in.w) * in.z, h = in.x >> 1, w = in.y >> 1;
-    int end = min(first + in.z, h >> 1);
-    if (n >= *limit) return;
-    int image_length = in.y * 3 + 16, length1 = (w + 1) * M, length2 = (w + 2) * (M / 2), length3 = (w + 1) * 2 * M;
-    line_t images = room, maps1 = images + 3 * image_length, maps2 = maps1 + 3 * length1, maps3 = maps2 + 2 * length2;
-    line_t last = maps3 + 3 * length3, lines[3];
-    int c = max(2 * first - 1, 0), next0 = 2 * c - 1, next1 = c, next2 = c;
-    for (int i = 0; i < 3; i++) clear(maps1 + i * length1 + w * M, M);
-    for (int i = 0; i < 2; i++) clear(maps2 + i * length2 + w * (M / 2), M / 2);
-    for (int i = 0; i < 3; i++) clear(maps3 + i * length3, first ? 2 * M : length3);
+/* What a group keeps between the lines that it makes: rings of lines, and the next line of each map that it has not. */
+typedef struct rings_t {
+    line_t images, maps1, maps2, maps3, last;
+    int image_length, length1, length2, length3; /* of a line */
+    int c, next0, next1, next2;
+} rings_t;
+
+static inline rings_t rings_in(line_t room, int width) {
+    const int w = width >> 1;
+    rings_t s = {room, 0, 0, 0, 0, width * 3 + 16, (w + 1) * M, (w + 2) * (M / 2), (w + 1) * 2 * M, 0, 0, 0, 0};
+    s.maps1 = s.images + 3 * s.image_length;
+    s.maps2 = s.maps1 + 3 * s.length1;
+    s.maps3 = s.maps2 + 2 * s.length2;
+    s.last = s.maps3 + 3 * s.length3;
+    for (int i = 0; i < 3; i++) clear(s.maps1 + i * s.length1 + w * M, M);
+    for (int i = 0; i < 2; i++) clear(s.maps2 + i * s.length2 + w * (M / 2), M / 2);
+    return s;
+}
+
+/* Before output line `first`, when the line above it is not the group's last one. */
+static inline void begin_at(rings_t *s, int first) {
+    for (int i = 0; i < 3; i++) clear(s->maps3 + i * s->length3, first ? 2 * M : s->length3);
+    s->c = max(2 * first - 1, 0);
+    s->next0 = 2 * s->c - 1;
+    s->next1 = s->next2 = s->c;
+}
+
+/* Output lines [first, end) of item n; the arguments are the kernel's. */
+static inline void make_lines(rings_t *s, __global const T *image, weights_t par, __global TY *y, int n, int first,
+                              int end, int4 in, int4 out) {
+    const int h = in.x >> 1, w = in.y >> 1;
+    line_t lines[3];
     for (int oy = first; oy < end; oy++) {
-        for (; c <= 2 * oy + 1; c++) {
-            for (; next1 <= c + 2; next1++) {
-                line_t dst = maps1 + next1 % 3 * length1;
-                if (next1 == h) clear(dst, w * M);
-                if (next1 >= h) continue;
-                for (; next0 <= 2 * next1 + 1; next0++)
-                    image_line(images + (next0 + 3) % 3 * image_length, image, n, next0, in);
-                for (int i = 0; i < 3; i++) lines[i] = images + (2 * next1 + 2 + i) % 3 * image_length;
-                layer1(lines, par + W1, par + B1, SCALE(0), dst, w, image + (long)(n * in.x + next0) * in.y * 3);
+        for (; s->c <= 2 * oy + 1; s->c++) {
+            const int c = s->c;
+            for (; s->next1 <= c + 2; s->next1++) {
+                line_t dst = s->maps1 + s->next1 % 3 * s->length1;
+                if (s->next1 == h) clear(dst, w * M);
+                if (s->next1 >= h) continue;
+                for (; s->next0 <= 2 * s->next1 + 1; s->next0++)
+                    image_line(s->images + (s->next0 + 3) % 3 * s->image_length, image, n, s->next0, in);
+                for (int i = 0; i < 3; i++) lines[i] = s->images + (2 * s->next1 + 2 + i) % 3 * s->image_length;
+                layer1(lines, par + W1, par + B1, SCALE(0), dst, w, image + (long)(n * in.x + s->next0) * in.y * 3);
             }
-            for (; next2 <= c + 1; next2++) {
-                line_t dst = maps2 + next2 % 2 * length2;
-                if (next2 == h) clear(dst, w * (M / 2));
-                if (next2 >= h) continue;
-                for (int i = 0; i < 2; i++) lines[i] = maps1 + (next2 + i) % 3 * length1;
+            for (; s->next2 <= c + 1; s->next2++) {
+                line_t dst = s->maps2 + s->next2 % 2 * s->length2;
+                if (s->next2 == h) clear(dst, w * (M / 2));
+                if (s->next2 >= h) continue;
+                for (int i = 0; i < 2; i++) lines[i] = s->maps1 + (s->next2 + i) % 3 * s->length1;
                 layer2(lines, par + W2, par + B2, SCALE(1), dst, w);
             }
-            line_t both = maps3 + c % 3 * length3 + 2 * M;
-            maxima(maps1 + c % 3 * length1, maps1 + (c + 1) % 3 * length1, both, w);
-            for (int i = 0; i < 2; i++) lines[i] = maps2 + (c + i) % 2 * length2;
-            layer3(lines, par + W3, par + B3, SCALE(2), both + M, w, image + (long)(n * in.x + next0 + 1) * in.y * 3);
+            line_t both = s->maps3 + c % 3 * s->length3 + 2 * M;
+            maxima(s->maps1 + c % 3 * s->length1, s->maps1 + (c + 1) % 3 * s->length1, both, w);
+            for (int i = 0; i < 2; i++) lines[i] = s->maps2 + (c + i) % 2 * s->length2;
+            layer3(lines, par + W3, par + B3, SCALE(2), both + M, w,
+                   image + (long)(n * in.x + s->next0 + 1) * in.y * 3);
         }
-        for (int i = 0; i < 3; i++) lines[i] = maps3 + (2 * oy + 2 + i) % 3 * length3;
-        layer4(lines, par + W4, par + B4, SCALE(3), last, w >> 1, image + (long)(n * in.x + next0 + 2) * in.y * 3);
-        layer5(last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * out.x + out.y, w >> 1, out);
+        for (int i = 0; i < 3; i++) lines[i] = s->maps3 + (2 * oy + 2 + i) % 3 * s->length3;
+        layer4(lines, par + W4, par + B4, SCALE(3), s->last, w >> 1,
+               image + (long)(n * in.x + s->next0 + 2) * in.y * 3);
+        layer5(s->last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * out.x + out.y, w >> 1, out);
     }
 }
 
+NOINLINE void stem_group(__global const T *restrict image, __global const float *restrict par, __global float *scratch,
+                         __global TY *restrict y, __global const int *restrict limit, int4 in, int4 out, int items,
+                         __global int *queue, const int4 group) {
+    rings_t rings = rings_in(scratch + group.x * ROOM, in.y);
+    work_t work = work_begin(group.w, min(items, *limit) * in.w, false);
+    for (int item, before = -1; (item = work_next(&work, queue)) >= 0; before = item) {
+        const int n = item / in.w, first = (item - n * in.w) * in.z;
+        if (item != before + 1 || first == 0) begin_at(&rings, first);
+        make_lines(&rings, image, par, y, n, first, min(first + in.z, in.x >> 2), in, out);
+    }
+    work_end(&work, queue);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-stem(__global const T *restrict image, __global const float *restrict par, __global TY *restrict y,
-     __global const int *restrict limit, int4 in, int4 out) {
-    __local float array[ROOM];
-    stem_group(image, par, y, limit, in, out,
-               array + get_local_id(0) /* + 0: no constant address (cl/README.md, "What to know") */, THIS_GROUP);
+stem(__global const T *restrict image, __global const float *restrict par, __global float *scratch,
+     __global TY *restrict y, __global const int *restrict limit, int4 in, int4 out, int items, __global int *queue) {
+    stem_group(image, par, scratch, y, limit, in, out, items, queue, THIS_GROUP);
 }

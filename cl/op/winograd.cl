@@ -3,11 +3,11 @@
  *
  * The map is cut in tiles of 2x2 results; an item of work is `block` neighbouring tiles. Their 4x4 inputs become 16
  * matrices V[i] of tiles by input channels (d -> B^T d B), each is multiplied with the filters' transforms U[i] = G g
- * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in local memory,
- * that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
+ * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in the
+ * group's part of `scratch`, that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
  *
- * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of local memory, at least
- * 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of COLS, block of
+ * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of scratch for each group, at
+ * least 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of COLS, block of
  * ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
  * U: [column tile][16][cin][COLS], bias [cout].
  * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, turn}.
@@ -15,7 +15,7 @@
 #define ROWS (384 / COLS)
 #define AHEAD 6 /* tiles between a tile and the one whose inputs are asked for */
 
-typedef __local float *local_t;
+typedef __global float *scratch_t;
 
 /* The columns' transform, then the lines', of 4x4 inputs AT(line, column); i of the matrices lie `far` apart. */
 #define COLUMN(j)                                                                                                      \
@@ -37,7 +37,7 @@ typedef __local float *local_t;
     LINE(0) LINE(1) LINE(2) LINE(3)
 
 /* Inputs from line iy and column ix on, of all channels, into v and the matrices behind it. */
-NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, local_t v, int far) {
+NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, scratch_t v, int far) {
     long first = ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
     int line = in.s1 * in.s2;
     if (iy >= 0 && ix >= 0 && iy + 4 <= in.s0 && ix + 4 <= in.s1) {
@@ -87,8 +87,8 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
 
 /* ROWS tiles by COLS channels of one of the products. */
 #ifdef __AVX512F__
-static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
-    local_t v = a;
+static inline void multiply(const scratch_t a, __global const float *u, scratch_t m, int cin) {
+    scratch_t v = a;
     EACH_ROW(START)
     for (int c = 0; c < cin; c += 16, v += ROWS * 16)
         for (int k = 0; k < 16; k++, u += COLS) {
@@ -102,8 +102,8 @@ static inline void multiply(const local_t a, __global const float *u, local_t m,
 #define START6(r) float16 c##r = 0.0f;
 #define MAC6(r)   c##r = fma((float16)(v[r * 16 + k]), b, c##r);
 #define KEEP6(r)  vstore16(c##r, 0, m + r * COLS);
-NOINLINE void multiply_six(const local_t a, __global const float *u, local_t m, int cin) {
-    local_t v = a;
+NOINLINE void multiply_six(const scratch_t a, __global const float *u, scratch_t m, int cin) {
+    scratch_t v = a;
     EACH6(START6)
     for (int c = 0; c < cin; c += 16, v += ROWS * 16)
         for (int k = 0; k < 16; k++, u += COLS) {
@@ -112,7 +112,7 @@ NOINLINE void multiply_six(const local_t a, __global const float *u, local_t m, 
         }
     EACH6(KEEP6)
 }
-static inline void multiply(const local_t a, __global const float *u, local_t m, int cin) {
+static inline void multiply(const scratch_t a, __global const float *u, scratch_t m, int cin) {
     for (int j = 0; j < COLS; j += 16)
         for (int r = 0; r < ROWS; r += 6) multiply_six(a + r * 16, u + j, m + r * COLS + j, cin);
 }
@@ -127,7 +127,7 @@ static inline void multiply(const local_t a, __global const float *u, local_t m,
         u##j = SUM(0, j) + m1 + m2;                                                                                    \
         l##j = m1 - m2 - SUM(3, j);                                                                                    \
     }
-static inline void transform_output(const local_t m, int far, float16 bias, float16 *result) {
+static inline void transform_output(const scratch_t m, int far, float16 bias, float16 *result) {
     DOWN(0) DOWN(1) DOWN(2) DOWN(3)
     result[0] = u0 + u1 + u2 + bias;
     result[1] = u1 - u2 - u3 + bias;
@@ -160,13 +160,14 @@ NOINLINE void store_tile(const float16 *result, int n, int ty, int tx, int c, __
 }
 
 NOINLINE void winograd_group(__global const TX *restrict x, __global const float *restrict u,
-                             __global const float *restrict bias, __global TY *restrict y,
-                             __global const T *restrict before, __global const T *restrict after,
-                             __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles,
-                             __global int *queue, local_t room, const int4 group) {
+                             __global const float *restrict bias, __global float *restrict scratch,
+                             __global TY *restrict y, __global const T *restrict before,
+                             __global const T *restrict after, __global const int *restrict limit, int8 in, int8 out,
+                             int8 epi, float4 lab, int4 tiles, __global int *queue, const int4 group) {
+    scratch_t room = scratch + group.x * ROOM;
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
-    local_t sums = room + 16 * far;
+    scratch_t sums = room + 16 * far;
     const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
     const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
     const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
@@ -202,9 +203,8 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 winograd(__global const TX *restrict x, __global const float *restrict u, __global const float *restrict bias,
-         __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
-         __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab, int4 tiles, __global int *queue) {
-    __local float array[ROOM];
-    winograd_group(x, u, bias, y, before, after, limit, in, out, epi, lab, tiles, queue,
-                   array + get_local_id(0) /* + 0: no constant address (cl/README.md, "What to know") */, THIS_GROUP);
+         __global float *restrict scratch, __global TY *restrict y, __global const T *restrict before,
+         __global const T *restrict after, __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab,
+         int4 tiles, __global int *queue) {
+    winograd_group(x, u, bias, scratch, y, before, after, limit, in, out, epi, lab, tiles, queue, THIS_GROUP);
 }

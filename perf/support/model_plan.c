@@ -104,7 +104,8 @@ ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error
     if (!status) status = ist_device_open(&device, &m->device, err);
     if (!status) {
         ist_tuning_load(m->device, NULL, &m->tuning);
-        ist_plan_options plan = {.half = o->half, .bf16 = o->bf16, .notes = true, .tuning = &m->tuning};
+        ist_plan_options plan = {
+            .half = o->half, .bf16 = o->bf16, .apart = o->apart, .notes = true, .tuning = &m->tuning};
         status = ist_plan_begin(m->device, &plan, &m->plan, err);
     }
     if (!status) status = record(o, weights, m, err);

@@ -22,6 +22,7 @@ typedef struct model_plan_options {
     int size;           /* D-FINE: side of the image; 0: 640 */
     int count;          /* images; decoder: boxes; 0: 1 */
     bool half, bf16;
+    bool apart;         /* no series (core/series.c): every launch by itself. Not read from arguments */
 } model_plan_options;
 
 /* Reads --device SPEC, --size N, --count N, --half, --bf16, --decoder and the checkpoint's path; prints what is wrong

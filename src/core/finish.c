@@ -97,14 +97,19 @@ static ist_status upload_pages(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-/* All state that outlives a frame lies in one block of zeros. */
-static ist_status zero_persistent(ist_plan *p, ist_error *err) {
+size_t ist_plan_place_state(ist_plan *p) {
     size_t align = ist_device_alignment(p->device), bytes = 0;
     for (size_t i = 0; i < p->buffer_count; i++)
         if (p->buffers[i].home == IST_HOME_PERSISTENT) {
             p->buffers[i].offset = bytes;
             bytes += ist_align_up(p->buffers[i].bytes, align);
         }
+    return bytes;
+}
+
+/* All state that outlives a frame lies in one block of zeros. */
+static ist_status zero_persistent(ist_plan *p, ist_error *err) {
+    size_t bytes = ist_plan_place_state(p);
     if (!bytes) return IST_OK;
     IST_TRY(ist_buffer_zeroed(p->device, bytes, "persistent state", &p->state, err));
     for (size_t i = 0; i < p->buffer_count; i++) {
@@ -183,22 +188,37 @@ static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
     int count = 0;
     for (size_t n = 0; n < p->node_count; n++) {
         const ist_launch *l = &p->nodes[n].launch;
-        if (home_unit(p, n) == unit) parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
+        if (!p->nodes[n].series && home_unit(p, n) == unit)
+            parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
     }
     ist_status st = ist_programs_join(p->device, parts, count, err);
     free(parts);
     return st;
 }
 
+/* What the tensors of a series lie in; none there: an address that nothing reads. */
+static ist_status set_bases(ist_plan *p, size_t n, ist_error *err) {
+    cl_mem bases[IST_SERIES_BASES] = {p->arena, p->state};
+    for (size_t i = 0; i < IST_SERIES_PAGES && i < p->page_count; i++) bases[2 + i] = p->pages[i].mem;
+    for (cl_uint i = 0; i < IST_SERIES_BASES; i++) {
+        cl_int code = clSetKernelArg(p->nodes[n].kernel, 1 + i, sizeof *bases, &bases[i]);
+        if (code != CL_SUCCESS)
+            return ist_fail_cl(err, code, "clSetKernelArg", "%s, argument %u", p->nodes[n].launch.label, 1 + i);
+    }
+    return IST_OK;
+}
+
 static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
     ist_launch *l = &p->nodes[n].launch;
-    ist_status st = ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
+    const char *text = p->nodes[n].series;
+    ist_status st = text ? ist_kernel_of_text(p->device, text, l->kernel, &p->nodes[n].kernel, err)
+                         : ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &p->nodes[n].kernel, err);
     if (st) {
         ist_fail_context(err, "%s", l->label);
         return st;
     }
     for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
-    return IST_OK;
+    return text ? set_bases(p, n, err) : IST_OK;
 }
 
 /* The second unit comes last: it is the first that the other process of a first start builds. */
@@ -217,6 +237,7 @@ ist_status ist_plan_finish(ist_plan *p, ist_error *err) {
     if (p->finished) return ist_fail(err, IST_E_STATE, "plan: finished twice");
     ist_error own = {0}; /* a failed finish leaves the plan failed, whether or not the caller listens */
     ist_status st = place(p, &own);
+    if (!st) st = ist_plan_join_series(p, &own);
     if (!st) st = upload_pages(p, &own);
     if (!st) st = zero_persistent(p, &own);
     if (!st && !p->options.late) st = create_kernels(p, &own);
@@ -236,8 +257,8 @@ static bool launched_later(const ist_plan *p, size_t n) {
     const ist_launch *a = &p->nodes[n].launch;
     for (size_t i = n + 1; i < p->node_count; i++) {
         const ist_launch *b = &p->nodes[i].launch;
-        if (same_program(a, b) && !strcmp(a->kernel, b->kernel) && a->dims == b->dims &&
-            !memcmp(a->local, b->local, sizeof a->local))
+        if (same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) &&
+            a->dims == b->dims && !memcmp(a->local, b->local, sizeof a->local))
             return true;
     }
     return false;

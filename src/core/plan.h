@@ -25,6 +25,7 @@ typedef struct ist_plan_options {
     const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
     bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
     bool late;       /* for compiling only (below): constants have no values, finishing makes no kernels */
+    bool apart;      /* every launch is one, for profiles: see ist_launch.shares */
 } ist_plan_options;
 
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
@@ -139,6 +140,8 @@ typedef struct ist_launch {
     ist_arg args[IST_MAX_ARGS];
     int arg_count;
     double flops, bytes;                    /* of one replay, for profiles; 0 when not counted */
+    bool shares; /* a CPU kernel of one work-item per group that does nothing but items of ist_plan_work_queue: what
+                    follows each other of these becomes one launch (core/series.c) */
     const char *stage;                      /* ist_plan_stage's, set by ist_plan_launch; "" before the first */
 } ist_launch;
 

@@ -31,6 +31,7 @@ typedef struct ist_plan_node {
     ist_launch launch; /* label, op, isa, defines and kernel are owned copies */
     cl_kernel kernel;
     int unit; /* 0: none */
+    const char *series; /* the program's text where it is a series, the plan's; else NULL */
 } ist_plan_node;
 
 typedef struct ist_plan_tap_entry {
@@ -74,7 +75,19 @@ struct ist_plan {
     ist_arena_size arena_size;
     cl_mem *regions; /* sub-buffers of the arena; tensors borrow them */
     int region_count;
+    char **series; /* texts of programs */
+    size_t series_count, series_capacity;
 };
+
+/* Kernel arguments of a series: the tape, then what its tensors lie in: arena, state, pages of constants. */
+enum { IST_SERIES_PAGES = 6, IST_SERIES_BASES = 2 + IST_SERIES_PAGES };
+
+/* Makes one launch of each run of launches that share out their work (series.c). For a plan whose arena is placed and
+ * whose constants are not uploaded yet. */
+ist_status ist_plan_join_series(ist_plan *plan, ist_error *err);
+/* Offsets of what is IST_HOME_PERSISTENT; returns the bytes of it all. */
+size_t ist_plan_place_state(ist_plan *plan);
+void ist_plan_free_launch(ist_launch *launch);
 
 /* Whether there are branches that run at the same time. */
 static inline bool ist_plan_branches(const ist_plan *p) {

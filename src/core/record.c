@@ -32,7 +32,7 @@ ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, i
     return IST_OK;
 }
 
-static void free_launch(ist_launch *l) {
+void ist_plan_free_launch(ist_launch *l) {
     free((char *)l->label);
     free((char *)l->op);
     free((char *)l->isa);
@@ -45,7 +45,7 @@ void ist_plan_close(ist_plan **plan) {
     ist_plan *p = *plan;
     for (size_t i = 0; i < p->node_count; i++) {
         ist_kernel_release(&p->nodes[i].kernel);
-        free_launch(&p->nodes[i].launch);
+        ist_plan_free_launch(&p->nodes[i].launch);
     }
     for (size_t i = 0; i < p->buffer_count; i++)
         if (p->buffers[i].home == IST_HOME_CONST || p->buffers[i].home == IST_HOME_PERSISTENT)
@@ -59,6 +59,8 @@ void ist_plan_close(ist_plan **plan) {
         ist_pages_close(&p->pages[i].host);
     }
     for (size_t i = 0; i < p->tap_count; i++) free(p->taps[i].name);
+    for (size_t i = 0; i < p->series_count; i++) free(p->series[i]);
+    free(p->series);
     free(p->nodes);
     free(p->buffers);
     free(p->pages);

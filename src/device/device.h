@@ -107,6 +107,10 @@ cl_command_queue ist_device_queue(const ist_device *device);
 #define ist_kernel_create(...) ist_kernel_create_at(IST_HERE, __VA_ARGS__)
 ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *op, const char *isa, const char *defines,
                                 const char *kernel, cl_kernel *out, ist_error *err);
+/* The same for a program that is all in `text`. */
+#define ist_kernel_of_text(...) ist_kernel_of_text_at(IST_HERE, __VA_ARGS__)
+ist_status ist_kernel_of_text_at(ist_site site, ist_device *device, const char *text, const char *kernel,
+                                 cl_kernel *out, ist_error *err);
 void ist_kernel_release(cl_kernel *kernel);
 
 /* Length of a kernel source, a guess at how long its kernels take to compile; 0: there is none of this name. */

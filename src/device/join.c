@@ -232,24 +232,90 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
     free(declared.items);
 }
 
+/* The prelude for programs with these options. */
+static void put_prelude(text *out, bool half) {
+    const char *prelude = source_text("prelude");
+    if (half) put_line(out, "#define IST_HALF 1\n");
+    put(out, prelude, strlen(prelude));
+}
+
+/* What there is, if it is whole. */
+static char *text_of(text *out, bool bad) {
+    put(out, "\n", 1);
+    if (!bad && !out->failed) return out->data;
+    free(out->data);
+    return NULL;
+}
+
 char *ist_join_text(const ist_program_part *parts, int count) {
     text out = {0};
     bool bad = false, half = count > 0 && half_storage(parts[0].defines);
-    const char *prelude = source_text("prelude");
-    if (half) put_line(&out, "#define IST_HALF 1\n");
-    put(&out, prelude, strlen(prelude));
+    put_prelude(&out, half);
     for (int i = 0; i < count && !bad; i++) {
         bad = half_storage(parts[i].defines) != half;
         put_part(&out, &parts[i], i, &bad);
     }
-    if (bad || out.failed) {
-        free(out.data);
-        return NULL;
-    }
-    put(&out, "\n", 1);
-    return out.data;
+    return text_of(&out, bad);
 }
 
 void ist_join_kernel(const char *kernel, int part, char out[IST_JOIN_NAME]) {
     snprintf(out, IST_JOIN_NAME, "%s_%d", kernel, part);
+}
+
+/* ---- series ---- */
+
+int ist_series_words(char kind) {
+    return kind == 'p' ? 2 : kind == '8' ? 8 : kind == '4' || kind == 'v' ? 4 : 1;
+}
+
+/* The call of part i with what the tape has from t[1] on. */
+static void put_call(text *out, const ist_series_part *part, int i) {
+    char function[IST_JOIN_NAME];
+    ist_join_kernel(part->kernel, i, function);
+    put_line(out, "        case %d: %s(", i, function);
+    int at = 1;
+    for (const char *k = part->kinds; *k; at += ist_series_words(*k++)) {
+        const char *form = *k == 'p'   ? "PLACE"
+                           : *k == 'i' ? "INT1"
+                           : *k == 'f' ? "FLOAT1"
+                           : *k == '4' ? "INT4"
+                           : *k == '8' ? "INT8"
+                                       : "FLOAT4";
+        put_line(out, "%s%s(%d)", at > 1 ? ", " : "", form, at);
+    }
+    put_line(out, "); break;\n");
+}
+
+/* The kernel: each group takes all steps, and the last to leave clears the counters. */
+static void put_series(text *out, const ist_series_part *parts, int count, int words, int bases) {
+    put_line(out, "\n#define PLACE(i) ((__global void *)(base[t[i]] + (size_t)(uint)t[(i) + 1]))\n");
+    put_line(out, "#define INT1(i) t[i]\n#define INT4(i) vload4(0, t + (i))\n#define INT8(i) vload8(0, t + (i))\n");
+    put_line(out, "#define FLOAT1(i) as_float(t[i])\n#define FLOAT4(i) as_float4(vload4(0, t + (i)))\n");
+    put_line(out, "__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void series(__global const int *tape");
+    for (int i = 0; i < bases; i++) put_line(out, ", __global float *b%d", i);
+    put_line(out, ") {\n    __global float *base[%d] = {", bases + 1);
+    for (int i = 0; i < bases; i++) put_line(out, "b%d, ", i);
+    put_line(out, "0};\n    __global const int *t = tape + %d;\n", IST_SERIES_HEAD);
+    put_line(out, "    for (int i = 0; i < tape[0]; i++, t += %d)\n        switch (t[0]) {\n", words);
+    for (int i = 0; i < count; i++) put_call(out, &parts[i], i);
+    put_line(out, "        }\n    if (tape[0] == 0) return;\n    t = tape;\n");
+    put_line(out, "    volatile __global int *counters = PLACE(1);\n    const int last = tape[3] - 1;\n");
+    put_line(out, "    if (atomic_inc(counters + last) + 1 < (int)get_num_groups(0)) return;\n");
+    put_line(out, "    for (int i = 0; i <= last; i++) counters[i] = 0;\n}\n");
+}
+
+char *ist_series_text(const ist_series_part *parts, int count, int words, int bases) {
+    text out = {0};
+    bool bad = false, half = count > 0 && half_storage(parts[0].part.defines);
+    put_line(&out, "#define IST_SERIES 1\n");
+    put_prelude(&out, half);
+    /* kernels become functions, whose attribute is empty */
+    put_line(&out, "\n#define __kernel static inline\n#define reqd_work_group_size(x, y, z)\n");
+    for (int i = 0; i < count && !bad; i++) {
+        bad = half_storage(parts[i].part.defines) != half;
+        put_part(&out, &parts[i].part, i, &bad);
+    }
+    put_line(&out, "\n#undef __kernel\n#undef reqd_work_group_size\n");
+    put_series(&out, parts, count, words, bases);
+    return text_of(&out, bad);
 }

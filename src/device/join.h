@@ -16,4 +16,20 @@ char *ist_join_text(const ist_program_part *parts, int count);
 enum { IST_JOIN_NAME = 96 };
 void ist_join_kernel(const char *kernel, int part, char out[IST_JOIN_NAME]);
 
+/* A kernel of a series: its program, its name, and for each argument what the tape has of it: 'p' the base and the
+ * offset in floats of a buffer, 'i' an int, 'f' a float, '4' and '8' vectors of ints, 'v' a float4. */
+typedef struct ist_series_part {
+    ist_program_part part;
+    const char *kernel, *kinds;
+} ist_series_part;
+
+enum { IST_SERIES_HEAD = 4 }; /* words of the tape in front of its steps: steps, counters' base and offset, their count */
+
+/* The text (the caller's to free) of a program whose kernel `series` does what launches of these kernels in a row would
+ * do: arguments are the tape, which has `words` ints a step, the part and what it is called with, then `bases` buffers;
+ * base `bases` is NULL. NULL as from ist_join_text. */
+char *ist_series_text(const ist_series_part *parts, int count, int words, int bases);
+/* Words of the tape that an argument of this kind takes. */
+int ist_series_words(char kind);
+
 #endif

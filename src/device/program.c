@@ -252,6 +252,33 @@ ist_status ist_kernel_create_at(ist_site site, ist_device *device, const char *o
     return IST_OK;
 }
 
+/* A program that is known by its text. */
+static ist_status text_program(ist_site site, ist_device *d, const char *text, const ist_program **out,
+                               ist_error *err) {
+    *out = find_program(d, text);
+    if (*out) return IST_OK;
+    cl_program program = NULL;
+    char *key = ist_strdup(text);
+    if (!key) return ist_fail(err, IST_E_MEMORY, "no memory for a program's text");
+    ist_status status = load_or_compile(site, d, &text, 1, "series", "", &program, err);
+    if (status)
+        free(key);
+    else
+        status = keep_program(d, key, program, -1, err);
+    if (!status) *out = &d->programs[d->program_count - 1];
+    return status;
+}
+
+ist_status ist_kernel_of_text_at(ist_site site, ist_device *device, const char *text, const char *kernel,
+                                 cl_kernel *out, ist_error *err) {
+    const ist_program *program = NULL;
+    *out = NULL;
+    IST_TRY(text_program(site, device, text, &program, err));
+    cl_int rc;
+    *out = clCreateKernel(program->program, kernel, &rc);
+    return rc == CL_SUCCESS ? IST_OK : ist_fail_cl(err, rc, "clCreateKernel", "kernel %s", kernel);
+}
+
 void ist_kernel_release(cl_kernel *kernel) {
     if (!kernel || !*kernel) return;
     clReleaseKernel(*kernel);

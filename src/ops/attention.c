@@ -108,9 +108,14 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         launch.op = "op/attention_cpu";
         launch.isa = "isa/tile";
         launch.kernel = "attention";
-        launch.global[0] = (size_t)ist_div_up(s.nq, QUERIES);
-        launch.global[1] = (size_t)ist_div_up(s.heads, per);
+        launch.dims = 1;
+        launch.global[0] = (size_t)ist_plan_units(p);
         launch.args[10].v.i[2] = per;
+        launch.args[10].v.i[3] = ist_plan_work_turn(p);
+        launch.args[12] = (ist_arg)IST_INT(s.n);
+        launch.args[13] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
+        launch.arg_count = 14;
+        launch.shares = true;
     } else {
         bool rows = s.nq >= GROUP / 2 || s.nk < GROUP;
         defines = ist_defines_of(p, "-DD=%d", s.d);

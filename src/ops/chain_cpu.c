@@ -227,6 +227,7 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
                     .args = {IST_OUT(scratch), IST_IN(tape), IST_IN(weights), IST_IN(table),
                              IST_IN(ist_plan_current_limit(plan)), IST_INOUT(ist_plan_work_queue(plan))},
                     .arg_count = 8 + OUTSIDE,
+                    .shares = true,
                     .flops = flops};
     for (int i = 0; i < OUTSIDE; i++) l.args[6 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
     l.args[6 + OUTSIDE] = (ist_arg)IST_INT4(chain->rows, steps, p->pieces, chain->n);

@@ -158,6 +158,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
                  ist_epilogue_lab(&o->epi),
                  IST_INT4(c.rows, c.cols, 0, (c.by_columns ? 1 : 0) | (cpu && ist_plan_work_turn(p) ? 2 : 0)), queue},
         .arg_count = cpu ? 15 : 14,
+        .shares = cpu,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, sizeof(float)),
     };

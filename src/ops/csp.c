@@ -120,6 +120,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_csp *b, ist_tensor
                              IST_INT8(x.n, y.ld, y.c0, b->necks, bands, ist_plan_work_turn(p), size, 0),
                              IST_INOUT(ist_plan_work_queue(p))},
                     .arg_count = 8,
+                    .shares = true,
                     .flops = 2.0 * ist_pixels(x) * c * (2.0 * x.c + 9.0 * (b->necks + 1) * c),
                     .bytes = 4.0 * ist_pixels(x) * (x.c + c)};
     ist_plan_launch(p, &l);

@@ -283,7 +283,8 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
                                    : "isa/vector",
                     .defines = defines.text,
                     .kernel = "dwconv",
-                    .dims = 3};
+                    .dims = 3,
+                    .shares = cpu};
     set_grid(p, q, r, &c, &l);
     int first = strip || r == IST_DWCONV_group ? ist_div_up(q->x.c, width_of(p, q, r)) : c.cols;
     int second = strip ? c.segments : c.rows, third = strip ? c.bands : c.segments;

@@ -13,7 +13,7 @@ static bool filter_is(const ist_filter *f, int out, int in, int k) {
     return f->out == out && f->in == in && f->kh == k && f->kw == k;
 }
 
-/* Floats of local memory: see the rings in cl/op/stem.cl. */
+/* Floats of scratch for a group: see the rings in cl/op/stem.cl. */
 static size_t room(ist_tensor image, int m) {
     size_t w = (size_t)image.w / 2, mid = (size_t)m;
     return 3 * ((size_t)image.w * 3 + 16) + 3 * (w + 1) * mid + 2 * (w + 2) * (mid / 2) + 3 * (w + 1) * 2 * mid +
@@ -30,11 +30,10 @@ static bool layers_fit(const ist_stem_layer layers[5]) {
 
 static bool cpu_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
     int m = layers[0].f.out;
-    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_LOCAL;
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16;
     if ((ist_plan_caps(p) & need) != need || (m != 16 && m != 24 && m != 32)) return false;
     return image.elem == IST_ELEM_T && image.ld == 3 && !image.c0 && image.h >= 64 && image.w >= 64 &&
-           image.h % 32 == 0 && image.w % 32 == 0 && layers[4].f.out % 16 == 0 &&
-           room(image, m) * sizeof(float) <= ist_device_local_bytes(ist_plan_device(p));
+           image.h % 32 == 0 && image.w % 32 == 0 && layers[4].f.out % 16 == 0;
 }
 
 bool ist_stem_fits(const ist_plan *p, ist_tensor image, const ist_stem_layer layers[5]) {
@@ -100,12 +99,9 @@ static ist_tensor pack(ist_plan *p, const ist_stem_layer layers[5], const char *
 
 /* ---- launch ---- */
 
-/* Output lines of a work-item: some four for every compute unit, but not so few that the lines made twice at the
- * band's edges weigh. */
-static int band_of(const ist_plan *p, ist_tensor y) {
-    int band = ist_div_up(y.n * y.h, 4 * ist_plan_units(p));
-    return band < 4 ? 4 : band > y.h ? y.h : band;
-}
+/* Output lines of an item of work: few, since a unit takes them one below the other, so that only what it takes from
+ * another's share at the end makes lines twice. */
+enum { BAND = 4 };
 
 static double multiply_adds(const ist_filter *f) {
     return (double)f->out * f->in * f->kh * f->kw;
@@ -132,8 +128,9 @@ ist_tensor ist_op_stem(ist_plan *p, ist_tensor image, const ist_stem_layer layer
         return ist_plan_status(p) ? none : y;
     }
     ist_tensor packed = pack(p, layers, label);
-    int m = layers[0].f.out, band = band_of(p, y), bands = ist_div_up(y.h, band);
-    ist_defines defines = ist_defines_of(p, "-DVL=16 -DM=%d -DROOM=%zu", m, room(image, m));
+    int m = layers[0].f.out, bands = ist_div_up(y.h, BAND), floats = (int)ist_round_up(room(image, m), 32);
+    ist_tensor scratch = ist_plan_tensor(p, 1, 1, ist_plan_units(p), floats, IST_ELEM_F32);
+    ist_defines defines = ist_defines_of(p, "-DVL=16 -DM=%d -DROOM=%d", m, floats);
     ist_launch l = {
         .label = label,
         .op = "op/stem",
@@ -141,11 +138,13 @@ ist_tensor ist_op_stem(ist_plan *p, ist_tensor image, const ist_stem_layer layer
         .defines = defines.text,
         .kernel = "stem",
         .dims = 1,
-        .global = {(size_t)bands * (size_t)image.n},
+        .global = {(size_t)ist_plan_units(p)},
         .local = {1},
-        .args = {IST_IN(image), IST_IN(packed), IST_OUT(y), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT4(image.h, image.w, band, bands), IST_INT4(y.ld, y.c0, y.c, 0)},
-        .arg_count = 6,
+        .args = {IST_IN(image), IST_IN(packed), IST_OUT(scratch), IST_OUT(y), IST_IN(ist_plan_current_limit(p)),
+                 IST_INT4(image.h, image.w, BAND, bands), IST_INT4(y.ld, y.c0, y.c, 0), IST_INT(image.n),
+                 IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 9,
+        .shares = true,
         .flops = flops,
         .bytes = elem_bytes * (ist_pixels(image) * 3.0 + quarter * y.c),
     };

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Tiles by channels of the kernel's register tile; floats of local memory; tiles of a block at most. */
+/* Tiles by channels of the kernel's register tile; floats of scratch for each group; tiles of a block at most. */
 enum { TILE = 384, ROOM = 128 << 10, MAX_BLOCK = 96 };
 
 typedef struct grid {
@@ -19,7 +19,7 @@ static int extent(int size, int near, int far) {
     return size + near + far - 2;
 }
 
-/* Tiles of 2x2 results, and how many of them make a block: what local memory holds, but sixteen blocks for every
+/* Tiles of 2x2 results, and how many of them make a block: what that holds, but sixteen blocks for every
  * compute unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
 static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opts *o) {
     grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
@@ -35,12 +35,11 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opt
 }
 
 bool ist_winograd_fits(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
-    unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_LOCAL;
+    unsigned need = IST_CAP_CPU | IST_CAP_VEC16;
     if ((ist_plan_caps(p) & need) != need || f->kh != 3 || f->kw != 3 || o->stride > 1) return false;
     if (f->in != x.c || x.c % 16 || f->out < 16 || f->out % 16) return false;
     if (extent(x.h, o->top, o->bottom) < 1 || extent(x.w, o->left, o->right) < 1) return false;
-    return (size_t)ROOM * sizeof(float) <= ist_device_local_bytes(ist_plan_device(p)) &&
-           grid_of(p, x, f->out, o).block > 0;
+    return grid_of(p, x, f->out, o).block > 0;
 }
 
 bool ist_winograd_wins(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
@@ -116,13 +115,15 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
         .dims = 1,
         .global = {(size_t)ist_plan_units(p)},
         .local = {1},
-        .args = {IST_IN(x), IST_IN(weights), IST_IN(bias), IST_OUT(y), IST_IN(o->epi.add_before),
-                 IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+        .args = {IST_IN(x), IST_IN(weights), IST_IN(bias),
+                 IST_OUT(ist_plan_tensor(p, 1, 1, ist_plan_units(p), ROOM, IST_ELEM_F32)), IST_OUT(y),
+                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
                  IST_INT8(x.h, x.w, x.ld, x.c0, x.c, o->top, o->left, 0),
                  IST_INT8(y.n, y.h, y.w, y.ld, y.c0, y.c, 0, 0), ist_epilogue_ints(&o->epi, y),
                  ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, ist_plan_work_turn(p)),
                  IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 13,
+        .arg_count = 14,
+        .shares = true,
         .flops = 2 * 9 * products * ist_pixels(y), /* of the convolution, as for every row; 4/9 of them are done */
         .bytes = elem * ((double)ist_pixels(x) * x.c + (double)ist_pixels(y) * y.c) + 4 * 16 * products,
     };

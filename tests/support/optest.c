@@ -35,7 +35,8 @@ void optest_begin(optest *t, const char *name, unsigned salt) {
         OK(ist_device_open(&device, &shared, &t->err));
     }
     t->device = shared;
-    ist_plan_options plan = {.guard_bytes = 256, .half = t->half, .bf16 = flag("ISTHMUS_BF16")};
+    /* apart: operators say how many launches they make; series have a test of their own, op_series */
+    ist_plan_options plan = {.guard_bytes = 256, .half = t->half, .bf16 = flag("ISTHMUS_BF16"), .apart = true};
     OK(ist_plan_begin(t->device, &plan, &t->plan, &t->err));
 }
 
