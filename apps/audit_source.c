@@ -172,7 +172,7 @@ int audit_source(const audit_options *o) {
     int code = status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
     bool nothing = !w.source.c_files && !w.source.python_files && !w.source.skipped_count;
     if (!code && nothing) cli_note("%s has no C, C++ or Python sources", root);
-    if (!code && w.unreadable) code = cli_fail(CLI_PARTIAL, "%zu could not be read", w.unreadable);
+    if (!code && w.unreadable) code = cli_fail(CLI_PARTIAL, "%zu of the files could not be read", w.unreadable);
     ist_audit_source_free(&w.source);
     free(root);
     return code;

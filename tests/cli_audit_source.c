@@ -158,7 +158,7 @@ Test(sources, a_file_nothing_and_what_cannot_be_read) {
     snprintf(path, sizeof path, "%s", scratch_path(&s, "missing"));
     expect(&s, path, 1, "", "missing: No such file or directory");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "broken"));
-    expect(&s, path, 7, "1 critical", "1 could not be read"); /* what could be read is reported */
+    expect(&s, path, 7, "1 critical", "1 of the files could not be read"); /* what could be read is reported */
     scratch_remove(&s);
 }
 
