@@ -153,7 +153,7 @@ static ist_status write_sarif(void *what, FILE *out, ist_error *err) {
 
 static ist_status write_all(const walk *w, const audit_options *o, ist_error *err) {
     outcome what = {&w->source, o->baseline};
-    IST_TRY(audit_write(o->report ? o->report : "-", write_text, &what, err));
+    IST_TRY(audit_write(audit_text_place(o, "-"), write_text, &what, err));
     IST_TRY(audit_write(o->json, write_json, &what, err));
     return audit_write(o->sarif, write_sarif, &what, err);
 }
