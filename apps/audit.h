@@ -35,6 +35,10 @@ typedef ist_status audit_writer(void *what, FILE *out, ist_error *err);
  * all. */
 ist_status audit_write(const char *path, audit_writer *write, void *what, ist_error *err);
 
+/* Where the text goes: where --report says, to standard error when another report takes standard output, else to
+ * `text_default`. */
+const char *audit_text_place(const audit_options *options, const char *text_default);
+
 /* What is new and what is gone since the JSON report `baseline` (NULL: nothing to compare with). */
 ist_status audit_compare(const ist_audit_report *report, const char *baseline, FILE *out, ist_error *err);
 

@@ -19,6 +19,15 @@ ist_status audit_write(const char *path, audit_writer *write, void *what, ist_er
     return status;
 }
 
+static bool is_stdout(const char *path) {
+    return path && !strcmp(path, "-");
+}
+
+const char *audit_text_place(const audit_options *o, const char *text_default) {
+    if (o->report) return o->report;
+    return is_stdout(o->json) || is_stdout(o->sarif) || is_stdout(o->trace) ? "" : text_default;
+}
+
 ist_status audit_compare(const ist_audit_report *report, const char *baseline, FILE *out, ist_error *err) {
     enum { MOST_BASELINE = 256 << 20 };
     char *old;
@@ -57,7 +66,7 @@ static ist_status write_trace(void *what, FILE *out, ist_error *err) {
 static ist_status write_all(const ist_audit_report *report, const ist_audit_verdict *verdict, const audit_options *o,
                             const char *text_default, ist_error *err) {
     outcome what = {report, verdict, o->baseline};
-    IST_TRY(audit_write(o->report ? o->report : text_default, write_text, &what, err));
+    IST_TRY(audit_write(audit_text_place(o, text_default), write_text, &what, err));
     IST_TRY(audit_write(o->json, write_json, &what, err));
     IST_TRY(audit_write(o->sarif, write_sarif, &what, err));
     return audit_write(o->trace, write_trace, &what, err);

@@ -153,7 +153,7 @@ static ist_status write_sarif(void *what, FILE *out, ist_error *err) {
 
 static ist_status write_all(const walk *w, const audit_options *o, ist_error *err) {
     outcome what = {&w->source, o->baseline};
-    IST_TRY(audit_write(o->report ? o->report : "-", write_text, &what, err));
+    IST_TRY(audit_write(audit_text_place(o, "-"), write_text, &what, err));
     IST_TRY(audit_write(o->json, write_json, &what, err));
     return audit_write(o->sarif, write_sarif, &what, err);
 }
@@ -172,7 +172,7 @@ int audit_source(const audit_options *o) {
     int code = status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
     bool nothing = !w.source.c_files && !w.source.python_files && !w.source.skipped_count;
     if (!code && nothing) cli_note("%s has no C, C++ or Python sources", root);
-    if (!code && w.unreadable) code = cli_fail(CLI_PARTIAL, "%zu could not be read", w.unreadable);
+    if (!code && w.unreadable) code = cli_fail(CLI_PARTIAL, "%zu of the files could not be read", w.unreadable);
     ist_audit_source_free(&w.source);
     free(root);
     return code;

@@ -49,10 +49,11 @@ static void remove_folder(const char *folder, int depth) {
 }
 
 static int make_inputs(const measure *m, const bench_folder *f, int count) {
-    char first[600], name[600];
+    const char *first = "0000000.png"; /* links lie beside it and name it so: TMPDIR may be a relative path */
+    char name[600];
     ist_error err;
-    snprintf(first, sizeof first, "%s/%07d.png", f->in, 0);
-    if (ist_png_write(first, &m->frame, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    snprintf(name, sizeof name, "%s/%s", f->in, first);
+    if (ist_png_write(name, &m->frame, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     for (int i = 1; i < count; i++) {
         snprintf(name, sizeof name, "%s/%07d.png", f->in, i);
         if (symlink(first, name)) return cannot("the file", name);

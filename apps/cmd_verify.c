@@ -100,13 +100,16 @@ static int list_images(verification *v, int argc, char **argv) {
     return code;
 }
 
-/* 0 or the exit code; an image that cannot be read ends the run. */
-static int compare(verification *v) {
+/* 0 or the exit code. An image that cannot be read is named and left out: then, where nothing worse is found, "partial". */
+static int compare(verification *v, int *partial) {
     for (size_t i = 0; i < v->job.sources.count; i++) {
         ist_bitmap bitmap;
         ist_error err;
         const char *path = v->job.sources.items[i].path;
-        if (ist_bitmap_read(path, IST_MAX_PIXELS, &bitmap, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+        if (ist_bitmap_read(path, IST_MAX_PIXELS, &bitmap, &err)) {
+            *partial = cli_fail(CLI_PARTIAL, "%s", err.text);
+            continue;
+        }
         ist_image image = {.width = bitmap.width,
                            .height = bitmap.height,
                            .format = bitmap.format,
@@ -116,6 +119,7 @@ static int compare(verification *v) {
         ist_bitmap_free(&bitmap);
         if (status) return cli_fail(cli_exit_code(status), "%s: %s", path, err.text);
     }
+    if (!v->sums.images) return cli_fail(CLI_FAILED, "verify: no image could be read, so nothing was compared");
     return CLI_SUCCESS;
 }
 
@@ -142,14 +146,15 @@ static int report(const verification *v) {
 int cmd_verify(int argc, char **argv) {
     verification v = {.job = {.options = &v.options}};
     bool stop = false;
-    int code = predict_parse(argc, argv, &v.options, &stop);
+    int code = predict_parse(argc, argv, &v.options, &stop), partial = CLI_SUCCESS;
     if (!stop) {
         code = list_images(&v, argc, argv);
         if (!code) code = predict_find_checkpoints(&v.options);
         if (!code) code = open_engines(&v);
         v.sums.conf = v.options.conf;
-        if (!code) code = compare(&v);
+        if (!code) code = compare(&v, &partial);
         if (!code) code = report(&v);
+        if (!code) code = partial;
     }
     ist_close(&v.tested.engine);
     ist_close(&v.reference.engine);

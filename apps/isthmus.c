@@ -19,8 +19,12 @@ static const command commands[] = {
 static void print_help(FILE *out) {
     fprintf(out, "usage: isthmus SUBCOMMAND [options]\n"
                  "Finds objects in images and cuts out their masks on any OpenCL device.\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        fprintf(out, "  %-8s %-30s %s\n", commands[i].name, commands[i].usage, commands[i].summary);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const command *c = &commands[i];
+        fprintf(out, "  %-8s %-30s", c->name, c->usage);
+        if (strlen(c->usage) > 30) fprintf(out, "\n%41s", ""); /* summaries keep their column */
+        fprintf(out, " %s\n", c->summary);
+    }
     fprintf(out,
             "\n  isthmus SUBCOMMAND --help   explains its options\n"
             "  isthmus --version           prints the version\n\n"

@@ -289,6 +289,13 @@ static int name_labels(predict_job *job) {
     return status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
 }
 
+/* A misspelt name leaves an image without targets, which can be meant; all of them without cannot. */
+static void check_targets(const predict_job *job) {
+    for (size_t i = 0; i < job->sources.count; i++)
+        if (ist_targets_find(&job->targets, job->sources.items[i].path, job->sources.items[i].name)) return;
+    cli_note("%s: it names none of the %zu images", job->options->targets, job->sources.count);
+}
+
 static int read_inputs(predict_job *job) {
     const predict_options *o = job->options;
     ist_error err;
@@ -298,6 +305,7 @@ static int read_inputs(predict_job *job) {
     if (ist_targets_most(&job->targets) > 300)
         return cli_fail(CLI_FAILED, "%s: an image has %zu targets, at most 300 can be matched", o->targets,
                         ist_targets_most(&job->targets));
+    if (o->targets) check_targets(job);
     job->match = o->targets ? IST_MATCH_TARGETS : o->track ? IST_MATCH_TRACKS : IST_MATCH_NONE;
     return CLI_SUCCESS;
 }

@@ -23,7 +23,9 @@
  *
  * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
  * on another may run side by side. Two engines never share state. Beside a device that is no CPU, an
- * engine has up to three threads that sleep but for moments in which ist_submit copies pixels to an idle device.
+ * engine has up to three threads that sleep but for moments in which ist_submit copies pixels to an idle device. Some
+ * drivers (PoCL 3.1) set themselves up at a process's first question and without a lock: where several threads open
+ * engines, let one call ist_devices before.
  *
  * Memory: pixels passed to ist_submit are copied before it returns. Results belong to the engine and stay valid until
  * ist_release; at most `frames_in_flight` batches can be submitted and not yet released. */

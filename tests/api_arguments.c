@@ -145,7 +145,7 @@ Test(api_arguments, older_configuration) {
 
 Test(api_arguments, checkpoints) {
     const ist_config good = small_config();
-    char *sam = engines_checkpoint("sam", 80, 3);
+    const char *sam = engines_checkpoint("sam", 80, 3);
     BAD(detector, sam, IST_E_WEIGHTS, "the detector must be D-FINE");
     BAD(segmenter, good.detector, IST_E_WEIGHTS, "the segmenter must be MobileSAM");
     BAD(detector, "/no/such/file.pth", IST_E_IO, "/no/such/file.pth");
@@ -156,7 +156,6 @@ Test(api_arguments, checkpoints) {
     c.segmenter = sam;
     c.detector = NULL;
     not_opened(&c, IST_E_ARGUMENT, "masks need boxes");
-    free(sam);
 }
 
 /* Writes the checkpoint `from` to `path` with one element of tensor `name` set to `value`. */

@@ -158,7 +158,27 @@ Test(sources, a_file_nothing_and_what_cannot_be_read) {
     snprintf(path, sizeof path, "%s", scratch_path(&s, "missing"));
     expect(&s, path, 1, "", "missing: No such file or directory");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "broken"));
-    expect(&s, path, 7, "1 critical", "1 could not be read"); /* what could be read is reported */
+    expect(&s, path, 7, "1 critical", "1 of the files could not be read"); /* what could be read is reported */
+    scratch_remove(&s);
+}
+
+/* For a pipe: the text gives way. */
+Test(sources, json_has_standard_output_to_itself) {
+    scratch s = scratch_make();
+    char path[256];
+    snprintf(path, sizeof path, "%s", scratch_path(&s, "one.py"));
+    scratch_write(path, chain, sizeof chain - 1);
+    for (int sarif = 0; sarif < 2; sarif++) {
+        spawned r = spawn_run(
+            &s, NULL,
+            (const char *const[]){IST_CLI, "audit", "--source", path, sarif ? "--sarif" : "--json", "-", NULL});
+        json_t *root = json_loads(r.out, 0, NULL);
+        cr_expect_eq(r.code, 0);
+        cr_expect_not_null(root, "no JSON: %s", r.out);
+        cr_expect_not_null(strstr(r.err, "1 critical, 0 medium"), "%s", r.err);
+        json_decref(root);
+        spawn_free(&r);
+    }
     scratch_remove(&s);
 }
 

@@ -151,6 +151,10 @@ Test(cli_bench, scopes) {
     cr_expect_gt(number(json_object_get(o, "latency_ms"), "min"), 0);
     cr_expect_gt(number(o, "throughput_fps"), 0);
     json_decref(o);
+    cr_assert_eq(chdir(b.s.path), 0);
+    setenv("TMPDIR", "temporary", 1); /* no absolute path */
+    json_decref(json_of(
+        RUN(&b, FAKE, "bench", "--json", "--scope", "file_to_file", "--frames", "3", "--warmup", "0", "--no-masks")));
     end_bench(&b); /* nothing is left in TMPDIR */
 }
 

@@ -398,6 +398,8 @@ Test(cli_predict, targets_reach_the_engine) {
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: a target has class 80");
     scratch_put(scratch_path(&b.s, "t.json"), "{");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
+    scratch_put(scratch_path(&b.s, "t.json"), "{\"other.png\": []}");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 0, "t.json: it names none of the 2 images");
     scratch_remove(&b.s);
 }
 

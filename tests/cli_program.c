@@ -23,6 +23,8 @@ Test(cli_program, help_and_version) {
     scratch s = scratch_make();
     expect(RUN(&s, "--version"), 0, "isthmus 0.1.0\n", NULL);
     expect(RUN(&s, "--help"), 0, "  predict ", NULL);
+    expect(RUN(&s, "--help"), 0, "SOURCE... -o DIR [options]     find objects", NULL);
+    expect(RUN(&s, "--help"), 0, "--source DIR\n                                          what predict, a program", NULL);
     expect(RUN(&s, "-h"), 0, "exit codes", NULL);
     expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);

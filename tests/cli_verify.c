@@ -96,6 +96,21 @@ Test(cli_verify, a_stage_inside_a_launch) {
     scratch_remove(&s);
 }
 
+/* The others are compared, and what they show counts for more than what is missing. */
+Test(cli_verify, an_image_that_cannot_be_read_is_left_out) {
+    scratch s = make_bench();
+    char empty[1024], one[1024];
+    snprintf(empty, sizeof empty, "%s", scratch_path(&s, "demo/empty.png"));
+    snprintf(one, sizeof one, "%s", scratch_path(&s, "demo/01.png"));
+    scratch_put(empty, "");
+    expect(FAKE(&s, empty, one), 7, "3 and 3 objects, 3 the same", "demo/empty.png: the file is empty");
+    expect(FAKE(&s, empty, empty), 1, "", "nothing was compared");
+    setenv("FAKE_ENGINE", "wrong:3", 1);
+    expect(FAKE(&s, one, empty), 6, "largest difference", "demo/empty.png: the file is empty");
+    unsetenv("FAKE_ENGINE");
+    scratch_remove(&s);
+}
+
 Test(cli_verify, what_cannot_be_verified) {
     scratch s = make_bench();
     expect(FAKE(&s, "--track"), 2, "", "--track");

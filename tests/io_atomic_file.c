@@ -127,20 +127,28 @@ Test(io_atomic_file, names_of_full_length_work) {
     scratch_remove(&s);
 }
 
-Test(io_atomic_file, a_full_disk_is_an_error) {
+/* Whether the buffer fails while it is filled or at the end. */
+static void expect_full(size_t bytes) {
     ist_error err;
     ist_atomic_file f;
-    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
     scratch s = scratch_make();
     cr_assert_eq(ist_atomic_begin(&f, scratch_path(&s, "out"), &err), IST_OK);
     fclose(f.stream);
     f.stream = fopen("/dev/full", "wb"); /* every write fails with ENOSPC */
     cr_assert_not_null(f.stream);
-    fputs("data", f.stream);
+    for (size_t i = 0; i < bytes; i++) putc('x', f.stream);
+    errno = 0;
     cr_expect_eq(ist_atomic_commit(&f, &err), IST_E_IO);
-    cr_expect_not_null(strstr(err.text, strerror(ENOSPC)), "%s", err.text);
+    cr_expect_not_null(strstr(err.text, strerror(ENOSPC)), "%zu bytes: %s", bytes, err.text);
     cr_expect_eq(entries(s.path), 0);
     scratch_remove(&s);
+}
+
+Test(io_atomic_file, a_full_disk_is_an_error) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    expect_full(4);
+    expect_full(65536);
+    expect_full(65537);
 }
 
 Test(io_atomic_file, read_file_checks_its_limit) {

@@ -64,6 +64,39 @@ Test(io_targets, coco_form) {
     ist_targets_free(&t);
 }
 
+/* As eval does: ids of a dataset of the user's say nothing, names do. */
+Test(io_targets, coco_categories_go_by_name) {
+    static const char text[] =
+        "{\"images\": [{\"id\": 1, \"file_name\": \"a.png\"}], \"annotations\": ["
+        "{\"image_id\": 1, \"bbox\": [0, 0, 1, 1], \"category_id\": 3},"
+        "{\"image_id\": 1, \"bbox\": [0, 0, 1, 1], \"category_id\": 1}, {\"image_id\": 1, \"bbox\": [0, 0, 1, 1]}],"
+        "\"categories\": [{\"id\": 3, \"name\": \"bone\"}, {\"id\": 1, \"name\": \"needle\"}, {\"id\": -5, \"name\": "
+        "\"x\"}, {}]}";
+    const char *names[3] = {"bone", NULL, "needle"}, *others[2] = {"bone", "vessel"}, *none[4] = {"a", "b", "c", "d"};
+    ist_labels labels;
+    ist_error err;
+    ist_targets t = parse(text);
+    cr_assert_eq(ist_labels_make(3, names, &labels, NULL), IST_OK);
+    cr_assert_eq(ist_targets_relabel(&t, &labels, &err), IST_OK, "%s", err.text);
+    const ist_target *items = ist_targets_find(&t, "a.png", "a.png")->items;
+    cr_expect(items[0].label == 0 && items[1].label == 2 && items[2].label == -1);
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+    t = parse(text);
+    cr_assert_eq(ist_labels_make(2, others, &labels, NULL), IST_OK);
+    cr_expect_eq(ist_targets_relabel(&t, &labels, &err), IST_E_INPUT);
+    cr_expect_not_null(strstr(err.text, "category 1"), "%s", err.text);
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+    t = parse(text);
+    cr_assert_eq(ist_labels_make(4, none, &labels, NULL), IST_OK);
+    cr_assert_eq(ist_targets_relabel(&t, &labels, &err), IST_OK, "%s", err.text);
+    items = ist_targets_find(&t, "a.png", "a.png")->items;
+    cr_expect(items[0].label == 3 && items[1].label == 1, "ids, for no name agrees");
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+}
+
 Test(io_targets, labels_must_be_the_models) {
     ist_labels labels;
     ist_error err;

@@ -124,16 +124,26 @@ ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *
     return IST_OK;
 }
 
-ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
+/* Why a stream has failed, 0 if it has not. stdio keeps no number of a failure that came while the buffer was filled, so
+ * the file, which is lost anyway, is asked for one byte more: a full disk says so again. */
+static int why_failed(FILE *stream) {
+    bool before = ferror(stream);
+    clearerr(stream);
     errno = 0;
-    bool bad = fflush(file->stream) || ferror(file->stream);
-    int code = errno;
-    if (fclose(file->stream)) bad = true;
-    if (code) errno = code;
+    if (before) putc('\n', stream);
+    if (fflush(stream) || ferror(stream)) return errno ? errno : EIO;
+    return before ? EIO : 0;
+}
+
+ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
+    int code = why_failed(file->stream);
+    errno = 0;
+    if (fclose(file->stream) && !code) code = errno ? errno : EIO;
     file->stream = NULL;
+    if (!code && file->temporary && rename(file->temporary, file->path)) code = errno;
     ist_status status = IST_OK;
-    if (bad || (file->temporary && rename(file->temporary, file->path))) {
-        status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(errno ? errno : EIO));
+    if (code) {
+        status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(code));
         if (file->temporary) unlink(file->temporary);
     }
     ist_atomic_abort(file);

@@ -124,6 +124,19 @@ static ist_status read_coco_annotations(reader *r, const json_t *annotations, co
     return IST_OK;
 }
 
+/* Categories without a name or with an id that no annotation can have are left out. */
+static ist_status read_coco_categories(reader *r, const json_t *categories) {
+    size_t i;
+    json_t *category;
+    json_array_foreach(categories, i, category) {
+        const char *name = json_string_value(json_object_get(category, "name"));
+        json_int_t id = json_integer_value(json_object_get(category, "id"));
+        if (!name || !json_is_integer(json_object_get(category, "id")) || id < 0 || id > INT_MAX) continue;
+        if (!ist_name_map_insert(&r->targets->named_ids, name, (size_t)id, NULL)) return out_of_memory(r);
+    }
+    return IST_OK;
+}
+
 static ist_status read_root(reader *r, json_t *root) {
     json_t *images = json_object_get(root, "images"), *annotations = json_object_get(root, "annotations");
     if (!json_is_object(root))
@@ -135,6 +148,7 @@ static ist_status read_root(reader *r, json_t *root) {
     r->targets->categories = true;
     ist_status status = read_coco_images(r, images, &ids);
     if (!status) status = read_coco_annotations(r, annotations, &ids);
+    if (!status) status = read_coco_categories(r, json_object_get(root, "categories"));
     ist_name_map_free(&ids);
     return status;
 }
@@ -165,17 +179,37 @@ void ist_targets_free(ist_targets *targets) {
     for (size_t i = 0; i < targets->count; i++) free(targets->lists[i].items);
     free(targets->lists);
     ist_name_map_free(&targets->files);
+    ist_name_map_free(&targets->named_ids);
     *targets = (ist_targets){0};
 }
 
+/* Whether a label is called as a category is. */
+static bool any_named(const ist_targets *targets, const ist_labels *labels) {
+    for (int i = 0; i < labels->count; i++)
+        if (ist_name_map_find(&targets->named_ids, labels->names[i])) return true;
+    return false;
+}
+
+/* The label that is called as the category with this id is, or -1. */
+static int label_named(const ist_targets *targets, const ist_labels *labels, int id) {
+    for (int i = 0; i < labels->count; i++) {
+        const size_t *named = ist_name_map_find(&targets->named_ids, labels->names[i]);
+        if (named && *named == (size_t)id) return i;
+    }
+    return -1;
+}
+
 ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, ist_error *err) {
+    bool by_name = targets->categories && any_named(targets, labels);
     for (size_t i = 0; i < targets->count; i++)
         for (size_t k = 0; k < targets->lists[i].count; k++) {
             int *label = &targets->lists[i].items[k].label, given = *label;
-            if (given >= 0 && targets->categories) *label = ist_category_label(labels, given);
-            if (given >= 0 && (*label < 0 || *label >= labels->count))
-                return ist_fail(err, IST_E_INPUT, "a target has class %d, which the detector's %d classes lack", given,
-                                labels->count);
+            if (given < 0) continue;
+            if (targets->categories)
+                *label = by_name ? label_named(targets, labels, given) : ist_category_label(labels, given);
+            if (*label < 0 || *label >= labels->count)
+                return ist_fail(err, IST_E_INPUT, "a target has %s %d, which the detector's %d classes lack",
+                                targets->categories ? "category" : "class", given, labels->count);
         }
     targets->categories = false;
     return IST_OK;

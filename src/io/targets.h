@@ -1,6 +1,8 @@
 /* Given boxes to match detections with, from JSON in either of two forms:
  *     {"a.png": [{"box": [x0, y0, x1, y1], "label": 0}, ...], ...}       label may be left out: it matches any class
- *     {"images": [{"id", "file_name"}], "annotations": [{"image_id", "bbox": [x, y, w, h], "category_id"}]}    COCO */
+ *     {"images": [{"id", "file_name"}], "annotations": [{"image_id", "bbox": [x, y, w, h], "category_id"}],
+ *      "categories": [{"id", "name"}]}    COCO; without categories their ids are the model's own (COCO's 80, else
+ * labels) */
 #ifndef IST_IO_TARGETS_H
 #define IST_IO_TARGETS_H
 
@@ -16,14 +18,16 @@ typedef struct ist_targets {
     ist_name_map files; /* file name -> index in lists */
     ist_target_list *lists;
     size_t count, capacity;
-    bool categories; /* COCO form: labels are category ids until ist_targets_relabel */
+    bool categories;        /* COCO form: labels are category ids until ist_targets_relabel */
+    ist_name_map named_ids; /* COCO form: name of a category -> its id */
 } ist_targets;
 
 ist_status ist_targets_read(const char *path, ist_targets *targets, ist_error *err);
 ist_status ist_targets_parse(const char *text, size_t length, const char *source, ist_targets *targets, ist_error *err);
 void ist_targets_free(ist_targets *targets);
 
-/* Turns category ids into the model's labels; an id that the model does not have is IST_E_INPUT. */
+/* Turns category ids into the model's labels: by name when any label has a category's, else by id. An id that the model
+ * does not have is IST_E_INPUT. */
 ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, ist_error *err);
 
 /* Targets of an image, looked up by its path as given, by its name, then by the last part of its path; NULL when the

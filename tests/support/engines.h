@@ -7,11 +7,10 @@
 
 #include <stdbool.h>
 
-/* Path of the synthetic checkpoint of `model` ("n".."x", "sam"); the string is the caller's to free. */
-char *engines_checkpoint(const char *model, int classes, uint64_t seed);
+/* Path of the synthetic checkpoint of `model` ("n".."x", "sam"); the string lives until the process ends. */
+const char *engines_checkpoint(const char *model, int classes, uint64_t seed);
 
-/* Defaults for tests: D-FINE `detector` ("n".., seed 7, 80 classes) and with `masks` MobileSAM seed 3. Strings live
- * until the process ends. */
+/* Defaults for tests: D-FINE `detector` ("n".., seed 7, 80 classes) and with `masks` MobileSAM seed 3. */
 ist_config engines_config(const char *detector, bool masks);
 
 ist_engine *engines_open(const ist_config *config);
