@@ -27,7 +27,7 @@ static int programs_built(const char *cache_dir, unsigned *caps, bool *kept) {
     cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
     int built = ist_device_builds(d).built;
     *caps = ist_device_probed(d);
-    *kept = ist_device_compiles_late(d);
+    *kept = ist_device_sharing(ist_device_facts(d)) == IST_SHARES_LAUNCHES;
     ist_device_close(&d);
     return built;
 }
