@@ -147,6 +147,7 @@ static ist_status make_frame(measure *m, ist_error *err) {
 int measure_open(measure *m) {
     ist_error err;
     m->job.options = &m->options;
+    m->options.apart = !strcmp(m->command, "profile");
     int code = predict_find_checkpoints(&m->options);
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);

@@ -48,6 +48,7 @@ typedef struct predict_options {
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool temporary;                           /* the output folder goes away after the run */
     bool print_json;                          /* verify's */
+    bool apart;                               /* profile's: a launch for each kernel */
     const char *annotations, *results, *json; /* eval's */
     int first_source;                         /* index in argv */
 } predict_options;

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "io/atomic_file.h"
 #include "io/claim.h"
+#include "pipeline/profile.h"
 #include "weights/checkpoint.h"
 
 #include <errno.h>
@@ -226,9 +227,11 @@ static void finish_opening(predict_job *job, opening *o, bool wanted) {
 
 /* On a device that serves one process at a time, or has no memory left, those that compile ahead are in the way. */
 static ist_status open_first(predict_job *job, const ist_config *config, ist_error *err) {
-    ist_status status = ist_open(config, &job->engine, err);
+    ist_status (*open)(const ist_config *, ist_engine **, ist_error *) =
+        job->options->apart ? ist_engine_open_apart : ist_open;
+    ist_status status = open(config, &job->engine, err);
     bool refused = status == IST_E_NO_DEVICE || status == IST_E_DEVICE || status == IST_E_DEVICE_MEMORY;
-    return refused && ahead_stop(&job->helpers) ? ist_open(config, &job->engine, err) : status;
+    return refused && ahead_stop(&job->helpers) ? open(config, &job->engine, err) : status;
 }
 
 int predict_open_engine(predict_job *job) {

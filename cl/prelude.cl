@@ -307,7 +307,8 @@ static inline int work_next(work_t *w, volatile __global int *queue) {
  * In a series, several launches' work in one kernel (core/series.c), each has counters of its own, and the last of them
  * counts finished items: a group goes on when all are finished. Those that it waits for are in the hands of groups that
  * run, and these wait for earlier work at most; a group that comes late finds nothing left and waits for none that has
- * not begun. So a series ends whatever the number of groups that run at a time. */
+ * not begun. So a series ends whatever the number of groups that run at a time. And so a kernel writes nothing before it
+ * has an item: to a group that comes late, its memory may be a later layer's by then. */
 static inline void work_end(const work_t *w, volatile __global int *queue) {
 #ifdef IST_SERIES
     for (int turn = 0; queue[w->units] < w->items; turn += turn < WORK_PAUSES) work_wait(turn);

@@ -141,6 +141,10 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     return IST_OK;
 }
 
+ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return ist_open(config, engine, err);
+}
+
 void ist_close(ist_engine **engine) {
     if (!*engine) return;
     for (int i = 0; i < FLIGHT; i++) free((*engine)->ring[i]);

@@ -169,6 +169,31 @@ Test(pipeline_profile, a_cpu_builds_few_programs) {
     ist_close(&e);
 }
 
+/* Where launches in a row become one, an engine for profiles has them apart. Both find the same, frame after frame,
+ * whichever group comes late to a launch. */
+Test(pipeline_profile, kernels_apart) {
+    enum { FRAMES = 100 };
+    ist_config c = small_config(false);
+    ist_engine *frames = engines_open(&c), *apart = NULL;
+    cr_assert_eq(ist_engine_open_apart(&c, &apart, &err), IST_OK, "%s", err.text);
+    const unsigned need = IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_ATOMICS;
+    if ((ist_device_caps(frames->device) & need) == need)
+        cr_expect_gt(kernels_of(apart), 2 * kernels_of(frames), "%d and %d", kernels_of(apart), kernels_of(frames));
+    else
+        cr_expect_eq(kernels_of(apart), kernels_of(frames));
+    ist_image m = engines_image(320, 200, 5);
+    const ist_result *want = engines_run(apart, &m, 1);
+    cr_expect_gt(want->frames[0].object_count, 0);
+    for (int i = 0; i < FRAMES; i++) {
+        const ist_result *r = engines_run(frames, &m, 1);
+        engines_same(&want->frames[0], &r->frames[0]);
+        ist_release(frames, &r);
+    }
+    ist_close(&frames);
+    ist_close(&apart);
+    free((void *)m.pixels);
+}
+
 /* The kernels that other processes compile are those of the frame: where they are kept as programs, none is left to
  * compile for an engine that opens afterwards. */
 Test(pipeline_profile, compiled_ahead) {

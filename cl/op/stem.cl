@@ -287,10 +287,11 @@ static inline void make_lines(rings_t *s, __global const T *image, weights_t par
 NOINLINE void stem_group(__global const T *restrict image, __global const float *restrict par, __global float *scratch,
                          __global TY *restrict y, __global const int *restrict limit, int4 in, int4 out, int items,
                          __global int *queue, const int4 group) {
-    rings_t rings = rings_in(scratch + group.x * ROOM, in.y);
+    rings_t rings;
     work_t work = work_begin(group.w, min(items, *limit) * in.w, false);
-    for (int item, before = -1; (item = work_next(&work, queue)) >= 0; before = item) {
+    for (int item, before = -2; (item = work_next(&work, queue)) >= 0; before = item) {
         const int n = item / in.w, first = (item - n * in.w) * in.z;
+        if (before == -2) rings = rings_in(scratch + group.x * ROOM, in.y);
         if (item != before + 1 || first == 0) begin_at(&rings, first);
         make_lines(&rings, image, par, y, n, first, min(first + in.z, in.x >> 2), in, out);
     }

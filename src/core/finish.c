@@ -120,6 +120,14 @@ static ist_status zero_persistent(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
+/* Argument i of a node is the external buffer `ext`, set when it is bound. */
+static ist_status add_slot(ist_plan *p, int ext, size_t node, int i, ist_error *err) {
+    if (!ist_grow((void **)&p->slots, &p->slot_capacity, p->slot_count + 1, sizeof *p->slots))
+        return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
+    p->slots[p->slot_count++] = (ist_plan_slot){ext, (int)node, i};
+    return IST_OK;
+}
+
 static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     const ist_launch *l = &p->nodes[node].launch;
     const ist_arg *a = &l->args[i];
@@ -149,12 +157,7 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
             break;
         }
         ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
-        if (b->home == IST_HOME_EXTERNAL) { /* set when it is bound */
-            if (!ist_grow((void **)&p->slots, &p->slot_capacity, p->slot_count + 1, sizeof *p->slots))
-                return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
-            p->slots[p->slot_count++] = (ist_plan_slot){b->ext, (int)node, i};
-            return IST_OK;
-        }
+        if (b->home == IST_HOME_EXTERNAL) return add_slot(p, b->ext, node, i, err);
         value = &b->mem;
         size = sizeof(cl_mem);
     }
@@ -196,15 +199,18 @@ static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
     return st;
 }
 
-/* What the tensors of a series lie in; none there: an address that nothing reads. */
+/* What the tensors of a series lie in; where there is none, or none yet: an address that nothing reads. */
 static ist_status set_bases(ist_plan *p, size_t n, ist_error *err) {
     cl_mem bases[IST_SERIES_BASES] = {p->arena, p->state};
     for (size_t i = 0; i < IST_SERIES_PAGES && i < p->page_count; i++) bases[2 + i] = p->pages[i].mem;
-    for (cl_uint i = 0; i < IST_SERIES_BASES; i++) {
-        cl_int code = clSetKernelArg(p->nodes[n].kernel, 1 + i, sizeof *bases, &bases[i]);
+    for (int i = 0; i < IST_SERIES_BASES; i++) {
+        cl_int code = clSetKernelArg(p->nodes[n].kernel, (cl_uint)(1 + i), sizeof *bases, &bases[i]);
         if (code != CL_SUCCESS)
-            return ist_fail_cl(err, code, "clSetKernelArg", "%s, argument %u", p->nodes[n].launch.label, 1 + i);
+            return ist_fail_cl(err, code, "clSetKernelArg", "%s, argument %d", p->nodes[n].launch.label, 1 + i);
     }
+    for (size_t i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i].home == IST_HOME_EXTERNAL && p->buffers[i].ext < IST_SERIES_EXTERNALS)
+            IST_TRY(add_slot(p, p->buffers[i].ext, n, 1 + IST_SERIES_FIRST_EXTERNAL + p->buffers[i].ext, err));
     return IST_OK;
 }
 

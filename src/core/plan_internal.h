@@ -13,7 +13,7 @@ typedef struct ist_plan_buffer {
     int first, last; /* launches that touch it; first = -1: none */
     int written;     /* the last that may write it; -1: none */
     unsigned sides;  /* branches that touch it: as ist_span.sides */
-    bool keep;       /* tapped: alive to the end */
+    bool keep;       /* tapped, or a limit: alive to the end */
     int ext;         /* IST_HOME_EXTERNAL */
     int page;        /* IST_HOME_CONST */
     size_t offset;   /* in the arena or the page */
@@ -79,8 +79,14 @@ struct ist_plan {
     size_t series_count, series_capacity;
 };
 
-/* Kernel arguments of a series: the tape, then what its tensors lie in: arena, state, pages of constants. */
-enum { IST_SERIES_PAGES = 6, IST_SERIES_BASES = 2 + IST_SERIES_PAGES };
+/* Kernel arguments of a series: the tape, then what its tensors lie in: arena, state, pages of constants, external
+ * buffers. */
+enum {
+    IST_SERIES_PAGES = 6,
+    IST_SERIES_EXTERNALS = 4,
+    IST_SERIES_FIRST_EXTERNAL = 2 + IST_SERIES_PAGES,
+    IST_SERIES_BASES = IST_SERIES_FIRST_EXTERNAL + IST_SERIES_EXTERNALS
+};
 
 /* Makes one launch of each run of launches that share out their work (series.c). For a plan whose arena is placed and
  * whose constants are not uploaded yet. */

@@ -310,8 +310,10 @@ ist_tensor ist_plan_const_bytes(ist_plan *p, const void *data, size_t bytes, con
     return t;
 }
 
+/* The groups of a series (series.c) read the limit before they know that all is done, so that it has to stay. */
 void ist_plan_limit(ist_plan *p, ist_tensor count) {
     p->limit = count;
+    if (ist_has(count)) ist_plan_buffer_of(p, count)->keep = true;
 }
 
 ist_tensor ist_plan_current_limit(ist_plan *p) {

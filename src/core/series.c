@@ -44,7 +44,8 @@ static bool may_join(const ist_plan *p, size_t n) {
         const ist_arg *a = &l->args[i];
         if (a->kind > IST_ARG_INOUT || !ist_has(a->tensor)) continue;
         const ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
-        if (b->home == IST_HOME_EXTERNAL || (b->home == IST_HOME_CONST && b->page >= IST_SERIES_PAGES)) return false;
+        if (b->home == IST_HOME_EXTERNAL && b->ext >= IST_SERIES_EXTERNALS) return false;
+        if (b->home == IST_HOME_CONST && b->page >= IST_SERIES_PAGES) return false;
     }
     return true;
 }
@@ -95,6 +96,7 @@ static void add_part(part_list *list, const ist_launch *l) {
         kinds[i] = kind_of(l->args[i].kind);
         words += ist_series_words(kinds[i]);
     }
+    kinds[l->arg_count] = '\0'; /* another unit's may have been longer */
     list->items[list->count++] = (ist_series_part){{l->op, l->isa, l->defines}, l->kernel, kinds};
     if (words > list->words) list->words = words;
 }
@@ -124,7 +126,10 @@ static void put_place(const ist_plan *p, ist_tensor t, const run *r, size_t step
     bool queue = t.buffer == p->work_queue[0].buffer;
     const ist_plan_buffer *b = ist_plan_buffer_of(p, queue ? r->counters : t);
     size_t at = b->offset / sizeof(float) + (queue ? step * (size_t)counters_of(p) : 0);
-    to[0] = b->home == IST_HOME_ARENA ? 0 : b->home == IST_HOME_PERSISTENT ? 1 : 2 + b->page;
+    to[0] = b->home == IST_HOME_ARENA        ? 0
+            : b->home == IST_HOME_PERSISTENT ? 1
+            : b->home == IST_HOME_EXTERNAL   ? IST_SERIES_FIRST_EXTERNAL + b->ext
+                                             : 2 + b->page;
     to[1] = (int)(unsigned)at;
 }
 

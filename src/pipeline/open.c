@@ -165,6 +165,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .taps = mode == IST_OPEN_KEPT,
                                 .overlap = e->config.overlap == IST_OVERLAP_ON,
                                 .late = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED,
+                                .apart = mode == IST_OPEN_APART,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning};
     ist_status st = open_checkpoints(e, config, &c, err);
@@ -265,6 +266,10 @@ ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_er
 
 ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
     return ist_engine_open_as(config, IST_OPEN_KEPT, NULL, engine, err);
+}
+
+ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return ist_engine_open_as(config, IST_OPEN_APART, NULL, engine, err);
 }
 
 void ist_engine_close(ist_engine **engine) {

@@ -6,7 +6,12 @@
 #ifndef IST_PIPELINE_PROFILE_H
 #define IST_PIPELINE_PROFILE_H
 
-#include "base/status.h"
+#include "isthmus.h"
+
+/* ist_open of an engine that launches every kernel by itself, where others make one launch of several (core/series.c,
+ * on CPUs): same results, somewhat slower, but each kernel has a time of its own. The arguments are not checked: start from
+ * ist_config_default() and values that ist_open takes. */
+ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err);
 
 /* One kernel launch of the frame. Strings belong to the engine. */
 typedef struct ist_launch_time {
