@@ -1,6 +1,7 @@
 /* Forking the processes that compile with us: see ahead.h. */
 #include "ahead.h"
 
+#include "base/cores.h"
 #include "pipeline/ahead.h"
 
 #include <fcntl.h>
@@ -24,9 +25,9 @@ ahead_processes ahead_start(const ist_config *config) {
     ahead_processes helpers = {0};
     char path[1200];
     int most = sizeof helpers.ids / sizeof *helpers.ids;
-    long others = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    int others = ist_cores() - 1;
     if (others < 1 || !ist_ahead_path(config, path, sizeof path) || !access(path, F_OK)) return helpers;
-    int parts = others < most ? (int)others : most;
+    int parts = others < most ? others : most;
     for (int part = 0; part < parts; part++) {
         pid_t id = fork();
         if (!id) {

@@ -2,9 +2,9 @@
  * input order. See predict_slots.h for who owns what. */
 #include "predict_slots.h"
 
+#include "base/cores.h"
 #include "io/atomic_file.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,7 +213,7 @@ static int clamp(long value, int low, int high) {
 /* How many threads work on files: a CPU that also computes keeps most of its cores for that. Beside other devices files
  * have all cores but those of the engines' threads, for whatever is the slower one, which depends on what is saved. */
 static void share_out_cores(predict_flow *f) {
-    int cores = clamp(sysconf(_SC_NPROCESSORS_ONLN), 1, INT_MAX);
+    int cores = ist_cores();
     ist_engine_info info;
     bool computes = ist_engine_describe(f->job->engine, &info, NULL) || info.device.type == IST_DEVICE_CPU;
     f->decoders = computes ? clamp(cores / 4, 1, 4) : clamp(cores - f->engines, 2, MAX_WORKERS);

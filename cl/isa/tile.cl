@@ -146,16 +146,18 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 #endif
 }
 
-/* The activation of `count` vectors in memory, `step` apart: where registers hold sums, LLVM makes it a call for each. */
-NOINLINE void activate_every(float16 *v, int count, int step, int act) {
-    if (act == ACT_GELU) {
-        for (int i = 0; i < count; i++) v[i * step] = ist_gelu_float16(v[i * step]);
-    } else if (act != ACT_NONE) {
-        for (int i = 0; i < count; i++) v[i * step] = activate_float16(v[i * step], act);
-    }
+/* The activation of `rows` rows of `count` vectors in memory, a row `step` after the other: where registers hold sums,
+ * LLVM makes it a call for each vector. */
+NOINLINE void activate_rows(float16 *v, int rows, int count, int step, int act) {
+    for (; rows > 0; rows--, v += step)
+        if (act == ACT_GELU) {
+            for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+        } else if (act != ACT_NONE) {
+            for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+        }
 }
 static inline void activate_all(float16 *v, int count, int act) {
-    activate_every(v, count, 1, act);
+    activate_rows(v, 1, count, count, act);
 }
 
 static inline float sum16(float16 v) {

@@ -51,7 +51,7 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                     panel_product(to, c2 ? bv : NV, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
                                   next + t * c * 8, near, c2 ? lds.x : lds.z);
                     if (c2) {
-                        for (int i = 0; i < NV; i++) activate_every(to + i, TILE_ROWS, bv, act);
+                        activate_rows(to, TILE_ROWS, NV, bv, act);
                         continue;
                     }
                     activate_all(acc, SUMS, act);

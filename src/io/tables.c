@@ -1,13 +1,13 @@
 /* Tables over all images, derived from the journal's lines: see record.h. */
 #include "io/record.h"
 
+#include "base/cores.h"
 #include "io/atomic_file.h"
 
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Lines of a block are parsed side by side, then written in order; the next block follows. */
 enum { BLOCK_LINES = 512, MAX_THREADS = 64 };
@@ -180,8 +180,7 @@ static void *work(void *context) {
 /* The calling thread works, too, so that it goes on when no other can be had. */
 static void work_together(writer *w) {
     pthread_t threads[MAX_THREADS];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int started = 0;
+    int cores = ist_cores(), started = 0;
     w->next = 0;
     while (started + 1 < cores && started < MAX_THREADS && (size_t)started * 4 < w->count &&
            !pthread_create(&threads[started], NULL, work, w))

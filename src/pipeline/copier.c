@@ -4,13 +4,14 @@
  * late do no harm. Only those that came before the caller closed the job are waited for. */
 #include "pipeline/copier.h"
 
+#include "base/cores.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -79,8 +80,8 @@ static void *help(void *context) {
 }
 
 int ist_copier_helpers(void) {
-    long helpers = sysconf(_SC_NPROCESSORS_ONLN) / CORES_FOR_EACH;
-    return helpers < 0 ? 0 : helpers < HELPERS ? (int)helpers : HELPERS;
+    int helpers = ist_cores() / CORES_FOR_EACH;
+    return helpers < HELPERS ? helpers : HELPERS;
 }
 
 ist_copier *ist_copier_open(int helpers) {
