@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_MIN = 2, LINE = 32 /* ints, so that counters of two steps do not share a cache line */ };
+/* A thread that the system has put on another's core stays there while both run: at a launch it is woken, and placed
+ * anew. So series are not longer than they need be to make launches few. */
+enum { STEPS_MIN = 2, STEPS_MAX = 8, LINE = 32 /* ints, so that counters of two steps do not share a cache line */ };
 
 /* Launches [first, end) of the plan, the tape's tensor and the counters'. */
 typedef struct run {
@@ -61,7 +63,7 @@ static ist_status find_runs(const ist_plan *p, run **runs, size_t *count, ist_er
     *runs = calloc(p->node_count / STEPS_MIN + 1, sizeof **runs);
     if (!*runs) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for series");
     for (size_t n = 0, end; n < p->node_count; n = end) {
-        for (end = n; end < p->node_count && together(p, n, end) && may_join(p, end); end++) {
+        for (end = n; end < p->node_count && end - n < STEPS_MAX && together(p, n, end) && may_join(p, end); end++) {
         }
         if (end - n >= STEPS_MIN) (*runs)[(*count)++] = (run){.first = n, .end = end};
         if (end == n) end++;
