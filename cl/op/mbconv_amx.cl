@@ -11,7 +11,6 @@
 #define CV      (CIN / 16)
 #define RUN     8 /* pixels of a unit */
 #define UNITS_OF_TILE (AMX_BLOCK / RUN * HV)
-#define EACH8(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 
 /* What the depthwise filter reads, and where its sums go. w [HV][9][16]. */
 typedef struct {
