@@ -248,12 +248,8 @@ static inline int after_pixel(int n, int y, int x, int h, int w, int flags) {
     return ((flags & EPI_AFTER_ONE ? 0 : n) * h + y) * w + x;
 }
 
-/* ---- sharing out work on CPUs ----
- * One group per compute unit takes items until none is left, so that neither a late nor a slowed unit holds up the
- * others. A unit begins with its own share of the items, the same share in every launch: what it wrote in one launch it
- * finds in its cache in the next. It knows itself by where its stack lies; a wrong guess costs time only. `queue` has a
- * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue).
- * Launches take their shares forwards and backwards by turns: what was written last is still in the cache. */
+/* ---- sharing out work on CPUs ---- */
+
 /* What a group stored before is seen by whoever sees what it counts after. */
 #ifdef __clang__
 #define WORK_FENCE __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -273,6 +269,11 @@ static inline void work_wait(int turn) {
 static inline void work_wait(int turn) {}
 #endif
 
+/* One group per compute unit takes items until none is left, so that neither a late nor a slowed unit holds up the
+ * others. A unit begins with its own share of the items, the same share in every launch: what it wrote in one launch it
+ * finds in its cache in the next. It knows itself by where its stack lies; a wrong guess costs time only. `queue` has a
+ * counter of taken items for each share and one of finished groups, all zero between launches (ist_plan_work_queue).
+ * Launches take their shares forwards and backwards by turns: what was written last is still in the cache. */
 typedef struct {
     int units, items, share, tried;
     bool backwards, busy;

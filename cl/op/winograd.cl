@@ -3,12 +3,13 @@
  *
  * The map is cut in tiles of 2x2 results; an item of work is `block` neighbouring tiles. Their 4x4 inputs become 16
  * matrices V[i] of tiles by input channels (d -> B^T d B), each is multiplied with the filters' transforms U[i] = G g
- * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in the
- * group's part of `scratch`, that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit of accuracy.
+ * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in the group's
+ * part of `scratch`, that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit
+ * of accuracy.
  *
- * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of scratch for each group, at
- * least 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of COLS, block of
- * ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
+ * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of scratch for each group,
+ * at least 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of
+ * COLS, block of ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
  * U: [column tile][16][cin][COLS], bias [cout].
  * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, turn}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */

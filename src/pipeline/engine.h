@@ -79,8 +79,8 @@ struct ist_engine {
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);
 /* FRAMES: by the device's tuning record if there is one. KEPT: keeping the tensors that models name (inspect.h). LATE:
  * with a plan for ist_plan_compile only, and with none where a CPU's kernels are not those of CPUs; RECORDED: with a
- * plan for ist_plan_build_share only, and without slots (ahead.h). APART: every launch by itself (profile.h). UNTUNED: without a record, noting the problems that
- * could be tuned; TUNED: by the record given (tune.h). */
+ * plan for ist_plan_build_share only, and without slots (ahead.h). APART: every launch by itself (profile.h). UNTUNED:
+ * without a record, noting the problems that could be tuned; TUNED: by the record given (tune.h). */
 typedef enum ist_open_mode {
     IST_OPEN_FRAMES,
     IST_OPEN_KEPT,
