@@ -57,15 +57,14 @@
 #define EACH_BASE(F)   CAT(BASES, MR)(F)
 #define EACH_COL(F, r) CAT(COLS, NV)(F, r)
 
-#define START1(r, j)      V c##r##_##j = VLOAD(bias + j * VL);
-#define START(r, g, i)    EACH_COL(START1, r)
-#define ADD1(r, j)        c##r##_##j += LOAD_TV(bp, j * VL);
+#define OPEN1(r, j)       V c##r##_##j = from[r * ld + j];
+#define OPEN(r, g, i)     EACH_COL(OPEN1, r)
+#define ADD1(r, j)        acc[r * NV + j] += LOAD_TV(bp, j * VL);
 #define ADD(r, g, i)      EACH_COL(ADD1, r) bp += epi.s2;
 #define ASK(r, g, i)      PREFETCH(yp + r * out.s3); /* what ends the tile, where that is few lines */
 #define ASK_ADD(r, g, i)  PREFETCH(bp + r * epi.s2);
 #define BASE(g)           __global const float *a##g = a + g * 4 * step;
 #define ADVANCE(g)        a##g += UNROLL;
-#define ADVANCE1(g)       a##g++;
 #define B_LOAD(u, j)      V b##j = VLOAD(wp + (u * NV + j) * VL);
 #define MAC1(r, j)        c##r##_##j = fma(av, b##j, c##r##_##j);
 #define MAC(r, g, i, u)   { V av = (V)(a##g[i * step + u]); EACH_COL(MAC1, r) }
@@ -74,7 +73,7 @@
 #define STEP(u)           { EACH_COL(B_LOAD, u) EACH_ROW(MAC_##u) }
 #define SPILL1(r, j)      acc[r * NV + j] = c##r##_##j;
 #define SPILL(r, g, i)    EACH_COL(SPILL1, r)
-#define WRITE1(r, j)      STORE_YV(fma(max(c##r##_##j, low), scale, shift), yp, j * VL);
+#define WRITE1(r, j)      STORE_YV(fma(max(acc[r * NV + j], low), scale, shift), yp, j * VL);
 #define WRITE(r, g, i)    EACH_COL(WRITE1, r) yp += out.s3;
 
 /* Geometry: in = {h, w, ld, c0, cin, 0, 0, 0}, win = {kh, kw, stride, top, left, 0, 0, 0},
@@ -160,27 +159,22 @@ NOINLINE void store_tile(V *acc, int p, int rows, int col, __global TY *y, __glo
     }
 }
 
-#if MR == 6 && NR == 16
-/* acc[r * NV + j] += sum over i < k of a[r * step + i] * vector j of w[i * NR]. By itself, since beside the kernel's own
- * variables LLVM has too few registers for the rows' distances, and adds them up with every step. */
-#define CALLED
-#define SUM1(r, j)       V c##r##_##j = acc[r * NV + j];
-#define SUM(r, g, i)     EACH_COL(SUM1, r)
-#define AGAIN1(r, j)     c##r##_##j = acc[r * NV + j];
-#define AGAIN(r, g, i)   EACH_COL(AGAIN1, r)
-#define TIMES_0(r, g, i) { V av = (V)(a[r * lda]); EACH_COL(MAC1, r) }
-#define TIMES_1(r, g, i) { V av = (V)(a[r * lda + 1]); EACH_COL(MAC1, r) }
-NOINLINE void products(V *acc, __global const float *a, long step, __global const float *wp, int k) {
-    const int lda = (int)step;
-    EACH_ROW(SUM)
-    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, wp += UNROLL * NR) {
-        { EACH_COL(B_LOAD, 0) EACH_ROW(TIMES_0) }
-        { EACH_COL(B_LOAD, 1) EACH_ROW(TIMES_1) }
+/* acc[r * NV + j] = from[r * ld + j] + sum over i < k of a[r * step + i] * vector j of w[i * NR]. By itself, since beside
+ * the kernel's own variables LLVM has too few registers for the rows' distances, and adds them up with every step. next,
+ * stride, soon, pace: lines to ask for. No struct: what is stored in parts and loaded whole waits for all stores before. */
+NOINLINE void products(V *acc, const V *from, int ld, __global const float *a, long step, __global const float *wp, int k,
+                       __global const float *next, long stride, __global const float *soon, long pace) {
+    EACH_ROW(OPEN)
+    EACH_BASE(BASE)
+    for (; k >= UNROLL; k -= UNROLL) {
+        STEP(0) STEP(1)
+        EXPECT
+        wp += UNROLL * NR;
+        EACH_BASE(ADVANCE)
     }
-    if (k) { EACH_COL(B_LOAD, 0) EACH_ROW(TIMES_0) }
+    if (k) { STEP(0) }
     EACH_ROW(SPILL)
 }
-#endif
 
 NOINLINE void conv_group(__global const TX *restrict x, __global const float *restrict w,
                          __global const float *restrict bias, __global float *scratch, __global TY *restrict y,
@@ -207,16 +201,17 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
         bias = biases + first * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
             int col = tile * NR;
+            V start[NV];
+            for (int j = 0; j < NV; j++) start[j] = VLOAD(bias + j * VL);
             __global const float *next = past - first == 1 && tiles.w & 2 ? w - panel : w + panel;
             for (int p = p0; p < end; p += MR) {
-                const int stride = p - p0 < NR / 16 * UNROLL * MR ? 16 : 0;
                 int line = linear ? 0 : p / out.s2, ox = p - line * out.s2, n = line / out.s1, oy = line - n * out.s1;
                 int iy0 = oy * win.s2 - win.s3, ix0 = ox * win.s2 - win.s4, span = (MR - 1) * win.s2;
                 bool straight = IN_PLACE && p + MR <= rows && (linear || ox + MR <= out.s2), located = false;
                 long corner = (linear ? p : (long)(n * in.s0 + iy0) * in.s1 + ix0) * in.s2 + in.s3;
                 origin_t origin;
-                __global const float *wp = w, *soon = linear ? ADDRESS(x + corner + MR * in.s2) : w;
-                const int pace = linear && tile == first ? 16 : 0;
+                const long stride = p - p0 < NR / 16 * UNROLL * MR ? 16 : 0, pace = linear && tile == first ? 16 : 0;
+                __global const float *wp = w, *ahead = next, *soon = linear ? ADDRESS(x + corner + MR * in.s2) : w;
                 const bool whole = simple && p + MR <= end && col + NR <= out.s5;
                 __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
                 __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
@@ -224,8 +219,8 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                     EACH_ROW(ASK)
                     if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
                 }
+                const V *from = start;
                 V acc[MR * NV];
-                EACH_ROW(START)
                 for (int ky = 0; ky < kh; ky++) {
                     if (straight && !linear && (iy0 + ky < 0 || iy0 + ky >= in.s0)) { /* a line of zeros for all rows */
                         wp += kw * cin * NR;
@@ -250,26 +245,11 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                                 len = min(CHUNK, count - c);
                                 gather(scratch, x + c, off, cin - c, len);
                             }
-#ifdef CALLED
-                            EACH_ROW(SPILL)
-                            products(acc, a, step, wp, len);
-                            EACH_ROW(AGAIN)
+                            products(acc, from, from == acc ? NV : 0, a, step, wp, len, ahead, stride, soon, pace);
+                            from = acc;
                             wp += len * NR;
-#else
-                            EACH_BASE(BASE)
-                            int k = len;
-                            for (; k >= UNROLL; k -= UNROLL) {
-                                STEP(0) STEP(1)
-                                EXPECT
-                                wp += UNROLL * NR;
-                                EACH_BASE(ADVANCE)
-                            }
-                            for (; k > 0; k--) {
-                                STEP(0)
-                                wp += NR;
-                                EACH_BASE(ADVANCE1)
-                            }
-#endif
+                            ahead += len / UNROLL * stride;
+                            soon += len / UNROLL * pace;
                         }
                     }
                 }
@@ -277,7 +257,6 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                     if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
                     EACH_ROW(WRITE)
                 } else {
-                    EACH_ROW(SPILL)
                     store_tile(acc, p, min(MR, end - p), col, y, before, after, out, epi, lab);
                 }
             }
