@@ -1,8 +1,9 @@
-/* bench_conv [ROW]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside the
+/* bench_conv [ROW [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside the
  * multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
- * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc). */
+ * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc), - none; LAYERS is part of the names
+ * of those to measure, such as "160 ->". */
 #include "ops/conv_rows.h"
 #include "ops/peak.h"
 
@@ -104,8 +105,8 @@ int main(int argc, char **argv) {
     const ist_conv_row *row = NULL;
     for (int i = 0; argc > 1 && i < ist_conv_row_count(); i++)
         if (!strcmp(ist_conv_row_at(i)->name, argv[1])) row = ist_conv_row_at(i);
-    if (argc > 2 || (argc > 1 && !row)) {
-        fprintf(stderr, "usage: bench_conv [ROW]; rows:");
+    if (argc > 3 || (argc > 1 && !row && strcmp(argv[1], "-"))) {
+        fprintf(stderr, "usage: bench_conv [ROW|- [LAYERS]]; rows:");
         for (int i = 0; i < ist_conv_row_count(); i++) fprintf(stderr, " %s", ist_conv_row_at(i)->name);
         fprintf(stderr, "\n");
         return 2;
@@ -117,12 +118,15 @@ int main(int argc, char **argv) {
     if (!st) printf("%s: %.0f GFLOP/s from registers\n", ist_device_facts(device)->name, most);
     for (size_t i = 0; !st && i < sizeof layers / sizeof layers[0]; i++) {
         const layer *l = &layers[i];
-        char used[USED] = "";
+        char used[USED] = "", name[64];
+        snprintf(name, sizeof name, "%-14s %4dx%-4d %4d ->%5d %dx%d/%d", l->model, l->h, l->w, l->cin, l->cout, l->k,
+                 l->k, l->stride);
+        if (argc > 2 && !strstr(name, argv[2])) continue;
         double ms, flops;
         st = measure(device, l, row, &ms, &flops, used, &err);
         if (st) break;
-        printf("%-14s %4dx%-4d %4d ->%5d %dx%d/%d %8.3f ms %8.1f GFLOP/s %5.1f %%  %s\n", l->model, l->h, l->w, l->cin,
-               l->cout, l->k, l->k, l->stride, ms, flops / ms * 1e-6, most > 0 ? flops / ms * 1e-4 / most : 0, used);
+        printf("%s %8.3f ms %8.1f GFLOP/s %5.1f %%  %s\n", name, ms, flops / ms * 1e-6,
+               most > 0 ? flops / ms * 1e-4 / most : 0, used);
         total_ms += ms;
         total_flops += flops;
     }
