@@ -111,6 +111,25 @@ NOINLINE void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, c
     }
     TILE_EACH(TILE_CLOSE_TO)
 }
+
+/* As much for the half of a panel that is left where columns are an odd multiple of 32: b [k][32]. */
+#define HALF_EACH(F)        F(0, 0) F(0, 1) F(1, 0) F(1, 1) F(2, 0) F(2, 1) F(3, 0) F(3, 1) F(4, 0) F(4, 1) F(5, 0) F(5, 1)
+#define HALF_ROW(r)                                                                                                    \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * lda]);                                                                     \
+        TILE_MAC(r, 0) TILE_MAC(r, 1)                                                                                  \
+    }
+NOINLINE void tile6x2_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                           __global const float *b, int k, __global const T *q, int ldq) {
+    HALF_EACH(TILE_OPEN_FROM)
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int v = 0; v < 32; v += 16) PREFETCH(q + r * ldq + v);
+    for (; k > 0; k--, a++, b += 32) {
+        const float16 b0 = vload16(0, b), b1 = vload16(1, b);
+        HALF_ROW(0) HALF_ROW(1) HALF_ROW(2) HALF_ROW(3) HALF_ROW(4) HALF_ROW(5)
+    }
+    HALF_EACH(TILE_CLOSE_TO)
+}
 #else
 /* The same where registers are narrower: 24 sums would lie in memory, those of one column of vectors fit (12 registers
  * of 8 floats, 24 of 4). Lines are asked for between columns. */
@@ -131,6 +150,10 @@ static inline void tile6x4_ahead(float16 *acc, const float *a, int lda, __global
 static inline void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
                                 __global const float *b, int k, __global const float *p, __global const T *q, int ldq) {
     for (int j = 0; j < 4; j++) tile6x1(to + j, ldt, from + j, ldf, a, lda, b + j * 16, 64, k);
+}
+static inline void tile6x2_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                                __global const float *b, int k, __global const T *q, int ldq) {
+    for (int j = 0; j < 2; j++) tile6x1(to + j, ldt, from + j, ldf, a, lda, b + j * 16, 32, k);
 }
 #endif
 

@@ -253,6 +253,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                         }
                     }
                 }
+                if (from != acc) products(acc, from, 0, scratch, 0, wp, 0, w, 0, w, 0); /* nothing but lines of zeros */
                 if (whole) {
                     if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
                     EACH_ROW(WRITE)

@@ -11,8 +11,21 @@
 #define NV   PANEL_VECTORS
 #define SUMS (TILE_ROWS * NV)
 
+/* panel_product of a panel of `columns` columns: PANEL, or half of 64. */
+static inline void part_product(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
+                                __global const float *b, int k, int columns, __global const float *p,
+                                __global const T *q, int ldq) {
+#if PANEL == 64
+    if (columns < PANEL) {
+        tile6x2_next(to, ldt, from, ldf, a, lda, b, k, q, ldq);
+        return;
+    }
+#endif
+    panel_product(to, ldt, from, ldf, a, lda, b, k, p, q, ldq);
+}
+
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
- * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL]; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
+ * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL], the last panel of what is stored may be half; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
  * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
  * backwards?, 0}. */
 NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
@@ -41,32 +54,34 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
         }
         for (int k = 0; k < hidden; k += block) {
             for (int j = k; j < k + block; j += PANEL) {
+                const int columns = min(PANEL, hidden - j), nv = columns / 16;
                 __global const float *next = !c2 || j + PANEL < k + block ? w1 + (j + PANEL) * c : w2 + k * PANEL;
-                for (int i = 0; i < NV; i++) bias[i] = vload16(i, b1 + j);
+                for (int i = 0; i < nv; i++) bias[i] = vload16(i, b1 + j);
                 for (int t = 0; t < tiles; t++) {
                     const size_t row = row0 + t * TILE_ROWS;
                     __global const T *near =
                         c2 ? x + (row + away) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
                     float16 *to = c2 ? h + t * TILE_ROWS * bv + (j - k) / 16 : acc;
-                    panel_product(to, c2 ? bv : NV, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
-                                  next + t * c * 8, near, c2 ? lds.x : lds.z);
+                    part_product(to, c2 ? bv : nv, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
+                                 columns, next + t * c * 8, near, c2 ? lds.x : lds.z);
                     if (c2) {
                         activate_rows(to, TILE_ROWS, NV, bv, act);
                         continue;
                     }
-                    activate_all(acc, SUMS, act);
-                    for (int i = 0; i < min(TILE_ROWS, rows - t * TILE_ROWS) * NV; i++)
-                        STORE16(acc[i], y, (row + i / NV) * lds.z + lds.w + j + i % NV * 16);
+                    activate_all(acc, TILE_ROWS * nv, act);
+                    for (int r = 0, i = 0; r < min(TILE_ROWS, rows - t * TILE_ROWS); r++)
+                        for (int v = 0; v < nv; v++, i++) STORE16(acc[i], y, (row + r) * lds.z + lds.w + j + v * 16);
                 }
             }
             for (int j = 0; j < c2; j += PANEL) {
+                const int columns = min(PANEL, c2 - j);
                 __global const float *next =
                     j + PANEL < c2 ? w2 + ((j + PANEL) * hidden + k * PANEL) : w1 + (k + block) * c;
                 for (int t = 0; t < tiles; t++) {
                     float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
-                    panel_product(sums, c2 / 16, sums, c2 / 16, (const float *)(h + t * TILE_ROWS * bv), block,
-                                  w2 + (j * hidden + k * PANEL), block, next + t * block * 8,
-                                  y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
+                    part_product(sums, c2 / 16, sums, c2 / 16, (const float *)(h + t * TILE_ROWS * bv), block,
+                                 w2 + (j * hidden + k * columns), block, columns, next + t * block * 8,
+                                 y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
                 }
             }
         }

@@ -31,13 +31,14 @@ static int block_of(int hidden, int panel) {
     return block;
 }
 
+/* Results may end in half of a wide panel, hidden channels may not: their blocks are sums of the second layer. */
 static bool fused(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
-    const int panel = ist_panel_columns(p);
-    return ist_cpu_row(p) && x.elem == IST_ELEM_T && x.c % VEC == 0 && x.c <= C_MAX && l->fc1.out % panel == 0 &&
-           l->fc2.out % panel == 0;
+    const int panel = ist_panel_columns(p), least = panel == 64 ? 32 : panel;
+    return ist_cpu_row(p) && x.elem == IST_ELEM_T && x.c % VEC == 0 && x.c <= C_MAX &&
+           l->fc1.out % (l->fc2.out ? panel : least) == 0 && l->fc2.out % least == 0;
 }
 
-/* A matrix [out][in] as [out / panel][in][panel]. */
+/* A matrix [out][in] as [out / panel][in][panel], the last panel as narrow as it is. */
 static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
     size_t count = (size_t)f->out * (size_t)f->in;
     int panel = ist_panel_columns(p);
@@ -49,7 +50,7 @@ static ist_tensor packed(ist_plan *p, const ist_filter *f, const char *label) {
     }
     for (int o = 0; o < f->out; o += panel)
         for (int i = 0; i < f->in; i++)
-            for (int k = 0; k < panel; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
+            for (int k = 0; k < panel && o + k < f->out; k++) *dst++ = f->w[(size_t)(o + k) * (size_t)f->in + (size_t)i];
     t = ist_plan_const_bytes(p, w, count * sizeof *w, label);
     free(w);
     return t;
@@ -91,7 +92,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const
                .local = {1},
                .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2), IST_IN(b2),
                         IST_IN(ist_plan_current_limit(p)),
-                        IST_INT8(rows, x.c, hidden, block_of(hidden, ist_panel_columns(p)), c2, (int)l->act, c2 > 0, 0),
+                        IST_INT8(rows, x.c, hidden, c2 ? block_of(hidden, ist_panel_columns(p)) : hidden, c2,
+                                 (int)l->act, c2 > 0, 0),
                         IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
                         IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
                .arg_count = 13,
