@@ -169,15 +169,19 @@ static inline void panel_product(float16 *to, int ldt, const float16 *from, int 
 #endif
 }
 
-/* The activation of `rows` rows of `count` vectors in memory, a row `step` after the other: where registers hold sums,
- * LLVM makes it a call for each vector. */
-NOINLINE void activate_rows(float16 *v, int rows, int count, int step, int act) {
-    for (; rows > 0; rows--, v += step)
+/* to[r * ldt + i] = the activation of v[r * step + i], `rows` rows of `count` vectors in memory: where registers hold
+ * sums, LLVM makes it a call for each vector. */
+NOINLINE void activate_to(float16 *to, int ldt, const float16 *v, int rows, int count, int step, int act) {
+    for (; rows > 0; rows--, v += step, to += ldt)
         if (act == ACT_GELU) {
-            for (int i = 0; i < count; i++) v[i] = ist_gelu_float16(v[i]);
+            for (int i = 0; i < count; i++) to[i] = ist_gelu_float16(v[i]);
         } else if (act != ACT_NONE) {
-            for (int i = 0; i < count; i++) v[i] = activate_float16(v[i], act);
+            for (int i = 0; i < count; i++) to[i] = activate_float16(v[i], act);
         }
+}
+/* The same in place. */
+static inline void activate_rows(float16 *v, int rows, int count, int step, int act) {
+    activate_to(v, step, v, rows, count, step, act);
 }
 static inline void activate_all(float16 *v, int count, int act) {
     activate_rows(v, 1, count, count, act);

@@ -31,11 +31,14 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
                 const int count = min(TILE_ROWS, t0 + run - t);
                 const int below = min(iy + 1, in.s0 - 1), near = clamp(ix + t, 0, in.s1 - 1);
                 __global const T *next = x + (((size_t)n * in.s0 + max(below, 0)) * in.s1 + near) * in.s2 + in.s3;
-                if (row) {
+                if (row)
                     panel_product(acc, NV, bias, 0, (const float *)(xs + (t - t0) * CV), CIN, w1 + j * CIN, CIN, w1,
                                   next + j % CIN, in.s2);
-                    activate_all(acc, TILE_ROWS * NV, ACT_GELU);
+                if (row && count == TILE_ROWS && ix + t >= 0 && ix + t + count <= in.s1) {
+                    activate_to((float16 *)(size_t)(line + t * HIDDEN + j), HV, acc, TILE_ROWS, NV, NV, ACT_GELU);
+                    continue;
                 }
+                if (row) activate_all(acc, TILE_ROWS * NV, ACT_GELU);
                 for (int r = 0; r < count; r++) {
                     const bool inside = row && ix + t + r >= 0 && ix + t + r < in.s1;
                     for (int i = 0; i < NV; i++)
@@ -54,11 +57,15 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
         EACH6(SUM_TAP)                                                                                                 \
         e += HIDDEN;                                                                                                   \
     }
+#ifdef __AVX512F__ /* what GELU needs fits registers beside the sums, and works while these wait for lines of the map */
+#define SUM_CLOSE(r) d[r * HV + v] = ist_gelu_float16(a##r);
+#else
 #define SUM_CLOSE(r) d[r * HV + v] = a##r;
+#endif
 
 /* d = gelu(depthwise sums) of six output pixels whose windows begin at pixel `first` of the three lines. w2
  * [HV][9][16]. */
-static inline void spread(float16 *d, __global const float *l0, __global const float *l1, __global const float *l2,
+NOINLINE void spread(float16 *d, __global const float *l0, __global const float *l1, __global const float *l2,
                           int first, __global const float *w2, __global const float *b2) {
     for (int v = 0; v < HV; v++) {
         const float16 bias = vload16(v, b2);
@@ -69,7 +76,9 @@ static inline void spread(float16 *d, __global const float *l0, __global const f
         }
         EACH6(SUM_CLOSE)
     }
+#ifndef __AVX512F__
     activate_all(d, TILE_ROWS * HV, ACT_GELU);
+#endif
 }
 
 /* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
