@@ -100,14 +100,13 @@ NOINLINE void tile6x4_ahead(float16 *acc, const float *a, int lda, __global cons
 NOINLINE void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
                            __global const float *b, int k, __global const float *p, __global const T *q, int ldq) {
     TILE_EACH(TILE_OPEN_FROM)
-    for (int r = 0, i = 0; r < TILE_ROWS; r++, q += ldq) {
+    for (int r = 0; r < TILE_ROWS; r++, q += ldq)
         for (int v = 0; v < 64; v += 16) PREFETCH(q + v);
-        for (const int past = (r + 1) * k / TILE_ROWS; i < past; i += 2, a += 2, b += 2 * 64, p += 16) {
-            const int ldb = 64;
-            TILE_STEP(0)
-            TILE_STEP(1)
-            PREFETCH_L2(p);
-        }
+    for (; k > 0; k -= 2, a += 2, b += 2 * 64, p += 16) {
+        const int ldb = 64;
+        TILE_STEP(0)
+        TILE_STEP(1)
+        PREFETCH_L2(p);
     }
     TILE_EACH(TILE_CLOSE_TO)
 }
