@@ -214,14 +214,20 @@ static inline float16 exp2_negative(float16 t) {
  * sqrt(..), mean}. */
 static inline float2 norm_row(float16 *v, int vectors, __global const float *gamma, __global const float *beta,
                               float eps) {
-    float16 total = (float16)(0.0f), square = (float16)(0.0f);
-    for (int i = 0; i < vectors; i++) total += v[i];
-    const float16 mean = (float16)(sum16(total) / (vectors * 16));
-    for (int i = 0; i < vectors; i++) {
-        const float16 d = v[i] - mean;
-        square = fma(d, d, square);
+    const int odd = vectors & 1; /* two sums: one would wait for itself */
+    float16 even = odd ? v[0] : (float16)(0.0f), total = (float16)(0.0f), square = total;
+    for (int i = odd; i < vectors; i += 2) {
+        even += v[i];
+        total += v[i + 1];
     }
-    const float16 scale = (float16)(1.0f / sqrt(sum16(square) / (vectors * 16) + eps));
+    const float16 mean = (float16)(sum16(even + total) / (vectors * 16)), d0 = v[0] - mean;
+    even = odd ? d0 * d0 : (float16)(0.0f);
+    for (int i = odd; i < vectors; i += 2) {
+        const float16 d = v[i] - mean, e = v[i + 1] - mean;
+        even = fma(d, d, even);
+        square = fma(e, e, square);
+    }
+    const float16 scale = (float16)(1.0f / sqrt(sum16(even + square) / (vectors * 16) + eps));
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
     return (float2)(scale.s0, mean.s0);
 }

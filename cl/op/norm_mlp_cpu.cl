@@ -1,5 +1,5 @@
-/* Layer norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs: one
- * work-item per group, needs isa/tile.
+/* Depthwise 3x3 convolution, layer norm, linear layer, activation and a second linear layer with residual
+ * (src/ops/norm_mlp.h), for CPUs: one work-item per group, needs isa/tile.
  *
  * For each piece of work a group normalises at most CHUNK rows into private memory and takes them through the layers;
  * what lies between stays in the second-level cache. Hidden channels come in blocks, each of which adds its part to the
@@ -24,27 +24,55 @@ static inline void part_product(float16 *to, int ldt, const float16 *from, int l
     panel_product(to, ldt, from, ldf, a, lda, b, k, p, q, ldq);
 }
 
+/* u = depthwise sums of the pixel at x, `line` and `ld` elements from its neighbours below and on the right; of lines
+ * [top, bottom) and columns [left, right) of the window, the others are padding. w [vectors][9][16]. */
+NOINLINE void spread_pixel(float16 *u, int vectors, __global const T *x, int line, int ld, int top, int bottom, int left,
+                           int right, __global const float *w, __global const float *b) {
+#define TAP(t) sum = fma(LOAD16(x, at + (t / 3 - 1) * line + (t % 3 - 1) * ld), vload16(t, w), sum);
+    const bool inside = bottom - top == 3 && right - left == 3;
+    for (int i = 0, at = 0; i < vectors; i++, at += 16, w += 9 * 16) {
+        float16 sum = vload16(i, b);
+        if (inside) {
+            TAP(0) TAP(1) TAP(2) TAP(3) TAP(4) TAP(5) TAP(6) TAP(7) TAP(8)
+        } else {
+            for (int ky = top; ky < bottom; ky++)
+                for (int kx = left; kx < right; kx++)
+                    sum = fma(LOAD16(x, at + (ky - 1) * line + (kx - 1) * ld), vload16(ky * 3 + kx, w), sum);
+        }
+        u[i] = sum;
+    }
+#undef TAP
+}
+
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
- * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL], the last panel of what is stored may be half; norm {gamma, beta} [2][c]. sizes {rows per item, c, hidden, block
- * of hidden, c2 (0: no second layer), act, residual?, 0}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
- * backwards?, 0}. */
+ * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL], the last panel of what is stored may be half; norm {gamma, beta} [2][c]; spread as above, with biases. sizes {rows per item, c, hidden, block
+ * of hidden, c2 (0: no second layer), act, residual?, columns of the map, 0: no depthwise convolution}; lds {x ld, c0, y ld, c0};
+ * work {items, pieces of each, backwards?, 0}. */
 NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
+                             __global const float *restrict w0, __global const float *restrict b0,
                              __global const float *restrict w1, __global const float *restrict b1,
                              __global const float *restrict w2, __global const float *restrict b2,
                              __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue,
                              float eps, const int4 group) {
     const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
-    const int cv = c / 16, bv = block / 16, all = (sizes.s0 + TILE_ROWS - 1) / TILE_ROWS;
+    const int cv = c / 16, bv = block / 16, all = (sizes.s0 + TILE_ROWS - 1) / TILE_ROWS, width = sizes.s7;
     float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS], bias[NV];
     work_t shares = work_begin(group.w, min(work.x, *limit) * work.y, work.z);
     for (int item; (item = work_next(&shares, queue)) >= 0;) {
         const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
         const int first = begin * TILE_ROWS, tiles = (piece + 1) * all / work.y - begin;
-        const int rows = min(tiles * TILE_ROWS, sizes.s0 - first), away = work.z ? -rows : rows;
+        const int rows = min(tiles * TILE_ROWS, sizes.s0 - first);
+        const int away = work.z ? -rows - width : rows + width; /* what the next piece reads first */
         const size_t row0 = (size_t)n * sizes.s0 + first;
         for (int r = 0; r < tiles * TILE_ROWS; r++) {
             const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
-            for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
+            if (width) {
+                const int pixel = first + min(r, rows - 1), oy = pixel / width, ox = pixel - oy * width;
+                spread_pixel(u + r * cv, cv, x + at, width * lds.x, lds.x, oy == 0, pixel + width < sizes.s0 ? 3 : 2,
+                             ox == 0, ox + 1 < width ? 3 : 2, w0, b0);
+            } else {
+                for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
+            }
             for (int i = 0; i < c2 / 16; i++) {
                 float16 v = vload16(i, b2);
                 if (sizes.s6) v += u[r * cv + i];
@@ -94,8 +122,8 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
-         __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+         __global const float *restrict w0, __global const float *restrict b0, __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
          __global const float *restrict b2, __global const int *restrict limit, int8 sizes, int4 lds, int4 work,
          __global int *queue, float eps) {
-    norm_mlp_group(y, x, norm, w1, b1, w2, b2, limit, sizes, lds, work, queue, eps, THIS_GROUP);
+    norm_mlp_group(y, x, norm, w0, b0, w1, b1, w2, b2, limit, sizes, lds, work, queue, eps, THIS_GROUP);
 }

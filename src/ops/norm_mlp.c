@@ -2,6 +2,7 @@
  * instructions, op/norm_mlp_mma (norm_mlp_mma.c); there also norm and first layer as one convolution; elsewhere the
  * operators one by one. */
 #include "ops/conv_rows.h"
+#include "ops/mbconv_rows.h"
 #include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
 
@@ -73,7 +74,10 @@ ist_tensor ist_norm_mlp_values(ist_plan *p, const float *v, int count, const flo
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w, units = ist_plan_units(p);
     int pieces = ist_div_up(ist_div_up(rows, CHUNK), units) * units; /* as many for every unit */
+    bool spread = l->spread.out > 0;
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
+    ist_tensor w0 = spread ? ist_mbconv_pack(p, &l->spread, label) : none;
+    ist_tensor b0 = spread ? ist_mbconv_bias(p, &l->spread, label) : none;
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
     ist_tensor w1 = packed(p, &l->fc1, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
     ist_tensor w2 = c2 ? packed(p, &l->fc2, label) : none;
@@ -90,14 +94,14 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const
                .dims = 1,
                .global = {(size_t)units},
                .local = {1},
-               .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2), IST_IN(b2),
-                        IST_IN(ist_plan_current_limit(p)),
+               .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w0), IST_IN(b0), IST_IN(w1), IST_IN(b1),
+                        IST_IN(w2), IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
                         IST_INT8(rows, x.c, hidden, c2 ? block_of(hidden, ist_panel_columns(p)) : hidden, c2,
-                                 (int)l->act, c2 > 0, 0),
+                                 (int)l->act, c2 > 0, spread ? x.w : 0),
                         IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
                         IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
-               .arg_count = 13,
-               .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
+               .arg_count = 15,
+               .flops = 2.0 * x.n * rows * ((double)hidden * (x.c + c2) + (spread ? 9 * x.c : 0)),
                .bytes = elem * x.n * rows * (x.c + y.c)});
     return ist_plan_status(p) ? none : y;
 }
@@ -121,13 +125,13 @@ static ist_tensor in_steps(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, con
 ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     if (!check(p, x, l, label)) return (ist_tensor){0};
     if (ist_norm_mlp_takes(p, x, l)) return ist_norm_mlp_mma(p, x, l, label);
-    if (l->spread.out) {
-        ist_norm_mlp rest = *l;
+    ist_norm_mlp rest = *l;
+    rest.spread = (ist_filter){0};
+    if (l->spread.out && (ist_norm_mlp_takes_amx(p, x, &rest) || !fused(p, x, l))) {
         ist_conv_opts pad = {.top = 1, .left = 1, .bottom = 1, .right = 1};
-        rest.spread = (ist_filter){0};
         x = ist_op_dwconv(p, x, l->spread, &pad, label);
         return ist_op_norm_mlp(p, x, &rest, label);
     }
-    if (ist_norm_mlp_takes_amx(p, x, l)) return ist_norm_mlp_amx(p, x, l, label);
+    if (ist_norm_mlp_takes_amx(p, x, &rest)) return ist_norm_mlp_amx(p, x, l, label);
     return fused(p, x, l) ? in_one(p, x, l, label) : in_steps(p, x, l, label);
 }

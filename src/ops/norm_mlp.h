@@ -12,7 +12,7 @@ typedef struct ist_norm_mlp {
     ist_filter spread, fc1, fc2;
     ist_act act;
 } ist_norm_mlp;
-/* One launch on matrix instructions where the layers fill its tiles, on CPUs but for `spread`; else up to four. */
+/* One launch on CPUs and on matrix instructions where the layers fill its tiles; else up to four. */
 ist_tensor ist_op_norm_mlp(ist_plan *p, ist_tensor x, const ist_norm_mlp *layer, const char *label);
 
 #endif
