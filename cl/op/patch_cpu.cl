@@ -20,6 +20,7 @@
 #define TILE  (TILE_ROWS * OUT)    /* floats of sums of six blocks */
 #define FIRST 12                   /* pixels of the map at a time: three blocks */
 #define STEP  6                    /* floats of the image between their windows */
+#define AHEAD 16                   /* floats of zeros in front of a line of the image, of which the last pixel is seen */
 #define RUN   11                   /* tiles that share what it costs to fetch weights */
 #define BIAS1 (27 * MID)
 #define BIAS2 (BIAS1 + MID)
@@ -57,7 +58,7 @@ NOINLINE void clear(line_t to, int count) {
     for (int i = 0; i < count; i++) to[i] = 0.0f;
 }
 
-/* Line iy of image n behind one pixel of zeros; `length` floats, of which those behind the line are zeros already. */
+/* Line iy of image n behind its zeros; `length` floats, of which those around the line are zeros already. */
 NOINLINE void image_line(line_t to, __global const T *x, int n, int iy, int h, int w, int length) {
     const int count = w * 3;
     if (iy < 0 || iy >= h) {
@@ -66,7 +67,7 @@ NOINLINE void image_line(line_t to, __global const T *x, int n, int iy, int h, i
     }
     int i = 0;
     x += ((size_t)n * h + iy) * count;
-    for (to += 3; i + 16 <= count; i += 16) vstore16(LOAD16(x, i), 0, to + i);
+    for (to += AHEAD; i + 16 <= count; i += 16) vstore16(LOAD16(x, i), 0, to + i);
     for (; i < count; i++) to[i] = LOAD(x, i);
 }
 
@@ -199,8 +200,9 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
             }
             for (next = max(next, 2 * line - 1); next <= 2 * line + 1; next++)
                 image_line(images + (next + 3) % 3 * work.w, x, n, next, in.s0, in.s1, work.w);
-            map_line(to, images + (2 * line + 2) % 3 * work.w, images + 2 * line % 3 * work.w,
-                     images + (2 * line + 1) % 3 * work.w, par, firsts, in.s3,
+            const line_t seen = images + AHEAD - 3;
+            map_line(to, seen + (2 * line + 2) % 3 * work.w, seen + 2 * line % 3 * work.w,
+                     seen + (2 * line + 1) % 3 * work.w, par, firsts, in.s3,
                      x + ((size_t)n * in.s0 + next) * in.s1 * 3);
         }
         differences(l.apart[0], l.apart[1], l.both, last, firsts * 3 * BLOCK);

@@ -8,7 +8,7 @@
 
 /* As in the kernel. */
 enum { COLORS = 3, MID = 32, OUT = 64, TAPS = 9, ROWS = 6, RUN = 11, FIRST = 12, BLOCK = 5 * MID, TILE = ROWS * OUT };
-enum { PARTS = (TAPS * COLORS + 1) * MID + 2 * TILE, FLOATS = PARTS + 25 * MID * OUT };
+enum { VEC = 16, AHEAD = 16, PARTS = (TAPS * COLORS + 1) * MID + 2 * TILE, FLOATS = PARTS + 25 * MID * OUT };
 
 /* In bfloat16 two convolutions are faster where there are instructions for it. */
 bool ist_patch_takes_cpu(const ist_plan *p, ist_tensor image, const ist_filter *first, const ist_filter *second) {
@@ -59,7 +59,7 @@ ist_tensor ist_patch_cpu(ist_plan *p, ist_tensor x, const ist_filter *first, con
                          const char *label) {
     int mid_h = (x.h + 1) / 2, mid_w = (x.w + 1) / 2, h = (mid_h + 1) / 2, w = (mid_w + 1) / 2;
     int blocks = ist_div_up(w, 2), pairs = ist_div_up(h, 2), units = ist_plan_units(p);
-    int line = (2 * FIRST * ist_div_up(blocks, FIRST / 4) + 2) * COLORS;
+    int line = (int)ist_round_up((size_t)(2 * FIRST * ist_div_up(blocks, FIRST / 4) * COLORS + AHEAD), VEC);
     int room = 3 * line + 6 * ist_div_up(blocks, ROWS) * ROWS * BLOCK + (5 * RUN + 1) * TILE;
     float *packed = malloc(FLOATS * sizeof *packed);
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, h, w, OUT, IST_ELEM_T);
