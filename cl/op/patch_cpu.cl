@@ -21,7 +21,7 @@
 #define FIRST 12                   /* pixels of the map at a time: three blocks */
 #define STEP  6                    /* floats of the image between their windows */
 #define AHEAD 16                   /* floats of zeros in front of a line of the image, of which the last pixel is seen */
-#define RUN   11                   /* tiles that share what it costs to fetch weights */
+#define RUN   11                  /* tiles that share what it costs to fetch weights */
 #define BIAS1 (27 * MID)
 #define BIAS2 (BIAS1 + MID)
 #define NONE  (BIAS2 + TILE)
@@ -40,11 +40,11 @@ typedef __global float *line_t;
         d##r = fma(v, b1, d##r);                                                                                       \
     }
 /* Twelve pixels of the map, before their activation, from three lines of the image. */
-NOINLINE void first_sums(float16 *to, const line_t above, const line_t at, const line_t below, weights_t par) {
+NOINLINE void first_sums(float16 *to, weights_t above, weights_t at, weights_t below, weights_t par) {
     weights_t w = par;
     EACH12(FIRST_OPEN)
     for (int l = 0; l < 3; l++) {
-        const line_t a = l == 0 ? above : l == 1 ? at : below;
+        const weights_t a = l == 0 ? above : l == 1 ? at : below;
         for (int i = 0; i < 9; i++, w += MID) {
             const float16 b0 = vload16(0, w), b1 = vload16(1, w);
             EACH12(FIRST_MAC)
@@ -71,52 +71,50 @@ NOINLINE void image_line(line_t to, __global const T *x, int n, int iy, int h, i
     for (; i < count; i++) to[i] = LOAD(x, i);
 }
 
-/* Three blocks of a line from twelve pixels and, in front of them, the one to their left. */
-static inline void put_blocks(line_t to, const float16 *p) {
-    for (int b = 0; b < FIRST / 4; b++, to += BLOCK, p += 8)
+/* Three blocks of a line from twelve pixels and, in front of them, the one to their left. Where `apart` is one: the
+ * line `from` without this one. */
+static inline void put_blocks(line_t to, weights_t from, line_t apart, const float16 *p) {
+    for (int b = 0; b < FIRST / 4; b++, p += 8)
         for (int i = 0; i < 2; i++) {
             const float16 two = p[4 + i];
-            vstore16(p[i] - two, i, to);
-            vstore16(p[2 + i], i, to + MID);
-            vstore16(two, i, to + 2 * MID);
-            vstore16(p[8 + i] - two, i, to + 3 * MID);
-            vstore16(p[6 + i], i, to + 4 * MID);
+            const float16 parts[5] = {p[i] - two, p[2 + i], two, p[8 + i] - two, p[6 + i]};
+            for (int k = 0; k < 5; k++) {
+                const int at = b * BLOCK + k * MID + i * 16;
+                vstore16(parts[k], 0, to + at);
+                if (apart) vstore16(vload16(0, from + at) - parts[k], 0, apart + at);
+            }
         }
 }
 
 /* A line of the map, `tiles` times twelve pixels of which `width` are inside; asks for the two lines of the image that
  * the next one needs. */
-NOINLINE void map_line(line_t to, const line_t above, const line_t at, const line_t below, weights_t par, int tiles,
-                       int width, __global const T *next) {
+NOINLINE void map_line(line_t to, weights_t from, line_t apart, weights_t above, weights_t at, weights_t below,
+                       weights_t par, int tiles, int width, __global const T *next) {
     float16 pixels[2 * FIRST + 2];
     pixels[0] = pixels[1] = (float16)(0.0f);
     for (int t = 0; t < tiles; t++, next += 2 * STEP * FIRST) {
-        for (int i = 0; i < 2 * STEP * FIRST; i += 64 / sizeof(T)) PREFETCH_L2(next + i);
-        first_sums(pixels + 2, above + t * STEP * FIRST, at + t * STEP * FIRST, below + t * STEP * FIRST, par);
-        activate_all(pixels + 2, 2 * FIRST, ACT_GELU);
+        const int x = t * STEP * FIRST, block = t * (FIRST / 4) * BLOCK;
+        if (t * FIRST < width) {
+            for (int i = 0; i < 2 * STEP * FIRST; i += 64 / sizeof(T)) PREFETCH_L2(next + i);
+            first_sums(pixels + 2, above + x, at + x, below + x, par);
+            activate_all(pixels + 2, 2 * FIRST, ACT_GELU);
+        }
         for (int i = max(width - t * FIRST, 0); i < FIRST; i++)
             pixels[2 + 2 * i] = pixels[3 + 2 * i] = (float16)(0.0f);
-        put_blocks(to + t * (FIRST / 4) * BLOCK, pixels);
+        put_blocks(to + block, from + block, apart ? apart + block : 0, pixels);
         pixels[0] = pixels[2 * FIRST];
         pixels[1] = pixels[2 * FIRST + 1];
     }
 }
 
-/* zero -= two, other = four - two. */
-NOINLINE void differences(line_t zero, line_t other, const line_t two, const line_t four, int count) {
-    for (int i = 0; i < count; i += 16) {
-        const float16 v = vload16(0, two + i);
-        vstore16(vload16(0, zero + i) - v, 0, zero + i);
-        vstore16(vload16(0, four + i) - v, 0, other + i);
-    }
-}
-
+#define AHEAD_STEP 8
 #define SUM_OPEN(r, j)  float16 c##r##_##j = vload16(r * 4 + j, from) + vload16(r * 4 + j, more);
 #define SUM_CLOSE(r, j) vstore16(c##r##_##j, r * 4 + j, to);
 /* A tile: to = from + more + products of k values of six blocks each of one line, and of the one below where `lines` is
  * two, with weights w [line][k][64]. */
 NOINLINE void sums(line_t to, weights_t from, weights_t more, weights_t a, weights_t below, weights_t w, int k,
                    int lines) {
+    weights_t p = from + 5 * TILE, q = more + 5 * TILE;
     enum { lda = BLOCK, ldb = OUT };
     TILE_EACH(SUM_OPEN)
     for (; lines > 0; lines--, a = below)
@@ -124,6 +122,10 @@ NOINLINE void sums(line_t to, weights_t from, weights_t more, weights_t a, weigh
             weights_t b = w;
             TILE_STEP(0)
             TILE_STEP(1)
+            PREFETCH(p);
+            PREFETCH(q);
+            p += AHEAD_STEP;
+            q += AHEAD_STEP;
         }
     TILE_EACH(SUM_CLOSE)
 }
@@ -194,18 +196,15 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
         for (; line < 4 * pair + 4; line++) {
             const int i = line - 4 * pair;
             const line_t to = i < 0 ? l.apart[0] : i == 1 ? l.both : i == 3 ? last : l.between[i >> 1];
-            if (line < 0 || line >= in.s2) {
-                clear(to, length);
-                continue;
-            }
-            for (next = max(next, 2 * line - 1); next <= 2 * line + 1; next++)
-                image_line(images + (next + 3) % 3 * work.w, x, n, next, in.s0, in.s1, work.w);
+            const bool inside = line >= 0 && line < in.s2;
             const line_t seen = images + AHEAD - 3;
-            map_line(to, seen + (2 * line + 2) % 3 * work.w, seen + 2 * line % 3 * work.w,
-                     seen + (2 * line + 1) % 3 * work.w, par, firsts, in.s3,
+            for (next = max(next, 2 * line - 1); inside && next <= 2 * line + 1; next++)
+                image_line(images + (next + 3) % 3 * work.w, x, n, next, in.s0, in.s1, work.w);
+            map_line(to, i == 1 ? l.apart[0] : l.both, i == 1 || i == 3 ? l.apart[i >> 1] : 0,
+                     seen + (2 * line + 5) % 3 * work.w, seen + (2 * line + 3) % 3 * work.w,
+                     seen + (2 * line + 4) % 3 * work.w, par, firsts, inside ? in.s3 : 0,
                      x + ((size_t)n * in.s0 + next) * in.s1 * 3);
         }
-        differences(l.apart[0], l.apart[1], l.both, last, firsts * 3 * BLOCK);
         for (int t = 0; t < tiles; t += RUN)
             products(&l, par, t * TILE_ROWS, min(RUN, tiles - t),
                      y + ((size_t)n * in.s4 + 2 * pair) * in.s5 * in.s6 + in.s7, 2 * pair, in);

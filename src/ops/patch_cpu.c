@@ -30,7 +30,7 @@ static float *pack_seen(const ist_filter *f, int row, int column, float *to) {
             double sum = 0;
             for (int tap = 0; tap < TAPS; tap++)
                 if (sees(row, tap / 3) && sees(column, tap % 3)) sum += (double)f->w[(o * MID + i) * TAPS + tap];
-            *to++ = (float)sum;
+            *to++ = (float)(row == 1 ? -sum : sum);
         }
     return to;
 }
