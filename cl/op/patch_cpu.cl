@@ -107,14 +107,12 @@ NOINLINE void map_line(line_t to, weights_t from, line_t apart, weights_t above,
     }
 }
 
-#define AHEAD_STEP 8
 #define SUM_OPEN(r, j)  float16 c##r##_##j = vload16(r * 4 + j, from) + vload16(r * 4 + j, more);
 #define SUM_CLOSE(r, j) vstore16(c##r##_##j, r * 4 + j, to);
 /* A tile: to = from + more + products of k values of six blocks each of one line, and of the one below where `lines` is
  * two, with weights w [line][k][64]. */
 NOINLINE void sums(line_t to, weights_t from, weights_t more, weights_t a, weights_t below, weights_t w, int k,
                    int lines) {
-    weights_t p = from + 5 * TILE, q = more + 5 * TILE;
     enum { lda = BLOCK, ldb = OUT };
     TILE_EACH(SUM_OPEN)
     for (; lines > 0; lines--, a = below)
@@ -122,10 +120,6 @@ NOINLINE void sums(line_t to, weights_t from, weights_t more, weights_t a, weigh
             weights_t b = w;
             TILE_STEP(0)
             TILE_STEP(1)
-            PREFETCH(p);
-            PREFETCH(q);
-            p += AHEAD_STEP;
-            q += AHEAD_STEP;
         }
     TILE_EACH(SUM_CLOSE)
 }
