@@ -1,5 +1,5 @@
-/* Patch embedding: the row of one launch, op/patch_mma, or two convolutions. */
-#include "ops/patch.h"
+/* Patch embedding: the rows of one launch, op/patch_mma and, on CPUs, op/patch_cpu (patch_cpu.c), or two convolutions. */
+#include "ops/patch_rows.h"
 
 #include "ops/fragments.h"
 #include "ops/rows.h"
@@ -83,6 +83,7 @@ ist_tensor ist_op_patch_embed(ist_plan *p, ist_tensor image, ist_filter first, i
                       image.n, image.h, image.w, image.c);
         return none;
     }
+    if (ist_patch_takes_cpu(p, image, &first, &second)) return ist_patch_cpu(p, image, &first, &second, label);
     if (takes(p, image, &first, &second)) return in_one(p, image, &first, &second, label);
     ist_conv_opts gelu = {.epi.act = IST_ACT_GELU, .stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};
     ist_conv_opts plain = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};
