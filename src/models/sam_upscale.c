@@ -106,6 +106,7 @@ void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, co
                           .b = v->b,
                           .m = m,
                           .scale = 1.0f,
+                          .relative = true,
                           .only = {u->sharing.ways, 1}};
     u->sharing.values[layer] = ist_op_fold_heads(p, tokens, (ist_tensor){0}, &fold, "shared upscaling");
     free(m);
