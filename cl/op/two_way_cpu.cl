@@ -447,7 +447,6 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
                     if (!tracing || r >= count) continue;
                     __global float *noted = trace + (((size_t)n * sizes.s0 + row + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
                     UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, noted);
-                    if (relative) vstore8((float8)(1.0f), 0, noted + depth);
                     vstore2(stat, 0, noted + 64);
                 }
             }
