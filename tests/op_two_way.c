@@ -55,13 +55,34 @@ static ref_map from_halves(optest *t, ref_map y, bool columns, int tokens) {
 
 /* ---- folding ---- */
 
-/* bits of i: 1 slices, 2 addend, 4 addend for all, 8 columns, 16 limit; 32 plain columns, where the device's row has
- * them. */
+/* What is relative to the last token: columns and panels as ist_head_fold's flag leaves them. */
+static ref_map relative_to_last(optest *t, ref_map m, bool columns, int tokens) {
+    ref_map y = optest_zeros(t, m.n, m.h, m.w, m.c);
+    int last = (tokens - 1) * HEADS;
+    for (int n = 0; n < m.n; n++)
+        for (int h = 0; h < m.h; h++)
+            for (int w = 0; w < m.w; w++)
+                for (int c = 0; c < m.c; c++) {
+                    int at = columns ? c : w;
+                    const float *from = columns ? ref_at(m, n, h, w) + last + c % HEADS
+                                                : ref_at(m, n, h, last + w % HEADS) + c;
+                    float v = ref_at(m, n, h, w)[c];
+                    if (at < last)
+                        v -= *from;
+                    else if (columns)
+                        v = w < m.w - 1 ? 0 : -3.0e38f;
+                    ref_at(y, n, h, w)[c] = v;
+                }
+    return y;
+}
+
+/* bits of i: 1 slices, 2 addend, 4 addend for all, 8 columns, 16 limit; where the device's row has them: 32 plain
+ * columns, 64 relative to the last token. */
 static void fold_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "fold heads", i + 10u * (unsigned)(s->tokens + s->d));
-    bool plain = i & 32;
-    if ((plain && !ist_image_shares(t.plan)) || ist_two_way_halves(t.plan, s->tokens, s->k)) {
+    bool plain = i & 32, relative = i & 64;
+    if (((plain || relative) && !ist_image_shares(t.plan)) || ist_two_way_halves(t.plan, s->tokens, s->k)) {
         optest_drop(&t);
         return;
     }
@@ -88,7 +109,8 @@ static void fold_case(const shape *s, unsigned i) {
                           .mb = i & 1 && !plain ? mb : NULL,
                           .scale = 0.7f,
                           .columns = i & 8,
-                          .plain = plain};
+                          .plain = plain,
+                          .relative = relative};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = ist_op_fold_heads(t.plan, xt, at, &fold, "fold");
     optest_run(&t);
@@ -96,6 +118,7 @@ static void fold_case(const shape *s, unsigned i) {
         for (int o = 0; o < rows; o++)
             for (int k = 0; k < s->d; k++) m[o * s->d + k] = o % s->d == k;
     ref_fold_heads(x, add, s->d, w, b, m, fold.mb, 0.7f, plain || i & 8, want);
+    if (relative) want = relative_to_last(&t, want, plain || i & 8, s->tokens);
     want.n = count;
     ref_map got = optest_read(&t, y);
     got.n = count;
@@ -110,7 +133,7 @@ Test(two_way, folding) {
     for (int portable = 0; portable < 2; portable++) {
         without = portable ? IST_CAP_VEC16 : 0;
         for (int k = 0; k < (optest_small() ? 2 : 4); k++)
-            for (unsigned i = 0; i < (portable ? 32 : 64); i += optest_small() ? 13 : 3) fold_case(&all[k], i);
+            for (unsigned i = 0; i < (portable ? 32 : 128); i += optest_small() ? 13 : 3) fold_case(&all[k], i);
     }
 }
 
@@ -212,34 +235,45 @@ static ist_tensor folded_in(optest *t, ref_map m, bool columns, int tokens, bool
     return optest_in(t, as_halves(t, m, columns, tokens), IST_ELEM_T, false);
 }
 
-/* bits of i: 1 slices, 2 map, 4 shift, 8 update, 16 limit. */
+/* bits of i: 1 slices, 2 map, 4 shift, 8 update, 16 limit; where the device's row has them: 32 an update relative to
+ * its last token, 64 queries of fewer tokens than the update's. */
 static void step_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "image step", i + 10u * (unsigned)(s->tokens + s->length + s->k));
+    bool relative = i & 32, few = i & 64;
+    if ((relative || few) && !ist_image_shares(t.plan)) {
+        optest_drop(&t);
+        return;
+    }
     int count = i & 16 ? s->n - 1 : s->n, images = i & 2 ? 2 : s->n, map[16];
+    int readers = few && s->tokens <= IST_BLOCK_TOKENS ? (s->tokens + 2) / 3 : s->tokens;
+    shape asked = *s;
+    asked.tokens = readers;
     for (int k = 0; k < s->n; k++) map[k] = k < count ? optest_int(&t, 0, images - 1) : 1 << 24;
     float *shift = i & 4 ? optest_values(&t, (size_t)s->k, -1, 1) : NULL;
     float *norm = optest_values(&t, 3 * (size_t)s->k, -1, 1);
     float *w = optest_values(&t, (size_t)(HEADS * s->d * s->k), -0.3f, 0.3f);
     float *b = optest_values(&t, (size_t)(HEADS * s->d), -1, 1);
     ref_map x = optest_random(&t, images, 1, s->length, s->k), position = optest_random(&t, 1, 1, s->length, s->k);
-    ref_map queries = random_columns(&t, s), keys = random_columns(&t, s);
-    ref_map values = optest_random(&t, s->n, s->k / 64, s->tokens * HEADS, 64);
+    ref_map queries = random_columns(&t, &asked), keys = random_columns(&t, s);
+    ref_map values = optest_random(&t, s->n, s->k / 64, s->tokens * HEADS, 64), given[2] = {keys, values};
+    for (int k = 0; relative && k < 2; k++) given[k] = relative_to_last(&t, given[k], !k, s->tokens);
     ist_image_side side = {.x = optest_in(&t, x, IST_ELEM_T, i & 1),
                            .position = optest_in(&t, position, IST_ELEM_T, i & 1),
                            .shift = shift};
     if (i & 2) side.map = optest_ints(&t, map, s->n);
     bool halves = ist_two_way_halves(t.plan, s->tokens, s->k);
-    ist_image_update update = {.keys = folded_in(&t, keys, true, s->tokens, halves),
-                               .values = folded_in(&t, values, false, s->tokens, halves),
+    ist_image_update update = {.keys = folded_in(&t, given[0], true, s->tokens, halves),
+                               .values = folded_in(&t, given[1], false, s->tokens, halves),
+                               .relative = relative,
                                .bias = norm,
                                .gamma = norm + s->k,
                                .beta = norm + 2 * s->k,
                                .eps = 1e-5f};
     ist_tensor folded = folded_in(&t, queries, true, s->tokens, halves), updated = {0};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor part = ist_op_image_step(t.plan, &side, i & 8 ? &update : NULL, folded, s->tokens, &updated, "step");
-    ist_tensor y = ist_op_image_merge(t.plan, part, s->tokens, s->k, s->d, w, b, (ist_prompt_way){0}, "merge"), z = {0};
+    ist_tensor part = ist_op_image_step(t.plan, &side, i & 8 ? &update : NULL, folded, readers, &updated, "step");
+    ist_tensor y = ist_op_image_merge(t.plan, part, readers, s->k, s->d, w, b, (ist_prompt_way){0}, "merge"), z = {0};
     ist_token_layer layer = passing_layer(&t, HEADS * s->d);
     bool joined = halves && ist_token_layers(t.plan, s->tokens);
     if (joined)
@@ -254,7 +288,7 @@ static void step_case(const shape *s, unsigned i) {
         optest_close(&t, "update", got, want, 0, (t.half ? 4e-3 : 2e-5) * s->gain);
         seen = want;
     }
-    ref_map want = optest_zeros(&t, count, 1, s->tokens, HEADS * s->d), got = optest_read(&t, y);
+    ref_map want = optest_zeros(&t, count, 1, readers, HEADS * s->d), got = optest_read(&t, y);
     ref_image_read(seen, position, queries, s->d, w, b, want);
     got.n = count;
     optest_close(&t, "read", got, want, 0, (t.half ? 4e-3 : 2e-5) * s->gain);
@@ -266,7 +300,7 @@ static void step_case(const shape *s, unsigned i) {
     optest_end(&t);
 }
 
-/* Each shape with every `every`th of the 32 choices of flags, another first one each. */
+/* Each shape with every `every`th of the choices of flags, another first one each. */
 static void shapes(unsigned every) {
     static const shape all[] = {{1, 7, 130, 256, 16, 1}, {3, 8, 42, 64, 4, 2},  {2, 3, 127, 128, 8, 1},
                                 {2, 9, 65, 64, 16, 1},   {2, 32, 50, 64, 4, 1}, {2, 1, 1, 64, 4, 1},
@@ -274,7 +308,7 @@ static void shapes(unsigned every) {
     int count = optest_small() ? 1 : (int)(sizeof all / sizeof *all);
     static const shape tiny = {2, 7, 9, 64, 4, 1};
     for (int k = 0; k < count; k++)
-        for (unsigned i = (unsigned)k % every; i < 32; i += optest_small() ? 15 : every)
+        for (unsigned i = (unsigned)k % every; i < 128; i += optest_small() ? 15 : i < 32 ? every : 3 * every)
             step_case(optest_small() ? &tiny : &all[k], i);
 }
 
@@ -381,7 +415,8 @@ static sharing sharing_begin(optest *t, const shape *s, unsigned i) {
     return h;
 }
 
-/* bits of i: 1 slices and shift, 2 a count with which one image has few prompts. Both ways give what one way would. */
+/* bits of i: 1 slices and shift, 2 a count with which one image has few prompts, 4 relative to the last token. Both ways
+ * give what one way would. */
 static void sharing_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "sharing", i + 10u * (unsigned)(s->tokens + s->length + s->k));
@@ -394,13 +429,16 @@ static void sharing_case(const shape *s, unsigned i) {
                            .position = optest_in(&t, position, IST_ELEM_T, i & 1),
                            .map = optest_ints(&t, h.map, s->n),
                            .shift = h.shift};
-    ist_image_update update = {.values = optest_in(&t, values, IST_ELEM_F32, false),
-                               .keys = hidden(&t, keys, h.ways),
+    ref_map given[3] = {keys, plain_keys, values};
+    for (int k = 0; i & 4 && k < 3; k++) given[k] = relative_to_last(&t, given[k], k < 2, s->tokens);
+    ist_image_update update = {.values = optest_in(&t, given[2], IST_ELEM_F32, false),
+                               .keys = hidden(&t, given[0], h.ways),
+                               .relative = i & 4,
                                .bias = h.norm,
                                .gamma = h.norm + s->k,
                                .beta = h.norm + 2 * s->k,
                                .eps = 1e-5f,
-                               .plain_keys = optest_in(&t, plain_keys, IST_ELEM_F32, false)};
+                               .plain_keys = optest_in(&t, given[1], IST_ELEM_F32, false)};
     ist_tensor first = hidden(&t, queries, h.ways), second = optest_in(&t, later, IST_ELEM_F32, false), updated;
     ist_tensor same = optest_in(&t, plain, IST_ELEM_F32, false);
     if (h.count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &h.count, 1));
@@ -445,7 +483,7 @@ Test(two_way, prompts_that_share) {
     bool shares = ist_image_shares(t.plan);
     optest_drop(&t);
     for (unsigned k = 0; shares && k < (optest_small() ? 1 : sizeof all / sizeof *all); k++)
-        for (unsigned i = 0; i < 4; i++) sharing_case(&all[optest_small() ? 3 : k], i);
+        for (unsigned i = 0; i < 8; i++) sharing_case(&all[optest_small() ? 3 : k], i);
 }
 
 Test(two_way, sharing_needs_its_row) {

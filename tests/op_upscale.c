@@ -134,8 +134,27 @@ static float *constants_of(optest *t, const update u[2], const float *plain, con
     return all;
 }
 
+/* Panels or columns relative to the last token. */
+static ref_map relative_to_last(optest *t, ref_map m, bool columns, int tokens) {
+    ref_map y = optest_zeros(t, m.n, m.h, m.w, m.c);
+    int last = (tokens - 1) * HEADS;
+    for (int n = 0; n < m.n; n++)
+        for (int h = 0; h < m.h; h++)
+            for (int w = 0; w < m.w; w++)
+                for (int c = 0; c < m.c; c++) {
+                    int at = columns ? c : w;
+                    float v = ref_at(m, n, h, w)[c];
+                    if (at < last)
+                        v -= columns ? ref_at(m, n, h, w)[last + c % HEADS] : ref_at(m, n, h, last + w % HEADS)[c];
+                    else if (columns)
+                        v = w < m.w - 1 ? 0 : -3.0e38f;
+                    ref_at(y, n, h, w)[c] = v;
+                }
+    return y;
+}
+
 /* Two updates of the image for each prompt, then masks. */
-static void sharing_case(int h, int w, int tokens, int masks, int count) {
+static void sharing_case(int h, int w, int tokens, int masks, int count, bool relative) {
     enum { C2 = IST_UPSCALE_OUT };
     optest t;
     optest_begin(&t, "shared upscale", (unsigned)(h + w + 10 * tokens + 100 * count));
@@ -158,15 +177,19 @@ static void sharing_case(int h, int w, int tokens, int masks, int count) {
                            .shift = shift};
     ist_tensor vt = optest_in(&t, vectors, IST_ELEM_T, false);
     if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_upscale_sharing sharing = {.map = side.map, .constants = constants_of(&t, u, plain, b1)};
+    ist_upscale_sharing sharing = {
+        .map = side.map, .constants = constants_of(&t, u, plain, b1), .relative = relative};
     sharing.ways = ist_op_image_ways(t.plan, side.map, PROMPTS, MOST, "ways");
     sharing.image = ist_op_image_map(t.plan, &side, u[0].behind, OUTS, tokens, sharing.ways, "map");
     sharing.trace = ist_op_update_trace(t.plan, PROMPTS, &side);
     for (int i = 0; i < 2; i++) {
-        sharing.values[i] = optest_in(&t, u[i].raised, IST_ELEM_F32, false);
-        ist_tensor keys = optest_in(&t, u[i].keys, IST_ELEM_F32, false), updated;
+        ref_map given[3] = {u[i].keys, u[i].values, u[i].raised};
+        for (int k = 0; relative && k < 3; k++) given[k] = relative_to_last(&t, given[k], !k, tokens);
+        sharing.values[i] = optest_in(&t, given[2], IST_ELEM_F32, false);
+        ist_tensor keys = optest_in(&t, given[0], IST_ELEM_F32, false), updated;
         ist_image_update step = {.keys = keys,
-                                 .values = optest_in(&t, u[i].values, IST_ELEM_F32, false),
+                                 .relative = relative,
+                                 .values = optest_in(&t, given[1], IST_ELEM_F32, false),
                                  .bias = u[i].norm,
                                  .gamma = u[i].norm + K,
                                  .beta = u[i].norm + 2 * K,
@@ -205,11 +228,13 @@ Test(upscale, prompts_that_share) {
     bool shares = ist_image_shares(t.plan);
     optest_drop(&t);
     if (!shares) return;
-    sharing_case(1, 3, 2, 1, 4);
+    sharing_case(1, 3, 2, 1, 4, true);
     if (optest_small()) return;
-    sharing_case(5, 9, 7, 1, 4);
-    sharing_case(4, 32, 8, 3, 4);
-    sharing_case(5, 9, 7, 2, 3); /* image 1 has only two prompts */
+    sharing_case(1, 3, 2, 1, 4, false);
+    sharing_case(5, 9, 7, 1, 4, true);
+    sharing_case(5, 9, 7, 1, 4, false);
+    sharing_case(4, 32, 8, 3, 4, true);
+    sharing_case(5, 9, 7, 2, 3, true); /* image 1 has only two prompts */
 }
 
 Test(upscale, refuses_other_vectors) {

@@ -26,7 +26,8 @@ static inline bool skipped(__global const int *ways, int n, int wanted) {
  * y[t, h] = scale * q_h M_h. w [head][K of x][d padded to 16], b [head][16s], m [head][d][K], mb [head][16s].
  * form 0, panels: y [K / 64][c][64]. 1, columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not
  * there score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. sizes {tokens, channels of x, d,
- * form}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item, skipped(n)}. */
+ * form}; lds {x ld, c0, add ld, c0}; modes {add?, add has one item, skipped(n), relative}: from the q of other tokens
+ * the last one's is taken off first, which has no columns then. */
 NOINLINE void fold_heads_group(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
                                __global const float *restrict w, __global const float *restrict b,
                                __global const float *restrict m, __global const float *restrict mb,
@@ -40,8 +41,10 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
     m += h * d * K;
     mb += h * d16;
     y += (size_t)n * (sizes.w ? (last + 1) * CP : tokens * HEADS * K);
-    for (int t = 0; t < tokens; t++) {
-        float q[64];
+    const int seen = sizes.w && modes.w ? tokens - 1 : tokens; /* of which there are columns */
+    float q[64], from[64];
+    for (int i = 0; i < d16; i++) from[i] = 0.0f;
+    for (int t = tokens - 1; t >= 0; t--) {
         const int xi = (n * tokens + t) * lds.x + lds.y, ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w;
         for (int i = 0; i < d16; i += 16) {
             float16 s0 = vload16(0, b + i), s1 = (float16)(0.0f);
@@ -51,8 +54,11 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
                 s0 = fma((float16)(v0), vload16(0, w + k * d16 + i), s0);
                 s1 = fma((float16)(v1), vload16(0, w + (k + 1) * d16 + i), s1);
             }
-            vstore16((s0 + s1) * (float16)(scale), 0, q + i);
+            vstore16((s0 + s1) * (float16)(scale) - vload16(0, from + i), 0, q + i);
         }
+        if (modes.w && t == tokens - 1)
+            for (int i = 0; i < d16; i++) from[i] = q[i];
+        if (t >= seen) continue;
         const int c = t * HEADS + h;
         if (sizes.w == 2) {
             for (int i = 0; i < d; i++) y[i * CP + c] = q[i];
@@ -71,7 +77,7 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
         for (int i = 0; i < d; i++) bias = fma(q[i], mb[i], bias);
         if (sizes.w) y[K * CP + c] = bias;
     }
-    for (int c = tokens * HEADS + h; sizes.w && c < CP; c += HEADS)
+    for (int c = seen * HEADS + h; sizes.w && c < CP; c += HEADS)
         for (int k = 0; k <= last; k++) y[k * CP + c] = k < last ? 0.0f : LOWEST;
 }
 
@@ -85,32 +91,131 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
 
 /* ---- the image ---- */
 
-/* s becomes the softmax over tokens of its rows: vectors of two tokens by eight heads. */
-static inline void softmax_tokens(float16 *s) {
+/* s becomes the softmax over tokens of its rows of `count` vectors: of two tokens by eight heads each. One token more,
+ * whose weight is not asked for, scores `none`. */
+static inline void softmax_vectors(float16 *s, const int count, float none) {
     for (int r = 0; r < TILE_ROWS; r++, s += CP / 16) {
-        float16 m = s[0];
-        UNROLL for (int i = 1; i < CP / 16; i++) m = larger(m, s[i]);
+        float16 m = (float16)(none);
+        UNROLL for (int i = 0; i < count; i++) m = larger(m, s[i]);
         const float8 top = max(m.lo, m.hi);
         m = (float16)(top, top);
         float16 sum = (float16)(0.0f);
-        UNROLL for (int i = 0; i < CP / 16; i++) {
+        const float8 rest = exp2_negative((float16)(none) - m).lo;
+        UNROLL for (int i = 0; i < count; i++) {
             s[i] = exp2_negative(s[i] - m);
             sum += s[i];
         }
-        const float8 inv = (float8)(1.0f) / (sum.lo + sum.hi);
-        UNROLL for (int i = 0; i < CP / 16; i++) s[i] *= (float16)(inv, inv);
+        const float8 inv = (float8)(1.0f) / (sum.lo + sum.hi + rest);
+        UNROLL for (int i = 0; i < count; i++) s[i] *= (float16)(inv, inv);
     }
 }
+NOINLINE void softmax_tokens(float16 *s, int count, float none) {
+    if (count == 3)
+        softmax_vectors(s, 3, none);
+    else if (count == 4)
+        softmax_vectors(s, 4, none);
+    else
+        softmax_vectors(s, count, none);
+}
 
-/* s[r] = xp[r] . columns + bias, for 6 rows; the rows of s are CP floats. The next rows are at x and p. */
-static inline void scores(float16 *s, const float *xp, __global const float *columns, __global const T *x,
-                          __global const T *p) {
-    for (int j = 0; j < BLOCKS; j++, columns += 64) {
-        float16 acc[TILE_ROWS * 4];
-        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, columns + K * CP);
-        tile6x4_ahead(acc, xp, K, columns, CP, K, x, p);
-        for (int i = 0; i < TILE_ROWS * 4; i++) s[i / 4 * (CP / 16) + j * 4 + i % 4] = acc[i];
+/* s[r] = xp[r] . columns + their constants, for 6 rows and up to four vectors of columns; the rows of s are CP floats.
+ * The next rows are at x and p. */
+#ifdef __AVX512F__
+#define LINE           (64 / sizeof(T))
+#define ROWS6(F)       F(0) F(1) F(2) F(3) F(4) F(5)
+#define SCORE_OPEN(r, j)  float16 c##r##_##j = k##j;
+#define SCORE_CLOSE(r, j) s[r * (CP / 16) + j] = c##r##_##j;
+NOINLINE void scores4(float16 *s, const float *a, __global const float *b, __global const T *x,
+                      __global const T *p) {
+    enum { lda = K, ldb = CP };
+    const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);
+    const float16 k3 = vload16(3, b + K * CP);
+    TILE_EACH(SCORE_OPEN)
+    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
+        TILE_STEP(0)
+        TILE_STEP(1)
+        PREFETCH(x);
+        PREFETCH(p);
     }
+    TILE_EACH(SCORE_CLOSE)
+}
+#define SCORE_COLS3(F, r) F(r, 0) F(r, 1) F(r, 2)
+#define SCORE_OPEN3(r)    SCORE_COLS3(SCORE_OPEN, r)
+#define SCORE_CLOSE3(r)   SCORE_COLS3(SCORE_CLOSE, r)
+#define SCORE_FIRST3(r)                                                                                                \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * K]);                                                                       \
+        SCORE_COLS3(TILE_MAC, r)                                                                                       \
+    }
+#define SCORE_SECOND3(r)                                                                                               \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r) * K + 1]);                                                                   \
+        SCORE_COLS3(TILE_MAC, r)                                                                                       \
+    }
+NOINLINE void scores3(float16 *s, const float *a, __global const float *b, __global const T *x,
+                      __global const T *p) {
+    const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);
+    ROWS6(SCORE_OPEN3)
+    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
+        {
+            const float16 b0 = vload16(0, b), b1 = vload16(1, b), b2 = vload16(2, b);
+            ROWS6(SCORE_FIRST3)
+        }
+        {
+            const float16 b0 = vload16(0, b + CP), b1 = vload16(1, b + CP), b2 = vload16(2, b + CP);
+            ROWS6(SCORE_SECOND3)
+        }
+        PREFETCH(x);
+        PREFETCH(p);
+    }
+    ROWS6(SCORE_CLOSE3)
+}
+/* Two sums each, of even and of odd channels: six alone would wait for themselves. */
+#define SCORE_OPEN1(r)   float16 c##r = k0, d##r = (float16)(0.0f);
+#define SCORE_CLOSE1(r)  s[r * (CP / 16)] = c##r + d##r;
+#define SCORE_FIRST1(r)  c##r = fma((float16)(a[(r) * K]), b0, c##r);
+#define SCORE_SECOND1(r) d##r = fma((float16)(a[(r) * K + 1]), b1, d##r);
+NOINLINE void scores1(float16 *s, const float *a, __global const float *b, __global const T *x,
+                      __global const T *p) {
+    const float16 k0 = vload16(0, b + K * CP);
+    ROWS6(SCORE_OPEN1)
+    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
+        const float16 b0 = vload16(0, b), b1 = vload16(0, b + CP);
+        ROWS6(SCORE_FIRST1)
+        ROWS6(SCORE_SECOND1)
+        PREFETCH(x);
+        PREFETCH(p);
+    }
+    ROWS6(SCORE_CLOSE1)
+}
+static inline void scores_block(float16 *s, const float *xp, __global const float *columns, int count,
+                                __global const T *x, __global const T *p) {
+    if (count > 3)
+        scores4(s, xp, columns, x, p);
+    else if (count > 1)
+        scores3(s, xp, columns, x, p);
+    else if (count == 1)
+        scores1(s, xp, columns, x, p);
+}
+#else
+static inline void scores_block(float16 *s, const float *xp, __global const float *columns, int count,
+                                __global const T *x, __global const T *p) {
+    enum { LINE = 64 / sizeof(T) };
+    for (int j = 0; j < count && j < 4; j++, columns += 16, s++) {
+        for (int i = 0; i < K / 8; i++, x += LINE, p += LINE) {
+            PREFETCH(x);
+            PREFETCH(p);
+        }
+        for (int r = 0; r < TILE_ROWS; r++) s[r * (CP / 16)] = vload16(0, columns + K * CP);
+        tile6x1(s, CP / 16, s, CP / 16, xp, K, columns, CP, K);
+    }
+}
+#endif
+
+/* The same for `count` vectors of columns. */
+static inline void scores(float16 *s, const float *xp, __global const float *columns, int count, __global const T *x,
+                          __global const T *p) {
+    for (int j = 0; j < BLOCKS; j++) scores_block(s + j * 4, xp, columns + j * 64, count - j * 4, x, p);
 }
 
 /* The same with projections of the image, 6 rows `ld` floats apart with channel i at i * 8 + h, and plain columns. */
@@ -136,33 +241,78 @@ __attribute__((noinline)) static void shared_scores(float16 *s, __global const f
     }
 }
 
-/* x += s values + bias for 6 rows, then layer norm, whose factors and means go to `stat`. norm {bias, gamma, beta}
- * [3][K]. */
-static inline void update(float16 *x, const float *s, __global const float *values, int columns,
-                          __global const float *norm, float eps, float2 *stat) {
-    for (int j = 0; j < K; j += 64) {
-        float16 acc[TILE_ROWS * 4];
-        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = x[i / 4 * XV + j / 16 + i % 4] + vload16(i % 4, norm + j);
-        tile6x4(acc, s, CP, values + j * columns, 64, columns);
-        for (int i = 0; i < TILE_ROWS * 4; i++) x[i / 4 * XV + j / 16 + i % 4] = acc[i];
+/* Six rows of the image at x, `ldx` apart, of which `count` exist: xp = x + shift + position, xt = x + shift + add. */
+NOINLINE void load_rows(float16 *xt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,
+                        __global const float *shift, const float16 *add) {
+    for (int r = 0; r < TILE_ROWS; r++, xt += XV, xp += KV) {
+        UNROLL for (int i = 0; i < KV; i++) {
+            const float16 v = LOAD16(x, i * 16) + vload16(i, shift);
+            xp[i] = v + LOAD16(p, i * 16);
+            xt[i] = v + add[i];
+        }
+        if (r + 1 < count) x += ldx, p += ldp;
     }
-    for (int r = 0; r < TILE_ROWS; r++) stat[r] = norm_row(x + r * XV, KV, norm + K, norm + 2 * K, eps);
 }
 
-/* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f first: SUB rows. */
+/* x becomes its layer norm, norm {gamma, beta} [2][K], and goes to y as well if that is not NULL; xp = x + position.
+ * Returns {1 / deviation, mean}. */
+NOINLINE float2 norm_image_row(float16 *x, float16 *xp, __global T *y, __global const T *p, __global const float *norm,
+                               float eps) {
+#ifdef __AVX512F__ /* the row in registers */
+    float16 v[KV], sum[4], square[4];
+    UNROLL for (int i = 0; i < KV; i++) v[i] = x[i];
+    UNROLL for (int i = 0; i < 4; i++) sum[i] = v[i];
+    UNROLL for (int i = 4; i < KV; i++) sum[i % 4] += v[i];
+    const float mean = sum16((sum[0] + sum[1]) + (sum[2] + sum[3])) / K;
+    UNROLL for (int i = 0; i < KV; i++) v[i] -= (float16)(mean);
+    UNROLL for (int i = 0; i < 4; i++) square[i] = v[i] * v[i];
+    UNROLL for (int i = 4; i < KV; i++) square[i % 4] = fma(v[i], v[i], square[i % 4]);
+    const float scale = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
+    UNROLL for (int i = 0; i < KV; i++) {
+        v[i] = fma(v[i] * (float16)(scale), vload16(i, norm), vload16(i, norm + K));
+        x[i] = v[i];
+        xp[i] = v[i] + LOAD16(p, i * 16);
+    }
+    if (y) UNROLL for (int i = 0; i < KV; i++) STORE16(v[i], y, i * 16);
+    return (float2)(scale, mean);
+#else
+    const float2 stat = norm_row(x, KV, norm, norm + K, eps);
+    for (int i = 0; i < KV; i++) {
+        xp[i] = x[i] + LOAD16(p, i * 16);
+        if (y) STORE16(x[i], y, i * 16);
+    }
+    return stat;
+#endif
+}
+
+/* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f before or, if `first`, zeros: SUB rows. The next sums
+ * are at `next`. */
 #ifdef __AVX512F__
+#define SUM_BEGIN(i) float16 p##i = (float16)(0.0f), q##i = p##i;
 #define SUM_OPEN(i)                                                                                                    \
-    float16 p##i = sums[i * KV] * (float16)(f[i]), q##i = sums[i * KV + 1] * (float16)(f[i]);
-#define SUM_CLOSE(i) sums[i * KV] = p##i, sums[i * KV + 1] = q##i;
+    p##i = vload16(0, sums + i * K) * (float16)(f[i]);                                                                 \
+    q##i = vload16(1, sums + i * K) * (float16)(f[i]);
+#define SUM_CLOSE(i)                                                                                                   \
+    vstore16(p##i, 0, sums + i * K);                                                                                   \
+    vstore16(q##i, 1, sums + i * K);
 #define SUM_STEP(i)                                                                                                    \
     {                                                                                                                  \
         const float16 v = (float16)(w[i]);                                                                             \
         p##i = fma(v, x0, p##i);                                                                                       \
         q##i = fma(v, x1, q##i);                                                                                       \
     }
-static inline void weighted_sums(float16 *sums, const float *f, const float *w, const float16 *x) {
-    EACH8(SUM_OPEN)
-    for (int r = 0; r < SUB; r++, w += CP, x += XV) {
+NOINLINE void weighted_sums(__global float *sums, const float *f, const float *w, const float16 *x, int first,
+                            __global const float *next) {
+    EACH8(SUM_BEGIN)
+    if (!first) {
+        EACH8(SUM_OPEN)
+    }
+    for (int r = 0; r < 16; r++, w += CP, x += XV) {
+        const float16 x0 = x[0], x1 = x[1];
+        EACH8(SUM_STEP)
+        PREFETCH(next + r / 2 * K + r % 2 * 16);
+    }
+    for (int r = 16; r < SUB; r++, w += CP, x += XV) {
         const float16 x0 = x[0], x1 = x[1];
         EACH8(SUM_STEP)
     }
@@ -170,32 +320,32 @@ static inline void weighted_sums(float16 *sums, const float *f, const float *w, 
 }
 #else /* 4 columns by a vector at a time: 8 registers of 8 floats */
 #define EACH4(F)     F(0) F(1) F(2) F(3)
-#define SUM_OPEN(i)  float16 p##i = sums[i * KV] * (float16)(f[i]);
-#define SUM_CLOSE(i) sums[i * KV] = p##i;
+#define SUM_BEGIN(i) float16 p##i = (float16)(0.0f);
+#define SUM_OPEN(i)  p##i = vload16(0, sums + i * K) * (float16)(f[i]);
+#define SUM_CLOSE(i) vstore16(p##i, 0, sums + i * K);
 #define SUM_STEP(i)  p##i = fma((float16)(w[i]), x0, p##i);
-NOINLINE void weighted_quad(float16 *sums, const float *f, const float *w, const float16 *x) {
-    EACH4(SUM_OPEN)
+NOINLINE void weighted_quad(__global float *sums, const float *f, const float *w, const float16 *x, int first) {
+    EACH4(SUM_BEGIN)
+    if (!first) {
+        EACH4(SUM_OPEN)
+    }
     for (int r = 0; r < SUB; r++, w += CP, x += XV) {
         const float16 x0 = x[0];
         EACH4(SUM_STEP)
     }
     EACH4(SUM_CLOSE)
 }
-static inline void weighted_sums(float16 *sums, const float *f, const float *w, const float16 *x) {
+static inline void weighted_sums(__global float *sums, const float *f, const float *w, const float16 *x, int first,
+                                 __global const float *next) {
     for (int i = 0; i < 4; i++)
-        weighted_quad(sums + i / 2 * 4 * KV + i % 2, f + i / 2 * 4, w + i / 2 * 4, x + i % 2);
+        weighted_quad(sums + i / 2 * 4 * K + i % 2 * 16, f + i / 2 * 4, w + i / 2 * 4, x + i % 2, first);
 }
 #endif
 
-/* The softmax over image rows so far, per column. */
-typedef struct reading {
-    float16 m[CP / 16], sum[CP / 16];
-    float16 acc[CP * KV];
-} reading;
-
-/* Scores s of SUB rows, of which `rows` exist, become weights; what was weighted before is to be scaled by f. */
-static inline void weigh_rows(float16 *top, float16 *total, float16 *f, float16 *s, int rows) {
-    for (int i = 0; i < CP / 16; i++) {
+/* Scores s of SUB rows, of which `rows` exist, become weights, `count` vectors of them; what was weighted before is to
+ * be scaled by f. */
+static inline void weigh_rows(float16 *top, float16 *total, float16 *f, float16 *s, int rows, int count) {
+    for (int i = 0; i < count; i++) {
         float16 m = top[i], sum;
         for (int r = 0; r < rows; r++) m = larger(m, s[r * (CP / 16) + i]);
         f[i] = exp2_negative(top[i] - m);
@@ -211,22 +361,24 @@ static inline void weigh_rows(float16 *top, float16 *total, float16 *f, float16 
     }
 }
 
-/* Takes SUB rows of scores s, of which `rows` exist, and of the image. */
-static inline void read_rows(reading *read, float16 *s, const float16 *x, int rows, int columns) {
-    float16 f[CP / 16];
-    weigh_rows(read->m, read->sum, f, s, rows);
-    for (int v = 0; v < KV; v += 2)
+/* Takes SUB rows of weights and of the image to sums [columns][K]. */
+static inline void sum_rows(__global float *sums, const float16 *f, const float16 *s, const float16 *x, int columns,
+                            int first) {
+    for (int v = 0; v < K; v += 32)
         for (int c = 0; c < columns; c += 8)
-            weighted_sums(read->acc + c * KV + v, (const float *)f + c, (const float *)s + c, x + v);
+            weighted_sums(sums + c * K + v, (const float *)f + c, (const float *)s + c, x + v / 16, first,
+                          sums + (c + 8 < columns ? (c + 8) * K + v : v + 32));
 }
 
-/* Group (i, n): image rows [i * sizes.z, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
+/* Group (i, n): image rows [i * sizes.s2, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
  * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
  * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
- * [columns][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
- * {rows, groups, rows per group, columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), d of
- * plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of way 1, in trace [n][rows][2][TRACE] {weights of
- * the values, factor and mean of the norm}, 4 as the second of them, 8 instead of storing x. */
+ * [read][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
+ * {rows, groups, rows per group, columns = 8 tokens of the update, read = 8 tokens of the queries}; lds {x ld, c0, p
+ * ld, c0}; modes {update, mapped, skipped(n), d of plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of
+ * way 1, in trace [n][rows][2][TRACE] {weights of the values, factor and mean of the norm}, 4 as the second of them, 8
+ * instead of storing x; 16 keys and values are relative to the last token: that one scores zero, and its own values
+ * count whole. */
 #define TRACE 80
 NOINLINE void image_step_group(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
                                __global const T *restrict position, __global const int *restrict map,
@@ -234,26 +386,34 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
                                __global const float *restrict values, __global const float *restrict norm,
                                __global const float *restrict queries, __global const float *restrict shared,
                                __global const float *restrict plain, __global const int *restrict ways,
-                               __global float *restrict trace, __global const int *restrict limit, int4 sizes, int4 lds,
+                               __global float *restrict trace, __global const int *restrict limit, int8 sizes, int4 lds,
                                int4 modes, float eps, const int4 group) {
-    const int n = group.y, columns = sizes.w, first = group.x * sizes.z;
+    const int n = group.y, columns = sizes.s3, first = group.x * sizes.s2, read = sizes.s4;
     if (n >= *limit || skipped(ways, n, modes.z)) return;
     const bool sharing = modes.w && ways[n], tracing = BLOCKS == 1 && modes.x & 2 && ways[n];
-    const int last = min(sizes.x, first + sizes.z), item = modes.y ? map[n] : n;
+    const bool storing = !(tracing && modes.x & 8), relative = modes.x & 16;
+    const int last = min(sizes.s0, first + sizes.s2), item = modes.y ? map[n] : n;
+    const int depth = relative ? columns - HEADS : columns, vectors = (depth + 15) / 16, reads = (read + 15) / 16;
+    const float none = relative ? 0.0f : LOWEST;
     float16 xs[SUB * XV], s[SUB * CP / 16], xp[TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
-    reading read;
-    for (int i = 0; i < CP / 16; i++) {
-        read.m[i] = (float16)(LOWEST);
-        read.sum[i] = (float16)(0.0f);
+    float16 f[CP / 16], top[CP / 16], total[CP / 16], add[KV];
+    for (int i = 0; i < reads; i++) {
+        top[i] = (float16)(LOWEST);
+        total[i] = (float16)(0.0f);
     }
-    for (int i = 0; i < CP * KV; i++) read.acc[i] = (float16)(0.0f);
     keys += (size_t)n * (K + 1) * CP;
     values += (size_t)n * columns * K;
     queries += (size_t)n * (K + 1) * CP;
+    for (int i = 0; i < KV; i++) {
+        add[i] = modes.x ? vload16(i, norm) : (float16)(0.0f);
+        for (int c = depth; modes.x && c < columns; c++)
+            add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
+    }
     if (sharing) {
-        shared += (size_t)item * PADDED(sizes.x) * 3 * SHARED(modes.w) + 2 * SHARED(modes.w);
+        shared += (size_t)item * PADDED(sizes.s0) * 3 * SHARED(modes.w) + 2 * SHARED(modes.w);
         plain += (size_t)n * (modes.w + 1) * CP;
     }
+    part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
     for (int r0 = first; r0 < last; r0 += SUB) {
         const int rows = min(SUB, last - r0);
         for (int t = 0; t < SUB; t += TILE_ROWS) {
@@ -262,50 +422,43 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
                 for (int i = 0; i < TILE_ROWS * XV; i++) xt[i] = (float16)(0.0f);
                 continue;
             }
-            const size_t next = min(r0 + t + TILE_ROWS, sizes.x - 1);
-            __global const T *next_x = x + ((size_t)item * sizes.x + next) * lds.x + lds.y;
+            const size_t row = r0 + t, next = min(r0 + t + TILE_ROWS, sizes.s0 - 1);
+            const int count = min(TILE_ROWS, rows - t);
+            __global const T *next_x = x + ((size_t)item * sizes.s0 + next) * lds.x + lds.y;
             __global const T *next_p = position + next * lds.z + lds.w;
-            for (int r = 0; r < TILE_ROWS; r++) {
-                const int row = min(r0 + t + r, last - 1);
-                const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
-                UNROLL for (int i = 0; i < KV; i++) {
-                    xt[r * XV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
-                    xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
-                }
-            }
+            __global const T *row_p = position + row * lds.z + lds.w;
+            load_rows(xt, xp, x + ((size_t)item * sizes.s0 + row) * lds.x + lds.y, row_p, lds.x, lds.z, count, shift,
+                      add);
             if (modes.x) {
                 if (sharing)
-                    shared_scores(a, shared + (size_t)(r0 + t) * 3 * SHARED(modes.w), 3 * SHARED(modes.w), plain,
-                                  modes.w);
+                    shared_scores(a, shared + row * 3 * SHARED(modes.w), 3 * SHARED(modes.w), plain, modes.w);
                 else
-                    scores(a, (const float *)xp, keys, next_x, next_p);
-                softmax_tokens(a);
-                float2 stat[TILE_ROWS];
-                update(xt, (const float *)a, values, columns, norm, eps, stat);
-                for (int r = 0; tracing && r < min(TILE_ROWS, rows - t); r++) {
-                    __global float *to = trace + (((size_t)n * sizes.x + r0 + t + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
-                    UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, to);
-                    vstore2(stat[r], 0, to + 64);
-                }
-                for (int r = 0; !(tracing && modes.x & 8) && r < min(TILE_ROWS, rows - t); r++)
-                    UNROLL for (int i = 0; i < KV; i++)
-                        STORE16(xt[r * XV + i], x_out, ((size_t)n * sizes.x + r0 + t + r) * K + i * 16);
+                    scores(a, (const float *)xp, keys, vectors, next_x, next_p);
+                softmax_tokens(a, vectors, none);
+                __global T *to = x_out + ((size_t)n * sizes.s0 + row) * K;
+                for (int j = 0; j < K; j += 64) /* and asks for the lines to be written */
+                    tile6x4_next(xt + j / 16, XV, xt + j / 16, XV, (const float *)a, CP, values + j * columns, depth,
+                                 values + j * columns, storing ? to + j : row_p + j, storing ? K : lds.z);
                 for (int r = 0; r < TILE_ROWS; r++) {
-                    const size_t at = (size_t)min(r0 + t + r, last - 1) * lds.z + lds.w;
-                    UNROLL for (int i = 0; i < KV; i++)
-                        xp[r * KV + i] = xt[r * XV + i] + LOAD16(position, at + i * 16);
+                    const float2 stat = norm_image_row(xt + r * XV, xp + r * KV,
+                                                       storing && r < count ? to + r * K : (__global T *)0, row_p,
+                                                       norm + K, eps);
+                    if (r + 1 < count) row_p += lds.z;
+                    if (!tracing || r >= count) continue;
+                    __global float *noted = trace + (((size_t)n * sizes.s0 + row + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
+                    UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, noted);
+                    vstore2(stat, 0, noted + 64);
                 }
             }
-            scores(s + t * (CP / 16), (const float *)xp, queries, next_x, next_p);
+            scores(s + t * (CP / 16), (const float *)xp, queries, reads, next_x, next_p);
         }
-        read_rows(&read, s, xs, rows, columns);
+        weigh_rows(top, total, f, s, rows, reads);
+        sum_rows(part + 2 * CP, f, s, xs, read, r0 == first);
     }
-    part += ((size_t)n * sizes.y + group.x) * CP * (K + 2);
-    for (int i = 0; i < CP / 16; i++) {
-        vstore16(read.m[i], i, part);
-        vstore16(read.sum[i], i, part + CP);
+    for (int i = 0; i < reads; i++) {
+        vstore16(top[i], i, part);
+        vstore16(total[i], i, part + CP);
     }
-    for (int i = 0; i < columns * KV; i++) vstore16(read.acc[i], i, part + 2 * CP);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
@@ -315,7 +468,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
            __global const float *restrict norm, __global const float *restrict queries,
            __global const float *restrict shared, __global const float *restrict plain,
            __global const int *restrict ways, __global float *restrict trace, __global const int *restrict limit,
-           int4 sizes, int4 lds, int4 modes, float eps) {
+           int8 sizes, int4 lds, int4 modes, float eps) {
     image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, shared, plain, ways, trace,
                      limit, sizes, lds, modes, eps, THIS_GROUP);
 }
@@ -408,8 +561,8 @@ NOINLINE void image_project_group(__global float *restrict y, __global const T *
             }
         }
         for (int j = 0; j < sizes.w; j++) {
-            scores(s, (const float *)(j >= alone.x && j < alone.y ? xt : xp), w + (size_t)j * (K + 1) * CP, next_x,
-                   next_p);
+            scores(s, (const float *)(j >= alone.x && j < alone.y ? xt : xp), w + (size_t)j * (K + 1) * CP, CP / 16,
+                   next_x, next_p);
             __global float *to = y + ((size_t)item * PADDED(sizes.x) + r0) * wide + j * CP;
             for (int r = 0; r < TILE_ROWS; r++)
                 for (int i = 0; i < CP / 16; i++)
@@ -458,7 +611,7 @@ NOINLINE void shared_read_group(__global float *restrict part, __global const fl
             const int count = min(SUB, last - r0);
             for (int t = 0; t < count; t += TILE_ROWS)
                 shared_scores(s + t * (CP / 16), rows + (size_t)(r0 + t) * ld, ld, columns, d);
-            weigh_rows(m, sum, f, s, count);
+            weigh_rows(m, sum, f, s, count, CP / 16);
             for (int j = 0; j < CP / 16; j += 4)
                 for (int i = 0; i < d; i += 4)
                     shared_sums(acc + i * (CP / 16) + j, f + j, s + j, rows + (size_t)r0 * ld + wide + i * HEADS, ld,

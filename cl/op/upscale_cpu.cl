@@ -16,55 +16,144 @@
 #define TRACE  80            /* floats of a noted update: 64 weights, factor, mean */
 #define TRACED (2 * 64 + 16) /* floats of a row of weights, factors and means */
 #define XS     (K > TRACED ? K : TRACED)
-
-#define NORM_SUM(r)                                                                                                    \
-    {                                                                                                                  \
-        float16 *v = acc + r * 4;                                                                                      \
-        const float mean = sum16((v[0] + v[1]) + (v[2] + v[3])) / C1;                                                  \
-        const float16 d0 = v[0] - mean, d1 = v[1] - mean, d2 = v[2] - mean, d3 = v[3] - mean;                          \
-        const float16 square = fma(d0, d0, d1 * d1) + fma(d2, d2, d3 * d3);                                            \
-        const float16 scale = (float16)(1.0f / sqrt(sum16(square) / C1 + eps));                                        \
-        u[r * 4] = activate_float16(fma(d0 * scale, g0, h0), ACT_GELU);                                                \
-        u[r * 4 + 1] = activate_float16(fma(d1 * scale, g1, h1), ACT_GELU);                                            \
-        u[r * 4 + 2] = activate_float16(fma(d2 * scale, g2, h2), ACT_GELU);                                            \
-        u[r * 4 + 3] = activate_float16(fma(d3 * scale, g3, h3), ACT_GELU);                                            \
-    }
+#define UNROLL __attribute__((opencl_unroll_hint))
 
 /* The products are functions of their own: beside other code the compiler would keep that code's constants in registers
  * and move the accumulators of the products to memory. */
-__attribute__((noinline)) static void first_product(float16 *acc, const float *x, __global const float *w1,
-                                                    __global const T *next) {
+#ifdef __AVX512F__
+#define START(r, j)        float16 c##r##_##j = k##j;
+#define PRODUCT(DEPTH, ...)                                                                                            \
+    for (int k = 0; k < (DEPTH); k += 2, a += 2, b += 2 * ldb) {                                                       \
+        TILE_STEP(0)                                                                                                   \
+        TILE_STEP(1)                                                                                                   \
+        __VA_ARGS__                                                                                                    \
+    }
+NOINLINE void first_product(float16 *acc, const float *a, __global const float *b, __global const float *bias,
+                            __global const T *next) {
+    enum { lda = K, ldb = C1, LINE = 64 / sizeof(T) };
+    const float16 k0 = vload16(0, bias), k1 = vload16(1, bias), k2 = vload16(2, bias), k3 = vload16(3, bias);
+    TILE_EACH(START)
+    PRODUCT(K, PREFETCH(next); next += LINE;)
+    TILE_EACH(TILE_CLOSE)
+}
+NOINLINE void second_product(float16 *acc, const float *a, __global const float *b, __global const float *bias) {
+    enum { lda = C1, ldb = 2 * C2 };
+    const float16 k0 = vload16(0, bias), k1 = vload16(1, bias), k2 = k0, k3 = k1;
+    TILE_EACH(START)
+    PRODUCT(C1)
+    TILE_EACH(TILE_CLOSE)
+}
+/* w1, w2 [columns][C1] of the updates, of which the first `depth` count; w [4][C1] of factors and means. */
+NOINLINE void shared_product(float16 *acc, const float *s, int depth, __global const float *w1,
+                             __global const float *w2, const float *w, __global const float *next,
+                             __global const float *next_trace) {
+    enum { lda = TRACED, ldb = C1 };
+    TILE_EACH(TILE_OPEN)
+    {
+        const float *a = s;
+        __global const float *b = w1;
+        PRODUCT(depth, PREFETCH(next); PREFETCH(next_trace); next += 16; next_trace += 16;)
+    }
+    {
+        const float *a = s + 64;
+        __global const float *b = w2;
+        PRODUCT(depth)
+    }
+    {
+        const float *a = s + 128, *b = w;
+        PRODUCT(4)
+    }
+    TILE_EACH(TILE_CLOSE)
+}
+#else
+NOINLINE void begin(float16 *acc, __global const float *bias, int vectors) {
+    for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % vectors, bias);
+}
+static inline void first_product(float16 *acc, const float *x, __global const float *w1, __global const float *bias,
+                                 __global const T *next) {
+    begin(acc, bias, 4);
     tile6x4_ahead(acc, x, K, w1, C1, K, next, next);
 }
-/* w1, w2 [columns][C1] of the updates, w [4][C1] of factors and means. */
-__attribute__((noinline)) static void shared_product(float16 *acc, const float *s, int columns,
-                                                     __global const float *w1, __global const float *w2,
-                                                     __global const float *w, __global const float *next,
-                                                     __global const float *next_trace) {
-    tile6x4_ahead(acc, s, TRACED, w1, C1, columns, (__global const T *)next, (__global const T *)next_trace);
-    tile6x4(acc, s + 64, TRACED, w2, C1, columns);
-    tile6x4(acc, s + 128, TRACED, w, C1, 4);
-}
-__attribute__((noinline)) static void second_product(float16 *acc, const float *u, __global const float *w2) {
+static inline void second_product(float16 *acc, const float *u, __global const float *w2, __global const float *bias) {
+    begin(acc, bias, 2);
     tile6x4(acc, u, C1, w2, 2 * C2, C1);
+}
+static inline void shared_product(float16 *acc, const float *s, int depth, __global const float *w1,
+                                  __global const float *w2, const float *w, __global const float *next,
+                                  __global const float *next_trace) {
+    tile6x4_ahead(acc, s, TRACED, w1, C1, depth, (__global const T *)next, (__global const T *)next_trace);
+    tile6x4(acc, s + 64, TRACED, w2, C1, depth);
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int j = 0; j < 4; j++)
+            for (int k = 0; k < 4; k++)
+                acc[r * 4 + j] = fma((float16)(s[r * TRACED + 128 + k]), vload16(j, w + k * C1), acc[r * 4 + j]);
+}
+#endif
+
+/* u = gelu(LN(acc)) of six rows; norm {gamma, beta} [2][C1]. */
+NOINLINE void norm_gelu(float16 *u, const float16 *acc, __global const float *norm, float eps) {
+    for (int r = 0; r < TILE_ROWS; r++, u += 4, acc += 4) {
+        const float mean = sum16((acc[0] + acc[1]) + (acc[2] + acc[3])) / C1;
+        float16 d[4];
+        UNROLL for (int i = 0; i < 4; i++) d[i] = acc[i] - (float16)(mean);
+        const float16 square = fma(d[0], d[0], d[1] * d[1]) + fma(d[2], d[2], d[3] * d[3]);
+        const float16 scale = (float16)(1.0f / sqrt(sum16(square) / C1 + eps));
+        UNROLL for (int i = 0; i < 4; i++)
+            u[i] = activate_float16(fma(d[i] * scale, vload16(i, norm), vload16(4 + i, norm)), ACT_GELU);
+    }
+}
+
+/* Two logits of each of `count` rows, at most six: v . vector, v two pixels of C2 channels. Row r's are at y + at[r]. */
+NOINLINE void dots(__global float *y, const int *at, int count, const float16 *v, __global const T *vector) {
+    const float16 v0 = LOAD16(vector, 0), v1 = LOAD16(vector, 16);
+    for (int r = 0; r < count; r += 2, v += 8) { /* sums of four vectors' lanes in one */
+        const float16 a = fma(v[0], v0, v[1] * v1), b = fma(v[2], v0, v[3] * v1);
+        const float16 c = fma(v[4], v0, v[5] * v1), d = fma(v[6], v0, v[7] * v1);
+        const float16 ab = LANES(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                           LANES(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        const float16 cd = LANES(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+                           LANES(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        float16 all = LANES(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+                      LANES(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+        all += LANES(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+        all += LANES(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+        vstore2((float2)(all.s0, all.s4), 0, y + at[r]);
+        if (r + 1 < count) vstore2((float2)(all.s8, all.sc), 0, y + at[r + 1]);
+    }
 }
 
 /* A row of both updates as the left side of shared_product; returns the factor of the shared image. */
 static inline float traced_row(float16 *s, __global const float *trace) {
     const float f = trace[64], m = trace[65], f2 = trace[TRACE + 64], m2 = trace[TRACE + 65], both = f * f2;
+    float *rest = (float *)(s + 8);
     for (int i = 0; i < 4; i++) {
         s[i] = vload16(i, trace) * (float16)(both);
         s[4 + i] = vload16(i, trace + TRACE) * (float16)(f2);
     }
-    s[8] = (float16)(both, both * m, f2, f2 * m2, 0.0f, 0.0f, 0.0f, 0.0f, (float8)(0.0f));
+    rest[0] = both, rest[1] = both * m, rest[2] = f2, rest[3] = f2 * m2;
     return both;
+}
+
+/* Factors' and means' rows of the four phases [4][C1], with the values of columns [depth, columns), whose weight is
+ * one. */
+static inline void sum_constants(float16 *to, __global const float *constants, __global const float *values1,
+                                 __global const float *values2, int depth, int columns) {
+    for (int phase = 0; phase < 4; phase++, to += 16, constants += 5 * C1) {
+        for (int i = 0; i < 16; i++) to[i] = vload16(i, constants);
+        for (int c = depth; c < columns; c++)
+            for (int j = 0; j < 4; j++) {
+                to[j] += vload16(j, values1 + (phase * columns + c) * C1);
+                to[8 + j] += vload16(j, values2 + (phase * columns + c) * C1);
+            }
+    }
 }
 
 /* Group (i, n): pixels [i * sizes.z, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
  * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
  * h][4 w]. sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared
  * [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of
- * factors and means [4], to add}[C1]; sharing {columns or 0, shared ld, shared rows}. */
+ * factors and means [4], to add}[C1]; sharing {columns or 0, shared ld,
+ * shared rows, of how many columns the weight is noted: that of the others is one}. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
                             __global const float *restrict norm, __global const float *restrict w2,
                             __global const float *restrict b2, __global const T *restrict vectors,
@@ -73,14 +162,21 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const float *restrict constants, __global const int *restrict map,
                             __global const int *restrict ways, __global const int *restrict limit, int4 sizes, int4 lds,
                             int4 sharing, float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.x * sizes.y, first = group.x * sizes.z;
+    const int n = group.y, pixels = sizes.x * sizes.y, first = group.x * sizes.z, wide = sizes.y * 4;
     if (n >= *limit) return;
-    const int last = min(pixels, first + sizes.z), columns = sharing.x && ways[n] ? sharing.x : 0;
-    float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4];
-    if (columns) shared += (size_t)map[n] * sharing.z * sharing.y;
-    for (int p = first; p < last; p += TILE_ROWS) {
+    const int last = min(pixels, first + sizes.z), columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 16];
+    if (columns) {
+        shared += (size_t)map[n] * sharing.z * sharing.y;
+        values1 += (size_t)n * 4 * columns * C1;
+        values2 += (size_t)n * 4 * columns * C1;
+        sum_constants(rest, constants, values1, values2, depth, columns);
+    }
+    y += (size_t)n * sizes.w * pixels * 16;
+    for (int p = first, line = first / sizes.y, column = first - line * sizes.y; p < last; p += TILE_ROWS) {
         float f[TILE_ROWS];
-        const int ahead = min(p + TILE_ROWS, pixels - 1);
+        int at[TILE_ROWS]; /* of a pixel's first logit */
+        const int ahead = min(p + TILE_ROWS, pixels - 1), count = min(TILE_ROWS, last - p);
         __global const T *next = x + ((size_t)n * pixels + ahead) * lds.x + lds.y;
         for (int r = 0; r < TILE_ROWS; r++) {
             const size_t row = (size_t)n * pixels + min(p + r, last - 1);
@@ -88,39 +184,30 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                 f[r] = traced_row(xs + r * (TRACED / 16), trace + row * 2 * TRACE);
             else
                 for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * lds.x + lds.y + i * 16);
+            at[r] = (line * wide + column) * 4;
+            if (++column == sizes.y) column = 0, line++;
         }
         for (int phase = 0; phase < 4; phase++) {
-            const float16 g0 = vload16(4, norm), g1 = vload16(5, norm), g2 = vload16(6, norm), g3 = vload16(7, norm);
-            const float16 h0 = vload16(8, norm), h1 = vload16(9, norm), h2 = vload16(10, norm), h3 = vload16(11, norm);
             if (columns) {
-                __global const float *c = constants + phase * 5 * C1;
-                for (int i = 0; i < TILE_ROWS * 4; i++)
-                    acc[i] = fma(vload16(i % 4, shared + min(p + i / 4, last - 1) * sharing.y + phase * C1),
-                                 (float16)(f[i / 4]), vload16(16 + i % 4, c));
-                const size_t at = ((size_t)n * 4 + phase) * columns * C1;
-                shared_product(acc, (const float *)xs, columns, values1 + at, values2 + at, c,
+                __global const float *to_add = constants + (phase * 5 + 4) * C1;
+                for (int r = 0; r < TILE_ROWS; r++)
+                    UNROLL for (int j = 0; j < 4; j++)
+                        acc[r * 4 + j] = fma(vload16(j, shared + min(p + r, last - 1) * sharing.y + phase * C1),
+                                             (float16)(f[r]), vload16(j, to_add));
+                shared_product(acc, (const float *)xs, depth, values1 + phase * columns * C1,
+                               values2 + phase * columns * C1, (const float *)(rest + phase * 16),
                                shared + ahead * sharing.y + phase * TILE_ROWS * C1,
                                trace + ((size_t)n * pixels + ahead) * 2 * TRACE + phase * (TILE_ROWS * TRACE / 2));
             } else {
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, norm);
-                first_product(acc, (const float *)xs, w1 + phase * K * C1, next);
+                first_product(acc, (const float *)xs, w1 + phase * K * C1, norm, next);
             }
-            NORM_SUM(0) NORM_SUM(1) NORM_SUM(2) NORM_SUM(3) NORM_SUM(4) NORM_SUM(5)
-            for (int line = 0; line < 2; line++) {
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 2, b2);
-                second_product(acc, (const float *)u, w2 + line * C1 * 2 * C2);
-                for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = activate_float16(acc[i], ACT_GELU);
-                for (int m = 0; m < sizes.w; m++) {
-                    const size_t at = ((size_t)n * sizes.w + m) * lds.z + lds.w;
-                    const float16 v0 = LOAD16(vectors, at), v1 = LOAD16(vectors, at + 16);
-                    for (int r = 0; r < min(TILE_ROWS, last - p); r++) {
-                        const int row = (p + r) / sizes.y * 4 + (phase >> 1) * 2 + line;
-                        const int column = (p + r) % sizes.y * 4 + (phase & 1) * 2;
-                        const size_t to = (((size_t)n * sizes.w + m) * sizes.x * 4 + row) * sizes.y * 4 + column;
-                        y[to] = sum16(fma(acc[r * 4], v0, acc[r * 4 + 1] * v1));
-                        y[to + 1] = sum16(fma(acc[r * 4 + 2], v0, acc[r * 4 + 3] * v1));
-                    }
-                }
+            norm_gelu(u, acc, norm + C1, eps);
+            for (int second = 0; second < 2; second++) {
+                second_product(acc, (const float *)u, w2 + second * C1 * 2 * C2, b2);
+                activate_all(acc, TILE_ROWS * 4, ACT_GELU);
+                for (int m = 0; m < sizes.w; m++)
+                    dots(y + (size_t)m * pixels * 16 + ((phase >> 1) * 2 + second) * wide + (phase & 1) * 2, at, count,
+                         acc, vectors + ((size_t)n * sizes.w + m) * lds.z + lds.w);
             }
         }
     }

@@ -47,6 +47,7 @@ typedef struct folded {
 typedef struct decoder {
     ist_net net;
     ist_tensor t;    /* initial tokens [P,1,N,256]: IoU, masks, prompt; added to every query */
+    ist_tensor asked; /* the first of them, which the last reading is for: as many of its queries */
     ist_tensor pe;   /* dense position code [1,1,4096,256] */
     float *position; /* the same, owned */
     ist_tensor image_of;
@@ -225,15 +226,15 @@ static ist_fold_job fold(ist_tensor x, ist_tensor add, const ist_conv_weights *o
                                    .only = only}};
 }
 
-static ist_tensor fold_now(ist_plan *p, ist_fold_job job, const char *at) {
+static ist_tensor fold_now(ist_plan *p, ist_fold_job job, bool relative, const char *at) {
+    job.fold.relative = relative;
     return ist_op_fold_heads(p, job.x, job.add, &job.fold, at);
 }
 
 /* The same for a shared projection of the image: queries or keys as they are. */
-static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, const char *at) {
+static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, bool relative, const char *at) {
     if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
-    ist_fold_job job = fold(x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1});
-    return ist_op_fold_heads(d->net.plan, job.x, job.add, &job.fold, at);
+    return fold_now(d->net.plan, fold(x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1}), relative, at);
 }
 
 /* out_proj [256,128] as [128][256]; the caller frees it. */
@@ -298,12 +299,13 @@ static folded fold_tokens(decoder *d, const image_side *s, ist_tensor q, const i
     }
     bool sharing = s->pending && ist_has(d->shared) && ist_has(s->now.map); /* the first update */
     ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
-    f.queries = fold_now(p, fold(q, d->t, query, k->w, NULL, true, s->now.only), at);
+    bool relative = ist_image_shares(p);
+    f.queries = fold_now(p, fold(q, q.w < d->t.w ? d->asked : d->t, query, k->w, NULL, true, s->now.only), false, at);
     if (s->pending) {
-        f.keys = fold_now(p, fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own), at);
-        f.values = fold_now(p, fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all), at);
+        f.keys = fold_now(p, fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own), relative, at);
+        f.values = fold_now(p, fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all), relative, at);
     }
-    if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, at);
+    if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, relative, at);
     if (s->pending && d->up.shares) ist_sam_upscale_values(&d->up, s->layer, s->tokens, &s->v, out);
     free(out);
     return f;
@@ -385,7 +387,8 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     if (first) s->now.only = (ist_prompt_way){d->ways, 0};
     folded f = fold_tokens(d, s, q, &query, &k, at);
     ist_image_update u = {
-        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f};
+        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f,
+        .relative = ist_image_shares(p)};
     if (ist_has(f.plain_keys)) u.shared = d->shared, u.plain_keys = f.plain_keys, u.ways = d->ways;
     if (d->up.shares) {
         u.trace = d->up.sharing.trace, u.traced = s->layer, u.ways = d->ways;
@@ -400,7 +403,7 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
             y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
     }
     if (first && !ist_plan_status(p)) {
-        ist_op_shared_read(p, d->shared, &s->now, unfolded(d, q, &query, at), d->ways, v.b, y, at);
+        ist_op_shared_read(p, d->shared, &s->now, unfolded(d, q, &query, false, at), d->ways, v.b, y, at);
         s->now.only = (ist_prompt_way){0};
     }
     if (s->pending) s->now = (ist_image_side){.x = updated, .position = d->pe};
@@ -449,6 +452,20 @@ static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) 
 }
 
 /* ---- read-out ---- */
+
+/* The first `count` tokens of every prompt as tokens of their own. */
+static ist_tensor first_tokens(const decoder *d, ist_tensor q, int count) {
+    ist_plan *p = d->net.plan;
+    if (ist_plan_status(p)) return (ist_tensor){0};
+    ist_tensor rows = q;
+    rows.ld *= q.w;
+    rows.c *= count;
+    rows.w = 1;
+    rows = ist_op_copy(p, rows, (ist_tensor){0}, final);
+    rows.w = count;
+    rows.c = rows.ld = q.c;
+    return rows;
+}
 
 /* Token `index` of every prompt as [P,1,1,256]: a channel slice of the prompt's row of all tokens. */
 static ist_tensor token_at(ist_tensor q, int index) {
@@ -552,6 +569,11 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
                 ist_image_reads(p, d->t.w, DIM, INNER / HEADS);
     ist_tensor q = d->t;
     for (int i = 0; i < LAYERS; i++) q = two_way_layer(d, &s, q, i);
+    int wanted = multimask ? 1 + MASK_TOKENS : 2; /* IoU and masks: nothing asks for the others any more */
+    if (!ist_plan_status(p) && ist_image_shares(p) && q.w <= IST_BLOCK_TOKENS) {
+        q = first_tokens(d, q, wanted);
+        d->asked = first_tokens(d, d->t, wanted);
+    }
     q = read_image(d, &s, q, final, "norm_final_attn");
     free(s.shift);
     free(d->position);

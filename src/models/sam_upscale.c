@@ -78,6 +78,7 @@ void ist_sam_upscale_share(ist_sam_upscale *u, const ist_image_side *image, int 
         convolve_norms(u, norm);
         sum_constants(u, norm, bias);
         u->sharing.map = image->map, u->sharing.ways = ways, u->sharing.constants = u->constants;
+        u->sharing.relative = true;
         u->sharing.image = ist_op_image_map(p, image, u->behind[0], OUTS, tokens, ways, at);
         u->sharing.trace = ist_op_update_trace(p, prompts, image);
         u->shares = true;
@@ -106,6 +107,7 @@ void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, co
                           .b = v->b,
                           .m = m,
                           .scale = 1.0f,
+                          .relative = u->sharing.relative,
                           .only = {u->sharing.ways, 1}};
     u->sharing.values[layer] = ist_op_fold_heads(p, tokens, (ist_tensor){0}, &fold, "shared upscaling");
     free(m);

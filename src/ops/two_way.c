@@ -109,7 +109,7 @@ static bool check_fold(ist_plan *p, const ist_fold_job *job, const char *label) 
     ist_tensor x = job->x, add = job->add;
     const ist_head_fold *f = &job->fold;
     bool good = x.h == 1 && x.c % 2 == 0 && x.elem == IST_ELEM_T && may_choose(p, f->only, f->plain) &&
-                !ist_two_way_halves(p, x.w, f->k) &&
+                !ist_two_way_halves(p, x.w, f->k) && (!f->relative || ist_image_shares(p)) &&
                 (!ist_has(add) || (add.w == x.w && add.c == x.c && (add.n == 1 || add.n == x.n) && add.elem == x.elem));
     return check(p, good, x, x.w, f->k, f->d, label);
 }
@@ -137,7 +137,7 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, (int)form),
                              IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                             IST_INT4(added, added && add.n == 1, wanted(f->only), 0), IST_FLOAT(f->scale),
+                             IST_INT4(added, added && add.n == 1, wanted(f->only), f->relative), IST_FLOAT(f->scale),
                              IST_IN(f->only.ways)},
                     .arg_count = cpu ? 13 : 12,
                     .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + (f->plain ? 0 : k))};
@@ -190,17 +190,19 @@ static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_upd
                 s->position.elem == IST_ELEM_T && s->position.c == k &&
                 s->position.h * s->position.w == s->x.h * s->x.w &&
                 (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n) && may_choose(p, s->only, false);
+    int by = u && ist_image_shares(p) ? u->values.w / HEADS : tokens; /* of the update */
+    good = good && blocks_of(by) == blocks_of(tokens) && (!u || !u->relative || ist_image_shares(p));
     if (good && u && halves)
         good = halves_fit(u->keys, n, k, tokens) && halves_fit(u->values, n, k, tokens);
     else if (good && u)
-        good = columns_fit(u->keys, n, k, tokens) && u->values.n == n && u->values.w == tokens * HEADS &&
+        good = columns_fit(u->keys, n, k, by) && u->values.n == n && u->values.w == by * HEADS &&
                u->values.h == k / COLUMNS && u->values.c == COLUMNS && u->values.elem == IST_ELEM_F32;
     if (good && u && ist_has(u->trace))
-        good = ist_image_shares(p) && tokens <= IST_TRACE_TOKENS && u->trace.n == n && u->trace.w == s->x.h * s->x.w &&
+        good = ist_image_shares(p) && by <= IST_TRACE_TOKENS && u->trace.n == n && u->trace.w == s->x.h * s->x.w &&
                u->trace.c == IST_TRACE_FLOATS && u->ways.w == n;
     if (good && u && ist_has(u->shared))
-        good = ist_image_shares(p) && ist_has(s->map) && columns_fit(u->plain_keys, n, u->plain_keys.w - 1, tokens) &&
-               shared_fits(u->shared, s->x, u->plain_keys.w - 1, tokens);
+        good = ist_image_shares(p) && ist_has(s->map) && columns_fit(u->plain_keys, n, u->plain_keys.w - 1, by) &&
+               shared_fits(u->shared, s->x, u->plain_keys.w - 1, by);
     return check(p, good, s->x, tokens, k, 4, label);
 }
 
@@ -212,6 +214,7 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     bool sharing = u && ist_has(u->shared), tracing = u && ist_has(u->trace);
+    int columns = u ? u->values.w : s->columns;
     ist_arg trace = IST_IN(none);
     if (tracing && u->traced)
         trace = (ist_arg)IST_INOUT(u->trace);
@@ -231,13 +234,15 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
                         IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
                         IST_IN(u ? u->shared : none), IST_IN(u ? u->plain_keys : none),
                         IST_IN(sharing || tracing ? u->ways : x->only.ways), trace, IST_IN(s->limit),
-                        IST_INT4(s->length, s->groups, s->rows, s->columns),
+                        IST_INT8(s->length, s->groups, s->rows, columns, s->columns),
                         IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                        IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread),
+                        IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread) +
+                                     16 * (u && u->relative),
                                  ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
                         IST_FLOAT(u ? u->eps : 0.0f)},
                .arg_count = 19,
-               .flops = (u ? 8.0 : 4.0) * s->n * s->length * s->columns * s->k,
+               .flops = 4.0 * s->n * s->length * s->k *
+                        (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
                .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 

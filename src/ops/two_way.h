@@ -19,6 +19,7 @@
 #include "ops/ops.h"
 
 enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may have */ };
+enum { IST_BLOCK_TOKENS = 8 /* whose columns are one block */ };
 
 /* Whether columns, panels and parts have the form that matrix instructions take. */
 bool ist_two_way_halves(const ist_plan *p, int tokens, int k);
@@ -40,6 +41,8 @@ typedef struct ist_head_fold {
     bool columns; /* else panels */
     bool plain;   /* columns of q itself, F32 [P,1,d + 1,C] with zeros in row d; only where ist_image_shares, or by a
                      layer */
+    bool relative; /* what the last token has is taken off the others, whose columns it has none of: see
+                      ist_image_update; only where ist_image_shares */
     ist_prompt_way only;
 } ist_head_fold;
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. Where ist_two_way_halves says so, layers on
@@ -59,7 +62,8 @@ typedef struct ist_image_side {
 } ist_image_side;
 
 /* Image to tokens: x becomes LN(x + softmax over tokens((x + position) keys) values + bias). keys are columns, values
- * panels. */
+ * panels. A softmax is the same for scores that all have the last token's taken off, and weights add up to one: where
+ * keys and values are `relative`, that token costs nothing but an addend. */
 typedef struct ist_image_update {
     ist_tensor keys, values;
     const float *bias, *gamma, *beta; /* [K] */
@@ -69,10 +73,12 @@ typedef struct ist_image_update {
     ist_tensor trace; /* ist_op_update_trace, or empty: where the update of such prompts is noted, too */
     int traced;       /* which of its two updates this is */
     bool unread;      /* such prompts are through with the image: it is not stored for them */
+    bool relative;    /* keys, plain keys and values are: ist_head_fold */
 } ist_image_update;
 
 /* Tokens to image, after the update when there is one: per column of `queries` the softmax over the image and the
- * average of x under it, in parts that ist_op_image_merge joins. *updated gets the new image [P,1,L,K]. */
+ * average of x under it, in parts that ist_op_image_merge joins. *updated gets the new image [P,1,L,K]. `tokens` are
+ * those of the queries; where ist_image_shares an update may be by more, if both have one block of 64 columns. */
 ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *image, const ist_image_update *update,
                              ist_tensor queries, int tokens, ist_tensor *updated, const char *label);
 /* Joins the parts: y[t] of head h = w_h average + b, w [8 d][K], b [8 d] -> [P,1,N,8 d]. */

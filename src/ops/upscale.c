@@ -152,6 +152,7 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     static const ist_upscale_sharing nothing = {0};
     const ist_upscale_sharing *s = sharing ? sharing : &nothing;
     ist_tensor constants = {0};
+    int noted = s->values[0].w - (s->relative ? IST_TWO_WAY_HEADS : 0);
     if (sharing) constants = ist_plan_const(p, s->constants, 1, 1, 4 * 5, C1, IST_ELEM_F32, label);
     int masks = vectors.h * vectors.w, pixels = x.h * x.w;
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
@@ -169,9 +170,9 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
                                   IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
                                   IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, CPU_PIXELS, masks),
                                   IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
-                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, 0), IST_FLOAT(w->eps)},
+                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted), IST_FLOAT(w->eps)},
                          .arg_count = 19,
-                         .flops = flops_of(x, masks, sharing ? 2.0 * s->values[0].w + 4 : x.c),
+                         .flops = flops_of(x, masks, sharing ? 2.0 * noted + 4 : x.c),
                          .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 

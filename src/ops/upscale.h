@@ -20,6 +20,7 @@ typedef struct ist_upscale_sharing {
     ist_tensor image;       /* z P: ist_op_image_map with 4 * 64 outputs */
     ist_tensor trace;       /* s, f and m: ist_op_update_trace */
     ist_tensor values[2];   /* values1 P, values2 Q: panels of ist_op_fold_heads */
+    bool relative;          /* updates and values are: ist_image_update */
     const float *constants; /* [4][5][64]: bias1 P, -1 P, (beta1 + bias2) Q, -1 Q, beta2 deconv1 + its bias */
 } ist_upscale_sharing;
 /* gelu(deconv2(gelu(LN(deconv1(x))))) . vectors[m]: x [P,h,w,K], vectors [P,1,masks,32] -> F32 [P * masks,4h,4w,1],

@@ -25,6 +25,9 @@ void golden_check(ist_plan *plan, const ist_weights *golden, const char *name, g
 /* The float32 comparison for values already on the host: `got` is h x w pixels of c channels. */
 void golden_check_values(const ist_weights *golden, const char *name, golden_layout layout, const float *got,
                          size_t pixels, size_t channels);
+/* Where got has only the first `kept` of every item's `rows` tokens. */
+void golden_check_first(const ist_weights *golden, const char *name, const float *got, size_t items, size_t rows,
+                        size_t kept, size_t channels);
 
 /* The stored integers of NAME; count must match. The caller frees the result. */
 int *golden_ints(const ist_weights *golden, const char *name, size_t count);
