@@ -35,6 +35,10 @@ typedef ist_status audit_writer(void *what, FILE *out, ist_error *err);
  * all. */
 ist_status audit_write(const char *path, audit_writer *write, void *what, ist_error *err);
 
+/* Before anything is run: whether what the options name can be written and --baseline is a report. 0, or the exit code
+ * after a sentence. */
+int audit_check_files(const audit_options *options);
+
 /* Where the text goes: where --report says, to standard error when another report takes standard output, else to
  * `text_default`. */
 const char *audit_text_place(const audit_options *options, const char *text_default);

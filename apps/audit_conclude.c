@@ -28,8 +28,27 @@ const char *audit_text_place(const audit_options *o, const char *text_default) {
     return is_stdout(o->json) || is_stdout(o->sarif) || is_stdout(o->trace) ? "" : text_default;
 }
 
+enum { MOST_BASELINE = 256 << 20 };
+
+static ist_status check_baseline(const char *baseline, ist_error *err) {
+    char *old;
+    size_t length;
+    IST_TRY(ist_read_file(baseline, MOST_BASELINE, &old, &length, err));
+    ist_status status = ist_audit_check_older(old, length, err);
+    free(old);
+    return status ? ist_fail_context(err, "%s", baseline) : IST_OK;
+}
+
+int audit_check_files(const audit_options *o) {
+    const char *written[] = {o->report, o->json, o->sarif, o->trace};
+    ist_error err;
+    ist_status status = o->baseline ? check_baseline(o->baseline, &err) : IST_OK;
+    for (size_t i = 0; i < sizeof written / sizeof *written && !status; i++)
+        if (written[i] && *written[i] && strcmp(written[i], "-") != 0) status = ist_atomic_try(written[i], &err);
+    return status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
+}
+
 ist_status audit_compare(const ist_audit_report *report, const char *baseline, FILE *out, ist_error *err) {
-    enum { MOST_BASELINE = 256 << 20 };
     char *old;
     size_t length, added, gone;
     if (!baseline) return IST_OK;

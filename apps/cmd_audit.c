@@ -80,6 +80,8 @@ static int split(int *argc, char **argv, audit_options *o) {
         const char *value = NULL;
         const cli_option *option = own_option(*argc, argv, i, &value, &last);
         if (option && !value) return cli_usage("audit", "option '%s' needs a value", argv[i]);
+        if (option && !*value && !strcmp(option->value, "FILE"))
+            return cli_usage("audit", "--%s: the name of the file is empty", option->name);
         if (option)
             take_option(option->id, value, o);
         else
@@ -95,7 +97,8 @@ static int audit_sources(int argc, char **argv, const audit_options *o) {
     if (wrong) return cli_usage("audit", "--%s is for programs that run, not for --source", wrong);
     if (!*o->source) return cli_usage("audit", "--source needs a folder or a file");
     if (argc > 1) return cli_usage("audit", "unexpected argument '%s' beside --source", argv[1]);
-    return audit_source(o);
+    int code = audit_check_files(o);
+    return code ? code : audit_source(o);
 }
 
 static int audit_own(int argc, char **argv, audit_options *o) {
@@ -105,7 +108,8 @@ static int audit_own(int argc, char **argv, audit_options *o) {
     if (code) return code;
     if (o->frame_kernel) return cli_usage("audit", "--frame-kernel is for programs: our own frames are known");
     if (argc < 2) return cli_usage("audit", "name images, or a program after --");
-    return audit_run_own(argc, argv, o);
+    code = audit_check_files(o);
+    return code ? code : audit_run_own(argc, argv, o);
 }
 
 int cmd_audit(int argc, char **argv) {
@@ -123,5 +127,6 @@ int cmd_audit(int argc, char **argv) {
     if ((code = parse_budget(&o))) return code;
     if (optind < end) return cli_usage("audit", "unexpected argument '%s'", argv[optind]);
     if (end + 1 >= argc) return cli_usage("audit", "name a program after --");
-    return audit_program(argv + end + 1, &o);
+    code = audit_check_files(&o);
+    return code ? code : audit_program(argv + end + 1, &o);
 }

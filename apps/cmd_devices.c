@@ -1,18 +1,23 @@
 /* isthmus devices: the flat list of OpenCL devices that --device chooses from, each opened and probed, so that what is
- * said about a device has been seen on it. */
-#include "cli.h"
+ * said about a device has been seen on it, and the kernel rows that a frame would take there. */
+#include "predict.h"
 
 #include "device/device.h"
 #include "io/text.h"
+#include "pipeline/choice.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const cli_option options[] = {
-    {"json", 256, NULL, "print a JSON array instead of a table"},
-    {NULL, 0, NULL, NULL},
-};
+enum { OPTION_JSON = 256 };
+
+#define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
+static const cli_option options_list[] = {{"json", OPTION_JSON, NULL, "print a JSON array instead of a table"},
+                                          PREDICT_MODEL_OPTIONS(X)
+                                              PREDICT_BATCH_OPTION(X, "frames"){NULL, 0, NULL, NULL}};
+#undef X
 
 static const char *type_name(ist_device_type type) {
     return type == IST_DEVICE_CPU ? "cpu" : type == IST_DEVICE_GPU ? "gpu" : "other";
@@ -23,42 +28,76 @@ static void put_string(ist_text *out, const char *key, const char *value) {
     ist_text_json_string(out, value);
 }
 
-/* What the probes found; `problem` is set when the device does not open. */
-typedef struct probed {
-    unsigned caps; /* ist_cap bits */
-    char problem[500];
-} probed;
+/* What was seen of a device. */
+typedef struct seen {
+    unsigned caps;     /* ist_cap bits; choice.caps where there is a choice */
+    char problem[500]; /* set when the device does not open */
+    bool chosen;
+    ist_choice choice;
+    ist_error no_choice; /* why there is none; code IST_OK when none was asked for */
+} seen;
 
-static probed probe(const ist_device_info *info) {
-    probed p = {0};
+/* `frame` NULL: nothing is known that a frame could be recorded from. */
+static void look(const ist_device_info *info, const ist_config *frame, seen *s) {
     char spec[16];
     ist_device *device = NULL;
     ist_error err;
     snprintf(spec, sizeof spec, "%d", info->index);
+    if (frame) {
+        ist_config config = *frame;
+        config.device = spec;
+        s->chosen = !ist_choice_make(&config, &s->choice, &s->no_choice);
+        s->caps = s->choice.caps;
+        if (s->chosen) return;
+    }
     ist_device_options open = {.spec = spec};
     if (ist_device_open(&open, &device, &err))
-        snprintf(p.problem, sizeof p.problem, "%s", err.text);
+        snprintf(s->problem, sizeof s->problem, "%s", err.text);
     else
-        p.caps = ist_device_caps(device);
+        s->caps = ist_device_caps(device);
     ist_device_close(&device);
-    return p;
 }
 
-static void put_capabilities(ist_text *out, const probed *p) {
+/* ---- JSON ---- */
+
+static void put_caps(ist_text *out, const char *key, unsigned caps) {
     const char *comma = "";
-    ist_text_put(out, ",\"capabilities\":[");
+    ist_text_printf(out, ",\"%s\":[", key);
     for (int bit = 0; bit < IST_CAP_COUNT; bit++) {
-        if (!(p->caps >> bit & 1)) continue;
+        if (!(caps >> bit & 1)) continue;
         ist_text_put(out, comma);
         ist_text_json_string(out, ist_cap_name(bit));
         comma = ",";
     }
     ist_text_put(out, "]");
-    if (*p->problem) put_string(out, "problem", p->problem);
 }
 
-static void put_device(ist_text *out, const ist_device_info *d) {
-    probed p = probe(d);
+static void put_row(ist_text *out, const ist_row_use *u) {
+    ist_text_printf(out, "{\"launches\":%d", u->launches);
+    put_string(out, "op", u->op);
+    put_string(out, "row", u->row);
+    put_string(out, "isa", u->isa);
+    put_string(out, "defines", u->defines);
+    put_caps(out, "because", u->found);
+    put_caps(out, "missing", u->missing);
+    ist_text_printf(out, ",\"tuned\":%s}", u->tuned ? "true" : "false");
+}
+
+static void put_choice(ist_text *out, const ist_choice *c) {
+    put_string(out, "precision", predict_precision_name(c->precision));
+    put_string(out, "detector", c->detector);
+    put_string(out, "segmenter", c->segmenter);
+    ist_text_printf(out, ",\"launches\":%d", c->launches);
+    put_caps(out, "needed", c->needed);
+    ist_text_put(out, ",\"rows\":[");
+    for (int i = 0; i < c->count; i++) {
+        ist_text_put(out, i ? ",\n  " : "\n  ");
+        put_row(out, &c->uses[i]);
+    }
+    ist_text_put(out, "]");
+}
+
+static void put_device(ist_text *out, const ist_device_info *d, const seen *s) {
     ist_text_printf(out, "{\"index\":%d,\"platform\":%d,\"device\":%d,\"type\":\"%s\",\"default\":%s", d->index,
                     d->platform, d->device, type_name(d->type), d->is_default ? "true" : "false");
     put_string(out, "name", d->name);
@@ -69,16 +108,21 @@ static void put_device(ist_text *out, const ist_device_info *d) {
     put_string(out, "uuid", d->uuid);
     ist_text_printf(out, ",\"compute_units\":%d,\"global_bytes\":%llu,\"max_alloc_bytes\":%llu", d->compute_units,
                     (unsigned long long)d->global_bytes, (unsigned long long)d->max_alloc_bytes);
-    put_capabilities(out, &p);
+    put_caps(out, "capabilities", s->caps);
+    if (*s->problem) put_string(out, "problem", s->problem);
+    if (s->chosen)
+        put_choice(out, &s->choice);
+    else if (s->no_choice.code && !*s->problem)
+        put_string(out, "rows_problem", s->no_choice.text);
     ist_text_put(out, "}");
 }
 
-static int print_json(const ist_device_info *list, int count) {
+static int print_json(const ist_device_info *list, const seen *s, int count) {
     ist_text out = {0};
     ist_text_put(&out, "[");
     for (int i = 0; i < count; i++) {
         ist_text_put(&out, i ? ",\n" : "\n");
-        put_device(&out, &list[i]);
+        put_device(&out, &list[i], &s[i]);
     }
     ist_text_put(&out, count ? "\n]\n" : "]\n");
     ist_error err;
@@ -91,52 +135,160 @@ static int print_json(const ist_device_info *list, int count) {
     return code;
 }
 
-static void print_capabilities(const ist_device_info *d) {
-    probed p = probe(d);
-    printf("%10s", "");
+/* ---- table ---- */
+
+static void print_caps(const char *before, unsigned caps) {
     for (int bit = 0; bit < IST_CAP_COUNT; bit++)
-        if (p.caps >> bit & 1) printf(" %s", ist_cap_name(bit));
-    if (*p.problem) printf(" unusable: %s", cli_printable(p.problem));
-    printf("\n");
+        if (caps >> bit & 1) printf("%s%s", before, ist_cap_name(bit));
 }
 
-static void print_table(const ist_device_info *list, int count) {
+/* An operator as its source is called, and the row. */
+static void name_row(const ist_row_use *u, char *out, size_t size) {
+    const char *slash = strrchr(u->op, '/');
+    snprintf(out, size, "%s%s%s", slash ? slash + 1 : u->op, *u->row ? " " : "", u->row);
+}
+
+static bool same_row(const ist_row_use *a, const ist_row_use *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->row, b->row);
+}
+
+/* The programs of a row, which differ in their build options, as one line; nothing for those behind its first. */
+static void print_row(const ist_choice *c, int first) {
+    ist_row_use sum = c->uses[first];
+    char name[64];
+    for (int i = 0; i < first; i++)
+        if (same_row(&c->uses[i], &sum)) return;
+    for (int i = first + 1; i < c->count; i++) {
+        const ist_row_use *u = &c->uses[i];
+        if (!same_row(u, &sum)) continue;
+        sum.launches += u->launches;
+        sum.found |= u->found;
+        sum.missing |= u->missing;
+        sum.tuned |= u->tuned;
+    }
+    name_row(&sum, name, sizeof name);
+    printf("%14d  %-30s", sum.launches, name);
+    print_caps(" ", sum.found);
+    print_caps(" no:", sum.missing);
+    puts(sum.tuned ? " tuned" : sum.found | sum.missing ? "" : " -");
+}
+
+static void print_choice(const ist_choice *c) {
+    printf("%10s %s%s%s in %s, %d launches", "", c->detector, *c->segmenter ? " and " : "", c->segmenter,
+           predict_precision_name(c->precision), c->launches);
+    if (c->needed) print_caps(" needs:", c->needed);
+    printf("\n%14s  %-30s %s\n", "LAUNCHES", "ROW", "BECAUSE OF");
+    for (int i = 0; i < c->count; i++) print_row(c, i);
+}
+
+static void print_seen(seen *s) {
+    printf("%10s", "");
+    print_caps(" ", s->caps);
+    if (*s->problem) printf(" unusable: %s", cli_printable(s->problem));
+    printf("\n");
+    if (s->chosen)
+        print_choice(&s->choice);
+    else if (s->no_choice.code && !*s->problem)
+        printf("%10s no rows: %s\n", "", cli_printable(s->no_choice.text));
+}
+
+static void print_table(const ist_device_info *list, seen *s, int count) {
+    bool chosen = false;
     printf("  %-5s %-4s %5s %9s  %s\n", "INDEX", "TYPE", "UNITS", "MEMORY", "NAME");
     for (int i = 0; i < count; i++) {
         const ist_device_info *d = &list[i];
         printf("%c %-5d %-4s %5d %5.1f GiB  %s (%s, driver %s)\n", d->is_default ? '*' : ' ', d->index,
                type_name(d->type), d->compute_units, (double)d->global_bytes / (1 << 30), d->name, d->platform_name,
                d->driver);
-        print_capabilities(d);
+        print_seen(&s[i]);
+        chosen |= s[i].chosen;
     }
     printf("* is used when --device and ISTHMUS_DEVICE say nothing\n");
+    if (chosen)
+        printf("BECAUSE OF: capabilities without which (no:X: with which) fewer launches would take the row; tuned: a "
+               "tuning\n"
+               "record names it; -: none of that changes it\n");
+}
+
+/* ---- the command ---- */
+
+static int parse(int argc, char **argv, predict_options *o, bool *json, bool *stop) {
+    const char *value;
+    int id, code = CLI_SUCCESS;
+    *o = (predict_options){.command = "devices", .masks = true, .max_objects = 16, .batch = 1};
+    while (!code && (id = cli_next("devices", options_list, argc, argv, &value, &code)) != CLI_END) {
+        bool taken;
+        *stop = id == CLI_STOP;
+        if (*stop) return code;
+        code = predict_take_model_option(id, value, o, &taken);
+        if (id == OPTION_JSON) *json = true;
+    }
+    if (!code && optind < argc) code = cli_usage("devices", "unexpected argument '%s'", argv[optind]);
+    if (!code && !o->masks && o->segmenter)
+        code = cli_usage("devices", "--no-masks and --segmenter exclude each other");
+    *stop = code != CLI_SUCCESS;
+    return code;
+}
+
+/* A frame of the options, for *config; false when there is none, and *code when that ends the program: a list of
+ * devices needs no checkpoint, unless one was named. */
+static bool find_frame(predict_options *o, ist_config *config, int *code) {
+    bool named = o->detector || o->segmenter;
+    int *classes;
+    int missing = predict_find_checkpoints(o);
+    if (missing && named) *code = missing;
+    if (missing && !named) cli_note("without a checkpoint the devices are listed without their kernel rows");
+    if (missing) return false;
+    predict_job job = {.options = o};
+    return !predict_configure(&job, config, &classes);
+}
+
+/* Looks at all devices; 0 or the exit code: what is wrong with a checkpoint that was named is no device's fault. */
+static int look_at_all(const ist_device_info *list, seen *s, int count, predict_options *o) {
+    bool named = o->detector || o->segmenter;
+    ist_config config;
+    int code = CLI_SUCCESS;
+    bool frame = count && find_frame(o, &config, &code);
+    for (int i = 0; i < count && !code; i++) {
+        look(&list[i], frame ? &config : NULL, &s[i]);
+        int model = cli_model_exit_code(s[i].no_choice.code);
+        if (named && !s[i].chosen && model == CLI_BAD_MODEL) code = cli_fail(model, "%s", s[i].no_choice.text);
+    }
+    return code;
+}
+
+static int list_devices(predict_options *o, bool json) {
+    ist_error err;
+    int count = 0, code;
+    if (ist_devices(NULL, 0, &count, &err)) return cli_fail(cli_exit_code(err.code), "%s", err.text);
+    ist_device_info *list = calloc(count > 0 ? (size_t)count : 1, sizeof *list);
+    seen *s = calloc(count > 0 ? (size_t)count : 1, sizeof *s);
+    int capacity = count;
+    if (!list || !s)
+        code = cli_fail(CLI_FAILED, "out of memory for %d devices", count);
+    else if (ist_devices(list, capacity, &count, &err))
+        code = cli_fail(cli_exit_code(err.code), "%s", err.text);
+    else {
+        if (count > capacity) count = capacity;
+        code = look_at_all(list, s, count, o);
+        if (!code && json) code = print_json(list, s, count);
+        if (!code && !json && count) print_table(list, s, count);
+        for (int i = 0; i < count; i++) ist_choice_free(&s[i].choice);
+        if (!code && !count)
+            code = cli_fail(CLI_NO_DEVICE,
+                            "there is no OpenCL device; a CPU becomes one with PoCL "
+                            "(Debian, Ubuntu: apt install pocl-opencl-icd), a GPU with its vendor's driver");
+    }
+    free(s);
+    free(list);
+    return code;
 }
 
 int cmd_devices(int argc, char **argv) {
-    bool json = false;
-    int id, code = CLI_SUCCESS, count = 0;
-    const char *value;
-    while ((id = cli_next("devices", options, argc, argv, &value, &code)) != CLI_END) {
-        if (id == CLI_STOP) return code;
-        json = true;
-    }
-    if (optind < argc) return cli_usage("devices", "unexpected argument '%s'", argv[optind]);
-    ist_error err;
-    if (ist_devices(NULL, 0, &count, &err)) return cli_fail(cli_exit_code(err.code), "%s", err.text);
-    ist_device_info *list = calloc(count > 0 ? (size_t)count : 1, sizeof *list);
-    if (!list) return cli_fail(CLI_FAILED, "out of memory for %d devices", count);
-    int capacity = count;
-    ist_status status = ist_devices(list, capacity, &count, &err);
-    if (count > capacity) count = capacity;
-    if (status)
-        code = cli_fail(cli_exit_code(status), "%s", err.text);
-    else if (json)
-        code = print_json(list, count);
-    else if (count)
-        print_table(list, count);
-    free(list);
-    if (!code && !count)
-        code = cli_fail(CLI_NO_DEVICE, "there is no OpenCL device; a CPU becomes one with PoCL "
-                                       "(Debian, Ubuntu: apt install pocl-opencl-icd), a GPU with its vendor's driver");
+    predict_options options;
+    bool json = false, stop = false;
+    int code = parse(argc, argv, &options, &json, &stop);
+    if (!stop) code = list_devices(&options, json);
+    predict_options_free(&options);
     return code;
 }

@@ -196,7 +196,8 @@ int cmd_eval(int argc, char **argv) {
     bool stop = false;
     int code = predict_parse(argc, argv, &options, &stop);
     if (!stop) {
-        ist_status status = ist_coco_read(options.annotations, &truth, &err);
+        ist_status status = options.json ? ist_atomic_try(options.json, &err) : IST_OK;
+        if (!status) status = ist_coco_read(options.annotations, &truth, &err);
         if (!status && options.results) status = ist_coco_results_read(options.results, &truth, &results, &err);
         if (status) code = cli_fail(CLI_FAILED, "%s", err.text);
         if (!code && !options.results) code = detect(&job, &truth, argc, argv, &results);

@@ -114,7 +114,8 @@ int cmd_profile(int argc, char **argv) {
     bool stop = false;
     int code = measure_parse(argc, argv, &m, &stop);
     if (!stop) {
-        code = measure_open(&m);
+        if (m.trace && ist_atomic_try(m.trace, &err)) code = cli_fail(CLI_FAILED, "%s", err.text);
+        if (!code) code = measure_open(&m);
         if (!code && take(&m, &p, &times, &err)) code = cli_fail(cli_exit_code(err.code), "%s", err.text);
         if (!code) code = report(&p);
     }

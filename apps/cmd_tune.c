@@ -1,6 +1,7 @@
 /* isthmus tune: which kernel rows are fastest on this device for a frame's problems, kept for engines to come. */
 #include "predict.h"
 
+#include "device/device.h"
 #include "io/atomic_file.h"
 #include "pipeline/tune.h"
 
@@ -65,12 +66,21 @@ static void report(void *arg, const ist_tune_result *r) {
     fflush(stdout);
 }
 
-static int store(const ist_tune_summary *s, const char *text) {
+/* Before minutes of measuring: whether there will be a place for the record. 0 or the exit code. */
+static int check_folder(const ist_config *config) {
+    char folder[1024], path[1100];
     ist_error err;
-    if (!*s->path) {
-        cli_note("no folder keeps things (ISTHMUS_CACHE_DIR=off): the record is lost");
+    if (!ist_cache_folder(config->cache_dir, folder, sizeof folder)) {
+        cli_note("no folder keeps things (ISTHMUS_CACHE_DIR=off): the record will be lost");
         return CLI_SUCCESS;
     }
+    snprintf(path, sizeof path, "%s/device.tuning", folder);
+    return ist_atomic_try(path, &err) ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
+}
+
+static int store(const ist_tune_summary *s, const char *text) {
+    ist_error err;
+    if (!*s->path) return CLI_SUCCESS;
     if (ist_atomic_write(s->path, text, strlen(text), &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     printf("kept in %s\n", s->path);
     return CLI_SUCCESS;
@@ -97,6 +107,7 @@ int cmd_tune(int argc, char **argv) {
         char *text = NULL;
         code = predict_find_checkpoints(&options);
         if (!code) code = predict_configure(&job, &config, &classes);
+        if (!code) code = check_folder(&config);
         if (!code && ist_tune(&config, report, &options, &summary, &text, &err))
             code = cli_fail(cli_model_exit_code(err.code), "%s", err.text);
         else if (!code)

@@ -209,6 +209,45 @@ Test(program, frame_kernel_and_baseline) {
     scratch_remove(&s);
 }
 
+/* Before the program is run: what cannot be written, and a baseline that is none. Old reports stay as they are. */
+Test(program, files_are_looked_at_first) {
+    scratch s = scratch_make();
+    char ran[256], bad[256], old[256];
+    snprintf(ran, sizeof ran, "%s", scratch_path(&s, "ran"));
+    snprintf(bad, sizeof bad, "%s", scratch_path(&s, "old.json/x"));
+    snprintf(old, sizeof old, "%s", scratch_path(&s, "old.json"));
+    scratch_put(old, "{}");
+    const struct {
+        const char *option, *value, *says;
+    } cases[] = {{"--json", bad, ": Not a directory"}, {"--sarif", bad, ": Not a directory"},
+                 {"--trace", s.path, "cannot write"},  {"--report", "/nowhere/at/all/", "cannot write"},
+                 {"--baseline", ran, "ran: "},         {"--baseline", old, "old.json: the older report is not"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const forms[][8] = {
+            {IST_CLI, "audit", cases[i].option, cases[i].value, "--", "/usr/bin/touch", ran, NULL},
+            {IST_CLI, "audit", cases[i].option, cases[i].value, "/nowhere.png", NULL},
+            {IST_CLI, "audit", cases[i].option, cases[i].value, "--source", IST_SOURCE_DIR "/apps/example.c", NULL}};
+        for (size_t k = 0; k < 3; k++) {
+            if (k == 2 && !strcmp(cases[i].option, "--trace")) continue;
+            spawned r = spawn_run(&s, NULL, forms[k]);
+            cr_expect_eq(r.code, 1, "%s %zu gives %d", cases[i].option, k, r.code);
+            cr_expect_not_null(strstr(r.err, cases[i].says), "%s %zu: %s", cases[i].option, k, r.err);
+            cr_expect_eq(strchr(r.err, '\n'), strrchr(r.err, '\n'), "one sentence: %s", r.err);
+            cr_expect_str_empty(r.out);
+            cr_expect(!scratch_exists(ran), "%s: the program was run", cases[i].option);
+            spawn_free(&r);
+        }
+    }
+    char *text = scratch_read(old, NULL);
+    cr_expect_str_eq(text, "{}");
+    free(text);
+    spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--json=", "/nowhere.png", NULL});
+    cr_expect_eq(r.code, 2);
+    cr_expect_not_null(strstr(r.err, "--json: the name of the file is empty"), "%s", r.err);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
 Test(program, usage) {
     scratch s = scratch_make();
     static const char *const wrong[][6] = {{"audit", NULL},

@@ -192,6 +192,9 @@ Test(cli_bench, mistakes_are_named) {
     expect(RUN(&b, FAKE, "profile", "--detector", "/nonexistent.pth"), 4, "", "/nonexistent.pth: No such file");
     scratch_put(b.trace, "");
     expect(RUN(&b, FAKE, "profile", "--trace", scratch_path(&b.s, "trace.json/x")), 1, "", "trace.json");
+    setenv("FAKE_ENGINE", "lost:0", 1); /* said before anything is measured */
+    expect(RUN(&b, FAKE, "profile", "--trace", scratch_path(&b.s, "trace.json/x")), 1, "", ": Not a directory");
+    expect(RUN(&b, FAKE, "profile", "--trace", b.s.path), 1, "", "Is a directory");
     setenv("FAKE_ENGINE", "lost:3", 1);
     expect(RUN(&b, FAKE, "bench", "--frames", "5"), 1, "", "the device is lost");
     spawned r = RUN(&b, FAKE, "bench", "--frames", "5", "--warmup", "0", "--scope", "file_to_file");
@@ -202,6 +205,23 @@ Test(cli_bench, mistakes_are_named) {
     unsetenv("FAKE_ENGINE");
     expect(RUN(&b, FAKE, "bench", "--help"), 0, "--boxes K", "");
     expect(RUN(&b, FAKE, "profile", "--help"), 0, "--trace FILE", "");
+    end_bench(&b);
+}
+
+/* The record's place is looked at before minutes of measuring, which the double of the engine refuses. */
+Test(cli_bench, tune_knows_early_where_its_record_goes) {
+    bench b = make_bench();
+    scratch_put(scratch_path(&b.s, "file"), "");
+    setenv("ISTHMUS_CACHE_DIR", scratch_path(&b.s, "file/cache"), 1);
+    expect(RUN(&b, FAKE, "tune"), 1, "", ": Not a directory");
+    setenv("ISTHMUS_CACHE_DIR", scratch_path(&b.s, "new/cache"), 1);
+    expect(RUN(&b, FAKE, "tune"), 1, "", "has no kernels");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "new")));
+    setenv("ISTHMUS_CACHE_DIR", "off", 1);
+    spawned r = RUN(&b, FAKE, "tune");
+    cr_expect_eq(r.code, 1);
+    cr_expect_not_null(strstr(r.err, "the record will be lost\n"), "%s", r.err);
+    spawn_free(&r);
     end_bench(&b);
 }
 

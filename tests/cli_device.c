@@ -188,6 +188,94 @@ Test(cli_device, devices_are_listed) {
     scratch_remove(&b.s);
 }
 
+/* Launches of the operator's rows on PoCL, -1 where there is none; `why` has the capabilities that they have in `key`,
+ * each behind a blank. */
+static int rows_of(bench *b, const char *op, const char *key, char why[400]) {
+    spawned r = RUN(b, "devices", "--json", "--detector", b->detector, "--segmenter", b->segmenter);
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    json_t *list = json_loads(r.out, 0, NULL), *rows = NULL, *row, *cap;
+    size_t i, k;
+    int launches = 0, all = 0;
+    *why = '\0';
+    for (i = 0; i < json_array_size(list) && !rows; i++) {
+        json_t *d = json_array_get(list, i);
+        const char *platform = json_string_value(json_object_get(d, "platform_name"));
+        if (!strstr(platform, "Portable")) continue;
+        rows = json_object_get(d, "rows");
+        cr_assert_not_null(rows, "%s", r.out);
+        cr_expect_str_eq(json_string_value(json_object_get(d, "detector")), "dfine-n");
+        cr_expect_str_eq(json_string_value(json_object_get(d, "segmenter")), "mobilesam");
+        cr_expect_str_eq(json_string_value(json_object_get(d, "precision")), "fp32");
+        all = (int)number(d, "launches");
+    }
+    json_array_foreach(rows, i, row) {
+        all -= (int)number(row, "launches");
+        if (strcmp(json_string_value(json_object_get(row, "op")), op)) continue;
+        launches += (int)number(row, "launches");
+        json_array_foreach(json_object_get(row, key), k, cap) {
+            size_t n = strlen(why);
+            snprintf(why + n, 400 - n, " %s", json_string_value(cap));
+        }
+    }
+    cr_expect_eq(all, 0, "every launch has a row");
+    if (!rows) launches = -1;
+    json_decref(list);
+    spawn_free(&r);
+    return launches;
+}
+
+Test(cli_device, devices_say_which_rows_and_why) {
+    bench b = make_bench();
+    char why[400];
+    setenv("ISTHMUS_CAPS", "-X86_BF16,-X86_AMX", 1);
+    int launches = rows_of(&b, "op/conv", "because", why);
+    if (launches >= 0) {
+        cr_expect_gt(launches, 20);
+        cr_expect_not_null(strstr(why, " CPU"), "%s", why);
+        cr_expect_not_null(strstr(why, " VEC16"), "%s", why);
+        setenv("ISTHMUS_CAPS", "-X86_BF16,-X86_AMX,-SIMD16", 1);
+        cr_expect_gt(rows_of(&b, "op/conv", "missing", why), 20);
+        cr_expect_not_null(strstr(why, " SIMD16"), "%s", why);
+        spawned r = RUN(&b, "devices", "--detector", b.detector, "--no-masks");
+        cr_expect_eq(r.code, 0, "%s", r.err);
+        cr_expect_not_null(strstr(r.out, "dfine-n in fp32, "), "%s", r.out);
+        const char *line = strstr(r.out, "  conv cpu_6x16 ");
+        cr_assert_not_null(line, "%s", r.out);
+        cr_expect_str_eq(strtok((char *)line, "\n"), "  conv cpu_6x16                  CPU VEC16 no:SIMD16");
+        spawn_free(&r);
+        setenv("ISTHMUS_CAPS", "-CPU,-SIMD16", 1);
+        cr_expect_eq(rows_of(&b, "op/conv", "because", why), 0);
+        cr_expect_gt(rows_of(&b, "op/conv_any", "because", why), 20);
+    }
+    scratch_remove(&b.s);
+}
+
+/* A list of devices needs no checkpoint; one that was named has to be one. */
+Test(cli_device, devices_without_a_frame) {
+    bench b = make_bench();
+    setenv("ISTHMUS_WEIGHTS_DIR", b.s.path, 1);
+    spawned r = RUN(&b, "devices");
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, "* is used when"), "%s", r.out);
+    cr_expect_null(strstr(r.out, "LAUNCHES"), "%s", r.out);
+    cr_expect_not_null(strstr(r.err, "dfine_n_demo.safetensors"), "%s", r.err);
+    spawn_free(&r);
+    expect(RUN(&b, "devices", "--detector", "/nonexistent"), 4, "/nonexistent");
+    expect(RUN(&b, "devices", "--detector", b.segmenter, "--no-masks"), 4, "sam.safetensors");
+    scratch_put(scratch_path(&b.s, "dfine_n_demo.safetensors"), "damaged");
+    r = RUN(&b, "devices", "--no-masks");
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, "no rows: "), "%s", r.out);
+    spawn_free(&r);
+    r = RUN(&b, "devices", "--no-masks", "--json");
+    json_t *list = json_loads(r.out, 0, NULL);
+    cr_assert_geq(json_array_size(list), 1, "%s", r.out);
+    cr_expect_not_null(json_object_get(json_array_get(list, 0), "rows_problem"), "%s", r.out);
+    json_decref(list);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
 Test(cli_device, info_and_convert) {
     bench b = make_bench();
     spawned r = RUN(&b, "info", b.detector);

@@ -314,6 +314,7 @@ Test(cli_eval, bad_files) {
 Test(cli_eval, missing_weights_and_a_lost_device) {
     bench b = make_bench(2);
     setenv("FAKE_ENGINE", "lost:1", 1);
+    expect(EVAL(&b, b.in, "--json", scratch_path(&b.s, "truth.json/x")), 1, "", ": Not a directory");
     spawned r = EVAL(&b, b.in);
     unsetenv("FAKE_ENGINE");
     cr_expect_eq(r.code, 1);

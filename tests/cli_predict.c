@@ -259,6 +259,27 @@ Test(cli_predict, resume_redoes_what_is_missing_and_nothing_else) {
     scratch_remove(&b.s);
 }
 
+Test(cli_predict, resume_knows_a_path_that_was_given_twice) {
+    bench b = make_bench(2);
+    const char *const masks[] = {"out/masks/01-x.png", "out/masks/01-x.png.png"};
+    char twice[200];
+    snprintf(twice, sizeof twice, "%s", scratch_path(&b.s, "in/01-x.png"));
+    expect(PREDICT(&b, twice, twice), 0, "4 images, 0 failed");
+    char *frames = scratch_read(scratch_path(&b.s, "out/frames.ndjson"), NULL);
+    expect(PREDICT(&b, twice, twice, "--resume"), 0, "all 4 images are there already");
+    char *after = scratch_read(scratch_path(&b.s, "out/frames.ndjson"), NULL);
+    cr_expect_str_eq(after, frames);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(unlink(scratch_path(&b.s, "%s", masks[i])), 0, "%s", masks[i]);
+        expect(PREDICT(&b, twice, twice, "--resume"), 0, "1 images, 0 failed, 3 kept from an earlier run");
+        cr_expect(scratch_exists(scratch_path(&b.s, "%s", masks[i])));
+    }
+    expect_frames(&b, 4, (const char *[]){"00-x.png", "01-x.png", "01-x.png", "01-x.png"});
+    free(frames);
+    free(after);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, resume_tries_failed_images_again) {
     bench b = make_bench(2);
     scratch_put(scratch_path(&b.s, "in/bad.png"), "x");

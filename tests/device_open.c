@@ -81,6 +81,22 @@ Test(device_open, capabilities_can_be_overruled) {
     }
 }
 
+/* As where the compiler finds no room on the disk: a device on which nothing builds is none. */
+Test(device_open, nothing_builds) {
+    ist_error err;
+    ist_device *d = NULL;
+    ist_device_options o = {.cache_dir = "off"};
+    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
+    bool cpu = ist_device_facts(d)->type == IST_DEVICE_CPU;
+    ist_device_close(&d);
+    if (!cpu) cr_skip_test("not a CPU: its compiler takes no options of ours");
+    setenv("ISTHMUS_CPU_BUILD_OPTIONS", "-Duint=?", 1);
+    cr_expect_eq(ist_device_open(&o, &d, &err), IST_E_NO_DEVICE);
+    unsetenv("ISTHMUS_CPU_BUILD_OPTIONS");
+    cr_expect_not_null(strstr(err.text, "not even small kernels can be built: probe/"), "%s", err.text);
+    cr_expect_null(d);
+}
+
 Test(device_open, capability_names) {
     cr_expect_str_eq(ist_cap_name(IST_CAP_BIT_CPU), "CPU");
     cr_expect_str_eq(ist_cap_name(IST_CAP_BIT_FP64), "FP64");

@@ -20,6 +20,7 @@
  *     FAKE_ENGINE=fused:MAP    an fp16 engine does not keep the tensor stage<MAP>
  *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
 #include "pipeline/ahead.h"
+#include "pipeline/choice.h"
 #include "pipeline/crossings.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
@@ -415,4 +416,14 @@ ist_status ist_tune(const ist_config *config, void (*report)(void *arg, const is
                     ist_tune_summary *summary, char **text, ist_error *err) {
     (void)config, (void)report, (void)arg, (void)summary, (void)text;
     return ist_fail(err, IST_E_STATE, "the double of the engine has no kernels");
+}
+
+ist_status ist_choice_make(const ist_config *config, ist_choice *choice, ist_error *err) {
+    (void)config;
+    *choice = (ist_choice){0};
+    return ist_fail(err, IST_E_STATE, "the double of the engine has no kernels");
+}
+
+void ist_choice_free(ist_choice *choice) {
+    *choice = (ist_choice){0};
 }

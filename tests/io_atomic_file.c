@@ -92,6 +92,36 @@ Test(io_atomic_file, folders_on_the_way_are_made) {
     scratch_remove(&s);
 }
 
+/* What cannot be written is known before; nothing is made by asking, and nothing that is there is touched. */
+Test(io_atomic_file, trying_leaves_no_trace) {
+    scratch s = scratch_make();
+    ist_error err;
+    char name[300] = {0}, long_below[310];
+    memset(name, 'n', 260);
+    snprintf(long_below, sizeof long_below, "a/%s", name);
+    scratch_put(scratch_path(&s, "old"), "old");
+    cr_assert_eq(mkdir(scratch_path(&s, "folder"), 0777), 0);
+    static const char *const fine[] = {"old", "new", "folder/new", "a/b/new"};
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+        cr_expect_eq(ist_atomic_try(scratch_path(&s, "%s", fine[i]), &err), IST_OK, "%s: %s", fine[i], err.text);
+    cr_expect_eq(ist_atomic_try("/dev/null", &err), IST_OK, "%s", err.text);
+    const char *const wrong[] = {"old/new", "old/a/new", "folder", "folder/", "a/new/", name, long_below};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *path = scratch_path(&s, "%s", wrong[i]);
+        cr_expect_eq(ist_atomic_try(path, &err), IST_E_IO, "%s", path);
+        cr_expect(!strncmp(err.text, "cannot ", 7) && strstr(err.text, s.path), "%s", err.text);
+        cr_expect_eq(ist_atomic_write(path, "x", 1, NULL), IST_E_IO, "%s can be written", path);
+        rmdir(scratch_path(&s, "a/new"));
+        rmdir(scratch_path(&s, "a"));
+    }
+    char *text = scratch_read(scratch_path(&s, "old"), NULL);
+    cr_expect_str_eq(text, "old");
+    free(text);
+    cr_expect_eq(entries(s.path), 2);
+    cr_expect_eq(entries(scratch_path(&s, "folder")), 0);
+    scratch_remove(&s);
+}
+
 Test(io_atomic_file, folders_are_taken_back_while_they_are_empty) {
     scratch s = scratch_make();
     ist_error err;

@@ -147,6 +147,36 @@ Test(io_journal, lines_of_names_that_look_alike_are_not_taken) {
     free_bench(&b);
 }
 
+static bool keep_but_stem(void *context, const ist_source *source) {
+    return !context || strcmp(context, source->stem) != 0;
+}
+
+/* A path that is named several times has a line for each; the n-th of a file is the n-th's. */
+Test(io_journal, a_path_named_twice_has_two_lines) {
+    bench b = {.s = scratch_make()};
+    const char *const names[] = {"a.png", "b.png", "a.png", "a.png"};
+    for (int i = 0; i < 4; i++) cr_assert_eq(ist_sources_add(&b.sources, names[i], false, NULL, NULL), IST_OK);
+    cr_assert_eq(ist_sources_finish(&b.sources, NULL), IST_OK);
+    const char *all = LINE("a.png", "1") LINE("b.png", "2") LINE("a.png", "3") LINE("a.png", "4");
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_NAME), all);
+    ist_journal *j = open_journal(&b, true, NULL);
+    for (size_t i = 0; i < 4; i++) cr_expect(ist_journal_has(j, i), "image %zu", i);
+    expect_file(&b, IST_JOURNAL_PARTIAL, all);
+    ist_journal_close(&j);
+    scratch_put(scratch_path(&b.s, IST_JOURNAL_PARTIAL), LINE("a.png", "5") LINE("b.png", "6") LINE("a.png", "7"));
+    j = open_journal(&b, true, NULL); /* of the newer file as far as that goes */
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("a.png", "5") LINE("b.png", "6") LINE("a.png", "7") LINE("a.png", "4"));
+    ist_journal_close(&j);
+    unlink(scratch_path(&b.s, IST_JOURNAL_PARTIAL));
+    cr_assert_str_eq(b.sources.items[2].stem, "a.png");
+    cr_assert_eq(ist_journal_open(b.s.path, &b.sources, true, keep_but_stem, b.sources.items[2].stem, &j, NULL),
+                 IST_OK);
+    for (size_t i = 0; i < 4; i++) cr_expect_eq(ist_journal_has(j, i), i != 2, "image %zu", i);
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("a.png", "1") LINE("b.png", "2") LINE("a.png", "4"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
 Test(io_journal, missing_outputs_foreign_lines_and_repeats) {
     bench b = make_bench(3);
     scratch_put(scratch_path(&b.s, IST_JOURNAL_NAME),

@@ -5,6 +5,7 @@
 #include "device/sources.h"
 #include "ops/conv_rows.h"
 #include "ops/tune.h"
+#include "pipeline/choice.h"
 #include "pipeline/engine.h"
 #include "pipeline/tuning_record.h"
 #include "support/engines.h"
@@ -78,6 +79,19 @@ static size_t different_launches(const ist_engine *a, const ist_engine *b) {
     return different;
 }
 
+/* Programs of which it is said that a record named their row (pipeline/choice.h), all of this row. */
+static int said_of(const ist_config *c, const char *row) {
+    ist_choice choice;
+    int tuned = 0;
+    cr_assert_eq(ist_choice_make(c, &choice, &err), IST_OK, "%s", err.text);
+    for (int i = 0; i < choice.count; i++) {
+        tuned += choice.uses[i].tuned;
+        if (choice.uses[i].tuned) cr_expect_str_eq(choice.uses[i].row, row);
+    }
+    ist_choice_free(&choice);
+    return tuned;
+}
+
 Test(pipeline_tune, a_record_decides) {
     char folder[256];
     folder_make(folder, sizeof folder);
@@ -90,6 +104,7 @@ Test(pipeline_tune, a_record_decides) {
         keep(plain, folder, &choice, NULL, -1);
         ist_engine *tuned = open_as(&c, IST_OPEN_FRAMES);
         cr_expect_geq(different_launches(plain, tuned), 1, "%s %s", choice.shape, choice.row);
+        cr_expect_geq(said_of(&c, choice.row), 1);
         const ist_result *s = engines_run(tuned, &m, 1);
         cr_assert_eq(r->frames[0].object_count, s->frames[0].object_count);
         for (int i = 0; i < r->frames[0].object_count; i++)
@@ -103,6 +118,7 @@ Test(pipeline_tune, a_record_decides) {
         keep(plain, folder, &choice, NULL, 1);
         tuned = open_as(&c, IST_OPEN_FRAMES);
         cr_expect_eq(different_launches(plain, tuned), 0, "a damaged record");
+        cr_expect_eq(said_of(&c, ""), 0);
         ist_close(&tuned);
         static const ist_tuned impossible[] = {{"conv", "", "no_such_row", 1}, {"conv", "", "", 99}};
         for (int i = 0; i < 2; i++) {

@@ -25,6 +25,8 @@ ist_status ist_audit_write_trace(const ist_audit_report *report, FILE *out, ist_
  * IST_E_INPUT when `old` is no such report. */
 ist_status ist_audit_compare(const ist_audit_report *report, const char *old, size_t length, FILE *out, size_t *added,
                              size_t *gone, ist_error *err);
+/* Whether `old` is such a report, to be asked before there is one to compare it with. */
+ist_status ist_audit_check_older(const char *old, size_t length, ist_error *err);
 
 /* The sentence about a breach: "frame 3 makes 2 reads, the budget allows 1: clEnqueueReadBuffer at a.c:10". */
 char *ist_audit_breach_text(const ist_audit_report *report, const ist_audit_breach *breach, char *text, size_t size);

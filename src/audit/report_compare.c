@@ -32,6 +32,13 @@ static ist_status old_ids(const char *old, size_t length, json_t *ids, ist_error
     return status;
 }
 
+ist_status ist_audit_check_older(const char *old, size_t length, ist_error *err) {
+    json_t *ids = json_object();
+    ist_status status = old_ids(old, length, ids, err);
+    json_decref(ids);
+    return status;
+}
+
 /* Writes ids that `a` has more often than `b`; returns how many findings that are. */
 static size_t write_difference(json_t *a, json_t *b, const char *word, FILE *out) {
     const char *id;

@@ -26,6 +26,7 @@ typedef struct ist_plan_options {
     bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
     bool late;       /* for compiling only (below): constants have no values, finishing makes no kernels */
     bool apart;      /* every launch is one, for profiles: see ist_launch.shares */
+    unsigned flip;   /* capabilities taken for the opposite of what they are, in a plan that is recorded and looked at */
 } ist_plan_options;
 
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
@@ -135,6 +136,7 @@ typedef struct ist_arg {
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
     const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/tile" or NULL; copied */
+    const char *row;                        /* the name that the op's list of rows has for it, static; NULL: none */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
     ist_arg args[IST_MAX_ARGS];

@@ -90,7 +90,7 @@ ist_error *ist_plan_error(ist_plan *plan) {
 }
 
 unsigned ist_plan_caps(const ist_plan *plan) {
-    return ist_device_caps(plan->device);
+    return ist_device_caps(plan->device) ^ plan->options.flip;
 }
 
 ist_device *ist_plan_device(const ist_plan *plan) {

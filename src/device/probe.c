@@ -236,7 +236,8 @@ static bool may_run(const ist_device *d, const struct probe *p) {
     return !p->may || (d->caps & IST_CAP_SIMD16 && p->may());
 }
 
-static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *err) {
+/* `why` becomes the failure of its build, if it has none yet. */
+static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *why, ist_error *err) {
     ist_status status = IST_OK;
     *holds = false;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
@@ -245,7 +246,8 @@ static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *hol
         char source[64];
         snprintf(source, sizeof source, "probe/%s", p->source ? p->source : name);
         cl_kernel kernel;
-        if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, NULL) != IST_OK)
+        ist_error *first = why->code ? NULL : why;
+        if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, first) != IST_OK)
             return IST_OK;
         *holds = computes(d, b, &probes[i], kernel, &status, err);
         ist_kernel_release(&kernel);
@@ -338,8 +340,12 @@ static bool held_before(const char *folder, ist_cache_key key, unsigned caps) {
 
 /* ---- all of them ---- */
 
+/* A device on which none holds is one that nothing runs on, whatever the reason: a compiler that finds no room for its
+ * files, for example. It says so here and not as the lack of a kernel for some layer. */
 static ist_status run_probes(ist_device *device, bool backwards, ist_error *err) {
     bench b = {0};
+    ist_error why = {0};
+    bool any = false;
     for (uint32_t i = 0; i < WORDS; i++) b.words[i] = (i + 1) * 2654435761u; /* Knuth's multiplicative hash */
     ist_status status = ist_buffer_create(device, sizeof b.words, "probe input", &b.in, err);
     if (status == IST_OK) status = ist_buffer_create(device, sizeof b.words, "probe output", &b.out, err);
@@ -349,9 +355,13 @@ static ist_status run_probes(ist_device *device, bool backwards, ist_error *err)
     for (int i = 0; i < IST_CAP_COUNT && status == IST_OK; i++) {
         int bit = backwards ? IST_CAP_COUNT - 1 - i : i;
         bool holds = false;
-        if (probe_of[bit]) status = run_probe(device, &b, probe_of[bit], &holds, err);
+        if (probe_of[bit]) status = run_probe(device, &b, probe_of[bit], &holds, &why, err);
         if (holds) device->caps |= 1u << bit;
+        any |= holds;
     }
+    if (status == IST_OK && !any)
+        status = why.code ? ist_fail(err, IST_E_NO_DEVICE, "not even small kernels can be built: %s", why.text)
+                          : ist_fail(err, IST_E_NO_DEVICE, "%s: not even small kernels run there", device->facts.name);
     ist_programs_release(device);
     ist_buffer_release(device, &b.in);
     ist_buffer_release(device, &b.out);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,42 @@ void ist_atomic_abort(ist_atomic_file *file) {
     free(file->path);
     free(file->temporary);
     *file = (ist_atomic_file){0};
+}
+
+/* What a rename would find at `path`: 0 for a file or nothing, else an errno. */
+static int why_not_file(const char *path) {
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    if (!*path) return ENOENT;
+    if (slash && !slash[1]) return EISDIR;
+    if (strlen(slash ? slash + 1 : path) > NAME_MAX) return ENAMETOOLONG; /* also in a folder that is not there yet */
+    if (stat(path, &st)) return errno == ENOENT ? 0 : errno;
+    if (S_ISDIR(st.st_mode)) return EISDIR;
+    return !S_ISREG(st.st_mode) && access(path, W_OK) ? errno : 0;
+}
+
+/* A pipe is not opened: its reader would take the end of that for the end of the file. */
+ist_status ist_atomic_try(const char *path, ist_error *err) {
+    int code = why_not_file(path);
+    if (code) return ist_fail(err, IST_E_IO, "cannot write %s: %s", path, strerror(code));
+    if (is_special(path)) return IST_OK;
+    size_t there = 0;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash && slash != path ? ist_strdup(path) : NULL;
+    if (folder) {
+        folder[slash - path] = '\0';
+        ist_status status = ist_make_folders(folder, &there, err);
+        if (status) {
+            free(folder);
+            return status;
+        }
+    }
+    ist_atomic_file file;
+    ist_status status = ist_atomic_begin(&file, path, err);
+    if (!status) ist_atomic_abort(&file);
+    if (folder) ist_remove_empty_folders(folder, there);
+    free(folder);
+    return status;
 }
 
 static bool ends_with(const char *text, const char *tail) {

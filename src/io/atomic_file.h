@@ -26,6 +26,10 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err);
 /* Closes and removes what was written so far. Accepts a file that is not open. */
 void ist_atomic_abort(ist_atomic_file *file);
 
+/* Whether `path` could be written now, to be asked before the work whose result goes there: IST_OK, or what
+ * ist_atomic_begin and ist_atomic_commit would say. Leaves nothing behind, no folder either. */
+ist_status ist_atomic_try(const char *path, ist_error *err);
+
 /* Whether a failed write found the disk full or the user's share of it used up: then no other file can be written. */
 bool ist_disk_is_full(const ist_error *err);
 

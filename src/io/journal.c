@@ -51,10 +51,20 @@ static ist_status read_line(FILE *stream, ist_text *line, bool *complete) {
 
 #define AMBIGUOUS SIZE_MAX
 
+/* Images with one path, as a list: the n-th line that a file has of the path belongs to the n-th of them. */
+typedef struct twins {
+    size_t next; /* image with the same path; NONE: there is no other */
+    size_t last; /* of the first one: the end of the list, */
+    size_t turn; /* and whose line comes next; NONE behind the end */
+} twins;
+
+#define NONE SIZE_MAX
+
 /* Collects lines of an earlier run: kept[i] becomes the line of image i. */
 typedef struct collector {
     const ist_sources *sources;
     ist_name_map files; /* "file" as it stands in a line -> first image with that path */
+    twins *twins;       /* one per image */
     char **kept;
     ist_journal_check check;
     void *context;
@@ -69,9 +79,14 @@ static bool index_files(collector *c) {
         ist_text_clear(&name);
         ist_text_utf8(&name, items[i].path);
         fits = !name.failed && name.data && ist_name_map_insert(&c->files, name.data, i, &inserted);
+        c->twins[i] = (twins){.next = NONE, .last = i};
         if (!fits || inserted) continue;
         size_t *first = ist_name_map_find(&c->files, name.data);
         if (*first != AMBIGUOUS && strcmp(items[*first].path, items[i].path)) *first = AMBIGUOUS;
+        if (*first == AMBIGUOUS) continue;
+        twins *t = &c->twins[*first];
+        c->twins[t->last].next = i;
+        t->last = i;
     }
     ist_text_free(&name);
     return fits;
@@ -79,13 +94,17 @@ static bool index_files(collector *c) {
 
 static bool keep_line(collector *c, const ist_text *line) {
     char *file = line_file(line->data, line->length);
-    const size_t *index = file ? ist_name_map_find(&c->files, file) : NULL;
+    const size_t *first = file ? ist_name_map_find(&c->files, file) : NULL;
     free(file);
-    if (!index || *index == AMBIGUOUS || !c->check(c->context, &c->sources->items[*index])) return true;
+    if (!first || *first == AMBIGUOUS) return true;
+    twins *t = &c->twins[*first];
+    size_t index = t->turn == NONE ? t->last : t->turn;
+    t->turn = c->twins[index].next;
+    if (!c->check(c->context, &c->sources->items[index])) return true;
     char *copy = ist_strdup(line->data);
     if (!copy) return false;
-    free(c->kept[*index]); /* the later file, and in it the later line, is the newer */
-    c->kept[*index] = copy;
+    free(c->kept[index]); /* the later file, and in it the later line, is the newer */
+    c->kept[index] = copy;
     return true;
 }
 
@@ -95,6 +114,7 @@ static ist_status collect(collector *c, const char *path, ist_error *err) {
     if (!stream) return ist_fail(err, IST_E_IO, "cannot read %s: %s", path, strerror(errno));
     ist_text line = {0};
     bool complete = true, fits = true;
+    for (size_t i = 0; i < c->sources->count; i++) c->twins[i].turn = i;
     while (fits && complete) {
         fits = !read_line(stream, &line, &complete);
         if (fits && complete) fits = keep_line(c, &line);
@@ -123,12 +143,15 @@ static ist_status resume_from(ist_journal *j, ist_journal_check check, void *con
     size_t count = j->sources->count;
     collector c = {.sources = j->sources, .check = check, .context = context};
     c.kept = calloc(count ? count : 1, sizeof *c.kept);
-    ist_status status = c.kept && index_files(&c) ? IST_OK : ist_fail(err, IST_E_MEMORY, "%s: out of memory", j->path);
+    c.twins = calloc(count ? count : 1, sizeof *c.twins);
+    bool fits = c.kept && c.twins && index_files(&c);
+    ist_status status = fits ? IST_OK : ist_fail(err, IST_E_MEMORY, "%s: out of memory", j->path);
     if (!status) status = collect(&c, j->path, err);
     if (!status) status = collect(&c, j->partial, err);
     if (!status) status = start_with(j, c.kept, err);
     for (size_t i = 0; c.kept && i < count; i++) free(c.kept[i]);
     free(c.kept);
+    free(c.twins);
     ist_name_map_free(&c.files);
     return status;
 }

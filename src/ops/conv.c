@@ -118,6 +118,7 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
         &(ist_launch){
             .label = q->label,
             .op = row->op,
+            .row = row->name,
             .isa = l->isa,
             .defines = l->defines,
             .kernel = "conv",

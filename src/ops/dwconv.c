@@ -278,6 +278,7 @@ static void record(ist_plan *p, const problem *q, ist_dwconv_row r, ist_tensor w
     ist_defines defines = defines_of(p, q, r, &c);
     ist_launch l = {.label = q->label,
                     .op = rows[r].op,
+                    .row = rows[r].name,
                     .isa = tiles   ? "isa/ptx"
                            : strip ? "isa/fetch"
                                    : "isa/vector",

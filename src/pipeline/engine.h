@@ -93,6 +93,11 @@ typedef enum ist_open_mode {
 /* `tuning` is TUNED's, else NULL. */
 ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                               ist_engine **engine, ist_error *err);
+/* Records the frame of a RECORDED engine of this configuration anew, into engine->plan, by the device's tuning record or
+ * without one and with the capabilities of `flip` taken for the opposite of what they are: to be looked at (choice.h).
+ * On failure the engine can only be closed or asked again. */
+ist_status ist_engine_record_if(ist_engine *engine, const ist_config *config, unsigned flip, bool tuned,
+                                ist_error *err);
 void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);

@@ -34,6 +34,7 @@ static ist_status open_detector(ist_engine *e, const char *path, checkpoints *c,
     e->classes = c->detector_info.classes;
     snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
     if (ist_weights_class_count(c->detector) != e->classes) return IST_OK; /* no names, or not for these classes */
+    if (e->class_names) return IST_OK;                                     /* recorded before */
     e->class_names = calloc((size_t)e->classes, sizeof *e->class_names);
     if (!e->class_names) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     for (int i = 0; i < e->classes; i++) {
@@ -157,7 +158,7 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
 }
 
 static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
-                         ist_error *err) {
+                         unsigned flip, ist_error *err) {
     checkpoints c = {0};
     unsigned char *keep = NULL;
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
@@ -167,7 +168,8 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .late = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED,
                                 .apart = mode == IST_OPEN_APART,
                                 .notes = mode == IST_OPEN_UNTUNED,
-                                .tuning = tuning};
+                                .tuning = tuning,
+                                .flip = flip};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
@@ -221,8 +223,21 @@ static ist_status record_tuned(ist_engine *e, const ist_config *config, ist_open
                                ist_error *err) {
     ist_tuning kept = {0};
     if (mode != IST_OPEN_UNTUNED && mode != IST_OPEN_TUNED) ist_tuning_load(e->device, config->cache_dir, &kept);
-    ist_status status = record(e, config, mode, mode == IST_OPEN_TUNED ? given : &kept, err);
+    ist_status status = record(e, config, mode, mode == IST_OPEN_TUNED ? given : &kept, 0, err);
     ist_tuning_free(&kept);
+    return status;
+}
+
+ist_status ist_engine_record_if(ist_engine *e, const ist_config *config, unsigned flip, bool tuned, ist_error *err) {
+    ist_tuning kept = {0};
+    ist_plan_close(&e->plan);
+    if (tuned) ist_tuning_load(e->device, config->cache_dir, &kept);
+    ist_status status = record(e, config, IST_OPEN_RECORDED, &kept, flip, err);
+    if (!status && ist_plan_status(e->plan)) {
+        *err = *ist_plan_error(e->plan);
+        status = err->code;
+    }
+    ist_tuning_free(&kept); /* the plan is not finished, and asks no more */
     return status;
 }
 

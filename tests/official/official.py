@@ -5,6 +5,7 @@ Nothing of that code is stored here; this module only calls it. What must hold: 
 and every tensor of the model is filled, with the documented exceptions of `load_strict`.
 """
 import glob
+import importlib.machinery
 import os
 import sys
 import types
@@ -16,13 +17,15 @@ SIZES = "nsmlx"
 
 
 def _stand_in(name):
-    """An empty module for a dependency that only training needs."""
+    """An empty module for a dependency that only training needs. It has a spec, which other packages ask for when they
+    look what is installed (importlib.util.find_spec)."""
     class _Any:
         def __init__(self, *a, **k):
             pass
     m = types.ModuleType(name)
     m.__getattr__ = lambda attr: _Any if not attr.startswith("__") else None
     m.__path__ = []
+    m.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
     sys.modules[name] = m
     parent, _, leaf = name.rpartition(".")
     if parent in sys.modules:

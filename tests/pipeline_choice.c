@@ -1,0 +1,140 @@
+/* What is said about a frame's rows is what engines run, and a capability that is said to decide does: hidden or
+ * claimed the way that users can, it changes those rows. */
+#include "pipeline/choice.h"
+
+#include "device/device.h"
+#include "pipeline/engine.h"
+#include "support/engines.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ist_error err;
+
+static ist_config tiny(bool masks) {
+    ist_config c = engines_config("n", masks);
+    c.input_size = 256;
+    c.max_objects = 2;
+    c.cache_dir = "off";
+    return c;
+}
+
+static ist_choice choose(const ist_config *c) {
+    ist_choice choice;
+    cr_assert_eq(ist_choice_make(c, &choice, &err), IST_OK, "%s", err.text);
+    return choice;
+}
+
+/* Launches of the program in a choice. */
+static int launches_of(const ist_choice *c, const ist_row_use *u) {
+    for (int i = 0; i < c->count; i++) {
+        const ist_row_use *v = &c->uses[i];
+        if (!strcmp(u->op, v->op) && !strcmp(u->row, v->row) && !strcmp(u->isa, v->isa) &&
+            !strcmp(u->defines, v->defines))
+            return v->launches;
+    }
+    return 0;
+}
+
+Test(pipeline_choice, what_is_said_is_what_runs) {
+    ist_config config = tiny(false);
+    ist_choice c = choose(&config);
+    ist_engine *e = NULL;
+    cr_assert_eq(ist_engine_open_as(&config, IST_OPEN_APART, NULL, &e, &err), IST_OK, "%s", err.text);
+    int launches = ist_plan_describe(e->plan).launches, sum = 0;
+    cr_expect_eq(c.launches, launches);
+    cr_expect_eq(c.precision, e->config.precision);
+    cr_expect_eq(c.caps, ist_device_caps(e->device));
+    cr_expect_str_eq(c.detector, "dfine-n");
+    cr_expect_str_eq(c.segmenter, "");
+    for (int k = 0; k < c.count; k++) {
+        const ist_row_use *u = &c.uses[k];
+        int found = 0;
+        for (int i = 0; i < launches; i++) {
+            const ist_launch *l = ist_plan_launch_at(e->plan, i);
+            found += !strcmp(l->op, u->op) && !strcmp(l->defines, u->defines) &&
+                     !strcmp(l->isa ? l->isa : "", u->isa) && !strcmp(l->row ? l->row : "", u->row);
+        }
+        cr_expect_eq(found, u->launches, "%s %s %s: %d launches, %d said", u->op, u->row, u->defines, found,
+                     u->launches);
+        cr_expect(!(u->found & ~c.caps) && !(u->missing & c.caps), "%s", u->op);
+        sum += u->launches;
+    }
+    cr_expect_eq(sum, launches);
+    ist_choice_free(&c);
+    ist_close(&e);
+}
+
+/* Of one capability, by ISTHMUS_CAPS; returns how many programs it decides. */
+static int check_cap(const ist_config *config, const ist_choice *c, int bit, const char *others) {
+    char caps[200];
+    int decided = 0;
+    bool has = c->caps >> bit & 1;
+    snprintf(caps, sizeof caps, "%s%s%c%s", others, *others ? "," : "", has ? '-' : '+', ist_cap_name(bit));
+    setenv("ISTHMUS_CAPS", caps, 1);
+    ist_choice other;
+    ist_status status = ist_choice_make(config, &other, &err);
+    setenv("ISTHMUS_CAPS", others, 1);
+    cr_expect_eq(status != IST_OK, (c->needed >> bit & 1) != 0, "%s: %s", caps, status ? err.text : "runs");
+    if (status) return 0;
+    for (int i = 0; i < c->count; i++) {
+        const ist_row_use *u = &c->uses[i];
+        bool said = (has ? u->found : u->missing) >> bit & 1, is = launches_of(&other, u) < u->launches;
+        cr_expect_eq(said, is, "%s: %s %s %s has %d launches instead of %d", caps, u->op, u->row, u->defines,
+                     launches_of(&other, u), u->launches);
+        decided += said;
+    }
+    ist_choice_free(&other);
+    return decided;
+}
+
+Test(pipeline_choice, capabilities_decide) {
+    ist_config config = tiny(true);
+    ist_choice c = choose(&config);
+    static const int bits[] = {IST_CAP_BIT_SIMD16, IST_CAP_BIT_VEC16, IST_CAP_BIT_ATOMICS, IST_CAP_BIT_PTX_MMA};
+    int decided = 0;
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) decided += check_cap(&config, &c, bits[i], "");
+    if (c.caps & IST_CAP_CPU) cr_expect_geq(decided, 10);
+    ist_choice_free(&c);
+}
+
+/* What is not a CPU, without matrix instructions: which would do better, and there is one row that all depends on. */
+Test(pipeline_choice, what_is_missing) {
+    static const char others[] = "-CPU,-SIMD16,-PTX_MMA,-PTX_WGMMA,-AMD_MFMA,-AMD_WMMA,-INTEL_DPAS";
+    setenv("ISTHMUS_CAPS", others, 1);
+    ist_config config = tiny(true);
+    config.precision = IST_PRECISION_FP16;
+    ist_choice c = choose(&config);
+    int convolutions = 0;
+    for (int i = 0; i < c.count; i++) {
+        const unsigned matrix = IST_CAP_PTX_MMA | IST_CAP_AMD_MFMA | IST_CAP_AMD_WMMA | IST_CAP_INTEL_DPAS;
+        if (strcmp(c.uses[i].op, "op/conv_any")) continue;
+        convolutions++;
+        cr_expect_eq(c.uses[i].missing & matrix, matrix, "%s: %#x", c.uses[i].row, c.uses[i].missing);
+        cr_expect_eq(strncmp(c.uses[i].row, "any_", 4), 0, "%s", c.uses[i].row);
+    }
+    cr_expect_geq(convolutions, 1);
+    cr_expect_eq(c.needed, IST_CAP_LOCAL, "%#x", c.needed);
+    cr_expect_geq(check_cap(&config, &c, IST_CAP_BIT_PTX_MMA, others), 10);
+    cr_expect_geq(check_cap(&config, &c, IST_CAP_BIT_GROUP256, others), 1);
+    check_cap(&config, &c, IST_CAP_BIT_LOCAL, others);
+    ist_choice_free(&c);
+}
+
+Test(pipeline_choice, what_cannot_be_asked) {
+    ist_choice c;
+    ist_config config = tiny(false);
+    config.detector = NULL;
+    cr_expect_eq(ist_choice_make(&config, &c, &err), IST_E_STATE);
+    config = tiny(false);
+    config.detector = "/nonexistent";
+    cr_expect_eq(ist_choice_make(&config, &c, &err), IST_E_IO, "%d", err.code);
+    config = tiny(false);
+    config.precision = IST_PRECISION_FP16;
+    setenv("ISTHMUS_CAPS", "-HALF_STORAGE", 1);
+    cr_expect_eq(ist_choice_make(&config, &c, &err), IST_E_UNSUPPORTED, "%d", err.code);
+    cr_expect(c.count == 0 && !c.uses);
+    ist_choice_free(&c);
+}
