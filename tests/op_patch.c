@@ -35,7 +35,8 @@ static void patch_case(const shape *s, unsigned i) {
 }
 
 static void shapes(void) {
-    static const shape all[] = {{1, 40, 72, 32, 64}, {2, 33, 131, 32, 64}, {2, 1, 1, 32, 64}, {1, 7, 10, 16, 24}};
+    static const shape all[] = {
+        {1, 40, 72, 32, 64}, {2, 33, 131, 32, 64}, {2, 1, 1, 32, 64}, {1, 7, 10, 16, 24}, {3, 22, 561, 32, 64}};
     static const shape tiny = {2, 5, 6, 16, 16};
     if (optest_small()) {
         patch_case(&tiny, 3);
@@ -48,6 +49,13 @@ static void shapes(void) {
 Test(patch, own_row) {
     without = 0;
     shapes();
+}
+
+/* A CPU's two convolutions, which those without wide vectors keep. */
+Test(patch, in_steps) {
+    static const shape s = {2, 18, 37, 32, 64};
+    without = IST_CAP_SIMD16;
+    patch_case(&s, 3);
 }
 
 Test(patch, portable) {
