@@ -5,6 +5,7 @@
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
+#include "support/relative_tokens.h"
 #include "support/two_way_test.h"
 
 #include <criterion/criterion.h>
@@ -55,27 +56,6 @@ static ref_map from_halves(optest *t, ref_map y, bool columns, int tokens) {
 
 /* ---- folding ---- */
 
-/* What is relative to the last token: columns and panels as ist_head_fold's flag leaves them. */
-static ref_map relative_to_last(optest *t, ref_map m, bool columns, int tokens) {
-    ref_map y = optest_zeros(t, m.n, m.h, m.w, m.c);
-    int last = (tokens - 1) * HEADS;
-    for (int n = 0; n < m.n; n++)
-        for (int h = 0; h < m.h; h++)
-            for (int w = 0; w < m.w; w++)
-                for (int c = 0; c < m.c; c++) {
-                    int at = columns ? c : w;
-                    const float *from = columns ? ref_at(m, n, h, w) + last + c % HEADS
-                                                : ref_at(m, n, h, last + w % HEADS) + c;
-                    float v = ref_at(m, n, h, w)[c];
-                    if (at < last)
-                        v -= *from;
-                    else if (columns)
-                        v = w < m.w - 1 ? 0 : -3.0e38f;
-                    ref_at(y, n, h, w)[c] = v;
-                }
-    return y;
-}
-
 /* bits of i: 1 slices, 2 addend, 4 addend for all, 8 columns, 16 limit; where the device's row has them: 32 plain
  * columns, 64 relative to the last token. */
 static void fold_case(const shape *s, unsigned i) {
@@ -118,7 +98,7 @@ static void fold_case(const shape *s, unsigned i) {
         for (int o = 0; o < rows; o++)
             for (int k = 0; k < s->d; k++) m[o * s->d + k] = o % s->d == k;
     ref_fold_heads(x, add, s->d, w, b, m, fold.mb, 0.7f, plain || i & 8, want);
-    if (relative) want = relative_to_last(&t, want, plain || i & 8, s->tokens);
+    if (relative) want = relative_to_last(&t, want, plain || i & 8, s->tokens, HEADS);
     want.n = count;
     ref_map got = optest_read(&t, y);
     got.n = count;
@@ -257,7 +237,7 @@ static void step_case(const shape *s, unsigned i) {
     ref_map x = optest_random(&t, images, 1, s->length, s->k), position = optest_random(&t, 1, 1, s->length, s->k);
     ref_map queries = random_columns(&t, &asked), keys = random_columns(&t, s);
     ref_map values = optest_random(&t, s->n, s->k / 64, s->tokens * HEADS, 64), given[2] = {keys, values};
-    for (int k = 0; relative && k < 2; k++) given[k] = relative_to_last(&t, given[k], !k, s->tokens);
+    for (int k = 0; relative && k < 2; k++) given[k] = relative_to_last(&t, given[k], !k, s->tokens, HEADS);
     ist_image_side side = {.x = optest_in(&t, x, IST_ELEM_T, i & 1),
                            .position = optest_in(&t, position, IST_ELEM_T, i & 1),
                            .shift = shift};
@@ -430,7 +410,7 @@ static void sharing_case(const shape *s, unsigned i) {
                            .map = optest_ints(&t, h.map, s->n),
                            .shift = h.shift};
     ref_map given[3] = {keys, plain_keys, values};
-    for (int k = 0; i & 4 && k < 3; k++) given[k] = relative_to_last(&t, given[k], k < 2, s->tokens);
+    for (int k = 0; i & 4 && k < 3; k++) given[k] = relative_to_last(&t, given[k], k < 2, s->tokens, HEADS);
     ist_image_update update = {.values = optest_in(&t, given[2], IST_ELEM_F32, false),
                                .keys = hidden(&t, given[0], h.ways),
                                .relative = i & 4,

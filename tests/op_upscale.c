@@ -4,6 +4,7 @@
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
+#include "support/relative_tokens.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -134,25 +135,6 @@ static float *constants_of(optest *t, const update u[2], const float *plain, con
     return all;
 }
 
-/* Panels or columns relative to the last token. */
-static ref_map relative_to_last(optest *t, ref_map m, bool columns, int tokens) {
-    ref_map y = optest_zeros(t, m.n, m.h, m.w, m.c);
-    int last = (tokens - 1) * HEADS;
-    for (int n = 0; n < m.n; n++)
-        for (int h = 0; h < m.h; h++)
-            for (int w = 0; w < m.w; w++)
-                for (int c = 0; c < m.c; c++) {
-                    int at = columns ? c : w;
-                    float v = ref_at(m, n, h, w)[c];
-                    if (at < last)
-                        v -= columns ? ref_at(m, n, h, w)[last + c % HEADS] : ref_at(m, n, h, last + w % HEADS)[c];
-                    else if (columns)
-                        v = w < m.w - 1 ? 0 : -3.0e38f;
-                    ref_at(y, n, h, w)[c] = v;
-                }
-    return y;
-}
-
 /* Two updates of the image for each prompt, then masks. */
 static void sharing_case(int h, int w, int tokens, int masks, int count, bool relative) {
     enum { C2 = IST_UPSCALE_OUT };
@@ -184,7 +166,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
     sharing.trace = ist_op_update_trace(t.plan, PROMPTS, &side);
     for (int i = 0; i < 2; i++) {
         ref_map given[3] = {u[i].keys, u[i].values, u[i].raised};
-        for (int k = 0; relative && k < 3; k++) given[k] = relative_to_last(&t, given[k], !k, tokens);
+        for (int k = 0; relative && k < 3; k++) given[k] = relative_to_last(&t, given[k], !k, tokens, HEADS);
         sharing.values[i] = optest_in(&t, given[2], IST_ELEM_F32, false);
         ist_tensor keys = optest_in(&t, given[0], IST_ELEM_F32, false), updated;
         ist_image_update step = {.keys = keys,

@@ -1,5 +1,5 @@
-/* TinyViT's patch embedding for CPUs: z = conv 3x3(gelu(conv 3x3(image))), both with stride 2 and padding 1, 3 -> 32 ->
- * 64 channels, in one launch. A group makes pairs of output lines, mostly one below the other, and keeps what it needs of
+/* TinyViT's patch embedding for CPUs: z = conv 3x3(gelu(conv 3x3(image))), both with stride 2 and padding 1, 3 -> 32
+ * -> 64 channels, in one launch. A group makes pairs of output lines, mostly one below the other, and keeps what it needs of
  * the map between in its part of `scratch`, which stays in its second-level cache. One work-item per group, needs
  * isa/tile.
  *
@@ -10,9 +10,10 @@
  * Along lines and down columns that makes 25 products of 32 channels for the 36 of 2x2 outputs.
  *
  * A line of the map is kept as blocks of what two outputs see: BLOCK floats {v0 - v2, v1, v2, v4 - v2, v3}, 32 channels
- * each. Of the lines, of which a pair of output lines needs five, differences are made the same way.
+ * each. Of the lines, of which a pair of output lines needs five, differences are made too; the lower one is v2 - v4, and
+ * its weights are negated.
  *
- * Weights par: the first filter as [ky][kx][in][32], 32 biases; the second one's biases as a tile, and a tile of zeros;
+ * Weights par: the first filter as [ky][kx][in][32], 32 biases; the second one's biases as a tile and a tile of zeros;
  * its parts in the order in which `products` takes them, each [line][block's part][in][64]. */
 #define MID   32
 #define OUT   64
@@ -21,7 +22,7 @@
 #define FIRST 12                   /* pixels of the map at a time: three blocks */
 #define STEP  6                    /* floats of the image between their windows */
 #define AHEAD 16                   /* floats of zeros in front of a line of the image, of which the last pixel is seen */
-#define RUN   11                  /* tiles that share what it costs to fetch weights */
+#define RUN   11                   /* tiles that share what it costs to fetch weights */
 #define BIAS1 (27 * MID)
 #define BIAS2 (BIAS1 + MID)
 #define NONE  (BIAS2 + TILE)

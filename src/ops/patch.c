@@ -1,4 +1,5 @@
-/* Patch embedding: the rows of one launch, op/patch_mma and, on CPUs, op/patch_cpu (patch_cpu.c), or two convolutions. */
+/* Patch embedding: the rows of one launch, op/patch_mma and, on CPUs, op/patch_cpu (patch_cpu.c), or two
+ * convolutions. */
 #include "ops/patch_rows.h"
 
 #include "ops/fragments.h"

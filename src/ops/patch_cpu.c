@@ -10,7 +10,7 @@
 enum { COLORS = 3, MID = 32, OUT = 64, TAPS = 9, ROWS = 6, RUN = 11, FIRST = 12, BLOCK = 5 * MID, TILE = ROWS * OUT };
 enum { VEC = 16, AHEAD = 16, PARTS = (TAPS * COLORS + 1) * MID + 2 * TILE, FLOATS = PARTS + 25 * MID * OUT };
 
-/* In bfloat16 two convolutions are faster where there are instructions for it. */
+/* bfloat16 keeps its two convolutions, which have rows of their own. */
 bool ist_patch_takes_cpu(const ist_plan *p, ist_tensor image, const ist_filter *first, const ist_filter *second) {
     return ist_cpu_row(p) && (ist_plan_caps(p) & IST_CAP_SIMD16) && !ist_plan_bf16(p) && image.elem == IST_ELEM_T &&
            image.ld == COLORS && !image.c0 && first->out == MID && second->out == OUT;
