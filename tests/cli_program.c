@@ -92,7 +92,10 @@ Test(cli_program, devices_as_json_and_table) {
     cr_expect_eq(json_integer_value(json_object_get(d, "compute_units")), 2);
     json_decref(list);
     spawn_free(&r);
+    setenv("ISTHMUS_WEIGHTS_DIR", IST_SOURCE_DIR "/weights", 1);
     expect(RUN(&s, "devices"), 0, "* 0     cpu      2   1.0 GiB  Fake", NULL);
+    setenv("ISTHMUS_WEIGHTS_DIR", s.path, 1);
+    expect(RUN(&s, "devices"), 0, "* 0     cpu      2   1.0 GiB  Fake", "without a checkpoint");
     scratch_remove(&s);
 }
 
