@@ -112,11 +112,12 @@ NOINLINE void tile6x4_next(float16 *to, int ldt, const float16 *from, int ldf, c
 }
 
 /* As much for the half of a panel that is left where columns are an odd multiple of 32: b [k][32]. */
-#define HALF_EACH(F)        F(0, 0) F(0, 1) F(1, 0) F(1, 1) F(2, 0) F(2, 1) F(3, 0) F(3, 1) F(4, 0) F(4, 1) F(5, 0) F(5, 1)
+#define HALF_COLS(F, r) F(r, 0) F(r, 1)
+#define HALF_EACH(F)    HALF_COLS(F, 0) HALF_COLS(F, 1) HALF_COLS(F, 2) HALF_COLS(F, 3) HALF_COLS(F, 4) HALF_COLS(F, 5)
 #define HALF_ROW(r)                                                                                                    \
     {                                                                                                                  \
         const float16 v = (float16)(a[(r) * lda]);                                                                     \
-        TILE_MAC(r, 0) TILE_MAC(r, 1)                                                                                  \
+        HALF_COLS(TILE_MAC, r)                                                                                         \
     }
 NOINLINE void tile6x2_next(float16 *to, int ldt, const float16 *from, int ldf, const float *a, int lda,
                            __global const float *b, int k, __global const T *q, int ldq) {
@@ -174,7 +175,7 @@ NOINLINE void activate_to(float16 *to, int ldt, const float16 *v, int rows, int 
     for (; rows > 0; rows--, v += step, to += ldt)
         if (act == ACT_GELU) {
             for (int i = 0; i < count; i++) to[i] = ist_gelu_float16(v[i]);
-        } else if (act != ACT_NONE) {
+        } else if (act != ACT_NONE || to != v) {
             for (int i = 0; i < count; i++) to[i] = activate_float16(v[i], act);
         }
 }
