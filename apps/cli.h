@@ -30,7 +30,7 @@ enum {
     X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR", "what predict, a program or its sources move and wait for") \
     X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
     X(tune, "[options]", "measure the kernel rows on this device and keep the fastest")                                \
-    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel rows and why")                                                  \
+    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel rows and why")           \
     X(info, "FILE", "say what a checkpoint is")                                                                        \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")
 
