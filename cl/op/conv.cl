@@ -63,11 +63,18 @@
 #define ADD(r, g, i)      EACH_COL(ADD1, r) bp += epi.s2;
 #define ASK(r, g, i)      PREFETCH(yp + r * out.s3); /* what ends the tile, where that is few lines */
 #define ASK_ADD(r, g, i)  PREFETCH(bp + r * epi.s2);
+#if VL == 8 && MR == 6 /* one pointer: integer distances of so few rows stay in registers */
+#define BASE(g)
+#define ADVANCE(g)        if (g == 0) a += UNROLL;
+#define PIXEL(g, i, u)    a[(g * 4 + i) * (int)step + u]
+#else
 #define BASE(g)           __global const float *a##g = a + g * 4 * step;
 #define ADVANCE(g)        a##g += UNROLL;
+#define PIXEL(g, i, u)    a##g[i * step + u]
+#endif
 #define B_LOAD(u, j)      V b##j = VLOAD(wp + (u * NV + j) * VL);
 #define MAC1(r, j)        c##r##_##j = fma(av, b##j, c##r##_##j);
-#define MAC(r, g, i, u)   { V av = (V)(a##g[i * step + u]); EACH_COL(MAC1, r) }
+#define MAC(r, g, i, u)   { V av = (V)(PIXEL(g, i, u)); EACH_COL(MAC1, r) }
 #define MAC_0(r, g, i)    MAC(r, g, i, 0)
 #define MAC_1(r, g, i)    MAC(r, g, i, 1)
 #define STEP(u)           { EACH_COL(B_LOAD, u) EACH_ROW(MAC_##u) }
