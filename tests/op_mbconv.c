@@ -92,9 +92,11 @@ Test(mbconv, amx_row) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
     without = 0;
-    setenv("ISTHMUS_BF16", "1", 1);
-    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
-        for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i + 8);
+    for (int narrow = 0; narrow < 2; narrow++) {
+        setenv("ISTHMUS_BF16", narrow ? "1" : "0", 1);
+        for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+            for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i + (narrow ? 8 : 0));
+    }
 }
 
 Test(mbconv, own_row) {

@@ -95,9 +95,11 @@ Test(norm_mlp, amx_row) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
     without = 0;
-    setenv("ISTHMUS_BF16", "1", 1);
-    for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
-        for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i + 16);
+    for (int narrow = 0; narrow < 2; narrow++) {
+        setenv("ISTHMUS_BF16", narrow ? "1" : "0", 1);
+        for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
+            for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i + (narrow ? 16 : 0));
+    }
 }
 
 /* The row on matrix instructions, emulated where there are none. */

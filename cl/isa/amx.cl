@@ -1,12 +1,26 @@
-/* Products of bfloat16 on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, float sums).
- * Infinite and undefined operands give what they give in float; subnormal operands and what is below 2^-126 are zeros.
+/* Products of floats on the matrix unit of x86 CPUs (AMX: tiles of 16 rows of 64 bytes, bfloat16 pairs, float sums).
+ *
+ * A float is the sum of PARTS bfloat16, each the rounded rest of those before: three hold its 24 bits. Of the nine
+ * products of two such sums six are made; the other three are below 2^-24 of the largest. So results are as exact as
+ * sums of float products (tests/device_amx.c) for finite operands; an infinite one gives NaN, and what is below 2^-126
+ * is lost. With PARTS = 1 a product is one of bfloat16.
  *
  * A group of one work-item brackets what it does by amx_begin and amx_end. A CPU has one address space: functions take
- * addresses as size_t. -D ASM: 1: the instructions; 0: the same in plain OpenCL, for tests, which keeps subnormal
- * numbers. */
+ * addresses as size_t. -D PARTS: 3 or 1. -D ASM: 1: the instructions; 0: the same in plain OpenCL, for tests, which
+ * keeps subnormal numbers. Needs isa/bf16. */
 #define AMX_BLOCK 32 /* rows and columns of a block of sums: 2 x 2 tiles */
 #define AMX_DEPTH 32 /* terms of a step */
-#define AMX_PANEL (AMX_DEPTH * AMX_BLOCK) /* weights of a step, in bfloat16 */
+#define AMX_PANEL (AMX_DEPTH * AMX_BLOCK) /* weights of a step and part, in bfloat16 */
+
+/* Splits 16 floats: part p goes to `to`, an address, and p * plane bfloat16 on. */
+static inline void amx_split(float16 v, size_t to, size_t plane) {
+    __global ushort *dst = (__global ushort *)to;
+    for (int p = 0; p < PARTS; p++, dst += plane) {
+        const ushort16 h = bf16_round(v);
+        vstore16(h, 0, dst);
+        v -= as_float16(convert_uint16(h) << (uint16)(16));
+    }
+}
 
 #if ASM
 /* Eight tiles of 16 rows of 64 bytes: palette 1 (Intel's Software Developer's Manual, volume 1, chapter 18). */
@@ -26,12 +40,12 @@ static inline void amx_end(void) {
 #define AMX_ZERO(tile)         __asm__ volatile("tilezero %%tmm" #tile : : : "memory")
 #define AMX_DOT(sums, a, b)    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums : : : "memory")
 /* Sums are tiles 0 to 3, rows 4 and 5, columns 6 and 7. */
-#define AMX_ROWS(a, lda)                                                                                               \
-    AMX_LOAD(4, (a), (lda) * 2);                                                                                       \
-    AMX_LOAD(5, (a) + 32 * (lda), (lda) * 2);
-#define AMX_COLUMNS(b)                                                                                                 \
-    AMX_LOAD(6, (b), 64);                                                                                              \
-    AMX_LOAD(7, (b) + 1024, 64);
+#define AMX_ROWS(a, lda, plane, part)                                                                                  \
+    AMX_LOAD(4, (a) + (part) * (plane) * 2, (lda) * 2);                                                                \
+    AMX_LOAD(5, (a) + (part) * (plane) * 2 + 32 * (lda), (lda) * 2);
+#define AMX_COLUMNS(b, part)                                                                                           \
+    AMX_LOAD(6, (b) + (part) * AMX_PANEL * 2, 64);                                                                     \
+    AMX_LOAD(7, (b) + (part) * AMX_PANEL * 2 + 1024, 64);
 #define AMX_DOTS                                                                                                       \
     AMX_DOT(0, 4, 6);                                                                                                  \
     AMX_DOT(1, 4, 7);                                                                                                  \
@@ -84,28 +98,41 @@ static inline void amx_finish(size_t sums, size_t ldc) {
 #endif
 }
 
-/* Adds one step's product: a [32][lda], b [column / 16][pair][column % 16] of pairs, addresses of bfloat16; lda counts
- * them. Tiles of a whose rows lie side by side, lda = AMX_DEPTH, never fall into one set of the cache. The products of
- * tiles take 64 cycles, in which the core's vector units are free: `between` is statements that leave tiles alone. */
-#if ASM
-#define AMX_STEP(sums, ldc, a, lda, b, between) AMX_ROWS(a, lda) AMX_COLUMNS(b) AMX_DOTS between
-#else
-NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t b) {
-    __global const ushort *rows = (__global const ushort *)a;
+/* Adds one step's product: a [part][32][lda], b [part][column / 16][pair][column % 16] of pairs, addresses of
+ * bfloat16; lda and the distance `plane` between parts of a count them, and are of type size_t. Four products of tiles
+ * take 64 cycles, in which the core's vector units are free: `between`, statements that leave tiles alone, stands
+ * AMX_PAUSES times among them. */
+#define AMX_PAUSES (PARTS == 3 ? 6 : 1)
+#if !ASM
+NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b) {
+    __global const ushort *rows = (__global const ushort *)a, *columns = (__global const ushort *)b;
     for (int i = 0; i < AMX_BLOCK * 2; i++) {
         const int r = i / 2, first = i % 2 * 16;
         __global float *at = (__global float *)sums + r * ldc + first;
         float16 sum = vload16(0, at);
-        for (int k = 0; k < AMX_DEPTH; k++) {
-            const uint x = rows[r * lda + k];
-            const uint16 y = vload16(first + k / 2, (__global const uint *)b);
-            const uint16 w = k % 2 ? y & (uint16)(0xffff0000u) : y << (uint16)(16);
-            sum = fma((float16)(as_float(x << 16)), as_float16(w), sum);
-        }
+        for (int p = PARTS - 1; p >= 0; p--)
+            for (int q = PARTS - 1 - p; q >= 0; q--)
+                for (int k = 0; k < AMX_DEPTH; k++) {
+                    const uint x = rows[p * plane + r * lda + k];
+                    const uint16 y = vload16(first + k / 2, (__global const uint *)(columns + q * AMX_PANEL));
+                    const uint16 w = k % 2 ? y & (uint16)(0xffff0000u) : y << (uint16)(16);
+                    sum = fma((float16)(as_float(x << 16)), as_float16(w), sum);
+                }
         vstore16(sum, 0, at);
     }
 }
-#define AMX_STEP(sums, ldc, a, lda, b, between)                                                                        \
-    amx_step(sums, ldc, a, lda, b);                                                                                    \
-    between
+#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
+    amx_step(sums, ldc, a, lda, plane, b);                                                                             \
+    for (int pause = 0; pause < AMX_PAUSES; pause++) { between }
+#elif PARTS == 3 /* small products first; from each to the next one operand changes */
+#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
+    AMX_COLUMNS(b, 0) AMX_ROWS(a, lda, plane, 2) AMX_DOTS between                                                      \
+    AMX_ROWS(a, lda, plane, 1) AMX_DOTS between                                                                        \
+    AMX_COLUMNS(b, 1) AMX_DOTS between                                                                                 \
+    AMX_ROWS(a, lda, plane, 0) AMX_DOTS between                                                                        \
+    AMX_COLUMNS(b, 2) AMX_DOTS between                                                                                 \
+    AMX_COLUMNS(b, 0) AMX_DOTS between
+#else
+#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
+    AMX_ROWS(a, lda, plane, 0) AMX_COLUMNS(b, 0) AMX_DOTS between
 #endif

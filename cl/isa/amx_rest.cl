@@ -1,13 +1,13 @@
 /* Products of isa/amx with other work beside them: the matrix unit works while the vector units finish what it made
- * before. Needs isa/tile, isa/bf16, isa/amx.
+ * before. Needs isa/tile, isa/amx.
  *
- * A rest_t is what is left to do: sums, which get bias, residual and activation and are rounded to bfloat16 or stored,
- * 32 columns of a row at a time and row by row, since a core waits for few lines at a time and only lines that follow
- * each other come by themselves; and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of
- * those rows. The next product does as many of them as it is told, a few in the pause of each step, and asks for lines
- * that will be needed. */
+ * A rest_t is what is left to do: sums, which get bias, residual and activation and are split or stored, 32 columns of
+ * a row at a time and row by row, since a core waits for few lines at a time and only lines that follow each other
+ * come by themselves; and, with -D UNITS, units of the operator's own (rest_unit), which need nothing of those rows.
+ * The next product does as many of them as it is told, a few in each of its pauses, and asks for lines that will be
+ * needed. */
 
-/* From row to row of bfloat16: an odd number of cache lines, so that 16 rows of a tile lie in as many sets. */
+/* From row to row of a plane: an odd number of cache lines, so that 16 rows of a tile lie in as many sets. */
 #define PITCH(channels) (((channels) / 32 | 1) * 32)
 
 typedef struct {
@@ -16,11 +16,11 @@ typedef struct {
     int piece, pieces; /* done, and to be done with the next product */
     int act;
     __global const float *bias, *add; /* bias [32 across], residual [..][ld_add]; or 0 */
-    __global float *y; /* result [..][ldy], or 0: it is rounded, to `to` [..][pitch] */
-    ushort *to;
-    int ld_add, ldy, pitch;
-    int unit, units;                /* as pieces */
-    size_t weights, near, near_end; /* lines to ask for: `lines` of weights a pause, and one up to near_end */
+    __global float *y;                /* result [..][ldy], or 0: it is split, to `to` [PARTS][plane / pitch][pitch] */
+    int ld_add, ldy, pitch, plane;
+    size_t to;
+    int unit, units;                      /* as pieces */
+    size_t weights, near, near_end;       /* lines to ask for: `lines` of weights a pause, and one up to near_end */
     int lines, done, total, due, rate;
 } rest_t;
 
@@ -41,7 +41,7 @@ NOINLINE void rest_piece(const rest_t *b, int piece) {
         if (b->y)
             vstore16(v[i], i, b->y + (size_t)row * b->ldy + j);
         else
-            vstore16(bf16_round(v[i]), i, b->to + row * b->pitch + j);
+            amx_split(v[i], b->to + (row * b->pitch + j + i * 16) * sizeof(ushort), b->plane);
     }
 }
 
@@ -78,17 +78,17 @@ static inline void rest_all(rest_t *b) {
     rest_finish(b);
 }
 
-/* to[32][ldc] = (add ? to : 0) + the product of rows [32][pitch] and panel, while b is done. */
-NOINLINE void rest_product(rest_t *b, float *to, size_t ldc, const ushort *rows, size_t pitch,
+/* to[32][ldc] = (add ? to : 0) + the product of rows [part][32][pitch], parts `plane` apart, and panel, while b is done. */
+NOINLINE void rest_product(rest_t *b, float *to, size_t ldc, const ushort *rows, size_t pitch, size_t plane,
                            __global const ushort *panel, int steps, bool add) {
     size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel;
-    rest_begin(b, steps);
+    rest_begin(b, steps * AMX_PAUSES);
     if (add)
         amx_start(sums, ldc, sums, ldc);
     else
         amx_zero(sums, ldc);
-    for (int i = 0; i < steps; i++, a += AMX_DEPTH * sizeof(ushort), w += AMX_PANEL * sizeof(ushort)) {
-        AMX_STEP(sums, ldc, a, pitch, w, rest_pause(b);)
+    for (int i = 0; i < steps; i++, a += AMX_DEPTH * sizeof(ushort), w += PARTS * AMX_PANEL * sizeof(ushort)) {
+        AMX_STEP(sums, ldc, a, pitch, plane, w, rest_pause(b);)
     }
     amx_finish(sums, ldc);
     rest_finish(b);

@@ -9,7 +9,7 @@
  * first-level cache. While a block is multiplied, the one before it is finished and stored, some rows after every step:
  * products are few instructions that take long.
  *
- * -D ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
+ * -D ASM, PARTS = 1: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
  * in = {h, w, ld, c0, cin, pixels of a step in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
  * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
@@ -76,7 +76,7 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                         amx_start(block, AMX_BLOCK, step ? block : (size_t)(bias + tile * AMX_BLOCK),
                                   step ? AMX_BLOCK : 0);
                         for (int done = 0; done < count; done++) {
-                            AMX_STEP(block, AMX_BLOCK, a, AMX_DEPTH, chunk_at + done * STEP_BYTES, )
+                            AMX_STEP(block, AMX_BLOCK, a, AMX_DEPTH, (size_t)0, chunk_at + done * STEP_BYTES, )
                             store_rows(&before_it, min(share, before_it.rows), &m, y, before, after, out, epi, lab);
                             a += next * sizeof(ushort);
                             if (++i == steps) i = 0, a = tile_at(scratch, &m, p, ++tap, 0, next);

@@ -4,13 +4,15 @@
  *
  * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
  * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. While 32 pixels are projected,
- * the depthwise sums of the 32 that follow are made and rounded.
+ * the depthwise sums of the 32 that follow are made and split.
  *
  * -D CIN, HIDDEN, COUT: channels, multiples of 32. -D ACT: of the result. -D STRIDE: of the depthwise filter. */
 #define HV      (HIDDEN / 16)
 #define CV      (CIN / 16)
 #define RUN     8 /* pixels of a unit */
 #define UNITS_OF_TILE (AMX_BLOCK / RUN * HV)
+#define PLANE_X (AMX_BLOCK * PITCH(CIN))
+#define PLANE_D (AMX_BLOCK * PITCH(HIDDEN))
 
 /* What the depthwise filter reads, and where its sums go. w [HV][9][16]. */
 typedef struct {
@@ -31,7 +33,7 @@ typedef struct {
     }
 #define SUM_CLOSE(r) sums[r] = a##r;
 
-/* Unit i of a tile: gelu(depthwise sums) of RUN output pixels and 16 channels, rounded. */
+/* Unit i of a tile: gelu(depthwise sums) of RUN output pixels and 16 channels, split. */
 NOINLINE void rest_unit(const rest_t *rest, int i) {
     const bottleneck_t *b = (const bottleneck_t *)rest;
     const int v = i % HV, first = i / HV * RUN;
@@ -44,15 +46,15 @@ NOINLINE void rest_unit(const rest_t *rest, int i) {
     }
     EACH8(SUM_CLOSE)
     activate_all(sums, RUN, ACT_GELU);
-    for (int r = 0; r < RUN; r++) vstore16(bf16_round(sums[r]), v, b->d + (first + r) * PITCH(HIDDEN));
+    for (int r = 0; r < RUN; r++) amx_split(sums[r], (size_t)(b->d + (first + r) * PITCH(HIDDEN) + v * 16), PLANE_D);
 }
 
 /* A block of 32 columns from j on of `count` rows, whose bias, activation and residual wait for the next product. */
-static inline void block_of(bottleneck_t *b, const ushort *rows, int pitch, __global const ushort *w,
+static inline void block_of(bottleneck_t *b, const ushort *rows, int pitch, int plane, __global const ushort *w,
                             __global const float *bias, int depth, int j, int act, int count, __global float *y,
                             int ldy, __global const float *add, int ld_add) {
     float *sums = (float *)b->sums[b->turn];
-    rest_product(&b->rest, sums, AMX_BLOCK, rows, pitch, w + j * depth, depth / AMX_DEPTH, false);
+    rest_product(&b->rest, sums, AMX_BLOCK, rows, pitch, plane, w + j * depth * PARTS, depth / AMX_DEPTH, false);
     b->turn ^= 1;
     b->rest.sums = sums;
     b->rest.piece = 0;
@@ -74,7 +76,7 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
                           int ix, __global const ushort *w1, __global const float *b1, int8 in) {
     const bool row = iy >= 0 && iy < in.s0;
     const int from = row ? max(0, -ix) : length, to = row ? min(length, in.s1 - ix) : length;
-    uint16 u[AMX_BLOCK * PITCH(CIN) / 32];
+    uint16 u[PARTS * PLANE_X / 32];
     x += ((size_t)n * in.s0 + max(iy, 0)) * in.s1 * in.s2 + in.s3;
     zero_pixels(line, 0, from);
     zero_pixels(line, to, length);
@@ -86,11 +88,11 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
         for (int r = 0; r < AMX_BLOCK; r++) {
             __global const float *pixel = x + (size_t)(ix + t + min(r, count - 1)) * in.s2;
             for (int i = 0; i < CV; i++)
-                vstore16(bf16_round(vload16(i, pixel)), i, (ushort *)u + r * PITCH(CIN));
+                amx_split(vload16(i, pixel), (size_t)((ushort *)u + r * PITCH(CIN) + i * 16), PLANE_X);
         }
         for (int j = 0; j < HIDDEN; j += AMX_BLOCK)
-            block_of(b, (const ushort *)u, PITCH(CIN), w1, b1, CIN, j, ACT_GELU, count, line + t * HIDDEN, HIDDEN, 0,
-                     0);
+            block_of(b, (const ushort *)u, PITCH(CIN), PLANE_X, w1, b1, CIN, j, ACT_GELU, count, line + t * HIDDEN,
+                     HIDDEN, 0, 0);
     }
 }
 
@@ -108,7 +110,7 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
     const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
     const int length = (cols - 1) * STRIDE + 3, line = (in.s4 + 31 * STRIDE) * HIDDEN;
     scratch += (get_group_id(0) + get_num_groups(0) * (size_t)n) * 3 * line;
-    uint16 d[2][AMX_BLOCK * PITCH(HIDDEN) / 32];
+    uint16 d[2][PARTS * PLANE_D / 32];
     bottleneck_t work = {.w = w2, .b = b2};
     work.rest.ld = AMX_BLOCK;
     work.rest.across = 1;
@@ -133,7 +135,7 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
             }
             for (int j = 0; j < panels; j++) {
                 if (next < cols) work.rest.units = UNITS_OF_TILE * (j + 1) / panels;
-                block_of(&work, (const ushort *)d[half_of], PITCH(HIDDEN), w3, b3, HIDDEN, j * AMX_BLOCK, ACT,
+                block_of(&work, (const ushort *)d[half_of], PITCH(HIDDEN), PLANE_D, w3, b3, HIDDEN, j * AMX_BLOCK, ACT,
                          min(AMX_BLOCK, cols - t), y + pixel * out.s3 + out.s4, out.s3,
                          out.s5 ? x + pixel * in.s2 + in.s3 : 0, in.s2);
             }

@@ -9,11 +9,17 @@
 /* Columns and depth of a panel's step (isa/amx). */
 enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32 };
 
-/* Weights for isa/amx: [out / 32][tap][in / 32][half of the columns][pair][16] of pairs of bfloat16, the pair's first
- * input in the lower half, with zeros beyond the last output and input. How many pairs, 0 where that is too many. */
-size_t ist_amx_pairs(const ist_filter *f);
-void ist_amx_pack(const ist_filter *f, uint32_t *dst);
-/* The same as a constant; fails the plan where memory or sizes do not suffice. */
+/* Parts of bfloat16 that a float becomes on AMX: three, which hold all of it, or one where the plan is narrow. */
+static inline int ist_amx_parts(const ist_plan *p) {
+    return ist_plan_bf16(p) ? 1 : 3;
+}
+
+/* Weights for isa/amx: [out / 32][tap][in / 32][part][half of the columns][pair][16] of pairs of bfloat16, the pair's
+ * first input in the lower half, with zeros beyond the last output and input. Each part is the rounded rest of those
+ * before. How many pairs, 0 where that is too many. */
+size_t ist_amx_pairs(const ist_filter *f, int parts);
+void ist_amx_pack(const ist_filter *f, int parts, uint32_t *dst);
+/* The same as a constant, in as many parts as the plan asks for; fails the plan where memory or sizes do not suffice. */
 ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label);
 
 /* Whether the device's AMX computes, not its emulation: -DASM. */

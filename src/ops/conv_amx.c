@@ -30,15 +30,15 @@ double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *r, const ist_con
 
 static void pack(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *dst) {
     (void)r;
-    ist_amx_pack(&q->f, dst);
+    ist_amx_pack(&q->f, 1, dst);
 }
 
 void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
     ist_conv_tiling t = tiling(q);
     ist_conv_shares shares = ist_conv_lines_cut(p, r, q, &t);
-    ist_defines defines = ist_defines_of(p, "-DNV=2 -DVL=16 -DASM=%d", ist_amx_instructions(p));
+    ist_defines defines = ist_defines_of(p, "-DPARTS=1 -DNV=2 -DVL=16 -DASM=%d", ist_amx_instructions(p));
     ist_conv_lines_launch l = {
         .isa = "isa/vector+isa/bf16+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = (int)shares.pixels};
-    if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f), pack, &l.weights, &l.bias))
+    if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, 1), pack, &l.weights, &l.bias))
         ist_conv_lines_record(p, q, r, &t, &shares, &l);
 }

@@ -8,9 +8,9 @@
 enum { BLOCK = IST_AMX_BLOCK, HIDDEN_MAX = 320, LINE_BYTES = 320 << 10, GROUPS_PER_UNIT = 4 };
 
 bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
-    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && ist_plan_bf16(p) && !ist_plan_half(p) &&
-           x.elem == IST_ELEM_T && x.c % BLOCK == 0 && x.c <= HIDDEN_MAX && b->expand.out % BLOCK == 0 &&
-           b->expand.out <= HIDDEN_MAX && b->project.out % BLOCK == 0;
+    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.elem == IST_ELEM_T &&
+           x.c % BLOCK == 0 && x.c <= HIDDEN_MAX && b->expand.out % BLOCK == 0 && b->expand.out <= HIDDEN_MAX &&
+           b->project.out % BLOCK == 0;
 }
 
 ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
@@ -20,8 +20,9 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, const 
     int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT), groups = segments * ist_div_up(h, rows);
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, x.n * groups, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DUNITS -DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DASM=%d", x.c,
-                                   hidden, b->project.out, s, (int)b->act, ist_amx_instructions(p));
+    ist_defines d =
+        ist_defines_of(p, "-DUNITS -DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPARTS=%d -DASM=%d", x.c,
+                       hidden, b->project.out, s, (int)b->act, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {
         .label = label,

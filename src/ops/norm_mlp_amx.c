@@ -20,23 +20,23 @@ static int block_of(int hidden) {
 }
 
 bool ist_norm_mlp_takes_amx(const ist_plan *p, ist_tensor x, const ist_norm_mlp *l) {
-    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && ist_plan_bf16(p) && !ist_plan_half(p) &&
-           x.elem == IST_ELEM_T && x.c % IST_AMX_DEPTH == 0 && x.c <= C_MAX && l->fc1.out % IST_AMX_BLOCK == 0 &&
-           !l->spread.out;
+    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.elem == IST_ELEM_T &&
+           x.c % IST_AMX_DEPTH == 0 && x.c <= C_MAX && l->fc1.out % IST_AMX_BLOCK == 0 && !l->spread.out;
 }
 
 ist_tensor ist_norm_mlp_amx(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
     int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w;
     /* A block's weights are read for CHUNK / 32 tiles of rows, in whose time the next block's come from further away.
      */
-    int lines = 2.0 * hidden * (x.c + c2) <= CACHED ? 0 : 32 * IST_AMX_BLOCK / CHUNK;
+    int parts = ist_amx_parts(p), lines = (parts == 3 ? 16 : 32) * IST_AMX_BLOCK / CHUNK;
+    if (2.0 * parts * hidden * (x.c + c2) <= CACHED) lines = 0;
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
     ist_tensor w1 = ist_amx_matrix(p, &l->fc1, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
     ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, label) : none;
     ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
-    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DBLOCK_MAX=%d -DCHUNK=%d -DASM=%d", C_MAX, BLOCK_MAX, CHUNK,
-                                   ist_amx_instructions(p));
+    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DBLOCK_MAX=%d -DCHUNK=%d -DPARTS=%d -DASM=%d", C_MAX, BLOCK_MAX,
+                                   CHUNK, parts, ist_amx_instructions(p));
     ist_plan_launch(p,
                     &(ist_launch){.label = label,
                                   .op = "op/norm_mlp_amx",
