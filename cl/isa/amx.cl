@@ -22,6 +22,25 @@ static inline void amx_split(float16 v, size_t to, size_t plane) {
     }
 }
 
+/* Splits 32 floats, the first 16 in v, for weights that are packed `apart`: part p of the pairs {v[i], w[i]} goes to `to`
+ * and p * plane bfloat16 on, one cache line. Integer operations round, ties away from zero: cheaper than conversions,
+ * and what lies in two vectors becomes one without a shuffle. */
+static inline void amx_split_apart(float16 v, float16 w, size_t to, size_t plane) {
+    const uint16 upper = (uint16)(0xffff0000u), half_of = (uint16)(0x8000u);
+    __global ushort *dst = (__global ushort *)to;
+    for (int p = 0; p < PARTS; p++, dst += plane) {
+        uint16 a = as_uint16(v), b = as_uint16(w);
+        if (p < 2) { /* the third part is the rest */
+            a += half_of;
+            b += half_of;
+        }
+        b &= upper;
+        vstore16(a >> (uint16)(16) | b, 0, (__global uint *)dst);
+        v -= as_float16(a & upper);
+        w -= as_float16(b);
+    }
+}
+
 #if ASM
 /* Eight tiles of 16 rows of 64 bytes: palette 1 (Intel's Software Developer's Manual, volume 1, chapter 18). */
 static inline void amx_begin(void) {

@@ -14,13 +14,16 @@ static inline int ist_amx_parts(const ist_plan *p) {
     return ist_plan_bf16(p) ? 1 : 3;
 }
 
+/* Which two of a step's inputs are a pair: neighbours, or 0 and 16, 1 and 17, ...: those of amx_split_apart. */
+typedef enum ist_amx_order { IST_AMX_NEIGHBOURS, IST_AMX_APART } ist_amx_order;
+
 /* Weights for isa/amx: [out / 32][tap][in / 32][part][half of the columns][pair][16] of pairs of bfloat16, the pair's
  * first input in the lower half, with zeros beyond the last output and input. Each part is the rounded rest of those
  * before. How many pairs, 0 where that is too many. */
 size_t ist_amx_pairs(const ist_filter *f, int parts);
-void ist_amx_pack(const ist_filter *f, int parts, uint32_t *dst);
+void ist_amx_pack(const ist_filter *f, int parts, ist_amx_order order, uint32_t *dst);
 /* The same as a constant, in as many parts as the plan asks for; fails the plan where memory or sizes do not suffice. */
-ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label);
+ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, ist_amx_order order, const char *label);
 
 /* Whether the device's AMX computes, not its emulation: -DASM. */
 static inline bool ist_amx_instructions(const ist_plan *p) {

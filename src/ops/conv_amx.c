@@ -30,7 +30,7 @@ double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *r, const ist_con
 
 static void pack(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *dst) {
     (void)r;
-    ist_amx_pack(&q->f, 1, dst);
+    ist_amx_pack(&q->f, 1, IST_AMX_NEIGHBOURS, dst);
 }
 
 void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {

@@ -32,8 +32,8 @@ ist_tensor ist_norm_mlp_amx(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     if (2.0 * parts * hidden * (x.c + c2) <= CACHED) lines = 0;
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
-    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
-    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, label) : none;
+    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, IST_AMX_NEIGHBOURS, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
+    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, IST_AMX_NEIGHBOURS, label) : none;
     ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DBLOCK_MAX=%d -DCHUNK=%d -DPARTS=%d -DASM=%d", C_MAX, BLOCK_MAX,
                                    CHUNK, parts, ist_amx_instructions(p));
