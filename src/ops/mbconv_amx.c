@@ -24,24 +24,26 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, const 
         ist_defines_of(p, "-DUNITS -DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPARTS=%d -DASM=%d", x.c,
                        hidden, b->project.out, s, (int)b->act, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
-    ist_launch l = {
-        .label = label,
-        .op = "op/mbconv_amx",
-        .isa = "isa/tile+isa/bf16+isa/amx+isa/amx_rest",
-        .defines = d.text,
-        .kernel = "mbconv",
-        .dims = 2,
-        .global = {(size_t)groups, (size_t)x.n},
-        .local = {1, 1},
-        .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(ist_amx_matrix(p, &b->expand, IST_AMX_NEIGHBOURS, label)),
-                 IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
-                 IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_amx_matrix(p, &b->project, IST_AMX_NEIGHBOURS, label)),
-                 IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
-        .arg_count = 12,
-        .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
-        .bytes = 4.0 * (in * x.c + out * y.c)};
+    ist_launch l = {.label = label,
+                    .op = "op/mbconv_amx",
+                    .isa = "isa/tile+isa/bf16+isa/amx+isa/amx_rest",
+                    .defines = d.text,
+                    .kernel = "mbconv",
+                    .dims = 2,
+                    .global = {(size_t)groups, (size_t)x.n},
+                    .local = {1, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch),
+                             IST_IN(ist_amx_matrix(p, &b->expand, IST_AMX_NEIGHBOURS, label)),
+                             IST_IN(ist_mbconv_bias(p, &b->expand, label)),
+                             IST_IN(ist_mbconv_pack(p, &b->spread, label)),
+                             IST_IN(ist_mbconv_bias(p, &b->spread, label)),
+                             IST_IN(ist_amx_matrix(p, &b->project, IST_AMX_NEIGHBOURS, label)),
+                             IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
+                             IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                             IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, 0, 0)},
+                    .arg_count = 12,
+                    .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
+                    .bytes = 4.0 * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);
     return ist_plan_status(p) ? (ist_tensor){0} : y;
 }

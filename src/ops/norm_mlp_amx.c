@@ -7,9 +7,9 @@
 
 enum {
     C_MAX = 320,
-    BLOCK_MAX = 160,
-    CHUNK = 128,
-    CACHED = 1 << 20 /* bytes of weights that stay in a core's cache */
+    BLOCK_MAX = 160, /* hidden channels at a time */
+    STEPS_MAX = 5,   /* of a panel of weights: three parts are 30 KB */
+    TILES = 8        /* of a piece at most: 1.1 MB of second-level cache for 320 channels in three parts */
 };
 
 /* Largest block of hidden channels. */
@@ -25,33 +25,41 @@ bool ist_norm_mlp_takes_amx(const ist_plan *p, ist_tensor x, const ist_norm_mlp 
 }
 
 ist_tensor ist_norm_mlp_amx(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, const char *label) {
-    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w;
-    /* A block's weights are read for CHUNK / 32 tiles of rows, in whose time the next block's come from further away.
-     */
-    int parts = ist_amx_parts(p), lines = (parts == 3 ? 16 : 32) * IST_AMX_BLOCK / CHUNK;
-    if (2.0 * parts * hidden * (x.c + c2) <= CACHED) lines = 0;
-    ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, c2 ? c2 : hidden, IST_ELEM_T);
+    enum { SIDE = IST_AMX_BLOCK };
+    int hidden = l->fc1.out, c2 = l->fc2.out, rows = x.h * x.w, parts = ist_amx_parts(p), units = ist_plan_units(p);
+    int block = block_of(hidden), wide = c2 ? c2 : hidden, all = ist_div_up(rows, SIDE);
+    int pieces = ist_div_up(ist_div_up(all, TILES), units) * units; /* as many for every unit */
+    pieces = pieces < all ? pieces : all;
+    int most = ist_div_up(all, pieces);
+    /* As the kernel lays it out: u, what lies between the layers, sums. */
+    int bytes = most * SIDE * x.c * parts * 2 + (most + 2) * SIDE * SIDE * 4;
+    if (c2) bytes += most * SIDE * block * parts * 2;
+    bytes = (int)ist_round_up((size_t)bytes, 4096);
+    ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, wide, IST_ELEM_T);
+    ist_tensor scratch = ist_plan_tensor(p, units, 1, 1, bytes / 4, IST_ELEM_F32);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
-    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, IST_AMX_NEIGHBOURS, label), b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
-    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, IST_AMX_NEIGHBOURS, label) : none;
+    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, IST_AMX_APART, label);
+    ist_tensor b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
+    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, IST_AMX_APART, label) : none;
     ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
-    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DBLOCK_MAX=%d -DCHUNK=%d -DPARTS=%d -DASM=%d", C_MAX, BLOCK_MAX,
-                                   CHUNK, parts, ist_amx_instructions(p));
-    ist_plan_launch(p,
-                    &(ist_launch){.label = label,
-                                  .op = "op/norm_mlp_amx",
-                                  .isa = "isa/tile+isa/bf16+isa/amx+isa/amx_rest",
-                                  .defines = d.text,
-                                  .kernel = "norm_mlp",
-                                  .dims = 2,
-                                  .global = {(size_t)ist_div_up(rows, CHUNK), (size_t)x.n},
-                                  .local = {1, 1},
-                                  .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w1), IST_IN(b1), IST_IN(w2),
-                                           IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
-                                           IST_INT8(rows, x.c, hidden, block_of(hidden), c2 > 0, (int)l->act, lines, 0),
-                                           IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
-                                  .arg_count = 11,
-                                  .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
-                                  .bytes = 4.0 * x.n * rows * (x.c + y.c)});
+    ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DSTEPS_MAX=%d -DPARTS=%d -DASM=%d", C_MAX, STEPS_MAX, parts,
+                                   ist_amx_instructions(p));
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/norm_mlp_amx",
+                         .isa = "isa/tile+isa/bf16+isa/amx",
+                         .defines = d.text,
+                         .kernel = "norm_mlp",
+                         .dims = 1,
+                         .global = {(size_t)units},
+                         .local = {1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(norm), IST_IN(w1), IST_IN(b1),
+                                  IST_IN(w2), IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
+                                  IST_INT8(rows, x.c, hidden, block, c2 > 0, (int)l->act, most, bytes),
+                                  IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
+                                  IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
+                         .arg_count = 14,
+                         .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
+                         .bytes = 4.0 * x.n * rows * (x.c + y.c)});
     return ist_plan_status(p) ? none : y;
 }
