@@ -90,8 +90,8 @@ Test(norm_mlp, one_by_one) {
 
 /* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
 Test(norm_mlp, amx_row) {
-    static const shape some[] = {{2, 1, 7, 32, 32, true},   {2, 5, 29, 160, 640, true}, {1, 1, 140, 128, 512, true},
-                                 {2, 3, 5, 320, 160, true}, {2, 9, 15, 96, 96, false},  {1, 1, 1, 320, 32, false}};
+    static const shape some[] = {{2, 1, 7, 32, 32, true},    {2, 5, 29, 160, 640, true}, {1, 1, 140, 128, 512, true},
+                                 {2, 5, 20, 320, 160, true}, {2, 9, 15, 96, 96, false},  {1, 1, 1, 320, 32, false}};
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
     without = 0;

@@ -23,8 +23,8 @@ static inline void amx_split(float16 v, size_t to, size_t plane) {
 }
 
 /* Splits 32 floats, the first 16 in v, for weights that are packed `apart`: part p of the pairs {v[i], w[i]} goes to
- * `to` and p * plane bfloat16 on, one cache line. Integer operations round, ties away from zero: cheaper than conversions,
- * and what lies in two vectors becomes one without a shuffle. */
+ * `to` and p * plane bfloat16 on, one cache line. Integer operations round, ties away from zero: cheaper than
+ * conversions, and what lies in two vectors becomes one without a shuffle. */
 static inline void amx_split_apart(float16 v, float16 w, size_t to, size_t plane) {
     const uint16 upper = (uint16)(0xffff0000u), half_of = (uint16)(0x8000u);
     __global ushort *dst = (__global ushort *)to;
