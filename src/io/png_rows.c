@@ -11,12 +11,13 @@ enum { NONE, SUB, UP, AVERAGE, PAETH };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* What is nearest to a + b - c, in this order; by signs, because photographs make branches that no one predicts. */
+/* Which of a, b and c is nearest to a + b - c, in this order. With `third` for 3c - a - b: that is the larger of a and
+ * b where third <= both, the smaller one where third >= both, and c between; without branches, which photographs would
+ * make at random. */
 INLINE int paeth(int a, int b, int c) {
-    int to_a = b - c, to_b = a - c, pa = abs(to_a), pb = abs(to_b), pc = abs(to_a + to_b);
-    int second = (pb - pa) >> 31, least = pa + ((pb - pa) & second), third = (pc - least) >> 31;
-    int nearer = a ^ ((a ^ b) & second);
-    return nearer ^ ((nearer ^ c) & third);
+    int low = a < b ? a : b, high = a < b ? b : a, third = 3 * c - (a + b);
+    int nearest = third <= low ? high : c;
+    return high <= third ? low : nearest;
 }
 
 INLINE void undo_sub(uint8_t *p, size_t row, size_t n) {
