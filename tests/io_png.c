@@ -8,6 +8,7 @@
 #include <png.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 /* One image of the matrix. Sample values are a fixed function of the position, so that the expected pixels need no
  * second decoder. */
@@ -22,11 +23,14 @@ typedef struct memory_file {
     size_t count;
 } memory_file;
 
-static void append(png_structp png, png_bytep data, size_t n) {
-    memory_file *f = png_get_io_ptr(png);
+static void append_bytes(memory_file *f, const void *data, size_t n) {
     cr_assert_leq(f->count + n, sizeof f->bytes);
-    memcpy(f->bytes + f->count, data, n);
+    if (n) memcpy(f->bytes + f->count, data, n);
     f->count += n;
+}
+
+static void append(png_structp png, png_bytep data, size_t n) {
+    append_bytes(png_get_io_ptr(png), data, n);
 }
 
 static void no_flush(png_structp png) {
@@ -233,6 +237,162 @@ Test(io_png, limit_is_checked_before_memory_is_asked_for) {
                    "20000 x 20000 pixels are more than the limit of 67108864");
 }
 
+/* ---- the plain form, chunk by chunk ---- */
+
+/* Rows that libpng decompresses, as the program under test calls for them. */
+static int libpng_rows;
+void __real_png_read_row(png_structrp png, png_bytep row, png_bytep display);
+void __wrap_png_read_row(png_structrp png, png_bytep row, png_bytep display);
+void __wrap_png_read_row(png_structrp png, png_bytep row, png_bytep display) {
+    libpng_rows++;
+    __real_png_read_row(png, row, display);
+}
+
+static void put_chunk(memory_file *f, const char *name, const uint8_t *data, size_t count) {
+    uint8_t head[8] = {0, 0, (uint8_t)(count >> 8), (uint8_t)count};
+    memcpy(head + 4, name, 4);
+    uLong sum = crc32(0, head + 4, 4);
+    if (count) sum = crc32(sum, data, (uInt)count);
+    uint8_t tail[4] = {(uint8_t)(sum >> 24), (uint8_t)(sum >> 16), (uint8_t)(sum >> 8), (uint8_t)sum};
+    append_bytes(f, head, 8);
+    append_bytes(f, data, count);
+    append_bytes(f, tail, 4);
+}
+
+enum { PLAIN_WIDTH = 11, PLAIN_HEIGHT = 15 };
+
+typedef struct plain_file {
+    int channels;
+    size_t chunk;          /* bytes per IDAT chunk */
+    const char *between;   /* the name of a chunk after the first IDAT, or NULL */
+    int rows;              /* rows that are there */
+    int damage, by;        /* a byte of the compressed data, negative: from its end, and what is added to it */
+    int filter;            /* of row 3 */
+    int interlaced, depth; /* what the header says, depth 0: 8 */
+    int transparent;       /* a tRNS chunk */
+} plain_file;
+
+/* Row y as filter y % 5 (row 3: as said) sees bytes that are a function of the position. */
+static void make_plain(const plain_file *p, memory_file *f) {
+    static const uint8_t colors[] = {0, 4, 2, 6};
+    uint8_t header[13] = {
+        0, 0, 0, PLAIN_WIDTH, 0, 0, 0, PLAIN_HEIGHT, (uint8_t)(p->depth ? p->depth : 8), colors[p->channels - 1]};
+    header[12] = (uint8_t)p->interlaced;
+    size_t row = 1 + (size_t)p->channels * PLAIN_WIDTH, count = row * (size_t)p->rows;
+    uint8_t rows[2000], stream[3000];
+    uLongf size = sizeof stream;
+    for (size_t i = 0; i < count; i++)
+        rows[i] = i % row ? (uint8_t)(i * i * 7 + i / 5) : (uint8_t)(i / row == 3 ? p->filter : (int)(i / row % 5));
+    cr_assert_eq(compress2(stream, &size, rows, (uLong)count, 6), Z_OK);
+    stream[0] = 0x78, stream[1] = 0x01;
+    if (p->by) stream[p->damage < 0 ? (int)size + p->damage : p->damage] += (uint8_t)p->by;
+    f->count = 0;
+    append_bytes(f, "\x89PNG\r\n\x1A\n", 8);
+    put_chunk(f, "IHDR", header, sizeof header);
+    if (p->transparent) put_chunk(f, "tRNS", (const uint8_t *)"\0\1\0\2\0\3", p->channels == 1 ? 2 : 6);
+    for (size_t i = 0; i < size; i += p->chunk) {
+        put_chunk(f, "IDAT", stream + i, size - i < p->chunk ? size - i : p->chunk);
+        if (!i && p->between) put_chunk(f, p->between, (const uint8_t *)"x", 1);
+    }
+    put_chunk(f, "IEND", NULL, 0);
+}
+
+/* By libpng alone: whether it reads the file, and its pixels. */
+static int read_by_libpng(const void *bytes, size_t count, png_uint_32 format, void *pixels) {
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    if (!png_image_begin_read_from_memory(&image, bytes, count)) return 0;
+    image.format = format;
+    int read = png_image_finish_read(&image, NULL, pixels, 0, NULL);
+    png_image_free(&image);
+    return read;
+}
+
+/* Reads the file as libpng does; `rows` of it by libpng. */
+static void check_plain(plain_file p, int rows) {
+    static const png_uint_32 formats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
+    static memory_file f;
+    uint8_t expected[2000];
+    ist_bitmap b;
+    ist_error err = {0};
+    p.filter = p.filter ? p.filter : 3;
+    p.rows = p.rows ? p.rows : PLAIN_HEIGHT;
+    make_plain(&p, &f);
+    libpng_rows = 0;
+    ist_status status = ist_bitmap_decode(f.bytes, f.count, "t.png", 1000, &b, &err);
+    cr_expect_eq(libpng_rows, rows, "%d channels, chunks of %zu: %d rows by libpng", p.channels, p.chunk, libpng_rows);
+    cr_assert_eq(!status, read_by_libpng(f.bytes, f.count, formats[p.channels - 1], expected), "%s", err.text);
+    if (status) return;
+    cr_expect_eq(b.stride, (size_t)p.channels * PLAIN_WIDTH);
+    cr_expect_arr_eq(b.pixels, expected, b.stride * PLAIN_HEIGHT);
+    ist_bitmap_free(&b);
+}
+
+Test(io_png, every_filter_of_the_plain_form_in_chunks_of_any_size) {
+    static const size_t chunks[] = {1, 2, 3, 100, 3000};
+    for (int i = 0; i < 5; i++)
+        for (int channels = 1; channels <= 4; channels++)
+            for (int filter = 1; filter <= 4; filter++)
+                check_plain((plain_file){.channels = channels, .chunk = chunks[i], .filter = filter},
+                            chunks[i] > 1 ? 0 : PLAIN_HEIGHT); /* zlib's header is looked for in the first chunk */
+}
+
+static void expect_other_form(const plain_file *p, ist_status status, ist_pixel_format format) {
+    static memory_file f;
+    ist_bitmap b;
+    make_plain(p, &f);
+    libpng_rows = 0;
+    cr_assert_eq(ist_bitmap_decode(f.bytes, f.count, "t.png", 1000, &b, NULL), status);
+    cr_expect_gt(libpng_rows, 0);
+    if (!status) cr_expect_eq(b.format, format);
+    ist_bitmap_free(&b);
+}
+
+Test(io_png, what_only_looks_like_the_plain_form) {
+    plain_file p = {.channels = 1, .chunk = 3000, .rows = PLAIN_HEIGHT, .filter = 1, .transparent = 1};
+    expect_other_form(&p, IST_OK, IST_GRAYA8);
+    p.channels = 3;
+    expect_other_form(&p, IST_OK, IST_RGBA8);
+    p.transparent = 0, p.interlaced = 1; /* seven images: more rows than are there */
+    expect_other_form(&p, IST_E_INPUT, 0);
+    p.interlaced = 0, p.depth = 16;
+    expect_other_form(&p, IST_E_INPUT, 0);
+}
+
+Test(io_png, what_is_wrong_with_the_plain_form_is_for_libpng_to_say) {
+    for (int channels = 1; channels <= 4; channels++) {
+        plain_file p = {.channels = channels, .chunk = 64};
+        p.rows = PLAIN_HEIGHT + 1; /* too much: libpng takes what it needs */
+        check_plain(p, PLAIN_HEIGHT);
+        p.rows = PLAIN_HEIGHT - 1;
+        check_plain(p, PLAIN_HEIGHT);
+        p.rows = PLAIN_HEIGHT;
+        p.filter = 5;
+        check_plain(p, 4);
+        p.filter = 0;
+        p.damage = -1, p.by = 1; /* the checksum, which libpng does not always reach */
+        check_plain(p, PLAIN_HEIGHT);
+        p.by = 0;
+        p.between = "teXt"; /* data chunks that do not follow each other */
+        static memory_file f;
+        p.filter = 1, make_plain(&p, &f);
+        expect_failure(f.bytes, f.count, 1000, IST_E_INPUT, "damaged PNG");
+    }
+}
+
+Test(io_png, every_damaged_byte_of_the_compressed_rows) {
+    for (int at = 0; at < 60; at++) {
+        static memory_file f;
+        uint8_t expected[2000];
+        plain_file p = {.channels = 3, .chunk = 50, .rows = PLAIN_HEIGHT, .filter = 4, .damage = at, .by = 1 + 37 * at};
+        ist_bitmap b = {0};
+        make_plain(&p, &f);
+        int read = !ist_bitmap_decode(f.bytes, f.count, "t.png", 1000, &b, NULL);
+        cr_expect_eq(read, read_by_libpng(f.bytes, f.count, PNG_FORMAT_RGB, expected), "byte %d", at);
+        if (read) cr_expect_arr_eq(b.pixels, expected, b.stride * PLAIN_HEIGHT);
+        ist_bitmap_free(&b);
+    }
+}
+
 Test(io_png, what_is_no_image_is_named_so) {
     expect_failure("GIF89a..........", 16, 100, IST_E_INPUT, "neither a PNG nor a JPEG");
     expect_failure("\x89PNG", 4, 100, IST_E_INPUT, "truncated after 4 bytes");
@@ -275,6 +435,14 @@ static void check_write(ist_pixel_format format) {
     cr_expect_eq(back.width, 37);
     cr_expect_eq(back.height, 5);
     cr_expect_arr_eq(back.pixels, b.pixels, b.stride * 5);
+    if (format != IST_GRAY16) { /* png_image's 16 bits are linear */
+        uint8_t again[3 * 37 * 5];
+        png_image image = {.version = PNG_IMAGE_VERSION};
+        cr_assert(png_image_begin_read_from_file(&image, path), "%s", image.message);
+        image.format = format == IST_RGB8 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+        cr_assert(png_image_finish_read(&image, NULL, again, 0, NULL), "%s", image.message);
+        cr_expect_arr_eq(again, b.pixels, b.stride * 5);
+    }
     ist_bitmap_free(&b);
     ist_bitmap_free(&back);
     scratch_remove(&s);

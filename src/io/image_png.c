@@ -1,19 +1,25 @@
-/* PNG in and out through libpng.
+/* PNG in and out through libpng, which reads and writes the chunks.
+ *
+ * The compressed rows take most of the time, and ISA-L a third of what zlib takes for them: it compresses what is
+ * written and, in files of the plain form (8 bits, no palette, not interlaced), inflates what is read. A file that is
+ * not of that form, or has anything wrong with it, is libpng's alone.
  *
  * libpng reports errors by longjmp; everything that must survive the jump lives in one struct, and each function with a
  * setjmp has a sibling that does the work. Warnings are silent: what matters is an error. */
 #include "io/image.h"
 
+#include "base/mem.h"
 #include "io/atomic_file.h"
+#include "io/png_rows.h"
 
 #include <errno.h>
+#include <isa-l/igzip_lib.h>
 #include <limits.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 typedef struct png_job {
     png_structp png;
@@ -24,7 +30,11 @@ typedef struct png_job {
     bool ended; /* libpng asked for more than there is */
     size_t max_pixels;
     ist_bitmap *bitmap;
-    ist_status status; /* set when a failure has already been described in err */
+    struct inflate_state *inflate;    /* reading the plain form: NULL before the first IDAT chunk */
+    const unsigned char *data_end;    /* where the last IDAT chunk ended */
+    struct isal_zstream *deflate;     /* writing */
+    unsigned char *level, *from, *to; /* writing: the compressor's memory, filtered rows, compressed bytes */
+    ist_status status;                /* set when a failure has already been described in err */
     ist_error *err;
     char message[200]; /* libpng's sentence */
 } png_job;
@@ -70,15 +80,19 @@ static ist_pixel_format choose_format(png_job *job) {
     return (ist_pixel_format)(bytes << 4 | channels);
 }
 
-static void read_pixels(png_job *job) {
+static bool is_within_limit(png_job *job, size_t width, size_t height) {
+    if (!height || width <= job->max_pixels / height) return true;
+    job->status = ist_fail(job->err, IST_E_LIMIT, "%s: %zu x %zu pixels are more than the limit of %zu", job->name,
+                           width, height, job->max_pixels);
+    return false;
+}
+
+/* Any PNG, by libpng. */
+static void read_any(png_job *job) {
     png_structp png = job->png;
     png_read_info(png, job->info);
     size_t width = png_get_image_width(png, job->info), height = png_get_image_height(png, job->info);
-    if (height && width > job->max_pixels / height) {
-        job->status = ist_fail(job->err, IST_E_LIMIT, "%s: %zu x %zu pixels are more than the limit of %zu", job->name,
-                               width, height, job->max_pixels);
-        return;
-    }
+    if (!is_within_limit(job, width, height)) return;
     int passes = png_get_interlace_type(png, job->info) == PNG_INTERLACE_ADAM7 ? PNG_INTERLACE_ADAM7_PASSES : 1;
     ist_pixel_format format = choose_format(job);
     ist_bitmap *b = job->bitmap;
@@ -90,98 +104,181 @@ static void read_pixels(png_job *job) {
     png_read_end(png, NULL);
 }
 
-ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
-                          ist_error *err) {
-    *out = (ist_bitmap){0};
-    png_job job = {.name = name, .bytes = bytes, .left = count, .max_pixels = max_pixels, .bitmap = out, .err = err};
-    png_job *volatile j = &job; /* survives the jump */
-    job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, on_error, on_warning);
-    job.info = job.png ? png_create_info_struct(job.png) : NULL;
-    if (!job.info) {
-        png_destroy_read_struct(&job.png, NULL, NULL);
-        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", name);
+/* Creates libpng's reader of a file in memory, lets `read` work with it, and describes what stopped it. */
+static ist_status run_reader(png_job *job, const void *bytes, size_t count, void (*read)(png_job *)) {
+    png_job *volatile j = job; /* survives the jump */
+    job->bytes = bytes;
+    job->left = count;
+    job->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, job, on_error, on_warning);
+    job->info = job->png ? png_create_info_struct(job->png) : NULL;
+    if (!job->info) {
+        png_destroy_read_struct(&job->png, NULL, NULL);
+        return ist_fail(job->err, IST_E_MEMORY, "%s: out of memory", job->name);
     }
-    if (setjmp(png_jmpbuf(job.png))) {
+    if (setjmp(png_jmpbuf(job->png))) {
         if (j->ended)
-            j->status = ist_fail(err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", name, count);
+            j->status = ist_fail(j->err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", j->name, count);
         else
-            j->status = ist_fail(err, IST_E_INPUT, "%s: damaged PNG: %s", name, j->message);
+            j->status = ist_fail(j->err, IST_E_INPUT, "%s: damaged PNG: %s", j->name, j->message);
     } else {
         /* our own limit speaks first, with numbers; libpng's is 10^6 per side */
-        png_set_user_limits(job.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-        png_set_crc_action(job.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-        png_set_read_fn(job.png, &job, on_read);
-        read_pixels(&job);
+        png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+        png_set_crc_action(job->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+        png_set_read_fn(job->png, job, on_read);
+        read(job);
     }
     png_destroy_read_struct(&j->png, &j->info, NULL);
-    if (j->status) ist_bitmap_free(out);
+    free(j->inflate);
+    if (j->status) ist_bitmap_free(j->bitmap);
     return j->status;
 }
 
-/* ---- how to compress ----
- * Colour goes through the filter "average": Paeth takes longer than all the rest where nothing repeats, and wins
- * little. Then either zlib's search for repetitions at level 1, or runs and Huffman codes alone, which take a third of
- * the time and make photographs and noise no larger, but drawings half as large again: a few bands of the image tell.
- */
-enum { BANDS = 4, BAND_ROWS = 8, LARGER_PERCENT = 5 };
+/* ---- the plain form ----
+ * libpng checks the order, sizes and checksums of chunks and hands over what is in the IDAT ones. Whatever fails here
+ * is no failure yet: libpng reads the file again by itself, and knows better, or what to say. The other way round,
+ * ISA-L takes sets of codes that zlib finds incomplete, if the codes in use and zlib's checksum are right. */
+enum { MAX_PLAIN_CHUNK = 64 << 20, SPARE = 1 };
 
-/* Rows [y0, y0 + BAND_ROWS) of an RGB8 image behind the filter, 3 * width bytes each; returns the end. */
-static unsigned char *filter_band(const ist_bitmap *b, int y0, unsigned char *to) {
-    size_t row = 3 * (size_t)b->width;
-    for (int y = y0; y < y0 + BAND_ROWS; y++) {
-        const unsigned char *p = (const unsigned char *)b->pixels + (size_t)y * b->stride,
-                            *up = y ? p - b->stride : NULL;
-        for (size_t i = 0; i < row; i++)
-            *to++ = (unsigned char)(p[i] - (((i < 3 ? 0 : p[i - 3]) + (up ? up[i] : 0)) >> 1));
+/* Before the first IDAT chunk: memory for rows with their filters, and one byte more, which must stay unused. */
+static void begin_plain(png_job *job) {
+    png_structp png = job->png;
+    size_t width = png_get_image_width(png, job->info), height = png_get_image_height(png, job->info), bytes;
+    size_t pixel = png_get_channels(png, job->info), row = pixel * width;
+    if (png_get_bit_depth(png, job->info) != 8 || png_get_color_type(png, job->info) == PNG_COLOR_TYPE_PALETTE ||
+        png_get_interlace_type(png, job->info) != PNG_INTERLACE_NONE || png_get_valid(png, job->info, PNG_INFO_tRNS))
+        png_error(png, "not of the plain form");
+    if (!is_within_limit(job, width, height) || !ist_mul_size(row + 1, height, &bytes) || bytes > UINT_MAX - SPARE)
+        png_error(png, "too large");
+    ist_bitmap *b = job->bitmap;
+    *b = (ist_bitmap){.width = (int)width,
+                      .height = (int)height,
+                      .format = (ist_pixel_format)(1 << 4 | pixel),
+                      .stride = row,
+                      .pixels = malloc(bytes + SPARE)};
+    job->inflate = malloc(sizeof *job->inflate);
+    if (!b->pixels || !job->inflate) png_error(png, "out of memory");
+    isal_inflate_init(job->inflate);
+    job->inflate->crc_flag = ISAL_ZLIB;
+    job->inflate->next_out = b->pixels;
+    job->inflate->avail_out = (uint32_t)(bytes + SPARE);
+}
+
+/* zlib's header without a dictionary and with the largest window: ISA-L does not hold others to a smaller one. */
+static bool is_common_zlib(const unsigned char *data, size_t size) {
+    return size >= 2 && data[0] == 0x78 && !(data[1] & 0x20);
+}
+
+/* libpng's callback for chunks that it is told not to know, read and found whole: below 0 an error, 1 for done. */
+static int on_chunk(png_structp png, png_unknown_chunkp chunk) {
+    png_job *job = png_get_user_chunk_ptr(png);
+    bool ancillary = chunk->name[0] & 0x20;
+    if (memcmp(chunk->name, "IDAT", 4)) return ancillary ? 1 : -1;
+    if (!job->inflate) {
+        begin_plain(job);
+        if (!is_common_zlib(chunk->data, chunk->size)) return -1;
+    } else if (job->bytes != job->data_end + 12 + chunk->size) { /* length, name, data, checksum */
+        return -1;
     }
-    return to;
+    job->data_end = job->bytes;
+    job->inflate->next_in = chunk->data;
+    job->inflate->avail_in = (uint32_t)chunk->size;
+    return isal_inflate(job->inflate) || job->inflate->avail_in ? -1 : 1;
 }
 
-/* Bytes that `count` bytes become, SIZE_MAX when zlib has no memory; `room` holds deflateBound's of any strategy. */
-static size_t deflated(unsigned char *bytes, size_t count, unsigned char *room, size_t capacity, int strategy) {
-    z_stream z = {0};
-    size_t size = SIZE_MAX;
-    if (deflateInit2(&z, 1, Z_DEFLATED, MAX_WBITS, MAX_MEM_LEVEL, strategy) != Z_OK) return size;
-    z.next_in = bytes;
-    z.avail_in = (uInt)count;
-    z.next_out = room;
-    z.avail_out = (uInt)capacity;
-    if (deflate(&z, Z_FINISH) == Z_STREAM_END) size = z.total_out;
-    deflateEnd(&z);
-    return size;
+static void read_plain(png_job *job) {
+    png_structp png = job->png;
+    png_set_read_user_chunk_fn(png, job, on_chunk);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_ALWAYS, (png_const_bytep) "IDAT", 1);
+    png_set_chunk_malloc_max(png, MAX_PLAIN_CHUNK);
+    png_read_info(png, job->info);
+    png_read_end(png, job->info);
+    const ist_bitmap *b = job->bitmap;
+    if (!job->inflate || job->inflate->block_state != ISAL_BLOCK_FINISH || job->inflate->avail_out != SPARE ||
+        !ist_png_unfilter(b->pixels, (size_t)b->height, b->stride, (size_t)ist_format_channels(b->format)))
+        png_error(png, "rows cannot be read");
 }
 
-/* Whether runs alone compress an RGB8 image about as well. */
-static bool runs_suffice(const ist_bitmap *b) {
-    size_t count = (size_t)BANDS * BAND_ROWS * 3 * (size_t)b->width, capacity = count + count / 8 + 1024;
-    if (b->height < 2 * BANDS * BAND_ROWS || capacity > UINT_MAX) return false;
-    unsigned char *sample = malloc(count + capacity), *end = sample;
-    if (!sample) return false;
-    for (int k = 0; k < BANDS; k++) end = filter_band(b, (int)((long)(b->height - BAND_ROWS) * k / (BANDS - 1)), end);
-    size_t searched = deflated(sample, count, end, capacity, Z_FILTERED);
-    size_t runs = deflated(sample, count, end, capacity, Z_RLE);
-    free(sample);
-    return runs != SIZE_MAX && searched != SIZE_MAX && runs * 100 <= searched * (100 + LARGER_PERCENT);
+ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                          ist_error *err) {
+    *out = (ist_bitmap){0};
+    png_job plain = {.name = name, .max_pixels = max_pixels, .bitmap = out};
+    if (run_reader(&plain, bytes, count, read_plain) == IST_OK) return IST_OK;
+    png_job any = {.name = name, .max_pixels = max_pixels, .bitmap = out, .err = err};
+    return run_reader(&any, bytes, count, read_any);
+}
+
+/* ---- writing ----
+ * Colour goes through the filter "average": Paeth takes as long as all the rest, and wins little. Maps are long runs of
+ * equal bytes in lines like the ones above: no filter improves them. ISA-L's level 2 makes files as small as zlib's
+ * level 1 does. */
+enum { LEVEL = 2, LEVEL_BYTES = ISAL_DEF_LVL2_DEFAULT, ROWS_BYTES = 1 << 16, CHUNK_BYTES = 1 << 16 };
+
+/* Row y as it is compressed; returns the end. */
+static unsigned char *filter_row(const ist_bitmap *b, int y, unsigned char *to) {
+    const unsigned char *p = (const unsigned char *)b->pixels + (size_t)y * b->stride;
+    if (ist_format_channels(b->format) == 3) {
+        ist_png_filter_average(to, p, y ? p - b->stride : NULL, b->stride, 3);
+    } else {
+        *to = PNG_FILTER_VALUE_NONE;
+        memcpy(to + 1, p, b->stride);
+        if (ist_format_bytes(b->format) == 2 && host_is_little_endian())
+            for (size_t i = 1; i < b->stride; i += 2) {
+                unsigned char low = to[i];
+                to[i] = to[i + 1];
+                to[i + 1] = low;
+            }
+    }
+    return to + 1 + b->stride;
+}
+
+static void begin_deflate(png_job *job) {
+    if (job->bitmap->stride > INT_MAX) png_error(job->png, "the rows are too long");
+    job->deflate = malloc(sizeof *job->deflate);
+    job->level = malloc(LEVEL_BYTES);
+    job->from = malloc(ROWS_BYTES + 1 + job->bitmap->stride);
+    job->to = malloc(CHUNK_BYTES);
+    if (!job->deflate || !job->level || !job->from || !job->to) png_error(job->png, "out of memory");
+    isal_deflate_init(job->deflate);
+    job->deflate->gzip_flag = IGZIP_ZLIB;
+    job->deflate->level = LEVEL;
+    job->deflate->level_buf = job->level;
+    job->deflate->level_buf_size = LEVEL_BYTES;
+    job->deflate->next_out = job->to;
+    job->deflate->avail_out = CHUNK_BYTES;
+}
+
+/* What is compressed so far as a chunk. */
+static void write_data(png_job *job) {
+    if (job->deflate->avail_out == CHUNK_BYTES) return;
+    png_write_chunk(job->png, (png_const_bytep) "IDAT", job->to, CHUNK_BYTES - job->deflate->avail_out);
+    job->deflate->next_out = job->to;
+    job->deflate->avail_out = CHUNK_BYTES;
 }
 
 static void write_pixels(png_job *job, FILE *stream) {
     png_structp png = job->png;
     const ist_bitmap *b = job->bitmap;
-    int depth = 8 * ist_format_bytes(b->format);
     png_init_io(png, stream);
-    bool color = ist_format_channels(b->format) == 3;
-    /* maps are long runs of equal bytes in lines like the ones above: no filter improves them, a search does */
-    png_set_compression_level(png, color ? 1 : 2);
-    png_set_filter(png, PNG_FILTER_TYPE_BASE, color ? PNG_FILTER_AVG : PNG_FILTER_NONE);
-    if (color && runs_suffice(b)) png_set_compression_strategy(png, Z_RLE);
-    png_set_IHDR(png, job->info, (png_uint_32)b->width, (png_uint_32)b->height, depth,
-                 color ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-                 PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(png, job->info, (png_uint_32)b->width, (png_uint_32)b->height, 8 * ist_format_bytes(b->format),
+                 ist_format_channels(b->format) == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_write_info(png, job->info);
-    if (depth == 16 && host_is_little_endian()) png_set_swap(png);
-    for (int y = 0; y < b->height; y++) png_write_row(png, (png_const_bytep)b->pixels + (size_t)y * b->stride);
-    png_write_end(png, NULL);
+    begin_deflate(job);
+    for (int y = 0; y < b->height;) {
+        unsigned char *end = job->from;
+        while (y < b->height && end < job->from + ROWS_BYTES) end = filter_row(b, y++, end);
+        job->deflate->next_in = job->from;
+        job->deflate->avail_in = (uint32_t)(end - job->from);
+        job->deflate->end_of_stream = y == b->height;
+        do {
+            if (!job->deflate->avail_out) write_data(job);
+            if (isal_deflate(job->deflate)) png_error(png, "the rows cannot be compressed");
+        } while (!job->deflate->avail_out);
+    }
+    write_data(job);
+    png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
 }
 
 static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap *bitmap, ist_error *err) {
@@ -200,6 +297,10 @@ static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap 
     else
         write_pixels(&job, stream);
     png_destroy_write_struct(&j->png, &j->info);
+    free(j->deflate);
+    free(j->level);
+    free(j->from);
+    free(j->to);
     return j->status;
 }
 
