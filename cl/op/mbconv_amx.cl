@@ -28,15 +28,14 @@ typedef struct {
     __global const float *x;
     int ldx, x_rows;
     ushort *u;
-    /* sums [32][32], which get bias, residual or 0, and activation */
-    const float *sums;
-    int turn, rows, act, ldy, ld_add;
+    /* sums [32][32], which get bias, residual or 0, and activation; where the next ones go */
+    float *sums, *free;
+    int rows, act, ldy, ld_add;
     __global const float *bias, *add;
     __global float *y;
     /* the depthwise filter: its lines at 32 output pixels, weights [HIDDEN / 16][9][16], biases, where it goes split */
     __global const float *e[3], *w2, *b2;
     ushort *d;
-    float16 block[2][AMX_BLOCK * 2];
 } bottleneck_t;
 
 /* Floats' upper halves rounded: to nearest, ties to even where there is but one part; of more, the next one has what a
@@ -46,15 +45,31 @@ static inline uint16 rounded(float16 v) {
     return u + (PARTS == 1 ? (u >> (uint16)(16) & (uint16)(1)) + (uint16)(0x7fff) : (uint16)(0x8000));
 }
 
+/* Upper halves of a and b as pairs. */
+static inline void put_pairs(uint16 a, uint16 b, ushort *to) {
+#if ASM /* two instructions, where LLVM finds a permutation of three */
+    __asm__("vpsrld $16,%0,%0" : "+v"(a));
+#else
+    a >>= (uint16)(16);
+#endif
+    vstore16(a | (b & (uint16)(0xffff0000u)), 0, (uint *)to);
+}
+
 /* A row of 32: the parts as pairs. The third is exactly what the others leave. */
 static inline void split_row(float16 even, float16 odd, ushort *to) {
     const uint16 upper = (uint16)(0xffff0000u);
-    for (int p = 0; p < PARTS; p++) {
-        const uint16 a = p < 2 ? rounded(even) : as_uint16(even), b = (p < 2 ? rounded(odd) : as_uint16(odd)) & upper;
-        vstore16(a >> (uint16)(16) | b, 0, (uint *)(to + p * PART));
-        even -= as_float16(a & upper);
-        odd -= as_float16(b);
-    }
+    uint16 a = rounded(even) & upper, b = rounded(odd) & upper;
+    put_pairs(a, b, to);
+#if PARTS == 3
+    even -= as_float16(a);
+    odd -= as_float16(b);
+    a = rounded(even) & upper;
+    b = rounded(odd) & upper;
+    put_pairs(a, b, to + PART);
+    even -= as_float16(a);
+    odd -= as_float16(b);
+    put_pairs(as_uint16(even), as_uint16(odd), to + 2 * PART);
+#endif
 }
 
 NOINLINE void split_task(const bottleneck_t *b, int task) {
@@ -107,6 +122,12 @@ NOINLINE void spread_task(const bottleneck_t *b, int task) {
     const float16 bias0 = vload16(2 * step, b->b2), bias1 = vload16(2 * step + 1, b->b2);
     __global const float *w = b->w2 + step * 2 * 9 * 16;
     float16 sums[2 * ROWS];
+    for (int ky = 0; ky < 3; ky++)
+        for (int i = 0; i < ROWS * STRIDE; i++) {
+            __global const float *e = b->e[ky] + (step * b->lines + (first + ROWS) * STRIDE + 3 - STRIDE + i) * AMX_DEPTH;
+            PREFETCH(e);
+            PREFETCH(e + 16);
+        }
     SUM_OPEN(0) SUM_OPEN(1) SUM_OPEN(2) SUM_OPEN(3)
     for (int ky = 0; ky < 3; ky++) {
         __global const float *e = b->e[ky] + (step * b->lines + first * STRIDE) * AMX_DEPTH;
@@ -118,14 +139,17 @@ NOINLINE void spread_task(const bottleneck_t *b, int task) {
         split_row(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), to);
 }
 
+/* Sums are finished some time after the product that made them: the first ones would wait for its last, and the matrix
+ * unit with them. */
 static inline void next_task(bottleneck_t *b) {
+    const bool finish = b->finish < b->finishes;
     b->done++;
-    if (b->finish < b->finishes)
-        finish_task(b, b->finish++);
-    else if (b->split < b->splits)
+    if (b->split < b->splits)
         split_task(b, b->split++);
-    else
+    else if (b->spread < b->spreads && (b->done < 3 || !finish))
         spread_task(b, b->spread++);
+    else
+        finish_task(b, b->finish++);
 }
 
 static inline void begin_tasks(bottleneck_t *b, int pauses) {
@@ -147,7 +171,7 @@ NOINLINE void do_tasks(bottleneck_t *b) {
 /* 32 columns' sums of 32 rows [step][part][32][32] and a panel, while tasks are done; then these sums are to be
  * finished. */
 NOINLINE void product(bottleneck_t *b, const ushort *rows, __global const ushort *panel, int steps) {
-    float *to = (float *)b->block[b->turn];
+    float *to = b->free;
     size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel;
     const size_t lda = AMX_DEPTH, plane = PART;
     begin_tasks(b, steps * AMX_PAUSES);
@@ -157,7 +181,7 @@ NOINLINE void product(bottleneck_t *b, const ushort *rows, __global const ushort
     }
     amx_finish(sums, AMX_BLOCK);
     do_tasks(b);
-    b->turn ^= 1;
+    b->free = b->sums;
     b->sums = to;
     b->finish = 0;
     b->finishes = TASKS;
@@ -194,7 +218,7 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
             do_tasks(b);
             continue;
         }
-        const bool spreads = spread && t >= (AMX_BLOCK - 1) * STRIDE + 3;
+        const bool spreads = spread && t - AMX_BLOCK >= (AMX_BLOCK - 1) * STRIDE + 3;
         const int begun = b->spread, turns = (to - t + AMX_BLOCK - 1) / AMX_BLOCK * DEEP;
         for (int j = 0; j < DEEP; j++) {
             if (next < to) b->splits = SPLITS * (j + 1) / DEEP;
@@ -221,7 +245,8 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
        __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
     const int lines = in.s4 + (AMX_BLOCK - 1) * STRIDE, line = lines * HIDDEN, panels = COUT / AMX_BLOCK;
     uint16 d[2][SPREADS * ROWS * PARTS];
-    bottleneck_t work = {.lines = lines, .w2 = w2, .b2 = b2};
+    float16 sums[2][AMX_BLOCK * 2];
+    bottleneck_t work = {.lines = lines, .w2 = w2, .b2 = b2, .sums = (float *)sums[0], .free = (float *)sums[1]};
     scratch += get_global_id(0) * (size_t)3 * line;
     amx_begin();
     work_t share = work_begin(get_global_size(0), min(out.s0, *limit) * out.s6, out.s7);
