@@ -30,7 +30,8 @@ typedef struct {
     ushort *u;
     /* sums [32][32], which get bias, residual or 0, and activation; where the next ones go */
     float *sums, *free;
-    int rows, act, ldy, ld_add;
+    int rows, ldy, ld_add;
+    bool result; /* or the expansion's */
     __global const float *bias, *add;
     __global float *y;
     /* the depthwise filter: its lines at 32 output pixels, weights [HIDDEN / 16][9][16], biases, where it goes split */
@@ -73,33 +74,43 @@ static inline void split_row(float16 even, float16 odd, ushort *to) {
 }
 
 NOINLINE void split_task(const bottleneck_t *b, int task) {
-    const int step = task / TASKS, first = task % TASKS * ROWS;
+    const int step = task / TASKS, first = task % TASKS * ROWS, last = b->x_rows - 1, ld = b->ldx;
+    __global const float *x = b->x + step * AMX_DEPTH;
     ushort *to = b->u + step * STEP_ROWS + first * AMX_DEPTH;
-    for (int r = first; r < first + ROWS; r++, to += AMX_DEPTH) {
-        __global const float *x = b->x + min(r, b->x_rows - 1) * (size_t)b->ldx + step * AMX_DEPTH;
-        split_row(vload16(0, x), vload16(1, x), to);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        __global const float *row = x + min(first + r, last) * (size_t)ld;
+        split_row(vload16(0, row), vload16(1, row), to + r * AMX_DEPTH);
     }
 }
 
-NOINLINE void finish_task(const bottleneck_t *b, int task) {
-    for (int i = task * ROWS; i < task * ROWS + ROWS; i++) {
-        const int r = min(i, b->rows - 1);
-        const float *sums = b->sums + r * AMX_BLOCK;
-        __global float *y = b->y + r * (size_t)b->ldy;
-        float16 v0 = vload16(0, sums) + vload16(0, b->bias), v1 = vload16(1, sums) + vload16(1, b->bias);
-        if (b->act == ACT_GELU && !b->add) {
-            vstore16(ist_gelu_float16(v0), 0, y);
-            vstore16(ist_gelu_float16(v1), 1, y);
-            continue;
+/* Task `task` of the sums that wait: y is where the first of their 32 columns goes. */
+static inline void finish_rows(const bottleneck_t *b, int task, int act, __global const float *add) {
+    const int first = task * ROWS, last = b->rows - 1;
+    const size_t ldy = b->ldy, ld_add = b->ld_add;
+    const float16 bias0 = vload16(0, b->bias), bias1 = vload16(1, b->bias);
+    const float *sums = b->sums;
+    __global float *y = b->y;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int r = min(first + i, last);
+        float16 v0 = vload16(0, sums + r * AMX_BLOCK) + bias0, v1 = vload16(1, sums + r * AMX_BLOCK) + bias1;
+        if (add) {
+            v0 += vload16(0, add + r * ld_add);
+            v1 += vload16(1, add + r * ld_add);
         }
-        if (b->add) {
-            __global const float *add = b->add + r * (size_t)b->ld_add;
-            v0 += vload16(0, add);
-            v1 += vload16(1, add);
-        }
-        vstore16(activate_float16(v0, ACT), 0, y);
-        vstore16(activate_float16(v1, ACT), 1, y);
+        vstore16(activate_float16(v0, act), 0, y + r * ldy);
+        vstore16(activate_float16(v1, act), 1, y + r * ldy);
     }
+}
+NOINLINE void finish_expanded(const bottleneck_t *b, int task) {
+    finish_rows(b, task, ACT_GELU, 0);
+}
+NOINLINE void finish_result(const bottleneck_t *b, int task) {
+    if (b->add)
+        finish_rows(b, task, ACT, b->add);
+    else
+        finish_rows(b, task, ACT, 0);
 }
 
 #define SUM_OPEN(r)  float16 a##r = bias0, c##r = bias1;
@@ -122,21 +133,18 @@ NOINLINE void spread_task(const bottleneck_t *b, int task) {
     const float16 bias0 = vload16(2 * step, b->b2), bias1 = vload16(2 * step + 1, b->b2);
     __global const float *w = b->w2 + step * 2 * 9 * 16;
     float16 sums[2 * ROWS];
-    for (int ky = 0; ky < 3; ky++)
-        for (int i = 0; i < ROWS * STRIDE; i++) {
-            __global const float *e = b->e[ky] + (step * b->lines + (first + ROWS) * STRIDE + 3 - STRIDE + i) * AMX_DEPTH;
-            PREFETCH(e);
-            PREFETCH(e + 16);
-        }
     SUM_OPEN(0) SUM_OPEN(1) SUM_OPEN(2) SUM_OPEN(3)
+    const int at = (step * b->lines + first * STRIDE) * AMX_DEPTH;
+#pragma unroll
     for (int ky = 0; ky < 3; ky++) {
-        __global const float *e = b->e[ky] + (step * b->lines + first * STRIDE) * AMX_DEPTH;
+        __global const float *e = b->e[ky] + at;
         SUM_COLUMN(0) SUM_COLUMN(1) SUM_COLUMN(2)
     }
     SUM_CLOSE(0) SUM_CLOSE(1) SUM_CLOSE(2) SUM_CLOSE(3)
     ushort *to = b->d + step * STEP_ROWS + first * AMX_DEPTH;
-    for (int r = 0; r < ROWS; r++, to += AMX_DEPTH)
-        split_row(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), to);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        split_row(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), to + r * AMX_DEPTH);
 }
 
 /* Sums are finished some time after the product that made them: the first ones would wait for its last, and the matrix
@@ -148,8 +156,10 @@ static inline void next_task(bottleneck_t *b) {
         split_task(b, b->split++);
     else if (b->spread < b->spreads && (b->done < 3 || !finish))
         spread_task(b, b->spread++);
+    else if (b->result)
+        finish_result(b, b->finish++);
     else
-        finish_task(b, b->finish++);
+        finish_expanded(b, b->finish++);
 }
 
 static inline void begin_tasks(bottleneck_t *b, int pauses) {
@@ -225,11 +235,10 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
             if (spreads) b->spreads = begun + (SPREADS - begun) * (j + 1) / turns;
             product(b, (const ushort *)u[half_of], w1 + j * AMX_BLOCK * CIN * PARTS, CIN / AMX_DEPTH);
             b->rows = min(AMX_BLOCK, to - t);
-            b->act = ACT_GELU;
+            b->result = false;
             b->bias = b1 + j * AMX_BLOCK;
             b->y = line + (j * b->lines + t) * AMX_BLOCK;
             b->ldy = AMX_BLOCK;
-            b->add = 0;
         }
     }
 }
@@ -274,7 +283,7 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
                     if (t + AMX_BLOCK < cols) work.spreads = SPREADS * (j + 1) / panels;
                     product(&work, (const ushort *)d[half_of], w3 + j * AMX_BLOCK * HIDDEN * PARTS, DEEP);
                     work.rows = min(AMX_BLOCK, cols - t);
-                    work.act = ACT;
+                    work.result = true;
                     work.bias = b3 + j * AMX_BLOCK;
                     work.y = y + pixel * out.s3 + out.s4 + j * AMX_BLOCK;
                     work.ldy = out.s3;
