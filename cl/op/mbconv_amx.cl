@@ -1,6 +1,6 @@
 /* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
  * so that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile,
- * isa/amx.
+ * isa/bf16, isa/amx.
  *
  * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
  * padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 32][pixel][32].
@@ -11,19 +11,20 @@
  * hidden channels in this order, and the expansion's with inputs i and i + 16 as pairs (src/ops/mbconv_amx.c).
  *
  * -D CIN, HIDDEN, COUT: channels, multiples of 32. -D ACT: of the result. -D STRIDE: of the depthwise filter. */
-#define ROWS       4 /* of a task */
-#define TASKS      (AMX_BLOCK / ROWS) /* tasks of a block of sums */
-#define DEEP       (HIDDEN / AMX_DEPTH)
-#define SPREADS    (DEEP * TASKS)
-#define SPLITS     (CIN / AMX_DEPTH * TASKS)
-#define PART       (AMX_BLOCK * AMX_DEPTH) /* [32 rows][32]: a part of a step's rows */
-#define STEP_ROWS  (PARTS * PART)
+#define ROWS      4                  /* of a task */
+#define TASKS     (AMX_BLOCK / ROWS) /* of a block of sums */
+#define LAG       3                  /* tasks before the first of these, where there are others */
+#define DEEP      (HIDDEN / AMX_DEPTH)
+#define SPREADS   (DEEP * TASKS)
+#define SPLITS    (CIN / AMX_DEPTH * TASKS)
+#define PART      (AMX_BLOCK * AMX_DEPTH) /* [32 rows][32]: a part of a step's rows */
+#define STEP_ROWS (PARTS * PART)
 
 typedef struct {
-    int lines; /* pixels of a line, and floats from 32 channels to the next 32 */
+    int lines;                                            /* pixels of 32 channels of a line, with those past its end */
     int split, splits, finish, finishes, spread, spreads; /* tasks: done, and to be done with the next product */
-    int done, total, due, rate;
-    size_t near, near_end; /* memory to ask for, a line a pause */
+    int done;                                             /* of all these, with this one */
+    size_t near, near_end;                                /* memory to ask for, a line a pause */
     /* x, split to `u`: its rows, the last of which stands for those after it */
     __global const float *x;
     int ldx, x_rows;
@@ -154,7 +155,7 @@ static inline void next_task(bottleneck_t *b) {
     b->done++;
     if (b->split < b->splits)
         split_task(b, b->split++);
-    else if (b->spread < b->spreads && (b->done < 3 || !finish))
+    else if (b->spread < b->spreads && (b->done < LAG || !finish))
         spread_task(b, b->spread++);
     else if (b->result)
         finish_result(b, b->finish++);
@@ -162,19 +163,9 @@ static inline void next_task(bottleneck_t *b) {
         finish_expanded(b, b->finish++);
 }
 
-static inline void begin_tasks(bottleneck_t *b, int pauses) {
-    b->done = b->due = 0;
-    b->total = b->finishes - b->finish + b->splits - b->split + b->spreads - b->spread;
-    b->rate = b->total * 256 / pauses + 1;
-}
-static inline void pause(bottleneck_t *b) {
-    if (b->near < b->near_end) {
-        PREFETCH_L2(b->near);
-        b->near += 64;
-    }
-    for (b->due += b->rate; b->done < b->total && b->done * 256 < b->due;) next_task(b);
-}
+/* All of them; sums first, which the others may need. */
 NOINLINE void do_tasks(bottleneck_t *b) {
+    b->done = LAG;
     while (b->finish < b->finishes || b->split < b->splits || b->spread < b->spreads) next_task(b);
 }
 
@@ -182,15 +173,21 @@ NOINLINE void do_tasks(bottleneck_t *b) {
  * finished. */
 NOINLINE void product(bottleneck_t *b, const ushort *rows, __global const ushort *panel, int steps) {
     float *to = b->free;
-    size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel;
-    const size_t lda = AMX_DEPTH, plane = PART;
-    begin_tasks(b, steps * AMX_PAUSES);
+    size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel, near = b->near;
+    const size_t lda = AMX_DEPTH, plane = PART, near_end = b->near_end;
+    const int tasks = b->finishes - b->finish + b->splits - b->split + b->spreads - b->spread;
+    const int rate = tasks * 256 / (steps * AMX_PAUSES);
+    b->done = 0;
     amx_zero(sums, AMX_BLOCK);
-    for (int i = 0; i < steps; i++, a += STEP_ROWS * sizeof(ushort), w += PARTS * AMX_PANEL * sizeof(ushort)) {
-        AMX_STEP(sums, AMX_BLOCK, a, lda, plane, w, pause(b);)
+    for (int i = 0, due = 0; i < steps; i++) {
+        AMX_STEP(sums, AMX_BLOCK, a, lda, plane, w, PREFETCH_L2(near); near += near < near_end ? 64 : 0;
+                 for (due += rate; due >= 256; due -= 256) next_task(b);)
+        a += STEP_ROWS * sizeof(ushort);
+        w += PARTS * AMX_PANEL * sizeof(ushort);
     }
     amx_finish(sums, AMX_BLOCK);
     do_tasks(b);
+    b->near = near;
     b->free = b->sums;
     b->sums = to;
     b->finish = 0;
