@@ -1,147 +1,297 @@
 /* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
  * so that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile,
- * isa/bf16, isa/amx, isa/amx_rest with UNITS.
+ * isa/bf16, isa/amx.
  *
- * A group takes a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in its part of `scratch` as a ring of lines [pixel][HIDDEN]. While 32 pixels are projected,
- * the depthwise sums of the 32 that follow are made and split.
+ * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
+ * padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 32][pixel][32].
+ *
+ * The vector units work while the matrix unit does: a task is what they do to eight vectors, 4 rows of 32 channels, and
+ * each pause of a product takes its share of those that are due. Of 32 channels the even ones lie in the first of two
+ * vectors, the odd ones in the second: their parts become the pairs that isa/amx takes by a shift. So weights come with
+ * hidden channels in this order, and the expansion's with inputs i and i + 16 as pairs (src/ops/mbconv_amx.c).
  *
  * -D CIN, HIDDEN, COUT: channels, multiples of 32. -D ACT: of the result. -D STRIDE: of the depthwise filter. */
-#define HV      (HIDDEN / 16)
-#define CV      (CIN / 16)
-#define RUN     8 /* pixels of a unit */
-#define UNITS_OF_TILE (AMX_BLOCK / RUN * HV)
-#define PLANE_X (AMX_BLOCK * PITCH(CIN))
-#define PLANE_D (AMX_BLOCK * PITCH(HIDDEN))
+#define ROWS      4                  /* of a task */
+#define TASKS     (AMX_BLOCK / ROWS) /* of a block of sums */
+#define LAG       3                  /* tasks before the first of these, where there are others */
+#define DEEP      (HIDDEN / AMX_DEPTH)
+#define SPREADS   (DEEP * TASKS)
+#define SPLITS    (CIN / AMX_DEPTH * TASKS)
+#define PART      (AMX_BLOCK * AMX_DEPTH) /* [32 rows][32]: a part of a step's rows */
+#define STEP_ROWS (PARTS * PART)
 
-/* What the depthwise filter reads, and where its sums go. w [HV][9][16]. */
 typedef struct {
-    rest_t rest; /* first: rest_unit gets its address */
-    __global const float *lines[3], *w, *b;
+    int lines;                                            /* pixels of 32 channels of a line, with those past its end */
+    int split, splits, finish, finishes, spread, spreads; /* tasks: done, and to be done with the next product */
+    int done;                                             /* of all these, with this one */
+    size_t near, near_end;                                /* memory to ask for, a line a pause */
+    /* x, split to `u`: its rows, the last of which stands for those after it */
+    __global const float *x;
+    int ldx, x_rows;
+    ushort *u;
+    /* sums [32][32], which get bias, residual or 0, and activation; where the next ones go */
+    float *sums, *free;
+    int rows, ldy, ld_add;
+    bool result; /* or the expansion's */
+    __global const float *bias, *add;
+    __global float *y;
+    /* the depthwise filter: its lines at 32 output pixels, weights [HIDDEN / 16][9][16], biases, where it goes split */
+    __global const float *e[3], *w2, *b2;
     ushort *d;
-    int turn; /* which of the two blocks of sums is free */
-    float16 sums[2][AMX_BLOCK * 2];
 } bottleneck_t;
 
-#define SUM_OPEN(r)  float16 a##r = bias;
-#define SUM_TAP(r)   a##r = fma(vload16(0, e + r * STRIDE * HIDDEN), wv, a##r);
+/* Floats' upper halves rounded: to nearest, ties to even where there is but one part; of more, the next one has what a
+ * tie leaves. */
+static inline uint16 rounded(float16 v) {
+    const uint16 u = as_uint16(v);
+    return u + (PARTS == 1 ? (u >> (uint16)(16) & (uint16)(1)) + (uint16)(0x7fff) : (uint16)(0x8000));
+}
+
+/* Upper halves of a and b as pairs. */
+static inline void put_pairs(uint16 a, uint16 b, ushort *to) {
+#if ASM /* two instructions, where LLVM finds a permutation of three */
+    __asm__("vpsrld $16,%0,%0" : "+v"(a));
+#else
+    a >>= (uint16)(16);
+#endif
+    vstore16(a | (b & (uint16)(0xffff0000u)), 0, (uint *)to);
+}
+
+/* A row of 32: the parts as pairs. The third is exactly what the others leave. */
+static inline void split_row(float16 even, float16 odd, ushort *to) {
+    const uint16 upper = (uint16)(0xffff0000u);
+    uint16 a = rounded(even) & upper, b = rounded(odd) & upper;
+    put_pairs(a, b, to);
+#if PARTS == 3
+    even -= as_float16(a);
+    odd -= as_float16(b);
+    a = rounded(even) & upper;
+    b = rounded(odd) & upper;
+    put_pairs(a, b, to + PART);
+    even -= as_float16(a);
+    odd -= as_float16(b);
+    put_pairs(as_uint16(even), as_uint16(odd), to + 2 * PART);
+#endif
+}
+
+NOINLINE void split_task(const bottleneck_t *b, int task) {
+    const int step = task / TASKS, first = task % TASKS * ROWS, last = b->x_rows - 1, ld = b->ldx;
+    __global const float *x = b->x + step * AMX_DEPTH;
+    ushort *to = b->u + step * STEP_ROWS + first * AMX_DEPTH;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        __global const float *row = x + min(first + r, last) * (size_t)ld;
+        split_row(vload16(0, row), vload16(1, row), to + r * AMX_DEPTH);
+    }
+}
+
+/* Task `task` of the sums that wait: y is where the first of their 32 columns goes. */
+static inline void finish_rows(const bottleneck_t *b, int task, int act, __global const float *add) {
+    const int first = task * ROWS, last = b->rows - 1;
+    const size_t ldy = b->ldy, ld_add = b->ld_add;
+    const float16 bias0 = vload16(0, b->bias), bias1 = vload16(1, b->bias);
+    const float *sums = b->sums;
+    __global float *y = b->y;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int r = min(first + i, last);
+        float16 v0 = vload16(0, sums + r * AMX_BLOCK) + bias0, v1 = vload16(1, sums + r * AMX_BLOCK) + bias1;
+        if (add) {
+            v0 += vload16(0, add + r * ld_add);
+            v1 += vload16(1, add + r * ld_add);
+        }
+        vstore16(activate_float16(v0, act), 0, y + r * ldy);
+        vstore16(activate_float16(v1, act), 1, y + r * ldy);
+    }
+}
+NOINLINE void finish_expanded(const bottleneck_t *b, int task) {
+    finish_rows(b, task, ACT_GELU, 0);
+}
+NOINLINE void finish_result(const bottleneck_t *b, int task) {
+    if (b->add)
+        finish_rows(b, task, ACT, b->add);
+    else
+        finish_rows(b, task, ACT, 0);
+}
+
+#define SUM_OPEN(r)  float16 a##r = bias0, c##r = bias1;
+#define SUM_TAP(r)                                                                                                     \
+    a##r = fma(vload16(0, e + r * STRIDE * AMX_DEPTH), w_even, a##r);                                                  \
+    c##r = fma(vload16(1, e + r * STRIDE * AMX_DEPTH), w_odd, c##r);
 #define SUM_COLUMN(kx)                                                                                                 \
     {                                                                                                                  \
-        const float16 wv = vload16(v * 9 + ky * 3 + kx, b->w);                                                         \
-        EACH8(SUM_TAP)                                                                                                 \
-        e += HIDDEN;                                                                                                   \
+        const float16 w_even = vload16(ky * 3 + kx, w), w_odd = vload16(9 + ky * 3 + kx, w);                           \
+        SUM_TAP(0) SUM_TAP(1) SUM_TAP(2) SUM_TAP(3)                                                                    \
+        e += AMX_DEPTH;                                                                                                \
     }
-#define SUM_CLOSE(r) sums[r] = a##r;
+#define SUM_CLOSE(r)                                                                                                   \
+    sums[2 * r] = a##r;                                                                                                \
+    sums[2 * r + 1] = c##r;
 
-/* Unit i of a tile: gelu(depthwise sums) of RUN output pixels and 16 channels, split. */
-NOINLINE void rest_unit(const rest_t *rest, int i) {
-    const bottleneck_t *b = (const bottleneck_t *)rest;
-    const int v = i % HV, first = i / HV * RUN;
-    const float16 bias = vload16(v, b->b);
-    float16 sums[RUN];
-    EACH8(SUM_OPEN)
+/* gelu(depthwise sums) of ROWS output pixels and 32 channels, split. */
+NOINLINE void spread_task(const bottleneck_t *b, int task) {
+    const int step = task / TASKS, first = task % TASKS * ROWS;
+    const float16 bias0 = vload16(2 * step, b->b2), bias1 = vload16(2 * step + 1, b->b2);
+    __global const float *w = b->w2 + step * 2 * 9 * 16;
+    float16 sums[2 * ROWS];
+    SUM_OPEN(0) SUM_OPEN(1) SUM_OPEN(2) SUM_OPEN(3)
+    const int at = (step * b->lines + first * STRIDE) * AMX_DEPTH;
+#pragma unroll
     for (int ky = 0; ky < 3; ky++) {
-        __global const float *e = b->lines[ky] + first * STRIDE * HIDDEN + v * 16;
+        __global const float *e = b->e[ky] + at;
         SUM_COLUMN(0) SUM_COLUMN(1) SUM_COLUMN(2)
     }
-    EACH8(SUM_CLOSE)
-    activate_all(sums, RUN, ACT_GELU);
-    for (int r = 0; r < RUN; r++) amx_split(sums[r], (size_t)(b->d + (first + r) * PITCH(HIDDEN) + v * 16), PLANE_D);
+    SUM_CLOSE(0) SUM_CLOSE(1) SUM_CLOSE(2) SUM_CLOSE(3)
+    ushort *to = b->d + step * STEP_ROWS + first * AMX_DEPTH;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        split_row(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), to + r * AMX_DEPTH);
 }
 
-/* A block of 32 columns from j on of `count` rows, whose bias, activation and residual wait for the next product. */
-static inline void block_of(bottleneck_t *b, const ushort *rows, int pitch, int plane, __global const ushort *w,
-                            __global const float *bias, int depth, int j, int act, int count, __global float *y,
-                            int ldy, __global const float *add, int ld_add) {
-    float *sums = (float *)b->sums[b->turn];
-    rest_product(&b->rest, sums, AMX_BLOCK, rows, pitch, plane, w + j * depth * PARTS, depth / AMX_DEPTH, false);
-    b->turn ^= 1;
-    b->rest.sums = sums;
-    b->rest.piece = 0;
-    b->rest.pieces = count;
-    b->rest.act = act;
-    b->rest.bias = bias + j;
-    b->rest.y = y + j;
-    b->rest.ldy = ldy;
-    b->rest.add = add ? add + j : 0;
-    b->rest.ld_add = ld_add;
+/* Sums are finished some time after the product that made them: the first ones would wait for its last, and the matrix
+ * unit with them. */
+static inline void next_task(bottleneck_t *b) {
+    const bool finish = b->finish < b->finishes;
+    b->done++;
+    if (b->split < b->splits)
+        split_task(b, b->split++);
+    else if (b->spread < b->spreads && (b->done < LAG || !finish))
+        spread_task(b, b->spread++);
+    else if (b->result)
+        finish_result(b, b->finish++);
+    else
+        finish_expanded(b, b->finish++);
 }
 
-static inline void zero_pixels(__global float *line, int from, int to) {
-    for (int i = from * HV; i < to * HV; i++) vstore16((float16)(0.0f), i, line);
+/* All of them; sums first, which the others may need. */
+NOINLINE void do_tasks(bottleneck_t *b) {
+    b->done = LAG;
+    while (b->finish < b->finishes || b->split < b->splits || b->spread < b->spreads) next_task(b);
 }
 
-/* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. */
+/* 32 columns' sums of 32 rows [step][part][32][32] and a panel, while tasks are done; then these sums are to be
+ * finished. */
+NOINLINE void product(bottleneck_t *b, const ushort *rows, __global const ushort *panel, int steps) {
+    float *to = b->free;
+    size_t sums = (size_t)to, a = (size_t)rows, w = (size_t)panel, near = b->near;
+    const size_t lda = AMX_DEPTH, plane = PART, near_end = b->near_end;
+    const int tasks = b->finishes - b->finish + b->splits - b->split + b->spreads - b->spread;
+    const int rate = tasks * 256 / (steps * AMX_PAUSES);
+    b->done = 0;
+    amx_zero(sums, AMX_BLOCK);
+    for (int i = 0, due = 0; i < steps; i++) {
+        AMX_STEP(sums, AMX_BLOCK, a, lda, plane, w, PREFETCH_L2(near); near += near < near_end ? 64 : 0;
+                 for (due += rate; due >= 256; due -= 256) next_task(b);)
+        a += STEP_ROWS * sizeof(ushort);
+        w += PARTS * AMX_PANEL * sizeof(ushort);
+    }
+    amx_finish(sums, AMX_BLOCK);
+    do_tasks(b);
+    b->near = near;
+    b->free = b->sums;
+    b->sums = to;
+    b->finish = 0;
+    b->finishes = TASKS;
+}
+
+static inline void zero_pixels(__global float *line, int lines, int from, int to) {
+    for (int step = 0; step < DEEP; step++)
+        for (int i = from * 2; i < to * 2; i++) vstore16((float16)(0.0f), i, line + step * lines * AMX_DEPTH);
+}
+
+/* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. With `spread`, the line is the last
+ * that the first output pixels need: their depthwise sums are made as soon as they can be. */
 NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __global const float *x, int n, int iy,
-                          int ix, __global const ushort *w1, __global const float *b1, int8 in) {
+                          int ix, __global const ushort *w1, __global const float *b1, int8 in, bool spread) {
     const bool row = iy >= 0 && iy < in.s0;
     const int from = row ? max(0, -ix) : length, to = row ? min(length, in.s1 - ix) : length;
-    uint16 u[PARTS * PLANE_X / 32];
-    x += ((size_t)n * in.s0 + max(iy, 0)) * in.s1 * in.s2 + in.s3;
-    zero_pixels(line, 0, from);
-    zero_pixels(line, to, length);
-    if (!row) return;
-    b->rest.near = (size_t)(x + ((size_t)in.s1 + ix + from) * in.s2);
-    b->rest.near_end = b->rest.near + (size_t)(to - from) * in.s2 * sizeof(float);
-    for (int t = from; t < to; t += AMX_BLOCK) {
-        const int count = min(AMX_BLOCK, to - t);
-        for (int r = 0; r < AMX_BLOCK; r++) {
-            __global const float *pixel = x + (size_t)(ix + t + min(r, count - 1)) * in.s2;
-            for (int i = 0; i < CV; i++)
-                amx_split(vload16(i, pixel), (size_t)((ushort *)u + r * PITCH(CIN) + i * 16), PLANE_X);
+    uint16 u[2][SPLITS * ROWS * PARTS]; /* of a row of a step: PARTS cache lines */
+    x += (((size_t)n * in.s0 + max(iy, 0)) * in.s1 + ix) * in.s2 + in.s3;
+    zero_pixels(line, b->lines, 0, from);
+    zero_pixels(line, b->lines, to, length);
+    b->near = (size_t)(x + ((size_t)in.s1 + from) * in.s2);
+    b->near_end = b->near + (size_t)max(0, to - from) * in.s2 * sizeof(float);
+    b->ldx = in.s2;
+    for (int t = from - AMX_BLOCK, half_of = 0; t < to; t += AMX_BLOCK, half_of ^= 1) {
+        const int next = t + AMX_BLOCK;
+        if (next < to) {
+            b->x = x + (size_t)next * in.s2;
+            b->x_rows = to - next;
+            b->u = (ushort *)u[half_of ^ 1];
+            b->split = 0;
         }
-        for (int j = 0; j < HIDDEN; j += AMX_BLOCK)
-            block_of(b, (const ushort *)u, PITCH(CIN), PLANE_X, w1, b1, CIN, j, ACT_GELU, count, line + t * HIDDEN,
-                     HIDDEN, 0, 0);
+        if (t < from) {
+            b->splits = next < to ? SPLITS : b->split;
+            do_tasks(b);
+            continue;
+        }
+        const bool spreads = spread && t - AMX_BLOCK >= (AMX_BLOCK - 1) * STRIDE + 3;
+        const int begun = b->spread, turns = (to - t + AMX_BLOCK - 1) / AMX_BLOCK * DEEP;
+        for (int j = 0; j < DEEP; j++) {
+            if (next < to) b->splits = SPLITS * (j + 1) / DEEP;
+            if (spreads) b->spreads = begun + (SPREADS - begun) * (j + 1) / turns;
+            product(b, (const ushort *)u[half_of], w1 + j * AMX_BLOCK * CIN * PARTS, CIN / AMX_DEPTH);
+            b->rows = min(AMX_BLOCK, to - t);
+            b->result = false;
+            b->bias = b1 + j * AMX_BLOCK;
+            b->y = line + (j * b->lines + t) * AMX_BLOCK;
+            b->ldy = AMX_BLOCK;
+        }
     }
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, 0, 0}. Group
- * (i, n): segment i % segments, band i / segments. scratch [group][3][length + 31 STRIDE][HIDDEN]: pixels past a
- * line's end are read for output pixels that are not stored. w1, w3: panels (isa/amx). */
+/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
+ * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see
+ * prelude). scratch [group][3][HIDDEN / 32][length + 31 STRIDE][32]: pixels past a line's end are read for output
+ * pixels that are not stored. w1, w3: panels (isa/amx). */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global float *restrict y, __global const float *restrict x, __global float *restrict scratch,
        __global const ushort *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const ushort *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, int8 in, int8 out) {
-    const int n = get_group_id(1);
-    if (n >= *limit) return;
-    const int band = get_group_id(0) / in.s7, x0 = (get_group_id(0) - band * in.s7) * in.s5;
-    const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
-    const int length = (cols - 1) * STRIDE + 3, line = (in.s4 + 31 * STRIDE) * HIDDEN;
-    scratch += (get_group_id(0) + get_num_groups(0) * (size_t)n) * 3 * line;
-    uint16 d[2][PARTS * PLANE_D / 32];
-    bottleneck_t work = {.w = w2, .b = b2};
-    work.rest.ld = AMX_BLOCK;
-    work.rest.across = 1;
+       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+    const int lines = in.s4 + (AMX_BLOCK - 1) * STRIDE, line = lines * HIDDEN, panels = COUT / AMX_BLOCK;
+    uint16 d[2][SPREADS * ROWS * PARTS];
+    float16 sums[2][AMX_BLOCK * 2];
+    bottleneck_t work = {.lines = lines, .w2 = w2, .b2 = b2, .sums = (float *)sums[0], .free = (float *)sums[1]};
+    scratch += get_global_id(0) * (size_t)3 * line;
     amx_begin();
-    int filled = y0 * STRIDE - 1;
-    for (int oy = y0; oy < y1; oy++) {
-        const int top = oy * STRIDE - 1;
-        for (filled = max(filled, top); filled < top + 3; filled++)
-            expand_line(&work, scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
-        for (int t = -AMX_BLOCK, half_of = 0; t < cols; t += AMX_BLOCK, half_of ^= 1) {
-            const size_t pixel = ((size_t)n * out.s1 + oy) * out.s2 + x0 + max(t, 0);
-            const int next = t + AMX_BLOCK, panels = COUT / AMX_BLOCK;
-            for (int ky = 0; ky < 3; ky++)
-                work.lines[ky] = scratch + (top + 3 + ky) % 3 * line + next * STRIDE * HIDDEN;
-            work.d = (ushort *)d[half_of ^ 1];
-            work.rest.unit = work.rest.units = 0;
-            if (t < 0) {
-                rest_all(&work.rest); /* the last rows of the expansion, which the filter reads */
-                work.rest.units = UNITS_OF_TILE;
-                rest_all(&work.rest);
-                continue;
+    work_t share = work_begin(get_global_size(0), min(out.s0, *limit) * out.s6, out.s7);
+    for (int item; (item = work_next(&share, queue)) >= 0;) {
+        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
+        const int x0 = (piece - band * in.s7) * in.s5;
+        const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
+        const int length = (cols - 1) * STRIDE + 3;
+        int filled = y0 * STRIDE - 1;
+        for (int oy = y0; oy < y1; oy++) {
+            const int top = oy * STRIDE - 1;
+            for (int ky = 0; ky < 3; ky++) work.e[ky] = scratch + (top + 3 + ky) % 3 * line;
+            work.d = (ushort *)d[0];
+            for (work.spread = work.spreads = 0, filled = max(filled, top); filled < top + 3; filled++)
+                expand_line(&work, scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in,
+                            filled == top + 2);
+            work.spreads = SPREADS;
+            do_tasks(&work);
+            for (int t = 0, half_of = 0; t < cols; t += AMX_BLOCK, half_of ^= 1) {
+                const size_t pixel = ((size_t)n * out.s1 + oy) * out.s2 + x0 + t;
+                work.d = (ushort *)d[half_of ^ 1];
+                work.spread = work.spreads = 0;
+                for (int ky = 0; ky < 3; ky++) work.e[ky] += AMX_BLOCK * STRIDE * AMX_DEPTH;
+                for (int j = 0; j < panels; j++) {
+                    if (t + AMX_BLOCK < cols) work.spreads = SPREADS * (j + 1) / panels;
+                    product(&work, (const ushort *)d[half_of], w3 + j * AMX_BLOCK * HIDDEN * PARTS, DEEP);
+                    work.rows = min(AMX_BLOCK, cols - t);
+                    work.result = true;
+                    work.bias = b3 + j * AMX_BLOCK;
+                    work.y = y + pixel * out.s3 + out.s4 + j * AMX_BLOCK;
+                    work.ldy = out.s3;
+                    work.add = out.s5 ? x + pixel * in.s2 + in.s3 + j * AMX_BLOCK : 0;
+                    work.ld_add = in.s2;
+                }
             }
-            for (int j = 0; j < panels; j++) {
-                if (next < cols) work.rest.units = UNITS_OF_TILE * (j + 1) / panels;
-                block_of(&work, (const ushort *)d[half_of], PITCH(HIDDEN), PLANE_D, w3, b3, HIDDEN, j * AMX_BLOCK, ACT,
-                         min(AMX_BLOCK, cols - t), y + pixel * out.s3 + out.s4, out.s3,
-                         out.s5 ? x + pixel * in.s2 + in.s3 : 0, in.s2);
-            }
+            work.spread = work.spreads = 0;
         }
-        work.rest.unit = work.rest.units = 0;
+        do_tasks(&work);
     }
-    rest_all(&work.rest);
+    work_end(&share, queue);
     amx_end();
 }
