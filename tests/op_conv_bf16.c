@@ -7,29 +7,29 @@
 #include <stdlib.h>
 
 static void claim(void) {
-    convlines_claim("+X86_BF16,-X86_AMX");
+    convlines_claim("+X86_BF16,-X86_AMX", true);
 }
 TestSuite(conv_bf16, .init = claim);
 
 #define EACH_ROW(row)                                                                                                  \
     int next_row = 0;                                                                                                  \
-    for (const ist_conv_row *row; (row = convlines_row(IST_CONV_BF16, &next_row));)
+    for (const ist_conv_row *row; (row = convlines_row(IST_CONV_BF16, true, &next_row));)
 
 static const ist_conv_row *first_row(void) {
     int index = 0;
-    return convlines_row(IST_CONV_BF16, &index);
+    return convlines_row(IST_CONV_BF16, true, &index);
 }
 
 Test(conv_bf16, windows_strides_and_padding) {
-    EACH_ROW(row) convlines_shapes(row);
+    EACH_ROW(row) convlines_shapes(row, true);
 }
 
 Test(conv_bf16, random_shapes) {
-    EACH_ROW(row) convlines_random(row);
+    EACH_ROW(row) convlines_random(row, true);
 }
 
 Test(conv_bf16, items_beyond_the_count_are_untouched) {
-    EACH_ROW(row) convlines_limits(row);
+    EACH_ROW(row) convlines_limits(row, true);
 }
 
 Test(conv_bf16, only_where_the_model_says_so) {
@@ -57,8 +57,8 @@ Test(conv_bf16, ties_round_to_even) {
     }
     const float w[] = {1 + 3 / 256.0f, 0};
     ist_tensor x = optest_in(&t, in, IST_ELEM_T, false);
-    ist_tensor y =
-        ist_op_conv_row(t.plan, x, (ist_filter){1, 2, 1, 1, w, NULL}, NULL, (ist_conv_choice){first_row(), 1}, "test");
+    ist_tensor y = ist_op_conv_row(t.plan, x, (ist_filter){1, 2, 1, 1, w, NULL}, NULL,
+                                   (ist_conv_choice){first_row(), 1}, "test");
     optest_run(&t);
     optest_close(&t, "result", optest_read(&t, y), want, 0, 0);
     optest_end(&t);

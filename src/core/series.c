@@ -41,7 +41,7 @@ static int counters_of(const ist_plan *p) {
 
 static bool may_join(const ist_plan *p, size_t n) {
     const ist_launch *l = &p->nodes[n].launch;
-    if (!l->shares || (l->isa && strchr(l->isa, '+'))) return false;
+    if (!l->shares) return false;
     for (int i = 0; i < l->arg_count; i++) {
         const ist_arg *a = &l->args[i];
         if (a->kind > IST_ARG_INOUT || !ist_has(a->tensor)) continue;

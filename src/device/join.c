@@ -169,10 +169,24 @@ static void scan_source(const char *p, name_set *macros, name_set *declared) {
 
 /* ---- parts ---- */
 
-static const char *source_text(const char *source) {
+static const ist_source *source_of(name n) {
     for (const ist_source *s = ist_sources; s->name; s++)
-        if (!strcmp(s->name, source)) return s->text;
+        if (is(n, s->name)) return s;
     return NULL;
+}
+
+/* The sources of a part, isa's ("a+b") first; 0: one of them is not there, or they are too many. */
+enum { MOST_SOURCES = 6 };
+static int sources_of(const ist_program_part *part, const ist_source *sources[MOST_SOURCES]) {
+    int count = 0;
+    for (const char *isa = part->isa ? part->isa : ""; *isa; isa += strcspn(isa, "+"), isa += *isa == '+') {
+        if (count == MOST_SOURCES - 1) return 0;
+        sources[count++] = source_of((name){isa, (int)strcspn(isa, "+")});
+    }
+    sources[count++] = source_of((name){part->op, (int)strlen(part->op)});
+    for (int i = 0; i < count; i++)
+        if (!sources[i]) return 0;
+    return count;
 }
 
 /* The next -D option of *options as name and value, in either spelling; false at the end, or (with *bad) at anything
@@ -202,7 +216,8 @@ static bool half_storage(const char *options) {
 }
 
 static void put_part(text *out, const ist_program_part *part, int number, bool *bad) {
-    const char *sources[2] = {part->isa, part->op};
+    const ist_source *sources[MOST_SOURCES];
+    const int count = sources_of(part, sources);
     name_set macros = {0}, declared = {0};
     name key, value;
     for (const char *o = part->defines; next_define(&o, &key, &value, bad);) {
@@ -210,18 +225,14 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
         put_line(out, "\n#define %.*s %.*s", key.length, key.at, value.length, value.at);
         add(&macros, key);
     }
-    for (int i = 0; i < 2 && !*bad; i++) {
-        const char *source = sources[i] ? source_text(sources[i]) : "";
-        *bad = !source;
-        if (source) scan_source(source, &macros, &declared);
-    }
+    if (!count) *bad = true;
+    for (int i = 0; i < count && !*bad; i++) scan_source(sources[i]->text, &macros, &declared);
     for (size_t i = 0; i < declared.count; i++)
         put_line(out, "\n#define %.*s %.*s_%d", declared.items[i].length, declared.items[i].at,
                  declared.items[i].length, declared.items[i].at, number);
-    for (int i = 0; i < 2 && !*bad; i++) {
-        if (!sources[i]) continue;
-        put_line(out, "\n#line 1 \"%s.cl\"\n", sources[i]);
-        put(out, source_text(sources[i]), strlen(source_text(sources[i])));
+    for (int i = 0; i < count && !*bad; i++) {
+        put_line(out, "\n#line 1 \"%s.cl\"\n", sources[i]->name);
+        put(out, sources[i]->text, strlen(sources[i]->text));
     }
     for (size_t i = 0; i < declared.count; i++)
         put_line(out, "\n#undef %.*s", declared.items[i].length, declared.items[i].at);
@@ -234,7 +245,7 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
 
 /* The prelude for programs with these options. */
 static void put_prelude(text *out, bool half) {
-    const char *prelude = source_text("prelude");
+    const char *prelude = source_of((name){"prelude", 7})->text;
     if (half) put_line(out, "#define IST_HALF 1\n");
     put(out, prelude, strlen(prelude));
 }

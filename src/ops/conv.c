@@ -76,7 +76,7 @@ static const ist_conv_row conv_rows[] = {
         0},
 #define BF16(name, mr, nv, speed)                                                                                      \
     {#name, "op/conv_bf16", IST_CONV_BF16, BF16_CAPS, mr, nv, 16, 1, speed, 0, 0, 0, 0, 0},
-#define AMX(name) {#name, "op/conv_amx", IST_CONV_AMX, AMX_CAPS, 32, 2, 16, 1, 1, 0, 0, 0, 0, 0},
+#define AMX(name, parts) {#name, "op/conv_amx", IST_CONV_AMX, AMX_CAPS, 32, 2, 16, 1, 1, 0, 0, 0, parts, 0},
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef FEW
@@ -147,14 +147,15 @@ static bool half_family(const ist_conv_row *row) {
 }
 
 /* Rows that round what they multiply to bfloat16: where the plan lets them. */
-static bool bf16_family(const ist_conv_row *row) {
-    return row->family == IST_CONV_BF16 || row->family == IST_CONV_AMX;
+static bool rounds(const ist_conv_row *row) {
+    return row->family == IST_CONV_BF16 || (row->family == IST_CONV_AMX && row->bk == 1);
 }
 
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
     bool half = ist_plan_half(p), precision = true;
     if (half_family(row)) precision = half;
-    if (bf16_family(row)) precision = ist_plan_bf16(p) && !half;
+    if (row->family == IST_CONV_BF16 || row->family == IST_CONV_AMX)
+        precision = ist_plan_bf16(p) == rounds(row) && !half;
     if (row->family == IST_CONV_PANELS && row->bk && ist_plan_caps(p) & IST_CAP_CPU) return false;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
 }
@@ -203,12 +204,34 @@ static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, cons
     return first != second ? second : ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
 }
 
+/* A core's cycles for all of a problem in fp32 panels on CPUs with vectors of 16 floats: two products of such vectors a
+ * cycle, of which 85 % are reached; four cycles for what each vector of results costs besides. */
+static double panels_cycles(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
+    double results = (double)q->x.n * q->oh * q->ow * q->f.out;
+    return ist_conv_panels_cost(p, r, q) * q->f.in * q->taps / (2 * 16 * 0.85) + 4 * results / 16;
+}
+
+/* Whether floats in three parts on the matrix unit of CPUs take fewer cycles than any panels. Chosen for one item: the
+ * two sum in another order, and an item's result does not depend on those beside it. */
+static bool parts_win(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
+    ist_conv_problem one = *q;
+    one.x.n = one.y.n = 1;
+    double cost = ist_conv_amx_cost(p, r, &one);
+    for (int i = 0; i < ist_conv_row_count(); i++) {
+        const ist_conv_row *other = &conv_rows[i];
+        bool panels = other->family == IST_CONV_PANELS && ist_conv_row_takes(p, other, &one);
+        if (panels && panels_cycles(p, other, &one) <= cost) return false;
+    }
+    return true;
+}
+
 ist_conv_choice ist_conv_choose(const ist_plan *p, const ist_conv_problem *q) {
     ist_conv_choice best = {NULL, 1};
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *r = &conv_rows[i];
         if (!ist_conv_row_takes(p, r, q)) continue;
-        if (bf16_family(r) && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
+        if (rounds(r) && q->f.in < 16) continue; /* images: little to gain, and all rests on them */
+        if (r->family == IST_CONV_AMX && !rounds(r) && !parts_win(p, r, q)) continue;
         int most = ist_conv_most_splits(r, q);
         for (int splits = 1; splits <= most; splits++) {
             ist_conv_choice c = {r, splits};
@@ -364,9 +387,20 @@ ist_tensor ist_conv_of_norm(ist_plan *p, ist_tensor x, const float *gamma, const
 
 /* ---- operators ---- */
 
+/* Whether a row on the matrix unit of CPUs does in fewer cycles what Winograd's kernel would do. */
+static bool matrix_unit_wins(const ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *o) {
+    ist_conv_problem q = {.x = x, .f = f, .o = o, .taps = f.kh * f.kw};
+    q.x.n = x.n = 1; /* see parts_win */
+    q.oh = x.h + o->top + o->bottom - f.kh + 1;
+    q.ow = x.w + o->left + o->right - f.kw + 1;
+    ist_conv_choice c = ist_conv_choose(p, &q);
+    return c.row && c.row->family == IST_CONV_AMX && ist_conv_cost(p, c, &q) < ist_winograd_cycles(p, x, &f, o);
+}
+
 ist_tensor ist_op_conv(ist_plan *p, ist_tensor x, ist_filter f, const ist_conv_opts *opts, const char *label) {
     const ist_conv_opts plain = {0};
-    if (!ist_plan_bf16(p) && !(opts && ist_has(opts->pool)) && ist_winograd_wins(p, x, &f, opts ? opts : &plain))
+    const ist_conv_opts *o = opts ? opts : &plain;
+    if (!ist_plan_bf16(p) && !ist_has(o->pool) && ist_winograd_wins(p, x, &f, o) && !matrix_unit_wins(p, x, f, o))
         return ist_op_winograd(p, x, f, opts, label);
     return ist_op_conv_row(p, x, f, opts, heuristic, label);
 }

@@ -1,5 +1,5 @@
-/* Convolution rows on the matrix unit of x86 CPUs (AMX), of bfloat16 with sums in float: packs weights and records the
- * launch of op/conv_amx. */
+/* Convolution rows on the matrix unit of x86 CPUs (AMX): packs weights as parts in bfloat16 and records the launch of
+ * op/conv_amx. A row's bk is the number of parts: 3 for products as exact as those of floats, 1 for bfloat16. */
 #include "ops/bf16.h"
 #include "ops/conv_lines.h"
 #include "ops/rows.h"
@@ -8,37 +8,96 @@
 
 enum { BLOCK = IST_AMX_BLOCK, DEPTH = IST_AMX_DEPTH, SCRATCH_BYTES = 768 << 10 };
 
-/* A step has four products of two tiles, of 16 cycles each, and a little; then rounding and storing 16 inputs; a
- * block's sums through memory and epilogue. The clock is lower than elsewhere. */
-static ist_conv_tiling tiling(const ist_conv_problem *q) {
+static int steps_of(const ist_conv_problem *q) {
+    return ist_div_up(q->f.in, DEPTH);
+}
+
+/* bfloat16: a step has four products of two tiles, of 16 cycles each, and a little; then rounding and storing 16
+ * inputs; a block's sums through memory and epilogue. The clock is lower than elsewhere. */
+static ist_conv_tiling tiling(const ist_conv_row *r, const ist_conv_problem *q) {
     const double clock = 1.15, step = 4 * 18, rounding = 4;
-    int blocks = ist_div_up(q->f.out, BLOCK), steps = ist_div_up(q->f.in, DEPTH);
+    int blocks = ist_div_up(q->f.out, BLOCK), steps = steps_of(q);
     return (ist_conv_tiling){
         .tile = clock * (q->taps * (steps * step * 1.05 + 20) + 300),
         .pixel = clock * (steps * DEPTH / 16 * rounding + 6),
-        .pairs = steps * DEPTH / 2.0,
+        .pairs = steps * r->bk * DEPTH / 2.0,
         .margin = BLOCK,
         .weight_bytes = 2.0 * q->taps * steps * DEPTH * BLOCK * blocks,
-        .most_bytes = SCRATCH_BYTES,
+        .most_bytes = ist_conv_lines_of(q).linear ? SCRATCH_BYTES / 2 : SCRATCH_BYTES,
     };
 }
 
+/* Pixels of a part in scratch: parts lie an odd number of blocks apart, so that those of one tile are in other sets of
+ * the first-level cache. */
+static int room_of(double pixels) {
+    return ((int)pixels + BLOCK - 1) / (2 * BLOCK) * 2 * BLOCK + BLOCK;
+}
+
+/* Blocks of an item of so many lines: they end with lines where that makes no more of them. */
+static double blocks_of(const ist_conv_lines *l, int lines) {
+    if (l->linear) return ist_div_up(lines, BLOCK);
+    int run = ist_div_up((lines - 1) * l->pitch + l->width, BLOCK), by_line = lines * ist_div_up(l->width, BLOCK);
+    return by_line < run ? by_line : run;
+}
+
+/* Estimates one way of cutting, in cycles of the clock that vectors run at: a step has 24 products of two tiles, and 16
+ * inputs are split in 9 cycles before products, in 5 to 8 beside them where the layer is linear. Weights that do not
+ * fit the second-level cache beside the pixels come from beyond it with every item, at 8 bytes a cycle. */
+static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q, const ist_conv_lines *l, int lines,
+                                    int cols, bool by_columns) {
+    enum { CACHE = 1500 << 10, BYTES = 8, PARTS = 3 };
+    const double step_takes = 600, block_more = 250, item_more = 600, launch_more = 20000;
+    int s = q->o->stride ? q->o->stride : 1, chunks = ist_div_up(ist_div_up(q->f.out, BLOCK), cols);
+    int steps = steps_of(q), units = ist_plan_units(p), step_bytes = PARTS * 2 * DEPTH * BLOCK;
+    double seen = l->linear ? lines : (double)l->planes * ((lines + (q->f.kh - 1) / s) * l->pitch + q->f.kw - 1);
+    int room = room_of(seen + (l->linear ? 0 : BLOCK));
+    ist_conv_shares c = {lines, cols, by_columns, l->linear ? 2.0 * room : room, 0};
+    double weights = (double)cols * q->taps * steps * step_bytes, coming = weights / BYTES;
+    double item = cols * blocks_of(l, lines) * (q->taps * steps * step_takes + block_more);
+    double split = seen * steps * 2 * (l->linear ? 9 - (cols < 4 ? cols : 4) : 9);
+    bool stay = weights * (by_columns ? 1 : chunks) + c.pixels * steps * PARTS * 2 * DEPTH <= CACHE;
+    if (!stay && item < coming) item = coming;
+    item += split / (by_columns ? 1 : chunks) + item_more; /* items of the same lines split them once */
+    c.cycles = item * ((double)l->maps * ist_div_up(l->lines, lines) * chunks + units / 2.0) + launch_more;
+    if (stay) c.cycles += coming * chunks * (by_columns ? 1 : units) / 2;
+    return c;
+}
+
+static ist_conv_shares exact_cut(const ist_plan *p, const ist_conv_problem *q) {
+    ist_conv_lines l = ist_conv_lines_of(q);
+    int all_cols = ist_div_up(q->f.out, BLOCK), unit = l.linear ? BLOCK : 1;
+    ist_conv_shares best = {0};
+    for (int lines = unit; lines < l.lines + unit && lines <= 32 * unit; lines += unit)
+        for (int cols = all_cols;; cols = (cols + 1) / 2) {
+            for (int by_columns = 0; by_columns < (cols < all_cols ? 2 : 1); by_columns++) {
+                ist_conv_shares c = exact_shares(p, q, &l, lines < l.lines ? lines : l.lines, cols, by_columns);
+                bool room = c.pixels * steps_of(q) * 6 * DEPTH <= SCRATCH_BYTES;
+                if (!best.lines || (room && c.cycles < best.cycles)) best = c;
+            }
+            if (cols == 1) break;
+        }
+    return best;
+}
+
 double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
-    ist_conv_tiling t = tiling(q);
-    return ist_conv_lines_cut(p, r, q, &t).cycles;
+    ist_conv_tiling t = tiling(r, q);
+    return r->bk == 3 ? exact_cut(p, q).cycles : ist_conv_lines_cut(p, r, q, &t).cycles;
 }
 
 static void pack(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *dst) {
-    (void)r;
-    ist_amx_pack(&q->f, 1, IST_AMX_NEIGHBOURS, dst);
+    ist_amx_pack(&q->f, r->bk, r->bk == 3 ? IST_AMX_APART : IST_AMX_NEIGHBOURS, dst);
 }
 
 void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
-    ist_conv_tiling t = tiling(q);
-    ist_conv_shares shares = ist_conv_lines_cut(p, r, q, &t);
-    ist_defines defines = ist_defines_of(p, "-DPARTS=1 -DNV=2 -DVL=16 -DASM=%d", ist_amx_instructions(p));
+    ist_conv_tiling t = tiling(r, q);
+    bool linear = ist_conv_lines_of(q).linear;
+    ist_conv_shares shares = r->bk == 3 ? exact_cut(p, q) : ist_conv_lines_cut(p, r, q, &t);
+    int room = (int)shares.pixels;
+    if (r->bk == 3 && linear) room /= 2;
+    if (r->bk == 1 && linear) shares.pixels *= 2;
+    ist_defines defines = ist_defines_of(p, "-DPARTS=%d -DNV=2 -DVL=16 -DASM=%d", r->bk, ist_amx_instructions(p));
     ist_conv_lines_launch l = {
-        .isa = "isa/vector+isa/bf16+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = (int)shares.pixels};
-    if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, 1), pack, &l.weights, &l.bias))
+        .isa = "isa/vector+isa/bf16+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = room, .shares = true};
+    if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, r->bk), pack, &l.weights, &l.bias))
         ist_conv_lines_record(p, q, r, &t, &shares, &l);
 }

@@ -128,6 +128,7 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
                  ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
                  IST_INT4(shares->lines, shares->cols, order, scratch), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 15,
+        .shares = l->shares,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, 2),
     };

@@ -34,7 +34,8 @@ typedef struct ist_conv_shares {
 typedef struct ist_conv_lines_launch {
     ist_tensor weights, bias; /* of whole column tiles, padded with zeros */
     const char *isa, *defines;
-    int in5; /* element of in */
+    int in5;     /* element of in */
+    bool shares; /* as ist_launch's */
 } ist_conv_lines_launch;
 
 ist_conv_lines ist_conv_lines_of(const ist_conv_problem *q);

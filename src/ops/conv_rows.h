@@ -12,7 +12,8 @@
  * that stay for many tiles (conv_walk.c). RESIDENT: the same, with weights that stay in local memory (conv_resident.c).
  * DIRECT: MMA's instructions with weights and pixels in registers (conv_direct.c). MATRIX: the same for the
  * instructions of isa/matrix (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are
- * fp32; where ist_plan_bf16 allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs (conv_amx.c). */
+ * fp32; where ist_plan_bf16 allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs, and floats in three
+ * parts where it does not (conv_amx.c). */
 typedef enum ist_conv_family {
     IST_CONV_PANELS,
     IST_CONV_MMA,
@@ -35,7 +36,8 @@ typedef struct ist_conv_row {
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
                                                   each, batches of products under way beside the step's. PANELS: bk
-                                                  is the most inputs of a 1x1 convolution, 0 for any problem */
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX:
+                                                  bk is the number of parts: 3, or 1 for bfloat16 */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */

@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-void convlines_claim(const char *caps) {
+void convlines_claim(const char *caps, bool rounds) {
     const char *before = getenv("ISTHMUS_CAPS");
     char all[200];
     snprintf(all, sizeof all, "%s%s%s", before ? before : "", before && *before ? "," : "", caps);
     setenv("ISTHMUS_CAPS", all, 1);
-    setenv("ISTHMUS_BF16", "1", 1);
+    setenv("ISTHMUS_BF16", rounds ? "1" : "0", 1);
     unsetenv("ISTHMUS_HALF");
 }
 
-const ist_conv_row *convlines_row(ist_conv_family family, int *index) {
+const ist_conv_row *convlines_row(ist_conv_family family, bool rounds, int *index) {
     const ist_conv_row *found = NULL;
     optest t;
     optest_begin(&t, "capabilities", 0);
-    ist_plan_narrow(t.plan, true);
+    ist_plan_narrow(t.plan, rounds);
     while (!found && *index < ist_conv_row_count()) {
         const ist_conv_row *r = ist_conv_row_at((*index)++);
         if (r->family == family && ist_conv_row_runs(t.plan, r)) found = r;
@@ -34,21 +34,21 @@ typedef struct shape {
 } shape;
 
 /* One case; items >= 0 is a limit. */
-static void check_case(const ist_conv_row *row, shape s, int items, unsigned salt) {
+static void check_case(const ist_conv_row *row, bool rounds, shape s, int items, unsigned salt) {
     optest t;
     char name[160];
     snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", row->name, s.n, s.h, s.w,
              s.cin, s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
     optest_begin(&t, name, salt);
-    ist_plan_narrow(t.plan, true);
+    ist_plan_narrow(t.plan, rounds);
     int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1, ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), rounded = optest_zeros(&t, s.n, s.h, s.w, s.cin);
     ref_map want = optest_zeros(&t, s.n, oh, ow, s.cout);
     size_t count = (size_t)s.cout * (size_t)s.cin * (size_t)s.kh * (size_t)s.kw;
     float *w = optest_values(&t, count, -1, 1), *near = optest_values(&t, count, 0, 0);
     float *b = s.x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
-    for (size_t i = 0; i < count; i++) near[i] = ref_bf16(w[i]);
-    for (size_t i = 0; i < ref_size(in); i++) rounded.v[i] = ref_bf16(in.v[i]);
+    for (size_t i = 0; i < count; i++) near[i] = rounds ? ref_bf16(w[i]) : w[i];
+    for (size_t i = 0; i < ref_size(in); i++) rounded.v[i] = rounds ? ref_bf16(in.v[i]) : in.v[i];
     ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
     ref_epilogue r;
     convtest_epilogue(&t, &s.x, want, &o.epi, &r);
@@ -66,7 +66,7 @@ static void check_case(const ist_conv_row *row, shape s, int items, unsigned sal
 
 /* Inputs of odd numbers, whole and part vectors and tiles, planes of strides 2 and 3, lines that share their padding
  * and lines that do not, several parts of a map. */
-void convlines_shapes(const ist_conv_row *row) {
+void convlines_shapes(const ist_conv_row *row, bool rounds) {
     const shape shapes[] = {
         {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_NONE}},
         {1, 11, 8, 33, 64, 3, 3, 2, 1, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}},
@@ -85,10 +85,10 @@ void convlines_shapes(const ist_conv_row *row) {
         {1, 20, 20, 64, 80, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU, .after = true, .after_one = true}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row, shapes[i], -1, i);
+        check_case(row, rounds, shapes[i], -1, i);
 }
 
-void convlines_random(const ist_conv_row *row) {
+void convlines_random(const ist_conv_row *row, bool rounds) {
     int count = optest_small() ? 1 : 25;
     optest seed;
     optest_begin(&seed, "shapes", 7);
@@ -110,18 +110,18 @@ void convlines_random(const ist_conv_row *row) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)}};
-        check_case(row, s, -1, 1000 + (unsigned)i);
+        check_case(row, rounds, s, -1, 1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
 }
 
-void convlines_limits(const ist_conv_row *row) {
+void convlines_limits(const ist_conv_row *row, bool rounds) {
     const shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU}};
     const shape linear = {4, 5, 7, 6, 21, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_RELU, .slices = true}};
     for (int items = 0; items <= 4; items += 2) {
-        check_case(row, s, items, 300);
-        check_case(row, linear, items, 301);
+        check_case(row, rounds, s, items, 300);
+        check_case(row, rounds, linear, items, 301);
     }
 }
 
