@@ -1,6 +1,7 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
 #include "ops/two_way.h"
 #include "ops/upscale.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -8,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 
 enum { C1 = IST_UPSCALE_MIDDLE };
 
@@ -159,8 +161,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
                            .shift = shift};
     ist_tensor vt = optest_in(&t, vectors, IST_ELEM_T, false);
     if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_upscale_sharing sharing = {
-        .map = side.map, .constants = constants_of(&t, u, plain, b1), .relative = relative};
+    ist_upscale_sharing sharing = {.map = side.map, .constants = constants_of(&t, u, plain, b1), .relative = relative};
     sharing.ways = ist_op_image_ways(t.plan, side.map, PROMPTS, MOST, "ways");
     sharing.image = ist_op_image_map(t.plan, &side, u[0].behind, OUTS, tokens, sharing.ways, "map");
     sharing.trace = ist_op_update_trace(t.plan, PROMPTS, &side);
@@ -203,7 +204,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
     optest_end(&t);
 }
 
-Test(upscale, prompts_that_share) {
+static void shared_shapes(void) {
     without = 0;
     optest t;
     optest_begin(&t, "sharing?", 1);
@@ -217,6 +218,20 @@ Test(upscale, prompts_that_share) {
     sharing_case(5, 9, 7, 1, 4, false);
     sharing_case(4, 32, 8, 3, 4, true);
     sharing_case(5, 9, 7, 2, 3, true); /* image 1 has only two prompts */
+}
+
+Test(upscale, prompts_that_share) {
+    shared_shapes();
+}
+
+/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(upscale, amx_row) {
+    if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
+    claim_amx();
+    without = 0;
+    shapes();
+    upscale_case(2, 13, 21, 96, 2, 1); /* more than two groups of a prompt */
+    shared_shapes();
 }
 
 Test(upscale, refuses_other_vectors) {

@@ -1,5 +1,5 @@
 /* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), for CPUs: one work-item per group, needs
- * isa/tile.
+ * isa/tile, isa/upscale.
  *
  *     u = gelu(LN(deconv1(x)));  v = gelu(deconv2(u));  logit[m] = v . vectors[m]
  *
@@ -11,12 +11,8 @@
  * values
  * + bias - m) f gamma + beta of a row is linear but for the factor f and the mean m, which were noted with the weights
  * s: what is left for each prompt is a product of depth 2 columns + 4 where x W has depth K. */
-#define C1 64
-#define C2 32
-#define TRACE  80            /* floats of a noted update: 64 weights, factor, mean */
 #define TRACED (2 * 64 + 16) /* floats of a row of weights, factors and means */
 #define XS     (K > TRACED ? K : TRACED)
-#define UNROLL __attribute__((opencl_unroll_hint))
 
 /* The products are functions of their own: beside other code the compiler would keep that code's constants in registers
  * and move the accumulators of the products to memory. */
@@ -103,23 +99,11 @@ NOINLINE void norm_gelu(float16 *u, const float16 *acc, __global const float *no
     }
 }
 
-/* Two logits of each of `count` rows, at most six: v . vector, v two pixels of C2 channels. Row r's are at y + at[r]. */
+/* Two logits of each of `count` rows, at most six: v . vector, v two pixels of C2 channels. Row r's are at y +
+ * at[r]. */
 NOINLINE void dots(__global float *y, const int *at, int count, const float16 *v, __global const T *vector) {
     const float16 v0 = LOAD16(vector, 0), v1 = LOAD16(vector, 16);
-    for (int r = 0; r < count; r += 2, v += 8) { /* sums of four vectors' lanes in one */
-        const float16 a = fma(v[0], v0, v[1] * v1), b = fma(v[2], v0, v[3] * v1);
-        const float16 c = fma(v[4], v0, v[5] * v1), d = fma(v[6], v0, v[7] * v1);
-        const float16 ab = LANES(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-                           LANES(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-        const float16 cd = LANES(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-                           LANES(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-        float16 all = LANES(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-                      LANES(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-        all += LANES(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-        all += LANES(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-        vstore2((float2)(all.s0, all.s4), 0, y + at[r]);
-        if (r + 1 < count) vstore2((float2)(all.s8, all.sc), 0, y + at[r + 1]);
-    }
+    for (int r = 0; r < count; r += 2, v += 8) dot_rows(y, at + r, count - r, v, v0, v1);
 }
 
 /* A row of both updates as the left side of shared_product; returns the factor of the shared image. */
@@ -134,37 +118,24 @@ static inline float traced_row(float16 *s, __global const float *trace) {
     return both;
 }
 
-/* Factors' and means' rows of the four phases [4][C1], with the values of columns [depth, columns), whose weight is
- * one. */
-static inline void sum_constants(float16 *to, __global const float *constants, __global const float *values1,
-                                 __global const float *values2, int depth, int columns) {
-    for (int phase = 0; phase < 4; phase++, to += 16, constants += 5 * C1) {
-        for (int i = 0; i < 16; i++) to[i] = vload16(i, constants);
-        for (int c = depth; c < columns; c++)
-            for (int j = 0; j < 4; j++) {
-                to[j] += vload16(j, values1 + (phase * columns + c) * C1);
-                to[8 + j] += vload16(j, values2 + (phase * columns + c) * C1);
-            }
-    }
-}
-
-/* Group (i, n): pixels [i * sizes.z, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
+/* Group (i, n): pixels [i * sizes.s2, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
  * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
- * h][4 w]. sizes {height, width, pixels per group, masks}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared
- * [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of
- * factors and means [4], to add}[C1]; sharing {columns or 0, shared ld,
- * shared rows, of how many columns the weight is noted: that of the others is one}. */
-NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
-                            __global const float *restrict norm, __global const float *restrict w2,
+ * h][4 w]. sizes {height, width, pixels per group, masks, K}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1:
+ * shared [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a +
+ * b]{of factors and means [4], to add}[C1]; sharing {columns or 0, shared ld, shared rows,
+ * of how many columns the weight is noted: that of the others is one}. */
+NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
+                            __global const float *restrict w1, __global const float *restrict norm,
+                            __global const float *restrict w2,
                             __global const float *restrict b2, __global const T *restrict vectors,
                             __global const float *restrict shared, __global const float *restrict trace,
                             __global const float *restrict values1, __global const float *restrict values2,
                             __global const float *restrict constants, __global const int *restrict map,
-                            __global const int *restrict ways, __global const int *restrict limit, int4 sizes, int4 lds,
+                            __global const int *restrict ways, __global const int *restrict limit, int8 sizes, int4 lds,
                             int4 sharing, float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.x * sizes.y, first = group.x * sizes.z, wide = sizes.y * 4;
+    const int n = group.y, pixels = sizes.s0 * sizes.s1, first = group.x * sizes.s2, wide = sizes.s1 * 4;
     if (n >= *limit) return;
-    const int last = min(pixels, first + sizes.z), columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    const int last = min(pixels, first + sizes.s2), columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
     float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 16];
     if (columns) {
         shared += (size_t)map[n] * sharing.z * sharing.y;
@@ -172,8 +143,8 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         values2 += (size_t)n * 4 * columns * C1;
         sum_constants(rest, constants, values1, values2, depth, columns);
     }
-    y += (size_t)n * sizes.w * pixels * 16;
-    for (int p = first, line = first / sizes.y, column = first - line * sizes.y; p < last; p += TILE_ROWS) {
+    y += (size_t)n * sizes.s3 * pixels * 16;
+    for (int p = first, line = first / sizes.s1, column = first - line * sizes.s1; p < last; p += TILE_ROWS) {
         float f[TILE_ROWS];
         int at[TILE_ROWS]; /* of a pixel's first logit */
         const int ahead = min(p + TILE_ROWS, pixels - 1), count = min(TILE_ROWS, last - p);
@@ -185,7 +156,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
             else
                 for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * lds.x + lds.y + i * 16);
             at[r] = (line * wide + column) * 4;
-            if (++column == sizes.y) column = 0, line++;
+            if (++column == sizes.s1) column = 0, line++;
         }
         for (int phase = 0; phase < 4; phase++) {
             if (columns) {
@@ -205,9 +176,9 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
             for (int second = 0; second < 2; second++) {
                 second_product(acc, (const float *)u, w2 + second * C1 * 2 * C2, b2);
                 activate_all(acc, TILE_ROWS * 4, ACT_GELU);
-                for (int m = 0; m < sizes.w; m++)
+                for (int m = 0; m < sizes.s3; m++)
                     dots(y + (size_t)m * pixels * 16 + ((phase >> 1) * 2 + second) * wide + (phase & 1) * 2, at, count,
-                         acc, vectors + ((size_t)n * sizes.w + m) * lds.z + lds.w);
+                         acc, vectors + ((size_t)n * sizes.s3 + m) * lds.z + lds.w);
             }
         }
     }
@@ -219,7 +190,7 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const T *restrict vectors, __global const float *restrict shared, __global const float *restrict trace,
         __global const float *restrict values1, __global const float *restrict values2,
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
-        __global const int *restrict limit, int4 sizes, int4 lds, int4 sharing, float eps) {
+        __global const int *restrict limit, int8 sizes, int4 lds, int4 sharing, float eps) {
     upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, sizes,
                   lds, sharing, eps, THIS_GROUP);
 }

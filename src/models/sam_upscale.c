@@ -19,6 +19,13 @@ static float *load(const ist_net *net, const char *name, int rank, const int64_t
     return v;
 }
 
+/* Takes the mean of C1 values, `step` apart, off each of them. */
+static void centre(float *v, int step) {
+    double sum = 0;
+    for (int o = 0; o < C1; o++) sum += (double)v[o * step];
+    for (int o = 0; o < C1; o++) v[o * step] -= (float)(sum / C1);
+}
+
 void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u) {
     *u = (ist_sam_upscale){.net = *net};
     u->w1 = load(net, "mask_decoder.output_upscaling.0.weight", 4, (int64_t[]){DIM, C1, 2, 2});
@@ -28,6 +35,11 @@ void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u) {
     u->norm = ist_take_norm(net, "mask_decoder.output_upscaling.1");
     if (!ist_plan_status(net->plan) && u->norm.n != C1)
         ist_plan_fail(net->plan, IST_E_WEIGHTS, "mask_decoder.output_upscaling.1: norm of %d channels", u->norm.n);
+    if (ist_plan_status(net->plan)) return;
+    /* The norm takes the mean off what the first convolution makes. Without it from the beginning, sums of squares are
+     * of deviations. */
+    for (int i = 0; i < DIM * 4; i++) centre(u->w1 + i / 4 * C1 * 4 + i % 4, 4);
+    centre(u->b1, 1);
 }
 
 /* ---- what prompts share ---- */

@@ -1,8 +1,10 @@
 /* Mask upscaling: packs both transposed convolutions by pixel of their 2x2 blocks and records one launch.
  *
- * Rows: op/upscale_cpu (a work-item per group), op/upscale_wgmma and op/upscale_mma (matrix instructions of warpgroups
- * and warps, half storage) and op/upscale (work-groups with local memory). */
+ * Rows: op/upscale_amx and op/upscale_cpu (a work-item per group, with AMX and without), op/upscale_wgmma and
+ * op/upscale_mma (matrix instructions of warpgroups and warps, half storage) and op/upscale (work-groups with local
+ * memory). */
 #include "ops/upscale.h"
+#include "ops/bf16.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
 #include "ops/two_way.h"
@@ -13,6 +15,7 @@
 #include <string.h>
 
 enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, IN_MAX = 256, CPU_PIXELS = 66, ANY_PIXELS = 8 };
+enum { AMX_PIXELS = 128, AMX_SHARED_PIXELS = 256 /* of a group, which packs what prompts add */, AMX_PARTS = 3 };
 
 typedef struct packed {
     ist_tensor w1, w2, norm, b2;
@@ -29,23 +32,63 @@ static void pack_weights(const ist_upscale_weights *w, int in, float *w1, float 
                 for (int o = 0; o < C2; o++) *w2++ = w->w2[(i * C2 + o) * 4 + 2 * line + column];
 }
 
-static bool pack(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
+static bool amx_row(const ist_plan *p, ist_tensor x) {
+    return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.c % IST_AMX_DEPTH == 0;
+}
+
+/* Which input is the i-th where a step's pairs are of k and k + 16 (isa/amx_pairs). */
+static size_t joined(int i) {
+    return (size_t)(i / 32 * 32 + i % 2 * 16 + i % 32 / 2);
+}
+
+/* Panels of both convolutions as op/upscale_amx takes them. */
+static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *c) {
+    ist_filter one = {4 * C1, in, 1, 1, NULL, NULL}, two = {4 * C2, C1, 1, 1, NULL, NULL};
+    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2, first = ist_amx_pairs(&one, AMX_PARTS);
+    size_t second = ist_amx_pairs(&two, AMX_PARTS);
+    float *all = malloc(count * sizeof *all), *v = all;
+    uint32_t *pairs = malloc((first + second) * sizeof *pairs);
+    if (all && pairs) {
+        one.w = v;
+        for (int o = 0; o < 4 * C1; o++)
+            for (int i = 0; i < in; i++) *v++ = w->w1[(joined(i) * C1 + (size_t)(o % C1)) * 4 + (size_t)(o / C1)];
+        two.w = v;
+        for (int o = 0; o < 4 * C2; o++)
+            for (int i = 0; i < C1; i++) *v++ = w->w2[(joined(i) * C2 + (size_t)(o % C2)) * 4 + (size_t)(o / C2)];
+        ist_amx_pack(&one, AMX_PARTS, IST_AMX_NEIGHBOURS, pairs);
+        ist_amx_pack(&two, AMX_PARTS, IST_AMX_NEIGHBOURS, pairs + first);
+        c->w1 = ist_plan_const_bytes(p, pairs, first * sizeof *pairs, label);
+        c->w2 = ist_plan_const_bytes(p, pairs + first, second * sizeof *pairs, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+    }
+    free(all);
+    free(pairs);
+    return !ist_plan_status(p);
+}
+
+static bool pack_rows(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *out) {
     size_t first = 4 * (size_t)in * C1, second = 4 * C1 * C2;
-    float *both = malloc((first + second) * sizeof *both), norm[3 * C1];
+    float *both = malloc((first + second) * sizeof *both);
     if (!both) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, first + second);
         return false;
     }
     pack_weights(w, in, both, both + first);
+    out->w1 = ist_plan_const_bytes(p, both, first * sizeof *both, label);
+    out->w2 = ist_plan_const_bytes(p, both + first, second * sizeof *both, label);
+    free(both);
+    return !ist_plan_status(p);
+}
+
+static bool pack(ist_plan *p, const ist_upscale_weights *w, ist_tensor x, const char *label, packed *out) {
+    float norm[3 * C1];
     memcpy(norm, w->b1, sizeof norm / 3);
     memcpy(norm + C1, w->gamma, sizeof norm / 3);
     memcpy(norm + 2 * C1, w->beta, sizeof norm / 3);
-    out->w1 = ist_plan_const_bytes(p, both, first * sizeof *both, label);
-    out->w2 = ist_plan_const_bytes(p, both + first, second * sizeof *both, label);
     out->norm = ist_plan_const(p, norm, 1, 1, 3, C1, IST_ELEM_F32, label);
     out->b2 = ist_plan_const(p, w->b2, 1, 1, 1, C2, IST_ELEM_F32, label);
-    free(both);
-    return !ist_plan_status(p);
+    return (amx_row(p, x) ? pack_panels : pack_rows)(p, w, x.c, label, out);
 }
 
 /* `depth`: of the first product. */
@@ -155,20 +198,24 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     int noted = s->values[0].w - (s->relative ? IST_TWO_WAY_HEADS : 0);
     if (sharing) constants = ist_plan_const(p, s->constants, 1, 1, 4 * 5, C1, IST_ELEM_F32, label);
     int masks = vectors.h * vectors.w, pixels = x.h * x.w;
-    ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
+    bool amx = amx_row(p, x);
+    int take = !amx ? CPU_PIXELS : sharing ? AMX_SHARED_PIXELS : AMX_PIXELS;
+    ist_defines defines =
+        amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, AMX_PARTS, ist_amx_instructions(p))
+            : ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/upscale_cpu",
-                         .isa = "isa/tile",
+                         .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
+                         .isa = amx ? "isa/tile+isa/upscale+isa/bf16+isa/amx+isa/amx_pairs" : "isa/tile+isa/upscale",
                          .defines = defines.text,
                          .kernel = "upscale",
                          .dims = 2,
-                         .global = {(size_t)ist_div_up(pixels, CPU_PIXELS), (size_t)x.n},
+                         .global = {(size_t)ist_div_up(pixels, take), (size_t)x.n},
                          .local = {1, 1},
                          .args = {IST_OUT(y), IST_IN(x), IST_IN(c->w1), IST_IN(c->norm), IST_IN(c->w2), IST_IN(c->b2),
                                   IST_IN(vectors), IST_IN(s->image), IST_IN(s->trace), IST_IN(s->values[0]),
                                   IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, CPU_PIXELS, masks),
+                                  IST_IN(ist_plan_current_limit(p)), IST_INT8(x.h, x.w, take, masks, x.c),
                                   IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
                                   IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted), IST_FLOAT(w->eps)},
                          .arg_count = 19,
@@ -194,7 +241,7 @@ ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *
         launch_matrix(p, x, w, vectors, y, label);
         return y;
     }
-    if (!pack(p, w, x.c, label, &c)) return none;
+    if (!pack(p, w, x, label, &c)) return none;
     if (cpu) {
         launch_cpu(p, x, w, &c, vectors, sharing, y, label);
         return y;
