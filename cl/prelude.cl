@@ -3,6 +3,17 @@
  * T is the storage type of activations and weights (float, or half where IST_HALF is defined); arithmetic is float.
  * LOAD(p, i) / STORE(v, p, i) move one element, LOAD16 / STORE16 sixteen consecutive ones from element i (any
  * alignment). Kernels that hold coordinates, statistics or counts use float and int directly. */
+/* Asks for the cache line of an address that will be read, or written, soon. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define PREFETCH(p)       __builtin_prefetch((const void *)(size_t)(p))
+#define PREFETCH_L2(p)    __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#define PREFETCH_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
+#else
+#define PREFETCH(p)
+#define PREFETCH_L2(p)
+#define PREFETCH_WRITE(p)
+#endif
+
 /* vloadN and vstoreN as one access with the alignment of an element. The built-in ones of PoCL 3.1 are accesses of two
  * elements each, which LLVM puts together again: half the time that a large kernel took to compile. */
 #if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))

@@ -7,36 +7,35 @@
  *
  * A group of one work-item brackets what it does by amx_begin and amx_end. A CPU has one address space: functions take
  * addresses as size_t. -D PARTS: 3 or 1. -D ASM: 1: the instructions; 0: the same in plain OpenCL, for tests, which
- * keeps subnormal numbers. Needs isa/bf16. */
+ * keeps subnormal numbers. */
 #define AMX_BLOCK 32 /* rows and columns of a block of sums: 2 x 2 tiles */
 #define AMX_DEPTH 32 /* terms of a step */
 #define AMX_PANEL (AMX_DEPTH * AMX_BLOCK) /* weights of a step and part, in bfloat16 */
 
-/* Splits 16 floats: part p goes to `to`, an address, and p * plane bfloat16 on. */
-static inline void amx_split(float16 v, size_t to, size_t plane) {
-    __global ushort *dst = (__global ushort *)to;
-    for (int p = 0; p < PARTS; p++, dst += plane) {
-        const ushort16 h = bf16_round(v);
-        vstore16(h, 0, dst);
-        v -= as_float16(convert_uint16(h) << (uint16)(16));
-    }
+/* Upper halves of floats, rounded: to nearest, ties to even where there is but one part; of more, the next one has what
+ * a tie leaves. */
+static inline uint16 amx_rounded(float16 v) {
+    const uint16 u = as_uint16(v);
+    return u + (PARTS == 1 ? (u >> (uint16)(16) & (uint16)(1)) + (uint16)(0x7fff) : (uint16)(0x8000));
 }
 
-/* Splits 32 floats, the first 16 in v, for weights that are packed `apart`: part p of the pairs {v[i], w[i]} goes to
- * `to` and p * plane bfloat16 on, one cache line. Integer operations round, ties away from zero: cheaper than
- * conversions, and what lies in two vectors becomes one without a shuffle. */
-static inline void amx_split_apart(float16 v, float16 w, size_t to, size_t plane) {
-    const uint16 upper = (uint16)(0xffff0000u), half_of = (uint16)(0x8000u);
-    __global ushort *dst = (__global ushort *)to;
-    for (int p = 0; p < PARTS; p++, dst += plane) {
-        uint16 a = as_uint16(v), b = as_uint16(w);
-        if (p < 2) { /* the third part is the rest */
-            a += half_of;
-            b += half_of;
-        }
-        b &= upper;
-        vstore16(a >> (uint16)(16) | b, 0, (__global uint *)dst);
-        v -= as_float16(a & upper);
+/* Splits 32 floats, the first 16 in v. Part p goes to `to`, an address, and p * plane bfloat16 on, one cache line: pairs
+ * {v[i], w[i]}. Integer operations are cheaper than conversions, and what lies in two vectors becomes one without a
+ * shuffle. The third part is exactly what the others leave. */
+static inline void amx_split(float16 v, float16 w, size_t to, size_t plane) {
+    const uint16 upper = (uint16)(0xffff0000u);
+#pragma unroll
+    for (int p = 0; p < PARTS; p++, to += plane * sizeof(ushort)) {
+        const uint16 a = p < 2 ? amx_rounded(v) & upper : as_uint16(v);
+        const uint16 b = (p < 2 ? amx_rounded(w) : as_uint16(w)) & upper;
+        uint16 low = a;
+#if ASM /* two instructions, where LLVM finds a permutation of three */
+        __asm__("vpsrld $16,%0,%0" : "+v"(low));
+#else
+        low >>= (uint16)(16);
+#endif
+        vstore16(low | b, 0, (__global uint *)to);
+        v -= as_float16(a);
         w -= as_float16(b);
     }
 }
@@ -155,3 +154,12 @@ NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t pla
 #define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
     AMX_ROWS(a, lda, plane, 0) AMX_COLUMNS(b, 0) AMX_DOTS between
 #endif
+
+/* Work beside the products of a function: statements `work`, `total` times, evenly over `pauses` of AMX_STEP. What
+ * counts stays in registers. */
+#define BESIDE_BEGIN(total, pauses)                                                                                    \
+    int beside_left = (total), beside_wait = 0, beside_rate = beside_left * 256 / (pauses) + 1;
+#define BESIDE_PAUSE(work)                                                                                             \
+    for (beside_wait += beside_rate; beside_wait >= 256 && beside_left > 0; beside_wait -= 256, beside_left--) { work }
+#define BESIDE_FINISH(work)                                                                                            \
+    for (; beside_left > 0; beside_left--) { work }

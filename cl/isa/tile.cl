@@ -12,17 +12,6 @@
 #endif
 #define PANEL_VECTORS (PANEL / 16)
 
-/* Asks for the cache line of an address that will be read, or written, soon. */
-#if defined(__x86_64__) || defined(__aarch64__)
-#define PREFETCH(p)       __builtin_prefetch((const void *)(size_t)(p))
-#define PREFETCH_L2(p)    __builtin_prefetch((const void *)(size_t)(p), 0, 2)
-#define PREFETCH_WRITE(p) __builtin_prefetch((const void *)(size_t)(p), 1, 3)
-#else
-#define PREFETCH(p)
-#define PREFETCH_L2(p)
-#define PREFETCH_WRITE(p)
-#endif
-
 #define LOWEST    (-3.0e38f)
 
 #define TILE_COLS(F, r) F(r, 0) F(r, 1) F(r, 2) F(r, 3)

@@ -40,15 +40,6 @@ typedef T TY;
 typedef V vector_at4 __attribute__((aligned(4)));
 #define STORE_FV(v, p, i) (*(__global vector_at4 *)((p) + (i)) = (v))
 
-/* Asks for the cache line of an address that will be read soon. */
-#if defined(__x86_64__) || defined(__aarch64__)
-#define PREFETCH(p)    __builtin_prefetch((const void *)(size_t)(p))
-#define PREFETCH_L2(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
-#else
-#define PREFETCH(p)
-#define PREFETCH_L2(p)
-#endif
-
 /* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. On CPUs (VL 16) what is left of a
  * pixel is read and written by functions of their own. */
 #if VL == 16

@@ -4,8 +4,8 @@
  *
  * Work is cut and laid out as isa/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
  * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
- * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs (of three parts: as
- * amx_split_apart pairs inputs), padded with zeros; the bias is padded likewise, and is what the sums start with. Where
+ * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs (as
+ * amx_split pairs inputs), padded with zeros; the bias is padded likewise, and is what the sums start with. Where
  * floats are one part, a tile from the second-level cache can take longer than its product, so that GROUP blocks in
  * turn are multiplied by CHUNK steps of weights, which stay with the sums in the first-level cache. Three parts are
  * multiplied six times, and a block's sums stay in tiles.
@@ -14,7 +14,7 @@
  * stored, and of a linear layer the pixels of the next item are laid out in the other half of scratch: an item is taken
  * before the one in hand is done.
  *
- * -D PARTS, ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/bf16, isa/amx, isa/conv_lines.
+ * -D PARTS, ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/amx, isa/conv_lines.
  * in = {h, w, ld, c0, cin, pixels of a part in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
  * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
@@ -29,24 +29,12 @@
 #endif
 #define TOGETHER 2 /* rows that are stored at a time */
 
-/* Asks for a cache line that will be written. */
-#if defined(__x86_64__)
-#define PREFETCH_W(p) __builtin_prefetch((const void *)(size_t)(p), 1)
-#else
-#define PREFETCH_W(p)
-#endif
-
 /* 32 inputs of a pixel, of which `left` exist, at x, or zeros where x is null: split, parts `part` bfloat16 apart. */
 NOINLINE void lay_step(__global const TX *x, int left, __global ushort *to, size_t part) {
     float16 u = 0.0f, v = 0.0f;
     if (x && left > 0) u = input_part(x, left);
     if (x && left > 16) v = input_part(x + 16, left - 16);
-#if PARTS == 1
-    amx_split(u, (size_t)to, part);
-    amx_split(v, (size_t)(to + 16), part);
-#else
-    amx_split_apart(u, v, (size_t)to, part);
-#endif
+    amx_split(u, v, (size_t)to, part);
 }
 
 static inline void lay_pixel(__global uint *scratch, int pixel, __global const TX *x, const part_t *m) {
@@ -127,8 +115,8 @@ NOINLINE void beside_piece(beside_t *b) {
         __global TY *yp = b->y + (size_t)b->soon * b->out.s3 + b->out.s4 + b->soon_col;
         __global const T *bp = b->before + (size_t)b->soon * b->epi.s2 + b->epi.s3 + b->soon_col;
         for (int i = 0; i < TOGETHER; i++, b->soon++, yp += b->out.s3, bp += b->epi.s2) {
-            PREFETCH_W(yp);
-            PREFETCH_W(yp + 16);
+            PREFETCH_WRITE(yp);
+            PREFETCH_WRITE(yp + 16);
             if (b->epi.s1 & EPI_BEFORE) {
                 PREFETCH(bp);
                 PREFETCH(bp + 16);

@@ -1,14 +1,12 @@
 /* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
  * so that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile,
- * isa/bf16, isa/amx.
+ * isa/amx.
  *
  * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
  * padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 32][pixel][32].
  *
  * The vector units work while the matrix unit does: a task is what they do to eight vectors, 4 rows of 32 channels, and
- * each pause of a product takes its share of those that are due. Of 32 channels the even ones lie in the first of two
- * vectors, the odd ones in the second: their parts become the pairs that isa/amx takes by a shift. So weights come with
- * hidden channels in this order, and the expansion's with inputs i and i + 16 as pairs (src/ops/mbconv_amx.c).
+ * each pause of a product takes its share of those that are due.
  *
  * -D CIN, HIDDEN, COUT: channels, multiples of 32. -D ACT: of the result. -D STRIDE: of the depthwise filter. */
 #define ROWS      4                  /* of a task */
@@ -40,40 +38,6 @@ typedef struct {
     ushort *d;
 } bottleneck_t;
 
-/* Floats' upper halves rounded: to nearest, ties to even where there is but one part; of more, the next one has what a
- * tie leaves. */
-static inline uint16 rounded(float16 v) {
-    const uint16 u = as_uint16(v);
-    return u + (PARTS == 1 ? (u >> (uint16)(16) & (uint16)(1)) + (uint16)(0x7fff) : (uint16)(0x8000));
-}
-
-/* Upper halves of a and b as pairs. */
-static inline void put_pairs(uint16 a, uint16 b, ushort *to) {
-#if ASM /* two instructions, where LLVM finds a permutation of three */
-    __asm__("vpsrld $16,%0,%0" : "+v"(a));
-#else
-    a >>= (uint16)(16);
-#endif
-    vstore16(a | (b & (uint16)(0xffff0000u)), 0, (uint *)to);
-}
-
-/* A row of 32: the parts as pairs. The third is exactly what the others leave. */
-static inline void split_row(float16 even, float16 odd, ushort *to) {
-    const uint16 upper = (uint16)(0xffff0000u);
-    uint16 a = rounded(even) & upper, b = rounded(odd) & upper;
-    put_pairs(a, b, to);
-#if PARTS == 3
-    even -= as_float16(a);
-    odd -= as_float16(b);
-    a = rounded(even) & upper;
-    b = rounded(odd) & upper;
-    put_pairs(a, b, to + PART);
-    even -= as_float16(a);
-    odd -= as_float16(b);
-    put_pairs(as_uint16(even), as_uint16(odd), to + 2 * PART);
-#endif
-}
-
 NOINLINE void split_task(const bottleneck_t *b, int task) {
     const int step = task / TASKS, first = task % TASKS * ROWS, last = b->x_rows - 1, ld = b->ldx;
     __global const float *x = b->x + step * AMX_DEPTH;
@@ -81,7 +45,7 @@ NOINLINE void split_task(const bottleneck_t *b, int task) {
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         __global const float *row = x + min(first + r, last) * (size_t)ld;
-        split_row(vload16(0, row), vload16(1, row), to + r * AMX_DEPTH);
+        amx_split(vload16(0, row), vload16(1, row), (size_t)(to + r * AMX_DEPTH), PART);
     }
 }
 
@@ -116,11 +80,11 @@ NOINLINE void finish_result(const bottleneck_t *b, int task) {
 
 #define SUM_OPEN(r)  float16 a##r = bias0, c##r = bias1;
 #define SUM_TAP(r)                                                                                                     \
-    a##r = fma(vload16(0, e + r * STRIDE * AMX_DEPTH), w_even, a##r);                                                  \
-    c##r = fma(vload16(1, e + r * STRIDE * AMX_DEPTH), w_odd, c##r);
+    a##r = fma(vload16(0, e + r * STRIDE * AMX_DEPTH), w0, a##r);                                                  \
+    c##r = fma(vload16(1, e + r * STRIDE * AMX_DEPTH), w1, c##r);
 #define SUM_COLUMN(kx)                                                                                                 \
     {                                                                                                                  \
-        const float16 w_even = vload16(ky * 3 + kx, w), w_odd = vload16(9 + ky * 3 + kx, w);                           \
+        const float16 w0 = vload16(ky * 3 + kx, w), w1 = vload16(9 + ky * 3 + kx, w);                           \
         SUM_TAP(0) SUM_TAP(1) SUM_TAP(2) SUM_TAP(3)                                                                    \
         e += AMX_DEPTH;                                                                                                \
     }
@@ -145,7 +109,7 @@ NOINLINE void spread_task(const bottleneck_t *b, int task) {
     ushort *to = b->d + step * STEP_ROWS + first * AMX_DEPTH;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-        split_row(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), to + r * AMX_DEPTH);
+        amx_split(ist_gelu_float16(sums[2 * r]), ist_gelu_float16(sums[2 * r + 1]), (size_t)(to + r * AMX_DEPTH), PART);
 }
 
 /* Sums are finished some time after the product that made them: the first ones would wait for its last, and the matrix

@@ -1,5 +1,5 @@
 /* Norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs with AMX: one
- * work-item per group, needs isa/tile (norm, activation), isa/bf16, isa/amx.
+ * work-item per group, needs isa/tile (norm, activation), isa/amx.
  *
  * A group takes pieces of rows, 32 of which are a tile. It normalises and splits a piece; what lies between the layers,
  * in blocks of hidden channels, it splits likewise. Both are in its part of `scratch`, [tile][step of 32 channels] of
@@ -37,7 +37,7 @@ NOINLINE void finish_row(const later_t *b, int r) {
     else if (b->act != ACT_NONE)
         activate_all(v, 2, b->act);
     if (!b->y) {
-        amx_split_apart(v[0], v[1], b->to + r * AMX_DEPTH * sizeof(ushort), AMX_PANEL);
+        amx_split(v[0], v[1], b->to + r * AMX_DEPTH * sizeof(ushort), AMX_PANEL);
         return;
     }
     __global float *y = b->y + (size_t)r * b->ldy;
@@ -63,7 +63,7 @@ NOINLINE void tile_product(later_t *b, float *to, size_t a, size_t w, int steps)
     b->rows = 0;
 }
 
-/* w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] squares (isa/amx, pairs apart); norm {gamma, beta} [2][c].
+/* w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] squares (isa/amx); norm {gamma, beta} [2][c].
  * sizes {rows per item, c, hidden, block of hidden, second layer?, act, tiles of a piece at most, bytes of a group's
  * scratch}; lds {x ld, c0, y ld, c0}; work {items, pieces of each, backwards?, 0}. */
 NOINLINE void norm_mlp_group(__global float *restrict y, __global const float *restrict x,
@@ -101,7 +101,7 @@ NOINLINE void norm_mlp_group(__global float *restrict y, __global const float *r
                 if (second && r < rows) vstore16(v[i] + vload16(i, b2), i, result + (size_t)r * lds.z);
             }
             norm_row(v, cv, norm, norm + c, eps);
-            for (int i = 0; i < cv; i += 2, to += SQUARE_BYTES) amx_split_apart(v[i], v[i + 1], to, AMX_PANEL);
+            for (int i = 0; i < cv; i += 2, to += SQUARE_BYTES) amx_split(v[i], v[i + 1], to, AMX_PANEL);
         }
         for (int k = 0; k < hidden; k += block) {
             for (int j = k; j < k + block; j += AMX_BLOCK)

@@ -1,5 +1,5 @@
 /* SAM's mask upscaling (src/ops/upscale.h) for CPUs with AMX: one work-item per group, needs isa/tile, isa/upscale,
- * isa/bf16, isa/amx, isa/amx_pairs.
+ * isa/amx.
  *
  * What op/upscale_cpu makes, 32 pixels and a phase of the first convolution at a time. While the matrix unit makes the
  * first product of one such item, the vector units finish that of the item before (norm, GELU, split) and split pixels
@@ -88,8 +88,8 @@ static inline void finish_first(const beside_t *b, int r) {
         const float16 v = (vload16(i, b->first + r * C1) - mean) * scale;
         u[i] = ist_gelu_float16(fma(v, vload16(i, b->norm), vload16(4 + i, b->norm)));
     }
-    amx_join(u[0], u[1], to, PLANE_U);
-    amx_join(u[2], u[3], to + 64, PLANE_U);
+    amx_split(u[0], u[1], to, PLANE_U);
+    amx_split(u[2], u[3], to + 64, PLANE_U);
 }
 
 static inline void split_pixel(const beside_t *b, int r) {
@@ -97,7 +97,7 @@ static inline void split_pixel(const beside_t *b, int r) {
     if (!b->trace) {
         __global const T *x = b->x + at * b->ldx;
         for (int i = 0; i < b->steps; i++) {
-            amx_join(LOAD16(x, i * 32), LOAD16(x, i * 32 + 16), to + i * 64, PLANE_X);
+            amx_split(LOAD16(x, i * 32), LOAD16(x, i * 32 + 16), to + i * 64, PLANE_X);
             PREFETCH_L2(x + 8 * b->ldx + i * 32);
             PREFETCH_L2(x + 8 * b->ldx + i * 32 + 16);
         }
@@ -107,7 +107,7 @@ static inline void split_pixel(const beside_t *b, int r) {
     const float f2 = t[TRACE + 64], both = t[64] * f2;
     b->factors_to[r] = (float4)(both, both * t[65], f2, f2 * t[TRACE + 65]);
     for (int i = 0; i < b->steps; i++) {
-        amx_join(vload16(i, t) * (float16)(both), vload16(i, t + TRACE) * (float16)(f2), to + i * 64, PLANE_X);
+        amx_split(vload16(i, t) * (float16)(both), vload16(i, t + TRACE) * (float16)(f2), to + i * 64, PLANE_X);
         PREFETCH_L2(t + 16 * TRACE + i * 16);
         PREFETCH_L2(t + 17 * TRACE + i * 16);
     }
@@ -170,13 +170,13 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
                     const float16 zero = (float16)(0.0f);
                     const float16 v = k < depth ? vload16(h, values1 + at) : zero;
                     const float16 w = k < depth ? vload16(h, values2 + at) : zero;
-                    amx_join(v, w, to + k / 16 * STEP_BYTES + h * 1024 + k % 16 * 64, AMX_PANEL);
+                    amx_split(v, w, to + k / 16 * STEP_BYTES + h * 1024 + k % 16 * 64, AMX_PANEL);
                 }
             }
 }
 
 /* Group (i, n): pixels [i * sizes.s2, ..) of item n. Arguments as those of op/upscale_cpu, but for w1 [2a + b][C1 /
- * 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as amx_join makes them. */
+ * 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as amx_split makes them. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
                             __global const ushort *restrict w1, __global const float *restrict norm,
                             __global const ushort *restrict w2, __global const float *restrict b2,

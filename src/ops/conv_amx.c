@@ -1,6 +1,6 @@
 /* Convolution rows on the matrix unit of x86 CPUs (AMX): packs weights as parts in bfloat16 and records the launch of
  * op/conv_amx. A row's bk is the number of parts: 3 for products as exact as those of floats, 1 for bfloat16. */
-#include "ops/bf16.h"
+#include "ops/amx.h"
 #include "ops/conv_lines.h"
 #include "ops/rows.h"
 
@@ -85,7 +85,7 @@ double ist_conv_amx_cost(const ist_plan *p, const ist_conv_row *r, const ist_con
 }
 
 static void pack(const ist_conv_problem *q, const ist_conv_row *r, uint32_t *dst) {
-    ist_amx_pack(&q->f, r->bk, r->bk == 3 ? IST_AMX_APART : IST_AMX_NEIGHBOURS, dst);
+    ist_amx_pack(&q->f, r->bk, dst);
 }
 
 void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
@@ -97,7 +97,7 @@ void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r)
     if (r->bk == 1 && linear) shares.pixels *= 2;
     ist_defines defines = ist_defines_of(p, "-DPARTS=%d -DNV=2 -DVL=16 -DASM=%d", r->bk, ist_amx_instructions(p));
     ist_conv_lines_launch l = {
-        .isa = "isa/vector+isa/bf16+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = room, .shares = true};
+        .isa = "isa/vector+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = room, .shares = true};
     if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, r->bk), pack, &l.weights, &l.bias))
         ist_conv_lines_record(p, q, r, &t, &shares, &l);
 }

@@ -1,6 +1,5 @@
 /* Convolution rows that multiply bfloat16 pairs (AVX512_BF16) and sum in float: packs weights as pairs and records the
  * launch of op/conv_bf16. */
-#include "ops/bf16.h"
 #include "ops/conv_lines.h"
 #include "ops/rows.h"
 

@@ -1,5 +1,5 @@
 /* Norm and linear layers on AMX (op/norm_mlp_amx). */
-#include "ops/bf16.h"
+#include "ops/amx.h"
 #include "ops/norm_mlp_rows.h"
 #include "ops/rows.h"
 
@@ -38,16 +38,16 @@ ist_tensor ist_norm_mlp_amx(ist_plan *p, ist_tensor x, const ist_norm_mlp *l, co
     ist_tensor none = {0}, y = ist_plan_tensor(p, x.n, x.h, x.w, wide, IST_ELEM_T);
     ist_tensor scratch = ist_plan_tensor(p, units, 1, 1, bytes / 4, IST_ELEM_F32);
     ist_tensor norm = ist_norm_mlp_values(p, l->gamma, x.c, l->beta, x.c, label);
-    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, IST_AMX_APART, label);
+    ist_tensor w1 = ist_amx_matrix(p, &l->fc1, label);
     ist_tensor b1 = ist_norm_mlp_values(p, l->fc1.b, hidden, NULL, 0, label);
-    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, IST_AMX_APART, label) : none;
+    ist_tensor w2 = c2 ? ist_amx_matrix(p, &l->fc2, label) : none;
     ist_tensor b2 = c2 ? ist_norm_mlp_values(p, l->fc2.b, c2, NULL, 0, label) : none;
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DSTEPS_MAX=%d -DPARTS=%d -DASM=%d", C_MAX, STEPS_MAX, parts,
                                    ist_amx_instructions(p));
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/norm_mlp_amx",
-                         .isa = "isa/tile+isa/bf16+isa/amx",
+                         .isa = "isa/tile+isa/amx",
                          .defines = d.text,
                          .kernel = "norm_mlp",
                          .dims = 1,

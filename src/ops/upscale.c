@@ -4,7 +4,7 @@
  * op/upscale_mma (matrix instructions of warpgroups and warps, half storage) and op/upscale (work-groups with local
  * memory). */
 #include "ops/upscale.h"
-#include "ops/bf16.h"
+#include "ops/amx.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
 #include "ops/two_way.h"
@@ -36,11 +36,6 @@ static bool amx_row(const ist_plan *p, ist_tensor x) {
     return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.c % IST_AMX_DEPTH == 0;
 }
 
-/* Which input is the i-th where a step's pairs are of k and k + 16 (isa/amx_pairs). */
-static size_t joined(int i) {
-    return (size_t)(i / 32 * 32 + i % 2 * 16 + i % 32 / 2);
-}
-
 /* Panels of both convolutions as op/upscale_amx takes them. */
 static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *c) {
     ist_filter one = {4 * C1, in, 1, 1, NULL, NULL}, two = {4 * C2, C1, 1, 1, NULL, NULL};
@@ -51,12 +46,12 @@ static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const
     if (all && pairs) {
         one.w = v;
         for (int o = 0; o < 4 * C1; o++)
-            for (int i = 0; i < in; i++) *v++ = w->w1[(joined(i) * C1 + (size_t)(o % C1)) * 4 + (size_t)(o / C1)];
+            for (int i = 0; i < in; i++) *v++ = w->w1[((size_t)i * C1 + (size_t)(o % C1)) * 4 + (size_t)(o / C1)];
         two.w = v;
         for (int o = 0; o < 4 * C2; o++)
-            for (int i = 0; i < C1; i++) *v++ = w->w2[(joined(i) * C2 + (size_t)(o % C2)) * 4 + (size_t)(o / C2)];
-        ist_amx_pack(&one, AMX_PARTS, IST_AMX_NEIGHBOURS, pairs);
-        ist_amx_pack(&two, AMX_PARTS, IST_AMX_NEIGHBOURS, pairs + first);
+            for (int i = 0; i < C1; i++) *v++ = w->w2[((size_t)i * C2 + (size_t)(o % C2)) * 4 + (size_t)(o / C2)];
+        ist_amx_pack(&one, AMX_PARTS, pairs);
+        ist_amx_pack(&two, AMX_PARTS, pairs + first);
         c->w1 = ist_plan_const_bytes(p, pairs, first * sizeof *pairs, label);
         c->w2 = ist_plan_const_bytes(p, pairs + first, second * sizeof *pairs, label);
     } else {
@@ -206,7 +201,7 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
-                         .isa = amx ? "isa/tile+isa/upscale+isa/bf16+isa/amx+isa/amx_pairs" : "isa/tile+isa/upscale",
+                         .isa = amx ? "isa/tile+isa/upscale+isa/amx" : "isa/tile+isa/upscale",
                          .defines = defines.text,
                          .kernel = "upscale",
                          .dims = 2,

@@ -1,4 +1,4 @@
-#include "ops/bf16.h"
+#include "ops/amx.h"
 #include "ops/rows.h"
 
 #include "base/half.h"
@@ -22,25 +22,23 @@ size_t ist_amx_pairs(const ist_filter *f, int parts) {
 }
 
 /* The pairs of one step and part: from column `col` and input `in` on. */
-static uint32_t *pack_panel(const ist_filter *f, int col, int tap, int in, int part, ist_amx_order order,
-                            uint32_t *dst) {
+static uint32_t *pack_panel(const ist_filter *f, int col, int tap, int in, int part, uint32_t *dst) {
     enum { HALF_BLOCK = IST_AMX_BLOCK / 2, PAIRS = IST_AMX_DEPTH / 2 };
-    int next = order == IST_AMX_APART ? 1 : 2, second = order == IST_AMX_APART ? PAIRS : 1;
     for (int half = col; half < col + IST_AMX_BLOCK; half += HALF_BLOCK)
-        for (int i = in; i < in + PAIRS * next; i += next)
+        for (int i = in; i < in + PAIRS; i++)
             for (int o = half; o < half + HALF_BLOCK; o++)
-                *dst++ = part_of(f, o, i, tap, part) | part_of(f, o, i + second, tap, part) << 16;
+                *dst++ = part_of(f, o, i, tap, part) | part_of(f, o, i + PAIRS, tap, part) << 16;
     return dst;
 }
 
-void ist_amx_pack(const ist_filter *f, int parts, ist_amx_order order, uint32_t *dst) {
+void ist_amx_pack(const ist_filter *f, int parts, uint32_t *dst) {
     for (int col = 0; col < f->out; col += IST_AMX_BLOCK)
         for (int t = 0; t < f->kh * f->kw; t++)
             for (int in = 0; in < f->in; in += IST_AMX_DEPTH)
-                for (int part = 0; part < parts; part++) dst = pack_panel(f, col, t, in, part, order, dst);
+                for (int part = 0; part < parts; part++) dst = pack_panel(f, col, t, in, part, dst);
 }
 
-ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, ist_amx_order order, const char *label) {
+ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label) {
     int parts = ist_amx_parts(p);
     size_t count = ist_amx_pairs(f, parts);
     uint32_t *pairs = count ? malloc(count * sizeof *pairs) : NULL;
@@ -49,7 +47,7 @@ ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, ist_amx_order order,
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d x %d weights", label, f->out, f->in);
         return t;
     }
-    ist_amx_pack(f, parts, order, pairs);
+    ist_amx_pack(f, parts, pairs);
     t = ist_plan_const_bytes(p, pairs, count * sizeof *pairs, label);
     free(pairs);
     return t;
