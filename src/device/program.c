@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SOURCES 7 /* of a program: prelude, up to five of isa, op */
+#define MAX_SOURCES 6 /* of a program: prelude, up to four of isa, op */
 
 static const ist_source *find_source(const char *name) {
     for (const ist_source *s = ist_sources; s->name; s++)
