@@ -1,4 +1,4 @@
-/* Still images in: PNG through libpng, JPEG through libturbojpeg, told apart by content.
+/* Still images in: PNG through libpng and ISA-L, JPEG through libturbojpeg, told apart by content.
  *
  * The pixels stay in the file's own form, as far as ist_pixel_format goes: 8 or 16 bit (host order), gray or colour,
  * with or without alpha. Palettes and depths below 8 are expanded; a transparent colour becomes an alpha channel;
