@@ -296,15 +296,8 @@ static inline work_t work_begin(int units, int items, bool backwards) {
     return w;
 }
 
-/* The next item, -1 when there is none: of the own share, then of the others'. */
-static inline int work_next(work_t *w, volatile __global int *queue) {
-#ifdef IST_SERIES
-    if (w->busy) {
-        WORK_FENCE
-        atomic_inc(queue + w->units);
-    }
-    w->busy = true;
-#endif
+/* An item, -1 when there is none: of the own share, then of the others'. */
+static inline int work_take(work_t *w, volatile __global int *queue) {
     for (; w->tried < w->units; w->tried++, w->share = w->share + 1 == w->units ? 0 : w->share + 1) {
         int first = (int)((long)w->items * w->share / w->units);
         int count = (int)((long)w->items * (w->share + 1) / w->units) - first;
@@ -312,6 +305,19 @@ static inline int work_next(work_t *w, volatile __global int *queue) {
         if (taken < count) return first + (w->backwards ? count - 1 - taken : taken);
     }
     return -1;
+}
+/* One that was taken is done. */
+static inline void work_finish(const work_t *w, volatile __global int *queue) {
+#ifdef IST_SERIES
+    WORK_FENCE
+    atomic_inc(queue + w->units);
+#endif
+}
+/* For groups with one item at a time: the one before is done, the next one. */
+static inline int work_next(work_t *w, volatile __global int *queue) {
+    if (w->busy) work_finish(w, queue);
+    w->busy = true;
+    return work_take(w, queue);
 }
 
 /* Every group calls this once, after its last item.

@@ -168,7 +168,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
     scratch += (size_t)group.x * tiles.w;
     __global uint *here = scratch, *there = scratch + (linear ? tiles.w / 2 : 0);
     work_t work = work_begin(group.w, chunks * col_chunks, tiles.z & 2);
-    int item = work_next(&work, queue);
+    int item = work_take(&work, queue);
     amx_begin();
     while (item >= 0) {
         const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;
@@ -177,8 +177,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
             filled = chunk;
             first_pixel = part_begin(&m, chunk, tiles.x, all_lines, linear, here, x, in, out);
         }
-        work.busy = false; /* the item in hand is not finished yet */
-        const int next = work_next(&work, queue), next_chunk = tiles.z & 1 ? next % chunks : next / col_chunks;
+        const int next = work_take(&work, queue), next_chunk = tiles.z & 1 ? next % chunks : next / col_chunks;
         const int next_line = next_chunk * tiles.x, next_count = min(tiles.x, all_lines - next_line);
         const bool ahead = linear && next >= 0 && next_chunk != filled;
         b.step = 0;
@@ -237,10 +236,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
             first_pixel = next_line;
             m.w = m.pitch = m.width = next_count;
         }
-#ifdef IST_SERIES
-        WORK_FENCE
-        atomic_inc(queue + work.units);
-#endif
+        work_finish(&work, queue);
         item = next;
     }
     amx_end();
