@@ -21,7 +21,7 @@ typedef struct {
     int four, fours, row, rows; /* of the first product, to be measured by four and to become u: */
     float *first;               /* [32][C1] */
     float16 *measures;          /* {means, 1 / deviations} of four rows, each twice, [8] */
-    size_t u;          /* PARTS planes */
+    size_t u;                    /* PARTS planes */
     __global const float *norm;
     float eps;
     __global const float *image; /* prompts that share: the image's row of the first, `ld` apart, or 0 */
@@ -30,7 +30,7 @@ typedef struct {
     const float4 *factors;       /* [32] */
 
     int pixel, pixels;    /* to be split */
-    __global const T *x;  /* their first, ldx apart, or */
+    __global const T *x; /* their first, ldx apart, or */
     __global const float *trace; /* their first update */
     int ldx, count, steps;       /* pixels that follow the first, steps of the first product */
     size_t to, pitch;
@@ -43,7 +43,6 @@ typedef struct {
     int here, wide, masks, mask_step; /* rows that exist, line, masks and their distance */
     __global const T *vectors_of;
     int vectors_ld;
-
 } beside_t;
 
 /* Mean and deviation of four rows from r on, by sums of values and of squares: one row at a time would wait for itself.
