@@ -328,6 +328,15 @@ Test(pipeline_frame, a_packet_never_loses_a_mask) {
     free((void *)m.pixels);
 }
 
+Test(pipeline_frame, a_batch_beyond_the_device_is_refused_by_name) {
+    ist_config c = engines_config("n", true);
+    ist_engine *e = NULL;
+    c.batch = 64, c.max_objects = 300; /* tensors of more than 2^31 numbers */
+    cr_expect_eq(ist_open(&c, &e, &err), IST_E_LIMIT);
+    cr_expect_null(e);
+    cr_expect(strstr(err.text, "a batch of 64 with up to 300 objects each"), "%s", err.text);
+}
+
 Test(pipeline_frame, tiny_and_thin_images) {
     static const int sizes[][2] = {{1, 1}, {1, 500}, {500, 1}, {2, 3}, {3000, 2}, {65536, 1}, {1, 65536}};
     ist_config c = engines_config("n", true);

@@ -267,6 +267,9 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_caps(e->device) & IST_CAP_CPU;
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
+    if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
+        ist_fail_context(err, "a batch of %d with up to %d objects each is too much at once", config->batch,
+                         config->max_objects);
     if (st) {
         ist_engine_close(&e);
         return st;
