@@ -29,7 +29,7 @@ static inline void amx_split(float16 v, float16 w, size_t to, size_t plane) {
         const uint16 a = p < 2 ? amx_rounded(v) & upper : as_uint16(v);
         const uint16 b = (p < 2 ? amx_rounded(w) : as_uint16(w)) & upper;
         uint16 low = a;
-#if ASM /* two instructions, where LLVM finds a permutation of three */
+#if ASM && defined(__AVX512F__) /* two instructions, where LLVM finds a permutation of three */
         __asm__("vpsrld $16,%0,%0" : "+v"(low));
 #else
         low >>= (uint16)(16);

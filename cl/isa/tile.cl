@@ -31,7 +31,7 @@
         TILE_ROW(0, u) TILE_ROW(1, u) TILE_ROW(2, u) TILE_ROW(3, u) TILE_ROW(4, u) TILE_ROW(5, u)                      \
     }
 
-#if !defined(__AVX512F__) || PANEL == 16
+#if !defined(SIMD16) || PANEL == 16
 /* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb]; k is even. Two steps a turn:
  * what a turn costs besides its products, a core's other thread takes for itself. */
 #define TILE_EACH1(F)   F(0) F(1) F(2) F(3) F(4) F(5)
@@ -56,7 +56,7 @@ NOINLINE void tile6x1(float16 *to, int ldt, const float16 *from, int ldf, const 
 }
 #endif
 
-#ifdef __AVX512F__
+#ifdef SIMD16
 /* acc[r * 4 + j] += sum over i < k of a[r * lda + i] * vector j of b[i * ldb]; k is even. */
 NOINLINE void tile6x4(float16 *acc, const float *a, int lda, __global const float *b, int ldb, int k) {
     TILE_EACH(TILE_OPEN)

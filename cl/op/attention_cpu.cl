@@ -30,7 +30,7 @@
 
 /* qt[c * QV] = lane i: scale * q[at[i] + c], c < 16; and out[at[i] + c] = lane i of ot[0] * inv and the 15 channels
  * after it, where at[i] is not negative. Of lanes beyond `left` some or all may be left out. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 NOINLINE void load_queries(__global const T *q, const int *at, int left, int c, float scale, float16 *qt) {
 #pragma clang loop unroll(disable)
     for (int k = 0; k < 16; k += 4, qt += 4 * QV) {
@@ -100,7 +100,7 @@ static inline void softmax_begin(softmax_state *s, int d) {
 
 /* p[j] = q . k_j for KT keys, plus bias[rows[j] ..] unless `rows` is 0; ma, mb become the maxima. Of lanes beyond
  * `left` some or all may be left out, here and below. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, int left,
                               __global const float *bias, const int *rows, float16 *ma, float16 *mb) {
 #define OPEN(i)                                                                                                        \
@@ -179,7 +179,7 @@ static inline void score_tile(const float16 *qt, const float *k, float16 *p, int
 #endif
 
 /* o[i] = o[i] * f + sum over kn keys j of p_j v_j[i], CT channels. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 static inline void weigh_values(float16 *o, int left, float16 fa, float16 fb, const float16 *p, const float *v, int kn) {
 #define OPEN(i)                                                                                                        \
     float16 a##i = o[i * QV] * fa, b##i = o[i * QV + 1] * fb;

@@ -28,7 +28,7 @@
         EACH##N(KEEP)                                                                                                  \
     }
 DEFINE_SUMS(sums4, 4)
-#ifdef __AVX512F__
+#ifdef SIMD16
 DEFINE_SUMS(sums8, 8)
 #else /* 8 registers of 8 floats instead of 16 */
 static inline void sums8(const float16 *ring, int line_length, int slot, int first, int k, int stride,

@@ -57,7 +57,7 @@ NOINLINE void expand_line(__global float *line, int length, __global const T *x,
         EACH6(SUM_TAP)                                                                                                 \
         e += HIDDEN;                                                                                                   \
     }
-#ifdef __AVX512F__ /* what GELU needs fits registers beside the sums, and works while these wait for lines of the map */
+#ifdef SIMD16 /* what GELU needs fits registers beside the sums, and works while these wait for lines of the map */
 #define SUM_CLOSE(r) d[r * HV + v] = ist_gelu_float16(a##r);
 #else
 #define SUM_CLOSE(r) d[r * HV + v] = a##r;
@@ -76,7 +76,7 @@ NOINLINE void spread(float16 *d, __global const float *l0, __global const float 
         }
         EACH6(SUM_CLOSE)
     }
-#ifndef __AVX512F__
+#ifndef SIMD16
     activate_all(d, TILE_ROWS * HV, ACT_GELU);
 #endif
 }

@@ -38,7 +38,7 @@ typedef float16 at4_t __attribute__((aligned(4)));
 
 /* Sums of 16 pixels by 16 lanes, or of 12 by 32; STEP floats between the pixels' windows, RUN neighbouring inputs of
  * each line of the window. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define ZERO1(r) float16 c##r = vload16(0, bias);
 #define MAC1(r)  c##r = fma((float16)(a[r * step + k]), b0, c##r);
 #define SUM1(LINES, RUN, STEP)                                                                                         \

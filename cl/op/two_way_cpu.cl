@@ -120,7 +120,7 @@ NOINLINE void softmax_tokens(float16 *s, int count, float none) {
 
 /* s[r] = xp[r] . columns + their constants, for 6 rows and up to four vectors of columns; the rows of s are CP floats.
  * The next rows are at x and p. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define LINE           (64 / sizeof(T))
 #define ROWS6(F)       F(0) F(1) F(2) F(3) F(4) F(5)
 #define SCORE_OPEN(r, j)  float16 c##r##_##j = k##j;
@@ -258,7 +258,7 @@ NOINLINE void load_rows(float16 *xt, float16 *xp, __global const T *x, __global 
  * Returns {1 / deviation, mean}. */
 NOINLINE float2 norm_image_row(float16 *x, float16 *xp, __global T *y, __global const T *p, __global const float *norm,
                                float eps) {
-#ifdef __AVX512F__ /* the row in registers */
+#ifdef SIMD16 /* the row in registers */
     float16 v[KV], sum[4], square[4];
     UNROLL for (int i = 0; i < KV; i++) v[i] = x[i];
     UNROLL for (int i = 0; i < 4; i++) sum[i] = v[i];
@@ -287,7 +287,7 @@ NOINLINE float2 norm_image_row(float16 *x, float16 *xp, __global T *y, __global 
 
 /* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f before or, if `first`, zeros: SUB rows. The next sums
  * are at `next`. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define SUM_BEGIN(i) float16 p##i = (float16)(0.0f), q##i = p##i;
 #define SUM_OPEN(i)                                                                                                    \
     p##i = vload16(0, sums + i * K) * (float16)(f[i]);                                                                 \

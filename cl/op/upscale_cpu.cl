@@ -16,7 +16,7 @@
 
 /* The products are functions of their own: beside other code the compiler would keep that code's constants in registers
  * and move the accumulators of the products to memory. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define START(r, j)        float16 c##r##_##j = k##j;
 #define PRODUCT(DEPTH, ...)                                                                                            \
     for (int k = 0; k < (DEPTH); k += 2, a += 2, b += 2 * ldb) {                                                       \

@@ -87,7 +87,7 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
     SECOND(vstore16(d##r, 1, m + r * COLS);)
 
 /* ROWS tiles by COLS channels of one of the products. */
-#ifdef __AVX512F__
+#ifdef SIMD16
 static inline void multiply(const scratch_t a, __global const float *u, scratch_t m, int cin) {
     scratch_t v = a;
     EACH_ROW(START)

@@ -91,11 +91,12 @@ static ist_status load_or_compile(ist_site site, ist_device *d, const char **tex
                                   const char *defines, cl_program *out, ist_error *err) {
     const char *standard = "-cl-std=CL1.2 -w "; /* some compilers say on stderr how many warnings there are */
     const char *more = d->facts.type == IST_DEVICE_CPU ? getenv("ISTHMUS_CPU_BUILD_OPTIONS") : NULL;
+    const char *simd = d->caps & IST_CAP_SIMD16 ? "-DSIMD16 " : "";
     if (!more) more = "";
-    size_t size = strlen(standard) + strlen(more) + strlen(defines) + 2, source_bytes = 0;
+    size_t size = strlen(standard) + strlen(simd) + strlen(more) + strlen(defines) + 2, source_bytes = 0;
     char *options = malloc(size);
     if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", what);
-    snprintf(options, size, "%s%s%s%s", standard, more, *more ? " " : "", defines);
+    snprintf(options, size, "%s%s%s%s%s", standard, simd, more, *more ? " " : "", defines);
     for (int i = 0; i < count; i++) source_bytes += strlen(texts[i]);
 
     ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, what);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define BF16_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
-#define AMX_CAPS  (BF16_CAPS | IST_CAP_SIMD16 | IST_CAP_X86_AMX)
+#define AMX_CAPS  (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_X86_AMX)
 
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
