@@ -41,7 +41,8 @@ static void check_case(ist_conv_choice choice, shape s, extras x, ist_elem out, 
                                 .ow = ow};
     ist_conv_family family = choice.row->family;
     bool some = family == IST_CONV_WGMMA || family == IST_CONV_WALK || family == IST_CONV_RESIDENT ||
-                family == IST_CONV_DIRECT || family == IST_CONV_AMX || (family == IST_CONV_PANELS && choice.row->bk);
+                family == IST_CONV_DIRECT || family == IST_CONV_TOKENS || family == IST_CONV_AMX ||
+                (family == IST_CONV_PANELS && choice.row->bk);
     if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
         optest_drop(&t);
         return;
@@ -178,6 +179,21 @@ Test(conv, few_channels) {
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && row->family == IST_CONV_DIRECT; i++)
         check_case((ist_conv_choice){row, 1}, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1,
                    500 + i);
+}
+
+/* Linear layers on few pixels: whole tiles and rests of rows, columns and steps, one pixel, as many as a row takes. */
+Test(conv, few_pixels) {
+    const shape shapes[] = {
+        {1, 1, 7, 256, 512, 1, 1, 1, 0, 0, 0, 0}, {1, 1, 8, 300, 96, 1, 1, 1, 0, 0, 0, 0},
+        {8, 1, 7, 128, 33, 1, 1, 1, 0, 0, 0, 0},  {1, 1, 1, 255, 4, 1, 1, 1, 0, 0, 0, 0},
+        {64, 1, 1, 129, 64, 1, 1, 1, 0, 0, 0, 0}, {2, 1, 9, 1, 31, 1, 1, 1, 0, 0, 0, 0},
+        {4, 2, 3, 385, 47, 1, 1, 1, 0, 0, 0, 0},  {1, 1, 65, 130, 40, 1, 1, 1, 0, 0, 0, 0},
+    };
+    EACH_RUNNABLE_ROW(row)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        check_case((ist_conv_choice){row, 1}, shapes[i],
+                   (extras){.act = i % 2 ? IST_ACT_RELU : IST_ACT_NONE, .no_bias = i == 2, .slices = i % 3 == 1},
+                   i % 2 ? IST_ELEM_F32 : IST_ELEM_T, i == 4 ? 37 : -1, 600 + i);
 }
 
 Test(conv, items_beyond_the_count_are_untouched) {

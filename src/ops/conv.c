@@ -12,14 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BF16_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
-#define AMX_CAPS  (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16 | IST_CAP_X86_AMX)
+#define TOKENS_CAPS (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_SIMD16)
+#define BF16_CAPS   (IST_CAP_CPU | IST_CAP_VEC16 | IST_CAP_X86_BF16)
+#define AMX_CAPS    (TOKENS_CAPS | IST_CAP_X86_AMX)
 
 static const ist_conv_row conv_rows[] = {
 #define ROW(name, op, needs, mr, nv, vl, items, speed)                                                                 \
     {#name, op, IST_CONV_PANELS, needs, mr, nv, vl, items, speed, 0, 0, 0, 0, 0},
 #define FEW(name, mr, nv, most, speed)                                                                                 \
     {#name, "op/conv_few", IST_CONV_PANELS, IST_CAP_LOCAL, mr, nv, 4, nv, speed, 0, 0, 0, most, 0},
+#define TOKENS(name, mr, nv, most)                                                                                     \
+    {#name, "op/conv_tokens", IST_CONV_TOKENS, TOKENS_CAPS, mr, nv, 16, 1, 1, 0, 0, 0, most, 0},
 #define MMA(name, bm, bn, wm, wn, wk, bk, stages, speed)                                                               \
     {#name, "op/conv_mma", IST_CONV_MMA, IST_CAP_PTX_MMA, bm, (bn) / 8, 8, 32 * (wm) * (wn) * (wk), speed, wm, wn, wk, \
      bk,    stages},
@@ -80,6 +83,7 @@ static const ist_conv_row conv_rows[] = {
 #include "ops/rows/conv.inc"
 #undef ROW
 #undef FEW
+#undef TOKENS
 #undef MMA
 #undef WGMMA
 #undef WALK
@@ -154,7 +158,7 @@ static bool rounds(const ist_conv_row *row) {
 bool ist_conv_row_runs(const ist_plan *p, const ist_conv_row *row) {
     bool half = ist_plan_half(p), precision = true;
     if (half_family(row)) precision = half;
-    if (row->family == IST_CONV_BF16 || row->family == IST_CONV_AMX)
+    if (row->family == IST_CONV_BF16 || row->family == IST_CONV_TOKENS || row->family == IST_CONV_AMX)
         precision = ist_plan_bf16(p) == rounds(row) && !half;
     if (row->family == IST_CONV_PANELS && row->bk && ist_plan_caps(p) & IST_CAP_CPU) return false;
     return (ist_plan_caps(p) & row->needs) == row->needs && precision;
@@ -165,6 +169,7 @@ bool ist_conv_row_takes(const ist_plan *p, const ist_conv_row *row, const ist_co
     return ist_conv_row_runs(p, row) && (!matrix || q->x.elem == IST_ELEM_T) &&
            (row->family == IST_CONV_MMA || q->norm_eps <= 0) &&
            (row->family != IST_CONV_PANELS || ist_conv_panels_takes(row, q)) &&
+           (row->family != IST_CONV_TOKENS || ist_conv_tokens_takes(row, q)) &&
            (row->family != IST_CONV_WGMMA || ist_conv_wgmma_takes(q)) &&
            (row->family != IST_CONV_WALK || ist_conv_walk_takes(row, q)) &&
            (row->family != IST_CONV_RESIDENT || ist_conv_resident_takes(p, row, q)) &&
@@ -198,10 +203,15 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
     }
 }
 
-/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. */
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. So has
+ * what takes few pixels only, in place of panels. */
+static int rank(const ist_conv_row *r) {
+    return r->family == IST_CONV_PANELS ? 0 : r->family == IST_CONV_TOKENS ? 1 : 2;
+}
+
 static bool better(const ist_plan *p, ist_conv_choice a, ist_conv_choice b, const ist_conv_problem *q) {
-    bool first = a.row->family == IST_CONV_PANELS, second = b.row->family == IST_CONV_PANELS;
-    return first != second ? second : ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
+    int first = rank(a.row), second = rank(b.row);
+    return first != second ? first > second : ist_conv_cost(p, a, q) < ist_conv_cost(p, b, q);
 }
 
 /* A core's cycles for all of a problem in fp32 panels on CPUs with vectors of 16 floats: two products of such vectors a
@@ -323,6 +333,8 @@ static ist_tensor record(ist_plan *p, ist_conv_problem q, ist_conv_choice choice
         ist_conv_matrix(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_BF16)
         ist_conv_bf16(p, &q, choice.row);
+    else if (choice.row->family == IST_CONV_TOKENS)
+        ist_conv_tokens(p, &q, choice.row);
     else if (choice.row->family == IST_CONV_AMX)
         ist_conv_amx(p, &q, choice.row);
     else

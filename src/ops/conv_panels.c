@@ -62,11 +62,7 @@ static void pack_bias(const ist_conv_problem *q, int nr, float *dst) {
     for (int o = 0; o < width; o++) *dst++ = q->f.b && o < q->f.out ? q->f.b[o] : 0.0f;
 }
 
-typedef struct packed {
-    ist_tensor weights, bias;
-} packed;
-
-static bool pack(ist_plan *p, const ist_conv_problem *q, int nr, packed *out) {
+bool ist_conv_panels_pack(ist_plan *p, const ist_conv_problem *q, int nr, ist_conv_panel *out) {
     size_t width = (size_t)ist_div_up(q->f.out, nr) * (size_t)nr, size = width;
     if (!ist_mul_size(size, (size_t)q->taps, &size) || !ist_mul_size(size, (size_t)q->f.in, &size) ||
         size > SIZE_MAX / sizeof(float)) {
@@ -123,7 +119,7 @@ static pieces cut(const ist_plan *p, const ist_conv_problem *q, const ist_conv_r
 /* A CPU row's scratch: floats per row of a tile, for pixels that have to be gathered. */
 enum { SCRATCH_FLOATS = 64 };
 
-static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const packed *w) {
+static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r, const ist_conv_panel *w) {
     const ist_conv_opts *o = q->o;
     bool half = ist_plan_half(p), cpu = r->items == 1;
     int units = ist_plan_units(p), row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
@@ -167,6 +163,6 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
 }
 
 void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row) {
-    packed w;
-    if (pack(p, q, row->nv * row->vl, &w)) launch(p, q, row, &w);
+    ist_conv_panel w;
+    if (ist_conv_panels_pack(p, q, row->nv * row->vl, &w)) launch(p, q, row, &w);
 }

@@ -12,7 +12,8 @@
  * that stay for many tiles (conv_walk.c). RESIDENT: the same, with weights that stay in local memory (conv_resident.c).
  * DIRECT: MMA's instructions with weights and pixels in registers (conv_direct.c). MATRIX: the same for the
  * instructions of isa/matrix (conv_matrix.c). BF16: panels of bfloat16 pairs, inputs are rounded on the way, sums are
- * fp32; where ist_plan_bf16 allows it (conv_bf16.c). AMX: the same on the matrix unit of x86 CPUs, and floats in three
+ * fp32; where ist_plan_bf16 allows it (conv_bf16.c). TOKENS: panels that pass once for all of few pixels, on CPUs
+ * (conv_tokens.c). AMX: the same on the matrix unit of x86 CPUs, and floats in three
  * parts where it does not (conv_amx.c). */
 typedef enum ist_conv_family {
     IST_CONV_PANELS,
@@ -23,6 +24,7 @@ typedef enum ist_conv_family {
     IST_CONV_DIRECT,
     IST_CONV_MATRIX,
     IST_CONV_BF16,
+    IST_CONV_TOKENS,
     IST_CONV_AMX
 } ist_conv_family;
 
@@ -36,8 +38,9 @@ typedef struct ist_conv_row {
     int warps_m, warps_n, warps_k, bk, stages; /* MMA, MATRIX: warps along pixels, channels and inputs; inputs of a
                                                   step; steps in local memory. WGMMA: warpgroups, 64 pixels of
                                                   each, batches of products under way beside the step's. PANELS: bk
-                                                  is the most inputs of a 1x1 convolution, 0 for any problem. AMX:
-                                                  bk is the number of parts: 3, or 1 for bfloat16 */
+                                                  is the most inputs of a 1x1 convolution, 0 for any problem. TOKENS:
+                                                  bk is the most pixels. AMX: bk is the number of parts: 3, or 1
+                                                  for bfloat16 */
 } ist_conv_row;
 
 /* A row and how many groups share the sum of one tile (MMA; else 1). */
@@ -117,6 +120,15 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
 bool ist_conv_panels_takes(const ist_conv_row *row, const ist_conv_problem *q);
 double ist_conv_panels_cost(const ist_plan *p, const ist_conv_row *row, const ist_conv_problem *q);
 void ist_conv_panels(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
+/* Weights [column tile][tap][in][nr] and bias [column tile][nr], zeros beyond the last channel; false, and the plan
+ * failed, when they are too large. */
+typedef struct ist_conv_panel {
+    ist_tensor weights, bias;
+} ist_conv_panel;
+bool ist_conv_panels_pack(ist_plan *p, const ist_conv_problem *q, int nr, ist_conv_panel *out);
+
+bool ist_conv_tokens_takes(const ist_conv_row *row, const ist_conv_problem *q);
+void ist_conv_tokens(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *row);
 
 /* Most groups that may share a tile's sum: each has at least one step. */
 int ist_conv_mma_most_splits(const ist_conv_row *row, const ist_conv_problem *q);
