@@ -95,11 +95,6 @@ bool ist_image_shares(const ist_plan *p) {
     return ist_cpu_row(p);
 }
 
-/* What kernels call `wanted`. */
-static int wanted(ist_prompt_way only) {
-    return ist_has(only.ways) ? only.way + 1 : 0;
-}
-
 /* Only rows that share know ways and plain columns. */
 static bool may_choose(const ist_plan *p, ist_prompt_way only, bool plain) {
     return ist_image_shares(p) || !(ist_has(only.ways) || plain);
@@ -120,27 +115,30 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
     ist_fold_job job = {x, add, *f};
     if (!check_fold(p, &job, label)) return (ist_tensor){0};
     int columns = blocks_of(tokens) * COLUMNS;
-    enum { PANELS, FOLDED, PLAIN } form = f->plain ? PLAIN : f->columns ? FOLDED : PANELS;
-    ist_tensor y = form == PANELS ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
-                                  : ist_plan_tensor(p, x.n, 1, (f->plain ? d : k) + 1, columns, IST_ELEM_F32);
-    ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label), m = {0};
-    if (!f->plain) m = ist_plan_const(p, f->m, 1, 1, HEADS * d, k, IST_ELEM_F32, label);
-    ist_tensor mb = head_const(p, f->mb, 1, d, label);
-    bool cpu = ist_cpu_row(p);
+    ist_fold_form form = f->plain ? IST_FOLD_PLAIN : f->columns ? IST_FOLD_COLUMNS : IST_FOLD_PANELS;
+    ist_tensor y = form == IST_FOLD_PANELS
+                       ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
+                       : ist_plan_tensor(p, x.n, 1, (f->plain ? d : k) + 1, columns, IST_ELEM_F32);
     ist_defines defines = defines_of(p, k, tokens);
+    if (ist_cpu_row(p)) {
+        ist_fold_heads_cpu(p, &job, form, y, defines.text, label);
+        return y;
+    }
+    ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label);
+    ist_tensor m = ist_plan_const(p, f->m, 1, 1, HEADS * d, k, IST_ELEM_F32, label);
+    ist_tensor mb = head_const(p, f->mb, 1, d, label);
     ist_launch l = {.label = label,
                     .defines = defines.text,
                     .kernel = "fold_heads",
-                    .dims = cpu ? 2 : 3,
-                    .global = {cpu ? HEADS : (size_t)group_items(p), cpu ? (size_t)x.n : HEADS, cpu ? 1 : (size_t)x.n},
-                    .local = {cpu ? 1 : (size_t)group_items(p), 1, 1},
+                    .dims = 3,
+                    .global = {(size_t)group_items(p), HEADS, (size_t)x.n},
+                    .local = {(size_t)group_items(p), 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
                              IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, x.c, d, (int)form),
-                             IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                             IST_INT4(added, added && add.n == 1, wanted(f->only), f->relative), IST_FLOAT(f->scale),
-                             IST_IN(f->only.ways)},
-                    .arg_count = cpu ? 13 : 12,
-                    .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + (f->plain ? 0 : k))};
+                             IST_INT4(x.ld, x.c0, add.ld, add.c0), IST_INT4(added, added && add.n == 1, 0, 0),
+                             IST_FLOAT(f->scale)},
+                    .arg_count = 12,
+                    .flops = 2.0 * x.n * tokens * HEADS * d * (x.c + k)};
     use_row(p, &l);
     ist_plan_launch(p, &l);
     return y;
@@ -238,7 +236,7 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
                         IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
                         IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread) +
                                      16 * (u && u->relative),
-                                 ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                                 ist_has(x->map), ist_wanted_way(x->only), sharing ? u->plain_keys.w - 1 : 0),
                         IST_FLOAT(u ? u->eps : 0.0f)},
                .arg_count = 19,
                .flops = 4.0 * s->n * s->length * s->k *
@@ -333,16 +331,19 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
     ist_tensor weights = head_const(p, w, k, d, label), bias = head_const(p, b, 1, d, label);
     ist_defines defines = defines_of(p, k, tokens);
     size_t n = (size_t)parts.n, columns = (size_t)tokens * HEADS;
+    ist_arg queue = IST_IN((ist_tensor){0});
+    if (cpu) queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     ist_launch l = {.label = label,
                     .defines = defines.text,
                     .kernel = "image_merge",
-                    .dims = cpu ? 2 : 3,
-                    .global = {cpu ? HEADS : COLUMNS, cpu ? n : columns, cpu ? 1 : n},
+                    .dims = cpu ? 1 : 3,
+                    .global = {cpu ? (size_t)ist_plan_units(p) : COLUMNS, cpu ? 1 : columns, cpu ? 1 : n},
                     .local = {cpu ? 1 : COLUMNS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld), IST_IN(only.ways),
-                             IST_INT(wanted(only))},
-                    .arg_count = cpu ? 8 : 6,
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld),
+                             IST_INT((int)n), IST_IN(only.ways), IST_INT(ist_wanted_way(only)), queue},
+                    .arg_count = cpu ? 10 : 6,
+                    .shares = cpu,
                     .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)};
     use_row(p, &l);
     ist_plan_launch(p, &l);

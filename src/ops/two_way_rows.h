@@ -1,4 +1,4 @@
-/* What two_way.c and two_way_mma.c, the row on matrix instructions, share. */
+/* What two_way.c, two_way_cpu.c and two_way_mma.c, the row on matrix instructions, share. */
 #ifndef IST_OPS_TWO_WAY_ROWS_H
 #define IST_OPS_TWO_WAY_ROWS_H
 
@@ -12,6 +12,17 @@ enum {
     COLUMNS = 64,    /* per block */
     MMA_GROUP_ROWS = 64
 };
+
+/* What kernels call `wanted`. */
+static inline int ist_wanted_way(ist_prompt_way only) {
+    return ist_has(only.ways) ? only.way + 1 : 0;
+}
+
+/* What ist_op_fold_heads makes: the kernels' numbers. */
+typedef enum ist_fold_form { IST_FOLD_PANELS, IST_FOLD_COLUMNS, IST_FOLD_PLAIN } ist_fold_form;
+/* The CPU row's launch; arguments are checked. */
+void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form, ist_tensor y, const char *defines,
+                        const char *label);
 
 /* Everything the launches of a step need. */
 typedef struct ist_two_way_step {
