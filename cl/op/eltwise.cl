@@ -8,7 +8,6 @@
 #endif
 #if VW == 16
 #define VEC   float16
-#define GROUP 1
 #elif VW == 8
 #define VEC   float8
 #define GROUP 64
@@ -74,15 +73,10 @@
 #define CLAMPED     16
 #define A_ONE_ITEM  32
 
-/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next;
- * sizes {pixels per item, c, rows, span}. */
-__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
-eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
-        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi) {
-    const int n = get_global_id(1);
-    if (n >= *limit) return;
-    const int spans = (sizes.y + sizes.w - 1) / sizes.w, unit = get_global_id(0);
-    const int k0 = unit / spans * sizes.z, first = unit % spans * sizes.w, last = min(sizes.y, first + sizes.w);
+/* Pixels [k0, ..) of item n, channels [first, last). */
+static inline void eltwise_part(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b,
+                                __global const int *map, int4 lds, int4 firsts, int4 sizes, int mode, float lo,
+                                float hi, int n, int k0, int first, int last) {
     const int a_item = (mode & A_MAPPED ? map[n] : mode & A_ONE_ITEM ? 0 : n) * sizes.x;
     const int b_item = mode & B_ONE_ITEM ? 0 : n * (mode & B_ONE_PIXEL ? 1 : sizes.x);
     const int with_b = mode & B_EACH;
@@ -107,3 +101,34 @@ eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, 
         }
     }
 }
+
+/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next; firsts.w: items;
+ * sizes {pixels per item, c, rows, span}. */
+#if VW == 16 /* compute units share out the work by `queue` (see prelude) */
+NOINLINE void eltwise_group(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b,
+                            __global const int *map, __global const int *limit, int4 lds, int4 firsts, int4 sizes,
+                            int mode, float lo, float hi, __global int *queue, const int4 group) {
+    const int pieces = (sizes.x + sizes.z - 1) / sizes.z;
+    work_t work = work_begin(group.w, min(firsts.w, *limit) * pieces, false);
+    for (int item; (item = work_next(&work, queue)) >= 0;)
+        eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, item / pieces, item % pieces * sizes.z, 0, sizes.y);
+    work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
+        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi,
+        __global int *queue) {
+    eltwise_group(y, a, b, map, limit, lds, firsts, sizes, mode, lo, hi, queue, THIS_GROUP);
+}
+#else
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
+        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi) {
+    const int n = get_global_id(1);
+    if (n >= *limit) return;
+    const int spans = (sizes.y + sizes.w - 1) / sizes.w, unit = get_global_id(0), first = unit % spans * sizes.w;
+    eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, n, unit / spans * sizes.z, first,
+                 min(sizes.y, first + sizes.w));
+}
+#endif

@@ -5,8 +5,7 @@
  *
  * Statistics over the c channels of a pixel, in two passes over fp32 values. WIDE (CPU): a work-item per group takes
  * `rows` pixels and keeps the current one in a private buffer; else LANES work-items of a group of 64 take a pixel,
- * each PARTS times VW channels of it. ALIGNED: vectors of four lie at multiples of their size. Group (i, n): pixels of
- * item n. */
+ * each PARTS times VW channels of it, group (i, n) of item n. ALIGNED: vectors of four lie at multiples of their size. */
 #ifndef LANES
 #define LANES 64
 #endif
@@ -208,27 +207,45 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
     }
 }
 #else
-/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, 0}; modes
- * {ADD_.., act}; params {eps, clamp or 0}. */
+/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, items}; modes
+ * {ADD_.., act}; params {eps, clamp or 0}. WIDE: groups are as many as compute units, which share out the work by `queue`
+ * (see prelude). */
+#ifdef WIDE
+NOINLINE void layernorm_group(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
+                              __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes,
+                              int4 modes, float4 params, __global int *queue, const int4 group) {
+    const int c = sizes.y, pieces = (sizes.x + sizes.z - 1) / sizes.z;
+    row r;
+    work_t work = work_begin(group.w, min(sizes.w, *limit) * pieces, false);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        const int n = item / pieces, first = item % pieces * sizes.z;
+        for (int k = first; k < min(sizes.x, first + sizes.z); k++) {
+            const int pixel = n * sizes.x + k;
+            EACH_CHANNEL(i, c) {
+                VEC v = PART(x, pixel * lds.x + firsts.x, i, c);
+                if (modes.x) v += PART(add, (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y, i, c);
+                if (params.y > 0.0f) v = clamp(v, (VEC)(-params.y), (VEC)(params.y));
+                PUT(r, i, v);
+            }
+            normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y);
+        }
+    }
+    work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+layernorm(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
+          __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
+          float4 params, __global int *queue) {
+    layernorm_group(out, x, add, gamma, beta, limit, lds, firsts, sizes, modes, params, queue, THIS_GROUP);
+}
+#else
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 layernorm(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
           __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
           float4 params) {
     const int n = get_group_id(1), c = sizes.y;
     if (n >= *limit) return;
-#ifdef WIDE
-    row r;
-    for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
-        const int pixel = n * sizes.x + k;
-        EACH_CHANNEL(i, c) {
-            VEC v = PART(x, pixel * lds.x + firsts.x, i, c);
-            if (modes.x) v += PART(add, (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y, i, c);
-            if (params.y > 0.0f) v = clamp(v, (VEC)(-params.y), (VEC)(params.y));
-            PUT(r, i, v);
-        }
-        normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y);
-    }
-#else
     __local float part[2 * GROUP];
     const int mine = get_global_id(0) / LANES, k = min(mine, sizes.x - 1), pixel = n * sizes.x + k;
     const int from = pixel * lds.x + firsts.x, more = (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y;
@@ -241,11 +258,11 @@ layernorm(__global T *out, __global const T *x, __global const T *add, __global 
         EACH_CHANNEL(i, p, c) v[p] = clamp(v[p], (VEC)(-params.y), (VEC)(params.y));
     }
     normalise(v, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, mine < sizes.x, part);
-#endif
 }
 #endif
+#endif
 
-/* lds, firsts {g, x, y, out}; sizes as above. */
+/* lds, firsts {g, x, y, out}; sizes {pixels per item, c, rows per group, 0}; group (i, n): pixels of item n. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 gate(__global T *out, __global const T *g, __global const T *x, __global const T *y, __global const float *gamma,
      __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, float eps) {

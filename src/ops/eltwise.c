@@ -50,10 +50,12 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
     int pixels = e->y.h * e->y.w, c = e->y.c, rows = 1;
     int width = cpu ? 16 : c % 8 == 0 && aligned(e->a) && aligned(e->b) && aligned(e->y) ? 8 : 4, span = width;
     size_t units = 0;
+    ist_arg queue = IST_IN((ist_tensor){0});
     if (cpu) {
         span = c;
         rows = ist_div_up(GROUP_VALUES, c) < pixels ? ist_div_up(GROUP_VALUES, c) : pixels;
-        units = (size_t)ist_div_up(pixels, rows);
+        units = (size_t)ist_plan_units(p);
+        queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     } else {
         units = ist_round_up((size_t)pixels * (size_t)ist_div_up(c, span), PORTABLE_GROUP);
     }
@@ -65,14 +67,15 @@ static ist_tensor record(ist_plan *p, const parts *e, const char *label) {
                .op = "op/eltwise",
                .defines = d.text,
                .kernel = "eltwise",
-               .dims = 2,
-               .global = {units, (size_t)e->y.n},
+               .dims = cpu ? 1 : 2,
+               .global = {units, cpu ? 1 : (size_t)e->y.n},
                .local = {cpu ? 1 : PORTABLE_GROUP, 1},
                .args = {IST_OUT(e->y), IST_IN(e->a), IST_IN(e->b), IST_IN(e->map), IST_IN(ist_plan_current_limit(p)),
                         IST_INT4(e->a.ld, e->b.ld, e->y.ld, e->stride ? e->stride : pixels),
-                        IST_INT4(e->a.c0, e->b.c0, e->y.c0, 0), IST_INT4(pixels, c, rows, span), IST_INT(e->mode),
-                        IST_FLOAT(e->lo), IST_FLOAT(e->hi)},
-               .arg_count = 11,
+                        IST_INT4(e->a.c0, e->b.c0, e->y.c0, e->y.n), IST_INT4(pixels, c, rows, span), IST_INT(e->mode),
+                        IST_FLOAT(e->lo), IST_FLOAT(e->hi), queue},
+               .arg_count = cpu ? 12 : 11,
+               .shares = cpu,
                .bytes = (double)ist_pixels(e->y) * c * (e->mode & B_EACH ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
     return e->y;
 }

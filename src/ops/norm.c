@@ -14,6 +14,7 @@ enum { CHANNELS_MAX = 1024, GROUP = 64, GROUP_VALUES = 16384 };
 typedef struct grid {
     size_t global[3], local[3];
     int pixels, rows;
+    bool cpu;
     bool fetched; /* fours of channels: the kernel whose loads come first */
     ist_defines defines;
 } grid;
@@ -36,6 +37,7 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int values, const ist_tenso
     if (ist_cpu_row(p)) {
         g.rows = GROUP_VALUES / values < g.pixels ? GROUP_VALUES / values : g.pixels;
         g.global[0] = (size_t)ist_div_up(g.pixels, g.rows);
+        g.cpu = true;
         g.defines = ist_defines_of(p, "-DWIDE");
         return g;
     }
@@ -92,20 +94,24 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
         snprintf(at.defines.text + used, sizeof at.defines.text - used, " -DFETCHED -DADD=%d -DACT=%d%s", add,
                  (int)o.act, o.clamp > 0 ? " -DCLAMPED" : "");
     }
+    ist_arg queue = IST_IN((ist_tensor){0});
+    if (at.cpu) queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/norm",
                          .isa = at.fetched ? "isa/fetch" : NULL,
                          .defines = at.defines.text,
                          .kernel = at.fetched ? "layernorm_fetched" : "layernorm",
-                         .dims = 2,
-                         .global = {at.global[0], at.global[1]},
+                         .dims = at.cpu ? 1 : 2,
+                         .global = {at.cpu ? (size_t)ist_plan_units(p) : at.global[0], at.cpu ? 1 : at.global[1]},
                          .local = {at.local[0], at.local[1]},
                          .args = {IST_OUT(out), IST_IN(x), IST_IN(o.add), IST_IN(g), IST_IN(b),
                                   IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, o.add.ld, out.ld, 0),
-                                  IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, 0),
-                                  IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 1.0f / (float)x.c, 0)},
-                         .arg_count = 11,
+                                  IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, x.n),
+                                  IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 1.0f / (float)x.c, 0),
+                                  queue},
+                         .arg_count = at.cpu ? 12 : 11,
+                         .shares = at.cpu,
                          .bytes = bytes});
     return out;
 }
