@@ -24,6 +24,7 @@ static inline bool skipped(__global const int *ways, int n, int wanted) {
 
 /* to[r * ldt] = from[r * ldf] + sum over i < k of a[r * lda + i] * vector b[i * ldb] for 8 rows; k is even: sums enough
  * that none waits for itself. */
+#define TILE_AHEAD    2048 /* floats of b that are asked for ahead of their use: what follows b is read next */
 #define ROW_OPEN(r)   float16 c##r = from[(r) * ldf];
 #define ROW_FIRST(r)  c##r = fma((float16)(a[(r) * lda + i]), v, c##r);
 #define ROW_SECOND(r) c##r = fma((float16)(a[(r) * lda + i + 1]), v, c##r);
@@ -49,6 +50,8 @@ NOINLINE void tile8x1(float16 *to, int ldt, const float16 *from, int ldf, const 
                 const float16 v = vload16(0, row + ldb);
                 ROWS_OF_TILE(ROW_SECOND)
             }
+            PREFETCH_L2(row + TILE_AHEAD);
+            PREFETCH_L2(row + TILE_AHEAD + 16);
         }
         ROWS_OF_TILE(ROW_CLOSE)
     }
@@ -587,7 +590,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
 /* ---- what the tokens read ---- */
 
 /* Joins the parts of two heads from h on, `rows` tokens from t0 on: o [8][2][K] are their sums, total [4] the sums of
- * weights of 8 tokens by 8 heads. Reads the parts in the order in which they lie, and asks for the next one's lines. */
+ * weights of 8 tokens by 8 heads. */
 NOINLINE void join_parts(float16 *o, float16 *total, __global const float *part, int parts, int t0, int rows, int h) {
     enum { PART = CP * (K + 2) };
     float16 m[4], f[4];
@@ -609,8 +612,6 @@ NOINLINE void join_parts(float16 *o, float16 *total, __global const float *part,
             UNROLL for (int i = 0; i < KV; i++) {
                 to[i] = fma(vload16(i, sums), f0, to[i]);
                 to[KV + i] = fma(vload16(i, sums + K), f1, to[KV + i]);
-                PREFETCH_L2(sums + PART + i * 16);
-                PREFETCH_L2(sums + PART + K + i * 16);
             }
         }
     }
