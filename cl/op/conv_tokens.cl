@@ -71,14 +71,13 @@ NOINLINE void conv_group(__global const float *restrict x, __global const float 
     const float low = act == ACT_RELU ? 0.0f : -INFINITY;
     float16 acc[ROWS_MAX * NR / 16];
     work_t work = work_begin(group.w, rows ? (cout + NR - 1) / NR : 0, false);
-    bool first = true; /* the other core's results are on their way while the products before them are made */
-    for (int item; (item = work_next(&work, queue)) >= 0; first = false) {
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int col = item * NR;
         __global const float *panel = w + (size_t)item * cin * NR;
         for (int i = 0; i < 2 * tiles * MR; i++) acc[i] = vload16(i & 1, bias + col);
         for (int k = 0; k < cin; k += DEPTH, panel += DEPTH * NR) {
             const int count = min(DEPTH, cin - k);
-            for (int r = 0; first && r < rows; r++)
+            for (int r = 0; r < rows; r++)
                 for (int i = DEPTH; i < 2 * DEPTH; i += 16) PREFETCH(x + (size_t)r * in.s1 + in.s2 + k + i);
             for (int t = 0; t < tiles; t++)
                 products(acc + 2 * t * MR, x + (size_t)t * MR * in.s1 + in.s2 + k, in.s1, min(MR, rows - t * MR), panel,
