@@ -15,8 +15,10 @@
 #include <string.h>
 
 /* A thread that the system has put on another's core stays there while both run: at a launch it is woken, and placed
- * anew. So series are not longer than they need be to make launches few. */
-enum { STEPS_MIN = 2, STEPS_MAX = 8, LINE = 32 /* ints, so that counters of two steps do not share a cache line */ };
+ * anew. So series are not longer than they need be to make launches few, unless all of their steps are short: some ten
+ * microseconds, as much as what lies between two launches. */
+enum { STEPS_MIN = 2, STEPS_MAX = 8, SHORT_STEPS_MAX = 24, SHORT_FLOPS = 10000000, SHORT_BYTES = 4000000 };
+enum { LINE = 32 /* ints, so that counters of two steps do not share a cache line */ };
 
 /* Launches [first, end) of the plan, the tape's tensor and the counters'. */
 typedef struct run {
@@ -57,14 +59,28 @@ static bool together(const ist_plan *p, size_t a, size_t b) {
     return p->nodes[a].unit == p->nodes[b].unit && !strcmp(p->nodes[a].launch.stage, p->nodes[b].launch.stage);
 }
 
+static bool is_short(const ist_launch *l) {
+    return l->flops < SHORT_FLOPS && l->bytes < SHORT_BYTES;
+}
+
+/* Behind the last launch of the series that begins with n. */
+static size_t end_of(const ist_plan *p, size_t n) {
+    size_t end = n, most = SHORT_STEPS_MAX;
+    for (; end < p->node_count && end - n < most && together(p, n, end) && may_join(p, end); end++) {
+        if (is_short(&p->nodes[end].launch)) continue;
+        if (end - n >= STEPS_MAX) break;
+        most = STEPS_MAX;
+    }
+    return end;
+}
+
 /* All runs; *runs is the caller's to free. */
 static ist_status find_runs(const ist_plan *p, run **runs, size_t *count, ist_error *err) {
     *count = 0;
     *runs = calloc(p->node_count / STEPS_MIN + 1, sizeof **runs);
     if (!*runs) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for series");
     for (size_t n = 0, end; n < p->node_count; n = end) {
-        for (end = n; end < p->node_count && end - n < STEPS_MAX && together(p, n, end) && may_join(p, end); end++) {
-        }
+        end = end_of(p, n);
         if (end - n >= STEPS_MIN) (*runs)[(*count)++] = (run){.first = n, .end = end};
         if (end == n) end++;
     }
