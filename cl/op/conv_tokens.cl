@@ -32,8 +32,8 @@
         EACH_ROW(ROW_MAC_##u)                                                                                          \
     }
 
-/* Adds the products of `count` inputs of `rows` rows, `ld` apart, of which there may be less than MR, with a panel. With
- * every turn asks for the lines at four addresses `pace` floats apart from `next` on. */
+/* Adds the products of `count` inputs of `rows` rows, `ld` apart, of which there may be less than MR, with a panel.
+ * With every turn asks for the lines at four addresses `pace` floats apart from `next` on. */
 NOINLINE void products(float16 *acc, __global const float *a, long ld, int rows, __global const float *w, long count,
                        __global const float *next, long pace) {
     EACH_ROW(ROW_AT)

@@ -102,8 +102,8 @@ static inline void eltwise_part(__global Y_TYPE *y, __global const A_TYPE *a, __
     }
 }
 
-/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next; firsts.w: items;
- * sizes {pixels per item, c, rows, span}. */
+/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next; firsts.w:
+ * items; sizes {pixels per item, c, rows, span}. */
 #if VW == 16 /* compute units share out the work by `queue` (see prelude) */
 NOINLINE void eltwise_group(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b,
                             __global const int *map, __global const int *limit, int4 lds, int4 firsts, int4 sizes,
@@ -111,7 +111,8 @@ NOINLINE void eltwise_group(__global Y_TYPE *y, __global const A_TYPE *a, __glob
     const int pieces = (sizes.x + sizes.z - 1) / sizes.z;
     work_t work = work_begin(group.w, min(firsts.w, *limit) * pieces, false);
     for (int item; (item = work_next(&work, queue)) >= 0;)
-        eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, item / pieces, item % pieces * sizes.z, 0, sizes.y);
+        eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, item / pieces, item % pieces * sizes.z, 0,
+                     sizes.y);
     work_end(&work, queue);
 }
 

@@ -5,7 +5,8 @@
  *
  * Statistics over the c channels of a pixel, in two passes over fp32 values. WIDE (CPU): a work-item per group takes
  * `rows` pixels and keeps the current one in a private buffer; else LANES work-items of a group of 64 take a pixel,
- * each PARTS times VW channels of it, group (i, n) of item n. ALIGNED: vectors of four lie at multiples of their size. */
+ * each PARTS times VW channels of it, group (i, n) of item n. ALIGNED: vectors of four lie at multiples of their
+ * size. */
 #ifndef LANES
 #define LANES 64
 #endif
@@ -207,9 +208,9 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
     }
 }
 #else
-/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, items}; modes
- * {ADD_.., act}; params {eps, clamp or 0}. WIDE: groups are as many as compute units, which share out the work by `queue`
- * (see prelude). */
+/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, items};
+ * modes {ADD_.., act}; params {eps, clamp or 0}. WIDE: groups are as many as compute units, which share out the work by
+ * `queue` (see prelude). */
 #ifdef WIDE
 NOINLINE void layernorm_group(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
                               __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes,

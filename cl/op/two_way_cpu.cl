@@ -152,11 +152,11 @@ static inline void fold_panel(__global float *y, __global const float *m, const 
 
 /* Item (n, slice) of prompts n: q = (x + add) W + b, then per token t and head h y[t, h] = scale * q_h M_h. form 0,
  * panels: y [K / 64][c][64]. 1, columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there
- * score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. Channel i of head h is column h * d + i
- * of w in form 0, else i * 8 + h; m is fold_panel's for each 64 channels, or fold_columns', row K has mb. A group makes
- * q once for all its items of a prompt. sizes {tokens, channels of x, d, form, prompts, slices}; lds {x ld, c0, add ld,
- * c0}; modes {add?, add has one item, skipped(n), relative}: from the q of other tokens the last one's is taken off
- * first, which has no columns then. */
+ * score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. Channel i of head h is column h * d +
+ * i of w in form 0, else i * 8 + h; m is fold_panel's for each 64 channels, or fold_columns', row K has mb. A group
+ * makes q once for all its items of a prompt. sizes {tokens, channels of x, d, form, prompts, slices}; lds {x ld, c0,
+ * add ld, c0}; modes {add?, add has one item, skipped(n), relative}: from the q of other tokens the last one's is taken
+ * off first, which has no columns then. */
 NOINLINE void fold_heads_group(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
                                __global const float *restrict w, __global const float *restrict b,
                                __global const float *restrict m, __global const int *limit, int8 sizes, int4 lds,
@@ -189,8 +189,9 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
             fold_columns(to, m, plain, d, slice, slices);
         else
             for (int i = 0; i < d * CP / 16; i++) vstore16(plain[i], i, to);
+        const int there = seen * HEADS;
         if (slice + 1 == slices)
-            for (int c = form == 1 ? seen * HEADS : 0; c < CP; c++) to[last * CP + c] = c < seen * HEADS ? 0.0f : LOWEST;
+            for (int c = form == 1 ? there : 0; c < CP; c++) to[last * CP + c] = c < there ? 0.0f : LOWEST;
     }
     work_end(&work, queue);
 }

@@ -203,8 +203,8 @@ double ist_conv_cost(const ist_plan *p, ist_conv_choice c, const ist_conv_proble
     }
 }
 
-/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. So has
- * what takes few pixels only, in place of panels. */
+/* Panels are there for what matrix instructions and pairs of bfloat16 do not take; their costs have another unit. So
+ * has what takes few pixels only, in place of panels. */
 static int rank(const ist_conv_row *r) {
     return r->family == IST_CONV_PANELS ? 0 : r->family == IST_CONV_TOKENS ? 1 : 2;
 }

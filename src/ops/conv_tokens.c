@@ -13,21 +13,21 @@ void ist_conv_tokens(ist_plan *p, const ist_conv_problem *q, const ist_conv_row 
     ist_conv_panel w;
     if (!ist_conv_panels_pack(p, q, r->nv * r->vl, &w)) return;
     ist_defines defines = ist_defines_of(p, "-DROWS_MAX=%d", r->bk);
-    ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = r->op,
-                                     .row = r->name,
-                                     .defines = defines.text,
-                                     .kernel = "conv",
-                                     .dims = 1,
-                                     .global = {(size_t)ist_plan_units(p)},
-                                     .local = {1},
-                                     .args = {IST_IN(q->x), IST_IN(w.weights), IST_IN(w.bias), IST_OUT(q->y),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(q->oh * q->ow, q->x.ld, q->x.c0, q->x.c),
-                                              IST_INT4(q->y.n, q->y.ld, q->y.c0, q->y.c), IST_INT((int)q->o->epi.act),
-                                              IST_INOUT(ist_plan_work_queue(p))},
-                                     .arg_count = 9,
-                                     .shares = true,
-                                     .flops = 2.0 * q->x.n * q->oh * q->ow * q->f.in * q->f.out,
-                                     .bytes = ist_conv_bytes(p, q, sizeof(float))});
+    ist_plan_launch(
+        p, &(ist_launch){.label = q->label,
+                         .op = r->op,
+                         .row = r->name,
+                         .defines = defines.text,
+                         .kernel = "conv",
+                         .dims = 1,
+                         .global = {(size_t)ist_plan_units(p)},
+                         .local = {1},
+                         .args = {IST_IN(q->x), IST_IN(w.weights), IST_IN(w.bias), IST_OUT(q->y),
+                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(q->oh * q->ow, q->x.ld, q->x.c0, q->x.c),
+                                  IST_INT4(q->y.n, q->y.ld, q->y.c0, q->y.c), IST_INT((int)q->o->epi.act),
+                                  IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 9,
+                         .shares = true,
+                         .flops = 2.0 * q->x.n * q->oh * q->ow * q->f.in * q->f.out,
+                         .bytes = ist_conv_bytes(p, q, sizeof(float))});
 }

@@ -97,22 +97,22 @@ ist_tensor ist_op_layernorm(ist_plan *p, ist_tensor x, const float *gamma, const
     ist_arg queue = IST_IN((ist_tensor){0});
     if (at.cpu) queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "op/norm",
-                         .isa = at.fetched ? "isa/fetch" : NULL,
-                         .defines = at.defines.text,
-                         .kernel = at.fetched ? "layernorm_fetched" : "layernorm",
-                         .dims = at.cpu ? 1 : 2,
-                         .global = {at.cpu ? (size_t)ist_plan_units(p) : at.global[0], at.cpu ? 1 : at.global[1]},
-                         .local = {at.local[0], at.local[1]},
-                         .args = {IST_OUT(out), IST_IN(x), IST_IN(o.add), IST_IN(g), IST_IN(b),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, o.add.ld, out.ld, 0),
-                                  IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, x.n),
-                                  IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 1.0f / (float)x.c, 0),
-                                  queue},
-                         .arg_count = at.cpu ? 12 : 11,
-                         .shares = at.cpu,
-                         .bytes = bytes});
+        p,
+        &(ist_launch){.label = label,
+                      .op = "op/norm",
+                      .isa = at.fetched ? "isa/fetch" : NULL,
+                      .defines = at.defines.text,
+                      .kernel = at.fetched ? "layernorm_fetched" : "layernorm",
+                      .dims = at.cpu ? 1 : 2,
+                      .global = {at.cpu ? (size_t)ist_plan_units(p) : at.global[0], at.cpu ? 1 : at.global[1]},
+                      .local = {at.local[0], at.local[1]},
+                      .args = {IST_OUT(out), IST_IN(x), IST_IN(o.add), IST_IN(g), IST_IN(b),
+                               IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, o.add.ld, out.ld, 0),
+                               IST_INT4(x.c0, o.add.c0, out.c0, 0), IST_INT4(at.pixels, x.c, at.rows, x.n),
+                               IST_INT4(add, (int)o.act, 0, 0), IST_FLOAT4(eps, o.clamp, 1.0f / (float)x.c, 0), queue},
+                      .arg_count = at.cpu ? 12 : 11,
+                      .shares = at.cpu,
+                      .bytes = bytes});
     return out;
 }
 

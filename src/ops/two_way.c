@@ -95,6 +95,11 @@ bool ist_image_shares(const ist_plan *p) {
     return ist_cpu_row(p);
 }
 
+/* What kernels call `wanted`. */
+static int wanted(ist_prompt_way only) {
+    return ist_has(only.ways) ? only.way + 1 : 0;
+}
+
 /* Only rows that share know ways and plain columns. */
 static bool may_choose(const ist_plan *p, ist_prompt_way only, bool plain) {
     return ist_image_shares(p) || !(ist_has(only.ways) || plain);
@@ -116,12 +121,11 @@ ist_tensor ist_op_fold_heads(ist_plan *p, ist_tensor x, ist_tensor add, const is
     if (!check_fold(p, &job, label)) return (ist_tensor){0};
     int columns = blocks_of(tokens) * COLUMNS;
     ist_fold_form form = f->plain ? IST_FOLD_PLAIN : f->columns ? IST_FOLD_COLUMNS : IST_FOLD_PANELS;
-    ist_tensor y = form == IST_FOLD_PANELS
-                       ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
-                       : ist_plan_tensor(p, x.n, 1, (f->plain ? d : k) + 1, columns, IST_ELEM_F32);
+    ist_tensor y = form == IST_FOLD_PANELS ? ist_plan_tensor(p, x.n, k / COLUMNS, tokens * HEADS, COLUMNS, IST_ELEM_F32)
+                                           : ist_plan_tensor(p, x.n, 1, (f->plain ? d : k) + 1, columns, IST_ELEM_F32);
     ist_defines defines = defines_of(p, k, tokens);
     if (ist_cpu_row(p)) {
-        ist_fold_heads_cpu(p, &job, form, y, defines.text, label);
+        ist_fold_heads_cpu(p, &job, form, wanted(f->only), y, defines.text, label);
         return y;
     }
     ist_tensor w = head_const(p, f->w, x.c, d, label), b = head_const(p, f->b, 1, d, label);
@@ -236,7 +240,7 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
                         IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
                         IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread) +
                                      16 * (u && u->relative),
-                                 ist_has(x->map), ist_wanted_way(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                                 ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
                         IST_FLOAT(u ? u->eps : 0.0f)},
                .arg_count = 19,
                .flops = 4.0 * s->n * s->length * s->k *
@@ -340,8 +344,8 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
                     .global = {cpu ? (size_t)ist_plan_units(p) : COLUMNS, cpu ? 1 : columns, cpu ? 1 : n},
                     .local = {cpu ? 1 : COLUMNS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld),
-                             IST_INT((int)n), IST_IN(only.ways), IST_INT(ist_wanted_way(only)), queue},
+                             IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, parts.h, d, y.ld), IST_INT((int)n),
+                             IST_IN(only.ways), IST_INT(wanted(only)), queue},
                     .arg_count = cpu ? 10 : 6,
                     .shares = cpu,
                     .flops = 2.0 * parts.n * tokens * HEADS * k * (parts.h + d)};

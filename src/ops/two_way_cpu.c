@@ -41,8 +41,8 @@ static void pack_outputs(const ist_head_fold *f, ist_fold_form form, float *dst)
         }
 }
 
-void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form, ist_tensor y, const char *defines,
-                        const char *label) {
+void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form, int wanted, ist_tensor y,
+                        const char *defines, const char *label) {
     const ist_head_fold *f = &job->fold;
     ist_tensor x = job->x, add = job->add, m = {0};
     bool added = ist_has(add), plain = form == IST_FOLD_PLAIN;
@@ -73,8 +73,8 @@ void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form
                                   IST_IN(ist_plan_current_limit(p)),
                                   IST_INT8(x.w, x.c, f->d, (int)form, x.n, plain ? 1 : f->k / COLUMNS, 0, 0),
                                   IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                                  IST_INT4(added, added && add.n == 1, ist_wanted_way(f->only), f->relative),
-                                  IST_FLOAT(f->scale), IST_IN(f->only.ways), IST_INOUT(ist_plan_work_queue(p))},
+                                  IST_INT4(added, added && add.n == 1, wanted, f->relative), IST_FLOAT(f->scale),
+                                  IST_IN(f->only.ways), IST_INOUT(ist_plan_work_queue(p))},
                          .arg_count = 13,
                          .shares = true,
                          .flops = 2.0 * x.n * x.w * wide * (x.c + (plain ? 0 : f->k))});

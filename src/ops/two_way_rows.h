@@ -13,16 +13,11 @@ enum {
     MMA_GROUP_ROWS = 64
 };
 
-/* What kernels call `wanted`. */
-static inline int ist_wanted_way(ist_prompt_way only) {
-    return ist_has(only.ways) ? only.way + 1 : 0;
-}
-
 /* What ist_op_fold_heads makes: the kernels' numbers. */
 typedef enum ist_fold_form { IST_FOLD_PANELS, IST_FOLD_COLUMNS, IST_FOLD_PLAIN } ist_fold_form;
-/* The CPU row's launch; arguments are checked. */
-void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form, ist_tensor y, const char *defines,
-                        const char *label);
+/* The CPU row's launch into y; arguments are checked. wanted: as kernels have it. */
+void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form, int wanted, ist_tensor y,
+                        const char *defines, const char *label);
 
 /* Everything the launches of a step need. */
 typedef struct ist_two_way_step {
