@@ -30,6 +30,7 @@
 #define FDR        9
 #define LQE        10
 #define DEPTHWISE  11
+#define LINEAR_PARTS 12
 
 /* Modes of SUM. */
 #define PRESENT    1
@@ -40,10 +41,11 @@ typedef __global float *to_t;
 typedef __global const float *from_t;
 
 /* What every operator reads: pointers to the first element of each tensor, the item, its rows, the group's first; width
- * of the map where rows are its pixels. */
+ * of the map where rows are its pixels; the address of the room for rows in parts. */
 typedef struct state {
     to_t at[OUTSIDE + 1];
     int n, rows, first, count, width;
+    size_t squares;
 } state;
 
 typedef struct place {
@@ -219,6 +221,97 @@ NOINLINE void linear(const state *s, __global const int *t, from_t weights, from
         }
     }
 }
+
+/* ---- linear layers on the matrix unit ---- */
+
+#ifdef PARTS
+#define SQUARE_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* 32 rows or columns of a step */
+
+/* A block of sums whose rows from `row` on are still to be finished, and weights to ask for, `lines` in each pause. */
+typedef struct later {
+    const float16 *sums; /* [32][2] */
+    int row, rows, lanes, act;
+    place y, before, after; /* of the block's first row and column */
+    float16 scale, shift;
+    size_t weights;
+    int lines;
+} later;
+
+NOINLINE void finish_row(later *b) {
+    const int r = b->row++;
+    float16 v[2] = {b->sums[2 * r], b->sums[2 * r + 1]};
+    if (b->before.p) add_tile(v, 2, b->before.p + r * b->before.ld, 0, 1, b->lanes);
+    if (b->act == ACT_RELU)
+        for (int i = 0; i < 2; i++) v[i] = (float16)(0.0f) > v[i] ? (float16)(0.0f) : v[i];
+    else if (b->act != ACT_NONE)
+        activate_all(v, 2, b->act);
+    for (int i = 0; i < 2; i++) v[i] = fma(v[i], b->scale, b->shift);
+    if (b->after.p) add_tile(v, 2, b->after.p + r * b->after.ld, 0, 1, b->lanes);
+    put_tile(b->y.p + r * b->y.ld, 0, v, 2, 1, b->lanes);
+}
+
+/* sums[32][2] = first + squares a x squares w, while b's rows are finished. */
+NOINLINE void tile_product(later *b, float16 *sums, const float16 *first, size_t a, size_t w, int steps) {
+    const int rows = b->rows - b->row, rate = rows * 256 / (steps * AMX_PAUSES) + 1;
+    amx_start((size_t)sums, AMX_BLOCK, (size_t)first, 0);
+    for (int i = 0, due = 0; i < steps; i++, a += SQUARE_BYTES, w += SQUARE_BYTES) {
+        AMX_STEP((size_t)sums, AMX_BLOCK, a, (size_t)AMX_DEPTH, (size_t)AMX_PANEL, w,
+                 for (int l = 0; l < b->lines; l++, b->weights += 64) PREFETCH_L2(b->weights);
+                 for (due += rate; due >= 256 && b->row < b->rows; due -= 256) finish_row(b);)
+    }
+    amx_finish((size_t)sums, AMX_BLOCK);
+    while (b->row < b->rows) finish_row(b);
+}
+
+/* Splits rows [first, first + 32 tiles) of k columns, as far as they exist: squares [tile][step] at `to`. */
+NOINLINE void split_rows(size_t to, place x, int first, int count, int k) {
+    const int steps = (k + AMX_DEPTH - 1) / AMX_DEPTH, whole = k / AMX_DEPTH;
+    for (int r = 0; r < count; r++) {
+        from_t from = x.p + (first + r) * x.ld;
+        size_t at = to + (size_t)(r / AMX_BLOCK * steps) * SQUARE_BYTES + r % AMX_BLOCK * AMX_DEPTH * sizeof(ushort);
+        for (int i = 0; i < whole; i++, from += AMX_DEPTH, at += SQUARE_BYTES)
+            amx_split(vload16(0, from), vload16(1, from), at, (size_t)AMX_PANEL);
+        if (whole == steps) continue;
+        const int left = k - whole * AMX_DEPTH;
+        amx_split(get_some(from, left), left > 16 ? get_some(from + 16, left - 16) : (float16)(0.0f), at,
+                  (size_t)AMX_PANEL);
+    }
+}
+
+/* As `linear`, weights as isa/amx has them. Numbers besides: tiles of 32 rows that are split at a time. */
+NOINLINE void linear_parts(const state *s, __global const int *t, from_t weights, from_t table) {
+    const place y = place_of(s, t + OUT), x = place_of(s, t + A), before = place_of(s, t + B),
+                after = place_of(s, t + C);
+    const int outs = t[1], k = t[NUMBERS], bias = t[NUMBERS + 2], together = t[NUMBERS + 5];
+    const int steps = (k + AMX_DEPTH - 1) / AMX_DEPTH;
+    float16 sums[2][AMX_BLOCK * 2], first[2];
+    int mine = 0;
+    later b = {.act = t[2], .scale = (float16)(as_float(t[NUMBERS + 3])), .shift = (float16)(as_float(t[NUMBERS + 4]))};
+    for (int r0 = 0; r0 < s->count; r0 += together * AMX_BLOCK) {
+        const int count = min(together * AMX_BLOCK, s->count - r0), tiles = (count + AMX_BLOCK - 1) / AMX_BLOCK;
+        size_t w = (size_t)(weights + t[NUMBERS + 1]);
+        split_rows(s->squares, x, r0, count, k);
+        b.lines = ((int)SQUARE_BYTES / 64 / AMX_PAUSES + tiles - 1) / tiles;
+        for (int o = 0; o < outs; o += AMX_BLOCK, w += steps * SQUARE_BYTES) {
+            first[0] = bias < 0 ? (float16)(0.0f) : vload16(0, table + bias + o);
+            first[1] = bias < 0 || outs - o <= 16 ? (float16)(0.0f) : vload16(1, table + bias + o);
+            b.weights = w + steps * SQUARE_BYTES;
+            for (int tile = 0; tile < tiles; tile++, mine ^= 1) {
+                const int r = r0 + tile * AMX_BLOCK;
+                tile_product(&b, sums[mine], first, s->squares + (size_t)(tile * steps) * SQUARE_BYTES, w, steps);
+                b.sums = sums[mine];
+                b.row = 0;
+                b.rows = min(AMX_BLOCK, s->count - r);
+                b.lanes = min(outs - o, AMX_BLOCK);
+                b.y = (place){y.p + r * y.ld + o, y.ld};
+                b.before = (place){before.p ? before.p + r * before.ld + o : 0, before.ld};
+                b.after = (place){after.p ? after.p + r * after.ld + o : 0, after.ld};
+            }
+        }
+        while (b.row < b.rows) finish_row(&b);
+    }
+}
+#endif
 
 /* ---- sums, norms ---- */
 
@@ -550,6 +643,9 @@ static void run(const state *s, __global const int *tape, int steps, from_t weig
     for (int i = 0; i < steps; i++) {
         __global const int *t = tape + i * WORDS;
         switch (t[0]) {
+#ifdef PARTS
+        case LINEAR_PARTS: linear_parts(s, t, weights, table); break;
+#endif
         case LINEAR: linear(s, t, weights, table); break;
         case SUM: sum(s, t); break;
         case GATE:
@@ -568,7 +664,7 @@ static void run(const state *s, __global const int *tape, int steps, from_t weig
 /* As many groups as compute units; a piece of work is some tiles of rows of one item. Where the last step is a
  * depthwise convolution it is some lines of its result, which are made one by one from two more lines of the map, and
  * at first the one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?,
- * width of the map or 0}. */
+ * width of the map or 0, first float of the room for rows in parts}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 chain(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
       __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,
@@ -579,6 +675,10 @@ chain(__global float *scratch, __global const int *tape, __global const float *w
     const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
                 e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, more.z};
+    s.squares = (size_t)(s.at[0] + more.w);
+#ifdef PARTS
+    amx_begin();
+#endif
     work_t work = work_begin((int)get_num_groups(0), min(sizes.w, *limit) * per, more.y);
     for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
         s.n = item / per;
@@ -596,5 +696,8 @@ chain(__global float *scratch, __global const int *tape, __global const float *w
             run(&s, tape, sizes.y, weights, table);
         }
     }
+#ifdef PARTS
+    amx_end();
+#endif
     work_end(&work, queue);
 }

@@ -1,5 +1,6 @@
 /* Gathers operators into chains and cuts these into pieces; chain_launch.c, on CPUs chain_cpu.c, writes the launch of
  * each piece. */
+#include "ops/amx.h"
 #include "ops/chain_internal.h"
 #include "ops/epilogue.h"
 #include "ops/rows.h"
@@ -12,6 +13,7 @@
 /* Beyond this many rows matrix kernels over all of them win. */
 enum { LINES_PER_UNIT = 16 }; /* of a depthwise convolution's result */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
+enum { PARTS = 3 }; /* of bfloat16 that a float is on AMX */
 enum { NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
@@ -32,6 +34,7 @@ static void begin(ist_plan *p, struct ist_chain chain) {
         return;
     }
     *c = chain;
+    c->parts = c->cpu && ist_plan_caps(p) & IST_CAP_X86_AMX;
     c->inside = ist_plan_buffers(p);
     ist_plan_set_chain(p, c);
 }
@@ -64,6 +67,25 @@ static bool pack(struct ist_chain *c, int panel, const ist_filter *f, size_t *at
     *at = c->weight_count;
     c->weight_count += count;
     return true;
+}
+
+/* Appends the weights as isa/amx has them. */
+static bool pack_parts(struct ist_chain *c, const ist_filter *f, size_t *at) {
+    size_t count = ist_amx_pairs(f, PARTS);
+    if (!count || !ist_grow((void **)&c->weights, &c->weight_capacity, c->weight_count + count, sizeof *c->weights))
+        return false;
+    ist_amx_pack(f, PARTS, (uint32_t *)(c->weights + c->weight_count));
+    *at = c->weight_count;
+    c->weight_count += count;
+    return true;
+}
+
+/* Whether a layer takes fewer cycles on the matrix unit: a step of 32 rows, 600 for their products and 18 a row for
+ * their parts, and a block's way through memory, against multiplications and additions at 85 % of their peak. */
+static bool parts_pay(const ist_filter *f) {
+    double steps = ist_div_up(f->in, IST_AMX_DEPTH), blocks = ist_div_up(f->out, IST_AMX_BLOCK);
+    double unit = steps * (blocks * 600 / 32 + 18) + 8 * blocks;
+    return unit * 1.1 < f->in * (double)ist_round_up((size_t)f->out, 16) / (32 * 0.85);
 }
 
 static bool copy_data(struct ist_chain *c, const float *data, int count, size_t *at) {
@@ -104,7 +126,10 @@ bool ist_chain_take(ist_plan *p, const ist_chain_step *step, const char *label) 
     if (s.op == IST_CHAIN_LINEAR) {
         s.has_bias = s.filter.b != NULL;
         if (!ist_plan_representable(p, s.filter.w, (size_t)s.filter.out * (size_t)s.filter.in, label)) return true;
-        room = room && pack(c, ist_panel_columns(p), &s.filter, &s.weights_at) &&
+        s.parts = c->parts && parts_pay(&s.filter);
+        room = room &&
+               (s.parts ? pack_parts(c, &s.filter, &s.weights_at)
+                        : pack(c, ist_panel_columns(p), &s.filter, &s.weights_at)) &&
                copy_data(c, s.filter.b, s.filter.out, &s.data_at[0]);
     }
     s.data[0] = s.data[1] = s.filter.w = s.filter.b = NULL;

@@ -1,5 +1,6 @@
 /* One piece of a chain as a launch on CPUs: where each tensor is, in a group's scratch or outside, and the tape of
  * steps that the kernel runs (cl/op/chain_cpu.cl, which says what each number means). */
+#include "ops/amx.h"
 #include "ops/chain_internal.h"
 #include "ops/rows.h"
 
@@ -10,10 +11,13 @@
 
 /* The numbers of cl/op/chain_cpu.cl. */
 enum { WORDS = 32, OUT = 4, A = 7, B = 10, C = 13, WHOLE = 16, NUMBERS = 20, OUTSIDE = 20, ONE_ITEM = 256, RING = 512 };
+enum { LINEAR_PARTS = 12 };
 enum { PRESENT = 1, ONE_COLUMN = 2, CLAMPED = 8 };
 /* Tiles of six rows that a group takes at a time: few enough for its second-level cache, many enough that the weights,
  * which are read once for them, are not what it waits for. */
 enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64, LINES_MIN = 20 };
+/* With AMX: rows that a group takes at a time, floats of 32 rows by 32 inputs in parts, and of those at a time. */
+enum { ROWS_MAX = 208, SQUARE = 3 * IST_AMX_BLOCK * IST_AMX_DEPTH / 2, SQUARES_MAX = 112 };
 
 /* Channels [lo, hi) of a buffer: in scratch at column `at` while steps first to last run, or a kernel argument. */
 typedef struct home {
@@ -31,6 +35,7 @@ typedef struct piece {
     home homes[IST_CHAIN_BUFFERS];
     int home_count, columns;
     int pieces, chunk; /* of the rows of an item, the rows of the largest */
+    int squares;       /* room for rows in parts */
     ist_arg outside[OUTSIDE];
     int outside_count;
 } piece;
@@ -150,6 +155,14 @@ static void numbers_of_sum(const ist_chain_step *s, int *w) {
     w[NUMBERS + 1] = bits_of(s->floats[1]);
 }
 
+/* Tiles of rows that are split at a time: as many as leave the second-level cache room for all else. */
+static int tiles_of(piece *p, const ist_chain_step *s) {
+    int tiles = ist_div_up(p->chunk, IST_AMX_BLOCK), steps = ist_div_up(s->filter.in, IST_AMX_DEPTH);
+    int most = SQUARES_MAX / steps ? SQUARES_MAX / steps : 1, together = ist_div_up(tiles, ist_div_up(tiles, most));
+    if (p->squares < together * steps) p->squares = together * steps;
+    return together;
+}
+
 static void lower(piece *p, const ist_chain_step *s, int *w) {
     ist_tensor second = ist_has(s->out[1]) ? s->out[1] : s->whole[0];
     bool gather = s->op == IST_CHAIN_GATHER;
@@ -167,6 +180,7 @@ static void lower(piece *p, const ist_chain_step *s, int *w) {
                (int[]){s->filter.in, (int)s->weights_at, s->has_bias ? (int)s->data_at[0] : -1, bits_of(s->floats[0]),
                        bits_of(s->floats[1])},
                5 * sizeof *w);
+        if (s->parts) w[0] = LINEAR_PARTS, w[NUMBERS + 5] = tiles_of(p, s);
         break;
     case IST_CHAIN_SUM:
         numbers_of_sum(s, w);
@@ -200,6 +214,11 @@ static void cut_rows(piece *p) {
     int share = ist_div_up(tiles * p->chain->n, want);
     p->pieces = ist_div_up(tiles, share < TILES_MAX ? share : TILES_MAX);
     p->chunk = ist_div_up(tiles, p->pieces) * TILE;
+    if (p->chain->parts) {
+        share = ist_div_up(p->chain->rows * p->chain->n, ist_plan_units(p->plan));
+        p->pieces = ist_div_up(p->chain->rows, share < ROWS_MAX ? share : ROWS_MAX);
+        p->chunk = (int)ist_round_up((size_t)ist_div_up(p->chain->rows, p->pieces), TILE);
+    }
     if (p->chain->width) { /* two lines at a time; a band makes the line above it once more */
         int lines = p->chain->rows / p->chain->width / 2, units = ist_plan_units(p->plan);
         p->pieces = lines / LINES_MIN / units * units;
@@ -211,14 +230,15 @@ static void cut_rows(piece *p) {
 static void launch(piece *p, const int *words, double flops, ist_tensor weights, ist_tensor table) {
     ist_plan *plan = p->plan;
     const struct ist_chain *chain = p->chain;
-    int steps = (int)(p->end - p->first), units = ist_plan_units(plan),
-        room = p->chunk * (p->columns ? p->columns : VEC);
+    int steps = (int)(p->end - p->first), units = ist_plan_units(plan);
+    int columns = p->chunk * (p->columns ? p->columns : VEC), room = columns + p->squares * SQUARE;
     ist_tensor tape = ist_plan_const_bytes(plan, words, (size_t)steps * WORDS * sizeof *words, p->label);
     ist_tensor scratch = ist_plan_tensor(plan, 1, 1, units, room, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(plan, "-DPANEL=%d", ist_panel_columns(plan));
+    if (chain->parts) ist_defines_add(&defines, " -DPARTS=3 -DASM=%d", ist_amx_instructions(plan));
     ist_launch l = {.label = p->label,
                     .op = "op/chain_cpu",
-                    .isa = "isa/tile",
+                    .isa = chain->parts ? "isa/tile+isa/amx" : "isa/tile",
                     .defines = defines.text,
                     .kernel = "chain",
                     .dims = 1,
@@ -231,7 +251,7 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
                     .flops = flops};
     for (int i = 0; i < OUTSIDE; i++) l.args[6 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
     l.args[6 + OUTSIDE] = (ist_arg)IST_INT4(chain->rows, steps, p->pieces, chain->n);
-    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), chain->width, 0);
+    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), chain->width, columns);
     ist_plan_launch(plan, &l);
 }
 

@@ -8,6 +8,7 @@ enum { IST_CHAIN_SLOTS = 2900, IST_CHAIN_OUTSIDE = 22, IST_CHAIN_BUFFERS = 64 };
 
 struct ist_chain {
     bool cpu;    /* lowered by chain_cpu.c */
+    bool parts;  /* on a CPU with AMX: large linear layers in three parts of bfloat16 */
     bool matrix; /* on matrix instructions */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
