@@ -12,13 +12,15 @@
  *
  * Products are few instructions that take long. While a block is multiplied, the block before it is finished and
  * stored, and of a linear layer the pixels of the next item are laid out in the other half of scratch: an item is taken
- * before the one in hand is done.
+ * before the one in hand is done. A linear layer of many inputs is made in slices of `depth` steps, so that an item has
+ * enough pixels for each weight that comes from beyond the second-level cache; between slices its sums lie behind the
+ * pixels in scratch.
  *
  * -D PARTS, ASM: isa/amx's; NV = 2. Needs isa/vector with VL = 16, isa/amx, isa/conv_lines.
- * in = {h, w, ld, c0, cin, pixels of a part in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
+ * in = {h, w, ld, c0, cin, pixels of a part in scratch, depth, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
  * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
- * backwards. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+ * backwards; 4: weights do not stay in the second-level cache. Grid: x = compute units, which share out the items by `queue` (see prelude). */
 #define STEP_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* of weights */
 #if PARTS == 1
 #define CHUNK 8 /* steps: 16 KiB of weights */
@@ -157,16 +159,18 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
     const int chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
     const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
+    const int depth = in.s6, slices = (steps + depth - 1) / depth;
     const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
-    const int all_steps = win.s0 * win.s1 * steps;
+    const size_t room = in.s5 * depth * PARTS * (AMX_DEPTH / 2);
     float16 sums[2][GROUP][AMX_BLOCK * NV];
-    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
+    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, min(in.s4, depth * AMX_DEPTH), in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
     beside_t b = {.m = &m, .y = y, .before = before, .after = after, .out = out, .epi = epi, .lab = lab, .part = part,
-                  .steps = steps, .cin = in.s4, .ld = in.s2};
-    bool cold = true; /* no item has been multiplied: weights lie beyond the second-level cache */
+                  .ld = in.s2};
+    bool cold = true; /* weights lie beyond the second-level cache: all, before an item has been multiplied */
     int filled = -1, first_pixel = 0;
     scratch += (size_t)group.x * tiles.w;
-    __global uint *here = scratch, *there = scratch + (linear ? tiles.w / 2 : 0);
+    __global uint *here = scratch, *there = scratch + (linear ? room : 0);
+    const size_t saved = (size_t)(scratch + 2 * room);
     work_t work = work_begin(group.w, chunks * col_chunks, tiles.z & 2);
     int item = work_take(&work, queue);
     amx_begin();
@@ -178,64 +182,80 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
             first_pixel = part_begin(&m, chunk, tiles.x, all_lines, linear, here, x, in, out);
         }
         const int next = work_take(&work, queue), next_chunk = tiles.z & 1 ? next % chunks : next / col_chunks;
-        const int next_line = next_chunk * tiles.x, next_count = min(tiles.x, all_lines - next_line);
-        const bool ahead = linear && next >= 0 && next_chunk != filled;
-        b.step = 0;
-        b.pieces = ahead ? next_count * steps : 0;
-        b.x = x + (ahead ? (long)next_line * in.s2 + in.s3 : 0);
-        b.to = (__global ushort *)there;
+        const int next_first = (tiles.z & 1 ? next / chunks : next % col_chunks) * tiles.y;
         const int end = (m.lines - 1) * m.pitch + m.width;
         const int first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
         /* Blocks end with lines where that makes no more of them. */
         const int run = (end + AMX_BLOCK - 1) / AMX_BLOCK, across = (m.width + AMX_BLOCK - 1) / AMX_BLOCK;
         const bool by_line = m.lines * across <= run;
         const int all_blocks = by_line ? m.lines * across : run;
-        int mine = 0, blocks = (past - first) * all_blocks;
-        for (int tile = first; tile < past; tile++) {
-            const int pauses = all_blocks * all_steps * AMX_PAUSES, lines = (int)panel / 64;
-            b.coming = (size_t)w + (tile + 1) * panel;
-            b.lines = cold && tile + 1 < past ? (lines + pauses - 1) / pauses : 0;
-            for (int at = 0; at < all_blocks; at += GROUP, mine ^= 1)
-                for (int step = 0, count; step < all_steps; step += count) {
-                    count = min(CHUNK, all_steps - step);
-                    const size_t chunk_at = (size_t)w + tile * panel + step * STEP_BYTES;
-                    for (int g = 0; g < GROUP && at + g < all_blocks; g++) {
-                        const size_t block = (size_t)sums[mine][g];
-                        const int line = by_line ? (at + g) / across : 0;
-                        const int p = line * m.pitch + (at + g - line * across) * AMX_BLOCK;
-                        const int past_it = by_line ? line * m.pitch + m.width : end;
-                        int tap = step / steps, i = step - tap * steps;
-                        size_t a = tile_at(here, &m, p, tap, i, part);
-                        const int row = p / m.pitch;
-                        b.soon = first_pixel + p - row * (m.pitch - m.width);
-                        b.soon_col = tile * AMX_BLOCK;
-                        beside_begin(&b, blocks, count * AMX_PAUSES);
-                        amx_start(block, AMX_BLOCK, step ? block : (size_t)(bias + tile * AMX_BLOCK),
-                                  step ? AMX_BLOCK : 0);
-                        for (int done = 0; done < count; done++) {
-                            AMX_STEP(block, AMX_BLOCK, a, (size_t)AMX_DEPTH, part, chunk_at + done * STEP_BYTES,
-                                     beside_pause(&b);)
-                            a += PARTS * part * sizeof(ushort);
-                            if (++i == steps) i = 0, a = tile_at(here, &m, p, ++tap, 0, part);
+        for (int slice = 0; slice < slices; slice++) {
+            const bool last = slice + 1 == slices;
+            const int here_steps = min(depth, steps - slice * depth), all_steps = win.s0 * win.s1 * here_steps;
+            const int soon = last ? 0 : slice + 1, soon_line = (last ? next_chunk : chunk) * tiles.x;
+            const int soon_count = min(tiles.x, all_lines - soon_line);
+            const bool ahead = linear && (!last || (next >= 0 && (slices > 1 || next_chunk != filled)));
+            b.step = 0;
+            b.steps = min(depth, steps - soon * depth);
+            b.cin = in.s4 - soon * depth * AMX_DEPTH;
+            b.pieces = ahead ? soon_count * b.steps : 0;
+            b.x = x + (ahead ? (long)soon_line * in.s2 + in.s3 + soon * depth * AMX_DEPTH : 0);
+            b.to = (__global ushort *)there;
+            int mine = 0, blocks = (past - first) * all_blocks;
+            for (int tile = first; tile < past; tile++) {
+                const size_t weights = (size_t)w + tile * panel + slice * depth * STEP_BYTES;
+                const int pauses = all_blocks * all_steps * AMX_PAUSES;
+                const int lines = (int)(all_steps * STEP_BYTES / 64);
+                b.coming = weights + panel;
+                if (tile + 1 == past)
+                    b.coming = (size_t)w + (last ? next_first : first) * panel + soon * depth * STEP_BYTES;
+                b.lines = cold && (tile + 1 < past || !last || next >= 0) ? (lines + pauses - 1) / pauses : 0;
+                for (int at = 0; at < all_blocks; at += GROUP, mine ^= 1)
+                    for (int step = 0, count; step < all_steps; step += count) {
+                        count = min(CHUNK, all_steps - step);
+                        const size_t chunk_at = weights + step * STEP_BYTES;
+                        for (int g = 0; g < GROUP && at + g < all_blocks; g++) {
+                            const size_t kept = saved + ((tile - first) * all_blocks + at + g) * sizeof sums[0][0];
+                            const size_t block = last ? (size_t)sums[mine][g] : kept;
+                            const int line = by_line ? (at + g) / across : 0;
+                            const int p = line * m.pitch + (at + g - line * across) * AMX_BLOCK;
+                            const int past_it = by_line ? line * m.pitch + m.width : end;
+                            int tap = step / here_steps, i = step - tap * here_steps;
+                            size_t a = tile_at(here, &m, p, tap, i, part);
+                            const int row = p / m.pitch;
+                            b.soon = first_pixel + p - row * (m.pitch - m.width);
+                            b.soon_col = tile * AMX_BLOCK;
+                            beside_begin(&b, blocks, count * AMX_PAUSES);
+                            if (step | slice) amx_start(block, AMX_BLOCK, step ? block : kept, AMX_BLOCK);
+                            else amx_start(block, AMX_BLOCK, (size_t)(bias + tile * AMX_BLOCK), 0);
+                            for (int done = 0; done < count; done++) {
+                                AMX_STEP(block, AMX_BLOCK, a, (size_t)AMX_DEPTH, part, chunk_at + done * STEP_BYTES,
+                                         beside_pause(&b);)
+                                a += PARTS * part * sizeof(ushort);
+                                if (++i == here_steps) i = 0, a = tile_at(here, &m, p, ++tap, 0, part);
+                            }
+                            amx_finish(block, AMX_BLOCK);
+                            if (step + count < all_steps) continue;
+                            if (last)
+                                b.tile = (tile_t){sums[mine][g], min(AMX_BLOCK, past_it - p), row,
+                                                  p - row * m.pitch, first_pixel, tile * AMX_BLOCK};
+                            blocks -= blocks > 1;
                         }
-                        amx_finish(block, AMX_BLOCK);
-                        if (step + count < all_steps) continue;
-                        b.tile = (tile_t){sums[mine][g], min(AMX_BLOCK, past_it - p), row, p - row * m.pitch,
-                                          first_pixel,   tile * AMX_BLOCK};
-                        blocks -= blocks > 1;
                     }
-                }
+            }
+            while (b.tile.rows > 0 || b.pieces > 0) beside_piece(&b);
+            if (ahead) {
+                __global uint *was = here;
+                here = there;
+                there = was;
+            }
+            if (ahead && last) {
+                filled = next_chunk;
+                first_pixel = soon_line;
+                m.w = m.pitch = m.width = soon_count;
+            }
         }
-        cold = false;
-        while (b.tile.rows > 0 || b.pieces > 0) beside_piece(&b);
-        if (ahead) {
-            __global uint *was = here;
-            here = there;
-            there = was;
-            filled = next_chunk;
-            first_pixel = next_line;
-            m.w = m.pitch = m.width = next_count;
-        }
+        cold = (tiles.z & 4) != 0;
         work_finish(&work, queue);
         item = next;
     }

@@ -40,26 +40,46 @@ static double blocks_of(const ist_conv_lines *l, int lines) {
     return by_line < run ? by_line : run;
 }
 
+/* Floats of an item's sums that lie in scratch between slices. */
+static double kept_of(const ist_conv_shares *c, int steps) {
+    return c->depth < steps ? ist_round_up((size_t)c->lines, BLOCK) * (double)c->cols * BLOCK : 0;
+}
+
+/* Steps of a slice: all, or of a linear layer what scratch has room for. */
+static int depth_of(const ist_conv_lines *l, int lines, int cols, int steps) {
+    enum { LEAST = 8 };
+    double each = 2.0 * lines * 6 * DEPTH, kept = 4.0 * lines * cols * BLOCK;
+    if (!l->linear || each * steps <= SCRATCH_BYTES) return steps;
+    int most = kept < SCRATCH_BYTES ? (int)((SCRATCH_BYTES - kept) / each) : 0;
+    return most < LEAST ? steps : ist_div_up(steps, ist_div_up(steps, most));
+}
+
 /* Estimates one way of cutting, in cycles of the clock that vectors run at: a step has 24 products of two tiles, and 16
  * inputs are split in 9 cycles before products, in 5 to 8 beside them where the layer is linear. Weights that do not
  * fit the second-level cache beside the pixels come from beyond it with every item, at 8 bytes a cycle. */
 static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q, const ist_conv_lines *l, int lines,
                                     int cols, bool by_columns) {
     enum { CACHE = 1500 << 10, BYTES = 8, PARTS = 3 };
-    const double step_takes = 600, block_more = 250, item_more = 600, launch_more = 20000;
+    const double step_takes = 600, block_more = 250, slice_more = 200, item_more = 600, launch_more = 20000;
     int s = q->o->stride ? q->o->stride : 1, chunks = ist_div_up(ist_div_up(q->f.out, BLOCK), cols);
     int steps = steps_of(q), units = ist_plan_units(p), step_bytes = PARTS * 2 * DEPTH * BLOCK;
     double seen = l->linear ? lines : (double)l->planes * ((lines + (q->f.kh - 1) / s) * l->pitch + q->f.kw - 1);
-    int room = room_of(seen + (l->linear ? 0 : BLOCK));
-    ist_conv_shares c = {lines, cols, by_columns, l->linear ? 2.0 * room : room, 0};
+    int room = room_of(seen + (l->linear ? 0 : BLOCK)), depth = depth_of(l, lines, cols, steps);
+    int slices = ist_div_up(steps, depth);
+    ist_conv_shares c = {.lines = lines, .cols = cols, .by_columns = by_columns, .depth = depth,
+                         .pixels = l->linear ? 2.0 * room : room};
     double weights = (double)cols * q->taps * steps * step_bytes, coming = weights / BYTES;
-    double item = cols * blocks_of(l, lines) * (q->taps * steps * step_takes + block_more);
+    double more = block_more + slice_more * (slices - 1);
+    double item = cols * blocks_of(l, lines) * (q->taps * steps * step_takes + more);
     double split = seen * steps * 2 * (l->linear ? 9 - (cols < 4 ? cols : 4) : 9);
-    bool stay = weights * (by_columns ? 1 : chunks) + c.pixels * steps * PARTS * 2 * DEPTH <= CACHE;
+    double beside = (l->linear ? 2.0 * lines : c.pixels) * depth * PARTS * 2 * DEPTH + 4 * kept_of(&c, steps);
+    bool stay = weights * (by_columns ? 1 : chunks) + beside <= CACHE;
+    c.streams = !stay && !(by_columns && weights + beside <= CACHE);
     if (!stay && item < coming) item = coming;
-    item += split / (by_columns ? 1 : chunks) + item_more; /* items of the same lines split them once */
+    item += split / (by_columns || slices > 1 ? 1 : chunks) + item_more; /* items of the same lines split them once */
     c.cycles = item * ((double)l->maps * ist_div_up(l->lines, lines) * chunks + units / 2.0) + launch_more;
     if (stay) c.cycles += coming * chunks * (by_columns ? 1 : units) / 2;
+    c.fits = beside <= SCRATCH_BYTES;
     return c;
 }
 
@@ -71,8 +91,7 @@ static ist_conv_shares exact_cut(const ist_plan *p, const ist_conv_problem *q) {
         for (int cols = all_cols;; cols = (cols + 1) / 2) {
             for (int by_columns = 0; by_columns < (cols < all_cols ? 2 : 1); by_columns++) {
                 ist_conv_shares c = exact_shares(p, q, &l, lines < l.lines ? lines : l.lines, cols, by_columns);
-                bool room = c.pixels * steps_of(q) * 6 * DEPTH <= SCRATCH_BYTES;
-                if (!best.lines || (room && c.cycles < best.cycles)) best = c;
+                if (!best.lines || (c.fits && c.cycles < best.cycles)) best = c;
             }
             if (cols == 1) break;
         }
@@ -92,12 +111,18 @@ void ist_conv_amx(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r)
     ist_conv_tiling t = tiling(r, q);
     bool linear = ist_conv_lines_of(q).linear;
     ist_conv_shares shares = r->bk == 3 ? exact_cut(p, q) : ist_conv_lines_cut(p, r, q, &t);
-    int room = (int)shares.pixels;
+    int room = (int)shares.pixels, steps = steps_of(q);
     if (r->bk == 3 && linear) room /= 2;
     if (r->bk == 1 && linear) shares.pixels *= 2;
+    if (r->bk == 1) shares.depth = steps;
+    t.pairs = shares.depth * r->bk * DEPTH / 2.0;
     ist_defines defines = ist_defines_of(p, "-DPARTS=%d -DNV=2 -DVL=16 -DASM=%d", r->bk, ist_amx_instructions(p));
-    ist_conv_lines_launch l = {
-        .isa = "isa/vector+isa/amx+isa/conv_lines", .defines = defines.text, .in5 = room, .shares = true};
+    ist_conv_lines_launch l = {.isa = "isa/vector+isa/amx+isa/conv_lines",
+                               .defines = defines.text,
+                               .in5 = room,
+                               .in6 = shares.depth,
+                               .more = kept_of(&shares, steps),
+                               .shares = true};
     if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, r->bk), pack, &l.weights, &l.bias))
         ist_conv_lines_record(p, q, r, &t, &shares, &l);
 }

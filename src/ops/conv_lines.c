@@ -46,7 +46,7 @@ static ist_conv_shares shares_of(const ist_plan *p, const ist_conv_row *r, const
     double item = t->tile * tiles / r->speed + each * seen * t->pixel + 200;
     bool large = t->weight_bytes > WEIGHT_BYTES;
     if (large && !by_columns) item += t->weight_bytes / chunks / 16;
-    ist_conv_shares c = {lines, cols, by_columns, seen + t->margin, 0};
+    ist_conv_shares c = {.lines = lines, .cols = cols, .by_columns = by_columns, .pixels = seen + t->margin};
     c.cycles = item * (items + ist_plan_units(p) / 2.0) + (large && by_columns ? t->weight_bytes / 16 : 0);
     return c;
 }
@@ -104,7 +104,8 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
     const ist_conv_opts *o = q->o;
     ist_conv_lines layout = ist_conv_lines_of(q);
     int units = ist_plan_units(p), order = (shares->by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
-    double room = shares->pixels * t->pairs;
+    double room = shares->pixels * t->pairs + l->more;
+    if (shares->streams) order |= 4;
     if (room + VEC > INT_MAX / units) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: one line of results sees %.0f inputs", q->label, 2 * room);
         return;
@@ -122,7 +123,7 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
         .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias),
                  IST_OUT(ist_plan_tensor(p, 1, 1, units, scratch, IST_ELEM_F32)), IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->in5, 0, 0),
+                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->in5, l->in6, 0),
                  IST_INT8(q->f.kh, q->f.kw, stride_of(q), o->top, o->left, layout.linear, 0, 0),
                  IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, layout.pitch, 0),
                  ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),

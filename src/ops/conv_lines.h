@@ -26,7 +26,9 @@ typedef struct ist_conv_tiling {
 /* How a launch is cut into items: lines and column tiles of one; pixels that it lays out, with the margin. */
 typedef struct ist_conv_shares {
     int lines, cols;
-    bool by_columns;
+    bool by_columns, streams; /* streams: weights do not stay in the second-level cache (op/conv_amx) */
+    bool fits;                /* what lies in scratch (op/conv_amx) */
+    int depth;                /* steps of inputs of a slice (op/conv_amx) */
     double pixels, cycles; /* cycles of one core, for all items and what waits for the last of them */
 } ist_conv_shares;
 
@@ -34,7 +36,8 @@ typedef struct ist_conv_shares {
 typedef struct ist_conv_lines_launch {
     ist_tensor weights, bias; /* of whole column tiles, padded with zeros */
     const char *isa, *defines;
-    int in5;     /* element of in */
+    int in5, in6; /* elements of in */
+    double more;  /* floats of scratch behind the pixels */
     bool shares; /* as ist_launch's */
 } ist_conv_lines_launch;
 
