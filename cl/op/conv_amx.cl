@@ -71,19 +71,27 @@ typedef struct {
     int lines;
 } beside_t;
 
-/* Stores the next TOGETHER rows of the tile where that is simple: all 32 channels of neighbouring pixels of a line,
- * whose addends are theirs alone. Activations are made for all rows at a time, since each takes long. */
+/* Stores the next TOGETHER rows of the tile where that is simple: all 32 channels of neighbouring pixels of a line.
+ * Activations are made for all rows at a time, since each takes long. */
 static inline bool store_together(beside_t *b) {
     const int mapped = EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE;
     tile_t *t = &b->tile;
-    if (b->epi.s1 & mapped || t->rows < TOGETHER || t->column + TOGETHER > b->m->width || t->col + NV * VL > b->out.s5)
+    if (t->rows < TOGETHER || t->column + TOGETHER > b->m->width || t->col + NV * VL > b->out.s5)
         return false;
-    const size_t p = t->first + t->line * b->m->width + t->column;
+    const int p = t->first + t->line * b->m->width + t->column;
+    size_t before[TOGETHER], after[TOGETHER];
+    for (int i = 0; i < TOGETHER; i++) {
+        before[i] = after[i] = p + i;
+        if (!(b->epi.s1 & mapped)) continue;
+        const int all = (p + i) / b->out.s2, x = p + i - all * b->out.s2, n = all / b->out.s1, line = all - n * b->out.s1;
+        before[i] = before_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
+        after[i] = after_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
+    }
     float16 v[TOGETHER * NV];
     for (int i = 0; i < TOGETHER * NV; i++) v[i] = t->sums[i];
     if (b->epi.s1 & EPI_BEFORE)
         for (int i = 0; i < TOGETHER * NV; i++)
-            v[i] += LOAD_TV(b->before + (p + i / NV) * b->epi.s2 + b->epi.s3 + t->col, i % NV * VL);
+            v[i] += LOAD_TV(b->before + before[i / NV] * b->epi.s2 + b->epi.s3 + t->col, i % NV * VL);
     switch (b->epi.s0) {
     case ACT_RELU:
         for (int i = 0; i < TOGETHER * NV; i++) v[i] = max(v[i], (float16)(0.0f));
@@ -103,9 +111,9 @@ static inline bool store_together(beside_t *b) {
         for (int i = 0; i < TOGETHER * NV; i++) v[i] = fma(v[i], (float16)(b->lab.s0), (float16)(b->lab.s1));
     if (b->epi.s1 & EPI_AFTER)
         for (int i = 0; i < TOGETHER * NV; i++)
-            v[i] += LOAD_TV(b->after + (p + i / NV) * b->epi.s4 + b->epi.s5 + t->col, i % NV * VL);
+            v[i] += LOAD_TV(b->after + after[i / NV] * b->epi.s4 + b->epi.s5 + t->col, i % NV * VL);
     for (int i = 0; i < TOGETHER * NV; i++)
-        STORE_YV(v[i], b->y + (p + i / NV) * b->out.s3 + b->out.s4 + t->col, i % NV * VL);
+        STORE_YV(v[i], b->y + (size_t)(p + i / NV) * b->out.s3 + b->out.s4 + t->col, i % NV * VL);
     t->rows -= TOGETHER;
     t->column += TOGETHER;
     t->sums += TOGETHER * NV;
@@ -119,7 +127,7 @@ NOINLINE void beside_piece(beside_t *b) {
         for (int i = 0; i < TOGETHER; i++, b->soon++, yp += b->out.s3, bp += b->epi.s2) {
             PREFETCH_WRITE(yp);
             PREFETCH_WRITE(yp + 16);
-            if (b->epi.s1 & EPI_BEFORE) {
+            if ((b->epi.s1 & (EPI_BEFORE | EPI_BEFORE_UP2 | EPI_BEFORE_ONE)) == EPI_BEFORE) {
                 PREFETCH(bp);
                 PREFETCH(bp + 16);
             }

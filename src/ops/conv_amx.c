@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-enum { BLOCK = IST_AMX_BLOCK, DEPTH = IST_AMX_DEPTH, SCRATCH_BYTES = 768 << 10 };
+enum { BLOCK = IST_AMX_BLOCK, DEPTH = IST_AMX_DEPTH, SCRATCH_BYTES = 1024 << 10 };
 
 static int steps_of(const ist_conv_problem *q) {
     return ist_div_up(q->f.in, DEPTH);
@@ -71,11 +71,11 @@ static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q
     double weights = (double)cols * q->taps * steps * step_bytes, coming = weights / BYTES;
     double more = block_more + slice_more * (slices - 1);
     double item = cols * blocks_of(l, lines) * (q->taps * steps * step_takes + more);
-    double split = seen * steps * 2 * (l->linear ? 9 - (cols < 4 ? cols : 4) : 9);
+    double split = seen * steps * 2 * (l->linear ? 9 - (cols < 8 ? cols : 8) / 2 : 9);
     double beside = (l->linear ? 2.0 * lines : c.pixels) * depth * PARTS * 2 * DEPTH + 4 * kept_of(&c, steps);
     bool stay = weights * (by_columns ? 1 : chunks) + beside <= CACHE;
     c.streams = !stay && !(by_columns && weights + beside <= CACHE);
-    if (!stay && item < coming) item = coming;
+    if (!stay) item = (item < coming ? coming : item) + 0.7 * coming;
     item += split / (by_columns || slices > 1 ? 1 : chunks) + item_more; /* items of the same lines split them once */
     c.cycles = item * ((double)l->maps * ist_div_up(l->lines, lines) * chunks + units / 2.0) + launch_more;
     if (stay) c.cycles += coming * chunks * (by_columns ? 1 : units) / 2;
