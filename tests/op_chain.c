@@ -1,6 +1,7 @@
 /* Chains: the same operators once as launches of their own (each tested against its definition) and once gathered into
  * a chain must agree, leave items beyond the count alone, and give the same bits twice. */
 #include "ops/chain.h"
+#include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -150,12 +151,11 @@ Test(chain, agrees_on_matrix_instructions) {
 }
 
 /* On CPUs both attentions are launches of their own; the rows are tiles of six, the last one not whole. */
-Test(chain, agrees_on_cpus) {
+static void agrees_on_cpu(void) {
     static const shape shapes[] = {{1, 5, 14, 1, 16, 32, 3, 1, false}, {2, 30, 40, 8, 16, 512, 80, 2, true},
                                    {3, 9, 33, 3, 16, 48, 7, 1, false}, {1, 300, 320, 8, 32, 1024, 80, 1, false},
                                    {2, 1, 13, 1, 64, 112, 1, 0, true}, {1, 131, 150, 5, 32, 336, 91, 1, true}};
     optest t;
-    without = 0;
     optest_begin(&t, "capabilities", 0);
     ist_chain_begin(t.plan, 1, 8, 16, 16);
     bool begun = ist_plan_chain(t.plan) != NULL, cpu = (ist_plan_caps(t.plan) & IST_CAP_CPU) != 0;
@@ -165,9 +165,21 @@ Test(chain, agrees_on_cpus) {
         agrees(shapes[i], i, 5, 0);
 }
 
+Test(chain, agrees_on_cpus) {
+    without = IST_CAP_X86_AMX;
+    agrees_on_cpu();
+}
+
+/* Most linear layers in three parts of bfloat16. */
+Test(chain, agrees_on_amx) {
+    claim_amx();
+    agrees_on_cpu();
+}
+
 /* Two linear layers with everything their epilogue may have, and the depthwise convolution behind them. */
-static void map_network(optest *t, int h, bool chained, bool keeps, ist_tensor results[2]) {
-    enum { N = 2, W = 22, IN = 20, MID = 36, C = 48 };
+static void map_network(optest *t, int h, bool wide, bool chained, bool keeps, ist_tensor results[2]) {
+    enum { N = 2, W = 22 };
+    const int IN = wide ? 180 : 20, MID = wide ? 96 : 36, C = wide ? 144 : 48;
     ist_plan *p = t->plan;
     int count = 1;
     ist_tensor x = optest_in(t, optest_random(t, N, h, W, IN), IST_ELEM_T, true);
@@ -186,20 +198,20 @@ static void map_network(optest *t, int h, bool chained, bool keeps, ist_tensor r
     if (chained) ist_chain_end(p, results, keeps ? 2 : 1, "map");
 }
 
-Test(chain, map_agrees_with_its_operators) {
+static void map_agrees(bool wide) {
     optest plain, chain;
     ist_tensor a[2], b[2];
     without = 0;
     for (int keeps = 0; keeps < 2 && !optest_small(); keeps++) {
         optest_begin(&plain, "as launches", 70);
         int units = ist_device_facts(plain.device)->compute_units, h = 32 * units + 2;
-        ist_chain_begin_map(plain.plan, 2, h, 22, 48);
+        ist_chain_begin_map(plain.plan, 2, h, 22, wide ? 144 : 48);
         bool begun = ist_plan_chain(plain.plan) != NULL;
         ist_chain_end(plain.plan, NULL, 0, "map");
-        map_network(&plain, h, false, true, a);
+        map_network(&plain, h, wide, false, true, a);
         optest_run(&plain);
         optest_begin(&chain, "as a chain", 70);
-        map_network(&chain, h, begun, keeps, b);
+        map_network(&chain, h, wide, begun, keeps, b);
         optest_run(&chain);
         cr_expect_eq(ist_plan_describe(chain.plan).launches, begun ? 1 : 3);
         double tol = plain.half ? 3e-2 : 2e-5;
@@ -208,6 +220,16 @@ Test(chain, map_agrees_with_its_operators) {
         optest_end(&plain);
         optest_end(&chain);
     }
+}
+
+Test(chain, map_agrees_with_its_operators) {
+    map_agrees(false);
+}
+
+/* Of layers wide enough for AMX, where the processor has none in plain OpenCL. */
+Test(chain, map_agrees_on_amx) {
+    claim_amx();
+    map_agrees(true);
 }
 
 Test(chain, nothing_follows_the_end_of_a_map) {

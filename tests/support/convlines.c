@@ -65,7 +65,7 @@ static void check_case(const ist_conv_row *row, bool rounds, shape s, int items,
 }
 
 /* Inputs of odd numbers, whole and part vectors and tiles, planes of strides 2 and 3, lines that share their padding
- * and lines that do not, several parts of a map. */
+ * and lines that do not, several parts of a map, more inputs than scratch has room for. */
 void convlines_shapes(const ist_conv_row *row, bool rounds) {
     const shape shapes[] = {
         {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_NONE}},
@@ -83,6 +83,7 @@ void convlines_shapes(const ist_conv_row *row, bool rounds) {
         {2, 8, 6, 32, 96, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_SILU, .before = true, .up2 = true}},
         {2, 6, 70, 48, 40, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_NONE, .before = true, .before_one = true}},
         {1, 20, 20, 64, 80, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU, .after = true, .after_one = true}},
+        {1, 10, 12, 3001, 70, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_SILU, .before = true, .up2 = true}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(row, rounds, shapes[i], -1, i);
