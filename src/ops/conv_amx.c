@@ -54,13 +54,14 @@ static int depth_of(const ist_conv_lines *l, int lines, int cols, int steps) {
     return most < LEAST ? steps : ist_div_up(steps, ist_div_up(steps, most));
 }
 
-/* Estimates one way of cutting, in cycles of the clock that vectors run at: a step has 24 products of two tiles, and 16
- * inputs are split in 9 cycles before products, in 5 to 8 beside them where the layer is linear. Weights that do not
+/* Estimates one way of cutting, in cycles of the clock that vectors run at: a step has 24 products of two tiles, which
+ * take longer where the pixels come from the second-level cache, not from the first as those of windows do; 16 inputs
+ * are split in 9 cycles before products, in 5 to 8 beside them where the layer is linear. Weights that do not
  * fit the second-level cache beside the pixels come from beyond it with every item, at 8 bytes a cycle. */
 static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q, const ist_conv_lines *l, int lines,
                                     int cols, bool by_columns) {
     enum { CACHE = 1500 << 10, BYTES = 8, PARTS = 3 };
-    const double step_takes = 600, block_more = 250, slice_more = 200, item_more = 600, launch_more = 20000;
+    const double step_takes = l->linear ? 600 : 520, block_more = 250, slice_more = 200, item_more = 600, launch_more = 20000;
     int s = q->o->stride ? q->o->stride : 1, chunks = ist_div_up(ist_div_up(q->f.out, BLOCK), cols);
     int steps = steps_of(q), units = ist_plan_units(p), step_bytes = PARTS * 2 * DEPTH * BLOCK;
     double seen = l->linear ? lines : (double)l->planes * ((lines + (q->f.kh - 1) / s) * l->pitch + q->f.kw - 1);

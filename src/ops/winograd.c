@@ -46,10 +46,10 @@ bool ist_winograd_wins(const ist_plan *p, ist_tensor x, const ist_filter *f, con
     return ist_winograd_fits(p, x, f, o) && grid_of(p, x, f->out, o).tiles >= 192;
 }
 
-/* For a tile 16 products of two vectors a cycle, of which 75 % are reached, and the transforms. */
+/* For a tile 16 products of two vectors a cycle, of which 65 % are reached, and the transforms. */
 double ist_winograd_cycles(const ist_plan *p, ist_tensor x, const ist_filter *f, const ist_conv_opts *o) {
     double in = f->in, out = f->out;
-    return grid_of(p, x, f->out, o).tiles * (16 * in * out / (2 * 16 * 0.75) + 6.25 * (in + out));
+    return grid_of(p, x, f->out, o).tiles * (16 * in * out / (2 * 16 * 0.65) + 6.25 * (in + out));
 }
 
 /* ---- weights ---- */
