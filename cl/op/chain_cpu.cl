@@ -1,11 +1,13 @@
 /* A chain on CPUs: many operators on the same rows (queries, tokens) in one launch; one work-item per group, needs
  * isa/tile. A group takes a few dozen rows from the first operator to the last; what lies between stays in its part of
- * `scratch`, which the second-level cache holds. Activations are float.
+ * `scratch`, which the second-level cache holds. Activations are float. With -D PARTS and ASM (isa/amx's, which it then
+ * needs) large linear layers multiply on the matrix unit.
  *
- * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op),
- * 1: columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch, none below 0; +
- * ONE_ITEM: one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element, elements per
- * row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any row; from 20 on numbers of the operator. */
+ * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op
+ * or LINEAR_PARTS), 1: columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch,
+ * none below 0; + ONE_ITEM: one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element,
+ * elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any row; from 20 on numbers of
+ * the operator. */
 #define WORDS   32
 #define OUT     4
 #define A       7

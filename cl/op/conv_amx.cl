@@ -20,7 +20,8 @@
  * in = {h, w, ld, c0, cin, pixels of a part in scratch, depth, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
  * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
  * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
- * backwards; 4: weights do not stay in the second-level cache. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+ * backwards; 4: weights do not stay in the second-level cache. scratch holds what is laid out, for linear layers
+ * twice, and sums between slices. Grid: x = compute units, which share out the items by `queue` (see prelude). */
 #define STEP_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* of weights */
 #if PARTS == 1
 #define CHUNK 8 /* steps: 16 KiB of weights */
@@ -83,7 +84,8 @@ static inline bool store_together(beside_t *b) {
     for (int i = 0; i < TOGETHER; i++) {
         before[i] = after[i] = p + i;
         if (!(b->epi.s1 & mapped)) continue;
-        const int all = (p + i) / b->out.s2, x = p + i - all * b->out.s2, n = all / b->out.s1, line = all - n * b->out.s1;
+        const int all = (p + i) / b->out.s2, x = p + i - all * b->out.s2;
+        const int n = all / b->out.s1, line = all - n * b->out.s1;
         before[i] = before_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
         after[i] = after_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
     }
@@ -169,9 +171,10 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
     const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
     const int depth = in.s6, slices = (steps + depth - 1) / depth;
     const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
-    const size_t room = in.s5 * depth * PARTS * (AMX_DEPTH / 2);
+    const size_t room = (size_t)in.s5 * depth * PARTS * (AMX_DEPTH / 2);
     float16 sums[2][GROUP][AMX_BLOCK * NV];
-    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, min(in.s4, depth * AMX_DEPTH), in.s2, out.s6, steps, in.s5, 0, 0, out.s2};
+    part_t m = {in.s0, in.s1,  win.s2, win.s0, win.s1, win.s3, win.s4, min(in.s4, depth * AMX_DEPTH),
+                in.s2, out.s6, steps,  in.s5,  0,      0,      out.s2};
     beside_t b = {.m = &m, .y = y, .before = before, .after = after, .out = out, .epi = epi, .lab = lab, .part = part,
                   .ld = in.s2};
     bool cold = true; /* weights lie beyond the second-level cache: all, before an item has been multiplied */

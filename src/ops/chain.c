@@ -13,7 +13,7 @@
 /* Beyond this many rows matrix kernels over all of them win. */
 enum { LINES_PER_UNIT = 16 }; /* of a depthwise convolution's result */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
-enum { PARTS = 3 }; /* of bfloat16 that a float is on AMX */
+enum { PARTS = 3 };       /* of bfloat16 that a float is on AMX */
 enum { NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */

@@ -52,7 +52,7 @@ typedef struct ist_chain_step {
     int sizes[2];
     double flops;
     size_t data_at[2], weights_at; /* set by ist_chain_take: where the copies are */
-    bool has_bias, parts; /* parts: a linear layer whose weights are packed for isa/amx */
+    bool has_bias, parts;          /* parts: a linear layer whose weights are packed for isa/amx */
 } ist_chain_step;
 
 /* Makes the operator a step if there is a chain; false: it has to launch. */

@@ -61,13 +61,17 @@ static int depth_of(const ist_conv_lines *l, int lines, int cols, int steps) {
 static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q, const ist_conv_lines *l, int lines,
                                     int cols, bool by_columns) {
     enum { CACHE = 1500 << 10, BYTES = 8, PARTS = 3 };
-    const double step_takes = l->linear ? 600 : 520, block_more = 250, slice_more = 200, item_more = 600, launch_more = 20000;
+    const double step_takes = l->linear ? 600 : 520, block_more = 250, slice_more = 200, item_more = 600,
+                 launch_more = 20000;
     int s = q->o->stride ? q->o->stride : 1, chunks = ist_div_up(ist_div_up(q->f.out, BLOCK), cols);
     int steps = steps_of(q), units = ist_plan_units(p), step_bytes = PARTS * 2 * DEPTH * BLOCK;
     double seen = l->linear ? lines : (double)l->planes * ((lines + (q->f.kh - 1) / s) * l->pitch + q->f.kw - 1);
     int room = room_of(seen + (l->linear ? 0 : BLOCK)), depth = depth_of(l, lines, cols, steps);
     int slices = ist_div_up(steps, depth);
-    ist_conv_shares c = {.lines = lines, .cols = cols, .by_columns = by_columns, .depth = depth,
+    ist_conv_shares c = {.lines = lines,
+                         .cols = cols,
+                         .by_columns = by_columns,
+                         .depth = depth,
                          .pixels = l->linear ? 2.0 * room : room};
     double weights = (double)cols * q->taps * steps * step_bytes, coming = weights / BYTES;
     double more = block_more + slice_more * (slices - 1);

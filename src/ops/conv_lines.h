@@ -29,7 +29,7 @@ typedef struct ist_conv_shares {
     bool by_columns, streams; /* streams: weights do not stay in the second-level cache (op/conv_amx) */
     bool fits;                /* what lies in scratch (op/conv_amx) */
     int depth;                /* steps of inputs of a slice (op/conv_amx) */
-    double pixels, cycles; /* cycles of one core, for all items and what waits for the last of them */
+    double pixels, cycles;    /* cycles of one core, for all items and what waits for the last of them */
 } ist_conv_shares;
 
 /* What a family says of its launch. */
@@ -38,7 +38,7 @@ typedef struct ist_conv_lines_launch {
     const char *isa, *defines;
     int in5, in6; /* elements of in */
     double more;  /* floats of scratch behind the pixels */
-    bool shares; /* as ist_launch's */
+    bool shares;  /* as ist_launch's */
 } ist_conv_lines_launch;
 
 ist_conv_lines ist_conv_lines_of(const ist_conv_problem *q);
