@@ -131,7 +131,7 @@ static void decode(prompt_run *r, const prompt_case *c) {
     ist_tensor sparse = sparse_of(r, c, boxes, points, labels);
     ist_plan_tap(p, "sparse", sparse);
     if (c->masks) dense = ist_sam_mask_prompt(p, r->weights, masks);
-    r->out = ist_sam_decode(p, r->weights, embedding, image_of, sparse, dense, c->multimask);
+    r->out = ist_sam_decode(p, r->weights, embedding, (ist_tensor){0}, image_of, sparse, dense, c->multimask);
     OK(ist_plan_finish(p, &err));
     OK(ist_plan_write_f32(p, embedding, c->embeddings, &err));
     OK(ist_plan_replay(p, &err));

@@ -13,6 +13,8 @@
 
 enum { C1 = IST_UPSCALE_MIDDLE };
 
+static const ist_upscale_seen nothing = {{0}, {0}};
+
 /* bits of i: 1 slices, 2 limit. */
 static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     enum { C2 = IST_UPSCALE_OUT };
@@ -31,7 +33,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ref_map want = optest_zeros(&t, n * masks, 4 * h, 4 * w, 1);
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1), vt = optest_in(&t, vectors, IST_ELEM_T, i & 1);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, "upscale");
+    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, nothing, "upscale");
     optest_run(&t);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
@@ -184,7 +186,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
         ist_op_image_step(t.plan, &side, &step, keys, tokens, &updated, "step");
         side = (ist_image_side){.x = updated, .position = side.position};
     }
-    ist_tensor y = ist_op_upscale(t.plan, ist_view(side.x, PROMPTS, h, w), &weights, vt, &sharing, "upscale");
+    ist_tensor y = ist_op_upscale(t.plan, ist_view(side.x, PROMPTS, h, w), &weights, vt, &sharing, nothing, "upscale");
     optest_run(&t);
     ref_map seen = optest_zeros(&t, PROMPTS, 1, h * w, K), want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1);
     for (int n = 0; n < PROMPTS; n++)
@@ -242,7 +244,7 @@ Test(upscale, refuses_other_vectors) {
     ist_upscale_weights weights = {zeros, zeros, zeros, zeros, zeros, zeros, 1e-6f};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 2, 2, 64), IST_ELEM_T, false);
     ist_tensor v = optest_in(&t, optest_random(&t, 1, 1, 1, 16), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, NULL, "upscale")));
+    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, NULL, nothing, "upscale")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

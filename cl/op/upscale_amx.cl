@@ -24,15 +24,17 @@ typedef struct {
     size_t u;                    /* PARTS planes */
     __global const float *norm;
     float eps;
-    __global const float *image; /* prompts that share: the image's row of the first, `ld` apart, or 0 */
-    int ld, left;                /* how many of them follow the first */
+    __global const float *image; /* prompts that share: the image's rows, `ld` apart, or 0 */
+    int ld;
+    const int *image_rows; /* [32] */
     const float16 *rest;         /* [4][C1 / 16] */
     const float4 *factors;       /* [32] */
 
     int pixel, pixels;    /* to be split */
-    __global const T *x; /* their first, ldx apart, or */
-    __global const float *trace; /* their first update */
-    int ldx, count, steps;       /* pixels that follow the first, steps of the first product */
+    const int *pixel_rows; /* [32] of */
+    __global const T *x; /* the item's, ldx apart, or */
+    __global const float *trace; /* its updates */
+    int ldx, steps;              /* steps of the first product */
     size_t to, pitch;
     float4 *factors_to;
 
@@ -55,7 +57,7 @@ static inline void measure_rows(const beside_t *b, int r) {
         UNROLL for (int i = 0; i < 4; i++) v[i] = vload16(i, row);
         if (b->image) {
             const float4 f = b->factors[r + j];
-            __global const float *image = b->image + (size_t)min(r + j, b->left) * b->ld;
+            __global const float *image = b->image + (size_t)b->image_rows[r + j] * b->ld;
             UNROLL for (int i = 0; i < 4; i++) {
                 v[i] = fma(vload16(i, image) + b->rest[i], (float16)(f.x), v[i]);
                 v[i] = fma(b->rest[4 + i], (float16)(f.y), v[i]);
@@ -92,7 +94,7 @@ static inline void finish_first(const beside_t *b, int r) {
 }
 
 static inline void split_pixel(const beside_t *b, int r) {
-    const size_t to = b->to + r * b->pitch * 2, at = min(r, b->count);
+    const size_t to = b->to + r * b->pitch * 2, at = b->pixel_rows[r];
     if (!b->trace) {
         __global const T *x = b->x + at * b->ldx;
         for (int i = 0; i < b->steps; i++) {
@@ -174,7 +176,7 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
             }
 }
 
-/* Group (i, n): pixels [i * sizes.s2, ..) of item n. Arguments as those of op/upscale_cpu, but for w1 [2a + b][C1 /
+/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale). Arguments as those of op/upscale_cpu, but for w1 [2a + b][C1 /
  * 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as amx_split makes them. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
                             __global const ushort *restrict w1, __global const float *restrict norm,
@@ -183,24 +185,30 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const float *restrict trace, __global const float *restrict values1,
                             __global const float *restrict values2,
                             __global const float *restrict constants, __global const int *restrict map,
-                            __global const int *restrict ways, __global const int *restrict limit, int8 sizes, int4 lds,
-                            int4 sharing, float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.s0 * sizes.s1, first = group.x * sizes.s2, wide = sizes.s1 * 4;
+                            __global const int *restrict ways, __global const int *restrict limit,
+                            __global const int *restrict content, __global const int *restrict image_of, int8 sizes,
+                            int4 lds, int4 sharing, int4 seen, float eps, const int4 group) {
+    const int n = group.y, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
     if (n >= *limit) return;
-    const int last = min(pixels, first + sizes.s2), columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
+    const int first = group_by_turns(group.x, group.w) * sizes.s2, last = min(shown.x * shown.y, first + sizes.s2);
+    if (first >= last) return;
+    const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
     const int blocks = (last - first + AMX_BLOCK - 1) / AMX_BLOCK, items = blocks * 4;
     const int steps = columns ? (depth + 15) / 16 : sizes.s4 / AMX_DEPTH;
     uint16 xs[2][PARTS * PLANE_X / 32], u[PARTS * PLANE_U / 32], panels[8 * 4 * PARTS * AMX_PANEL / 32];
     float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 16], measures[AMX_BLOCK / 4];
     float4 factors[2][AMX_BLOCK];
-    int at[AMX_BLOCK]; /* of a pixel's first logit */
+    int pixel[4][AMX_BLOCK], at[4][AMX_BLOCK]; /* of blocks; at: of a pixel's first logit */
     size_t weights = (size_t)w1;
     beside_t b = {.u = (size_t)u,
                   .norm = norm + C1,
                   .eps = eps,
                   .measures = measures,
                   .ld = sharing.y,
+                  .x = x + (size_t)n * pixels * lds.x + lds.y,
                   .ldx = lds.x,
+                  .trace = columns ? trace + (size_t)n * pixels * 2 * TRACE : 0,
                   .steps = steps,
                   .pitch = PITCH(steps * AMX_DEPTH),
                   .masks = sizes.s3,
@@ -224,22 +232,21 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         const int next = i >> 2, phase = i & 3, before = i - 1, done = i - 2;
         b.four = b.fours = b.row = b.rows = b.pixel = b.pixels = b.pair = b.pairs = 0;
         if (before >= 0 && before < items) { /* the first product that is to be finished */
-            const int p = first + (before >> 2) * AMX_BLOCK;
             b.first = (float *)s1[before & 1];
             b.fours = AMX_BLOCK / 4;
             b.rows = AMX_BLOCK;
-            b.image = columns ? shared + (size_t)p * sharing.y + (before & 3) * C1 : 0;
-            b.left = last - 1 - p;
+            b.image = columns ? shared + (before & 3) * C1 : 0;
+            b.image_rows = pixel[before >> 2 & 3];
             b.rest = rest + (before & 3) * 16;
             b.factors = factors[(before >> 2) & 1];
         }
         if (next + 1 < blocks) { /* a quarter of the next block's pixels */
-            const size_t p = first + (next + 1) * AMX_BLOCK, row = (size_t)n * pixels + p;
+            if (phase == 0)
+                place_tokens(pixel[next + 1 & 3], at[next + 1 & 3], AMX_BLOCK, first + (next + 1) * AMX_BLOCK, last - 1,
+                             shown.x, sizes.s1);
+            b.pixel_rows = pixel[next + 1 & 3];
             b.pixel = phase * (AMX_BLOCK / 4);
             b.pixels = b.pixel + AMX_BLOCK / 4;
-            b.x = x + row * lds.x + lds.y;
-            b.trace = columns ? trace + row * 2 * TRACE : 0;
-            b.count = last - 1 - (int)p;
             b.to = (size_t)xs[(next + 1) & 1];
             b.factors_to = factors[(next + 1) & 1];
         }
@@ -251,14 +258,9 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         }
         if (done >= 0) { /* logits of the second product before */
             const int p = first + (done >> 2) * AMX_BLOCK, quarter = done & 3;
-            if (quarter == 0)
-                for (int r = 0, line = p / sizes.s1, column = p - line * sizes.s1; r < AMX_BLOCK; r++) {
-                    at[r] = (line * wide + column) * 4;
-                    if (++column == sizes.s1) column = 0, line++;
-                }
             b.pairs = AMX_BLOCK;
             b.second = (const float *)s2[done & 1];
-            b.at = at;
+            b.at = at[done >> 2 & 3];
             b.here = min(AMX_BLOCK, last - p);
             b.y = y + (quarter >> 1) * 2 * wide + (quarter & 1) * 2;
         }
@@ -278,7 +280,8 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const T *restrict vectors, __global const float *restrict shared, __global const float *restrict trace,
         __global const float *restrict values1, __global const float *restrict values2,
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
-        __global const int *restrict limit, int8 sizes, int4 lds, int4 sharing, float eps) {
-    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, sizes,
-                  lds, sharing, eps, THIS_GROUP);
+        __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
+        int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
+    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, content,
+                  image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
 }

@@ -118,7 +118,8 @@ static inline float traced_row(float16 *s, __global const float *trace) {
     return both;
 }
 
-/* Group (i, n): pixels [i * sizes.s2, ..) of item n. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
+/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale); the logits of the others are
+ * not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
  * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
  * h][4 w]. sizes {height, width, pixels per group, masks, K}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1:
  * shared [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a +
@@ -131,11 +132,15 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const float *restrict shared, __global const float *restrict trace,
                             __global const float *restrict values1, __global const float *restrict values2,
                             __global const float *restrict constants, __global const int *restrict map,
-                            __global const int *restrict ways, __global const int *restrict limit, int8 sizes, int4 lds,
-                            int4 sharing, float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.s0 * sizes.s1, first = group.x * sizes.s2, wide = sizes.s1 * 4;
+                            __global const int *restrict ways, __global const int *restrict limit,
+                            __global const int *restrict content, __global const int *restrict image_of, int8 sizes,
+                            int4 lds, int4 sharing, int4 seen, float eps, const int4 group) {
+    const int n = group.y, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
     if (n >= *limit) return;
-    const int last = min(pixels, first + sizes.s2), columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
+    const int first = group_by_turns(group.x, group.w) * sizes.s2, last = min(shown.x * shown.y, first + sizes.s2);
+    if (first >= last) return;
+    const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
     float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 16];
     if (columns) {
         shared += (size_t)map[n] * sharing.z * sharing.y;
@@ -144,26 +149,25 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         sum_constants(rest, constants, values1, values2, depth, columns);
     }
     y += (size_t)n * sizes.s3 * pixels * 16;
-    for (int p = first, line = first / sizes.s1, column = first - line * sizes.s1; p < last; p += TILE_ROWS) {
+    for (int p = first; p < last; p += TILE_ROWS) {
         float f[TILE_ROWS];
-        int at[TILE_ROWS]; /* of a pixel's first logit */
-        const int ahead = min(p + TILE_ROWS, pixels - 1), count = min(TILE_ROWS, last - p);
+        int pixel[TILE_ROWS], at[TILE_ROWS]; /* at: of its first logit */
+        place_tokens(pixel, at, TILE_ROWS, p, last - 1, shown.x, sizes.s1);
+        const int ahead = min(pixel[TILE_ROWS - 1] + 1, pixels - 1), count = min(TILE_ROWS, last - p);
         __global const T *next = x + ((size_t)n * pixels + ahead) * lds.x + lds.y;
         for (int r = 0; r < TILE_ROWS; r++) {
-            const size_t row = (size_t)n * pixels + min(p + r, last - 1);
+            const size_t row = (size_t)n * pixels + pixel[r];
             if (columns)
                 f[r] = traced_row(xs + r * (TRACED / 16), trace + row * 2 * TRACE);
             else
                 for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * lds.x + lds.y + i * 16);
-            at[r] = (line * wide + column) * 4;
-            if (++column == sizes.s1) column = 0, line++;
         }
         for (int phase = 0; phase < 4; phase++) {
             if (columns) {
                 __global const float *to_add = constants + (phase * 5 + 4) * C1;
                 for (int r = 0; r < TILE_ROWS; r++)
                     UNROLL for (int j = 0; j < 4; j++)
-                        acc[r * 4 + j] = fma(vload16(j, shared + min(p + r, last - 1) * sharing.y + phase * C1),
+                        acc[r * 4 + j] = fma(vload16(j, shared + pixel[r] * sharing.y + phase * C1),
                                              (float16)(f[r]), vload16(j, to_add));
                 shared_product(acc, (const float *)xs, depth, values1 + phase * columns * C1,
                                values2 + phase * columns * C1, (const float *)(rest + phase * 16),
@@ -190,7 +194,8 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const T *restrict vectors, __global const float *restrict shared, __global const float *restrict trace,
         __global const float *restrict values1, __global const float *restrict values2,
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
-        __global const int *restrict limit, int8 sizes, int4 lds, int4 sharing, float eps) {
-    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, sizes,
-                  lds, sharing, eps, THIS_GROUP);
+        __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
+        int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
+    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, content,
+                  image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
 }

@@ -82,8 +82,8 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
     } else if (o->decoder) {
         image = ist_plan_input(p, 1, IST_SAM_GRID, IST_SAM_GRID, IST_SAM_DIM, IST_ELEM_T);
         boxes = ist_plan_input(p, n, 1, 2, 2, IST_ELEM_F32);
-        ist_sam_decode(p, weights, image, (ist_tensor){0}, ist_sam_box_tokens(p, weights, boxes, true), (ist_tensor){0},
-                       false);
+        ist_sam_decode(p, weights, image, (ist_tensor){0}, (ist_tensor){0}, ist_sam_box_tokens(p, weights, boxes, true),
+                       (ist_tensor){0}, false);
         snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
     } else {
         image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);

@@ -549,8 +549,8 @@ static image_side start_image(const decoder *d, ist_tensor embedding, ist_tensor
     return s;
 }
 
-ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor image_of,
-                             ist_tensor sparse, ist_tensor dense, bool multimask) {
+ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor content,
+                             ist_tensor image_of, ist_tensor sparse, ist_tensor dense, bool multimask) {
     decoder dec = {.net = {p, weights}, .prompts = sparse.n}, *d = &dec;
     if (ist_plan_status(p)) return (ist_sam_masks){0};
     d->image_of = image_of;
@@ -564,6 +564,7 @@ ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor
     d->t = sparse; /* [P,1,5+T,256] */
     image_side s = start_image(d, embedding, dense);
     ist_sam_upscale_begin(&d->net, &d->up);
+    d->up.seen = (ist_upscale_seen){content, d->image_of};
     share_image(d, &s, d->t.w);
     d->direct = !ist_plan_status(p) && ist_has(s.now.map) && ist_token_layers(p, d->t.w) &&
                 ist_image_reads(p, d->t.w, DIM, INNER / HEADS);

@@ -131,7 +131,7 @@ ist_tensor ist_sam_upscale_masks(const ist_sam_upscale *u, ist_tensor image, ist
     if (ist_plan_status(u->net.plan)) return (ist_tensor){0};
     ist_upscale_weights w = {u->w1, u->b1, u->norm.w, u->norm.b, u->w2, u->b2, 1e-6f};
     return ist_op_upscale(u->net.plan, ist_view(image, vectors.n, GRID, GRID), &w, vectors,
-                          u->shares ? &u->sharing : NULL, "mask_decoder.output_upscaling");
+                          u->shares ? &u->sharing : NULL, u->seen, "mask_decoder.output_upscaling");
 }
 
 void ist_sam_upscale_free(ist_sam_upscale *u) {

@@ -6,7 +6,7 @@
 #include "ops/two_way.h"
 #include "ops/upscale.h"
 
-/* Weights, owned. Where prompts share: the convolution behind both norms of the image and behind the second, [256][4 *
+/* Weights, owned; which logits are asked for. Where prompts share: the convolution behind both norms of the image and behind the second, [256][4 *
  * 64] each, and what op/upscale takes. */
 typedef struct ist_sam_upscale {
     ist_net net;
@@ -15,6 +15,7 @@ typedef struct ist_sam_upscale {
     bool shares;
     float *behind[2], *constants;
     ist_upscale_sharing sharing;
+    ist_upscale_seen seen;
 } ist_sam_upscale;
 
 /* Begins as zeros; loads the weights. */

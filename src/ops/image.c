@@ -130,6 +130,12 @@ ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pix
     return resize(p, upload, pixels, batch, size, fields, mean, std, label);
 }
 
+ist_tensor ist_segmenter_content(ist_tensor upload, int batch) {
+    upload = ist_view(upload, 1, 1, batch);
+    upload.ld = IST_IM_WORDS;
+    return ist_slice(upload, IST_UP_HEADER + IST_IM_SEG_WIDTH, 2);
+}
+
 ist_tensor ist_op_resize_segmenter(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, const char *label) {
     static const float mean[3] = {123.675f, 116.28f, 103.53f}, std[3] = {58.395f, 57.12f, 57.375f};
     static const int fields[4] = {IST_IM_SEG_X, IST_IM_SEG_Y, IST_IM_SEG_WIDTH, IST_IM_SEG_HEIGHT};

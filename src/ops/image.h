@@ -47,5 +47,7 @@ ist_tensor ist_op_resize_detector(ist_plan *p, ist_tensor upload, ist_tensor pix
 /* [batch, 1024, 1024, 3] of elem T: (value - mean) / std inside the resized image, 0 outside (preprocess of
  * segment-anything's modeling/sam.py). */
 ist_tensor ist_op_resize_segmenter(ist_plan *p, ist_tensor upload, ist_tensor pixels, int batch, const char *label);
+/* [1,1,batch,2] I32, a view of the upload: width and height of each image inside that input. */
+ist_tensor ist_segmenter_content(ist_tensor upload, int batch);
 
 #endif

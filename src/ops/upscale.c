@@ -185,8 +185,12 @@ static bool sharing_fits(const ist_plan *p, ist_tensor x, const ist_upscale_shar
            ist_pixels(s->map) >= x.n;
 }
 
+static bool seen_fits(ist_upscale_seen s, int prompts) {
+    return !ist_has(s.content) || (s.content.c == 2 && s.content.elem == IST_ELEM_I32 && ist_pixels(s.image_of) >= prompts);
+}
+
 static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, const packed *c, ist_tensor vectors,
-                       const ist_upscale_sharing *sharing, ist_tensor y, const char *label) {
+                       const ist_upscale_sharing *sharing, ist_upscale_seen seen, ist_tensor y, const char *label) {
     static const ist_upscale_sharing nothing = {0};
     const ist_upscale_sharing *s = sharing ? sharing : &nothing;
     ist_tensor constants = {0};
@@ -210,21 +214,23 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
                          .args = {IST_OUT(y), IST_IN(x), IST_IN(c->w1), IST_IN(c->norm), IST_IN(c->w2), IST_IN(c->b2),
                                   IST_IN(vectors), IST_IN(s->image), IST_IN(s->trace), IST_IN(s->values[0]),
                                   IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT8(x.h, x.w, take, masks, x.c),
+                                  IST_IN(ist_plan_current_limit(p)), IST_IN(seen.content), IST_IN(seen.image_of),
+                                  IST_INT8(x.h, x.w, take, masks, x.c),
                                   IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
-                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted), IST_FLOAT(w->eps)},
-                         .arg_count = 19,
+                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted),
+                                  IST_INT4(seen.content.ld, seen.content.c0, IST_TOKEN_PIXELS), IST_FLOAT(w->eps)},
+                         .arg_count = 22,
                          .flops = flops_of(x, masks, sharing ? 2.0 * noted + 4 : x.c),
                          .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
-                          const ist_upscale_sharing *sharing, const char *label) {
+                          const ist_upscale_sharing *sharing, ist_upscale_seen seen, const char *label) {
     ist_tensor none = {0};
     packed c;
     if (ist_plan_status(p)) return none;
     if (x.c < 16 || x.c > IN_MAX || x.c % 16 || vectors.c != C2 || vectors.n != x.n || x.elem != IST_ELEM_T ||
-        vectors.elem != IST_ELEM_T || !sharing_fits(p, x, sharing)) {
+        vectors.elem != IST_ELEM_T || !sharing_fits(p, x, sharing) || !seen_fits(seen, x.n)) {
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", label, x.n, x.h, x.w, x.c,
                       vectors.n, vectors.h, vectors.w, vectors.c);
         return none;
@@ -238,7 +244,7 @@ ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *
     }
     if (!pack(p, w, x, label, &c)) return none;
     if (cpu) {
-        launch_cpu(p, x, w, &c, vectors, sharing, y, label);
+        launch_cpu(p, x, w, &c, vectors, sharing, seen, y, label);
         return y;
     }
     int items = ist_plan_caps(p) & IST_CAP_GROUP256 ? 256 : 64, take = items == 256 ? ANY_PIXELS : ANY_PIXELS / 2;

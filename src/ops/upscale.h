@@ -23,10 +23,17 @@ typedef struct ist_upscale_sharing {
     bool relative;          /* updates and values are: ist_image_update */
     const float *constants; /* [4][5][64]: bias1 P, -1 P, (beta1 + bias2) Q, -1 Q, beta2 deconv1 + its bias */
 } ist_upscale_sharing;
+/* Where masks are cut out of letterboxed pictures: low-resolution logits that ist_op_masks does not read stay undefined,
+ * in the rows for CPUs. content I32 [1,1,images,2]: width and height of the picture of which a token is IST_TOKEN_PIXELS;
+ * image_of I32 [1,1,P,1]. */
+enum { IST_TOKEN_PIXELS = 16 };
+typedef struct ist_upscale_seen {
+    ist_tensor content, image_of;
+} ist_upscale_seen;
 /* gelu(deconv2(gelu(LN(deconv1(x))))) . vectors[m]: x [P,h,w,K], vectors [P,1,masks,32] -> F32 [P * masks,4h,4w,1],
  * mask m of prompt i is item i * masks + m. K is a multiple of 16. The limit counts prompts. `sharing`
- * may be NULL; only where ist_image_shares. */
+ * may be NULL; only where ist_image_shares. Without seen.content all logits are made. */
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,
-                          const ist_upscale_sharing *sharing, const char *label);
+                          const ist_upscale_sharing *sharing, ist_upscale_seen seen, const char *label);
 
 #endif

@@ -88,8 +88,9 @@ static ist_tensor record_match(ist_engine *e, frame_buffers b, const ist_detecti
     }
 }
 
-/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. */
-static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers b, const ist_detections *det,
+/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. `kept`: somebody reads all
+ * logits. */
+static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers b, const ist_detections *det, bool kept,
                              ist_pack_inputs *pack) {
     ist_plan *p = e->plan;
     ist_plan_unit(p);
@@ -105,7 +106,9 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
     ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners, true);
-    ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, det->image_of, sparse, (ist_tensor){0}, false);
+    ist_tensor content = kept ? (ist_tensor){0} : ist_segmenter_content(b.upload, e->config.batch);
+    ist_sam_masks masks =
+        ist_sam_decode(p, c->segmenter, embedding, content, det->image_of, sparse, (ist_tensor){0}, false);
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_stage(p, "masks");
     ist_plan_unit(p);
@@ -114,7 +117,7 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
     pack->store = b.store;
 }
 
-static void record_frame(ist_engine *e, const checkpoints *c, const unsigned char *keep) {
+static void record_frame(ist_engine *e, const checkpoints *c, const unsigned char *keep, bool kept) {
     ist_plan *p = e->plan;
     frame_buffers b = {.upload = ist_plan_external(p, IST_EXT_UPLOAD, IST_ELEM_I32),
                        .pixels = ist_plan_external(p, IST_EXT_PIXELS, IST_ELEM_U8),
@@ -133,7 +136,7 @@ static void record_frame(ist_engine *e, const checkpoints *c, const unsigned cha
         ist_plan_unit(p);
         pack.match = record_match(e, b, &det, raw);
     }
-    if (e->has_masks) record_segmenter(e, c, b, &det, &pack);
+    if (e->has_masks) record_segmenter(e, c, b, &det, kept, &pack);
     ist_plan_stage(p, "pack");
     if (!e->has_masks) ist_plan_unit(p);
     ist_op_pack(p, &pack, "packet");
@@ -173,7 +176,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
-    if (!st) record_frame(e, &c, keep);
+    if (!st) record_frame(e, &c, keep, options.taps);
     free_checkpoints(&c);
     free(keep);
     if (!st && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->plan, err);
