@@ -10,10 +10,49 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { C1 = IST_UPSCALE_MIDDLE };
+enum { C1 = IST_UPSCALE_MIDDLE, IMAGES = 5, MOST_PROMPTS = 5 };
 
 static const ist_upscale_seen nothing = {{0}, {0}};
+
+/* Pictures of all kinds of sizes, and which one each prompt is of. */
+typedef struct pictures {
+    int size[IMAGES][2], image_of[MOST_PROMPTS];
+    ist_upscale_seen seen;
+} pictures;
+
+static pictures draw_pictures(optest *t, int n, int h, int w) {
+    pictures all;
+    const int most[2] = {w * IST_TOKEN_PIXELS, h * IST_TOKEN_PIXELS};
+    for (int i = 0; i < IMAGES; i++)
+        for (int k = 0; k < 2; k++)
+            all.size[i][k] = i == 0 ? most[k] : i == 1 ? k : i == 2 ? most[k] / 2 : optest_int(t, 1, most[k]);
+    for (int k = 0; k < MOST_PROMPTS; k++) all.image_of[k] = optest_int(t, 0, IMAGES - 1);
+    all.seen = (ist_upscale_seen){optest_ints(t, all.size[0], 2 * IMAGES), optest_ints(t, all.image_of, n)};
+    all.seen.content = ist_view(all.seen.content, 1, 1, IMAGES);
+    all.seen.content.c = all.seen.content.ld = 2;
+    return all;
+}
+
+/* The last low-resolution logit that op/mask reads of an axis with `size` pixels. */
+static int last_read(int size, int logits) {
+    if (!size) return -1;
+    const int last = (int)fmaxf(0.25f * ((float)(size - 1) + 0.5f) - 0.5f, 0) + 1;
+    return last < logits ? last : logits - 1;
+}
+
+/* What is seen of `part` has the bits of `whole`. */
+static void check_seen(optest *t, ist_tensor whole, ist_tensor part, const pictures *all, int items, int masks) {
+    ref_map want = optest_read(t, whole), got = optest_read(t, part);
+    for (int i = 0; i < items; i++) {
+        const int *size = all->size[all->image_of[i / masks]];
+        const int right = last_read(size[0], want.w), bottom = last_read(size[1], want.h);
+        for (int y = 0; y <= bottom; y++)
+            cr_assert(!memcmp(ref_at(got, i, y, 0), ref_at(want, i, y, 0), sizeof(float) * (size_t)(right + 1)),
+                      "item %d, line %d of %d x %d pixels", i, y, size[0], size[1]);
+    }
+}
 
 /* bits of i: 1 slices, 2 limit. */
 static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
@@ -33,7 +72,9 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ref_map want = optest_zeros(&t, n * masks, 4 * h, 4 * w, 1);
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1), vt = optest_in(&t, vectors, IST_ELEM_T, i & 1);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    pictures all = draw_pictures(&t, n, h, w);
     ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, nothing, "upscale");
+    ist_tensor part = ist_op_upscale(t.plan, xt, &weights, vt, NULL, all.seen, "upscale");
     optest_run(&t);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
@@ -43,6 +84,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
      */
     bool matrix = t.half && ist_plan_caps(t.plan) & IST_CAP_PTX_MMA;
     optest_close(&t, "upscale", got, want, 0, matrix ? 4e-3 : 2e-5);
+    check_seen(&t, y, part, &all, got.n, masks);
     optest_end(&t);
 }
 
@@ -186,7 +228,10 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
         ist_op_image_step(t.plan, &side, &step, keys, tokens, &updated, "step");
         side = (ist_image_side){.x = updated, .position = side.position};
     }
-    ist_tensor y = ist_op_upscale(t.plan, ist_view(side.x, PROMPTS, h, w), &weights, vt, &sharing, nothing, "upscale");
+    pictures all = draw_pictures(&t, PROMPTS, h, w);
+    ist_tensor tokens_of = ist_view(side.x, PROMPTS, h, w);
+    ist_tensor y = ist_op_upscale(t.plan, tokens_of, &weights, vt, &sharing, nothing, "upscale");
+    ist_tensor part = ist_op_upscale(t.plan, tokens_of, &weights, vt, &sharing, all.seen, "upscale");
     optest_run(&t);
     ref_map seen = optest_zeros(&t, PROMPTS, 1, h * w, K), want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1);
     for (int n = 0; n < PROMPTS; n++)
@@ -203,6 +248,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, bool re
     ref_map got = optest_read(&t, y);
     got.n = want.n = count * masks;
     optest_close(&t, "shared upscale", got, want, 0, t.half ? 1e-2 : 4e-5);
+    check_seen(&t, y, part, &all, got.n, masks);
     optest_end(&t);
 }
 
