@@ -50,7 +50,7 @@ static void encode(ist_device **device, ist_plan **plan, const ist_weights *weig
     OK(ist_device_open(&(ist_device_options){0}, device, &err));
     OK(ist_plan_begin(*device, &(ist_plan_options){.taps = true, .half = half}, plan, &err));
     ist_tensor image = ist_plan_input(*plan, 1, SIDE, SIDE, 3, IST_ELEM_T);
-    ist_tinyvit(*plan, weights, image);
+    ist_tinyvit(*plan, weights, image, (ist_tensor){0});
     OK(ist_plan_finish(*plan, &err));
     OK(ist_plan_write_f32(*plan, image, x, &err));
     OK(ist_plan_replay(*plan, &err));
@@ -311,7 +311,7 @@ Test(model_mobilesam, refuses_another_image_size) {
     ist_weights *weights = checkpoint();
     OK(ist_device_open(&(ist_device_options){0}, &device, &err));
     OK(ist_plan_begin(device, &(ist_plan_options){0}, &plan, &err));
-    ist_tensor y = ist_tinyvit(plan, weights, ist_plan_input(plan, 1, 512, 512, 3, IST_ELEM_T));
+    ist_tensor y = ist_tinyvit(plan, weights, ist_plan_input(plan, 1, 512, 512, 3, IST_ELEM_T), (ist_tensor){0});
     cr_assert_not(ist_has(y));
     cr_assert_eq(ist_plan_status(plan), IST_E_ARGUMENT);
     ist_plan_close(&plan);

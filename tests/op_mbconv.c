@@ -41,6 +41,7 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16. */
 static void block_case(const shape *s, unsigned i) {
     optest t;
+    ist_alike alike = {0};
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
     const bool narrow = i & 8;
     ist_plan_narrow(t.plan, narrow);
@@ -59,7 +60,7 @@ static void block_case(const shape *s, unsigned i) {
                         .act = s->act};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, "bottleneck");
+    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, &alike, "bottleneck");
     optest_run(&t);
     ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
     want.n = got.n = count;
@@ -123,12 +124,13 @@ Test(mbconv, warpgroup_row) {
 Test(mbconv, refuses_what_does_not_fit) {
     without = 0;
     optest t;
+    ist_alike alike = {0};
     optest_begin(&t, "bottleneck refusal", 1);
     float zeros[64 * 64] = {0};
     ist_filter wide = {64, 64, 1, 1, zeros, NULL}, spread = {64, 1, 3, 3, zeros, NULL};
     ist_mbconv block = {.expand = wide, .spread = spread, .project = wide, .stride = 2, .residual = true};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_mbconv(t.plan, x, &block, "bottleneck")));
+    cr_assert_not(ist_has(ist_op_mbconv(t.plan, x, &block, &alike, "bottleneck")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -13,6 +13,7 @@ typedef struct shape {
 /* bits of i: 1 slices, 2 limit, 4 no biases. */
 static void patch_case(const shape *s, unsigned i) {
     optest t;
+    ist_alike alike = {0};
     optest_begin(&t, "patch embedding", i + 10u * (unsigned)(s->h + s->w));
     int count = i & 2 ? s->n - 1 : s->n, h = (s->h + 1) / 2, w = (s->w + 1) / 2;
     ref_map x = optest_random(&t, s->n, s->h, s->w, 3), middle = optest_zeros(&t, s->n, h, w, s->mid);
@@ -24,7 +25,7 @@ static void patch_case(const shape *s, unsigned i) {
     ist_filter second = {s->out, s->mid, 3, 3, w2, i & 4 ? NULL : b + s->mid};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_patch_embed(t.plan, xt, first, second, "patch");
+    ist_tensor y = ist_op_patch_embed(t.plan, xt, first, second, &alike, "patch");
     optest_run(&t);
     ref_conv(x, w1, first.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){.act = 3}, middle);
     ref_conv(middle, w2, second.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){0}, want);
@@ -75,11 +76,12 @@ Test(patch, matrix_row) {
 Test(patch, refuses_what_does_not_fit) {
     without = 0;
     optest t;
+    ist_alike alike = {0};
     optest_begin(&t, "patch refusal", 1);
     float zeros[64 * 64] = {0};
     ist_filter first = {8, 3, 3, 3, zeros, NULL}, second = {8, 16, 3, 3, zeros, NULL};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 3), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_patch_embed(t.plan, x, first, second, "patch")));
+    cr_assert_not(ist_has(ist_op_patch_embed(t.plan, x, first, second, &alike, "patch")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -1,9 +1,10 @@
 /* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
  * so that the wide map between them never leaves the second-level cache. One work-item per group; needs isa/tile,
- * isa/amx.
+ * isa/alike, isa/amx.
  *
  * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
- * padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 32][pixel][32].
+ * padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 32][pixel][32]. Of rows of the
+ * result that are alike a piece makes its first and copies it.
  *
  * The vector units work while the matrix unit does: a task is what they do to eight vectors, 4 rows of 32 channels, and
  * each pause of a product takes its share of those that are due.
@@ -207,12 +208,13 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
 /* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see
  * prelude). scratch [group][3][HIDDEN / 32][length + 31 STRIDE][32]: pixels past a line's end are read for output
- * pixels that are not stored. w1, w3: panels (isa/amx). */
+ * pixels that are not stored. w1, w3: panels (isa/amx). content, alike: see isa/alike. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global float *restrict y, __global const float *restrict x, __global float *restrict scratch,
        __global const ushort *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const ushort *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
+       __global const int *restrict limit, __global const int *restrict content, int8 in, int8 out, int8 alike,
+       __global int *queue) {
     const int lines = in.s4 + (AMX_BLOCK - 1) * STRIDE, line = lines * HIDDEN, panels = COUT / AMX_BLOCK;
     uint16 d[2][SPREADS * ROWS * PARTS];
     float16 sums[2][AMX_BLOCK * 2];
@@ -225,9 +227,16 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
         const int x0 = (piece - band * in.s7) * in.s5;
         const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
         const int length = (cols - 1) * STRIDE + 3;
+        const int2 same = alike_rows(content, alike, n);
         int filled = y0 * STRIDE - 1;
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * STRIDE - 1;
+            if (oy > max(y0, same.x) && oy < same.y) {
+                do_tasks(&work);
+                copy_pixels(y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4, (size_t)out.s2 * out.s3,
+                            cols, out.s3, COUT);
+                continue;
+            }
             for (int ky = 0; ky < 3; ky++) work.e[ky] = scratch + (top + 3 + ky) % 3 * line;
             work.d = (ushort *)d[0];
             for (work.spread = work.spreads = 0, filled = max(filled, top); filled < top + 3; filled++)

@@ -1,9 +1,10 @@
 /* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that
- * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile.
+ * the wide map between them never leaves the second-level cache. One work-item per group, needs isa/tile, isa/alike.
  *
  * A piece of work is a band of output rows of one column segment. The last three rows of the expanded map, columns of
  * padding included, lie in the group's part of `scratch` as a ring of lines [pixel][HIDDEN]. For every RUN output
- * pixels the depthwise sums of all hidden channels go to private memory and from there into the projection.
+ * pixels the depthwise sums of all hidden channels go to private memory and from there into the projection. Of rows of
+ * the result that are alike a piece makes its first and copies it.
  *
  * -D CIN, HIDDEN, COUT: channels; CIN is a multiple of 16, the others of 64. -D ACT: of the result. -D STRIDE: of the
  * depthwise filter. */
@@ -83,14 +84,14 @@ NOINLINE void spread(float16 *d, __global const float *l0, __global const float 
 
 /* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
- * (see prelude). scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
+ * (see prelude). content, alike: see isa/alike. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
  * that are not stored. */
 NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
                            __global const float *restrict w1, __global const float *restrict b1,
                            __global const float *restrict w2, __global const float *restrict b2,
                            __global const float *restrict w3, __global const float *restrict b3,
-                           __global const int *restrict limit, int8 in, int8 out, __global int *queue,
-                           const int4 group) {
+                           __global const int *restrict limit, __global const int *restrict content, int8 in, int8 out,
+                           int8 alike, __global int *queue, const int4 group) {
     const int line = (in.s4 + 5 * STRIDE) * HIDDEN;
     float16 d[RUN * HV], acc[TILE_ROWS * NV], bias[NV];
     scratch += group.x * (size_t)3 * line;
@@ -100,9 +101,15 @@ NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x,
         const int x0 = (piece - band * in.s7) * in.s5;
         const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
         const int length = (cols - 1) * STRIDE + 3;
+        const int2 same = alike_rows(content, alike, n);
         int filled = y0 * STRIDE - 1;
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * STRIDE - 1;
+            if (oy > max(y0, same.x) && oy < same.y) {
+                copy_pixels(y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4, (size_t)out.s2 * out.s3,
+                            cols, out.s3, COUT);
+                continue;
+            }
             for (filled = max(filled, top); filled < top + 3; filled++)
                 expand_line(scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * STRIDE - 1, w1, b1, in);
             for (int t0 = 0; t0 < cols; t0 += RUN) {
@@ -133,6 +140,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
        __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, int8 in, int8 out, __global int *queue) {
-    mbconv_group(y, x, scratch, w1, b1, w2, b2, w3, b3, limit, in, out, queue, THIS_GROUP);
+       __global const int *restrict limit, __global const int *restrict content, int8 in, int8 out, int8 alike,
+       __global int *queue) {
+    mbconv_group(y, x, scratch, w1, b1, w2, b2, w3, b3, limit, content, in, out, alike, queue, THIS_GROUP);
 }

@@ -87,7 +87,7 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
         snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
     } else {
         image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);
-        ist_tinyvit(p, weights, image);
+        ist_tinyvit(p, weights, image, (ist_tensor){0});
         snprintf(m->what, sizeof m->what, "%s encoder batch %d", name, n);
     }
     IST_TRY(ist_plan_finish(p, err));

@@ -23,11 +23,11 @@ static ist_conv_weights take(const ist_net *net, const char *block, const char *
 }
 
 /* [n,1024,1024,3] -> [n,256,256,64]. */
-static ist_tensor patch_embed(const ist_net *net, ist_tensor image) {
+static ist_tensor patch_embed(const ist_net *net, ist_tensor image, ist_alike *alike) {
     ist_conv_weights first = take(net, "image_encoder.patch_embed", "seq.0");
     ist_conv_weights second = take(net, "image_encoder.patch_embed", "seq.2");
     ist_tensor x = ist_op_patch_embed(net->plan, image, ist_filter_of(&first), ist_filter_of(&second),
-                                      "image_encoder.patch_embed");
+                                      alike, "image_encoder.patch_embed");
     ist_conv_weights_free(&first);
     ist_conv_weights_free(&second);
     return x;
@@ -39,13 +39,13 @@ static void check_norm(const ist_net *net, const ist_norm_weights *norm, int cha
 }
 
 /* conv1, conv2, conv3 of a block: expansion, depthwise, projection. */
-static ist_tensor bottleneck(const ist_net *net, ist_tensor x, ist_mbconv block, const char *name) {
+static ist_tensor bottleneck(const ist_net *net, ist_tensor x, ist_mbconv block, ist_alike *alike, const char *name) {
     ist_conv_weights expand = take(net, name, "conv1"), spread = take(net, name, "conv2");
     ist_conv_weights project = take(net, name, "conv3");
     block.expand = ist_filter_of(&expand);
     block.spread = ist_filter_of(&spread);
     block.project = ist_filter_of(&project);
-    ist_tensor y = ist_op_mbconv(net->plan, x, &block, name);
+    ist_tensor y = ist_op_mbconv(net->plan, x, &block, alike, name);
     ist_conv_weights_free(&expand);
     ist_conv_weights_free(&spread);
     ist_conv_weights_free(&project);
@@ -53,13 +53,13 @@ static ist_tensor bottleneck(const ist_net *net, ist_tensor x, ist_mbconv block,
 }
 
 /* The last GELU comes after the sum: [n,h,w,c] -> [n,h,w,c], 4 c between. */
-static ist_tensor mbconv(const ist_net *net, ist_tensor x, const char *name) {
-    return bottleneck(net, x, (ist_mbconv){.stride = 1, .residual = true, .act = IST_ACT_GELU}, name);
+static ist_tensor mbconv(const ist_net *net, ist_tensor x, ist_alike *alike, const char *name) {
+    return bottleneck(net, x, (ist_mbconv){.stride = 1, .residual = true, .act = IST_ACT_GELU}, alike, name);
 }
 
 /* [n,h,w,c] -> [n,h/s,w/s,out]. */
-static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, const char *name) {
-    return bottleneck(net, x, (ist_mbconv){.stride = stride}, name);
+static ist_tensor merge(const ist_net *net, ist_tensor x, int stride, ist_alike *alike, const char *name) {
+    return bottleneck(net, x, (ist_mbconv){.stride = stride}, alike, name);
 }
 
 /* Window attention with its norm and projection; the result includes the residual. */
@@ -128,9 +128,9 @@ static ist_tensor stage(const ist_net *net, ist_tensor x, int layer, int blocks,
     return x;
 }
 
-static ist_tensor down(const ist_net *net, ist_tensor x, int layer, int stride) {
+static ist_tensor down(const ist_net *net, ist_tensor x, int layer, int stride, ist_alike alike) {
     ist_name name = ist_name_of("image_encoder.layers.%d.downsample", layer);
-    x = merge(net, x, stride, name.text);
+    x = merge(net, x, stride, &alike, name.text);
     ist_tap(net, x, "layer%d.down", layer);
     return x;
 }
@@ -142,24 +142,26 @@ static ist_tensor neck(const ist_net *net, ist_tensor x) {
     return ist_layer_norm(net, x, LN2D_EPS, NULL, "image_encoder.neck.3"); /* [n,64,64,256] */
 }
 
-ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image) {
+ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image, ist_tensor content) {
+    static const ist_alike unlike = {{0}, 0, 0, 0}; /* windows that divide a map make its rows different */
     const ist_net net = {p, weights};
+    ist_alike alike = {.content = ist_slice(content, 1, 1), .step = 1};
     if (!ist_plan_status(p) && (image.h != IST_SAM_SIDE || image.w != IST_SAM_SIDE || image.c != 3))
         ist_plan_fail(p, IST_E_ARGUMENT, "TinyViT: image [%d,%d,%d,%d], it takes 1024x1024 RGB", image.n, image.h,
                       image.w, image.c);
     ist_plan_narrow(p, true);
-    ist_tensor x = patch_embed(&net, image); /* [n,256,256,64] */
+    ist_tensor x = patch_embed(&net, image, &alike); /* [n,256,256,64] */
     ist_plan_tap(p, "patch_embed", x);
     for (int b = 0; b < 2; b++) {
         ist_name name = ist_name_of("image_encoder.layers.0.blocks.%d", b);
-        x = mbconv(&net, x, name.text); /* [n,256,256,64] */
+        x = mbconv(&net, x, &alike, name.text); /* [n,256,256,64] */
         ist_tap(&net, x, "layer0.block%d", b);
     }
-    x = down(&net, x, 0, 2);         /* [n,128,128,128] */
+    x = down(&net, x, 0, 2, alike);  /* [n,128,128,128] */
     x = stage(&net, x, 1, 2, 4, 7);  /* [n,128,128,128] */
-    x = down(&net, x, 1, 2);         /* [n,64,64,160] */
+    x = down(&net, x, 1, 2, unlike); /* [n,64,64,160] */
     x = stage(&net, x, 2, 6, 5, 14); /* [n,64,64,160] */
-    x = down(&net, x, 2, 1);         /* [n,64,64,320] */
+    x = down(&net, x, 2, 1, unlike); /* [n,64,64,320] */
     x = stage(&net, x, 3, 2, 10, 7); /* [n,64,64,320] */
     x = neck(&net, x);               /* [n,64,64,256] */
     ist_plan_narrow(p, false);

@@ -92,12 +92,13 @@ int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_un
     return ist_div_up(rows, bands);
 }
 
-static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_alike *alike, const char *label) {
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
     int pieces = segments * ist_div_up(h, rows), units = ist_plan_units(p), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
+    *alike = ist_alike_behind(*alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, ist_panel_columns(p));
@@ -105,7 +106,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
     ist_launch l = {
         .label = label,
         .op = "op/mbconv_cpu",
-        .isa = "isa/tile",
+        .isa = "isa/tile+isa/alike",
         .defines = d.text,
         .kernel = "mbconv",
         .dims = 1,
@@ -115,18 +116,20 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, const c
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
                  IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)),
-                 IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 13,
+                 ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 15,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);
     return ist_plan_status(p) ? (ist_tensor){0} : y;
 }
 
-ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *b, const char *label) {
+ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_alike *alike, const char *label) {
     if (!check(p, x, b, label)) return (ist_tensor){0};
-    if (ist_mbconv_takes_amx(p, x, b)) return ist_mbconv_amx(p, x, b, label);
-    return fused(p, x, b) ? in_one(p, x, b, label) : in_steps(p, x, b, label);
+    if (ist_mbconv_takes_amx(p, x, b)) return ist_mbconv_amx(p, x, b, alike, label);
+    if (fused(p, x, b)) return in_one(p, x, b, alike, label);
+    *alike = (ist_alike){0};
+    return in_steps(p, x, b, label);
 }

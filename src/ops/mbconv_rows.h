@@ -14,7 +14,7 @@ ist_tensor ist_pack_taps(ist_plan *p, const ist_filter *spread, const char *labe
 
 /* A whole block on AMX. */
 bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *block);
-ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *block, const char *label);
+ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *block, ist_alike *alike, const char *label);
 
 /* For CPUs: weights of a matrix as panels (ist_panel_columns), of a depthwise filter [c / 16][9][16]; biases or zeros.
  */

@@ -75,7 +75,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_filter *first, con
     return ist_plan_status(p) ? none : y;
 }
 
-ist_tensor ist_op_patch_embed(ist_plan *p, ist_tensor image, ist_filter first, ist_filter second, const char *label) {
+ist_tensor ist_op_patch_embed(ist_plan *p, ist_tensor image, ist_filter first, ist_filter second, ist_alike *alike,
+                              const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
     if (first.in != image.c || second.in != first.out || first.kh != 3 || first.kw != 3 || second.kh != 3 ||
@@ -84,7 +85,8 @@ ist_tensor ist_op_patch_embed(ist_plan *p, ist_tensor image, ist_filter first, i
                       image.n, image.h, image.w, image.c);
         return none;
     }
-    if (ist_patch_takes_cpu(p, image, &first, &second)) return ist_patch_cpu(p, image, &first, &second, label);
+    if (ist_patch_takes_cpu(p, image, &first, &second)) return ist_patch_cpu(p, image, &first, &second, alike, label);
+    *alike = (ist_alike){0};
     if (takes(p, image, &first, &second)) return in_one(p, image, &first, &second, label);
     ist_conv_opts gelu = {.epi.act = IST_ACT_GELU, .stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};
     ist_conv_opts plain = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};

@@ -7,6 +7,6 @@
 bool ist_patch_takes_cpu(const ist_plan *p, ist_tensor image, const ist_filter *first, const ist_filter *second);
 /* Where it does. */
 ist_tensor ist_patch_cpu(ist_plan *p, ist_tensor image, const ist_filter *first, const ist_filter *second,
-                         const char *label);
+                         ist_alike *alike, const char *label);
 
 #endif

@@ -99,16 +99,16 @@ static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers 
     ist_plan_stage(p, "preprocess");
     ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
     ist_plan_stage(p, "segmenter_encoder");
-    ist_tensor embedding = ist_tinyvit(p, c->segmenter, x);
+    ist_tensor content = ist_segmenter_content(b.upload, e->config.batch);
+    ist_tensor embedding = ist_tinyvit(p, c->segmenter, x, content);
     ist_plan_join(p);
     ist_plan_limit(p, det->total);
     ist_plan_stage(p, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
     ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners, true);
-    ist_tensor content = kept ? (ist_tensor){0} : ist_segmenter_content(b.upload, e->config.batch);
-    ist_sam_masks masks =
-        ist_sam_decode(p, c->segmenter, embedding, content, det->image_of, sparse, (ist_tensor){0}, false);
+    ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, kept ? (ist_tensor){0} : content, det->image_of,
+                                         sparse, (ist_tensor){0}, false);
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_stage(p, "masks");
     ist_plan_unit(p);

@@ -1,0 +1,13 @@
+/* Rows of a map that are alike (src/ops/alike.h), for operators that copy them. */
+
+/* Rows [x, y) of item n. alike {ints from item to item of `content` or 0: none, first int, step, above, end}. */
+static inline int2 alike_rows(__global const int *content, int8 alike, int n) {
+    if (!alike.s0) return (int2)(0);
+    return (int2)((content[n * alike.s0 + alike.s1] + alike.s2 - 1) / alike.s2 + alike.s3, alike.s4);
+}
+
+/* `count` pixels, `ld` apart, from those `before` values in front of them. */
+NOINLINE void copy_pixels(__global T *y, size_t before, int count, int ld, int channels) {
+    for (int i = 0; i < count; i++, y += ld)
+        for (int c = 0; c < channels; c += 16) STORE16(LOAD16(y - before, c), y, c);
+}
