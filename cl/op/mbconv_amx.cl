@@ -205,7 +205,7 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
     }
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
+/* in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see
  * prelude). scratch [group][3][HIDDEN / 32][length + 31 STRIDE][32]: pixels past a line's end are read for output
  * pixels that are not stored. w1, w3: panels (isa/amx). content, alike: see isa/alike. */
@@ -224,10 +224,10 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
     work_t share = work_begin(get_global_size(0), min(out.s0, *limit) * out.s6, out.s7);
     for (int item; (item = work_next(&share, queue)) >= 0;) {
         const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
-        const int x0 = (piece - band * in.s7) * in.s5;
-        const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
-        const int length = (cols - 1) * STRIDE + 3;
+        const int x0 = (piece - band * in.s7) * in.s5, cols = min(in.s5, out.s2 - x0);
         const int2 same = alike_rows(content, alike, n);
+        const int y0 = alike_band(band, in.s6, out.s1, same), y1 = alike_band(band + 1, in.s6, out.s1, same);
+        const int length = (cols - 1) * STRIDE + 3;
         int filled = y0 * STRIDE - 1;
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * STRIDE - 1;

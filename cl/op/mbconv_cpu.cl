@@ -82,7 +82,7 @@ NOINLINE void spread(float16 *d, __global const float *l0, __global const float 
 #endif
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, rows, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
+/* in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
  * (see prelude). content, alike: see isa/alike. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
  * that are not stored. */
@@ -98,10 +98,10 @@ NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x,
     work_t work = work_begin(group.w, min(out.s0, *limit) * out.s6, out.s7);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
-        const int x0 = (piece - band * in.s7) * in.s5;
-        const int y0 = band * in.s6, y1 = min(out.s1, y0 + in.s6), cols = min(in.s5, out.s2 - x0);
-        const int length = (cols - 1) * STRIDE + 3;
+        const int x0 = (piece - band * in.s7) * in.s5, cols = min(in.s5, out.s2 - x0);
         const int2 same = alike_rows(content, alike, n);
+        const int y0 = alike_band(band, in.s6, out.s1, same), y1 = alike_band(band + 1, in.s6, out.s1, same);
+        const int length = (cols - 1) * STRIDE + 3;
         int filled = y0 * STRIDE - 1;
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * STRIDE - 1;

@@ -86,17 +86,17 @@ ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label) 
     return t;
 }
 
-int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit) {
+int ist_mbconv_bands(const ist_plan *p, int rows, int segments, int groups_per_unit) {
     int bands = ist_div_up(groups_per_unit * ist_plan_units(p), segments), most = rows / ROWS_MIN;
     if (bands > most) bands = most > 1 ? most : 1;
-    return ist_div_up(rows, bands);
+    return bands;
 }
 
 static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_alike *alike, const char *label) {
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
-    int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT);
-    int pieces = segments * ist_div_up(h, rows), units = ist_plan_units(p), length = (cols - 1) * s + 3;
+    int bands = ist_mbconv_bands(p, h, segments * x.n, GROUPS_PER_UNIT);
+    int pieces = segments * bands, units = ist_plan_units(p), length = (cols - 1) * s + 3;
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     *alike = ist_alike_behind(*alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
@@ -116,7 +116,7 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_ali
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
+                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
                  IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)),
                  ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 15,

@@ -17,7 +17,7 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_al
     int hidden = b->expand.out, s = b->stride, h = (x.h - 1) / s + 1, w = (x.w - 1) / s + 1;
     int most = LINE_BYTES / (4 * hidden * s) / BLOCK * BLOCK; /* three lines and weights fit the second-level cache */
     int cols = w < most ? w : most, segments = ist_div_up(w, cols), length = (cols - 1) * s + 3;
-    int rows = ist_mbconv_band(p, h, segments * x.n, GROUPS_PER_UNIT), units = ist_plan_units(p);
+    int bands = ist_mbconv_bands(p, h, segments * x.n, GROUPS_PER_UNIT), units = ist_plan_units(p);
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     *alike = ist_alike_behind(*alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
@@ -37,8 +37,8 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_al
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_amx_matrix(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, rows, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * ist_div_up(h, rows), ist_plan_work_turn(p)),
+                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * bands, ist_plan_work_turn(p)),
                  ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 15,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),

@@ -20,7 +20,7 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *block, is
  */
 ist_tensor ist_mbconv_pack(ist_plan *p, const ist_filter *f, const char *label);
 ist_tensor ist_mbconv_bias(ist_plan *p, const ist_filter *f, const char *label);
-/* Rows of a band: enough bands for every compute unit, rows enough that the two extra ones cost little. */
-int ist_mbconv_band(const ist_plan *p, int rows, int segments, int groups_per_unit);
+/* Bands of rows: enough for every compute unit, of rows enough that the two extra ones cost little. */
+int ist_mbconv_bands(const ist_plan *p, int rows, int segments, int groups_per_unit);
 
 #endif
