@@ -1,5 +1,6 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
 #include "ops/mbconv.h"
+#include "support/alike_rows.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
@@ -38,15 +39,18 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
     return y;
 }
 
-/* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16. */
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16, 16 letterboxed pictures. */
 static void block_case(const shape *s, unsigned i) {
     optest t;
-    ist_alike alike = {0};
+    pictures all = {{0}, {{0}, 0, 0, 0}};
+    ist_alike unlike = {0};
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
     const bool narrow = i & 8;
     ist_plan_narrow(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n;
     ref_map x = optest_random(&t, s->n, s->h, s->w, s->in);
+    if (i & 16) all = draw_pictures(&t, s->n, s->h, 2, 1, 1);
+    if (i & 16) make_alike(x, &all, false);
     float *w1 = optest_values(&t, (size_t)(s->in * s->hidden), -0.3f, 0.3f);
     float *w2 = optest_values(&t, 9 * (size_t)s->hidden, -0.5f, 0.5f);
     float *w3 = optest_values(&t, (size_t)(s->out * s->hidden), -0.3f, 0.3f);
@@ -60,12 +64,28 @@ static void block_case(const shape *s, unsigned i) {
                         .act = s->act};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, &alike, "bottleneck");
+    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, &unlike, "bottleneck"), copied = {0};
+    ist_alike alike = all.alike;
+    if (i & 16) copied = ist_op_mbconv(t.plan, xt, &block, &alike, "bottleneck");
     optest_run(&t);
     ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
     want.n = got.n = count;
     optest_close(&t, "bottleneck", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
+    if (i & 16) check_alike(&all, alike, optest_read(&t, copied), got, count);
     optest_end(&t);
+}
+
+/* Pictures that fill the upper rows only. */
+static void letterboxes(void) {
+    static const shape some[] = {{6, 41, 9, 64, 64, 64, 1, true, IST_ACT_GELU},
+                                 {4, 26, 70, 64, 128, 64, 1, false, IST_ACT_NONE},
+                                 {5, 35, 37, 32, 64, 128, 2, false, IST_ACT_NONE},
+                                 {6, 64, 8, 64, 64, 64, 2, false, IST_ACT_RELU},
+                                 {6, 3, 5, 64, 64, 64, 1, true, IST_ACT_GELU}};
+    for (unsigned k = 0; k < sizeof some / sizeof *some; k++) {
+        block_case(&some[k], 16 + k);
+        block_case(&some[k], 16 + (k + 1) % 4);
+    }
 }
 
 static void shapes(void) {
@@ -82,6 +102,7 @@ static void shapes(void) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 8; i++) block_case(&all[k], i);
+    letterboxes();
 }
 
 /* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
@@ -98,10 +119,18 @@ Test(mbconv, amx_row) {
         for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
             for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i + (narrow ? 8 : 0));
     }
+    setenv("ISTHMUS_BF16", "0", 1);
+    letterboxes();
 }
 
 Test(mbconv, own_row) {
     without = 0;
+    shapes();
+}
+
+/* A CPU's that has no AMX. */
+Test(mbconv, vector_row) {
+    without = IST_CAP_X86_AMX;
     shapes();
 }
 
