@@ -43,14 +43,17 @@ static const char *const encoder_tokens[] = {
 
 /* ---- encoder ---- */
 
-/* Replays TinyViT on the picture; the caller closes plan and device. */
-static void encode(ist_device **device, ist_plan **plan, const ist_weights *weights, bool half) {
+/* Replays TinyViT on the picture, `boxed`: of which it knows the size; the caller closes plan and device. */
+static void encode(ist_device **device, ist_plan **plan, const ist_weights *weights, bool half, bool boxed) {
     ist_error err = {0};
     float *x = picture();
     OK(ist_device_open(&(ist_device_options){0}, device, &err));
     OK(ist_plan_begin(*device, &(ist_plan_options){.taps = true, .half = half}, plan, &err));
     ist_tensor image = ist_plan_input(*plan, 1, SIDE, SIDE, 3, IST_ELEM_T);
-    ist_tinyvit(*plan, weights, image, (ist_tensor){0});
+    static const int size[2] = {COLUMNS, ROWS};
+    ist_tensor content = {0};
+    if (boxed) content = ist_plan_const(*plan, size, 1, 1, 1, 2, IST_ELEM_I32, "content");
+    ist_tinyvit(*plan, weights, image, content);
     OK(ist_plan_finish(*plan, &err));
     OK(ist_plan_write_f32(*plan, image, x, &err));
     OK(ist_plan_replay(*plan, &err));
@@ -61,7 +64,7 @@ static void encoder(bool half) {
     ist_device *device = NULL;
     ist_plan *plan = NULL;
     ist_weights *weights = checkpoint(), *golden = golden_open("mobilesam");
-    encode(&device, &plan, weights, half);
+    encode(&device, &plan, weights, half, false);
     for (size_t i = 0; i < sizeof encoder_maps / sizeof *encoder_maps; i++)
         golden_check(plan, golden, encoder_maps[i], GOLDEN_MAP);
     for (size_t i = 0; i < sizeof encoder_tokens / sizeof *encoder_tokens; i++)
@@ -182,6 +185,43 @@ static void check_prompt(const prompt_run *r, const ist_weights *golden, const c
     }
 }
 
+/* What knows of the padding below the picture makes the same bits. */
+static void boxed_encoder(bool half) {
+    static const char *const names[] = {"patch_embed", "layer0.block0", "layer0.block1", "layer0.down", "embedding"};
+    ist_error err = {0};
+    ist_device *device[2] = {NULL, NULL};
+    ist_plan *plan[2] = {NULL, NULL};
+    ist_weights *weights = checkpoint();
+    for (int k = 0; k < 2; k++) encode(&device[k], &plan[k], weights, half, k);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        float *v[2];
+        size_t count = 0;
+        for (int k = 0; k < 2; k++) {
+            ist_tensor t = ist_plan_tapped(plan[k], names[i]);
+            count = (size_t)ist_pixels(t) * (size_t)t.c;
+            v[k] = malloc(count * sizeof *v[k]);
+            cr_assert(ist_has(t) && v[k]);
+            OK(ist_plan_read_f32(plan[k], t, v[k], &err));
+        }
+        cr_expect(!memcmp(v[0], v[1], count * sizeof *v[0]), "%s", names[i]);
+        free(v[0]);
+        free(v[1]);
+    }
+    for (int k = 0; k < 2; k++) {
+        ist_plan_close(&plan[k]);
+        ist_device_close(&device[k]);
+    }
+    ist_weights_close(&weights);
+}
+
+Test(model_mobilesam, letterboxed) {
+    boxed_encoder(false);
+}
+
+Test(model_mobilesam, letterboxed_in_half) {
+    boxed_encoder(true);
+}
+
 static float *golden_floats(const ist_weights *golden, const char *name) {
     const ist_weight *w = ist_weights_find(golden, name);
     ist_error err = {0};
@@ -200,7 +240,7 @@ static float *own_embedding(void) {
     ist_weights *weights = checkpoint();
     float *v = malloc((size_t)EMBEDDING * sizeof *v);
     cr_assert_not_null(v);
-    encode(&device, &plan, weights, false);
+    encode(&device, &plan, weights, false, false);
     OK(ist_plan_read_f32(plan, ist_plan_tapped(plan, "embedding"), v, &err));
     ist_plan_close(&plan);
     ist_device_close(&device);

@@ -27,7 +27,10 @@ static pictures draw_pictures(optest *t, int n, int h, int w) {
     const int most[2] = {w * IST_TOKEN_PIXELS, h * IST_TOKEN_PIXELS};
     for (int i = 0; i < IMAGES; i++)
         for (int k = 0; k < 2; k++)
-            all.size[i][k] = i == 0 ? most[k] : i == 1 ? k : i == 2 ? most[k] / 2 : optest_int(t, 1, most[k]);
+            all.size[i][k] = i == 0   ? most[k]
+                             : i == 1 ? k
+                             : i == 2 ? (most[k] / IST_TOKEN_PIXELS + 1) / 2 * IST_TOKEN_PIXELS - 1
+                                      : optest_int(t, 1, most[k]);
     for (int k = 0; k < MOST_PROMPTS; k++) all.image_of[k] = optest_int(t, 0, IMAGES - 1);
     all.seen = (ist_upscale_seen){optest_ints(t, all.size[0], 2 * IMAGES), optest_ints(t, all.image_of, n)};
     all.seen.content = ist_view(all.seen.content, 1, 1, IMAGES);
