@@ -6,7 +6,8 @@ static inline int2 alike_rows(__global const int *content, int8 alike, int n) {
     return (int2)((content[n * alike.s0 + alike.s1] + alike.s2 - 1) / alike.s2 + alike.s3, alike.s4);
 }
 
-/* First of `rows` rows of band `i` of `bands`, which are about the same work: a row that is copied costs a part of others. */
+/* First of `rows` rows of band `i` of `bands`, which are about the same work: a row that is copied costs a part of
+ * others. */
 static inline int alike_band(int i, int bands, int rows, int2 same) {
     enum { COPIES = 16 };
     const int first = min(same.x + 1, rows), copied = max(same.y - first, 0);
@@ -14,8 +15,8 @@ static inline int alike_band(int i, int bands, int rows, int2 same) {
     return rest < 0 ? work / COPIES : first + (rest < copied ? rest : copied + (rest - copied) / COPIES);
 }
 
-/* `count` pixels, `ld` apart, from those `before` values in front of them. */
-NOINLINE void copy_pixels(__global T *y, size_t before, int count, int ld, int channels) {
-    for (int i = 0; i < count; i++, y += ld)
-        for (int c = 0; c < channels; c += 16) STORE16(LOAD16(y - before, c), y, c);
+/* `count` pixels, `ld` apart. */
+NOINLINE void copy_pixels(__global T *to, __global const T *from, int count, int ld, int channels) {
+    for (int i = 0; i < count; i++, to += ld, from += ld)
+        for (int c = 0; c < channels; c += 16) STORE16(LOAD16(from, c), to, c);
 }

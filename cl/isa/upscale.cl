@@ -25,17 +25,18 @@ static inline void dot_rows(__global float *y, const int *at, int count, const f
     if (count > 1) vstore2((float2)(all.s8, all.sc), 0, y + at[1]);
 }
 
-/* Columns and rows of image tokens that op/mask sees. Of a picture of s pixels it reads low-resolution logits up to s / 4
- * + 3 / 8 (bilinear, a neighbour ahead); a token of 16 pixels makes four. seen {words from picture to picture or 0: all,
- * first word, pixels of a token}; width and height in `content`. */
+/* Columns and rows of the image's tokens that op/mask sees. Of a picture of s pixels it reads the logits up to number
+ * s / 4 + 3 / 8, rounded down (bilinear, with the neighbour behind), of which a token has four for its 16 pixels.
+ * `content`: width and height of pictures. seen {ints from picture to picture or 0: all is seen, first int, pixels of a
+ * token}. */
 static inline int2 tokens_seen(__global const int *content, __global const int *image_of, int n, int4 seen, int2 all) {
     if (!seen.x) return all;
     const int2 size = vload2(0, content + image_of[n] * seen.x + seen.y);
     return min((size + 1) / seen.z + 1, all);
 }
 
-/* Which pixels of a map of `width` are those from `first` on of the first `columns` of each line, and where the first of
- * their four by four logits lie. The one at `last` stands for all behind it. */
+/* Which pixels of a map of `width` are those from `first` on of the first `columns` of each line, and where the first
+ * of their four by four logits lie. The one at `last` stands for all behind it. */
 NOINLINE void place_tokens(int *pixel, int *at, int count, int first, int last, int columns, int width) {
     for (int r = 0; r < count; r++) {
         const int i = min(first + r, last), line = i / columns, column = i - line * columns;
@@ -44,8 +45,8 @@ NOINLINE void place_tokens(int *pixel, int *at, int count, int first, int last, 
     }
 }
 
-/* Group x of `all`, from both ends by turns: which rows are not seen, and cost nothing, are the last ones. Devices give
- * a core as many groups in a row as it would take if they cost the same. */
+/* Which part of `all` group x takes: from both ends by turns. The last parts may be unseen and cost nothing, and a core
+ * gets many groups in a row. */
 static inline int group_by_turns(int x, int all) {
     return x & 1 ? all - 1 - x / 2 : x / 2;
 }

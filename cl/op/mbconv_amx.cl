@@ -233,8 +233,8 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
             const int top = oy * STRIDE - 1;
             if (oy > max(y0, same.x) && oy < same.y) {
                 do_tasks(&work);
-                copy_pixels(y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4, (size_t)out.s2 * out.s3,
-                            cols, out.s3, COUT);
+                __global float *to = y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4;
+                copy_pixels(to, to - (size_t)out.s2 * out.s3, cols, out.s3, COUT);
                 continue;
             }
             for (int ky = 0; ky < 3; ky++) work.e[ky] = scratch + (top + 3 + ky) % 3 * line;

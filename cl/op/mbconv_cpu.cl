@@ -84,8 +84,8 @@ NOINLINE void spread(float16 *d, __global const float *l0, __global const float 
 
 /* in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
- * (see prelude). content, alike: see isa/alike. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end are read for output pixels
- * that are not stored. */
+ * (see prelude). content, alike: see isa/alike. scratch [group][3][length + 5 STRIDE][HIDDEN]: pixels past a line's end
+ * are read for output pixels that are not stored. */
 NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
                            __global const float *restrict w1, __global const float *restrict b1,
                            __global const float *restrict w2, __global const float *restrict b2,
@@ -106,8 +106,8 @@ NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x,
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * STRIDE - 1;
             if (oy > max(y0, same.x) && oy < same.y) {
-                copy_pixels(y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4, (size_t)out.s2 * out.s3,
-                            cols, out.s3, COUT);
+                __global T *to = y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4;
+                copy_pixels(to, to - (size_t)out.s2 * out.s3, cols, out.s3, COUT);
                 continue;
             }
             for (filled = max(filled, top); filled < top + 3; filled++)

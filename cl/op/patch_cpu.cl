@@ -1,7 +1,7 @@
 /* TinyViT's patch embedding for CPUs: z = conv 3x3(gelu(conv 3x3(image))), both with stride 2 and padding 1, 3 -> 32
  * -> 64 channels, in one launch. A group makes pairs of output lines, mostly one below the other, and keeps what it needs of
  * the map between in its part of `scratch`, which stays in its second-level cache. One work-item per group, needs
- * isa/tile.
+ * isa/tile, isa/alike.
  *
  * Of the second filter's three taps along a line, the outer two are a filter of two taps on every other value, of which
  * two outputs take three products for four (F(2, 2)); the middle one has the values between for itself. With inputs v
@@ -12,6 +12,8 @@
  * A line of the map is kept as blocks of what two outputs see: BLOCK floats {v0 - v2, v1, v2, v4 - v2, v3}, 32 channels
  * each. Of the lines, of which a pair of output lines needs five, differences are made too; the lower one is v2 - v4, and
  * its weights are negated.
+ *
+ * Pairs of output lines that are alike are made once by a group, and copied.
  *
  * Weights par: the first filter as [ky][kx][in][32], 32 biases; the second one's biases as a tile and a tile of zeros;
  * its parts in the order in which `products` takes them, each [line][block's part][in][64]. */
@@ -161,8 +163,8 @@ NOINLINE void products(const lines_t *l, weights_t par, int first, int count, __
 
 /* in = {h, w, those of the map, those of the result, ld, c0}, work = {images, pairs of lines of each, floats of scratch
  * of a group, floats of a line of the image}; the image is dense. Scratch: three lines of the image, six of the map, of
- * as many blocks as tiles see, five tiles of sums for each of a run, and one. Pairs are shared out by `queue` (see
- * prelude). */
+ * as many blocks as tiles see, five tiles of sums for each of a run, and one. content, alike: see isa/alike. Pairs are
+ * shared out by `queue` (see prelude). */
 NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
                           __global const float *restrict par, __global const int *restrict limit,
                           __global const int *restrict content, int8 in, int4 work, int8 alike, __global int *queue,
@@ -174,13 +176,14 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
     line_t last = maps + 5 * length;
     int next = 0, line = 0; /* of the image, of the map */
     work_t w = work_begin(group.w, min(work.x, *limit) * work.y, false);
-    for (int item, before = -2, like = -1; (item = work_next(&w, queue)) >= 0;) {
+    __global const T *copied = y;
+    for (int item, before = -2, like = -1 /* the image of `copied` */; (item = work_next(&w, queue)) >= 0;) {
         const int n = item / work.y, pair = item - n * work.y;
         const int2 same = alike_rows(content, alike, n);
-        const bool likes = 2 * pair >= same.x && 2 * pair + 2 <= same.y;
-        __global T *to = y + ((size_t)n * in.s4 + 2 * pair) * in.s5 * in.s6 + in.s7;
-        if (likes && like / work.y == n && like >= 0) {
-            copy_pixels(to, (size_t)(item - like) * 2 * in.s5 * in.s6, 2 * in.s5, in.s6, OUT);
+        const bool is_alike = 2 * pair >= same.x && 2 * pair + 2 <= same.y;
+        __global T *rows = y + ((size_t)n * in.s4 + 2 * pair) * in.s5 * in.s6 + in.s7;
+        if (is_alike && like == n) {
+            copy_pixels(rows, copied, 2 * in.s5, in.s6, OUT);
             continue;
         }
         if (before == -2) {
@@ -208,10 +211,12 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
                      seen + (2 * line + 4) % 3 * work.w, par, firsts, inside ? in.s3 : 0,
                      x + ((size_t)n * in.s0 + next) * in.s1 * 3);
         }
-        for (int t = 0; t < tiles; t += RUN)
-            products(&l, par, t * TILE_ROWS, min(RUN, tiles - t), to, 2 * pair, in);
+        for (int t = 0; t < tiles; t += RUN) products(&l, par, t * TILE_ROWS, min(RUN, tiles - t), rows, 2 * pair, in);
         before = item;
-        if (likes) like = item;
+        if (is_alike) {
+            copied = rows;
+            like = n;
+        }
     }
     work_end(&w, queue);
 }

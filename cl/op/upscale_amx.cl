@@ -26,13 +26,13 @@ typedef struct {
     float eps;
     __global const float *image; /* prompts that share: the image's rows, `ld` apart, or 0 */
     int ld;
-    const int *image_rows; /* [32] */
+    const int *image_rows;       /* [32]: which of them */
     const float16 *rest;         /* [4][C1 / 16] */
     const float4 *factors;       /* [32] */
 
-    int pixel, pixels;    /* to be split */
-    const int *pixel_rows; /* [32] of */
-    __global const T *x; /* the item's, ldx apart, or */
+    int pixel, pixels;           /* to be split */
+    const int *pixel_rows;       /* [32]: of */
+    __global const T *x;         /* the item's pixels, ldx apart, or */
     __global const float *trace; /* its updates */
     int ldx, steps;              /* steps of the first product */
     size_t to, pitch;
@@ -176,18 +176,19 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
             }
 }
 
-/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale). Arguments as those of op/upscale_cpu, but for w1 [2a + b][C1 /
- * 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as amx_split makes them. */
+/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale). Arguments as those of
+ * op/upscale_cpu, but for w1 [2a + b][C1 / 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as
+ * amx_split makes them. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
                             __global const ushort *restrict w1, __global const float *restrict norm,
                             __global const ushort *restrict w2, __global const float *restrict b2,
                             __global const T *restrict vectors, __global const float *restrict shared,
                             __global const float *restrict trace, __global const float *restrict values1,
-                            __global const float *restrict values2,
-                            __global const float *restrict constants, __global const int *restrict map,
-                            __global const int *restrict ways, __global const int *restrict limit,
-                            __global const int *restrict content, __global const int *restrict image_of, int8 sizes,
-                            int4 lds, int4 sharing, int4 seen, float eps, const int4 group) {
+                            __global const float *restrict values2, __global const float *restrict constants,
+                            __global const int *restrict map, __global const int *restrict ways,
+                            __global const int *restrict limit, __global const int *restrict content,
+                            __global const int *restrict image_of, int8 sizes, int4 lds, int4 sharing, int4 seen,
+                            float eps, const int4 group) {
     const int n = group.y, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
     if (n >= *limit) return;
     const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
@@ -282,6 +283,6 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
         __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
         int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
-    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, content,
-                  image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
+    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit,
+                  content, image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
 }

@@ -118,16 +118,15 @@ static inline float traced_row(float16 *s, __global const float *trace) {
     return both;
 }
 
-/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale); the logits of the others are
- * not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the
- * pixel (2a + c, 2b + d) of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4
- * h][4 w]. sizes {height, width, pixels per group, masks, K}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1:
- * shared [map[n]][rows][4 C1], trace [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a +
- * b]{of factors and means [4], to add}[C1]; sharing {columns or 0, shared ld, shared rows,
- * of how many columns the weight is noted: that of the others is one}. */
-NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
-                            __global const float *restrict w1, __global const float *restrict norm,
-                            __global const float *restrict w2,
+/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale); the logits of the others
+ * are not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel (2a + c, 2b + d) of the block;
+ * norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w]. sizes {height, width, pixels per
+ * group, masks, K}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared [map[n]][rows][4 C1], trace
+ * [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of factors and means [4], to
+ * add}[C1]; sharing {columns or 0, shared ld, shared rows, of how many columns the weight is noted: that of the others
+ * is one}. */
+NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
+                            __global const float *restrict norm, __global const float *restrict w2,
                             __global const float *restrict b2, __global const T *restrict vectors,
                             __global const float *restrict shared, __global const float *restrict trace,
                             __global const float *restrict values1, __global const float *restrict values2,
@@ -166,9 +165,8 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
             if (columns) {
                 __global const float *to_add = constants + (phase * 5 + 4) * C1;
                 for (int r = 0; r < TILE_ROWS; r++)
-                    UNROLL for (int j = 0; j < 4; j++)
-                        acc[r * 4 + j] = fma(vload16(j, shared + pixel[r] * sharing.y + phase * C1),
-                                             (float16)(f[r]), vload16(j, to_add));
+                    UNROLL for (int j = 0; j < 4; j++) acc[r * 4 + j] = fma(
+                        vload16(j, shared + pixel[r] * sharing.y + phase * C1), (float16)(f[r]), vload16(j, to_add));
                 shared_product(acc, (const float *)xs, depth, values1 + phase * columns * C1,
                                values2 + phase * columns * C1, (const float *)(rest + phase * 16),
                                shared + ahead * sharing.y + phase * TILE_ROWS * C1,
@@ -196,6 +194,6 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
         __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
         int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
-    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit, content,
-                  image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
+    upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit,
+                  content, image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
 }

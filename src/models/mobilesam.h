@@ -17,8 +17,8 @@ enum {
     IST_SAM_OWN_TOKENS = 5 /* the decoder's, one for the quality and four for masks, before a prompt's */
 };
 
-/* image [n,1024,1024,3]: normalised, zero outside the resized picture -> embedding [n,64,64,256]. content [1,1,n,2] I32:
- * width and height of the picture, of which rows below it save work; empty: nobody knows. */
+/* image [n,1024,1024,3]: normalised, zero outside the resized picture -> embedding [n,64,64,256]. content [1,1,n,2]
+ * I32: width and height of the picture, since rows below it need less work; empty: nobody knows. */
 ist_tensor ist_tinyvit(ist_plan *p, const ist_weights *weights, ist_tensor image, ist_tensor content);
 
 /* boxes [P,1,2,2] F32: corners (x1,y1), (x2,y2) -> sparse tokens [P,1,2,256]; with `own`, behind the decoder's own:
@@ -42,9 +42,9 @@ typedef struct ist_sam_masks {
     int masks;          /* 1, or 3 with multimask */
 } ist_sam_masks;
 
-/* embedding [n,64,64,256]; content as above: then logits that ist_op_masks does not read may stay undefined; image_of
- * [1,1,P,1] I32: which image each prompt belongs to (empty: all to image 0); sparse
- * [P,1,5+T,256], the decoder's own tokens first; dense [P,64,64,256], or empty: no mask prompt. */
+/* embedding [n,64,64,256]; content as above: logits that ist_op_masks does not read then stay undefined where the device
+ * gains by it (empty: all are made); image_of [1,1,P,1] I32: which image each prompt belongs to (empty: all to image 0);
+ * sparse [P,1,5+T,256], the decoder's own tokens first; dense [P,64,64,256], or empty: no mask prompt. */
 ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor content,
                              ist_tensor image_of, ist_tensor sparse, ist_tensor dense, bool multimask);
 

@@ -6,8 +6,8 @@
 #include "ops/two_way.h"
 #include "ops/upscale.h"
 
-/* Weights, owned; which logits are asked for. Where prompts share: the convolution behind both norms of the image and behind the second, [256][4 *
- * 64] each, and what op/upscale takes. */
+/* Weights, owned; which logits are asked for. Where prompts share: the convolution behind both norms of the image and
+ * behind the second, [256][4 * 64] each, and what op/upscale takes. */
 typedef struct ist_sam_upscale {
     ist_net net;
     float *w1, *b1, *w2, *b2;

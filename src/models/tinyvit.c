@@ -26,8 +26,8 @@ static ist_conv_weights take(const ist_net *net, const char *block, const char *
 static ist_tensor patch_embed(const ist_net *net, ist_tensor image, ist_alike *alike) {
     ist_conv_weights first = take(net, "image_encoder.patch_embed", "seq.0");
     ist_conv_weights second = take(net, "image_encoder.patch_embed", "seq.2");
-    ist_tensor x = ist_op_patch_embed(net->plan, image, ist_filter_of(&first), ist_filter_of(&second),
-                                      alike, "image_encoder.patch_embed");
+    ist_tensor x = ist_op_patch_embed(net->plan, image, ist_filter_of(&first), ist_filter_of(&second), alike,
+                                      "image_encoder.patch_embed");
     ist_conv_weights_free(&first);
     ist_conv_weights_free(&second);
     return x;

@@ -1,5 +1,5 @@
-/* Rows of a map that are alike. A letterboxed picture fills the upper rows of a network's input; below it layers near the
- * input see nothing but padding, and make the same row over and over. Operators that know where copy such rows. */
+/* Rows of a map that are alike. A letterboxed picture fills the upper rows of a network's input; below it layers near
+ * the input see nothing but padding, and make the same row over and over. Operators that know where copy such rows. */
 #ifndef IST_OPS_ALIKE_H
 #define IST_OPS_ALIKE_H
 

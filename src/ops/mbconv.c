@@ -117,8 +117,8 @@ static ist_tensor in_one(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_ali
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_mbconv_pack(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
                  IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)),
-                 ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)), ist_alike_ints(*alike, h),
+                 IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 15,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};

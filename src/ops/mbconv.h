@@ -13,8 +13,8 @@ typedef struct ist_mbconv {
     bool residual;
     ist_act act;
 } ist_mbconv;
-/* One launch on CPUs when the channels fill its tiles, two on matrix instructions of warpgroups, else three. `alike`: of
- * x, becomes what is known of the result. */
+/* One launch on CPUs when the channels fill its tiles, two on matrix instructions of warpgroups, else three. `alike`:
+ * of x, becomes what is known of the result. */
 ist_tensor ist_op_mbconv(ist_plan *p, ist_tensor x, const ist_mbconv *block, ist_alike *alike, const char *label);
 
 #endif

@@ -55,8 +55,8 @@ static void pack(const ist_filter *first, const ist_filter *second, float *to) {
     for (int i = 0; i < 9; i++) to = pack_part(second, parts[i][0], parts[i][1], to);
 }
 
-ist_tensor ist_patch_cpu(ist_plan *p, ist_tensor x, const ist_filter *first, const ist_filter *second,
-                         ist_alike *alike, const char *label) {
+ist_tensor ist_patch_cpu(ist_plan *p, ist_tensor x, const ist_filter *first, const ist_filter *second, ist_alike *alike,
+                         const char *label) {
     int mid_h = (x.h + 1) / 2, mid_w = (x.w + 1) / 2, h = (mid_h + 1) / 2, w = (mid_w + 1) / 2;
     int blocks = ist_div_up(w, 2), pairs = ist_div_up(h, 2), units = ist_plan_units(p);
     int line = (int)ist_round_up((size_t)(2 * FIRST * ist_div_up(blocks, FIRST / 4) * COLORS + AHEAD), VEC);
@@ -75,23 +75,22 @@ ist_tensor ist_patch_cpu(ist_plan *p, ist_tensor x, const ist_filter *first, con
     ist_defines d = ist_defines_of(p, "-DPANEL=64");
     *alike = ist_alike_behind(ist_alike_behind(*alike, x.h, 2), mid_h, 2);
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/patch_cpu",
-                                     .isa = "isa/tile+isa/alike",
-                                     .defines = d.text,
-                                     .kernel = "patch",
-                                     .dims = 1,
-                                     .global = {(size_t)units},
-                                     .local = {1},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(weights),
-                                              IST_IN(ist_plan_current_limit(p)), IST_IN(alike->content),
-                                              IST_INT8(x.h, x.w, mid_h, mid_w, h, w, y.ld, y.c0),
-                                              IST_INT4(x.n, pairs, room, line), ist_alike_ints(*alike, h),
-                                              IST_INOUT(ist_plan_work_queue(p))},
-                                     .arg_count = 10,
-                                     .shares = true,
-                                     .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),
-                                     .bytes = (ist_plan_half(p) ? 2.0 : 4.0) *
-                                              ((double)ist_pixels(x) * COLORS + out * OUT)});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "op/patch_cpu",
+                         .isa = "isa/tile+isa/alike",
+                         .defines = d.text,
+                         .kernel = "patch",
+                         .dims = 1,
+                         .global = {(size_t)units},
+                         .local = {1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(weights),
+                                  IST_IN(ist_plan_current_limit(p)), IST_IN(alike->content),
+                                  IST_INT8(x.h, x.w, mid_h, mid_w, h, w, y.ld, y.c0), IST_INT4(x.n, pairs, room, line),
+                                  ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 10,
+                         .shares = true,
+                         .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),
+                         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * ((double)ist_pixels(x) * COLORS + out * OUT)});
     return ist_plan_status(p) ? none : y;
 }

@@ -186,7 +186,8 @@ static bool sharing_fits(const ist_plan *p, ist_tensor x, const ist_upscale_shar
 }
 
 static bool seen_fits(ist_upscale_seen s, int prompts) {
-    return !ist_has(s.content) || (s.content.c == 2 && s.content.elem == IST_ELEM_I32 && ist_pixels(s.image_of) >= prompts);
+    return !ist_has(s.content) ||
+           (s.content.c == 2 && s.content.elem == IST_ELEM_I32 && ist_pixels(s.image_of) >= prompts);
 }
 
 static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, const packed *c, ist_tensor vectors,
@@ -202,26 +203,39 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     ist_defines defines =
         amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
-                         .isa = amx ? "isa/tile+isa/upscale+isa/amx" : "isa/tile+isa/upscale",
-                         .defines = defines.text,
-                         .kernel = "upscale",
-                         .dims = 2,
-                         .global = {(size_t)ist_div_up(pixels, take), (size_t)x.n},
-                         .local = {1, 1},
-                         .args = {IST_OUT(y), IST_IN(x), IST_IN(c->w1), IST_IN(c->norm), IST_IN(c->w2), IST_IN(c->b2),
-                                  IST_IN(vectors), IST_IN(s->image), IST_IN(s->trace), IST_IN(s->values[0]),
-                                  IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
-                                  IST_IN(ist_plan_current_limit(p)), IST_IN(seen.content), IST_IN(seen.image_of),
-                                  IST_INT8(x.h, x.w, take, masks, x.c),
-                                  IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
-                                  IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted),
-                                  IST_INT4(seen.content.ld, seen.content.c0, IST_TOKEN_PIXELS), IST_FLOAT(w->eps)},
-                         .arg_count = 22,
-                         .flops = flops_of(x, masks, sharing ? 2.0 * noted + 4 : x.c),
-                         .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
+                                     .isa = amx ? "isa/tile+isa/upscale+isa/amx" : "isa/tile+isa/upscale",
+                                     .defines = defines.text,
+                                     .kernel = "upscale",
+                                     .dims = 2,
+                                     .global = {(size_t)ist_div_up(pixels, take), (size_t)x.n},
+                                     .local = {1, 1},
+                                     .args = {IST_OUT(y),
+                                              IST_IN(x),
+                                              IST_IN(c->w1),
+                                              IST_IN(c->norm),
+                                              IST_IN(c->w2),
+                                              IST_IN(c->b2),
+                                              IST_IN(vectors),
+                                              IST_IN(s->image),
+                                              IST_IN(s->trace),
+                                              IST_IN(s->values[0]),
+                                              IST_IN(s->values[1]),
+                                              IST_IN(constants),
+                                              IST_IN(s->map),
+                                              IST_IN(s->ways),
+                                              IST_IN(ist_plan_current_limit(p)),
+                                              IST_IN(seen.content),
+                                              IST_IN(seen.image_of),
+                                              IST_INT8(x.h, x.w, take, masks, x.c),
+                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
+                                              IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted),
+                                              IST_INT4(seen.content.ld, seen.content.c0, IST_TOKEN_PIXELS),
+                                              IST_FLOAT(w->eps)},
+                                     .arg_count = 22,
+                                     .flops = flops_of(x, masks, sharing ? 2.0 * noted + 4 : x.c),
+                                     .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 
 ist_tensor ist_op_upscale(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, ist_tensor vectors,

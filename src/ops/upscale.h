@@ -23,9 +23,9 @@ typedef struct ist_upscale_sharing {
     bool relative;          /* updates and values are: ist_image_update */
     const float *constants; /* [4][5][64]: bias1 P, -1 P, (beta1 + bias2) Q, -1 Q, beta2 deconv1 + its bias */
 } ist_upscale_sharing;
-/* Where masks are cut out of letterboxed pictures: low-resolution logits that ist_op_masks does not read stay undefined,
- * in the rows for CPUs. content I32 [1,1,images,2]: width and height of the picture of which a token is IST_TOKEN_PIXELS;
- * image_of I32 [1,1,P,1]. */
+/* Where masks are cut out of letterboxed pictures: low-resolution logits that ist_op_masks does not read stay
+ * undefined, in the rows for CPUs. content I32 [1,1,images,2]: width and height of the picture of which a token is
+ * IST_TOKEN_PIXELS; image_of I32 [1,1,P,1]. */
 enum { IST_TOKEN_PIXELS = 16 };
 typedef struct ist_upscale_seen {
     ist_tensor content, image_of;
