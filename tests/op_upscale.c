@@ -1,5 +1,5 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
-#include "ops/two_way.h"
+#include "ops/two_way_shared.h"
 #include "ops/upscale.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
@@ -137,26 +137,24 @@ Test(upscale, matrix_groups) {
 
 /* ---- prompts that share the first convolution of their image ---- */
 
-enum { HEADS = IST_TWO_WAY_HEADS, K = 256, OUTS = 4 * C1, PROMPTS = 4, MOST = 2 };
+enum { HEADS = IST_TWO_WAY_HEADS, K = 256, OUTS = 4 * C1, PROMPTS = 4 };
 
 /* One update of the image; values as the convolution behind it sees them in `raised`. */
 typedef struct update {
-    ref_map keys, values, raised;
-    float *norm, *behind; /* {bias, gamma, beta} [3][K]; [K][OUTS] */
+    ref_map values, raised; /* panels */
+    float *norm, *behind;   /* {bias, gamma, beta} [3][K]; [K][OUTS], without means over K */
 } update;
 
-static update random_update(optest *t, int tokens, float *after) {
-    update u = {.keys = optest_random(t, PROMPTS, 1, K + 1, 64),
-                .values = optest_random(t, PROMPTS, K / 64, tokens * HEADS, 64),
+static update random_update(optest *t, int tokens, const float *after) {
+    update u = {.values = optest_random(t, PROMPTS, K / 64, tokens * HEADS, 64),
                 .raised = optest_zeros(t, PROMPTS, 4, tokens * HEADS, C1),
                 .norm = optest_values(t, 3 * K, -1, 1),
                 .behind = optest_values(t, K * OUTS, 0, 0)};
-    for (int n = 0; n < PROMPTS; n++)
-        for (int k = 0; k <= K; k++)
-            for (int c = 0; c < 64; c++)
-                ref_at(u.keys, n, 0, k)[c] = c < tokens * HEADS ? ref_at(u.keys, n, 0, k)[c] / 8 : k < K ? 0 : -3.0e38f;
-    for (int i = 0; i < K; i++)
-        for (int o = 0; o < OUTS; o++) u.behind[i * OUTS + o] = u.norm[K + i] * after[i * OUTS + o];
+    for (int o = 0; o < OUTS; o++) {
+        double mean = 0;
+        for (int i = 0; i < K; i++) mean += (double)(u.norm[K + i] * after[i * OUTS + o]) / K;
+        for (int i = 0; i < K; i++) u.behind[i * OUTS + o] = (float)(u.norm[K + i] * after[i * OUTS + o] - mean);
+    }
     for (int n = 0; n < PROMPTS; n++)
         for (int c = 0; c < tokens * HEADS; c++)
             for (int o = 0; o < OUTS; o++) {
@@ -168,87 +166,99 @@ static update random_update(optest *t, int tokens, float *after) {
     return u;
 }
 
-/* [4][5][C1] of ist_upscale_sharing, `plain` the convolution alone. */
+/* [4][3][C1] of ist_upscale_sharing, `plain` the convolution alone. */
 static float *constants_of(optest *t, const update u[2], const float *plain, const float *b1) {
-    float *all = optest_values(t, 5 * OUTS, 0, 0);
+    float *all = optest_values(t, 3 * OUTS, 0, 0);
     for (int o = 0; o < OUTS; o++) {
-        double sum[5] = {0, 0, 0, 0, (double)b1[o % C1]};
+        double sum[3] = {0, 0, (double)b1[o % C1]};
         for (int i = 0; i < K; i++) {
-            double both = (double)u[0].behind[i * OUTS + o], second = (double)u[1].behind[i * OUTS + o];
-            sum[0] += (double)u[0].norm[i] * both, sum[1] -= both;
-            sum[2] += (double)(u[0].norm[2 * K + i] + u[1].norm[i]) * second, sum[3] -= second;
-            sum[4] += (double)u[1].norm[2 * K + i] * (double)plain[i * OUTS + o];
+            sum[0] += (double)u[0].norm[i] * (double)u[0].behind[i * OUTS + o];
+            sum[1] += (double)(u[0].norm[2 * K + i] + u[1].norm[i]) * (double)u[1].behind[i * OUTS + o];
+            sum[2] += (double)u[1].norm[2 * K + i] * (double)plain[i * OUTS + o];
         }
-        for (int r = 0; r < 5; r++) all[(o / C1 * 5 + r) * C1 + o % C1] = (float)sum[r];
+        for (int r = 0; r < 3; r++) all[(o / C1 * 3 + r) * C1 + o % C1] = (float)sum[r];
     }
     return all;
 }
 
-/* Two updates of the image for each prompt, then masks. */
-static void sharing_case(int h, int w, int tokens, int masks, int count, bool relative) {
+/* Updates row v of prompt n with random weights, which relative to the last token go to `noted`, with the norm's
+ * factor. */
+static void update_row(optest *t, const update *u, int n, int tokens, double *v, float *noted) {
+    double weights[IST_TRACE_TOKENS * HEADS], mean = 0, variance = 0;
+    for (int h = 0; h < HEADS; h++) {
+        double left = 1;
+        for (int k = 0; k < tokens; k++) {
+            double w = k < tokens - 1 ? left * (double)optest_uniform(t, 0, 1) : left;
+            weights[k * HEADS + h] = w;
+            left -= w;
+            noted[k * HEADS + h] = k < tokens - 1 ? (float)w : NAN;
+        }
+    }
+    for (int k = 0; k < K; k++) {
+        v[k] += (double)u->norm[k];
+        for (int c = 0; c < tokens * HEADS; c++) v[k] += weights[c] * (double)ref_at(u->values, n, k / 64, c)[k % 64];
+        mean += v[k] / K;
+    }
+    for (int k = 0; k < K; k++) variance += (v[k] - mean) * (v[k] - mean) / K;
+    noted[IST_TRACE_FLOATS - 1] = (float)(1 / sqrt(variance + 1e-5));
+    for (int k = 0; k < K; k++)
+        v[k] = (v[k] - mean) / sqrt(variance + 1e-5) * (double)u->norm[K + k] + (double)u->norm[2 * K + k];
+    for (int c = tokens * HEADS; c < IST_TRACE_FLOATS - 1; c++) noted[c] = 0;
+    for (int c = (tokens - 1) * HEADS; c < tokens * HEADS; c++)
+        if (c < IST_TRACE_FLOATS - 1) noted[c] = 1;
+}
+
+/* Two updates of the image for each prompt, then masks; bit n of `sharing` says that prompt n shares. */
+static void sharing_case(int h, int w, int tokens, int masks, int count, unsigned sharing_bits) {
     enum { C2 = IST_UPSCALE_OUT };
     optest t;
     optest_begin(&t, "shared upscale", (unsigned)(h + w + 10 * tokens + 100 * count));
-    int map[PROMPTS] = {1, 1, 0, 1};
+    int map[PROMPTS] = {1, 1, 0, 1}, ways[PROMPTS];
     float *w1 = optest_values(&t, K * C1 * 4, -0.2f, 0.2f), *b1 = optest_values(&t, C1, -1, 1);
     float *gamma = optest_values(&t, C1, -1, 1), *beta = optest_values(&t, C1, -1, 1);
     float *w2 = optest_values(&t, C1 * C2 * 4, -0.2f, 0.2f), *b2 = optest_values(&t, C2, -1, 1);
-    float *plain = optest_values(&t, K * OUTS, 0, 0), *shift = optest_values(&t, K, -1, 1);
+    float *plain = optest_values(&t, K * OUTS, 0, 0);
     for (int i = 0; i < K; i++)
         for (int o = 0; o < OUTS; o++) plain[i * OUTS + o] = w1[(i * C1 + o % C1) * 4 + o / C1];
     update u[2];
     u[1] = random_update(&t, tokens, plain);
     u[0] = random_update(&t, tokens, u[1].behind);
     ist_upscale_weights weights = {w1, b1, gamma, beta, w2, b2, 1e-6f};
-    ref_map x = optest_random(&t, 2, 1, h * w, K), position = optest_random(&t, 1, 1, h * w, K);
-    ref_map vectors = optest_random(&t, PROMPTS, 1, masks, C2);
-    ist_image_side side = {.x = optest_in(&t, x, IST_ELEM_T, true),
-                           .position = optest_in(&t, position, IST_ELEM_T, false),
-                           .map = optest_ints(&t, map, PROMPTS),
-                           .shift = shift};
-    ist_tensor vt = optest_in(&t, vectors, IST_ELEM_T, false);
-    if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_upscale_sharing sharing = {.map = side.map, .constants = constants_of(&t, u, plain, b1), .relative = relative};
-    sharing.ways = ist_op_image_ways(t.plan, side.map, PROMPTS, MOST, "ways");
-    sharing.image = ist_op_image_map(t.plan, &side, u[0].behind, OUTS, tokens, sharing.ways, "map");
-    sharing.trace = ist_op_update_trace(t.plan, PROMPTS, &side);
-    for (int i = 0; i < 2; i++) {
-        ref_map given[3] = {u[i].keys, u[i].values, u[i].raised};
-        for (int k = 0; relative && k < 3; k++) given[k] = relative_to_last(&t, given[k], !k, tokens, HEADS);
-        sharing.values[i] = optest_in(&t, given[2], IST_ELEM_F32, false);
-        ist_tensor keys = optest_in(&t, given[0], IST_ELEM_F32, false), updated;
-        ist_image_update step = {.keys = keys,
-                                 .relative = relative,
-                                 .values = optest_in(&t, given[1], IST_ELEM_F32, false),
-                                 .bias = u[i].norm,
-                                 .gamma = u[i].norm + K,
-                                 .beta = u[i].norm + 2 * K,
-                                 .eps = 1e-5f,
-                                 .ways = sharing.ways,
-                                 .trace = sharing.trace,
-                                 .traced = i,
-                                 .unread = i};
-        ist_op_image_step(t.plan, &side, &step, keys, tokens, &updated, "step");
-        side = (ist_image_side){.x = updated, .position = side.position};
-    }
-    pictures all = draw_pictures(&t, PROMPTS, h, w);
-    ist_tensor tokens_of = ist_view(side.x, PROMPTS, h, w);
-    ist_tensor y = ist_op_upscale(t.plan, tokens_of, &weights, vt, &sharing, nothing, "upscale");
-    ist_tensor part = ist_op_upscale(t.plan, tokens_of, &weights, vt, &sharing, all.seen, "upscale");
-    optest_run(&t);
-    ref_map seen = optest_zeros(&t, PROMPTS, 1, h * w, K), want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1);
-    for (int n = 0; n < PROMPTS; n++)
+    ref_map x = optest_random(&t, 2, 1, h * w, K), image = optest_zeros(&t, 2, 1, h * w, OUTS);
+    ref_map vectors = optest_random(&t, PROMPTS, 1, masks, C2), trace = optest_zeros(&t, PROMPTS, 2, h * w, 64);
+    ref_map seen = optest_zeros(&t, PROMPTS, h, w, K), own = optest_zeros(&t, PROMPTS, h, w, K);
+    for (int n = 0; n < 2; n++)
         for (int r = 0; r < h * w; r++)
-            for (int i = 0; i < K; i++) ref_at(seen, n, 0, r)[i] = ref_at(x, map[n], 0, r)[i] + shift[i];
-    for (int i = 0; i < 2; i++) {
-        ref_map after = optest_zeros(&t, PROMPTS, 1, h * w, K);
-        ref_image_update(seen, position, u[i].keys, u[i].values, u[i].norm, u[i].norm + K, u[i].norm + 2 * K, 1e-5,
-                         after);
-        seen = after;
+            for (int k = 0; k < K; k++)
+                for (int o = 0; o < OUTS; o++)
+                    ref_at(image, n, 0, r)[o] += ref_at(x, n, 0, r)[k] * u[0].behind[k * OUTS + o];
+    for (int n = 0; n < PROMPTS; n++) {
+        ways[n] = sharing_bits >> n & 1;
+        for (int r = 0; r < h * w; r++) {
+            double v[K];
+            for (int k = 0; k < K; k++) v[k] = (double)ref_at(x, map[n], 0, r)[k];
+            for (int i = 0; i < 2; i++) update_row(&t, &u[i], n, tokens, v, ref_at(trace, n, i, r));
+            for (int k = 0; k < K; k++) {
+                ref_at(seen, n, 0, r)[k] = (float)v[k];
+                ref_at(own, n, 0, r)[k] = ways[n] ? NAN : (float)v[k];
+            }
+        }
     }
-    seen.h = h, seen.w = w;
+    ist_tensor xt = optest_in(&t, own, IST_ELEM_T, false), vt = optest_in(&t, vectors, IST_ELEM_T, false);
+    ist_upscale_sharing sharing = {.map = optest_ints(&t, map, PROMPTS),
+                                   .ways = optest_ints(&t, ways, PROMPTS),
+                                   .image = optest_in(&t, image, IST_ELEM_F32, true),
+                                   .trace = optest_in(&t, trace, IST_ELEM_F32, false),
+                                   .constants = constants_of(&t, u, plain, b1)};
+    for (int i = 0; i < 2; i++)
+        sharing.values[i] = optest_in(&t, relative_to_last(&t, u[i].raised, false, tokens, HEADS), IST_ELEM_F32, false);
+    if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
+    pictures all = draw_pictures(&t, PROMPTS, h, w);
+    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, &sharing, nothing, "upscale");
+    ist_tensor part = ist_op_upscale(t.plan, xt, &weights, vt, &sharing, all.seen, "upscale");
+    optest_run(&t);
+    ref_map want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1), got = optest_read(&t, y);
     ref_upscale(seen, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
-    ref_map got = optest_read(&t, y);
     got.n = want.n = count * masks;
     optest_close(&t, "shared upscale", got, want, 0, t.half ? 1e-2 : 4e-5);
     check_seen(&t, y, part, &all, got.n, masks);
@@ -262,13 +272,11 @@ static void shared_shapes(void) {
     bool shares = ist_image_shares(t.plan);
     optest_drop(&t);
     if (!shares) return;
-    sharing_case(1, 3, 2, 1, 4, true);
+    sharing_case(1, 3, 2, 1, 4, 11);
     if (optest_small()) return;
-    sharing_case(1, 3, 2, 1, 4, false);
-    sharing_case(5, 9, 7, 1, 4, true);
-    sharing_case(5, 9, 7, 1, 4, false);
-    sharing_case(4, 32, 8, 3, 4, true);
-    sharing_case(5, 9, 7, 2, 3, true); /* image 1 has only two prompts */
+    sharing_case(5, 9, 7, 1, 4, 15);
+    sharing_case(4, 32, 8, 3, 4, 11);
+    sharing_case(5, 9, 7, 2, 3, 4);
 }
 
 Test(upscale, prompts_that_share) {

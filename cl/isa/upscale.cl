@@ -1,7 +1,7 @@
 /* What the CPU's rows of SAM's mask upscaling share (op/upscale_cpu, op/upscale_amx): needs isa/tile. */
 #define C1 64
 #define C2 32
-#define TRACE  80 /* floats of a noted update: 64 weights, factor, mean */
+#define TRACE  64 /* floats of a noted update: weights, factor in the last */
 #define UNROLL __attribute__((opencl_unroll_hint))
 
 /* Each of the four vectors' lanes in sums of four, {a, b, c, d}. */
@@ -51,16 +51,15 @@ static inline int group_by_turns(int x, int all) {
     return x & 1 ? all - 1 - x / 2 : x / 2;
 }
 
-/* Factors' and means' rows of the four phases [4][C1], with the values of columns [depth, columns), whose weight is
- * one. */
+/* Factors' rows of the four phases [2][C1], with the values of columns [depth, columns), whose weight is one. */
 static inline void sum_constants(float16 *to, __global const float *constants, __global const float *values1,
                                  __global const float *values2, int depth, int columns) {
-    for (int phase = 0; phase < 4; phase++, to += 16, constants += 5 * C1) {
-        for (int i = 0; i < 16; i++) to[i] = vload16(i, constants);
+    for (int phase = 0; phase < 4; phase++, to += 8, constants += 3 * C1) {
+        for (int i = 0; i < 8; i++) to[i] = vload16(i, constants);
         for (int c = depth; c < columns; c++)
             for (int j = 0; j < 4; j++) {
                 to[j] += vload16(j, values1 + (phase * columns + c) * C1);
-                to[8 + j] += vload16(j, values2 + (phase * columns + c) * C1);
+                to[4 + j] += vload16(j, values2 + (phase * columns + c) * C1);
             }
     }
 }

@@ -1,24 +1,9 @@
 /* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), for CPUs:
- * one work-item per group, needs isa/tile.
+ * one work-item per group, needs isa/tile, isa/columns.
  *
- * Column t * 8 + h belongs to token t and head h, so that a vector holds two tokens of all heads and a softmax over
- * tokens runs between vectors and vector halves. Columns come in blocks of 64, 8 tokens.
- *
- * -D K: channels of the image, a multiple of 64. -D BLOCKS: of 64 columns. -D SUB: image rows that are read together, a
- * multiple of 6. */
-#define HEADS 8
-#define UNROLL __attribute__((opencl_unroll_hint)) /* short loops, which would stay loops */
-#define CP    (BLOCKS * 64)
+ * -D K: channels of the image, a multiple of 64; those of isa/columns. */
 #define KV    (K / 16)
 #define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
-#define SHARED(d)    ((HEADS * (d) + CP - 1) / CP * CP) /* floats of a projected row, of one kind */
-#define PADDED(rows) (((rows) + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS) /* rows of a projection */
-
-/* ways[n] of a prompt: 0 it sees the image by itself, 1 through projections that it shares. wanted: 1 + the only way
- * that a launch takes, or 0 for both. */
-static inline bool skipped(__global const int *ways, int n, int wanted) {
-    return wanted && ways[n] + 1 != wanted;
-}
 
 /* ---- tokens ---- */
 
@@ -29,7 +14,7 @@ static inline bool skipped(__global const int *ways, int n, int wanted) {
 #define ROW_FIRST(r)  c##r = fma((float16)(a[(r) * lda + i]), v, c##r);
 #define ROW_SECOND(r) c##r = fma((float16)(a[(r) * lda + i + 1]), v, c##r);
 #define ROW_CLOSE(r)  to[(r) * ldt] = c##r;
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define ROWS8X1 8
 #define ROWS_OF_TILE(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #else
@@ -98,7 +83,7 @@ NOINLINE void fold_queries(float16 *q, __global const T *x, __global const T *ad
         F(r)                                                                                                           \
     }
 #define FOLD_ROWS(F) FOLD_ROW(0, F) FOLD_ROW(1, F) FOLD_ROW(2, F) FOLD_ROW(3, F) FOLD_ROW(4, F) FOLD_ROW(5, F)
-#ifdef __AVX512F__
+#ifdef SIMD16
 #define FOLD_WIDTH       4
 #define FOLD_OPEN(r, j)  float16 c##r##_##j = (float16)(0.0f);
 #define FOLD_CLOSE(r, j) if (r < count) vstore16(c##r##_##j, j, y + (r) * CP);
@@ -206,33 +191,6 @@ fold_heads(__global float *restrict y, __global const T *restrict x, __global co
 
 /* ---- the image ---- */
 
-/* s becomes the softmax over tokens of its rows of `count` vectors: of two tokens by eight heads each. One token more,
- * whose weight is not asked for, scores `none`. */
-static inline void softmax_vectors(float16 *s, const int count, float none) {
-    for (int r = 0; r < TILE_ROWS; r++, s += CP / 16) {
-        float16 m = (float16)(none);
-        UNROLL for (int i = 0; i < count; i++) m = larger(m, s[i]);
-        const float8 top = max(m.lo, m.hi);
-        m = (float16)(top, top);
-        float16 sum = (float16)(0.0f);
-        const float8 rest = exp2_negative((float16)(none) - m).lo;
-        UNROLL for (int i = 0; i < count; i++) {
-            s[i] = exp2_negative(s[i] - m);
-            sum += s[i];
-        }
-        const float8 inv = (float8)(1.0f) / (sum.lo + sum.hi + rest);
-        UNROLL for (int i = 0; i < count; i++) s[i] *= (float16)(inv, inv);
-    }
-}
-NOINLINE void softmax_tokens(float16 *s, int count, float none) {
-    if (count == 3)
-        softmax_vectors(s, 3, none);
-    else if (count == 4)
-        softmax_vectors(s, 4, none);
-    else
-        softmax_vectors(s, count, none);
-}
-
 /* s[r] = xp[r] . columns + their constants, for 6 rows and up to four vectors of columns; the rows of s are CP floats.
  * The next rows are at x and p. */
 #ifdef SIMD16
@@ -333,29 +291,6 @@ static inline void scores(float16 *s, const float *xp, __global const float *col
     for (int j = 0; j < BLOCKS; j++) scores_block(s + j * 4, xp, columns + j * 64, count - j * 4, x, p);
 }
 
-/* The same with projections of the image, 6 rows `ld` floats apart with channel i at i * 8 + h, and plain columns. */
-#define SHARED_ROW(r)                                                                                                  \
-    {                                                                                                                  \
-        const float8 e = vload8(0, x + (r) * ld);                                                                      \
-        const float16 v = (float16)(e, e);                                                                             \
-        TILE_COLS(TILE_MAC, r)                                                                                         \
-    }
-__attribute__((noinline)) static void shared_scores(float16 *s, __global const float *rows, int ld,
-                                                    __global const float *columns, int d) {
-    for (int j = 0; j < BLOCKS; j++, columns += 64) {
-        __global const float *x = rows, *b = columns;
-        float16 acc[TILE_ROWS * 4];
-        for (int i = 0; i < TILE_ROWS * 4; i++) acc[i] = vload16(i % 4, columns + d * CP);
-        TILE_EACH(TILE_OPEN)
-        for (int i = 0; i < d; i++, x += HEADS, b += CP) {
-            const float16 b0 = vload16(0, b), b1 = vload16(1, b), b2 = vload16(2, b), b3 = vload16(3, b);
-            SHARED_ROW(0) SHARED_ROW(1) SHARED_ROW(2) SHARED_ROW(3) SHARED_ROW(4) SHARED_ROW(5)
-        }
-        TILE_EACH(TILE_CLOSE)
-        for (int i = 0; i < TILE_ROWS * 4; i++) s[i / 4 * (CP / 16) + j * 4 + i % 4] = acc[i];
-    }
-}
-
 /* Six rows of the image at x, `ldx` apart, of which `count` exist: xp = x + shift + position, xt = x + shift + add. */
 NOINLINE void load_rows(float16 *xt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,
                         __global const float *shift, const float16 *add) {
@@ -369,9 +304,8 @@ NOINLINE void load_rows(float16 *xt, float16 *xp, __global const T *x, __global 
     }
 }
 
-/* x becomes its layer norm, norm {gamma, beta} [2][K], and goes to y as well if that is not NULL; xp = x + position.
- * Returns {1 / deviation, mean}. */
-NOINLINE float2 norm_image_row(float16 *x, float16 *xp, __global T *y, __global const T *p, __global const float *norm,
+/* x becomes its layer norm, norm {gamma, beta} [2][K], and goes to y as well if that is not NULL; xp = x + position. */
+NOINLINE void norm_image_row(float16 *x, float16 *xp, __global T *y, __global const T *p, __global const float *norm,
                                float eps) {
 #ifdef SIMD16 /* the row in registers */
     float16 v[KV], sum[4], square[4];
@@ -389,14 +323,12 @@ NOINLINE float2 norm_image_row(float16 *x, float16 *xp, __global T *y, __global 
         xp[i] = v[i] + LOAD16(p, i * 16);
     }
     if (y) UNROLL for (int i = 0; i < KV; i++) STORE16(v[i], y, i * 16);
-    return (float2)(scale, mean);
 #else
-    const float2 stat = norm_row(x, KV, norm, norm + K, eps);
+    norm_row(x, KV, norm, norm + K, eps);
     for (int i = 0; i < KV; i++) {
         xp[i] = x[i] + LOAD16(p, i * 16);
         if (y) STORE16(x[i], y, i * 16);
     }
-    return stat;
 #endif
 }
 
@@ -457,25 +389,6 @@ static inline void weighted_sums(__global float *sums, const float *f, const flo
 }
 #endif
 
-/* Scores s of SUB rows, of which `rows` exist, become weights, `count` vectors of them; what was weighted before is to
- * be scaled by f. */
-static inline void weigh_rows(float16 *top, float16 *total, float16 *f, float16 *s, int rows, int count) {
-    for (int i = 0; i < count; i++) {
-        float16 m = top[i], sum;
-        for (int r = 0; r < rows; r++) m = larger(m, s[r * (CP / 16) + i]);
-        f[i] = exp2_negative(top[i] - m);
-        sum = total[i] * f[i];
-        for (int r = 0; r < rows; r++) {
-            const float16 e = exp2_negative(s[r * (CP / 16) + i] - m);
-            s[r * (CP / 16) + i] = e;
-            sum += e;
-        }
-        for (int r = rows; r < SUB; r++) s[r * (CP / 16) + i] = (float16)(0.0f);
-        top[i] = m;
-        total[i] = sum;
-    }
-}
-
 /* Takes SUB rows of weights and of the image to sums [columns][K]. */
 static inline void sum_rows(__global float *sums, const float16 *f, const float16 *s, const float16 *x, int columns,
                             int first) {
@@ -488,25 +401,19 @@ static inline void sum_rows(__global float *sums, const float16 *f, const float1
 /* Group (i, n): image rows [i * sizes.s2, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
  * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
  * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
- * [read][K]}. Prompts of way 1 take the scores of the update from `shared` (image_project) and plain keys. sizes
- * {rows, groups, rows per group, columns = 8 tokens of the update, read = 8 tokens of the queries}; lds {x ld, c0, p
- * ld, c0}; modes {update, mapped, skipped(n), d of plain keys or 0}. modes.x: 1 update; 2 also note it for prompts of
- * way 1, in trace [n][rows][2][TRACE] {weights of the values, factor and mean of the norm}, 4 as the second of them, 8
- * instead of storing x; 16 keys and values are relative to the last token: that one scores zero, and its own values
- * count whole. */
-#define TRACE 80
+ * [read][K]}. sizes {rows, groups, rows per group, columns = 8 tokens of the update, read = 8 tokens of the queries};
+ * lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), relative}: where keys and values are relative to the
+ * last token, that one scores zero, and its own values count whole. */
 NOINLINE void image_step_group(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
                                __global const T *restrict position, __global const int *restrict map,
                                __global const float *restrict shift, __global const float *restrict keys,
                                __global const float *restrict values, __global const float *restrict norm,
-                               __global const float *restrict queries, __global const float *restrict shared,
-                               __global const float *restrict plain, __global const int *restrict ways,
-                               __global float *restrict trace, __global const int *restrict limit, int8 sizes, int4 lds,
-                               int4 modes, float eps, const int4 group) {
+                               __global const float *restrict queries, __global const int *restrict ways,
+                               __global const int *restrict limit, int8 sizes, int4 lds, int4 modes, float eps,
+                               const int4 group) {
     const int n = group.y, columns = sizes.s3, first = group.x * sizes.s2, read = sizes.s4;
     if (n >= *limit || skipped(ways, n, modes.z)) return;
-    const bool sharing = modes.w && ways[n], tracing = BLOCKS == 1 && modes.x & 2 && ways[n];
-    const bool storing = !(tracing && modes.x & 8), relative = modes.x & 16;
+    const bool relative = modes.w;
     const int last = min(sizes.s0, first + sizes.s2), item = modes.y ? map[n] : n;
     const int depth = relative ? columns - HEADS : columns, vectors = (depth + 15) / 16, reads = (read + 15) / 16;
     const float none = relative ? 0.0f : LOWEST;
@@ -523,10 +430,6 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
         add[i] = modes.x ? vload16(i, norm) : (float16)(0.0f);
         for (int c = depth; modes.x && c < columns; c++)
             add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
-    }
-    if (sharing) {
-        shared += (size_t)item * PADDED(sizes.s0) * 3 * SHARED(modes.w) + 2 * SHARED(modes.w);
-        plain += (size_t)n * (modes.w + 1) * CP;
     }
     part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
     for (int r0 = first; r0 < last; r0 += SUB) {
@@ -545,24 +448,16 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
             load_rows(xt, xp, x + ((size_t)item * sizes.s0 + row) * lds.x + lds.y, row_p, lds.x, lds.z, count, shift,
                       add);
             if (modes.x) {
-                if (sharing)
-                    shared_scores(a, shared + row * 3 * SHARED(modes.w), 3 * SHARED(modes.w), plain, modes.w);
-                else
-                    scores(a, (const float *)xp, keys, vectors, next_x, next_p);
+                scores(a, (const float *)xp, keys, vectors, next_x, next_p);
                 softmax_tokens(a, vectors, none);
                 __global T *to = x_out + ((size_t)n * sizes.s0 + row) * K;
                 for (int j = 0; j < K; j += 64) /* and asks for the lines to be written */
                     tile6x4_next(xt + j / 16, XV, xt + j / 16, XV, (const float *)a, CP, values + j * columns, depth,
-                                 values + j * columns, storing ? to + j : row_p + j, storing ? K : lds.z);
+                                 values + j * columns, to + j, K);
                 for (int r = 0; r < TILE_ROWS; r++) {
-                    const float2 stat = norm_image_row(xt + r * XV, xp + r * KV,
-                                                       storing && r < count ? to + r * K : (__global T *)0, row_p,
-                                                       norm + K, eps);
+                    norm_image_row(xt + r * XV, xp + r * KV, r < count ? to + r * K : (__global T *)0, row_p, norm + K,
+                                   eps);
                     if (r + 1 < count) row_p += lds.z;
-                    if (!tracing || r >= count) continue;
-                    __global float *noted = trace + (((size_t)n * sizes.s0 + row + r) * 2 + (modes.x >> 2 & 1)) * TRACE;
-                    UNROLL for (int i = 0; i < 4; i++) vstore16(a[r * (CP / 16) + i], i, noted);
-                    vstore2(stat, 0, noted + 64);
                 }
             }
             scores(s + t * (CP / 16), (const float *)xp, queries, reads, next_x, next_p);
@@ -581,11 +476,10 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
            __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
            __global const float *restrict keys, __global const float *restrict values,
            __global const float *restrict norm, __global const float *restrict queries,
-           __global const float *restrict shared, __global const float *restrict plain,
-           __global const int *restrict ways, __global float *restrict trace, __global const int *restrict limit,
-           int8 sizes, int4 lds, int4 modes, float eps) {
-    image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, shared, plain, ways, trace,
-                     limit, sizes, lds, modes, eps, THIS_GROUP);
+           __global const int *restrict ways, __global const int *restrict limit, int8 sizes, int4 lds, int4 modes,
+           float eps) {
+    image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, ways, limit, sizes, lds, modes,
+                     eps, THIS_GROUP);
 }
 
 /* ---- what the tokens read ---- */
@@ -658,153 +552,4 @@ image_merge(__global T *restrict y, __global const float *restrict part, __globa
             __global const float *restrict b, __global const int *limit, int4 sizes, int prompts,
             __global const int *ways, int wanted, __global int *queue) {
     image_merge_group(y, part, w, b, limit, sizes, prompts, ways, wanted, queue, THIS_GROUP);
-}
-
-/* ---- what many prompts of an image share ----
- * In the first layer all prompts see the same image. Projected once, it costs them 8 d products a row and token where
- * the folded tokens cost 8 K. */
-
-/* One group: way 1 for prompts that have more than `most` on their image, themselves among them. */
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_ways(__global int *restrict ways, __global const int *restrict map, __global const int *limit, int prompts,
-           int most) {
-    const int count = min(prompts, *limit);
-    for (int n = 0; n < count; n++) {
-        int beside = 0;
-        for (int i = 0; i < count; i++) beside += map[i] == map[n];
-        ways[n] = beside > most;
-    }
-}
-
-/* Group (i, item): rows [i * sizes.z, ..) of y [item][PADDED rows][panels][CP]: x W + b in panels [alone.x, alone.y),
- * (x + p) W + b in the others. w [panels][K + 1][CP], row K the bias. sizes {rows, prompts, rows per group, panels};
- * lds {x ld, c0, p ld, c0}. */
-NOINLINE void image_project_group(__global float *restrict y, __global const T *restrict x,
-                                  __global const T *restrict position, __global const int *restrict map,
-                                  __global const int *restrict ways, __global const float *restrict shift,
-                                  __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds,
-                                  int4 alone, const int4 group) {
-    const int item = group.y, first = group.x * sizes.z, wide = sizes.w * CP;
-    const int last = min(PADDED(sizes.x), first + sizes.z);
-    bool wanted = false;
-    for (int n = 0; n < min(sizes.y, *limit); n++) wanted = wanted || (ways[n] && map[n] == item);
-    if (!wanted) return;
-    float16 xt[TILE_ROWS * KV], xp[TILE_ROWS * KV], s[TILE_ROWS * CP / 16];
-    for (int r0 = first; r0 < last; r0 += TILE_ROWS) {
-        const size_t next = min(r0 + TILE_ROWS, sizes.x - 1);
-        __global const T *next_x = x + ((size_t)item * sizes.x + next) * lds.x + lds.y;
-        __global const T *next_p = position + next * lds.z + lds.w;
-        for (int r = 0; r < TILE_ROWS; r++) {
-            const int row = min(r0 + r, sizes.x - 1);
-            const size_t from = ((size_t)item * sizes.x + row) * lds.x + lds.y, at = (size_t)row * lds.z + lds.w;
-            for (int i = 0; i < KV; i++) {
-                xt[r * KV + i] = LOAD16(x, from + i * 16) + vload16(i, shift);
-                xp[r * KV + i] = xt[r * KV + i] + LOAD16(position, at + i * 16);
-            }
-        }
-        for (int j = 0; j < sizes.w; j++) {
-            scores(s, (const float *)(j >= alone.x && j < alone.y ? xt : xp), w + (size_t)j * (K + 1) * CP, CP / 16,
-                   next_x, next_p);
-            __global float *to = y + ((size_t)item * PADDED(sizes.x) + r0) * wide + j * CP;
-            for (int r = 0; r < TILE_ROWS; r++)
-                for (int i = 0; i < CP / 16; i++)
-                    vstore16(s[r * (CP / 16) + i], i, to + r * wide);
-        }
-    }
-}
-
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-image_project(__global float *restrict y, __global const T *restrict x, __global const T *restrict position,
-              __global const int *restrict map, __global const int *restrict ways, __global const float *restrict shift,
-              __global const float *restrict w, __global const int *limit, int4 sizes, int4 lds, int4 alone) {
-    image_project_group(y, x, position, map, ways, shift, w, limit, sizes, lds, alone, THIS_GROUP);
-}
-
-/* Adds four channels of values, weighted, to sums of 64 columns: acc [4][CP]. */
-static inline void shared_sums(float16 *acc, const float16 *f, const float16 *s, __global const float *x, int ld,
-                               int rows) {
-    float16 sum[16];
-    UNROLL for (int i = 0; i < 16; i++) sum[i] = acc[i / 4 * (CP / 16) + i % 4] * f[i % 4];
-    for (int r = 0; r < rows; r++, s += CP / 16, x += ld)
-        UNROLL for (int i = 0; i < 4; i++) {
-            const float8 e = vload8(i, x);
-            const float16 v = (float16)(e, e);
-            UNROLL for (int j = 0; j < 4; j++) sum[i * 4 + j] = fma(s[j], v, sum[i * 4 + j]);
-        }
-    UNROLL for (int i = 0; i < 16; i++) acc[i / 4 * (CP / 16) + i % 4] = sum[i];
-}
-
-/* Group i: rows [i * sizes.z, ..) for every prompt of way 1: the softmax over them of keys . plain queries, and the
- * values weighted by it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. sizes {rows, prompts, rows per group, d}. */
-NOINLINE void shared_read_group(__global float *restrict part, __global const float *restrict shared,
-                                __global const int *restrict map, __global const int *restrict ways,
-                                __global const float *restrict queries, __global const int *limit, int4 sizes,
-                                const int4 group) {
-    const int first = group.x * sizes.z, last = min(sizes.x, first + sizes.z), d = sizes.w;
-    const int wide = SHARED(d), ld = 3 * wide;
-    float16 s[SUB * CP / 16], m[CP / 16], sum[CP / 16], f[CP / 16], acc[32 * CP / 16];
-    for (int n = 0; n < min(sizes.y, *limit); n++) {
-        if (!ways[n]) continue;
-        __global const float *rows = shared + (size_t)map[n] * PADDED(sizes.x) * ld;
-        __global const float *columns = queries + (size_t)n * (d + 1) * CP;
-        for (int i = 0; i < CP / 16; i++) m[i] = (float16)(LOWEST), sum[i] = (float16)(0.0f);
-        for (int i = 0; i < d * CP / 16; i++) acc[i] = (float16)(0.0f);
-        for (int r0 = first; r0 < last; r0 += SUB) {
-            const int count = min(SUB, last - r0);
-            for (int t = 0; t < count; t += TILE_ROWS)
-                shared_scores(s + t * (CP / 16), rows + (size_t)(r0 + t) * ld, ld, columns, d);
-            weigh_rows(m, sum, f, s, count, CP / 16);
-            for (int j = 0; j < CP / 16; j += 4)
-                for (int i = 0; i < d; i += 4)
-                    shared_sums(acc + i * (CP / 16) + j, f + j, s + j, rows + (size_t)r0 * ld + wide + i * HEADS, ld,
-                                count);
-        }
-        __global float *to = part + ((size_t)n * group.w + group.x) * CP * (d + 2);
-        for (int i = 0; i < CP / 16; i++) {
-            vstore16(m[i], i, to);
-            vstore16(sum[i], i, to + CP);
-        }
-        for (int i = 0; i < d * CP / 16; i++) vstore16(acc[i], i, to + 2 * CP);
-    }
-}
-
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-shared_read(__global float *restrict part, __global const float *restrict shared, __global const int *restrict map,
-            __global const int *restrict ways, __global const float *restrict queries, __global const int *limit,
-            int4 sizes) {
-    shared_read_group(part, shared, map, ways, queries, limit, sizes, THIS_GROUP);
-}
-
-/* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. sizes {tokens, groups of shared_read, d, ld of
- * y}. */
-NOINLINE void shared_merge_group(__global T *restrict y, __global const float *restrict part,
-                                 __global const float *restrict b, __global const int *restrict ways,
-                                 __global const int *limit, int4 sizes, const int4 group) {
-    const int n = group.x, d = sizes.z;
-    if (n >= *limit || !ways[n]) return;
-    part += (size_t)n * sizes.y * CP * (d + 2);
-    for (int j = 0; j < CP / 16; j++) {
-        float16 m = (float16)(LOWEST), sum = (float16)(0.0f), o[32];
-        for (int g = 0; g < sizes.y; g++) m = larger(m, vload16(j, part + (size_t)g * CP * (d + 2)));
-        for (int i = 0; i < d; i++) o[i] = (float16)(0.0f);
-        for (int g = 0; g < sizes.y; g++) {
-            __global const float *p = part + (size_t)g * CP * (d + 2);
-            const float16 f = exp2_negative(vload16(j, p) - m);
-            sum = fma(vload16(j, p + CP), f, sum);
-            for (int i = 0; i < d; i++) o[i] = fma(vload16(j, p + (i + 2) * CP), f, o[i]);
-        }
-        for (int i = 0; i < d; i++) {
-            const float16 average = o[i] / sum;
-            for (int l = 0; l < 16 && j * 2 + l / HEADS < sizes.x; l++) {
-                const int to = l % HEADS * d + i;
-                STORE(((const float *)&average)[l] + b[to], y, (n * sizes.x + j * 2 + l / HEADS) * sizes.w + to);
-            }
-        }
-    }
-}
-
-__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
-             __global const int *restrict ways, __global const int *limit, int4 sizes) {
-    shared_merge_group(y, part, b, ways, limit, sizes, THIS_GROUP);
 }

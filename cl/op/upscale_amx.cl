@@ -27,16 +27,16 @@ typedef struct {
     __global const float *image; /* prompts that share: the image's rows, `ld` apart, or 0 */
     int ld;
     const int *image_rows;       /* [32]: which of them */
-    const float16 *rest;         /* [4][C1 / 16] */
-    const float4 *factors;       /* [32] */
+    const float16 *rest;         /* [2][C1 / 16] */
+    const float2 *factors;       /* [32] */
 
-    int pixel, pixels;           /* to be split */
-    const int *pixel_rows;       /* [32]: of */
-    __global const T *x;         /* the item's pixels, ldx apart, or */
-    __global const float *trace; /* its updates */
-    int ldx, steps;              /* steps of the first product */
+    int pixel, pixels;                    /* to be split */
+    const int *pixel_rows;                /* [32]: of */
+    __global const T *x;                  /* the item's pixels, ldx apart, or */
+    __global const float *trace, *trace2; /* its updates */
+    int ldx, steps;                       /* steps of the first product */
     size_t to, pitch;
-    float4 *factors_to;
+    float2 *factors_to;
 
     int pair, pairs; /* rows of the second product by two, of one line and then of the other */
     const float *second; /* [32][2][2][C2] */
@@ -56,13 +56,11 @@ static inline void measure_rows(const beside_t *b, int r) {
         float16 v[4];
         UNROLL for (int i = 0; i < 4; i++) v[i] = vload16(i, row);
         if (b->image) {
-            const float4 f = b->factors[r + j];
+            const float2 f = b->factors[r + j];
             __global const float *image = b->image + (size_t)b->image_rows[r + j] * b->ld;
             UNROLL for (int i = 0; i < 4; i++) {
                 v[i] = fma(vload16(i, image) + b->rest[i], (float16)(f.x), v[i]);
                 v[i] = fma(b->rest[4 + i], (float16)(f.y), v[i]);
-                v[i] = fma(b->rest[8 + i], (float16)(f.z), v[i]);
-                v[i] = fma(b->rest[12 + i], (float16)(f.w), v[i]);
                 vstore16(v[i], i, row);
                 PREFETCH_L2(image + (size_t)AMX_BLOCK * b->ld + i * 16);
             }
@@ -104,13 +102,13 @@ static inline void split_pixel(const beside_t *b, int r) {
         }
         return;
     }
-    __global const float *t = b->trace + at * 2 * TRACE;
-    const float f2 = t[TRACE + 64], both = t[64] * f2;
-    b->factors_to[r] = (float4)(both, both * t[65], f2, f2 * t[TRACE + 65]);
+    __global const float *t = b->trace + at * TRACE, *t2 = b->trace2 + at * TRACE;
+    const float f2 = t2[TRACE - 1], both = t[TRACE - 1] * f2;
+    b->factors_to[r] = (float2)(both, f2);
     for (int i = 0; i < b->steps; i++) {
-        amx_split(vload16(i, t) * (float16)(both), vload16(i, t + TRACE) * (float16)(f2), to + i * 64, PLANE_X);
-        PREFETCH_L2(t + 16 * TRACE + i * 16);
-        PREFETCH_L2(t + 17 * TRACE + i * 16);
+        amx_split(vload16(i, t) * (float16)(both), vload16(i, t2) * (float16)(f2), to + i * 64, PLANE_X);
+        PREFETCH_L2(t + 8 * TRACE + i * 16);
+        PREFETCH_L2(t2 + 8 * TRACE + i * 16);
     }
 }
 
@@ -198,8 +196,8 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
     const int blocks = (last - first + AMX_BLOCK - 1) / AMX_BLOCK, items = blocks * 4;
     const int steps = columns ? (depth + 15) / 16 : sizes.s4 / AMX_DEPTH;
     uint16 xs[2][PARTS * PLANE_X / 32], u[PARTS * PLANE_U / 32], panels[8 * 4 * PARTS * AMX_PANEL / 32];
-    float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 16], measures[AMX_BLOCK / 4];
-    float4 factors[2][AMX_BLOCK];
+    float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 8], measures[AMX_BLOCK / 4];
+    float2 factors[2][AMX_BLOCK];
     int pixel[4][AMX_BLOCK], at[4][AMX_BLOCK]; /* of blocks; at: of a pixel's first logit */
     size_t weights = (size_t)w1;
     beside_t b = {.u = (size_t)u,
@@ -210,6 +208,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                   .x = x + (size_t)n * pixels * lds.x + lds.y,
                   .ldx = lds.x,
                   .trace = columns ? trace + (size_t)n * pixels * 2 * TRACE : 0,
+                  .trace2 = trace + (size_t)(n * 2 + 1) * pixels * TRACE,
                   .steps = steps,
                   .pitch = PITCH(steps * AMX_DEPTH),
                   .masks = sizes.s3,
@@ -218,7 +217,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                   .vectors_of = vectors + (size_t)n * sizes.s3 * lds.z + lds.w,
                   .vectors_ld = lds.z};
     if (columns) {
-        shared += (size_t)map[n] * sharing.z * sharing.y;
+        shared += (size_t)map[n] * sharing.z * sharing.y + sizes.s5;
         values1 += (size_t)n * 4 * columns * C1;
         values2 += (size_t)n * 4 * columns * C1;
         sum_constants(rest, constants, values1, values2, depth, columns);
@@ -238,7 +237,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
             b.rows = AMX_BLOCK;
             b.image = columns ? shared + (before & 3) * C1 : 0;
             b.image_rows = pixel[before >> 2 & 3];
-            b.rest = rest + (before & 3) * 16;
+            b.rest = rest + (before & 3) * 8;
             b.factors = factors[(before >> 2) & 1];
         }
         if (next + 1 < blocks) { /* a quarter of the next block's pixels */
@@ -252,7 +251,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
             b.factors_to = factors[(next + 1) & 1];
         }
         if (i >= 0 && i < items) {
-            product(&b, (size_t)s1[i & 1], C1, (size_t)(columns ? constants + (phase * 5 + 4) * C1 : norm), C1,
+            product(&b, (size_t)s1[i & 1], C1, (size_t)(columns ? constants + (phase * 3 + 2) * C1 : norm), C1,
                     (size_t)xs[next & 1], b.pitch, PLANE_X, weights + phase * 2 * steps * STEP_BYTES, steps);
         } else {
             beside_all(&b);

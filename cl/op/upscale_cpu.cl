@@ -8,10 +8,9 @@
  * -D K: input channels; 64 and 32 are the channels of u and v.
  *
  * Prompts of way 1 share deconv1 of their image as it was before two updates (ops/upscale.h). An update x = (x + s
- * values
- * + bias - m) f gamma + beta of a row is linear but for the factor f and the mean m, which were noted with the weights
- * s: what is left for each prompt is a product of depth 2 columns + 4 where x W has depth K. */
-#define TRACED (2 * 64 + 16) /* floats of a row of weights, factors and means */
+ * values + bias)' f gamma + beta of a row is linear but for the factor f, which was noted with the weights s: what is
+ * left for each prompt is a product of depth 2 columns + 2 where x W has depth K. */
+#define TRACED (2 * 64 + 16) /* floats of a row of weights and factors */
 #define XS     (K > TRACED ? K : TRACED)
 
 /* The products are functions of their own: beside other code the compiler would keep that code's constants in registers
@@ -39,7 +38,7 @@ NOINLINE void second_product(float16 *acc, const float *a, __global const float 
     PRODUCT(C1)
     TILE_EACH(TILE_CLOSE)
 }
-/* w1, w2 [columns][C1] of the updates, of which the first `depth` count; w [4][C1] of factors and means. */
+/* w1, w2 [columns][C1] of the updates, of which the first `depth` count; w [2][C1] of factors. */
 NOINLINE void shared_product(float16 *acc, const float *s, int depth, __global const float *w1,
                              __global const float *w2, const float *w, __global const float *next,
                              __global const float *next_trace) {
@@ -57,7 +56,7 @@ NOINLINE void shared_product(float16 *acc, const float *s, int depth, __global c
     }
     {
         const float *a = s + 128, *b = w;
-        PRODUCT(4)
+        PRODUCT(2)
     }
     TILE_EACH(TILE_CLOSE)
 }
@@ -81,7 +80,7 @@ static inline void shared_product(float16 *acc, const float *s, int depth, __glo
     tile6x4(acc, s + 64, TRACED, w2, C1, depth);
     for (int r = 0; r < TILE_ROWS; r++)
         for (int j = 0; j < 4; j++)
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < 2; k++)
                 acc[r * 4 + j] = fma((float16)(s[r * TRACED + 128 + k]), vload16(j, w + k * C1), acc[r * 4 + j]);
 }
 #endif
@@ -107,24 +106,24 @@ NOINLINE void dots(__global float *y, const int *at, int count, const float16 *v
 }
 
 /* A row of both updates as the left side of shared_product; returns the factor of the shared image. */
-static inline float traced_row(float16 *s, __global const float *trace) {
-    const float f = trace[64], m = trace[65], f2 = trace[TRACE + 64], m2 = trace[TRACE + 65], both = f * f2;
+static inline float traced_row(float16 *s, __global const float *trace, __global const float *trace2) {
+    const float f2 = trace2[TRACE - 1], both = trace[TRACE - 1] * f2;
     float *rest = (float *)(s + 8);
     for (int i = 0; i < 4; i++) {
         s[i] = vload16(i, trace) * (float16)(both);
-        s[4 + i] = vload16(i, trace + TRACE) * (float16)(f2);
+        s[4 + i] = vload16(i, trace2) * (float16)(f2);
     }
-    rest[0] = both, rest[1] = both * m, rest[2] = f2, rest[3] = f2 * m2;
+    rest[0] = both, rest[1] = f2;
     return both;
 }
 
 /* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale); the logits of the others
  * are not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel (2a + c, 2b + d) of the block;
  * norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w]. sizes {height, width, pixels per
- * group, masks, K}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared [map[n]][rows][4 C1], trace
- * [n][pixels][2][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of factors and means [4], to
- * add}[C1]; sharing {columns or 0, shared ld, shared rows, of how many columns the weight is noted: that of the others
- * is one}. */
+ * group, masks, K, shared c0}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared [map[n]][rows][4 C1], trace
+ * [n][2][pixels][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of factors [2], to add}[C1];
+ * sharing {columns or 0, shared ld, shared rows, of how many columns the weight is noted: that of the others is
+ * one}. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
                             __global const float *restrict norm, __global const float *restrict w2,
                             __global const float *restrict b2, __global const T *restrict vectors,
@@ -140,9 +139,9 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
     const int first = group_by_turns(group.x, group.w) * sizes.s2, last = min(shown.x * shown.y, first + sizes.s2);
     if (first >= last) return;
     const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
-    float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 16];
+    float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 8];
     if (columns) {
-        shared += (size_t)map[n] * sharing.z * sharing.y;
+        shared += (size_t)map[n] * sharing.z * sharing.y + sizes.s5;
         values1 += (size_t)n * 4 * columns * C1;
         values2 += (size_t)n * 4 * columns * C1;
         sum_constants(rest, constants, values1, values2, depth, columns);
@@ -157,20 +156,22 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         for (int r = 0; r < TILE_ROWS; r++) {
             const size_t row = (size_t)n * pixels + pixel[r];
             if (columns)
-                f[r] = traced_row(xs + r * (TRACED / 16), trace + row * 2 * TRACE);
+                f[r] = traced_row(xs + r * (TRACED / 16), trace + (row + (size_t)n * pixels) * TRACE,
+                                  trace + (row + (size_t)(n + 1) * pixels) * TRACE);
             else
                 for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * lds.x + lds.y + i * 16);
         }
         for (int phase = 0; phase < 4; phase++) {
             if (columns) {
-                __global const float *to_add = constants + (phase * 5 + 4) * C1;
+                __global const float *to_add = constants + (phase * 3 + 2) * C1;
                 for (int r = 0; r < TILE_ROWS; r++)
                     UNROLL for (int j = 0; j < 4; j++) acc[r * 4 + j] = fma(
                         vload16(j, shared + pixel[r] * sharing.y + phase * C1), (float16)(f[r]), vload16(j, to_add));
                 shared_product(acc, (const float *)xs, depth, values1 + phase * columns * C1,
-                               values2 + phase * columns * C1, (const float *)(rest + phase * 16),
+                               values2 + phase * columns * C1, (const float *)(rest + phase * 8),
                                shared + ahead * sharing.y + phase * TILE_ROWS * C1,
-                               trace + ((size_t)n * pixels + ahead) * 2 * TRACE + phase * (TILE_ROWS * TRACE / 2));
+                               trace + (((size_t)n * 2 + phase / 2) * pixels + ahead) * TRACE +
+                                   phase % 2 * (TILE_ROWS * TRACE / 2));
             } else {
                 first_product(acc, (const float *)xs, w1 + phase * K * C1, norm, next);
             }

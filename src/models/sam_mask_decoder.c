@@ -4,15 +4,15 @@
  * The image is never projected to keys, values and queries: the projections have moved to the tokens (ops/two_way.h).
  * The image's update at the end of a layer and the next reading by the tokens are one step, since the tokens of the
  * next layer do not wait for the image. P prompts share the embedding of their image, reached through `image_of`, until
- * the first update. On CPUs, where an image has more than FEW_PROMPTS, they share its projections in the first layer
- * and its share of the upscaling's first convolution, too; on matrix instructions the keys and values of the first
+ * the first update. On CPUs, where an image has more than a few, they share all of its projections and its share of
+ * the upscaling's first convolution (ops/two_way_shared.h); on matrix instructions the keys and values of the first
  * reading, however many they are. */
 #include "models/bridge.h"
 #include "models/mobilesam.h"
 #include "models/sam_upscale.h"
 #include "ops/prompt.h"
 #include "ops/token.h"
-#include "ops/two_way.h"
+#include "ops/two_way_shared.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,9 +20,10 @@
 
 enum { MASK_TOKENS = IST_SAM_OWN_TOKENS - 1, LAYERS = 2, HEADS = IST_TWO_WAY_HEADS };
 enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
-enum { FEW_PROMPTS = 2 }; /* of an image: sharing its projections costs what two prompts gain by it */
+/* Of an image: sharing its projections costs what so many prompts gain by it, with AMX and without. */
+enum { FEW_PROMPTS = 2, FEW_PROMPTS_PLAIN = 4 };
 
-static const float LOG2_E = 1.44269504088896340736f;
+static const float LOG2_E = 1.44269504088896340736f, NORM_EPS = 1e-5f;
 static const char final[] = "final_attn_token_to_image";
 
 /* The image before or after updates; `shift` is owned, and so are weights. An update by `tokens` that the next reading
@@ -41,7 +42,6 @@ typedef struct image_side {
 typedef struct folded {
     ist_tensor queries;      /* [P,1,257,64] */
     ist_tensor keys, values; /* of a pending update; [P,1,257,64], [P,4,8 N,64] */
-    ist_tensor plain_keys;   /* the same keys for prompts that share the image's projections: [P,1,17,64] */
 } folded;
 
 typedef struct decoder {
@@ -53,8 +53,9 @@ typedef struct decoder {
     ist_tensor image_of;
     int prompts;
     ist_tensor later;  /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
-    ist_tensor ways;   /* of the prompts: 1 where one shares the first image's projections with others, or empty */
-    ist_tensor shared; /* those projections */
+    bool shares;       /* prompts may share the projections of their image: */
+    ist_shared_image shared;
+    ist_shared_tokens plain; /* what those take of the tokens; [P,1,17,64] each */
     bool direct;       /* the first reading takes keys and values that all prompts of an image share: */
     ist_tensor keys;   /* [images,1,4096,256] */
     folded ready;      /* what layers on tokens have folded already for the next reading */
@@ -231,10 +232,12 @@ static ist_tensor fold_now(ist_plan *p, ist_fold_job job, bool relative, const c
     return ist_op_fold_heads(p, job.x, job.add, &job.fold, at);
 }
 
-/* The same for a shared projection of the image: queries or keys as they are. */
-static ist_tensor unfolded(const decoder *d, ist_tensor x, const ist_conv_weights *own, bool relative, const char *at) {
+/* The same for prompts that share the image: tokens as they are, of keys and queries scaled. */
+static ist_tensor unfolded(const decoder *d, ist_tensor x, ist_tensor add, const ist_conv_weights *own, bool scaled,
+                           bool relative, const char *at) {
     if (ist_plan_status(d->net.plan)) return (ist_tensor){0};
-    return fold_now(d->net.plan, fold(x, d->t, own, NULL, NULL, true, (ist_prompt_way){d->ways, 1}), relative, at);
+    ist_prompt_way sharing = {d->shared.ways, 1};
+    return fold_now(d->net.plan, fold(x, add, own, NULL, NULL, scaled, sharing), relative, at);
 }
 
 /* out_proj [256,128] as [128][256]; the caller frees it. */
@@ -248,31 +251,59 @@ static float *transposed(const decoder *d, const ist_conv_weights *w) {
     return t;
 }
 
-/* Projects the image for the first layer's reading and update, for images that many prompts look at. */
+/* The norm behind the update of layer i. */
+static ist_norm_weights take_norm4(const decoder *d, int i) {
+    ist_norm_weights norm = ist_take_norm(&d->net, "mask_decoder.transformer.layers.%d.norm4", i);
+    if (!ist_plan_status(d->net.plan) && norm.n != DIM)
+        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "layers.%d.norm4: norm of %d channels", i, norm.n);
+    return norm;
+}
+
+static int few_prompts(const ist_plan *p) {
+    return ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) ? FEW_PROMPTS : FEW_PROMPTS_PLAIN;
+}
+
+/* All projections of the image, for images that many prompts look at. */
 static void share_image(decoder *d, const image_side *s, int tokens) {
+    static const char *const readings[] = {"layers.0.cross_attn_token_to_image", "layers.1.cross_attn_token_to_image",
+                                           final};
+    static const char *const updates[] = {"layers.0.cross_attn_image_to_token", "layers.1.cross_attn_image_to_token"};
     ist_plan *p = d->net.plan;
-    if (ist_plan_status(p) || !ist_image_shares(p) || !ist_has(s->now.map) || d->prompts <= FEW_PROMPTS) return;
-    ist_conv_weights k = take_cross(d, "layers.0.cross_attn_token_to_image", "k", INNER, DIM);
-    ist_conv_weights v = take_cross(d, "layers.0.cross_attn_token_to_image", "v", INNER, DIM);
-    ist_conv_weights q = take_cross(d, "layers.0.cross_attn_image_to_token", "q", INNER, DIM);
-    if (!ist_plan_status(p)) {
-        ist_image_projection w = {k.w, v.w, q.w, q.b, INNER / HEADS};
-        d->ways = ist_op_image_ways(p, s->now.map, d->prompts, FEW_PROMPTS, "ways of the prompts");
-        d->shared = ist_op_image_project(p, &s->now, &w, tokens, d->ways, "shared projections");
-        if (tokens <= IST_TRACE_TOKENS) ist_sam_upscale_share(&d->up, &s->now, d->prompts, tokens, d->ways);
+    if (ist_plan_status(p) || !ist_tokens_share(p, tokens) || !ist_has(s->now.map) || d->prompts <= few_prompts(p))
+        return;
+    ist_conv_weights k[IST_SHARED_READINGS], v[IST_SHARED_READINGS], q[LAYERS], out[LAYERS];
+    ist_norm_weights norm[LAYERS];
+    ist_shared_weights w = {.d = INNER / HEADS, .position = d->position, .outs = IST_SAM_UPSCALE_OUTS, .eps = NORM_EPS};
+    for (int i = 0; i < IST_SHARED_READINGS; i++) {
+        k[i] = take_cross(d, readings[i], "k", INNER, DIM), v[i] = take_cross(d, readings[i], "v", INNER, DIM);
+        w.reading[i].keys = k[i].w, w.reading[i].values = v[i].w, w.reading[i].value_bias = v[i].b;
     }
-    ist_conv_weights_free(&k);
-    ist_conv_weights_free(&v);
-    ist_conv_weights_free(&q);
+    for (int i = 0; i < LAYERS; i++) {
+        q[i] = take_cross(d, updates[i], "q", INNER, DIM), out[i] = take_cross(d, updates[i], "out", DIM, INNER);
+        norm[i] = take_norm4(d, i);
+        w.update[i].queries = q[i].w, w.update[i].query_bias = q[i].b;
+        w.update[i].out = out[i].w, w.update[i].out_bias = out[i].b;
+        w.update[i].gamma = norm[i].w, w.update[i].beta = norm[i].b;
+    }
+    w.map = ist_sam_upscale_map(&d->up);
+    if (!ist_plan_status(p)) {
+        d->shared = ist_op_share_image(p, &s->now, &w, d->prompts, tokens, few_prompts(p), "shared projections");
+        d->shares = true;
+        ist_sam_upscale_share(&d->up, &d->shared);
+    }
+    for (int i = 0; i < IST_SHARED_READINGS; i++) ist_conv_weights_free(&k[i]), ist_conv_weights_free(&v[i]);
+    for (int i = 0; i < LAYERS; i++) {
+        ist_conv_weights_free(&q[i]);
+        ist_conv_weights_free(&out[i]);
+        ist_norm_weights_free(&norm[i]);
+    }
 }
 
 /* Notes the update k = LN(k + attention of the image to the tokens) for the next reading. */
-static void update_image(const decoder *d, image_side *s, int layer, const char *at, const char *norm) {
+static void update_image(const decoder *d, image_side *s, int layer, const char *at) {
     s->k = take_cross(d, at, "k", INNER, DIM), s->v = take_cross(d, at, "v", INNER, DIM);
     s->q = take_cross(d, at, "q", INNER, DIM), s->out = take_cross(d, at, "out", DIM, INNER);
-    s->norm = ist_take_norm(&d->net, "mask_decoder.transformer.%s", norm);
-    if (!ist_plan_status(d->net.plan) && s->norm.n != DIM)
-        ist_plan_fail(d->net.plan, IST_E_WEIGHTS, "%s: norm of %d channels", norm, s->norm.n);
+    s->norm = take_norm4(d, layer);
     s->layer = layer;
     s->pending = true;
 }
@@ -297,16 +328,20 @@ static folded fold_tokens(decoder *d, const image_side *s, ist_tensor q, const i
         free(out);
         return f;
     }
-    bool sharing = s->pending && ist_has(d->shared) && ist_has(s->now.map); /* the first update */
-    ist_prompt_way all = {0}, own = sharing ? (ist_prompt_way){d->ways, 0} : all;
     bool relative = ist_image_shares(p);
-    f.queries = fold_now(p, fold(q, q.w < d->t.w ? d->asked : d->t, query, k->w, NULL, true, s->now.only), false, at);
+    ist_prompt_way only = s->now.only;
+    ist_tensor none = {0}, add = q.w < d->t.w ? d->asked : d->t;
+    f.queries = fold_now(p, fold(q, add, query, k->w, NULL, true, only), false, at);
     if (s->pending) {
-        f.keys = fold_now(p, fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, own), relative, at);
-        f.values = fold_now(p, fold(s->tokens, (ist_tensor){0}, &s->v, out, NULL, false, all), relative, at);
+        f.keys = fold_now(p, fold(s->tokens, d->t, &s->k, s->q.w, s->q.b, true, only), relative, at);
+        f.values = fold_now(p, fold(s->tokens, none, &s->v, out, NULL, false, only), relative, at);
     }
-    if (sharing) f.plain_keys = unfolded(d, s->tokens, &s->k, relative, at);
-    if (s->pending && d->up.shares) ist_sam_upscale_values(&d->up, s->layer, s->tokens, &s->v, out);
+    if (d->shares) d->plain.queries = unfolded(d, q, add, query, true, false, at);
+    if (d->shares && s->pending) {
+        d->plain.keys = unfolded(d, s->tokens, d->t, &s->k, true, true, at);
+        d->plain.values[s->layer] = unfolded(d, s->tokens, none, &s->v, false, false, at);
+        ist_sam_upscale_values(&d->up, s->layer, s->tokens, &s->v, out);
+    }
     free(out);
     return f;
 }
@@ -382,18 +417,12 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     if (!s->pending && d->direct) return read_keys(d, s, q, at, norm);
     ist_conv_weights query = take_cross(d, at, "q", INNER, DIM), k = take_cross(d, at, "k", INNER, DIM);
     ist_conv_weights v = take_cross(d, at, "v", INNER, DIM);
-    bool first = ist_has(d->shared) && !s->pending;
     bool joined = !ist_plan_status(p) && ist_token_layers(p, q.w);
-    if (first) s->now.only = (ist_prompt_way){d->ways, 0};
+    if (d->shares) s->now.only = (ist_prompt_way){d->shared.ways, 0};
     folded f = fold_tokens(d, s, q, &query, &k, at);
     ist_image_update u = {
-        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = 1e-5f,
+        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = NORM_EPS,
         .relative = ist_image_shares(p)};
-    if (ist_has(f.plain_keys)) u.shared = d->shared, u.plain_keys = f.plain_keys, u.ways = d->ways;
-    if (d->up.shares) {
-        u.trace = d->up.sharing.trace, u.traced = s->layer, u.ways = d->ways;
-        u.unread = s->layer == LAYERS - 1; /* upscaling takes the trace */
-    }
     ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);
@@ -402,10 +431,8 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
         else
             y = ist_op_image_merge(p, y, q.w, DIM, v.out / HEADS, v.w, v.b, s->now.only, at); /* [P,1,N,128] */
     }
-    if (first && !ist_plan_status(p)) {
-        ist_op_shared_read(p, d->shared, &s->now, unfolded(d, q, &query, false, at), d->ways, v.b, y, at);
-        s->now.only = (ist_prompt_way){0};
-    }
+    if (d->shares && !ist_plan_status(p))
+        ist_op_shared_read(p, &d->shared, s->pending ? s->layer + 1 : 0, &d->plain, y, at);
     if (s->pending) s->now = (ist_image_side){.x = updated, .position = d->pe};
     s->pending = false;
     free_update(s);
@@ -444,7 +471,7 @@ static ist_tensor two_way_layer(decoder *d, image_side *s, ist_tensor q, int i) 
         q = self_attention(d, q, i == 0, self.text, norm1.text, folds.all.count ? &folds.all : NULL, NULL);
     end_folds(d, &folds);
     q = read_image(d, s, q, t2i.text, ist_name_of("layers.%d.norm2", i).text);
-    update_image(d, s, i, i2t.text, ist_name_of("layers.%d.norm4", i).text);
+    update_image(d, s, i, i2t.text);
     begin_folds(d, &folds, joined ? s : NULL, joined && i == LAYERS - 1 ? final : NULL, false);
     q = s->tokens = layer(d, q, q, (layer_names){first.text, last.text, norm3.text}, joined ? &folds.all : NULL);
     end_folds(d, &folds);

@@ -1,8 +1,8 @@
 /* The mask decoder's upscaling (output_upscaling of segment-anything's modeling/mask_decoder.py).
  *
- * Both updates of the image by a prompt's tokens are linear but for a factor and a mean per row, and the first
- * transposed convolution behind them is linear: convolved once, the image serves all of its prompts, and each adds the
- * convolved values of its own tokens (ops/upscale.h has the formula). */
+ * Both updates of the image by a prompt's tokens are linear but for a factor per row, and the first transposed
+ * convolution behind them is linear: convolved once, the image serves all of its prompts, and each adds the convolved
+ * values of its own tokens (ops/upscale.h has the formula). */
 #include "models/sam_upscale.h"
 #include "models/mobilesam.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, INNER = DIM / 2 };
-enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, OUTS = 4 * C1 };
+enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, OUTS = IST_SAM_UPSCALE_OUTS };
 
 /* NAME of the checkpoint as floats; NULL when the plan has failed. */
 static float *load(const ist_net *net, const char *name, int rank, const int64_t *dims) {
@@ -19,11 +19,11 @@ static float *load(const ist_net *net, const char *name, int rank, const int64_t
     return v;
 }
 
-/* Takes the mean of C1 values, `step` apart, off each of them. */
-static void centre(float *v, int step) {
+/* Takes the mean of `count` values, `step` apart, off each of them. */
+static void centre(float *v, int count, int step) {
     double sum = 0;
-    for (int o = 0; o < C1; o++) sum += (double)v[o * step];
-    for (int o = 0; o < C1; o++) v[o * step] -= (float)(sum / C1);
+    for (int o = 0; o < count; o++) sum += (double)v[o * step];
+    for (int o = 0; o < count; o++) v[o * step] -= (float)(sum / count);
 }
 
 void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u) {
@@ -38,40 +38,38 @@ void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u) {
     if (ist_plan_status(net->plan)) return;
     /* The norm takes the mean off what the first convolution makes. Without it from the beginning, sums of squares are
      * of deviations. */
-    for (int i = 0; i < DIM * 4; i++) centre(u->w1 + i / 4 * C1 * 4 + i % 4, 4);
-    centre(u->b1, 1);
+    for (int i = 0; i < DIM * 4; i++) centre(u->w1 + i / 4 * C1 * 4 + i % 4, C1, 4);
+    centre(u->b1, C1, 1);
 }
 
 /* ---- what prompts share ---- */
 
-/* The convolution behind the second norm, and behind both: outputs are (pixel of the 2x2 block, channel). */
+/* The convolution behind the second norm, and behind both, as what is normed sees them, which has no mean: outputs are
+ * (pixel of the 2x2 block, channel). */
 static void convolve_norms(ist_sam_upscale *u, const ist_norm_weights norm[2]) {
-    for (int i = 0; i < DIM; i++)
-        for (int o = 0; o < OUTS; o++) {
-            float w = u->w1[(i * C1 + o % C1) * 4 + o / C1];
-            u->behind[1][i * OUTS + o] = norm[1].w[i] * w;
-            u->behind[0][i * OUTS + o] = norm[0].w[i] * norm[1].w[i] * w;
-        }
+    for (int o = 0; o < OUTS; o++) {
+        for (int i = 0; i < DIM; i++) u->behind[1][i * OUTS + o] = norm[1].w[i] * u->w1[(i * C1 + o % C1) * 4 + o / C1];
+        centre(u->behind[1] + o, DIM, OUTS);
+        for (int i = 0; i < DIM; i++) u->behind[0][i * OUTS + o] = norm[0].w[i] * u->behind[1][i * OUTS + o];
+        centre(u->behind[0] + o, DIM, OUTS);
+    }
 }
 
 /* constants of ist_upscale_sharing; bias: of the updates. */
 static void sum_constants(ist_sam_upscale *u, const ist_norm_weights norm[2], float *const bias[2]) {
-    enum { ROWS = 5 };
+    enum { ROWS = 3 };
     for (int o = 0; o < OUTS; o++) {
-        double sum[ROWS] = {0, 0, 0, 0, (double)u->b1[o % C1]};
+        double sum[ROWS] = {0, 0, (double)u->b1[o % C1]};
         for (int i = 0; i < DIM; i++) {
-            double both = (double)u->behind[0][i * OUTS + o], second = (double)u->behind[1][i * OUTS + o];
-            sum[0] += (double)bias[0][i] * both;
-            sum[1] -= both;
-            sum[2] += ((double)norm[0].b[i] + (double)bias[1][i]) * second;
-            sum[3] -= second;
-            sum[4] += (double)norm[1].b[i] * (double)u->w1[(i * C1 + o % C1) * 4 + o / C1];
+            sum[0] += (double)bias[0][i] * (double)u->behind[0][i * OUTS + o];
+            sum[1] += ((double)norm[0].b[i] + (double)bias[1][i]) * (double)u->behind[1][i * OUTS + o];
+            sum[2] += (double)norm[1].b[i] * (double)u->w1[(i * C1 + o % C1) * 4 + o / C1];
         }
         for (int r = 0; r < ROWS; r++) u->constants[(o / C1 * ROWS + r) * C1 + o % C1] = (float)sum[r];
     }
 }
 
-void ist_sam_upscale_share(ist_sam_upscale *u, const ist_image_side *image, int prompts, int tokens, ist_tensor ways) {
+const float *ist_sam_upscale_map(ist_sam_upscale *u) {
     static const char at[] = "shared upscaling";
     ist_plan *p = u->net.plan;
     ist_norm_weights norm[2] = {{0}};
@@ -84,21 +82,23 @@ void ist_sam_upscale_share(ist_sam_upscale *u, const ist_image_side *image, int 
         if (!ist_plan_status(p) && norm[i].n != DIM)
             ist_plan_fail(p, IST_E_WEIGHTS, "layers.%d.norm4: norm of %d channels", i, norm[i].n);
     }
-    u->constants = malloc(sizeof(float) * 5 * OUTS);
+    u->constants = malloc(sizeof(float) * 3 * OUTS);
     if (!u->behind[0] || !u->behind[1] || !u->constants) ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", at);
     if (!ist_plan_status(p)) {
         convolve_norms(u, norm);
         sum_constants(u, norm, bias);
-        u->sharing.map = image->map, u->sharing.ways = ways, u->sharing.constants = u->constants;
-        u->sharing.relative = true;
-        u->sharing.image = ist_op_image_map(p, image, u->behind[0], OUTS, tokens, ways, at);
-        u->sharing.trace = ist_op_update_trace(p, prompts, image);
-        u->shares = true;
     }
     for (int i = 0; i < 2; i++) {
         ist_norm_weights_free(&norm[i]);
         free(bias[i]);
     }
+    return u->behind[0];
+}
+
+void ist_sam_upscale_share(ist_sam_upscale *u, const ist_shared_image *image) {
+    u->sharing = (ist_upscale_sharing){
+        .map = image->of, .ways = image->ways, .image = image->map, .trace = image->trace, .constants = u->constants};
+    u->shares = true;
 }
 
 void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, const ist_conv_weights *v,
@@ -119,7 +119,7 @@ void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, co
                           .b = v->b,
                           .m = m,
                           .scale = 1.0f,
-                          .relative = u->sharing.relative,
+                          .relative = true,
                           .only = {u->sharing.ways, 1}};
     u->sharing.values[layer] = ist_op_fold_heads(p, tokens, (ist_tensor){0}, &fold, "shared upscaling");
     free(m);

@@ -3,11 +3,13 @@
 #define IST_MODELS_SAM_UPSCALE_H
 
 #include "models/bridge.h"
-#include "ops/two_way.h"
+#include "ops/two_way_shared.h"
 #include "ops/upscale.h"
 
+enum { IST_SAM_UPSCALE_OUTS = 4 * IST_UPSCALE_MIDDLE };
+
 /* Weights, owned; which logits are asked for. Where prompts share: the convolution behind both norms of the image and
- * behind the second, [256][4 * 64] each, and what op/upscale takes. */
+ * behind the second, [256][IST_SAM_UPSCALE_OUTS] each, and what op/upscale takes. */
 typedef struct ist_sam_upscale {
     ist_net net;
     float *w1, *b1, *w2, *b2;
@@ -20,8 +22,10 @@ typedef struct ist_sam_upscale {
 
 /* Begins as zeros; loads the weights. */
 void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u);
-/* Convolves the image before its updates for prompts of way 1 and makes room to note the updates. */
-void ist_sam_upscale_share(ist_sam_upscale *u, const ist_image_side *image, int prompts, int tokens, ist_tensor ways);
+/* The convolution as the image before its updates sees it, [256][IST_SAM_UPSCALE_OUTS], of `u`; NULL on failure. */
+const float *ist_sam_upscale_map(ist_sam_upscale *u);
+/* Prompts share the image, whose map is that one. */
+void ist_sam_upscale_share(ist_sam_upscale *u, const ist_shared_image *image);
 /* Values v t + b of the tokens of update `layer` as the convolution sees them: out [128][256] is the transposed
  * projection of its output. */
 void ist_sam_upscale_values(ist_sam_upscale *u, int layer, ist_tensor tokens, const ist_conv_weights *v,

@@ -2,8 +2,8 @@
  *
  * Rows: op/two_way_cpu (a work-item per group), op/two_way_mma (matrix instructions, half storage, few tokens) and
  * op/two_way (work-groups with local memory). two_way_mma.c records the second. How the image is cut into groups
- * depends on the device alone, never on the number of prompts, and whether projections of the image are shared on the
- * number of prompts of that image: a frame's results have the same bits whatever stands beside it. */
+ * depends on the device alone, never on the number of prompts: a frame's results have the same bits whatever stands
+ * beside it. */
 #include "ops/two_way.h"
 #include "ops/rows.h"
 #include "ops/token.h"
@@ -15,7 +15,6 @@
 #include <string.h>
 
 enum {
-    TILE_ROWS = 6,        /* CPU: image rows in registers */
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
     CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
@@ -51,7 +50,7 @@ static ist_defines defines_of(const ist_plan *p, int k, int tokens) {
 static void use_row(const ist_plan *p, ist_launch *l) {
     bool cpu = ist_cpu_row(p);
     l->op = cpu ? "op/two_way_cpu" : "op/two_way";
-    l->isa = cpu ? "isa/tile" : NULL;
+    l->isa = cpu ? "isa/tile+isa/columns" : NULL;
 }
 
 /* ---- tokens ---- */
@@ -166,20 +165,6 @@ static bool columns_fit(ist_tensor t, int prompts, int k, int tokens) {
     return t.n == prompts && t.w == k + 1 && t.c == blocks_of(tokens) * COLUMNS && t.elem == IST_ELEM_F32;
 }
 
-/* Rows that the CPU's kernels take at a time, floats of a projected row. */
-static int padded_rows(int length) {
-    return ist_div_up(length, TILE_ROWS) * TILE_ROWS;
-}
-
-static int shared_width(int d, int tokens) {
-    int columns = blocks_of(tokens) * COLUMNS;
-    return 3 * ist_div_up(HEADS * d, columns) * columns;
-}
-
-static bool shared_fits(ist_tensor t, ist_tensor x, int d, int tokens) {
-    return t.n == x.n && t.w == padded_rows(x.h * x.w) && t.c == shared_width(d, tokens);
-}
-
 static bool halves_fit(ist_tensor t, int prompts, int k, int tokens) {
     return t.n == prompts && t.w == tokens * HEADS + 2 && t.c == k && t.elem == IST_ELEM_T && t.ld == k && t.c0 == 0;
 }
@@ -199,12 +184,6 @@ static bool check_step(ist_plan *p, const ist_image_side *s, const ist_image_upd
     else if (good && u)
         good = columns_fit(u->keys, n, k, by) && u->values.n == n && u->values.w == by * HEADS &&
                u->values.h == k / COLUMNS && u->values.c == COLUMNS && u->values.elem == IST_ELEM_F32;
-    if (good && u && ist_has(u->trace))
-        good = ist_image_shares(p) && by <= IST_TRACE_TOKENS && u->trace.n == n && u->trace.w == s->x.h * s->x.w &&
-               u->trace.c == IST_TRACE_FLOATS && u->ways.w == n;
-    if (good && u && ist_has(u->shared))
-        good = ist_image_shares(p) && ist_has(s->map) && columns_fit(u->plain_keys, n, u->plain_keys.w - 1, by) &&
-               shared_fits(u->shared, s->x, u->plain_keys.w - 1, by);
     return check(p, good, s->x, tokens, k, 4, label);
 }
 
@@ -215,18 +194,12 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     ist_tensor none = {0};
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
-    bool sharing = u && ist_has(u->shared), tracing = u && ist_has(u->trace);
     int columns = u ? u->values.w : s->columns;
-    ist_arg trace = IST_IN(none);
-    if (tracing && u->traced)
-        trace = (ist_arg)IST_INOUT(u->trace);
-    else if (tracing)
-        trace = (ist_arg)IST_OUT(u->trace);
     ist_plan_launch(
         p, &(ist_launch){
                .label = s->label,
                .op = "op/two_way_cpu",
-               .isa = "isa/tile",
+               .isa = "isa/tile+isa/columns",
                .defines = s->defines.text,
                .kernel = "image_step",
                .dims = 2,
@@ -234,15 +207,12 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
                .local = {1, 1},
                .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map), IST_IN(s->shift),
                         IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
-                        IST_IN(u ? u->shared : none), IST_IN(u ? u->plain_keys : none),
-                        IST_IN(sharing || tracing ? u->ways : x->only.ways), trace, IST_IN(s->limit),
+                        IST_IN(x->only.ways), IST_IN(s->limit),
                         IST_INT8(s->length, s->groups, s->rows, columns, s->columns),
                         IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                        IST_INT4((u != NULL) + 2 * tracing + 4 * (tracing && u->traced) + 8 * (tracing && u->unread) +
-                                     16 * (u && u->relative),
-                                 ist_has(x->map), wanted(x->only), sharing ? u->plain_keys.w - 1 : 0),
+                        IST_INT4(u != NULL, ist_has(x->map), wanted(x->only), u && u->relative),
                         IST_FLOAT(u ? u->eps : 0.0f)},
-               .arg_count = 19,
+               .arg_count = 16,
                .flops = 4.0 * s->n * s->length * s->k *
                         (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
                .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
@@ -352,156 +322,4 @@ ist_tensor ist_op_image_merge(ist_plan *p, ist_tensor parts, int tokens, int k, 
     use_row(p, &l);
     ist_plan_launch(p, &l);
     return y;
-}
-
-/* ---- many prompts on one image ---- */
-
-ist_tensor ist_op_image_ways(ist_plan *p, ist_tensor map, int prompts, int most, const char *label) {
-    if (ist_plan_status(p)) return (ist_tensor){0};
-    if (!ist_image_shares(p) || map.elem != IST_ELEM_I32 || ist_pixels(map) < prompts) {
-        ist_plan_fail(p, IST_E_ARGUMENT, "%s: ways of %d prompts by a map of %d", label, prompts, (int)ist_pixels(map));
-        return (ist_tensor){0};
-    }
-    ist_tensor ways = ist_plan_tensor(p, 1, 1, prompts, 1, IST_ELEM_I32);
-    ist_defines defines = defines_of(p, IMAGE_MAX, 1);
-    ist_launch l = {
-        .label = label,
-        .defines = defines.text,
-        .kernel = "image_ways",
-        .dims = 1,
-        .global = {1},
-        .local = {1},
-        .args = {IST_OUT(ways), IST_IN(map), IST_IN(ist_plan_current_limit(p)), IST_INT(prompts), IST_INT(most)},
-        .arg_count = 5};
-    use_row(p, &l);
-    ist_plan_launch(p, &l);
-    return ways;
-}
-
-/* dst[k][c] of `panels` panels [k + 1][columns]: channel i of head h is column i * 8 + h; row k is the bias. */
-static void pack_projection(const float *w, const float *b, int d, int k, int columns, float *dst) {
-    for (int h = 0; h < HEADS; h++)
-        for (int i = 0; i < d; i++) {
-            int c = i * HEADS + h, o = h * d + i;
-            float *to = dst + (size_t)(c / columns) * (size_t)(k + 1) * (size_t)columns + c % columns;
-            for (int r = 0; r < k; r++) to[(size_t)r * (size_t)columns] = w[(size_t)o * (size_t)k + (size_t)r];
-            if (b) to[(size_t)k * (size_t)columns] = b[o];
-        }
-}
-
-static ist_tensor projection_const(ist_plan *p, const ist_image_projection *w, int k, int tokens, const char *label) {
-    int columns = blocks_of(tokens) * COLUMNS;
-    size_t one = (size_t)(k + 1) * (size_t)shared_width(w->d, tokens) / 3;
-    float *packed = calloc(3 * one, sizeof *packed);
-    ist_tensor t = {0};
-    if (packed) {
-        pack_projection(w->keys, NULL, w->d, k, columns, packed);
-        pack_projection(w->values, NULL, w->d, k, columns, packed + one);
-        pack_projection(w->queries, w->query_bias, w->d, k, columns, packed + 2 * one);
-        t = ist_plan_const_bytes(p, packed, 3 * one * sizeof *packed, label);
-    } else {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, 3 * one);
-    }
-    free(packed);
-    return t;
-}
-
-/* Panels of W + bias of an image's rows; `alone`: first of those that see x without position, and the one behind. */
-static ist_tensor launch_project(ist_plan *p, const ist_image_side *s, ist_tensor weights, int tokens, int wide,
-                                 const int alone[2], ist_tensor ways, const char *label) {
-    static const float zeros[IMAGE_MAX] = {0};
-    int k = s->x.c, length = s->x.h * s->x.w;
-    ist_tensor y = ist_plan_tensor(p, s->x.n, 1, padded_rows(length), wide, IST_ELEM_F32);
-    ist_tensor shift = ist_plan_const(p, s->shift ? s->shift : zeros, 1, 1, 1, k, IST_ELEM_F32, label);
-    ist_defines defines = defines_of(p, k, tokens);
-    ist_launch l = {.label = label,
-                    .defines = defines.text,
-                    .kernel = "image_project",
-                    .dims = 2,
-                    .global = {(size_t)ist_div_up(length, CPU_GROUP_ROWS), (size_t)s->x.n},
-                    .local = {1, 1},
-                    .args = {IST_OUT(y), IST_IN(s->x), IST_IN(s->position), IST_IN(s->map), IST_IN(ways), IST_IN(shift),
-                             IST_IN(weights), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT4(length, ways.w, CPU_GROUP_ROWS, wide / (blocks_of(tokens) * COLUMNS)),
-                             IST_INT4(s->x.ld, s->x.c0, s->position.ld, s->position.c0),
-                             IST_INT4(alone[0], alone[1], 0, 0)},
-                    .arg_count = 11,
-                    .flops = 2.0 * s->x.n * length * k * wide,
-                    .bytes = 4.0 * s->x.n * length * (k + wide)};
-    use_row(p, &l);
-    ist_plan_launch(p, &l);
-    return y;
-}
-
-static bool check_project(ist_plan *p, const ist_image_side *s, int tokens, int d, ist_tensor ways, const char *label) {
-    int k = s->x.c, length = s->x.h * s->x.w;
-    bool good = ist_image_shares(p) && ist_has(s->map) && ist_pixels(s->map) >= ways.w && s->x.elem == IST_ELEM_T &&
-                s->position.elem == IST_ELEM_T && s->position.c == k && s->position.h * s->position.w == length;
-    return check(p, good, s->x, tokens, k, d, label);
-}
-
-ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *s, const ist_image_projection *w, int tokens,
-                                ist_tensor ways, const char *label) {
-    if (!check_project(p, s, tokens, w->d, ways, label)) return (ist_tensor){0};
-    int wide = shared_width(w->d, tokens), panels = wide / 3 / (blocks_of(tokens) * COLUMNS);
-    return launch_project(p, s, projection_const(p, w, s->x.c, tokens, label), tokens, wide,
-                          (int[]){panels, 2 * panels}, ways, label);
-}
-
-ist_tensor ist_op_image_map(ist_plan *p, const ist_image_side *s, const float *w, int outs, int tokens, ist_tensor ways,
-                            const char *label) {
-    if (!check_project(p, s, tokens, 4, ways, label)) return (ist_tensor){0};
-    int columns = blocks_of(tokens) * COLUMNS, panels = ist_div_up(outs, columns), k = s->x.c;
-    size_t one = (size_t)(k + 1) * (size_t)columns;
-    float *packed = calloc((size_t)panels * one, sizeof *packed);
-    ist_tensor weights = {0};
-    if (packed) {
-        for (int r = 0; r < k; r++)
-            for (int o = 0; o < outs; o++)
-                packed[(size_t)(o / columns) * one + (size_t)(r * columns + o % columns)] = w[r * outs + o];
-        weights = ist_plan_const_bytes(p, packed, (size_t)panels * one * sizeof *packed, label);
-    } else {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d outputs", label, outs);
-    }
-    free(packed);
-    return launch_project(p, s, weights, tokens, panels * columns, (int[]){0, panels}, ways, label);
-}
-
-ist_tensor ist_op_update_trace(ist_plan *p, int prompts, const ist_image_side *image) {
-    return ist_plan_tensor(p, prompts, 1, image->x.h * image->x.w, IST_TRACE_FLOATS, IST_ELEM_F32);
-}
-
-void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *s, ist_tensor queries, ist_tensor ways,
-                        const float *b, ist_tensor y, const char *label) {
-    int tokens = y.w, d = queries.w - 1, n = queries.n, length = s->x.h * s->x.w;
-    bool good = ist_image_shares(p) && ist_has(s->map) && columns_fit(queries, n, d, tokens) && y.n == n &&
-                y.c == HEADS * d && y.elem == IST_ELEM_T && ways.w == n && shared_fits(shared, s->x, d, tokens);
-    if (!check(p, good, y, tokens, s->x.c, d, label)) return;
-    int groups = ist_div_up(length, CPU_GROUP_ROWS);
-    ist_tensor parts = ist_plan_tensor(p, n, groups, d + 2, queries.c, IST_ELEM_F32), limit = ist_plan_current_limit(p);
-    ist_tensor bias = ist_plan_const(p, b, 1, 1, 1, HEADS * d, IST_ELEM_F32, label);
-    ist_defines defines = defines_of(p, s->x.c, tokens);
-    ist_launch read = {.label = label,
-                       .defines = defines.text,
-                       .kernel = "shared_read",
-                       .dims = 1,
-                       .global = {(size_t)groups},
-                       .local = {1},
-                       .args = {IST_OUT(parts), IST_IN(shared), IST_IN(s->map), IST_IN(ways), IST_IN(queries),
-                                IST_IN(limit), IST_INT4(length, n, CPU_GROUP_ROWS, d)},
-                       .arg_count = 7,
-                       .flops = 4.0 * n * length * tokens * HEADS * d};
-    use_row(p, &read);
-    ist_plan_launch(p, &read);
-    ist_launch merge = {.label = label,
-                        .defines = defines.text,
-                        .kernel = "shared_merge",
-                        .dims = 1,
-                        .global = {(size_t)n},
-                        .local = {1},
-                        .args = {IST_INOUT(y), IST_IN(parts), IST_IN(bias), IST_IN(ways), IST_IN(limit),
-                                 IST_INT4(tokens, groups, d, y.ld)},
-                        .arg_count = 6};
-    use_row(p, &merge);
-    ist_plan_launch(p, &merge);
 }

@@ -26,6 +26,9 @@ bool ist_two_way_halves(const ist_plan *p, int tokens, int k);
 /* Where a row of that form, of k channels, has one. */
 int ist_two_way_place(const ist_plan *p, int k, int channel);
 
+/* Whether the device's row knows ways, plain columns and what is relative (CPUs). */
+bool ist_image_shares(const ist_plan *p);
+
 /* Which prompts a launch is for: those with ways[n] == way, or all when `ways` [1,1,P,1] (I32) is empty. */
 typedef struct ist_prompt_way {
     ist_tensor ways;
@@ -68,12 +71,7 @@ typedef struct ist_image_update {
     ist_tensor keys, values;
     const float *bias, *gamma, *beta; /* [K] */
     float eps;
-    ist_tensor shared, plain_keys; /* for prompts of way 1 in `ways`, or empty: ist_op_image_project */
-    ist_tensor ways;
-    ist_tensor trace; /* ist_op_update_trace, or empty: where the update of such prompts is noted, too */
-    int traced;       /* which of its two updates this is */
-    bool unread;      /* such prompts are through with the image: it is not stored for them */
-    bool relative;    /* keys, plain keys and values are: ist_head_fold */
+    bool relative; /* keys and values are: ist_head_fold */
 } ist_image_update;
 
 /* Tokens to image, after the update when there is one: per column of `queries` the softmax over the image and the
@@ -97,36 +95,5 @@ typedef struct ist_image_keys {
 } ist_image_keys;
 /* Keys of x + position, then values of x, of every image whatever the limit: [n,1,L,16 d]. Only image's x and shift. */
 ist_tensor ist_op_image_keys(ist_plan *p, const ist_image_side *image, const ist_image_keys *w, const char *label);
-
-/* ---- many prompts on one image ----
- * Until its first update the image is the same for all of its prompts. Where more than a few look at it, projecting it
- * once is cheaper than what each of them pays for folded tokens: 8 d products a row and token instead of 8 K. Prompts
- * choose on the device, by how many there are on their own image: what else is in the batch changes nothing. */
-
-/* Whether the device has a row for what follows (CPUs). */
-bool ist_image_shares(const ist_plan *p);
-/* ways [1,1,P,1]: 1 where more than `most` prompts have map's image, else 0. map [1,1,P,1] (I32). */
-ist_tensor ist_op_image_ways(ist_plan *p, ist_tensor map, int prompts, int most, const char *label);
-
-typedef struct ist_image_projection {
-    const float *keys, *values, *queries; /* [8 d][K] each, host arrays */
-    const float *query_bias;              /* [8 d]; keys need none, the values' is added last */
-    int d;
-} ist_image_projection;
-/* Keys and queries of x + position, values of x, for images that prompts of way 1 look at. Only side's map and x with
- * one item per image. */
-ist_tensor ist_op_image_project(ist_plan *p, const ist_image_side *image, const ist_image_projection *w, int tokens,
-                                ist_tensor ways, const char *label);
-/* x W of the same images, W [K][outs] a host array: F32 [images,1,rows,outs], rows and outs rounded up. */
-ist_tensor ist_op_image_map(ist_plan *p, const ist_image_side *image, const float *w, int outs, int tokens,
-                            ist_tensor ways, const char *label);
-/* Room to note two updates of P prompts, F32 [P,1,L,160]: per update a row's 64 softmax weights of `values`, and factor
- * and mean of its norm. For up to 8 tokens. */
-enum { IST_TRACE_FLOATS = 160, IST_TRACE_TOKENS = 8 };
-ist_tensor ist_op_update_trace(ist_plan *p, int prompts, const ist_image_side *image);
-/* What ist_op_image_step and ist_op_image_merge make without an update, for prompts of way 1, into y [P,1,N,8 d]:
- * queries are plain columns, b the values' bias [8 d]. */
-void ist_op_shared_read(ist_plan *p, ist_tensor shared, const ist_image_side *image, ist_tensor queries,
-                        ist_tensor ways, const float *b, ist_tensor y, const char *label);
 
 #endif

@@ -63,7 +63,7 @@ void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/two_way_cpu",
-                         .isa = "isa/tile",
+                         .isa = "isa/tile+isa/columns",
                          .defines = defines,
                          .kernel = "fold_heads",
                          .dims = 1,

@@ -7,7 +7,7 @@
 #include "ops/amx.h"
 #include "ops/fragments.h"
 #include "ops/rows.h"
-#include "ops/two_way.h"
+#include "ops/two_way_shared.h"
 
 #include "base/mem.h"
 
@@ -181,8 +181,8 @@ static bool sharing_fits(const ist_plan *p, ist_tensor x, const ist_upscale_shar
         if (s->values[i].n != x.n || s->values[i].h != 4 || s->values[i].w != columns || s->values[i].c != C1)
             return false;
     return ist_image_shares(p) && columns <= 8 * IST_TRACE_TOKENS && s->image.c >= 4 * C1 && s->image.w >= x.h * x.w &&
-           s->trace.n == x.n && s->trace.w == x.h * x.w && s->trace.c == IST_TRACE_FLOATS && s->ways.w == x.n &&
-           ist_pixels(s->map) >= x.n;
+           s->trace.n == x.n && s->trace.h == 2 && s->trace.w == x.h * x.w && s->trace.c == IST_TRACE_FLOATS &&
+           s->ways.w == x.n && ist_pixels(s->map) >= x.n;
 }
 
 static bool seen_fits(ist_upscale_seen s, int prompts) {
@@ -195,8 +195,8 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     static const ist_upscale_sharing nothing = {0};
     const ist_upscale_sharing *s = sharing ? sharing : &nothing;
     ist_tensor constants = {0};
-    int noted = s->values[0].w - (s->relative ? IST_TWO_WAY_HEADS : 0);
-    if (sharing) constants = ist_plan_const(p, s->constants, 1, 1, 4 * 5, C1, IST_ELEM_F32, label);
+    int noted = s->values[0].w - IST_TWO_WAY_HEADS;
+    if (sharing) constants = ist_plan_const(p, s->constants, 1, 1, 4 * 3, C1, IST_ELEM_F32, label);
     int masks = vectors.h * vectors.w, pixels = x.h * x.w;
     bool amx = amx_row(p, x);
     int take = !amx ? CPU_PIXELS : sharing ? AMX_SHARED_PIXELS : AMX_PIXELS;
@@ -228,13 +228,13 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
                                               IST_IN(ist_plan_current_limit(p)),
                                               IST_IN(seen.content),
                                               IST_IN(seen.image_of),
-                                              IST_INT8(x.h, x.w, take, masks, x.c),
+                                              IST_INT8(x.h, x.w, take, masks, x.c, s->image.c0),
                                               IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
                                               IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted),
                                               IST_INT4(seen.content.ld, seen.content.c0, IST_TOKEN_PIXELS),
                                               IST_FLOAT(w->eps)},
                                      .arg_count = 22,
-                                     .flops = flops_of(x, masks, sharing ? 2.0 * noted + 4 : x.c),
+                                     .flops = flops_of(x, masks, sharing ? 2.0 * noted + 2 : x.c),
                                      .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 

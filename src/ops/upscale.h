@@ -12,16 +12,17 @@ typedef struct ist_upscale_weights {
     const float *w1, *b1, *gamma, *beta, *w2, *b2;
     float eps;
 } ist_upscale_weights;
-/* Prompts of way 1 (ops/two_way.h) of images whose first convolution was made once, before the two updates that lead to
- * x: x = (z1 + s2 values2 + bias2 - m2) f2 gamma2 + beta2, where z1 = (z + s1 values1 + bias1 - m1) f1 gamma1 + beta1.
- * With Q = gamma2 deconv1, P = gamma1 Q, outputs (phase 2a + b, channel): */
+/* Prompts of way 1 (ops/two_way_shared.h) of images whose first convolution was made once, before the two updates that
+ * lead to x: x = (z1 + s2 values2 + bias2)' f2 gamma2 + beta2, where z1 = (z + s1 values1 + bias1)' f1 gamma1 + beta1
+ * and v' is v without its mean. With Q = (gamma2 deconv1)', P = (gamma1 Q)', over inputs, outputs (phase 2a + b,
+ * channel):
+ */
 typedef struct ist_upscale_sharing {
     ist_tensor map, ways;
-    ist_tensor image;       /* z P: ist_op_image_map with 4 * 64 outputs */
-    ist_tensor trace;       /* s, f and m: ist_op_update_trace */
-    ist_tensor values[2];   /* values1 P, values2 Q: panels of ist_op_fold_heads */
-    bool relative;          /* updates and values are: ist_image_update */
-    const float *constants; /* [4][5][64]: bias1 P, -1 P, (beta1 + bias2) Q, -1 Q, beta2 deconv1 + its bias */
+    ist_tensor image;       /* z P: ist_shared_image.map */
+    ist_tensor trace;       /* s and f: ist_shared_image.trace */
+    ist_tensor values[2];   /* values1 P, values2 Q: panels of ist_op_fold_heads, relative to the last token */
+    const float *constants; /* [4][3][64]: bias1 P, (beta1 + bias2) Q, beta2 deconv1 + its bias */
 } ist_upscale_sharing;
 /* Where masks are cut out of letterboxed pictures: low-resolution logits that ist_op_masks does not read stay
  * undefined, in the rows for CPUs. content I32 [1,1,images,2]: width and height of the picture of which a token is
