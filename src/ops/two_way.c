@@ -11,12 +11,13 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
-    CPU_GROUP_ROWS = 126, /* a group's image rows: enough that its part of the sums is little beside them */
+    CPU_GROUP_SUBS = 8,   /* most of those that a group takes: its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
@@ -254,13 +255,24 @@ static void launch_read(ist_plan *p, const ist_two_way_step *s, const ist_image_
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
+/* Image rows of a CPU's group, whole SUB_ROWS: such that units get equal shares, since their runtimes hand out many groups
+ * at once. */
+static int cpu_group_rows(const ist_plan *p, int length) {
+    int units = ist_plan_units(p), best = 0, least = INT_MAX;
+    for (int rows = SUB_ROWS; rows <= CPU_GROUP_SUBS * SUB_ROWS; rows += SUB_ROWS) {
+        int share = ist_div_up(ist_div_up(length, rows), units) * rows;
+        if (share <= least) best = rows, least = share;
+    }
+    return best;
+}
+
 ist_tensor ist_op_image_step(ist_plan *p, const ist_image_side *side, const ist_image_update *update,
                              ist_tensor queries, int tokens, ist_tensor *updated, const char *label) {
     if (ist_plan_status(p) || !check_step(p, side, update, queries, tokens, label)) return (ist_tensor){0};
     static const float zeros[IMAGE_MAX] = {0};
     bool cpu = ist_cpu_row(p), halves = ist_two_way_halves(p, tokens, side->x.c);
     int k = side->x.c, length = side->x.h * side->x.w;
-    int rows = cpu ? CPU_GROUP_ROWS : halves ? MMA_GROUP_ROWS : ANY_GROUP_ROWS;
+    int rows = cpu ? cpu_group_rows(p, length) : halves ? MMA_GROUP_ROWS : ANY_GROUP_ROWS;
     ist_two_way_step s = {.side = side,
                           .update = update,
                           .queries = queries,
