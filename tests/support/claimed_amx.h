@@ -3,15 +3,25 @@
 #ifndef IST_TESTS_CLAIMED_AMX_H
 #define IST_TESTS_CLAIMED_AMX_H
 
+#include "ops/rows.h"
+#include "support/optest.h"
+
+#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Beside what ISTHMUS_CAPS says already. To be called before the device is opened. */
+/* Beside what ISTHMUS_CAPS says already. To be called before the device is opened; skips the test where that is no CPU,
+ * whose rows know nothing of rounding to bfloat16. */
 static inline void claim_amx(void) {
     const char *before = getenv("ISTHMUS_CAPS");
     char caps[200];
     snprintf(caps, sizeof caps, "%s%s+X86_AMX", before ? before : "", before && *before ? "," : "");
     setenv("ISTHMUS_CAPS", caps, 1);
+    optest t;
+    optest_begin(&t, "a CPU?", 1);
+    bool cpu = ist_cpu_row(t.plan);
+    optest_drop(&t);
+    if (!cpu) cr_skip_test("no CPU row runs here");
 }
 
 #endif
