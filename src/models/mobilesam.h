@@ -42,9 +42,9 @@ typedef struct ist_sam_masks {
     int masks;          /* 1, or 3 with multimask */
 } ist_sam_masks;
 
-/* embedding [n,64,64,256]; content as above: logits that ist_op_masks does not read then stay undefined where that saves
- * work (empty: all are made); image_of [1,1,P,1] I32: which image each prompt belongs to (empty: all to image 0); sparse
- * [P,1,5+T,256], the decoder's own tokens first; dense [P,64,64,256], or empty: no mask prompt. */
+/* embedding [n,64,64,256]; content as above: logits that ist_op_masks does not read then stay undefined where that
+ * saves work (empty: all are made); image_of [1,1,P,1] I32: which image each prompt belongs to (empty: all to image 0);
+ * sparse [P,1,5+T,256], the decoder's own tokens first; dense [P,64,64,256], or empty: no mask prompt. */
 ist_sam_masks ist_sam_decode(ist_plan *p, const ist_weights *weights, ist_tensor embedding, ist_tensor content,
                              ist_tensor image_of, ist_tensor sparse, ist_tensor dense, bool multimask);
 

@@ -46,19 +46,19 @@ typedef struct folded {
 
 typedef struct decoder {
     ist_net net;
-    ist_tensor t;    /* initial tokens [P,1,N,256]: IoU, masks, prompt; added to every query */
+    ist_tensor t;     /* initial tokens [P,1,N,256]: IoU, masks, prompt; added to every query */
     ist_tensor asked; /* the first of them, which the last reading is for: as many of its queries */
-    ist_tensor pe;   /* dense position code [1,1,4096,256] */
-    float *position; /* the same, owned */
+    ist_tensor pe;    /* dense position code [1,1,4096,256] */
+    float *position;  /* the same, owned */
     ist_tensor image_of;
     int prompts;
-    ist_tensor later;  /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
-    bool shares;       /* prompts may share the projections of their image: */
+    ist_tensor later; /* what t adds to the second layer's queries and keys, zeros for its values, or empty */
+    bool shares;      /* prompts may share the projections of their image: */
     ist_shared_image shared;
     ist_shared_tokens plain; /* what those take of the tokens; [P,1,17,64] each */
-    bool direct;       /* the first reading takes keys and values that all prompts of an image share: */
-    ist_tensor keys;   /* [images,1,4096,256] */
-    folded ready;      /* what layers on tokens have folded already for the next reading */
+    bool direct;             /* the first reading takes keys and values that all prompts of an image share: */
+    ist_tensor keys;         /* [images,1,4096,256] */
+    folded ready;            /* what layers on tokens have folded already for the next reading */
     ist_sam_upscale up;
 } decoder;
 
@@ -420,9 +420,13 @@ static ist_tensor read_image(decoder *d, image_side *s, ist_tensor q, const char
     bool joined = !ist_plan_status(p) && ist_token_layers(p, q.w);
     if (d->shares) s->now.only = (ist_prompt_way){d->shared.ways, 0};
     folded f = fold_tokens(d, s, q, &query, &k, at);
-    ist_image_update u = {
-        .keys = f.keys, .values = f.values, .bias = s->out.b, .gamma = s->norm.w, .beta = s->norm.b, .eps = NORM_EPS,
-        .relative = ist_image_shares(p)};
+    ist_image_update u = {.keys = f.keys,
+                          .values = f.values,
+                          .bias = s->out.b,
+                          .gamma = s->norm.w,
+                          .beta = s->norm.b,
+                          .eps = NORM_EPS,
+                          .relative = ist_image_shares(p)};
     ist_tensor updated = {0}, y = {0};
     if (!ist_plan_status(p)) {
         y = ist_op_image_step(p, &s->now, s->pending ? &u : NULL, f.queries, q.w, &updated, at);

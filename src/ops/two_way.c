@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    SUB_ROWS = 42,        /* CPU: image rows in the second-level cache */
-    CPU_GROUP_SUBS = 8,   /* most of those that a group takes: its part of the sums is little beside them */
+    SUB_ROWS = 42,      /* CPU: image rows in the second-level cache */
+    CPU_GROUP_SUBS = 8, /* most of those that a group takes: its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
@@ -196,27 +196,26 @@ static void launch_cpu(ist_plan *p, const ist_two_way_step *s) {
     ist_arg out = IST_IN(none);
     if (u) out = (ist_arg)IST_OUT(s->updated);
     int columns = u ? u->values.w : s->columns;
-    ist_plan_launch(
-        p, &(ist_launch){
-               .label = s->label,
-               .op = "op/two_way_cpu",
-               .isa = "isa/tile+isa/columns",
-               .defines = s->defines.text,
-               .kernel = "image_step",
-               .dims = 2,
-               .global = {(size_t)s->groups, (size_t)s->n},
-               .local = {1, 1},
-               .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map), IST_IN(s->shift),
-                        IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
-                        IST_IN(x->only.ways), IST_IN(s->limit),
-                        IST_INT8(s->length, s->groups, s->rows, columns, s->columns),
-                        IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                        IST_INT4(u != NULL, ist_has(x->map), wanted(x->only), u && u->relative),
-                        IST_FLOAT(u ? u->eps : 0.0f)},
-               .arg_count = 16,
-               .flops = 4.0 * s->n * s->length * s->k *
-                        (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
-               .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = s->label,
+                                  .op = "op/two_way_cpu",
+                                  .isa = "isa/tile+isa/columns",
+                                  .defines = s->defines.text,
+                                  .kernel = "image_step",
+                                  .dims = 2,
+                                  .global = {(size_t)s->groups, (size_t)s->n},
+                                  .local = {1, 1},
+                                  .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
+                                           IST_IN(s->shift), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
+                                           IST_IN(s->norm), IST_IN(s->queries), IST_IN(x->only.ways), IST_IN(s->limit),
+                                           IST_INT8(s->length, s->groups, s->rows, columns, s->columns),
+                                           IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
+                                           IST_INT4(u != NULL, ist_has(x->map), wanted(x->only), u && u->relative),
+                                           IST_FLOAT(u ? u->eps : 0.0f)},
+                                  .arg_count = 16,
+                                  .flops = 4.0 * s->n * s->length * s->k *
+                                           (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
+                                  .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
 static void launch_update(ist_plan *p, const ist_two_way_step *s, size_t items, int local) {
@@ -255,8 +254,8 @@ static void launch_read(ist_plan *p, const ist_two_way_step *s, const ist_image_
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
-/* Image rows of a CPU's group, whole SUB_ROWS: such that units get equal shares, since their runtimes hand out many groups
- * at once. */
+/* Image rows of a CPU's group, whole SUB_ROWS: such that units get equal shares, since their runtimes hand out many
+ * groups at once. */
 static int cpu_group_rows(const ist_plan *p, int length) {
     int units = ist_plan_units(p), best = 0, least = INT_MAX;
     for (int rows = SUB_ROWS; rows <= CPU_GROUP_SUBS * SUB_ROWS; rows += SUB_ROWS) {
