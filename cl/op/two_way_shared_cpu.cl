@@ -122,15 +122,19 @@ typedef struct {
     p += 16, q += 16;                                                                                                  \
     if (--left == 0) p += over_p, q += over_q, left = ahead.lines;
 NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead){AHEAD_BEGIN PRODUCT(COLS1, LOAD1, WEIGHT, 1, AHEAD)}
+                            ahead_t ahead) {
+    AHEAD_BEGIN
+    PRODUCT(COLS1, LOAD1, WEIGHT, 1, AHEAD)
+}
 /* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const float *b,
-                         int depth){PRODUCT(COLS1, LOAD1, CHANNEL, HEADS, )}
+                         int depth) {
+    PRODUCT(COLS1, LOAD1, CHANNEL, HEADS, )
+}
 
 /* sums [values][4 vectors] = sums * f + s^T x: some vectors of the weights s [rows][CP], rows of x, ld apart. Values
  * are taken by COUNT; a row has VALUE(i), STEP floats apart. With each turn a cache line of every row `next` is asked
- * for.
- */
+ * for. */
 #define SUM_OPEN(i, j)  float16 c##i##_##j = sums[i * 4 + j] * f[j];
 #define SUM_CLOSE(i, j) sums[i * 4 + j] = c##i##_##j;
 #define SUM_MAC(i, j)   c##i##_##j = fma(w[j], v, c##i##_##j);
@@ -164,11 +168,16 @@ NOINLINE void sum_weights1(float16 *sums, const float16 *f, const float16 *s, co
     SUMS(8, EIGHT, COLS1, VALUE_OF, 1, PREFETCH(next + values * 2 + r * ld_next);)
 }
 NOINLINE void sum_heads1(float16 *sums, const float16 *f, const float16 *s, const float *x, int ld, int rows,
-                         int values){SUMS(4, FOUR, COLS1, VALUES_OF, HEADS, )}
+                         int values) {
+    SUMS(4, FOUR, COLS1, VALUES_OF, HEADS, )
+}
 
 #ifdef SIMD16
 NOINLINE void add_weighted3(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead){AHEAD_BEGIN PRODUCT(COLS3, LOAD3, WEIGHT, 1, AHEAD)}
+                            ahead_t ahead) {
+    AHEAD_BEGIN
+    PRODUCT(COLS3, LOAD3, WEIGHT, 1, AHEAD)
+}
 /* The same for a matrix of three vectors' width with zeros in blocks of 16 by 16 below the diagonal. */
 #define COLS12(F, r) F(r, 1) F(r, 2)
 #define COLS2(F, r)  F(r, 2)
@@ -189,11 +198,15 @@ NOINLINE void add_square3(float16 *acc, const float *a, __global const float *b,
     ROWS6(COLS3, TILE_CLOSE)
 }
 NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead){AHEAD_BEGIN PRODUCT(TILE_COLS, LOAD4, WEIGHT, 1, AHEAD)} NOINLINE
-    void add_heads4(float16 *acc, const float *a, int ld, __global const float *b,
-                    int depth){PRODUCT(TILE_COLS, LOAD4, CHANNEL, HEADS, )} NOINLINE
-    void sum_weights4(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
-                      __global const float *next, int ld_next) {
+                            ahead_t ahead) {
+    AHEAD_BEGIN
+    PRODUCT(TILE_COLS, LOAD4, WEIGHT, 1, AHEAD)
+}
+NOINLINE void add_heads4(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
+    PRODUCT(TILE_COLS, LOAD4, CHANNEL, HEADS, )
+}
+NOINLINE void sum_weights4(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
+                           __global const float *next, int ld_next) {
     enum { ld = CP };
     SUMS(4, FOUR, TILE_COLS, VALUE_OF, 1, PREFETCH(next + values * 4 + r * ld_next);)
 }
