@@ -45,6 +45,8 @@ ist_device *ist_plan_device(const ist_plan *plan);
 /* Compute units of its device, at least 1. */
 int ist_plan_units(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
+/* Whether constants have values: not where options.late, so that making them can be saved. */
+bool ist_plan_has_values(const ist_plan *plan);
 
 /* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if
  * the plan has options.bf16: what ist_plan_bf16 says. */

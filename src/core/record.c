@@ -106,6 +106,10 @@ bool ist_plan_half(const ist_plan *plan) {
     return plan->options.half;
 }
 
+bool ist_plan_has_values(const ist_plan *plan) {
+    return !plan->options.late;
+}
+
 void ist_plan_narrow(ist_plan *plan, bool narrow) {
     plan->narrow = narrow;
 }

@@ -47,7 +47,7 @@ ist_tensor ist_amx_matrix(ist_plan *p, const ist_filter *f, const char *label) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d x %d weights", label, f->out, f->in);
         return t;
     }
-    ist_amx_pack(f, parts, pairs);
+    if (ist_plan_has_values(p)) ist_amx_pack(f, parts, pairs);
     t = ist_plan_const_bytes(p, pairs, count * sizeof *pairs, label);
     free(pairs);
     return t;

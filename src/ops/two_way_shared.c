@@ -130,7 +130,7 @@ static ist_tensor take_forms(ist_plan *p, const bases *b, int d, int updates, co
     double *sums = malloc((size_t)rows * sizeof *sums);
     ist_tensor t = {0};
     if (forms && sums) {
-        for (int j = 0; j < count; j++)
+        for (int j = 0; j < count && ist_plan_has_values(p); j++)
             multiply(b, d, updates == 1 ? b->first : lefts[j], updates == 1 ? first[j] : rights[j], sums,
                      forms + (size_t)count * one, forms + (size_t)j * one);
         t = ist_plan_const_bytes(p, forms, (size_t)count * one * sizeof *forms, label);
@@ -190,11 +190,11 @@ static void take_places(const bases *b, const ist_shared_weights *w, int length,
             bias[at] = (float)sum;
         }
     for (int r = 0; r < length; r++, to += wide) {
+        const float *v = w->position + (size_t)r * (size_t)k, *m = turned;
         memcpy(to, bias, (size_t)wide * sizeof *to);
-        for (int i = 0; i < k; i++) {
-            float v = w->position[(size_t)r * (size_t)k + (size_t)i];
-            for (int o = 0; o < wide; o++) to[o] += v * turned[i * wide + o];
-        }
+        for (int i = 0; i < k; i += 4, v += 4, m += 4 * wide) /* by four: the sums pass through memory less often */
+            for (int o = 0; o < wide; o++)
+                to[o] += (v[0] * m[o] + v[1] * m[wide + o]) + (v[2] * m[2 * wide + o] + v[3] * m[3 * wide + o]);
     }
 }
 
@@ -248,10 +248,12 @@ static void project_image(ist_plan *p, const ist_image_side *s, const ist_shared
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", label);
         return;
     }
-    take_projections(b, w, room);
+    if (ist_plan_has_values(p)) {
+        take_projections(b, w, room);
+        take_places(b, w, length, bias + outs + places, bias + outs);
+    }
     for (int o = 0; o < outs && s->shift; o++)
         for (int i = 0; i < k; i++) bias[o] += room[(size_t)o * (size_t)k + (size_t)i] * s->shift[i];
-    take_places(b, w, length, bias + outs + places, bias + outs);
     image->position = ist_plan_const(p, bias + outs, 1, 1, length + TILE_ROWS, PLACES * b->inner, IST_ELEM_F32, label);
     /* The last image's last tile may read behind it. */
     ist_tensor rows = ist_plan_tensor(p, 1, 1, s->x.n * length + TILE_ROWS, outs, IST_ELEM_F32);
