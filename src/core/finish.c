@@ -280,12 +280,12 @@ static ist_status set_externals(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-/* The node whose kernel's source is the longest. */
+/* The node whose kernel's source is the longest, of those that are to be compiled yet. */
 static size_t longest(const ist_plan *p) {
     size_t best = 0, bytes = 0;
     for (size_t n = 0; n < p->node_count; n++) {
         size_t own = ist_kernel_source_bytes(p->nodes[n].launch.op);
-        if (own <= bytes) continue;
+        if (own <= bytes || p->nodes[n].kernel) continue;
         bytes = own;
         best = n;
     }
@@ -311,8 +311,9 @@ ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
         for (size_t n = p->node_count; n-- > 0;)
             if (home_unit(p, n) == unit && !launched_later(p, n)) IST_TRY(compile_node(p, n, err));
         if (unit == p->unit && p->node_count) {
-            IST_TRY(join_unit(p, home_unit(p, longest(p)), err));
-            IST_TRY(compile_node(p, longest(p), err));
+            size_t next = longest(p);
+            IST_TRY(join_unit(p, home_unit(p, next), err));
+            IST_TRY(compile_node(p, next, err));
         }
     }
     return IST_OK;

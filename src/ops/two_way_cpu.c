@@ -1,4 +1,5 @@
-/* Folds of tokens on CPUs: packs weights in the order in which op/two_way_cpu's fold_heads reads them, and records. */
+/* Folds of tokens on CPUs: packs weights in the order in which op/two_way_tokens_cpu's fold_heads reads them, and
+ * records. */
 #include "ops/two_way_rows.h"
 
 #include "base/mem.h"
@@ -62,7 +63,7 @@ void ist_fold_heads_cpu(ist_plan *p, const ist_fold_job *job, ist_fold_form form
     free(packed);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/two_way_cpu",
+                         .op = "op/two_way_tokens_cpu",
                          .isa = "isa/tile+isa/columns",
                          .defines = defines,
                          .kernel = "fold_heads",
