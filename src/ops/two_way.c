@@ -1,9 +1,9 @@
 /* Two-way attention with the projections moved to the tokens: packs weights, chooses a row, records.
  *
  * Rows: op/two_way_cpu and op/two_way_tokens_cpu (a work-item per group), op/two_way_mma (matrix instructions, half
- * storage, few tokens) and op/two_way (work-groups with local memory). two_way_mma.c records the second. How the image
- * is cut into groups depends on the device alone, never on the number of prompts: a frame's results have the same bits
- * whatever stands beside it. */
+ * storage, few tokens) and op/two_way (work-groups with local memory). two_way_mma.c records op/two_way_mma. How the
+ * image is cut into groups depends on the device alone, never on the number of prompts: a frame's results have the same
+ * bits whatever stands beside it. */
 #include "ops/two_way.h"
 #include "ops/rows.h"
 #include "ops/token.h"
