@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 
-/* Columns and depth of a panel's step (isa/amx). */
-enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32 };
+/* Columns and depth of a panel's step, parts of bfloat16 that hold a float (isa/amx). */
+enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32, IST_AMX_PARTS = 3 };
 
 /* Parts of bfloat16 that a float becomes on AMX: three, which hold all of it, or one where the plan is narrow. */
 static inline int ist_amx_parts(const ist_plan *p) {
-    return ist_plan_bf16(p) ? 1 : 3;
+    return ist_plan_bf16(p) ? 1 : IST_AMX_PARTS;
 }
 
 /* Weights for isa/amx: [out / 32][tap][in / 32][part][half of the columns][pair][16] of pairs of bfloat16, of

@@ -13,7 +13,6 @@
 /* Beyond this many rows matrix kernels over all of them win. */
 enum { LINES_PER_UNIT = 16 }; /* of a depthwise convolution's result */
 enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
-enum { PARTS = 3 };       /* of bfloat16 that a float is on AMX */
 enum { NORM_MOST = 512 }; /* on matrix instructions: what fits registers */
 
 /* Vectors of sixteen floats; any number of rows, for they are taken a cache's worth at a time. */
@@ -71,10 +70,10 @@ static bool pack(struct ist_chain *c, int panel, const ist_filter *f, size_t *at
 
 /* Appends the weights as isa/amx has them. */
 static bool pack_parts(struct ist_chain *c, const ist_filter *f, size_t *at) {
-    size_t count = ist_amx_pairs(f, PARTS);
+    size_t count = ist_amx_pairs(f, IST_AMX_PARTS);
     if (!count || !ist_grow((void **)&c->weights, &c->weight_capacity, c->weight_count + count, sizeof *c->weights))
         return false;
-    ist_amx_pack(f, PARTS, (uint32_t *)(c->weights + c->weight_count));
+    ist_amx_pack(f, IST_AMX_PARTS, (uint32_t *)(c->weights + c->weight_count));
     *at = c->weight_count;
     c->weight_count += count;
     return true;

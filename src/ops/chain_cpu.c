@@ -17,7 +17,7 @@ enum { PRESENT = 1, ONE_COLUMN = 2, CLAMPED = 8 };
  * which are read once for them, are not what it waits for. */
 enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64, LINES_MIN = 20 };
 /* With AMX: rows that a group takes at a time, floats of 32 rows by 32 inputs in parts, and of those at a time. */
-enum { ROWS_MAX = 208, SQUARE = 3 * IST_AMX_BLOCK * IST_AMX_DEPTH / 2, SQUARES_MAX = 112 };
+enum { ROWS_MAX = 208, SQUARE = IST_AMX_PARTS * IST_AMX_BLOCK * IST_AMX_DEPTH / 2, SQUARES_MAX = 112 };
 
 /* Channels [lo, hi) of a buffer: in scratch at column `at` while steps first to last run, or a kernel argument. */
 typedef struct home {
@@ -235,7 +235,7 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
     ist_tensor tape = ist_plan_const_bytes(plan, words, (size_t)steps * WORDS * sizeof *words, p->label);
     ist_tensor scratch = ist_plan_tensor(plan, 1, 1, units, room, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(plan, "-DPANEL=%d", ist_panel_columns(plan));
-    if (chain->parts) ist_defines_add(&defines, " -DPARTS=3 -DASM=%d", ist_amx_instructions(plan));
+    if (chain->parts) ist_defines_add(&defines, " -DPARTS=%d -DASM=%d", IST_AMX_PARTS, ist_amx_instructions(plan));
     ist_launch l = {.label = p->label,
                     .op = "op/chain_cpu",
                     .isa = chain->parts ? "isa/tile+isa/amx" : "isa/tile",

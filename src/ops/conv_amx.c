@@ -60,7 +60,7 @@ static int depth_of(const ist_conv_lines *l, int lines, int cols, int steps) {
  * fit the second-level cache beside the pixels come from beyond it with every item, at 8 bytes a cycle. */
 static ist_conv_shares exact_shares(const ist_plan *p, const ist_conv_problem *q, const ist_conv_lines *l, int lines,
                                     int cols, bool by_columns) {
-    enum { CACHE = 1500 << 10, BYTES = 8, PARTS = 3 };
+    enum { CACHE = 1500 << 10, BYTES = 8, PARTS = IST_AMX_PARTS };
     const double step_takes = l->linear ? 600 : 520, block_more = 250, slice_more = 200, item_more = 600,
                  launch_more = 20000;
     int s = q->o->stride ? q->o->stride : 1, chunks = ist_div_up(ist_div_up(q->f.out, BLOCK), cols);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, IN_MAX = 256, CPU_PIXELS = 66, ANY_PIXELS = 8 };
-enum { AMX_PIXELS = 128, AMX_SHARED_PIXELS = 256 /* of a group, which packs what prompts add */, AMX_PARTS = 3 };
+enum { AMX_PIXELS = 128, AMX_SHARED_PIXELS = 256 /* of a group, which packs what prompts add */ };
 
 typedef struct packed {
     ist_tensor w1, w2, norm, b2;
@@ -39,8 +39,8 @@ static bool amx_row(const ist_plan *p, ist_tensor x) {
 /* Panels of both convolutions as op/upscale_amx takes them. */
 static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const char *label, packed *c) {
     ist_filter one = {4 * C1, in, 1, 1, NULL, NULL}, two = {4 * C2, C1, 1, 1, NULL, NULL};
-    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2, first = ist_amx_pairs(&one, AMX_PARTS);
-    size_t second = ist_amx_pairs(&two, AMX_PARTS);
+    size_t count = 4 * (size_t)in * C1 + 4 * C1 * C2, first = ist_amx_pairs(&one, IST_AMX_PARTS);
+    size_t second = ist_amx_pairs(&two, IST_AMX_PARTS);
     float *all = malloc(count * sizeof *all), *v = all;
     uint32_t *pairs = malloc((first + second) * sizeof *pairs);
     if (all && pairs) {
@@ -50,8 +50,8 @@ static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const
         two.w = v;
         for (int o = 0; o < 4 * C2; o++)
             for (int i = 0; i < C1; i++) *v++ = w->w2[((size_t)i * C2 + (size_t)(o % C2)) * 4 + (size_t)(o / C2)];
-        ist_amx_pack(&one, AMX_PARTS, pairs);
-        ist_amx_pack(&two, AMX_PARTS, pairs + first);
+        ist_amx_pack(&one, IST_AMX_PARTS, pairs);
+        ist_amx_pack(&two, IST_AMX_PARTS, pairs + first);
         c->w1 = ist_plan_const_bytes(p, pairs, first * sizeof *pairs, label);
         c->w2 = ist_plan_const_bytes(p, pairs + first, second * sizeof *pairs, label);
     } else {
@@ -201,7 +201,7 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     bool amx = amx_row(p, x);
     int take = !amx ? CPU_PIXELS : sharing ? AMX_SHARED_PIXELS : AMX_PIXELS;
     ist_defines defines =
-        amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, AMX_PARTS, ist_amx_instructions(p))
+        amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, IST_AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
