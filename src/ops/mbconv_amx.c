@@ -5,11 +5,11 @@
 
 #include "base/mem.h"
 
-enum { BLOCK = IST_AMX_BLOCK, HIDDEN_MAX = 320, LINE_BYTES = 320 << 10, GROUPS_PER_UNIT = 4 };
+enum { BLOCK = IST_AMX_BLOCK, MOST = 320, LINE_BYTES = 320 << 10, GROUPS_PER_UNIT = 4 };
 
 bool ist_mbconv_takes_amx(const ist_plan *p, ist_tensor x, const ist_mbconv *b) {
     return ist_cpu_row(p) && ist_plan_caps(p) & IST_CAP_X86_AMX && !ist_plan_half(p) && x.elem == IST_ELEM_T &&
-           x.c % BLOCK == 0 && x.c <= HIDDEN_MAX && b->expand.out % BLOCK == 0 && b->expand.out <= HIDDEN_MAX &&
+           x.c % BLOCK == 0 && x.c <= MOST && b->expand.out % BLOCK == 0 && b->expand.out <= MOST &&
            b->project.out % BLOCK == 0;
 }
 
@@ -21,8 +21,7 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_al
     ist_tensor y = ist_plan_tensor(p, x.n, h, w, b->project.out, IST_ELEM_T);
     *alike = ist_alike_behind(*alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
-    ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPARTS=%d -DASM=%d", x.c,
-                                   hidden, b->project.out, s, (int)b->act, ist_amx_parts(p), ist_amx_instructions(p));
+    ist_defines d = ist_defines_of(p, "-DMOST=%d -DPARTS=%d -DASM=%d", MOST, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {
         .label = label,
@@ -37,10 +36,11 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_al
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_amx_matrix(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(alike->content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * bands, ist_plan_work_turn(p)),
+                 IST_IN(alike->content), IST_INT8(x.c, hidden, y.c, s, (int)b->act, b->residual, 0, 0),
+                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
+                 IST_INT8(x.n, h, w, y.ld, y.c0, 0, segments * bands, ist_plan_work_turn(p)),
                  ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 15,
+        .arg_count = 16,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = 4.0 * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);
