@@ -2,11 +2,12 @@
  * these pass once, whatever the number of pixels, and the next ones come while these are multiplied.
  *
  * Rows of the product are pixels, columns output channels. A step is DEPTH inputs of a panel of NR columns, which stays
- * in the first-level cache for all rows, MR at a time; their sums wait in private memory. A result is one sum, inputs
+ * in the first-level cache for ROWS_MAX rows, MR at a time; their sums wait in private memory. More rows find the panel
+ * in the second-level cache. A result is one sum, inputs
  * in order from the bias on, as in op/conv: both have the same bits.
  *
- * Weights come in panels [column tile][cin][NR], padded with zeros to whole tiles; the bias likewise. At most ROWS_MAX
- * pixels, float storage, no addends, act none or relu.
+ * Weights come in panels [column tile][cin][NR], padded with zeros to whole tiles; the bias likewise. Float
+ * storage, no addends, act none or relu.
  * Grid: x = compute units, which share out column tiles by `queue` (see prelude). in {pixels of an item, ld, c0, cin};
  * out {items, ld, c0, cout}. */
 #define MR     8
@@ -61,30 +62,36 @@ NOINLINE void store_row(__global float *y, const float16 *v, int count, float lo
     }
 }
 
+/* The panel's columns of `rows` rows of x. */
+NOINLINE void column_tile(__global float *y, __global const float *x, int rows, int4 in, int4 out, float low, int col,
+                          __global const float *panel, __global const float *bias) {
+    const int cin = in.s3, tiles = (rows + MR - 1) / MR;
+    /* A step's lines are asked for a step ahead, by as many of its row tiles as that takes. */
+    const long pace = tiles == 1 ? 16 : tiles < 4 ? 8 : 4;
+    float16 acc[ROWS_MAX * NR / 16];
+    for (int i = 0; i < 2 * tiles * MR; i++) acc[i] = vload16(i & 1, bias + col);
+    for (int k = 0; k < cin; k += DEPTH, panel += DEPTH * NR) {
+        const int count = min(DEPTH, cin - k);
+        for (int r = 0; r < rows; r++)
+            for (int i = DEPTH; i < 2 * DEPTH; i += 16) PREFETCH(x + (size_t)r * in.s1 + k + i);
+        for (int t = 0; t < tiles; t++)
+            products(acc + 2 * t * MR, x + (size_t)t * MR * in.s1 + k, in.s1, min(MR, rows - t * MR), panel, count,
+                     panel + (count + t * DEPTH * (int)pace / 16) * NR, pace);
+    }
+    for (int r = 0; r < rows; r++) store_row(y + (size_t)r * out.s1 + col, acc + 2 * r, out.s3 - col, low);
+}
+
 NOINLINE void conv_group(__global const float *restrict x, __global const float *restrict w,
                          __global const float *restrict bias, __global float *restrict y,
                          __global const int *restrict limit, int4 in, int4 out, int act, __global int *queue,
                          const int4 group) {
-    const int rows = min(out.s0, *limit) * in.s0, cin = in.s3, cout = out.s3, tiles = (rows + MR - 1) / MR;
-    /* A step's lines are asked for a step ahead, by as many of its row tiles as that takes. */
-    const long pace = tiles == 1 ? 16 : tiles < 4 ? 8 : 4;
+    const int rows = min(out.s0, *limit) * in.s0;
     const float low = act == ACT_RELU ? 0.0f : -INFINITY;
-    float16 acc[ROWS_MAX * NR / 16];
-    work_t work = work_begin(group.w, rows ? (cout + NR - 1) / NR : 0, false);
-    for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int col = item * NR;
-        __global const float *panel = w + (size_t)item * cin * NR;
-        for (int i = 0; i < 2 * tiles * MR; i++) acc[i] = vload16(i & 1, bias + col);
-        for (int k = 0; k < cin; k += DEPTH, panel += DEPTH * NR) {
-            const int count = min(DEPTH, cin - k);
-            for (int r = 0; r < rows; r++)
-                for (int i = DEPTH; i < 2 * DEPTH; i += 16) PREFETCH(x + (size_t)r * in.s1 + in.s2 + k + i);
-            for (int t = 0; t < tiles; t++)
-                products(acc + 2 * t * MR, x + (size_t)t * MR * in.s1 + in.s2 + k, in.s1, min(MR, rows - t * MR), panel,
-                         count, panel + (count + t * DEPTH * (int)pace / 16) * NR, pace);
-        }
-        for (int r = 0; r < rows; r++) store_row(y + (size_t)r * out.s1 + out.s2 + col, acc + 2 * r, cout - col, low);
-    }
+    work_t work = work_begin(group.w, rows ? (out.s3 + NR - 1) / NR : 0, false);
+    for (int item; (item = work_next(&work, queue)) >= 0;)
+        for (int r = 0; r < rows; r += ROWS_MAX)
+            column_tile(y + (size_t)r * out.s1 + out.s2, x + (size_t)r * in.s1 + in.s2, min(ROWS_MAX, rows - r), in,
+                        out, low, item * NR, w + (size_t)item * in.s3 * NR, bias);
     work_end(&work, queue);
 }
 

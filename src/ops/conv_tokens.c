@@ -3,6 +3,8 @@
 #include "ops/conv_rows.h"
 #include "ops/rows.h"
 
+enum { ROWS = 64 }; /* whose sums lie in the first-level cache with what is multiplied */
+
 bool ist_conv_tokens_takes(const ist_conv_row *r, const ist_conv_problem *q) {
     const ist_epilogue *e = &q->o->epi;
     bool plain = e->act <= IST_ACT_RELU && !e->has_lab && !ist_has(e->add_before) && !ist_has(e->add_after);
@@ -12,7 +14,7 @@ bool ist_conv_tokens_takes(const ist_conv_row *r, const ist_conv_problem *q) {
 void ist_conv_tokens(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r) {
     ist_conv_panel w;
     if (!ist_conv_panels_pack(p, q, r->nv * r->vl, &w)) return;
-    ist_defines defines = ist_defines_of(p, "-DROWS_MAX=%d", r->bk);
+    ist_defines defines = ist_defines_of(p, "-DROWS_MAX=%d", ROWS);
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = r->op,
