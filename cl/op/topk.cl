@@ -20,12 +20,10 @@
 #define PUT(v, p, i) STORE(v, p, i)
 #endif
 #define BINS 1024 /* at least 2 K_MAX */
+#define RUN  (LANES == 1 ? 32 : 1) /* tokens that a work-item takes one after the other */
 #define RUNS (LANES < 16 ? 1 : 16) /* of lanes, whose sums are summed again */
 
 /* y[n, t] = max over c of x[n, t, c]; sizes: tokens, c, ld, c0. One work-item per RUN tokens. */
-#ifndef RUN
-#define RUN 1
-#endif
 __kernel void row_max(__global float *y, __global const XT *x, __global const int *limit, int4 sizes) {
     int n = get_global_id(1), c = sizes.y;
     if (n >= *limit) return;

@@ -6,23 +6,28 @@
 
 #include "base/mem.h"
 
-enum { K_MAX = 512, TOTAL_MAX = 1 << 22, SPAN = 2048 };
+enum { K_MAX = 512, RUN = 32 /* of tokens, where one work-item is a group */, TOTAL_MAX = 1 << 22, SPAN = 2048 };
 
 /* op/top_rows: work-items of a group, rows of a group, most fours of values that a work-item keeps. */
 enum { TOP_ITEMS = 1024, TOP_ROWS = 64, PER_MAX = 8 };
 
-/* Whether a tensor of floats is kept as float: always for F32, for T in fp32 mode both names mean the same. */
-static const char *x_define(ist_tensor x) {
-    return x.elem == IST_ELEM_F32 ? "-DX_F32" : "";
+/* Where T is half: whether x is float all the same. */
+static const char *x_define(const ist_plan *p, ist_tensor x) {
+    return ist_plan_half(p) && x.elem == IST_ELEM_F32 ? " -DX_F32" : "";
+}
+
+/* The same for all kernels of a frame on a CPU: one program has them. */
+static ist_defines defines_of(const ist_plan *p, int lanes, ist_tensor x) {
+    return ist_defines_of(p, "-DLANES=%d -DK_MAX=%d%s", lanes, K_MAX, x_define(p, x));
 }
 
 ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label) {
     ist_tensor none = {0};
     if (ist_plan_status(p)) return none;
     bool cpu = ist_lanes(p) == 1;
-    int tokens = x.h * x.w, run = cpu ? 64 : 1;
+    int tokens = x.h * x.w, run = cpu ? RUN : 1;
     ist_tensor y = ist_plan_tensor(p, x.n, 1, tokens, 1, IST_ELEM_F32);
-    ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
+    ist_defines defines = defines_of(p, ist_lanes(p), x);
     ist_plan_launch(
         p, &(ist_launch){
                .label = label,
@@ -44,7 +49,7 @@ static ist_tensor best_of(ist_plan *p, ist_tensor x, ist_tensor list, int entrie
     size_t lanes = (size_t)ist_lanes(p);
     if (lanes > 1 && ist_plan_caps(p) & IST_CAP_GROUP256) lanes = 256;
     ist_tensor y = ist_plan_tensor(p, x.n, 1, parts * k, 1, IST_ELEM_I32);
-    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DK_MAX=%d", (int)lanes, K_MAX);
+    ist_defines defines = defines_of(p, (int)lanes, (ist_tensor){0});
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "op/topk",
@@ -94,7 +99,7 @@ static ist_tensor top_rows(ist_plan *p, ist_tensor x, bool flat, int k, ist_tens
     ist_tensor arrived = ist_plan_persistent(p, 1, 1, x.n, 1, IST_ELEM_I32);
     bool aligned = (x.ld | x.c0 | x.c) % 4 == 0;
     int groups = ist_div_up(total, flat ? TOP_ITEMS : TOP_ROWS), runs = top_runs(p, x, groups);
-    ist_defines defines = ist_defines_of(p, "-DPER=%d %s%s%s", ist_div_up(total, 4 * TOP_ITEMS), x_define(x),
+    ist_defines defines = ist_defines_of(p, "-DPER=%d %s%s%s", ist_div_up(total, 4 * TOP_ITEMS), x_define(p, x),
                                          flat ? " -DFLAT" : "", aligned ? " -DALIGNED" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -138,10 +143,10 @@ ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char
         return none;
     }
     bool cpu = ist_lanes(p) == 1;
-    int run = cpu ? 32 : 1;
+    int run = cpu ? RUN : 1;
     ist_tensor y = ist_plan_tensor(p, index.n, 1, k, x.c, x.elem);
     if (ist_chain_take(p, &(ist_chain_step){.op = IST_CHAIN_GATHER, .out = {y}, .whole = {x, index}}, label)) return y;
-    ist_defines defines = ist_defines_of(p, "-DRUN=%d %s", run, x_define(x));
+    ist_defines defines = defines_of(p, ist_lanes(p), x);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "op/topk",
                                      .defines = defines.text,
