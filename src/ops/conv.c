@@ -221,16 +221,18 @@ static double panels_cycles(const ist_plan *p, const ist_conv_row *r, const ist_
     return ist_conv_panels_cost(p, r, q) * q->f.in * q->taps / (2 * 16 * 0.85) + 4 * results / 16;
 }
 
-/* Whether floats in three parts on the matrix unit of CPUs take fewer cycles than any panels. Chosen for one item: the
- * two sum in another order, and an item's result does not depend on those beside it. */
+/* Whether floats in three parts on the matrix unit of CPUs take fewer cycles than any panels, or not many more: panels
+ * for a layer or two are a kernel more, a quarter of a second of the first start. Chosen for one item: the two sum in
+ * another order, and an item's result does not depend on those beside it. */
 static bool parts_win(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
+    const double more = 1.25;
     ist_conv_problem one = *q;
     one.x.n = one.y.n = 1;
     double cost = ist_conv_amx_cost(p, r, &one);
     for (int i = 0; i < ist_conv_row_count(); i++) {
         const ist_conv_row *other = &conv_rows[i];
         bool panels = other->family == IST_CONV_PANELS && ist_conv_row_takes(p, other, &one);
-        if (panels && panels_cycles(p, other, &one) <= cost) return false;
+        if (panels && more * panels_cycles(p, other, &one) <= cost) return false;
     }
     return true;
 }
