@@ -128,3 +128,39 @@ Test(op_series, stages_stay_apart) {
     expect_same(&apart, &joined, N);
     cr_expect_eq(joined.launches, joins() ? 2 : 8);
 }
+
+/* Layers "a" and "b", and in a stage of its own one more, like "a" or of another kind: programs that the plan asks for. */
+static int programs_of(bool like, int *launches) {
+    const ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
+    const ist_conv_opts wide = {.top = 2, .bottom = 2, .left = 2, .right = 2, .epi.act = IST_ACT_RELU};
+    ist_plan_options options = {.taps = true};
+    ist_plan *p = NULL;
+    ist_build_stats before = ist_device_builds(device);
+    cr_assert_eq(ist_plan_begin(device, &options, &p, &err), IST_OK, "%s", err.text);
+    ist_plan_stage(p, "one");
+    ist_tensor y = ist_plan_input(p, N, H, W, C, IST_ELEM_T);
+    y = ist_op_linear(p, y, filter(C, C, 1, 1), &relu, "a");
+    y = ist_op_dwconv(p, y, filter(C, 1, 5, 2), &wide, "b");
+    ist_plan_stage(p, "two");
+    if (like)
+        ist_op_linear(p, y, filter(C, C, 1, 3), &relu, "c");
+    else
+        ist_op_attention(p, y, y, y, &(ist_attention_opts){.heads = 2, .scale = 0.5f}, "c");
+    cr_assert_eq(ist_plan_finish(p, &err), IST_OK, "%s", err.text);
+    *launches = ist_plan_describe(p).launches;
+    ist_plan_close(&p);
+    ist_build_stats after = ist_device_builds(device);
+    return after.built + after.from_cache - before.built - before.from_cache;
+}
+
+Test(op_series, one_alone_takes_the_kernel_that_others_have) {
+    int launches;
+    cr_expect_eq(programs_of(true, &launches), joins() ? 1 : 2);
+    cr_expect_eq(launches, joins() ? 2 : 3);
+}
+
+Test(op_series, one_alone_of_another_kind_stays_a_launch) {
+    int launches;
+    cr_expect_eq(programs_of(false, &launches), joins() ? 2 : 3);
+    cr_expect_eq(launches, joins() ? 2 : 3);
+}

@@ -168,7 +168,7 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     return IST_OK;
 }
 
-static bool same_program(const ist_launch *a, const ist_launch *b) {
+bool ist_plan_same_program(const ist_launch *a, const ist_launch *b) {
     return !strcmp(a->op, b->op) && !strcmp(a->defines, b->defines) && !a->isa == !b->isa &&
            (!a->isa || !strcmp(a->isa, b->isa));
 }
@@ -176,7 +176,7 @@ static bool same_program(const ist_launch *a, const ist_launch *b) {
 /* The first node that uses node n's program. */
 static size_t first_of_program(const ist_plan *p, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return i;
+        if (ist_plan_same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return i;
     return n;
 }
 
@@ -227,11 +227,21 @@ static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
     return text ? set_bases(p, n, err) : IST_OK;
 }
 
-/* The second unit comes last: it is the first that the other process of a first start builds. */
+/* What is left of a unit: its series, or all. */
+static ist_status create_unit(ist_plan *p, int unit, bool all, ist_error *err) {
+    if (all && unit > 0) IST_TRY(join_unit(p, unit, err));
+    for (size_t n = 0; n < p->node_count; n++)
+        if (p->nodes[n].unit == unit && !p->nodes[n].kernel && (all || p->nodes[n].series))
+            IST_TRY(create_kernel(p, n, err));
+    return IST_OK;
+}
+
+/* The other process of a first start begins with the programs of later units (ist_plan_compile), all but their series:
+ * so these come before them here, and those are found. */
 static ist_status create_kernels(ist_plan *p, ist_error *err) {
-    if (p->unit > 0) IST_TRY(join_unit(p, 1, err));
-    for (int unit = p->unit; unit > 1; unit--) IST_TRY(join_unit(p, unit, err));
-    for (size_t n = 0; n < p->node_count; n++) IST_TRY(create_kernel(p, n, err));
+    for (int unit = 0; unit <= 1; unit++) IST_TRY(create_unit(p, unit, true, err));
+    for (int unit = 2; unit <= p->unit; unit++) IST_TRY(create_unit(p, unit, false, err));
+    for (int unit = p->unit; unit > 1; unit--) IST_TRY(create_unit(p, unit, true, err));
     return IST_OK;
 }
 
@@ -263,7 +273,7 @@ static bool launched_later(const ist_plan *p, size_t n) {
     const ist_launch *a = &p->nodes[n].launch;
     for (size_t i = n + 1; i < p->node_count; i++) {
         const ist_launch *b = &p->nodes[i].launch;
-        if (same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) &&
+        if (ist_plan_same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) &&
             a->dims == b->dims && !memcmp(a->local, b->local, sizeof a->local))
             return true;
     }
@@ -280,41 +290,43 @@ static ist_status set_externals(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
-/* The node whose kernel's source is the longest, of those that are to be compiled yet. */
-static size_t longest(const ist_plan *p) {
-    size_t best = 0, bytes = 0;
-    for (size_t n = 0; n < p->node_count; n++) {
-        size_t own = ist_kernel_source_bytes(p->nodes[n].launch.op);
-        if (own <= bytes || p->nodes[n].kernel) continue;
-        bytes = own;
-        best = n;
-    }
-    return best;
-}
-
 static ist_status compile_node(ist_plan *p, size_t n, ist_error *err) {
     const ist_launch *l = &p->nodes[n].launch;
-    if (p->nodes[n].kernel) return IST_OK;
     IST_TRY(create_kernel(p, n, err));
     IST_TRY(set_externals(p, err));
     IST_TRY(ist_enqueue(p->device, p->nodes[n].kernel, l->dims, l->local, l->local, l->label, err));
     return ist_finish(p->device, (ist_frame_scope){0}, "compile", err);
 }
 
-/* The process that runs the frame begins with the first unit and wants the others' programs in their order. The two
- * meet somewhere in the middle, at a kernel that both compile: it should not be the longest. */
+/* Whether kernel n is compiled with this unit, among its series or among the others. */
+static bool compiles(const ist_plan *p, size_t n, int unit, bool series) {
+    int home = p->nodes[n].series ? p->nodes[n].unit : home_unit(p, n);
+    return home == unit && !p->nodes[n].series == !series && !p->nodes[n].kernel && !launched_later(p, n);
+}
+
+/* At most `most` kernels of a unit, from the last launch to the first. */
+static ist_status compile_kernels(ist_plan *p, int unit, bool series, size_t most, ist_error *err) {
+    for (size_t n = p->node_count; n-- > 0 && most > 0;) {
+        if (!compiles(p, n, unit, series)) continue;
+        IST_TRY(compile_node(p, n, err));
+        most--;
+    }
+    return IST_OK;
+}
+
+/* The process that runs the frame begins with the first unit and builds all series (create_kernels); then it wants
+ * kernels in their order. The two meet somewhere in the middle, at a kernel that both compile, which should be short:
+ * so the series, the longest of all, come when half of a unit is done, by which time they have been built. */
 ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
     if (!p->finished || !p->options.late) return ist_fail(err, IST_E_STATE, "plan: not one that is compiled late");
     for (int unit = 2; unit <= p->unit; unit++) IST_TRY(join_unit(p, unit, err));
-    for (int unit = p->unit; unit > 0; unit--) {
+    for (int unit = p->unit; unit >= 0; unit--) {
+        size_t count = 0;
         if (unit == 1) IST_TRY(join_unit(p, unit, err));
-        for (size_t n = p->node_count; n-- > 0;)
-            if (home_unit(p, n) == unit && !launched_later(p, n)) IST_TRY(compile_node(p, n, err));
-        if (unit == p->unit && p->node_count) {
-            size_t next = longest(p);
-            IST_TRY(join_unit(p, home_unit(p, next), err));
-            IST_TRY(compile_node(p, next, err));
-        }
+        for (size_t n = 0; n < p->node_count; n++) count += compiles(p, n, unit, false);
+        IST_TRY(compile_kernels(p, unit, false, count / 2, err));
+        IST_TRY(compile_kernels(p, unit, true, p->node_count, err));
+        IST_TRY(compile_kernels(p, unit, false, p->node_count, err));
     }
     return IST_OK;
 }

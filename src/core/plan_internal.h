@@ -94,6 +94,7 @@ ist_status ist_plan_join_series(ist_plan *plan, ist_error *err);
 /* Offsets of what is IST_HOME_PERSISTENT; returns the bytes of it all. */
 size_t ist_plan_place_state(ist_plan *plan);
 void ist_plan_free_launch(ist_launch *launch);
+bool ist_plan_same_program(const ist_launch *a, const ist_launch *b);
 
 /* Whether there are branches that run at the same time. */
 static inline bool ist_plan_branches(const ist_plan *p) {

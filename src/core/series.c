@@ -17,12 +17,13 @@
 /* A thread that the system has put on another's core stays there while both run: at a launch it is woken, and placed
  * anew. So series are not longer than they need be to make launches few, unless all of their steps are short: some ten
  * microseconds, as much as what lies between two launches. */
-enum { STEPS_MIN = 2, STEPS_MAX = 8, SHORT_STEPS_MAX = 24, SHORT_FLOPS = 10000000, SHORT_BYTES = 4000000 };
+enum { STEPS_MAX = 8, SHORT_STEPS_MAX = 24, SHORT_FLOPS = 10000000, SHORT_BYTES = 4000000 };
 enum { LINE = 32 /* ints, so that counters of two steps do not share a cache line */ };
 
 /* Launches [first, end) of the plan, the tape's tensor and the counters'. */
 typedef struct run {
     size_t first, end;
+    bool kept; /* becomes a series */
     ist_tensor tape, counters;
     const char *text;
 } run;
@@ -74,16 +75,33 @@ static size_t end_of(const ist_plan *p, size_t n) {
     return end;
 }
 
-/* All runs; *runs is the caller's to free. */
+/* Whether a run of several has launch n's kernel, which is compiled with it. */
+static bool has_kernel(const ist_plan *p, const run *runs, size_t count, size_t n) {
+    const ist_launch *l = &p->nodes[n].launch;
+    for (size_t r = 0; r < count; r++)
+        for (size_t m = runs[r].first; m < runs[r].end && runs[r].end - runs[r].first > 1; m++) {
+            const ist_launch *other = &p->nodes[m].launch;
+            if (p->nodes[m].unit == p->nodes[n].unit && ist_plan_same_program(l, other) &&
+                !strcmp(l->kernel, other->kernel))
+                return true;
+        }
+    return false;
+}
+
+/* All runs; *runs is the caller's to free. A launch alone is one where that spares compiling its kernel once more. */
 static ist_status find_runs(const ist_plan *p, run **runs, size_t *count, ist_error *err) {
+    size_t all = 0;
     *count = 0;
-    *runs = calloc(p->node_count / STEPS_MIN + 1, sizeof **runs);
+    *runs = calloc(p->node_count + 1, sizeof **runs);
     if (!*runs) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for series");
     for (size_t n = 0, end; n < p->node_count; n = end) {
         end = end_of(p, n);
-        if (end - n >= STEPS_MIN) (*runs)[(*count)++] = (run){.first = n, .end = end};
+        if (end > n) (*runs)[all++] = (run){.first = n, .end = end};
         if (end == n) end++;
     }
+    for (size_t r = 0; r < all; r++) (*runs)[r].kept = has_kernel(p, *runs, all, (*runs)[r].first);
+    for (size_t r = 0; r < all; r++)
+        if ((*runs)[r].kept) (*runs)[(*count)++] = (*runs)[r];
     return IST_OK;
 }
 

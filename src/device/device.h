@@ -113,9 +113,6 @@ ist_status ist_kernel_of_text_at(ist_site site, ist_device *device, const char *
                                  cl_kernel *out, ist_error *err);
 void ist_kernel_release(cl_kernel *kernel);
 
-/* Length of a kernel source, a guess at how long its kernels take to compile; 0: there is none of this name. */
-size_t ist_kernel_source_bytes(const char *op);
-
 /* What identifies a program: the arguments of ist_kernel_create. */
 typedef struct ist_program_part {
     const char *op, *isa, *defines; /* isa may be NULL, defines "" */

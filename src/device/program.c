@@ -19,11 +19,6 @@ static const ist_source *find_source(const char *name) {
     return NULL;
 }
 
-size_t ist_kernel_source_bytes(const char *op) {
-    const ist_source *source = find_source(op);
-    return source ? strlen(source->text) : 0;
-}
-
 /* The line of a build log that says most: the first with "error", else the first that is not blank. A heading that ends
  * in a colon takes the line below with it. */
 static void first_line(const char *log, char *out, size_t size) {
