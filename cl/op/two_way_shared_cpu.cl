@@ -96,16 +96,30 @@ static inline float16 both(float8 v) {
         const float16 v = TERM(r);                                                                                     \
         COLS(TILE_MAC, r)                                                                                              \
     }
-#define PRODUCT(COLS, LOADS, TERM, STEP, ...)                                                                          \
-    ROWS6(COLS, TILE_OPEN)                                                                                             \
-    for (; depth > 0; depth--, a += STEP, b += CP) {                                                                   \
+#define PRODUCT(BEGIN, COLS, LOADS, TERM, NEXT, ...)                                                                   \
+    BEGIN(COLS)                                                                                                        \
+    for (; depth > 0; depth--, NEXT, b += CP) {                                                                        \
         __VA_ARGS__                                                                                                    \
         LOADS TERM_ROW(COLS, TERM, 0) TERM_ROW(COLS, TERM, 1) TERM_ROW(COLS, TERM, 2) TERM_ROW(COLS, TERM, 3)          \
             TERM_ROW(COLS, TERM, 4) TERM_ROW(COLS, TERM, 5)                                                            \
     }                                                                                                                  \
     ROWS6(COLS, TILE_CLOSE)
-#define WEIGHT(r)  (float16)(a[(r)*CP])
-#define CHANNEL(r) both(vload8(0, a + (r)*ld))
+#define MORE(COLS) ROWS6(COLS, TILE_OPEN)
+/* Sums begin as `row`, or as f times themselves + row. */
+#define TILE_SUM(r, j)    float16 c##r##_##j;
+#define TILE_ROW_ON(r, j) c##r##_##j = fma(acc[r * 4 + j], (float16)(f[r]), vload16(j, row));
+#define TILE_ROW_OF(r, j) c##r##_##j = vload16(j, row);
+#define ROW_FIRST(COLS)                                                                                                \
+    ROWS6(COLS, TILE_SUM)                                                                                              \
+    if (f) {                                                                                                           \
+        ROWS6(COLS, TILE_ROW_ON)                                                                                       \
+    } else {                                                                                                           \
+        ROWS6(COLS, TILE_ROW_OF)                                                                                       \
+    }
+#define WEIGHT(r)    (float16)(a[(r)*CP])
+#define CHANNEL(r)   both(vload8(0, a + (r)*ld))
+#define PROJECTED(r) fma(both(vload8(0, a + (r)*ld)), (float16)(g[r]), both(vload8(0, p + (r)*ldp)))
+#define NEXT_BOTH    (a += HEADS, p += HEADS)
 /* Rows that are read soon, from the second-level cache, which takes as long as the products: cache lines of two arrays,
  * `lines` of a row, rows `ld` floats apart. */
 typedef struct {
@@ -124,14 +138,8 @@ typedef struct {
 NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth,
                             ahead_t ahead) {
     AHEAD_BEGIN
-    PRODUCT(COLS1, LOAD1, WEIGHT, 1, AHEAD)
+    PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, AHEAD)
 }
-/* Projected rows, `ld` apart, times plain columns of `depth` channels. */
-NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const float *b,
-                         int depth) {
-    PRODUCT(COLS1, LOAD1, CHANNEL, HEADS, )
-}
-
 /* sums [values][4 vectors] = sums * f + s^T x: some vectors of the weights s [rows][CP], rows of x, ld apart. Values
  * are taken by COUNT; a row has VALUE(i), STEP floats apart. With each turn a cache line of every row `next` is asked
  * for. */
@@ -172,11 +180,36 @@ NOINLINE void sum_heads1(float16 *sums, const float16 *f, const float16 *s, cons
     SUMS(4, FOUR, COLS1, VALUES_OF, HEADS, )
 }
 
+/* sums = `row`, or f times themselves + row, and projected rows at a, each times its factor of g, + those at p, times
+ * plain columns of `depth` channels. */
+NOINLINE void add_image1(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
+                         __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
+    PRODUCT(ROW_FIRST, COLS1, LOAD1, PROJECTED, NEXT_BOTH, )
+}
+
 #ifdef SIMD16
+NOINLINE void add_image3(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
+                         __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
+    PRODUCT(ROW_FIRST, COLS3, LOAD3, PROJECTED, NEXT_BOTH, )
+}
+NOINLINE void add_image4(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
+                         __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
+    PRODUCT(ROW_FIRST, TILE_COLS, LOAD4, PROJECTED, NEXT_BOTH, )
+}
+static inline void add_image(float16 *sums, const float *f, __global const float *row, __global const float *a, int ld,
+                             __global const float *p, int ldp, const float *g, __global const float *b, int depth,
+                             int vectors) {
+    if (vectors == 1)
+        add_image1(sums, f, row, a, ld, p, ldp, g, b, depth);
+    else if (vectors == 3)
+        add_image3(sums, f, row, a, ld, p, ldp, g, b, depth);
+    else
+        add_image4(sums, f, row, a, ld, p, ldp, g, b, depth);
+}
 NOINLINE void add_weighted3(float16 *acc, const float *a, __global const float *b, int depth,
                             ahead_t ahead) {
     AHEAD_BEGIN
-    PRODUCT(COLS3, LOAD3, WEIGHT, 1, AHEAD)
+    PRODUCT(MORE, COLS3, LOAD3, WEIGHT, a++, AHEAD)
 }
 /* The same for a matrix of three vectors' width with zeros in blocks of 16 by 16 below the diagonal. */
 #define COLS12(F, r) F(r, 1) F(r, 2)
@@ -200,10 +233,11 @@ NOINLINE void add_square3(float16 *acc, const float *a, __global const float *b,
 NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *b, int depth,
                             ahead_t ahead) {
     AHEAD_BEGIN
-    PRODUCT(TILE_COLS, LOAD4, WEIGHT, 1, AHEAD)
+    PRODUCT(MORE, TILE_COLS, LOAD4, WEIGHT, a++, AHEAD)
 }
+/* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads4(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
-    PRODUCT(TILE_COLS, LOAD4, CHANNEL, HEADS, )
+    PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, )
 }
 NOINLINE void sum_weights4(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
                            __global const float *next, int ld_next) {
@@ -222,12 +256,6 @@ static inline void add_weighted(float16 *sums, const float *a, __global const fl
         add_weighted3(sums, a, b, depth, ahead);
     else
         add_weighted4(sums, a, b, depth, ahead);
-}
-static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
-    if (vectors == 1)
-        add_heads1(sums, x, ld, b, depth);
-    else
-        add_heads4(sums, x, ld, b, depth);
 }
 /* By the form of a square. */
 static inline void add_square(float16 *sums, const float *a, __global const float *b, int depth, int vectors,
@@ -257,8 +285,19 @@ static inline void add_weighted(float16 *sums, const float *a, __global const fl
                                 ahead_t ahead) {
     for (int j = 0; j < vectors; j++) add_weighted1(sums + j, a, b + j * 16, depth, ahead);
 }
-static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
-    for (int j = 0; j < vectors; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
+/* Projected rows, `ld` apart, times plain columns of `depth` channels. */
+NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const float *b,
+                         int depth) {
+    PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, )
+}
+static inline void add_heads4(float16 *sums, const float *x, int ld, __global const float *b, int depth) {
+    for (int j = 0; j < 4; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
+}
+static inline void add_image(float16 *sums, const float *f, __global const float *row, __global const float *a, int ld,
+                             __global const float *p, int ldp, const float *g, __global const float *b, int depth,
+                             int vectors) {
+    for (int j = 0; j < vectors; j++)
+        add_image1(sums + j, f, row + j * 16, a, ld, p, ldp, g, b + j * 16, depth);
 }
 static inline void sum_weights(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
                                int vectors, __global const float *next, int ld_next) {
@@ -269,16 +308,6 @@ static inline void sum_heads(float16 *sums, const float16 *f, const float16 *s, 
     for (int j = 0; j < vectors; j++) sum_heads1(sums + j, f + j, s + j, x, ld, rows, values);
 }
 #endif
-
-/* to [6][wide] = f g x + position, rows ld and ldp apart, f and g of a row. */
-NOINLINE void project(float *to, __global const float *x, int ld, __global const float *position, int ldp,
-                      const float *f, const float *g, int wide) {
-    for (int r = 0; r < TILE_ROWS; r++, to += wide, x += ld, position += ldp) {
-        const float16 factor = (float16)(f[r] * g[r]);
-        for (int i = 0; i < wide; i += 16)
-            vstore16(fma(vload16(0, x + i), factor, vload16(0, position + i)), 0, to + i);
-    }
-}
 
 /* Six rows of sums: each the row b; a row times a row. */
 static inline void start_rows(float16 *sums, __global const float *b) {
@@ -366,7 +395,7 @@ NOINLINE void relate_group(__global float *restrict y, __global const float *res
     for (int c = 0; c <= depth; c += TILE_ROWS) {
         float16 sums[TILE_ROWS * 4];
         for (int i = 0; i < TILE_ROWS * 4; i++) sums[i] = (float16)(0.0f);
-        add_heads(sums, rows + c * wide, wide, columns, d, 4);
+        add_heads4(sums, rows + c * wide, wide, columns, d);
         for (int r = 0; r < TILE_ROWS && c + r <= depth; r++) {
             const float to_add = job.z == SCORES ? 0.0f : rows[(c + r) * wide + HEADS * d];
             ((float *)(sums + r * 4))[depth] += to_add;
@@ -395,7 +424,6 @@ relate(__global float *restrict y, __global const float *restrict values1, __glo
 typedef struct {
     int rows, d, wide, ld, ldp, depth, vectors, reads, slot;
     __global const float *image, *position, *lengths, *slots;
-    float *r;                /* [6][wide] */
     float keep[CP], add[CP]; /* ones for other tokens' columns, for the last one's */
 } step_t;
 static inline __global const float *slot_of(const step_t *m, int i) {
@@ -416,25 +444,26 @@ static inline void scale_tile(float16 *s, const float *f, __global const float *
  * offsets of projection and position; slot1, slot2: of S1 and S2, or below zero: not. */
 NOINLINE void score_rows(float16 *s, const step_t *m, int image, int place, __global const float *columns, int vectors,
                          const float *f1, const float *f2, const float16 *a1, int slot1, const float16 *a2, int slot2) {
-    __global const float *plain = columns + m->d * CP, *last = slot2 < 0 ? plain : constants_of(m, slot2);
+    __global const float *plain = columns + m->d * CP;
     ahead_t ahead = {0, 0, m->wide / 16, m->ld, m->ldp};
     for (int t = 0; t < m->rows; t += TILE_ROWS, s += TILE_ROWS * 4) {
         __global const float *x = m->image + (size_t)t * m->ld + image;
         __global const float *position = m->position + (size_t)t * m->ldp + place;
         ahead.p = x + TILE_ROWS * m->ld, ahead.q = position + TILE_ROWS * m->ldp;
-        if (slot1 < 0) {
-            start_rows(s, plain);
-        } else {
+        const float *scale = 0;
+        float f[TILE_ROWS];
+        for (int r = 0; r < TILE_ROWS; r++) f[r] = f1[t + r] * f2[t + r];
+        if (slot1 >= 0) {
             start_rows(s, constants_of(m, slot1));
             add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, slot1), m->depth, vectors, ahead);
-            scale_tile(s, f1 + t, last);
+            scale = f1 + t;
         }
         if (slot2 >= 0) {
+            scale_tile(s, scale, constants_of(m, slot2));
             add_weighted(s, (const float *)(a2 + t * 4), slot_of(m, slot2), m->depth, vectors, ahead);
-            scale_tile(s, f2 + t, plain);
+            scale = f2 + t;
         }
-        project(m->r, x, m->ld, position, m->ldp, f1 + t, f2 + t, m->wide);
-        add_heads(s, m->r, m->wide, columns, m->d, vectors);
+        add_image(s, scale, plain, x, m->ld, position, m->ldp, f, columns, m->d, vectors);
     }
 }
 
@@ -450,7 +479,10 @@ NOINLINE void scale_rows(float16 *s, const float *f, int rows, int count) {
 NOINLINE void weigh_tokens(float16 *s, const step_t *m) {
     for (int t = 0; t < m->rows; t += TILE_ROWS, s += TILE_ROWS * 4) {
         softmax_tokens(s, m->vectors, 0.0f);
-        for (int i = 0; i < TILE_ROWS * 4; i++) s[i] = fma(s[i], vload16(i % 4, m->keep), vload16(i % 4, m->add));
+        for (int i = 0; i < TILE_ROWS * 4; i++) {
+            const float16 add = vload16(i % 4, m->add);
+            s[i] = i % 4 < m->vectors ? fma(s[i], vload16(i % 4, m->keep), add) : add;
+        }
     }
 }
 
@@ -478,7 +510,7 @@ NOINLINE void first_factors(float *f, const float16 *a, const step_t *m, int alo
         const ahead_t ahead = {next, noted + t * TRACE, m->wide / 16, m->ld, m->wide};
         float16 s[TILE_ROWS * 4];
         start_rows(s, constants_of(m, 1));
-        add_heads(s, PRIVATE(x), m->ld, slot_of(m, 0), m->d, 4);
+        add_heads4(s, PRIVATE(x), m->ld, slot_of(m, 0), m->d);
         add_square(s, (const float *)(a + t * 4), slot_of(m, 1), m->depth, m->vectors, ahead);
         for (int r = 0; r < TILE_ROWS; r++) {
             const float all = m->lengths[(t + r) * 4] + row_by(s + r * 4, a + (t + r) * 4);
@@ -497,14 +529,14 @@ NOINLINE void second_factors(float *f2, const float *f1, const float16 *a1, cons
         float16 s[TILE_ROWS * 4];
         float all[TILE_ROWS];
         start_rows(s, constants_of(m, 3));
-        add_heads(s, PRIVATE(x + along1), m->ld, slot_of(m, 0), m->d, 4);
+        add_heads4(s, PRIVATE(x + along1), m->ld, slot_of(m, 0), m->d);
         add_square(s, (const float *)(a1 + t * 4), slot_of(m, 3), m->depth, m->vectors, second);
         for (int r = 0; r < TILE_ROWS; r++) {
             __global const float *lengths = m->lengths + (t + r) * 4;
             all[r] = fma(lengths[1] + row_by(s + r * 4, a1 + (t + r) * 4), f1[t + r], lengths[2]);
         }
         start_rows(s, constants_of(m, 4));
-        add_heads(s, PRIVATE(x + along2), m->ld, slot_of(m, 1), m->d, 4);
+        add_heads4(s, PRIVATE(x + along2), m->ld, slot_of(m, 1), m->d);
         add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, 4), m->depth, 4, first);
         scale_tile(s, f1 + t, constants_of(m, 5));
         add_square(s, (const float *)(a2 + t * 4), slot_of(m, 5), m->depth, m->vectors, first);
@@ -550,7 +582,7 @@ NOINLINE void shared_step_group(__global float *restrict part, __global float *r
     if (n >= *limit || !ways[n]) return;
     const int d = sizes.s5, wide = HEADS * d, depth = (more.x - 1) * HEADS, reads = more.y <= 2 ? 1 : 4;
     float16 a[2][SUB * 4], s[SUB * 4], z[2][CP * 4], o[D_MAX * 4], top[4], total[4], f[4];
-    float r[TILE_ROWS * HEADS * D_MAX], factors[2][SUB], ones[SUB];
+    float factors[2][SUB], ones[SUB];
     step_t m = {.d = d,
                 .wide = wide,
                 .ld = sizes.s4,
@@ -559,8 +591,7 @@ NOINLINE void shared_step_group(__global float *restrict part, __global float *r
                 .vectors = (depth + 15) / 16,
                 .reads = reads,
                 .slot = sizes.s6,
-                .slots = slots + (size_t)n * sizes.s7 * sizes.s6,
-                .r = r};
+                .slots = slots + (size_t)n * sizes.s7 * sizes.s6};
     const size_t column = (size_t)n * (d + 1) * CP, item = (size_t)map[n] * sizes.s0;
     keys += column;
     queries += column;
