@@ -120,25 +120,21 @@ static inline float16 both(float8 v) {
 #define CHANNEL(r)   both(vload8(0, a + (r)*ld))
 #define PROJECTED(r) fma(both(vload8(0, a + (r)*ld)), (float16)(g[r]), both(vload8(0, p + (r)*ldp)))
 #define NEXT_BOTH    (a += HEADS, p += HEADS)
-/* Rows that are read soon, from the second-level cache, which takes as long as the products: cache lines of two arrays,
- * `lines` of a row, rows `ld` floats apart. */
-typedef struct {
-    __global const float *p, *q;
-    int lines, ldp, ldq;
-} ahead_t;
-#define AHEAD_BEGIN                                                                                                    \
-    __global const float *p = ahead.p, *q = ahead.q;                                                                   \
-    int left = ahead.lines;                                                                                            \
-    const int over_p = ahead.ldp - left * 16, over_q = ahead.ldq - left * 16;
+/* Asks for the next six rows at v, `pitch` apart, which lie far from each other. */
+#define AHEAD_OF(v, pitch)                                                                                             \
+    UNROLL for (int r = TILE_ROWS; r < 2 * TILE_ROWS; r++) PREFETCH(v + r * pitch);
 #define AHEAD                                                                                                          \
-    PREFETCH(p);                                                                                                       \
-    PREFETCH(q);                                                                                                       \
-    p += 16, q += 16;                                                                                                  \
-    if (--left == 0) p += over_p, q += over_q, left = ahead.lines;
-NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead) {
-    AHEAD_BEGIN
-    PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, AHEAD)
+    if (depth % 2 == 0) {                                                                                              \
+        AHEAD_OF(a, ld)                                                                                                \
+    }
+#define AHEAD_OF_BOTH                                                                                                  \
+    if (depth % 2) {                                                                                                   \
+        AHEAD_OF(p, ldp)                                                                                               \
+    } else {                                                                                                           \
+        AHEAD_OF(a, ld)                                                                                                \
+    }
+NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth) {
+    PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, )
 }
 /* sums [values][4 vectors] = sums * f + s^T x: some vectors of the weights s [rows][CP], rows of x, ld apart. Values
  * are taken by COUNT; a row has VALUE(i), STEP floats apart. With each turn a cache line of every row `next` is asked
@@ -184,17 +180,17 @@ NOINLINE void sum_heads1(float16 *sums, const float16 *f, const float16 *s, cons
  * plain columns of `depth` channels. */
 NOINLINE void add_image1(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, COLS1, LOAD1, PROJECTED, NEXT_BOTH, )
+    PRODUCT(ROW_FIRST, COLS1, LOAD1, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
 }
 
 #ifdef SIMD16
 NOINLINE void add_image3(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, COLS3, LOAD3, PROJECTED, NEXT_BOTH, )
+    PRODUCT(ROW_FIRST, COLS3, LOAD3, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
 }
 NOINLINE void add_image4(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, TILE_COLS, LOAD4, PROJECTED, NEXT_BOTH, )
+    PRODUCT(ROW_FIRST, TILE_COLS, LOAD4, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
 }
 static inline void add_image(float16 *sums, const float *f, __global const float *row, __global const float *a, int ld,
                              __global const float *p, int ldp, const float *g, __global const float *b, int depth,
@@ -206,38 +202,36 @@ static inline void add_image(float16 *sums, const float *f, __global const float
     else
         add_image4(sums, f, row, a, ld, p, ldp, g, b, depth);
 }
-NOINLINE void add_weighted3(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead) {
-    AHEAD_BEGIN
-    PRODUCT(MORE, COLS3, LOAD3, WEIGHT, a++, AHEAD)
+NOINLINE void add_weighted3(float16 *acc, const float *a, __global const float *b, int depth) {
+    PRODUCT(MORE, COLS3, LOAD3, WEIGHT, a++, )
 }
-/* The same for a matrix of three vectors' width with zeros in blocks of 16 by 16 below the diagonal. */
+/* The same for a matrix of three vectors' width with zeros in blocks of 16 by 16 below the diagonal; asks for half a
+ * cache line at `next` with every step. */
 #define COLS12(F, r) F(r, 1) F(r, 2)
 #define COLS2(F, r)  F(r, 2)
 #define LOAD12       const float16 b1 = vload16(1, b), b2 = vload16(2, b);
 #define LOAD2        const float16 b2 = vload16(2, b);
 #define BLOCK(COLS, LOADS, END)                                                                                        \
-    for (; k < END; k++, a++, b += CP) {                                                                               \
-        AHEAD LOADS TERM_ROW(COLS, WEIGHT, 0) TERM_ROW(COLS, WEIGHT, 1) TERM_ROW(COLS, WEIGHT, 2)                      \
+    for (; k < END; k++, a++, b += CP, next += 8) {                                                                    \
+        PREFETCH(next);                                                                                                \
+        LOADS TERM_ROW(COLS, WEIGHT, 0) TERM_ROW(COLS, WEIGHT, 1) TERM_ROW(COLS, WEIGHT, 2)                            \
             TERM_ROW(COLS, WEIGHT, 3) TERM_ROW(COLS, WEIGHT, 4) TERM_ROW(COLS, WEIGHT, 5)                              \
     }
-NOINLINE void add_square3(float16 *acc, const float *a, __global const float *b, int depth, ahead_t ahead) {
+NOINLINE void add_square3(float16 *acc, const float *a, __global const float *b, int depth,
+                          __global const float *next) {
     int k = 0;
-    AHEAD_BEGIN
     ROWS6(COLS3, TILE_OPEN)
     BLOCK(COLS3, LOAD3, 16)
     BLOCK(COLS12, LOAD12, 32)
     BLOCK(COLS2, LOAD2, depth)
     ROWS6(COLS3, TILE_CLOSE)
 }
-NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *b, int depth,
-                            ahead_t ahead) {
-    AHEAD_BEGIN
-    PRODUCT(MORE, TILE_COLS, LOAD4, WEIGHT, a++, AHEAD)
+NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *b, int depth) {
+    PRODUCT(MORE, TILE_COLS, LOAD4, WEIGHT, a++, )
 }
 /* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads4(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
-    PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, )
+    PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, AHEAD)
 }
 NOINLINE void sum_weights4(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
                            __global const float *next, int ld_next) {
@@ -248,22 +242,21 @@ NOINLINE void sum_heads4(float16 *sums, const float16 *f, const float16 *s, cons
                          int values) {
     SUMS(4, FOUR, TILE_COLS, VALUES_OF, HEADS, )
 }
-static inline void add_weighted(float16 *sums, const float *a, __global const float *b, int depth, int vectors,
-                                ahead_t ahead) {
+static inline void add_weighted(float16 *sums, const float *a, __global const float *b, int depth, int vectors) {
     if (vectors == 1)
-        add_weighted1(sums, a, b, depth, ahead);
+        add_weighted1(sums, a, b, depth);
     else if (vectors == 3)
-        add_weighted3(sums, a, b, depth, ahead);
+        add_weighted3(sums, a, b, depth);
     else
-        add_weighted4(sums, a, b, depth, ahead);
+        add_weighted4(sums, a, b, depth);
 }
 /* By the form of a square. */
 static inline void add_square(float16 *sums, const float *a, __global const float *b, int depth, int vectors,
-                              ahead_t ahead) {
+                              __global const float *next) {
     if (vectors == 3)
-        add_square3(sums, a, b, depth, ahead);
+        add_square3(sums, a, b, depth, next);
     else
-        add_weighted(sums, a, b, depth, vectors, ahead);
+        add_weighted(sums, a, b, depth, vectors);
 }
 static inline void sum_weights(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
                                int vectors, __global const float *next, int ld_next) {
@@ -280,15 +273,14 @@ static inline void sum_heads(float16 *sums, const float16 *f, const float16 *s, 
         sum_heads4(sums, f, s, x, ld, rows, values);
 }
 #else /* a vector at a time: more sums would lie in memory */
-#define add_square add_weighted
-static inline void add_weighted(float16 *sums, const float *a, __global const float *b, int depth, int vectors,
-                                ahead_t ahead) {
-    for (int j = 0; j < vectors; j++) add_weighted1(sums + j, a, b + j * 16, depth, ahead);
+#define add_square(sums, a, b, depth, vectors, next) add_weighted(sums, a, b, depth, vectors)
+static inline void add_weighted(float16 *sums, const float *a, __global const float *b, int depth, int vectors) {
+    for (int j = 0; j < vectors; j++) add_weighted1(sums + j, a, b + j * 16, depth);
 }
 /* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const float *b,
                          int depth) {
-    PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, )
+    PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, AHEAD)
 }
 static inline void add_heads4(float16 *sums, const float *x, int ld, __global const float *b, int depth) {
     for (int j = 0; j < 4; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
@@ -445,22 +437,20 @@ static inline void scale_tile(float16 *s, const float *f, __global const float *
 NOINLINE void score_rows(float16 *s, const step_t *m, int image, int place, __global const float *columns, int vectors,
                          const float *f1, const float *f2, const float16 *a1, int slot1, const float16 *a2, int slot2) {
     __global const float *plain = columns + m->d * CP;
-    ahead_t ahead = {0, 0, m->wide / 16, m->ld, m->ldp};
     for (int t = 0; t < m->rows; t += TILE_ROWS, s += TILE_ROWS * 4) {
         __global const float *x = m->image + (size_t)t * m->ld + image;
         __global const float *position = m->position + (size_t)t * m->ldp + place;
-        ahead.p = x + TILE_ROWS * m->ld, ahead.q = position + TILE_ROWS * m->ldp;
         const float *scale = 0;
         float f[TILE_ROWS];
         for (int r = 0; r < TILE_ROWS; r++) f[r] = f1[t + r] * f2[t + r];
         if (slot1 >= 0) {
             start_rows(s, constants_of(m, slot1));
-            add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, slot1), m->depth, vectors, ahead);
+            add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, slot1), m->depth, vectors);
             scale = f1 + t;
         }
         if (slot2 >= 0) {
             scale_tile(s, scale, constants_of(m, slot2));
-            add_weighted(s, (const float *)(a2 + t * 4), slot_of(m, slot2), m->depth, vectors, ahead);
+            add_weighted(s, (const float *)(a2 + t * 4), slot_of(m, slot2), m->depth, vectors);
             scale = f2 + t;
         }
         add_image(s, scale, plain, x, m->ld, position, m->ldp, f, columns, m->d, vectors);
@@ -506,12 +496,11 @@ NOINLINE void recall_rows(float16 *a, float *f, const step_t *m, __global const 
 NOINLINE void first_factors(float *f, const float16 *a, const step_t *m, int along, float eps,
                             __global const float *noted) {
     for (int t = 0; t < m->rows; t += TILE_ROWS) {
-        __global const float *x = m->image + (size_t)t * m->ld + along, *next = x + TILE_ROWS * m->ld;
-        const ahead_t ahead = {next, noted + t * TRACE, m->wide / 16, m->ld, m->wide};
+        __global const float *x = m->image + (size_t)t * m->ld + along;
         float16 s[TILE_ROWS * 4];
         start_rows(s, constants_of(m, 1));
         add_heads4(s, PRIVATE(x), m->ld, slot_of(m, 0), m->d);
-        add_square(s, (const float *)(a + t * 4), slot_of(m, 1), m->depth, m->vectors, ahead);
+        add_square(s, (const float *)(a + t * 4), slot_of(m, 1), m->depth, m->vectors, noted + t * TRACE);
         for (int r = 0; r < TILE_ROWS; r++) {
             const float all = m->lengths[(t + r) * 4] + row_by(s + r * 4, a + (t + r) * 4);
             f[t + r] = 1.0f / sqrt(max(all, 0.0f) / K + eps);
@@ -523,23 +512,21 @@ NOINLINE void first_factors(float *f, const float16 *a, const step_t *m, int alo
 NOINLINE void second_factors(float *f2, const float *f1, const float16 *a1, const float16 *a2, const step_t *m,
                              int along1, int along2, float eps, __global float *const *noted) {
     for (int t = 0; t < m->rows; t += TILE_ROWS) {
-        __global const float *x = m->image + (size_t)t * m->ld, *next = x + TILE_ROWS * m->ld;
-        const ahead_t second = {x + along2, noted[1] + t * TRACE, m->wide / 16, m->ld, m->wide};
-        const ahead_t first = {next + along1, noted[0] + (SUB + t) * TRACE, m->wide / 16, m->ld, m->wide};
+        __global const float *x = m->image + (size_t)t * m->ld;
         float16 s[TILE_ROWS * 4];
         float all[TILE_ROWS];
         start_rows(s, constants_of(m, 3));
         add_heads4(s, PRIVATE(x + along1), m->ld, slot_of(m, 0), m->d);
-        add_square(s, (const float *)(a1 + t * 4), slot_of(m, 3), m->depth, m->vectors, second);
+        add_square(s, (const float *)(a1 + t * 4), slot_of(m, 3), m->depth, m->vectors, noted[1] + t * TRACE);
         for (int r = 0; r < TILE_ROWS; r++) {
             __global const float *lengths = m->lengths + (t + r) * 4;
             all[r] = fma(lengths[1] + row_by(s + r * 4, a1 + (t + r) * 4), f1[t + r], lengths[2]);
         }
         start_rows(s, constants_of(m, 4));
         add_heads4(s, PRIVATE(x + along2), m->ld, slot_of(m, 1), m->d);
-        add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, 4), m->depth, 4, first);
+        add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, 4), m->depth, 4);
         scale_tile(s, f1 + t, constants_of(m, 5));
-        add_square(s, (const float *)(a2 + t * 4), slot_of(m, 5), m->depth, m->vectors, first);
+        add_square(s, (const float *)(a2 + t * 4), slot_of(m, 5), m->depth, m->vectors, noted[0] + (SUB + t) * TRACE);
         for (int r = 0; r < TILE_ROWS; r++) {
             const float whole = fma(all[r], f1[t + r], row_by(s + r * 4, a2 + (t + r) * 4));
             f2[t + r] = 1.0f / sqrt(max(whole, 0.0f) / K + eps);
