@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUB_ROWS = 42, GROUP_ROWS = 378, LENGTH_ROWS = 64, TILE_ROWS = 6, TO_ADD = 16, MOST_OUTS = 416 };
+enum { SUB_ROWS = 42, GROUP_ROWS = 294, LENGTH_ROWS = 64, TILE_ROWS = 6, TO_ADD = 16, MOST_OUTS = 416 };
 /* Projections of the image, in the order of op/two_way_shared_cpu. */
 enum { KEYS0, VALUES0, QUERIES0, ALONG0, KEYS1, VALUES1, QUERIES1, ALONG1, ALONG2, KEYS2, VALUES2, PROJECTIONS };
 enum { PLACES = 5, LENGTHS = 5 };
