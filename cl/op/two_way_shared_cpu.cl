@@ -133,9 +133,11 @@ static inline float16 both(float8 v) {
     } else {                                                                                                           \
         AHEAD_OF(a, ld)                                                                                                \
     }
+
 NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth) {
     PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, )
 }
+
 /* sums [values][4 vectors] = sums * f + s^T x: some vectors of the weights s [rows][CP], rows of x, ld apart. Values
  * are taken by COUNT; a row has VALUE(i), STEP floats apart. With each turn a cache line of every row `next` is asked
  * for. */
