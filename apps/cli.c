@@ -26,7 +26,7 @@ char *cli_printable(char *text) {
 
 static void say(const char *fmt, va_list args) {
     char text[1024];
-    vsnprintf(text, sizeof text, fmt, args);
+    ist_print_ends_v(text, sizeof text, fmt, args);
     fprintf(stderr, "isthmus: %s\n", cli_printable(text)); /* one write: threads do not mix lines */
 }
 
@@ -49,7 +49,7 @@ int cli_usage(const char *command, const char *fmt, ...) {
     char text[1024];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    ist_print_ends_v(text, sizeof text, fmt, args);
     va_end(args);
     return cli_fail(CLI_USAGE, "%s: %s; see isthmus %s --help", command, text, command);
 }

@@ -31,8 +31,25 @@ Test(base_status, context_stands_in_front_and_long_sentences_are_cut) {
     name[sizeof name - 1] = 0;
     ist_fail_context(&err, "%s", name);
     cr_expect_eq(strlen(err.text), sizeof err.text - 1);
-    cr_expect_eq(strspn(err.text, "n"), sizeof err.text - 1);
+    cr_expect_eq(strspn(err.text, "n"), (sizeof err.text - 3) / 2);
+    cr_expect_not_null(strstr(err.text, "n...n"));
+    cr_expect_str_eq(err.text + sizeof err.text - 1 - strlen("n: file a.png: does not open"),
+                     "n: file a.png: does not open");
     cr_expect_eq(err.code, IST_E_IO);
+}
+
+Test(base_status, what_does_not_fit_loses_its_middle) {
+    char out[16];
+    ist_print_ends(out, sizeof out, "%s", "0123456789abcde");
+    cr_expect_str_eq(out, "0123456789abcde");
+    ist_print_ends(out, sizeof out, "%s", "0123456789abcdef");
+    cr_expect_str_eq(out, "012345...abcdef");
+    ist_print_ends(out, sizeof out, "%s",
+                   "0\xC3\xA4\xC3\xA4\xC3\xA4"
+                   "6\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4");
+    cr_expect_str_eq(out, "0\xC3\xA4\xC3\xA4...\xC3\xA4\xC3\xA4\xC3\xA4");
+    ist_print_ends(out, sizeof out, "%020000d!", 7); /* as much as is looked at */
+    cr_expect_str_eq(out, "000000...000000");
 }
 
 static int tried;

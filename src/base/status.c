@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +19,40 @@ const char *ist_status_text(ist_status code) {
     return "unknown status";
 }
 
+static bool is_inside_character(char c) {
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+void ist_print_ends_v(char *out, size_t size, const char *fmt, va_list ap) {
+    char all[10000]; /* two paths and more; nothing here allocates */
+    int n = vsnprintf(all, sizeof all, fmt, ap);
+    size_t length = n < 0 ? 0 : (size_t)n < sizeof all ? (size_t)n : sizeof all - 1;
+    size_t head = (size - 3) / 2, tail = length - (size - 4 - head);
+    all[length] = '\0';
+    if (length < size) {
+        memcpy(out, all, length + 1);
+        return;
+    }
+    while (head && is_inside_character(all[head])) head--;
+    while (is_inside_character(all[tail])) tail++;
+    memcpy(out, all, head);
+    memcpy(out + head, "...", 3);
+    memcpy(out + head + 3, all + tail, length - tail + 1);
+}
+
+void ist_print_ends(char *out, size_t size, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    ist_print_ends_v(out, size, fmt, ap);
+    va_end(ap);
+}
+
 ist_status ist_error_fill(ist_error *err, ist_status code, const char *fmt, ...) {
     if (err) {
         va_list ap;
         va_start(ap, fmt);
         err->code = code;
-        vsnprintf(err->text, sizeof err->text, fmt, ap);
+        ist_print_ends_v(err->text, sizeof err->text, fmt, ap);
         va_end(ap);
     }
     return code;
@@ -31,13 +60,12 @@ ist_status ist_error_fill(ist_error *err, ist_status code, const char *fmt, ...)
 
 ist_status ist_fail_context(ist_error *err, const char *fmt, ...) {
     if (!err) return IST_OK;
-    char old[sizeof err->text];
+    char old[sizeof err->text], context[sizeof err->text];
     memcpy(old, err->text, sizeof old);
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
+    ist_print_ends_v(context, sizeof context, fmt, ap);
     va_end(ap);
-    if (n < 0) n = 0;
-    if ((size_t)n < sizeof err->text) snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
+    ist_print_ends(err->text, sizeof err->text, "%s: %s", context, old);
     return err->code;
 }

@@ -9,12 +9,18 @@
 #include "isthmus.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #if defined(__GNUC__)
 #define IST_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else
 #define IST_PRINTF(f, a)
 #endif
+
+/* vsnprintf and snprintf for sentences, which name a file first and say at the end what is wrong with it: of one that
+ * does not fit (size: 16 bytes at least), "..." takes the place of the middle. Bytes of a UTF-8 character stay together. */
+void ist_print_ends_v(char *out, size_t size, const char *fmt, va_list ap);
+void ist_print_ends(char *out, size_t size, const char *fmt, ...) IST_PRINTF(3, 4);
 
 /* Fills `err` (may be NULL) and returns `code`, so that a failure is one statement:
  *     return ist_fail(err, IST_E_WEIGHTS, "%s: want [%d], file has [%d]", name, want, have);
