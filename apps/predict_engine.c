@@ -81,15 +81,26 @@ static void fail_images(predict_flow *f, const batch *b, const ist_error *err) {
     set_states(f, b, SLOT_READY);
 }
 
+/* With the lock held: nothing more will be decoded before the engine takes a batch, since what waits for it fills the
+ * window or the budget for pixels by itself. */
+static bool is_stuck(const predict_flow *f) {
+    return f->next_commit == f->next_engine && !predict_has_room(f);
+}
+
 /* With the lock held: looks for the next batch. True when one is complete, or when the list ends; *end is where it
- * ends. Images that did not decode lie in between and are no part of it. */
+ * ends. Images that did not decode lie in between and are no part of it; those at the front do not wait for a batch, so
+ * that it can be empty. */
 static bool find_batch(const predict_flow *f, batch *b, size_t *end) {
     const predict_slot *first = NULL;
     size_t k = f->next_engine;
     b->count = 0;
     for (; k < f->limit && b->count < f->batch; k++) {
         const predict_slot *slot = predict_slot_at(f, k);
-        if (k >= f->next_decode || slot->state != SLOT_DECODED) return false;
+        bool begun = k < f->next_decode;
+        if (!begun || slot->state != SLOT_DECODED) {
+            if (b->count ? begun || !is_stuck(f) : k == f->next_engine) return false;
+            break;
+        }
         if (slot->status) continue;
         if (!first) first = slot;
         if (f->job->options->track && slot->source->sequence != first->source->sequence) break;

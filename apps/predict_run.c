@@ -83,7 +83,7 @@ static void show_progress(predict_flow *f) {
 /* A sentence that names the file, and only once. */
 static void failure_sentence(const predict_slot *slot, char *text, size_t size) {
     bool named = strstr(slot->err.text, slot->source->path) != NULL;
-    snprintf(text, size, "%s%s%s", named ? "" : slot->source->path, named ? "" : ": ", slot->err.text);
+    ist_print_ends(text, size, "%s%s%s", named ? "" : slot->source->path, named ? "" : ": ", slot->err.text);
 }
 
 /* With the lock held: slots whose turn has come go to the journal, or to the list of failures. */
@@ -115,11 +115,14 @@ static void commit_written(predict_flow *f) {
     }
 }
 
+bool predict_has_room(const predict_flow *f) {
+    return f->next_decode < f->next_commit + f->window &&
+           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
+}
+
 /* With the lock held. */
 static bool may_decode(const predict_flow *f) {
-    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit &&
-           f->next_decode < f->next_commit + f->window &&
-           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
+    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit && predict_has_room(f);
 }
 
 /* With the lock held. A run that has failed still writes what it has. */
@@ -183,6 +186,7 @@ static void encode_next(predict_flow *f) {
     predict_drop_pixels(f, slot);
     slot->state = SLOT_WRITTEN;
     commit_written(f);
+    if (f->next_commit == f->next_engine) pthread_cond_broadcast(&f->decoded); /* no more room will come: is_stuck */
 }
 
 static void *work(void *context) {

@@ -76,6 +76,9 @@ void predict_poll_interrupt(predict_flow *f);
 /* With the lock held: the run has failed with `err`; the first failure counts. */
 void predict_fail_flow(predict_flow *f, const ist_error *err);
 
+/* With the lock held: whether the window and the budget for pixels have room for the next image of the list. */
+bool predict_has_room(const predict_flow *f);
+
 /* With the lock held: gives the pixels of a slot back. */
 void predict_drop_pixels(predict_flow *f, predict_slot *slot);
 

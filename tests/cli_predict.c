@@ -181,6 +181,34 @@ Test(cli_predict, bad_images_fail_alone) {
     scratch_remove(&b.s);
 }
 
+/* Names on standard input: `count` of an image that cannot be read between two that can. */
+static void list_with_gap(const bench *b, int count) {
+    FILE *list = fopen(scratch_path(&b->s, "list.txt"), "w");
+    cr_assert_not_null(list);
+    fprintf(list, "%s/00-x.png\n", b->in);
+    for (int i = 0; i < count; i++) fprintf(list, "%s/bad.png\n", b->in);
+    fprintf(list, "%s/01-x.png\n", b->in);
+    fclose(list);
+}
+
+Test(cli_predict, more_bad_images_in_a_row_than_are_on_their_way_at_once) {
+    enum { BAD = 900 }; /* predict_run.c's window is at most 4 * 8 + 16 + 2 * 256 with batches of 8 */
+    for (int batch = 1; batch <= 8; batch += 7) {
+        bench b = make_bench(2);
+        char size[8];
+        snprintf(size, sizeof size, "%d", batch);
+        scratch_put(scratch_path(&b.s, "in/bad.png"), "x");
+        list_with_gap(&b, BAD);
+        const char *const args[] = {PROGRAM, "predict", "-", "-o", b.out, "--batch", size, "--save", "ndjson", NULL};
+        expect(spawn_run(&b.s, scratch_path(&b.s, "list.txt"), args), 7, "2 images, 900 failed");
+        expect_frames(&b, 2, (const char *[]){"00-x.png", "01-x.png"});
+        json_t *failed = read_lines(scratch_path(&b.s, "out/failed.ndjson"));
+        cr_expect_eq(json_array_size(failed), BAD);
+        json_decref(failed);
+        scratch_remove(&b.s);
+    }
+}
+
 Test(cli_predict, all_failed_is_a_failure) {
     bench b = make_bench(0);
     scratch_put(scratch_path(&b.s, "in/a.png"), "x");
