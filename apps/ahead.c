@@ -6,6 +6,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +24,14 @@ static void be_silent(void) {
     signal(SIGTERM, SIG_DFL);
 }
 
+/* Whoever ends the parent alone (a script, a time limit) means all of it. */
+static void end_with(pid_t parent) {
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+    if (getppid() != parent) _exit(1); /* it has ended meanwhile */
+}
+
 ahead_processes ahead_start(const ist_config *config) {
     ahead_processes helpers = {0};
     char path[1200];
@@ -28,10 +39,12 @@ ahead_processes ahead_start(const ist_config *config) {
     int others = ist_cores() - 1;
     if (others < 1 || !ist_ahead_path(config, path, sizeof path) || !access(path, F_OK)) return helpers;
     int parts = others < most ? others : most;
+    const pid_t parent = getpid();
     for (int part = 0; part < parts; part++) {
         pid_t id = fork();
         if (!id) {
             ist_error err;
+            end_with(parent);
             be_silent();
             _exit(ist_ahead_compile(config, part, parts, &err) ? 1 : 0);
         }

@@ -13,7 +13,7 @@ typedef struct ahead_processes {
 
 /* Starts them when no engine of this configuration has been opened before on this machine: as many as there are other
  * cores and as there is room for. To be called before anything of OpenCL is, and with one thread: the children are
- * forks. Without them everything works as well, only later. */
+ * forks. Without them everything works as well, only later. On Linux none outlives the thread that calls this. */
 ahead_processes ahead_start(const ist_config *config);
 
 /* Waits for them; none are left. */
