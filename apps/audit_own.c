@@ -91,8 +91,8 @@ static void follow(void *arg, ist_engine *engine) {
     }
 }
 
-static int run(int argc, char **argv, follower *f) {
-    predict_job job = {.received = follow, .received_arg = f};
+static int run(int argc, char **argv, follower *f, bool temporary) {
+    predict_job job = {.received = follow, .received_arg = f, .temporary = temporary};
     return predict_command(argc, argv, &job);
 }
 
@@ -130,7 +130,7 @@ static int run_without_output(int argc, char **argv, follower *f) {
         all[0] = argv[0];
         memcpy(all + 1, extra, sizeof extra);
         memcpy(all + 1 + EXTRA, argv + 1, (size_t)(argc - 1) * sizeof *all);
-        code = run(argc + EXTRA, all, f);
+        code = run(argc + EXTRA, all, f, true);
     }
     free(all);
     remove_folder(folder);
@@ -146,7 +146,7 @@ int audit_run_own(int argc, char **argv, audit_options *o) {
         ist_audit_parse_budget(PROMISE, &o->limits, &err);
     }
     bool keeps = has_option(argc, argv, "-o") || has_option(argc, argv, "--ou");
-    int code = keeps ? run(argc, argv, &f) : run_without_output(argc, argv, &f);
+    int code = keeps ? run(argc, argv, &f, false) : run_without_output(argc, argv, &f);
     int judged = CLI_SUCCESS;
     log.program = ist_strdup("isthmus predict");
     if (f.status) judged = cli_fail(CLI_FAILED, "%s", f.err.text);

@@ -64,13 +64,15 @@ static int make_inputs(const measure *m, const bench_folder *f, int count) {
 /* predict over the first `count` of the inputs; milliseconds. 0 or the exit code. */
 static int run(const measure *m, const bench_folder *f, int count, double *ms) {
     predict_options o = m->options;
-    predict_job job = {
-        .options = &o, .engine = m->job.engine, .engine_info = m->job.engine_info, .interrupted = m->job.interrupted};
+    predict_job job = {.options = &o,
+                       .engine = m->job.engine,
+                       .engine_info = m->job.engine_info,
+                       .temporary = true,
+                       .interrupted = m->job.interrupted};
     char *source = (char *)f->in;
     o.output = f->out;
     o.limit = count;
     o.first_source = 0;
-    o.temporary = true;
     o.save = PREDICT_SAVE_JSON | PREDICT_SAVE_NDJSON | PREDICT_SAVE_OVERLAY | (o.masks ? PREDICT_SAVE_MASKS : 0u);
     struct timespec start, end;
     int code = predict_list_sources(&job, 1, &source);

@@ -72,7 +72,7 @@ static int pair_images(predict_job *job, ist_coco *truth) {
 }
 
 /* A folder of our own for results that nobody wants to keep. 0 or the exit code. */
-static int make_folder(predict_options *o, char *folder, size_t size) {
+static int make_folder(predict_job *job, char *folder, size_t size) {
     const char *root = getenv("TMPDIR");
     int n = snprintf(folder, size, "%s/isthmus-eval-XXXXXX", root && *root ? root : "/tmp");
     if (n < 0 || (size_t)n >= size || !mkdtemp(folder)) {
@@ -80,8 +80,8 @@ static int make_folder(predict_options *o, char *folder, size_t size) {
         return cli_fail(CLI_FAILED, "cannot make a folder for results in %s: %s", root && *root ? root : "/tmp",
                         strerror(errno));
     }
-    o->output = folder;
-    o->temporary = true;
+    job->options->output = folder;
+    job->temporary = true;
     return CLI_SUCCESS;
 }
 
@@ -106,7 +106,7 @@ static int detect(predict_job *job, ist_coco *truth, int argc, char **argv, ist_
     predict_catch_interrupts(job);
     int code = predict_list_sources(job, argc, argv);
     if (!code) code = pair_images(job, truth);
-    if (!code && !o->output) code = make_folder(o, folder, sizeof folder);
+    if (!code && !o->output) code = make_folder(job, folder, sizeof folder);
     job->truth = truth;
     if (!code) code = predict_execute(job);
     if (!code || code == CLI_PARTIAL) {

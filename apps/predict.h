@@ -46,7 +46,6 @@ typedef struct predict_options {
     unsigned save;                 /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
-    bool temporary;                           /* the output folder goes away after the run */
     bool print_json;                          /* verify's */
     bool apart;                               /* profile's: a launch for each kernel */
     const char *annotations, *results, *json; /* eval's */
@@ -111,6 +110,7 @@ typedef struct predict_job {
     char first_device[16]; /* what options->device becomes once --device all is resolved */
     ahead_processes helpers; /* processes that compile with us */
     ist_journal *journal;
+    bool temporary; /* the output folder goes away after the run */
     volatile sig_atomic_t *interrupted;
     void (*received)(void *arg, ist_engine *engine); /* NULL, or called after every batch, by the engine's thread */
     void *received_arg;
@@ -138,7 +138,7 @@ int predict_execute(predict_job *job);
 void predict_job_free(predict_job *job);
 
 /* `isthmus predict ARGUMENTS`, from their parsing to the exit code. `job` holds nothing but what is to happen with what
- * is received (or nothing at all); it is freed. */
+ * is received, and whether the folder goes away (or nothing at all); it is freed. */
 int predict_command(int argc, char **argv, predict_job *job);
 
 /* Where a run's time went: what tells whether devices or cores were the limit. */

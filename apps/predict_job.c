@@ -343,13 +343,13 @@ static void summarise(const predict_job *job, const predict_totals *t) {
     char kept[64] = "";
     if (t->skipped) snprintf(kept, sizeof kept, ", %zu kept from an earlier run", t->skipped);
     cli_note("%zu images, %zu failed%s, %.1f ms per image%s%s", t->done, t->failed, kept,
-             seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0,
-             job->options->temporary ? "" : ", results in ", job->options->temporary ? "" : job->options->output);
+             seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0, job->temporary ? "" : ", results in ",
+             job->temporary ? "" : job->options->output);
     say_load(&t->load);
 }
 
 static const char *resume_hint(const predict_job *job) {
-    return job->options->temporary ? "" : "; --resume continues";
+    return job->temporary ? "" : "; --resume continues";
 }
 
 static int conclude(predict_job *job, const predict_totals *t) {

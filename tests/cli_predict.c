@@ -5,6 +5,7 @@
 #include "io/image.h"
 
 #include <jansson.h>
+#include <sys/file.h>
 #include <time.h>
 
 #define PROGRAM IST_BUILD_DIR "/tests/isthmus_fake"
@@ -246,6 +247,16 @@ Test(cli_predict, a_lost_device_ends_the_run_and_resume_continues) {
     cr_assert_eq(json_array_size(lines), 12);
     for (int i = 0; i < 12; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
     json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_predict, what_is_in_no_folder_cannot_be_resumed) {
+    bench b = make_bench(3);
+    setenv("FAKE_ENGINE", "lost:1", 1);
+    spawned r = spawn_run(&b.s, NULL, (const char *const[]){PROGRAM, "audit", b.in, NULL});
+    cr_expect_eq(r.code, 1);
+    cr_expect_not_null(strstr(r.err, " of 3 images\n"), "%s", r.err);
+    spawn_free(&r);
     scratch_remove(&b.s);
 }
 
@@ -592,6 +603,24 @@ Test(cli_predict, an_old_run_never_mixes_with_a_new_one) {
     expect(PREDICT(&b, "--save", "json"), 1, "lost");
     static const char *const gone[] = {"results.json", "images.json", "results.csv", "frames.ndjson"};
     for (size_t i = 0; i < 4; i++) cr_expect(!scratch_exists(scratch_path(&b.s, "out/%s", gone[i])), "%s", gone[i]);
+    scratch_remove(&b.s);
+}
+
+/* The program waits for nine of these, has one, and is ended. */
+Test(cli_predict, processes_that_compile_ahead_end_with_the_program) {
+    bench b = make_bench(1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    setenv("FAKE_CORES", "2", 1);
+    setenv("FAKE_AHEAD", b.s.path, 1);
+    setenv("FAKE_ENGINE", "held:9", 1);
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "part 0 of 1");
+    kill(pid, SIGKILL);
+    spawned r = spawn_finish(&b.s, pid);
+    spawn_free(&r);
+    int lock = open(scratch_path(&b.s, "lock"), O_RDWR);
+    cr_expect_eq(flock(lock, LOCK_EX), 0); /* theirs until they have ended */
+    close(lock);
     scratch_remove(&b.s);
 }
 
