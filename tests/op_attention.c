@@ -132,6 +132,6 @@ Test(attention, refuses_odd_head_dimension) {
     cr_assert_not(ist_has(ist_op_attention(t.plan, x, x, x, &opts, "layers.9.self_attn")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert_not_null(strstr(ist_plan_error(t.plan)->text, "layers.9.self_attn"));
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }

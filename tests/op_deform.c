@@ -124,6 +124,6 @@ Test(deform, refuses_levels_beyond_memory) {
     ist_tensor m = optest_in(&t, optest_random(&t, 1, 1, 15, 8), IST_ELEM_T, false);
     cr_assert_not(ist_has(ist_op_deform_attention(t.plan, o, w, b, m, &level, 1, 1, (ist_tensor){0}, "deform")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }

@@ -151,7 +151,7 @@ Test(eltwise, refuses_bad_extents) {
     ist_tensor b = optest_in(&t, optest_random(&t, 2, 2, 1, 8), IST_ELEM_T, false);
     cr_assert_not(ist_has(ist_op_add(t.plan, a, b, (ist_tensor){0}, "sum")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }
 
@@ -161,6 +161,6 @@ Test(eltwise, refuses_rows_beyond_the_end) {
     ist_tensor x = optest_in(&t, optest_random(&t, 2, 2, 2, 8), IST_ELEM_T, false);
     ist_op_copy_rows(t.plan, x, ist_plan_tensor(t.plan, 2, 1, 6, 8, IST_ELEM_T), 3, "rows");
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }

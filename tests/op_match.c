@@ -306,7 +306,7 @@ static void check_set(const ist_weights *golden, int targets) {
     char key[32];
     optest t;
     optest_begin(&t, "set", (unsigned)targets);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     EXTERNAL_OK(&t, ist_plan_begin(t.device, &(ist_plan_options){.guard_bytes = 256, .taps = true}, &t.plan, &t.err));
     ref_map logits = optest_zeros(&t, 1, 1, Q, C), boxes = optest_zeros(&t, 1, 1, Q, 4);
     memcpy(logits.v, floats(golden, "logits"), sizeof(float) * Q * C);

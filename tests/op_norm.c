@@ -145,6 +145,6 @@ Test(norm, refuses_bad_extents) {
     cr_assert_not(ist_has(y));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert_not_null(strstr(ist_plan_error(t.plan)->text, "norm9"));
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }

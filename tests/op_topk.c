@@ -116,7 +116,7 @@ Test(op_topk, refuses_more_than_there_are) {
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert(strstr(ist_plan_error(t.plan)->text, "query selection: the 300 largest of 84"), "%s",
               ist_plan_error(t.plan)->text);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }
 

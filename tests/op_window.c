@@ -154,6 +154,6 @@ Test(window, refuses_wrong_channels) {
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 7, 7, 64), IST_ELEM_T, false);
     cr_assert_not(ist_has(ist_op_window_attention(t.plan, x, zero, zero, 1, 7, "window")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    ist_plan_close(&t.plan);
+    optest_drop(&t);
     ist_device_close(&t.device);
 }

@@ -51,7 +51,7 @@ typedef struct whole {
 } whole;
 
 /* The record of object k, but for its place in the mask stream. sizes: batch, max_objects, has a match, has masks;
- * place: ld, c0 of the score, groups of masks.cl. One group per object. */
+ * place: ld, c0 of the score, groups of mask.cl. One group per object. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void records(__global int *packet, __global const int *objects, __global const int *counts,
                       __global const int *image_of, __global const int *total, __global const int *match,
                       __global const int *stats, __global const ST *score, int4 sizes, int4 place) {

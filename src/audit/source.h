@@ -2,7 +2,7 @@
  *
  * Calls are OpenCL's (C and C++ bindings), CUDA's runtime, PyOpenCL's, PyTorch's and CuPy's. A file is read as tokens,
  * so comments and strings do not count; nothing is compiled or run. Python needs to know what a name holds, which
- * source_python.h works out within the file: what cannot be known to be on a device is not reported.
+ * source_python.c works out within the file: what cannot be known to be on a device is not reported.
  *
  * The order of work: ist_audit_source_add or ist_audit_source_skip per file, ist_audit_source_finish, writers.
  *
