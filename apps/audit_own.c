@@ -2,16 +2,13 @@
 #include "audit.h"
 
 #include "base/mem.h"
-#include "io/atomic_file.h"
+#include "own_folder.h"
 #include "pipeline/crossings.h"
 #include "predict.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The promise of ARCHITECTURE.md, per submission. */
 #define PROMISE "reads=1,writes=1,waits=1"
@@ -102,30 +99,16 @@ static bool has_option(int argc, char **argv, const char *prefix) {
     return false;
 }
 
-static void remove_folder(const char *folder) {
-    DIR *d = opendir(folder);
-    struct dirent *entry;
-    while (d && (entry = readdir(d))) {
-        char *path = ist_path_join(folder, entry->d_name);
-        if (path && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlink(path);
-        free(path);
-    }
-    if (d) closedir(d);
-    rmdir(folder);
-}
-
 /* Without -o the results are of no interest: the least there is, into a folder that goes away. */
 static int run_without_output(int argc, char **argv, follower *f) {
     char folder[4096];
-    const char *root = getenv("TMPDIR");
-    int n = snprintf(folder, sizeof folder, "%s/isthmus-audit-XXXXXX", root && *root ? root : "/tmp");
     if (has_option(argc, argv, "--sav")) return cli_usage("audit", "--save needs -o DIR");
-    if ((size_t)n >= sizeof folder || !mkdtemp(folder))
-        return cli_fail(CLI_FAILED, "cannot make a folder %s: %s", folder, strerror(errno));
+    int code = own_folder_make("audit", folder, sizeof folder);
+    if (code) return code;
     char *extra[] = {"-o", folder, "--save", "ndjson", "--quiet"};
     enum { EXTRA = sizeof extra / sizeof *extra };
     char **all = calloc((size_t)argc + EXTRA + 1, sizeof *all);
-    int code = all ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
+    if (!all) code = cli_fail(CLI_FAILED, "out of memory");
     if (all) {
         all[0] = argv[0];
         memcpy(all + 1, extra, sizeof extra);
@@ -133,7 +116,7 @@ static int run_without_output(int argc, char **argv, follower *f) {
         code = run(argc + EXTRA, all, f, true);
     }
     free(all);
-    remove_folder(folder);
+    own_folder_remove(folder, 0);
     return code;
 }
 

@@ -5,6 +5,7 @@
 #include "audit/wire.h"
 #include "base/mem.h"
 #include "io/atomic_file.h"
+#include "own_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,13 +117,11 @@ static int collect(const char *folder, ist_audit_log *log, int *recordings) {
 
 int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     char layer[4096], folder[4096];
-    const char *root = getenv("TMPDIR");
     if (!find_layer(layer, sizeof layer))
         return cli_fail(CLI_FAILED, "%s is missing: it is installed with isthmus", layer);
-    int n = snprintf(folder, sizeof folder, "%s/isthmus-audit-XXXXXX", root && *root ? root : "/tmp");
-    if ((size_t)n >= sizeof folder || !mkdtemp(folder))
-        return cli_fail(CLI_FAILED, "cannot make a folder %s: %s", folder, strerror(errno));
-    int own = set_environment(layer, folder);
+    int own = own_folder_make("audit", folder, sizeof folder);
+    if (own) return own;
+    own = set_environment(layer, folder);
     if (!own) own = start_and_wait(argv, code);
     int recordings = 0, collected = collect(folder, log, &recordings);
     if (!own) own = collected;

@@ -1,12 +1,10 @@
 /* bench --scope file_to_file: predict's own run over copies of the generated frame, with the engine open. */
 #include "bench.h"
 
-#include "io/atomic_file.h"
+#include "own_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,30 +20,11 @@ static int cannot(const char *what, const char *path) {
 }
 
 static int make_folder(bench_folder *f) {
-    const char *parent = getenv("TMPDIR");
-    int n = snprintf(f->root, sizeof f->root, "%s/isthmus-bench-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (n >= (int)sizeof f->root || !mkdtemp(f->root)) {
-        cannot("the folder", f->root);
-        *f->root = '\0';
-        return CLI_FAILED;
-    }
+    int code = own_folder_make("bench", f->root, sizeof f->root);
+    if (code) return code;
     snprintf(f->in, sizeof f->in, "%s/in", f->root);
     snprintf(f->out, sizeof f->out, "%s/out", f->root);
     return mkdir(f->in, 0777) ? cannot("the folder", f->in) : CLI_SUCCESS;
-}
-
-/* Removes a folder and what is in it, two levels deep: in/, out/, and out's own folders. */
-static void remove_folder(const char *folder, int depth) {
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    while (dir && (entry = readdir(dir))) {
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        char *path = ist_path_join(folder, entry->d_name);
-        if (path && unlink(path) && depth) remove_folder(path, depth - 1);
-        free(path);
-    }
-    if (dir) closedir(dir);
-    rmdir(folder);
 }
 
 static int make_inputs(const measure *m, const bench_folder *f, int count) {
@@ -95,6 +74,6 @@ int bench_files(measure *m, bench_result *r) {
     for (int i = 0; i < r->count && !code; i++) code = run(m, &f, batch, &r->ms[i]);
     if (!code) code = run(m, &f, r->frames, &ms);
     if (!code) r->fps = ms > 0 ? 1e3 * r->frames / ms : 0;
-    if (*f.root) remove_folder(f.root, 2);
+    own_folder_remove(f.root, 2); /* in, out, and out's own */
     return code;
 }

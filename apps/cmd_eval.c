@@ -4,15 +4,13 @@
  * are those of the file that predict writes. With --results: that file, and no device. */
 #include "eval.h"
 
+#include "own_folder.h"
+
 #include "io/atomic_file.h"
 #include "io/name_map.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Which images of the command line are annotated. */
 typedef struct lookup {
@@ -71,33 +69,6 @@ static int pair_images(predict_job *job, ist_coco *truth) {
     return CLI_SUCCESS;
 }
 
-/* A folder of our own for results that nobody wants to keep. 0 or the exit code. */
-static int make_folder(predict_job *job, char *folder, size_t size) {
-    const char *root = getenv("TMPDIR");
-    int n = snprintf(folder, size, "%s/isthmus-eval-XXXXXX", root && *root ? root : "/tmp");
-    if (n < 0 || (size_t)n >= size || !mkdtemp(folder)) {
-        *folder = '\0';
-        return cli_fail(CLI_FAILED, "cannot make a folder for results in %s: %s", root && *root ? root : "/tmp",
-                        strerror(errno));
-    }
-    job->options->output = folder;
-    job->temporary = true;
-    return CLI_SUCCESS;
-}
-
-/* Only tables are in it. */
-static void remove_folder(const char *folder) {
-    DIR *dir = opendir(folder);
-    const struct dirent *entry;
-    while (dir && (entry = readdir(dir))) {
-        char *path = ist_path_join(folder, entry->d_name);
-        if (path && entry->d_name[0] != '.') unlink(path);
-        free(path);
-    }
-    if (dir) closedir(dir);
-    rmdir(folder);
-}
-
 /* Runs over the images and reads back what was written. 0, CLI_PARTIAL, or another exit code. */
 static int detect(predict_job *job, ist_coco *truth, int argc, char **argv, ist_coco_list *results) {
     predict_options *o = job->options;
@@ -106,7 +77,11 @@ static int detect(predict_job *job, ist_coco *truth, int argc, char **argv, ist_
     predict_catch_interrupts(job);
     int code = predict_list_sources(job, argc, argv);
     if (!code) code = pair_images(job, truth);
-    if (!code && !o->output) code = make_folder(job, folder, sizeof folder);
+    if (!code && !o->output) {
+        code = own_folder_make("eval", folder, sizeof folder);
+        o->output = folder;
+        job->temporary = true;
+    }
     job->truth = truth;
     if (!code) code = predict_execute(job);
     if (!code || code == CLI_PARTIAL) {
@@ -116,7 +91,7 @@ static int detect(predict_job *job, ist_coco *truth, int argc, char **argv, ist_
         free(path);
         if (status) code = cli_fail(CLI_FAILED, "%s", err.text);
     }
-    if (*folder) remove_folder(folder);
+    own_folder_remove(folder, 0); /* only tables are in it */
     return code;
 }
 

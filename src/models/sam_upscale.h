@@ -22,7 +22,8 @@ typedef struct ist_sam_upscale {
 
 /* Begins as zeros; loads the weights. */
 void ist_sam_upscale_begin(const ist_net *net, ist_sam_upscale *u);
-/* The convolution as the image before its updates sees it, [256][IST_SAM_UPSCALE_OUTS], of `u`; NULL on failure. */
+/* The convolution as the image before its updates sees it, [256][IST_SAM_UPSCALE_OUTS], of `u`; not to be
+ * read when the plan has failed. */
 const float *ist_sam_upscale_map(ist_sam_upscale *u);
 /* Prompts share the image, whose map is that one. */
 void ist_sam_upscale_share(ist_sam_upscale *u, const ist_shared_image *image);
