@@ -252,10 +252,10 @@ Test(cli_predict, a_lost_device_ends_the_run_and_resume_continues) {
 
 Test(cli_predict, what_is_in_no_folder_cannot_be_resumed) {
     bench b = make_bench(3);
-    setenv("FAKE_ENGINE", "lost:1", 1);
+    setenv("FAKE_ENGINE", "lost:0", 1);
     spawned r = spawn_run(&b.s, NULL, (const char *const[]){PROGRAM, "audit", b.in, NULL});
     cr_expect_eq(r.code, 1);
-    cr_expect_not_null(strstr(r.err, " of 3 images\n"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "stopped after 0 of 3 images\n"), "%s", r.err);
     spawn_free(&r);
     scratch_remove(&b.s);
 }
