@@ -74,7 +74,7 @@ const char *predict_precision_name(ist_precision precision);
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
-    X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")         \
+    X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")       \
     X(NO_OVERLAP, 0, "no-overlap", NULL, "all on one queue, in less memory")
 #define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
@@ -107,7 +107,7 @@ typedef struct predict_job {
     ist_engine_info engine_info;
     ist_engine *others[PREDICT_MAX_DEVICES - 1]; /* --device all: one engine for each further device */
     int other_count;
-    char first_device[16]; /* what options->device becomes once --device all is resolved */
+    char first_device[16];   /* what options->device becomes once --device all is resolved */
     ahead_processes helpers; /* processes that compile with us */
     ist_journal *journal;
     bool temporary; /* the output folder goes away after the run */

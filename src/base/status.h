@@ -18,7 +18,7 @@
 #endif
 
 /* vsnprintf and snprintf for sentences, which name a file first and say at the end what is wrong with it: of one that
- * does not fit (size: 16 bytes at least), "..." takes the place of the middle. Bytes of a UTF-8 character stay together. */
+ * does not fit (size: 16 bytes at least), "..." takes the place of the middle. A character's UTF-8 stays whole. */
 void ist_print_ends_v(char *out, size_t size, const char *fmt, va_list ap);
 void ist_print_ends(char *out, size_t size, const char *fmt, ...) IST_PRINTF(3, 4);
 
