@@ -37,7 +37,7 @@ static ist_engine *open_as(const ist_config *c, ist_open_mode mode) {
 static bool other_choice(ist_engine *e, ist_tuned *choice) {
     ist_tune_way ways[64];
     const ist_tuning *notes = ist_plan_notes(e->plan);
-    ist_plan_options options = {0};
+    ist_plan_options options = {.half = ist_plan_half(e->plan)};
     ist_plan *p = NULL;
     bool found = false;
     cr_assert_eq(ist_plan_begin(e->device, &options, &p, &err), IST_OK, "%s", err.text);
@@ -79,19 +79,20 @@ static size_t different_launches(const ist_engine *a, const ist_engine *b) {
     return different;
 }
 
-/* Programs of which it is said that a record named their row (pipeline/choice.h), all of this row. */
+/* Programs of which it is said that a record named their row (pipeline/choice.h), all of this row unless it is NULL. */
 static int said_of(const ist_config *c, const char *row) {
     ist_choice choice;
     int tuned = 0;
     cr_assert_eq(ist_choice_make(c, &choice, &err), IST_OK, "%s", err.text);
     for (int i = 0; i < choice.count; i++) {
         tuned += choice.uses[i].tuned;
-        if (choice.uses[i].tuned) cr_expect_str_eq(choice.uses[i].row, row);
+        if (choice.uses[i].tuned && row) cr_expect_str_eq(choice.uses[i].row, row);
     }
     ist_choice_free(&choice);
     return tuned;
 }
 
+/* What is no record of this device leaves what there was without it: a record that comes with the library, or none. */
 Test(pipeline_tune, a_record_decides) {
     char folder[256];
     folder_make(folder, sizeof folder);
@@ -101,6 +102,9 @@ Test(pipeline_tune, a_record_decides) {
     if (other_choice(plain, &choice)) {
         ist_image m = engines_image(90, 70, 3);
         const ist_result *r = engines_run(plain, &m, 1);
+        const double tolerance = ist_plan_half(plain->plan) ? 0.02 : 1e-4;
+        ist_engine *before = open_as(&c, IST_OPEN_FRAMES);
+        int said_before = said_of(&c, NULL);
         keep(plain, folder, &choice, NULL, -1);
         ist_engine *tuned = open_as(&c, IST_OPEN_FRAMES);
         cr_expect_geq(different_launches(plain, tuned), 1, "%s %s", choice.shape, choice.row);
@@ -108,17 +112,17 @@ Test(pipeline_tune, a_record_decides) {
         const ist_result *s = engines_run(tuned, &m, 1);
         cr_assert_eq(r->frames[0].object_count, s->frames[0].object_count);
         for (int i = 0; i < r->frames[0].object_count; i++)
-            cr_expect_float_eq(r->frames[0].objects[i].score, s->frames[0].objects[i].score, 1e-4);
+            cr_expect_float_eq(r->frames[0].objects[i].score, s->frames[0].objects[i].score, tolerance);
         ist_close(&tuned);
 
         keep(plain, folder, &choice, "device Another\n", -1);
         tuned = open_as(&c, IST_OPEN_FRAMES);
-        cr_expect_eq(different_launches(plain, tuned), 0, "another device's record");
+        cr_expect_eq(different_launches(before, tuned), 0, "another device's record");
         ist_close(&tuned);
         keep(plain, folder, &choice, NULL, 1);
         tuned = open_as(&c, IST_OPEN_FRAMES);
-        cr_expect_eq(different_launches(plain, tuned), 0, "a damaged record");
-        cr_expect_eq(said_of(&c, ""), 0);
+        cr_expect_eq(different_launches(before, tuned), 0, "a damaged record");
+        cr_expect_eq(said_of(&c, NULL), said_before);
         ist_close(&tuned);
         static const ist_tuned impossible[] = {{"conv", "", "no_such_row", 1}, {"conv", "", "", 99}};
         for (int i = 0; i < 2; i++) {
@@ -130,6 +134,7 @@ Test(pipeline_tune, a_record_decides) {
             cr_expect_eq(different_launches(plain, tuned), 0, "a choice that cannot be made: %d", i);
             ist_close(&tuned);
         }
+        ist_close(&before);
         free((void *)m.pixels);
     }
     ist_close(&plain);
@@ -190,7 +195,7 @@ Test(pipeline_tune, measures_every_problem) {
     char *text = NULL;
     int reports = 0;
     cr_assert_eq(ist_tune(&c, count_report, &reports, &s, &text, &err), IST_OK, "%s", err.text);
-    cr_expect_gt(s.problems, 20, "D-FINE-N has more convolutions of different shapes");
+    cr_expect_gt(s.problems, 5, "D-FINE-N has more convolutions of different shapes, however many are fused");
     cr_expect_eq(s.problems, reports);
     cr_expect_gt(s.before_ms, 0);
     cr_expect_gt(s.after_ms, 0);
