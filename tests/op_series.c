@@ -129,7 +129,8 @@ Test(op_series, stages_stay_apart) {
     cr_expect_eq(joined.launches, joins() ? 2 : 8);
 }
 
-/* Layers "a" and "b", and in a stage of its own one more, like "a" or of another kind: programs that the plan asks for. */
+/* Layers "a" and "b", and in a stage of its own one more, like "a" or of another kind: programs that the plan asks for.
+ */
 static int programs_of(bool like, int *launches) {
     const ist_conv_opts relu = {.epi.act = IST_ACT_RELU};
     const ist_conv_opts wide = {.top = 2, .bottom = 2, .left = 2, .right = 2, .epi.act = IST_ACT_RELU};

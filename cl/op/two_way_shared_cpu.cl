@@ -435,7 +435,7 @@ static inline void scale_tile(float16 *s, const float *f, __global const float *
 }
 
 /* s [rows][CP] = (f1 f2 projected rows + position) times plain columns + f2 (f1 a1 S1 + a2 S2); image and place:
- * offsets of projection and position; slot1, slot2: of S1 and S2, or below zero: not. */
+ * offsets of projection and position; slot1, slot2: of S1 and S2, or below zero: not, S2 nowhere without S1. */
 NOINLINE void score_rows(float16 *s, const step_t *m, int image, int place, __global const float *columns, int vectors,
                          const float *f1, const float *f2, const float16 *a1, int slot1, const float16 *a2, int slot2) {
     __global const float *plain = columns + m->d * CP;
