@@ -168,15 +168,16 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     return IST_OK;
 }
 
-bool ist_plan_same_program(const ist_launch *a, const ist_launch *b) {
-    return !strcmp(a->op, b->op) && !strcmp(a->defines, b->defines) && !a->isa == !b->isa &&
-           (!a->isa || !strcmp(a->isa, b->isa));
+bool ist_plan_same_program(ist_program_part a, ist_program_part b) {
+    return !strcmp(a.op, b.op) && !strcmp(a.defines, b.defines) && !a.isa == !b.isa &&
+           (!a.isa || !strcmp(a.isa, b.isa));
 }
 
 /* The first node that uses node n's program. */
 static size_t first_of_program(const ist_plan *p, size_t n) {
+    ist_program_part own = ist_plan_program(&p->nodes[n].launch);
     for (size_t i = 0; i < n; i++)
-        if (ist_plan_same_program(&p->nodes[i].launch, &p->nodes[n].launch)) return i;
+        if (ist_plan_same_program(ist_plan_program(&p->nodes[i].launch), own)) return i;
     return n;
 }
 
@@ -189,11 +190,8 @@ static ist_status join_unit(ist_plan *p, int unit, ist_error *err) {
     ist_program_part *parts = calloc(p->node_count + 1, sizeof *parts);
     if (!parts) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu programs", p->node_count);
     int count = 0;
-    for (size_t n = 0; n < p->node_count; n++) {
-        const ist_launch *l = &p->nodes[n].launch;
-        if (!p->nodes[n].series && home_unit(p, n) == unit)
-            parts[count++] = (ist_program_part){l->op, l->isa, l->defines};
-    }
+    for (size_t n = 0; n < p->node_count; n++)
+        if (!p->nodes[n].series && home_unit(p, n) == unit) parts[count++] = ist_plan_program(&p->nodes[n].launch);
     ist_status st = ist_programs_join(p->device, parts, count, err);
     free(parts);
     return st;
@@ -273,8 +271,9 @@ static bool launched_later(const ist_plan *p, size_t n) {
     const ist_launch *a = &p->nodes[n].launch;
     for (size_t i = n + 1; i < p->node_count; i++) {
         const ist_launch *b = &p->nodes[i].launch;
-        if (ist_plan_same_program(a, b) && p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) &&
-            a->dims == b->dims && !memcmp(a->local, b->local, sizeof a->local))
+        if (ist_plan_same_program(ist_plan_program(a), ist_plan_program(b)) &&
+            p->nodes[n].series == p->nodes[i].series && !strcmp(a->kernel, b->kernel) && a->dims == b->dims &&
+            !memcmp(a->local, b->local, sizeof a->local))
             return true;
     }
     return false;

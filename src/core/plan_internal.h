@@ -30,7 +30,7 @@ typedef struct ist_plan_page {
 typedef struct ist_plan_node {
     ist_launch launch; /* label, op, isa, defines and kernel are owned copies */
     cl_kernel kernel;
-    int unit; /* 0: none */
+    int unit;           /* 0: none */
     const char *series; /* the program's text where it is a series, the plan's; else NULL */
 } ist_plan_node;
 
@@ -94,7 +94,12 @@ ist_status ist_plan_join_series(ist_plan *plan, ist_error *err);
 /* Offsets of what is IST_HOME_PERSISTENT; returns the bytes of it all. */
 size_t ist_plan_place_state(ist_plan *plan);
 void ist_plan_free_launch(ist_launch *launch);
-bool ist_plan_same_program(const ist_launch *a, const ist_launch *b);
+
+/* What identifies a launch's program; borrowed from it. */
+static inline ist_program_part ist_plan_program(const ist_launch *l) {
+    return (ist_program_part){l->op, l->isa, l->defines};
+}
+bool ist_plan_same_program(ist_program_part a, ist_program_part b);
 
 /* Whether there are branches that run at the same time. */
 static inline bool ist_plan_branches(const ist_plan *p) {

@@ -75,16 +75,17 @@ static size_t end_of(const ist_plan *p, size_t n) {
     return end;
 }
 
+static bool is_kernel(const ist_launch *l, ist_program_part program, const char *kernel) {
+    return ist_plan_same_program(ist_plan_program(l), program) && !strcmp(l->kernel, kernel);
+}
+
 /* Whether a run of several has launch n's kernel, which is compiled with it. */
 static bool has_kernel(const ist_plan *p, const run *runs, size_t count, size_t n) {
     const ist_launch *l = &p->nodes[n].launch;
     for (size_t r = 0; r < count; r++)
-        for (size_t m = runs[r].first; m < runs[r].end && runs[r].end - runs[r].first > 1; m++) {
-            const ist_launch *other = &p->nodes[m].launch;
-            if (p->nodes[m].unit == p->nodes[n].unit && ist_plan_same_program(l, other) &&
-                !strcmp(l->kernel, other->kernel))
+        for (size_t m = runs[r].first; m < runs[r].end && runs[r].end - runs[r].first > 1; m++)
+            if (p->nodes[m].unit == p->nodes[n].unit && is_kernel(&p->nodes[m].launch, ist_plan_program(l), l->kernel))
                 return true;
-        }
     return false;
 }
 
@@ -113,14 +114,9 @@ typedef struct part_list {
     int count, words; /* words: of the longest step */
 } part_list;
 
-static bool same_part(const ist_series_part *a, const ist_launch *l) {
-    return !strcmp(a->part.op, l->op) && !strcmp(a->part.defines, l->defines) && !strcmp(a->kernel, l->kernel) &&
-           !a->part.isa == !l->isa && (!l->isa || !strcmp(a->part.isa, l->isa));
-}
-
 static int part_of(const part_list *list, const ist_launch *l) {
     for (int i = 0; i < list->count; i++)
-        if (same_part(&list->items[i], l)) return i;
+        if (is_kernel(l, list->items[i].part, list->items[i].kernel)) return i;
     return -1;
 }
 
@@ -133,7 +129,7 @@ static void add_part(part_list *list, const ist_launch *l) {
         words += ist_series_words(kinds[i]);
     }
     kinds[l->arg_count] = '\0'; /* another unit's may have been longer */
-    list->items[list->count++] = (ist_series_part){{l->op, l->isa, l->defines}, l->kernel, kinds};
+    list->items[list->count++] = (ist_series_part){ist_plan_program(l), l->kernel, kinds};
     if (words > list->words) list->words = words;
 }
 
