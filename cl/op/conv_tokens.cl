@@ -3,11 +3,11 @@
  *
  * Rows of the product are pixels, columns output channels. A step is DEPTH inputs of a panel of NR columns, which stays
  * in the first-level cache for ROWS_MAX rows, MR at a time; their sums wait in private memory. More rows find the panel
- * in the second-level cache. A result is one sum, inputs
- * in order from the bias on, as in op/conv: both have the same bits.
+ * in the second-level cache. A result is one sum, inputs in order from the bias on, as in op/conv: both have the same
+ * bits.
  *
- * Weights come in panels [column tile][cin][NR], padded with zeros to whole tiles; the bias likewise. Float
- * storage, no addends, act none or relu.
+ * Weights come in panels [column tile][cin][NR], padded with zeros to whole tiles; the bias likewise. Float storage, no
+ * addends, act none or relu.
  * Grid: x = compute units, which share out column tiles by `queue` (see prelude). in {pixels of an item, ld, c0, cin};
  * out {items, ld, c0, cout}. */
 #define MR     8

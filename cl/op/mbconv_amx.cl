@@ -209,8 +209,8 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
     }
 }
 
-/* block = {channels of x, of the expanded map, of y: multiples of 32; stride of the depthwise filter; activation of y;
- * residual?}, in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, 0, pieces of an
+/* block = {channels of x, of the expanded map, of y: multiples of 32; stride of the depthwise filter; activation of
+ * y}, in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
  * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see
  * prelude). scratch [group][3][expanded / 32][length + 31 strides][32]: pixels past a line's end are read for output
  * pixels that are not stored. w1, w3: panels (isa/amx). content, alike: see isa/alike. */
@@ -271,7 +271,7 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
                     work.bias = b3 + j * AMX_BLOCK;
                     work.y = y + pixel * out.s3 + out.s4 + j * AMX_BLOCK;
                     work.ldy = out.s3;
-                    work.add = block.s5 ? x + pixel * in.s2 + in.s3 + j * AMX_BLOCK : 0;
+                    work.add = out.s5 ? x + pixel * in.s2 + in.s3 + j * AMX_BLOCK : 0;
                     work.ld_add = in.s2;
                 }
             }

@@ -36,10 +36,10 @@ ist_tensor ist_mbconv_amx(ist_plan *p, ist_tensor x, const ist_mbconv *b, ist_al
                  IST_IN(ist_mbconv_bias(p, &b->expand, label)), IST_IN(ist_mbconv_pack(p, &b->spread, label)),
                  IST_IN(ist_mbconv_bias(p, &b->spread, label)), IST_IN(ist_amx_matrix(p, &b->project, label)),
                  IST_IN(ist_mbconv_bias(p, &b->project, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(alike->content), IST_INT8(x.c, hidden, y.c, s, (int)b->act, b->residual, 0, 0),
+                 IST_IN(alike->content), IST_INT8(x.c, hidden, y.c, s, (int)b->act, 0, 0, 0),
                  IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, 0, segments * bands, ist_plan_work_turn(p)), ist_alike_ints(*alike, h),
-                 IST_INOUT(ist_plan_work_queue(p))},
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * bands, ist_plan_work_turn(p)),
+                 ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 16,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = 4.0 * (in * x.c + out * y.c)};
