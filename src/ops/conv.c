@@ -222,8 +222,8 @@ static double panels_cycles(const ist_plan *p, const ist_conv_row *r, const ist_
 }
 
 /* Whether floats in three parts on the matrix unit of CPUs take fewer cycles than any panels, or not many more: panels
- * for a layer or two are a kernel more for the first start to compile. Chosen for one item: the two sum in
- * another order, and an item's result does not depend on those beside it. */
+ * for a layer or two are a kernel more for the first start to compile. Chosen for one item: the two sum in another
+ * order, and an item's result does not depend on those beside it. */
 static bool parts_win(const ist_plan *p, const ist_conv_row *r, const ist_conv_problem *q) {
     const double more = 1.25;
     ist_conv_problem one = *q;
