@@ -1,0 +1,225 @@
+/* Runs of `isthmus predict` over a double of the engine that end early, and those that go on after them; and who else
+ * has the output folder or the device meanwhile. */
+#include "predict_bench.h"
+
+#include <sys/file.h>
+#include <time.h>
+
+/* Until the file is there, twenty seconds at most. */
+static void wait_for(bench *b, const char *name) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b->s, "%s", name)); i++) nanosleep(&pause, NULL);
+}
+
+Test(cli_resume, a_lost_device_ends_the_run_and_resume_continues) {
+    bench b = make_bench(12);
+    setenv("FAKE_ENGINE", "lost:5", 1);
+    expect(PREDICT(&b, NULL), 1, "the device is lost");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/results.json")));
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/frames.ndjson.partial")));
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 12);
+    for (int i = 0; i < 12; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, what_is_in_no_folder_cannot_be_resumed) {
+    bench b = make_bench(3);
+    setenv("FAKE_ENGINE", "lost:0", 1);
+    spawned r = spawn_run(&b.s, NULL, (const char *const[]){PROGRAM, "audit", b.in, NULL});
+    cr_expect_eq(r.code, 1);
+    cr_expect_not_null(strstr(r.err, "stopped after 0 of 3 images\n"), "%s", r.err);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, a_full_disk_ends_the_run_and_resume_continues) {
+    if (access("/dev/full", W_OK)) cr_skip_test("no /dev/full");
+    bench b = make_bench(5);
+    mkdir(b.out, 0777);
+    mkdir(scratch_path(&b.s, "out/masks"), 0777);
+    cr_assert_eq(symlink("/dev/full", scratch_path(&b.s, "out/masks/02-x.png")), 0);
+    expect(PREDICT(&b, NULL), 1, "stopped after 2 of 5 images; --resume continues");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    expect(PREDICT(&b, NULL), 1, "out/masks/02-x.png: No space left on device");
+    unlink(scratch_path(&b.s, "out/masks/02-x.png"));
+    expect(PREDICT(&b, "--resume"), 0, "3 images, 0 failed, 2 kept");
+    expect_no_temporaries(&b);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, resume_redoes_what_is_missing_and_nothing_else) {
+    bench b = make_bench(4);
+    expect(PREDICT(&b, NULL), 0, "4 images");
+    json_t *before = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    expect(PREDICT(&b, "--resume"), 0, "all 4 images are there already");
+    unlink(scratch_path(&b.s, "out/overlays/01-x.png"));
+    write_png(scratch_path(&b.s, "in/00-a.png"), 33, 44);
+    expect(PREDICT(&b, "--resume"), 0, "2 images, 0 failed, 3 kept from an earlier run");
+    expect_frames(&b, 5, (const char *[]){"00-a.png", "00-x.png", "01-x.png", "02-x.png", "03-x.png"});
+    json_t *after = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_expect(json_equal(json_array_get(before, 3), json_array_get(after, 4)), "a kept line has changed");
+    json_decref(before);
+    json_decref(after);
+    json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+    cr_expect_eq(json_array_size(results), 15);
+    json_decref(results);
+    unlink(scratch_path(&b.s, "out/results.json"));
+    expect(PREDICT(&b, "--resume"), 0, "0 images, 0 failed, 5 kept");
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/results.json")));
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, resume_knows_a_path_that_was_given_twice) {
+    bench b = make_bench(2);
+    const char *const masks[] = {"out/masks/01-x.png", "out/masks/01-x.png.png"};
+    char twice[200];
+    snprintf(twice, sizeof twice, "%s", scratch_path(&b.s, "in/01-x.png"));
+    expect(PREDICT(&b, twice, twice), 0, "4 images, 0 failed");
+    char *frames = scratch_read(scratch_path(&b.s, "out/frames.ndjson"), NULL);
+    expect(PREDICT(&b, twice, twice, "--resume"), 0, "all 4 images are there already");
+    char *after = scratch_read(scratch_path(&b.s, "out/frames.ndjson"), NULL);
+    cr_expect_str_eq(after, frames);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(unlink(scratch_path(&b.s, "%s", masks[i])), 0, "%s", masks[i]);
+        expect(PREDICT(&b, twice, twice, "--resume"), 0, "1 images, 0 failed, 3 kept from an earlier run");
+        cr_expect(scratch_exists(scratch_path(&b.s, "%s", masks[i])));
+    }
+    expect_frames(&b, 4, (const char *[]){"00-x.png", "01-x.png", "01-x.png", "01-x.png"});
+    free(frames);
+    free(after);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, resume_tries_failed_images_again) {
+    bench b = make_bench(2);
+    scratch_put(scratch_path(&b.s, "in/bad.png"), "x");
+    expect(PREDICT(&b, NULL), 7, "bad.png");
+    expect(PREDICT(&b, "--resume"), 7, "bad.png");
+    write_png(scratch_path(&b.s, "in/bad.png"), 8, 8);
+    expect(PREDICT(&b, "--resume"), 0, "1 images, 0 failed, 2 kept");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
+    expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "bad.png"});
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, an_interrupt_finishes_what_has_begun) {
+    bench b = make_bench(60);
+    setenv("FAKE_ENGINE", "slow:30", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "out/masks/02-x.png");
+    kill(pid, SIGINT);
+    expect(spawn_finish(&b.s, pid), 130, "--resume continues");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    expect_no_temporaries(&b);
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson.partial"));
+    size_t done = json_array_size(lines);
+    cr_expect(done >= 3 && done < 60, "%zu lines", done);
+    for (size_t i = 0; i < done; i++) cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/%02zu-x.png", i)));
+    json_decref(lines);
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume", "--save", "ndjson,masks"), 0, "kept");
+    lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 60);
+    for (int i = 0; i < 60; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, a_killed_run_resumes) {
+    bench b = make_bench(40);
+    setenv("FAKE_ENGINE", "slow:20", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "out/overlays/05-x.png");
+    kill(pid, SIGKILL);
+    spawned r = spawn_finish(&b.s, pid);
+    cr_expect_eq(r.code, 128 + SIGKILL);
+    spawn_free(&r);
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
+    unsetenv("FAKE_ENGINE");
+    mkdir(scratch_path(&b.s, "out/masks/deep"), 0777); /* what it may have been writing */
+    scratch_put(scratch_path(&b.s, "out/masks/deep/.isthmus-%ld-0123456789abcdef.tmp", (long)pid), "half");
+    scratch_put(scratch_path(&b.s, "out/.isthmus-%ld-fedcba9876543210.tmp", (long)pid), "half");
+    const char *others = scratch_path(&b.s, "out/.isthmus-%ld-0000000000000000.tmp", (long)getpid());
+    scratch_put(others, "of a process that lives");
+    expect(PREDICT(&b, "--resume"), 0, "kept from an earlier run");
+    cr_expect(scratch_exists(others));
+    unlink(others);
+    expect_no_temporaries(&b);
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 40);
+    for (int i = 0; i < 40; i++) {
+        check_frame(json_array_get(lines, (size_t)i), i, b.in);
+        check_map(&b, i);
+    }
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, two_runs_do_not_write_to_one_folder) {
+    bench b = make_bench(20);
+    setenv("FAKE_ENGINE", "slow:50", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "out/masks/00-x.png");
+    scratch other = scratch_make();
+    const char *const *forms[] = {argv, (const char *const[]){PROGRAM, "predict", b.in, "-o", b.out, "--resume", NULL}};
+    for (int i = 0; i < 2; i++) expect(spawn_run(&other, NULL, forms[i]), 1, "another run is writing to this folder");
+    expect(spawn_finish(&b.s, pid), 0, "20 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 20);
+    for (int i = 0; i < 20; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
+    json_decref(lines);
+    scratch_remove(&other);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, an_old_run_never_mixes_with_a_new_one) {
+    bench b = make_bench(3);
+    expect(PREDICT(&b, "--save", "json,ndjson,csv"), 0, "3 images");
+    setenv("FAKE_ENGINE", "lost:1", 1);
+    expect(PREDICT(&b, "--save", "json"), 1, "lost");
+    static const char *const gone[] = {"results.json", "images.json", "results.csv", "frames.ndjson"};
+    for (size_t i = 0; i < 4; i++) cr_expect(!scratch_exists(scratch_path(&b.s, "out/%s", gone[i])), "%s", gone[i]);
+    scratch_remove(&b.s);
+}
+
+/* The program waits for nine of these, has one, and is ended. */
+Test(cli_resume, processes_that_compile_ahead_end_with_the_program) {
+    bench b = make_bench(1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
+    setenv("FAKE_CORES", "2", 1);
+    setenv("FAKE_AHEAD", b.s.path, 1);
+    setenv("FAKE_ENGINE", "held:9", 1);
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "part 0 of 1");
+    kill(pid, SIGKILL);
+    spawned r = spawn_finish(&b.s, pid);
+    spawn_free(&r);
+    int lock = open(scratch_path(&b.s, "lock"), O_RDWR);
+    cr_expect_eq(flock(lock, LOCK_EX), 0); /* theirs until they have ended */
+    close(lock);
+    scratch_remove(&b.s);
+}
+
+/* One process for each core but one compiles ahead; where the device takes no other beside them, they give way. */
+Test(cli_resume, processes_that_compile_ahead_give_way) {
+    bench b = make_bench(2);
+    setenv("FAKE_CORES", "4", 1);
+    setenv("FAKE_AHEAD", b.s.path, 1);
+    setenv("FAKE_ENGINE", "held:3", 1);
+    expect(PREDICT(&b, NULL), 0, "2 images, 0 failed");
+    for (int part = 0; part < 3; part++) cr_expect(scratch_exists(scratch_path(&b.s, "part %d of 3", part)));
+    cr_expect_not(scratch_exists(scratch_path(&b.s, "part 3 of 3")));
+    setenv("FAKE_CORES", "1", 1);
+    setenv("FAKE_ENGINE", "closed:0", 1);
+    expect(PREDICT(&b, NULL), 1, "does not open");
+    scratch_remove(&b.s);
+}
