@@ -168,7 +168,7 @@ IST_DEFINE_GELU(float)
 IST_DEFINE_GELU(float4)
 IST_DEFINE_GELU(float8)
 #ifdef __AVX512DQ__
-/* v F(v), F the normal distribution's integral as 31 polynomials in the distance u of 3 v from the nearest whole number,
+/* v F(v), F the normal distribution's integral as 31 polynomials in 3 v's distance u from the nearest whole number,
  * to 2.3 units of |v| / 2^24, 0.3 in the mean (own fit; exactly 0 or v from 5.16015625 on).
  * One permutation of two registers looks a coefficient up for 16 values: 14 operations, 7 cycles a vector, where the
  * rational function's division makes it 13. */

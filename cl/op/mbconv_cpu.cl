@@ -3,7 +3,7 @@
  *
  * A piece of work is a band of output rows of one column segment, at most RUN columns. The last three rows of the
  * expanded map, columns of padding included, lie in the group's part of `scratch` as a ring of lines [HIDDEN / 16]
- * [pixel][16], which the depthwise sums of a row read from one end to the other, a vector of channels at a time. They go
+ * [pixel][16], which a row's depthwise sums read from one end to the other, a vector of channels at a time. They go
  * to private memory and from there into the projection. Of rows of the result that are alike a piece makes its first
  * and copies it.
  *
