@@ -222,6 +222,37 @@ static inline void norm_row(float16 *v, int vectors, __global const float *gamma
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
 }
 
+/* The same for `rows` rows, a constant of at most 8, side by side: a row's sums, quotients and root wait for each other,
+ * and a core looks less than two rows ahead. */
+static inline __attribute__((always_inline)) void norm_rows(float16 *v, const int rows, int vectors,
+                                                            __global const float *gamma, __global const float *beta,
+                                                            float eps) {
+    float16 sum[8], mean[8];
+#pragma unroll
+    for (int r = 0; r < rows; r++) sum[r] = (float16)(0.0f);
+    for (int i = 0; i < vectors; i++)
+#pragma unroll
+        for (int r = 0; r < rows; r++) sum[r] += v[r * vectors + i];
+#pragma unroll
+    for (int r = 0; r < rows; r++) {
+        mean[r] = (float16)(sum16(sum[r]) / (vectors * 16));
+        sum[r] = (float16)(0.0f);
+    }
+    for (int i = 0; i < vectors; i++)
+#pragma unroll
+        for (int r = 0; r < rows; r++) {
+            const float16 d = v[r * vectors + i] - mean[r];
+            sum[r] = fma(d, d, sum[r]);
+        }
+#pragma unroll
+    for (int r = 0; r < rows; r++) sum[r] = (float16)(1.0f / sqrt(sum16(sum[r]) / (vectors * 16) + eps));
+    for (int i = 0; i < vectors; i++) {
+        const float16 g = vload16(i, gamma), b = vload16(i, beta);
+#pragma unroll
+        for (int r = 0; r < rows; r++) v[r * vectors + i] = fma((v[r * vectors + i] - mean[r]) * sum[r], g, b);
+    }
+}
+
 /* ---- 16x16 transpose, four columns at a time ---- */
 
 /* Lane l of shuffles of two vectors is the l-th of 32 lanes that the numbers name. */

@@ -24,6 +24,11 @@ static inline void part_product(float16 *to, int ldt, const float16 *from, int l
     panel_product(to, ldt, from, ldf, a, lda, b, k, p, q, ldq);
 }
 
+/* Norm of a tile's rows; {gamma, beta} [2][vectors]. */
+NOINLINE void norm_tile(float16 *u, int vectors, __global const float *norm, float eps) {
+    norm_rows(u, TILE_ROWS, vectors, norm, norm + vectors * 16, eps);
+}
+
 /* u = depthwise sums of the pixel at x, `line` and `ld` elements from its neighbours below and on the right; of lines
  * [top, bottom) and columns [left, right) of the window, the others are padding. w [vectors][9][16]. */
 NOINLINE void spread_pixel(float16 *u, int vectors, __global const T *x, int line, int ld, int top, int bottom, int left,
@@ -78,8 +83,8 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                 if (sizes.s6) v += u[r * cv + i];
                 o[r * (c2 / 16) + i] = v;
             }
-            norm_row(u + r * cv, cv, norm, norm + c, eps);
         }
+        for (int t = 0; t < tiles; t++) norm_tile(u + t * TILE_ROWS * cv, cv, norm, eps);
         for (int k = 0; k < hidden; k += block) {
             for (int j = k; j < k + block; j += PANEL) {
                 const int columns = min(PANEL, hidden - j), nv = columns / 16;
