@@ -222,8 +222,8 @@ static inline void norm_row(float16 *v, int vectors, __global const float *gamma
     for (int i = 0; i < vectors; i++) v[i] = fma((v[i] - mean) * scale, vload16(i, gamma), vload16(i, beta));
 }
 
-/* The same for `rows` rows, a constant of at most 8, side by side: a row's sums, quotients and root wait for each other,
- * and a core looks less than two rows ahead. */
+/* The same for `rows` rows, a constant of at most 8, side by side: a row's sums, quotients and root wait for each
+ * other, and a core looks less than two rows ahead. */
 static inline __attribute__((always_inline)) void norm_rows(float16 *v, const int rows, int vectors,
                                                             __global const float *gamma, __global const float *beta,
                                                             float eps) {

@@ -24,9 +24,11 @@ static inline void part_product(float16 *to, int ldt, const float16 *from, int l
     panel_product(to, ldt, from, ldf, a, lda, b, k, p, q, ldq);
 }
 
-/* Norm of a tile's rows; {gamma, beta} [2][vectors]. */
+/* Norm of a tile's rows, as many at a time as registers hold sums and means of; norm {gamma, beta} [2][vectors]. */
 NOINLINE void norm_tile(float16 *u, int vectors, __global const float *norm, float eps) {
-    norm_rows(u, TILE_ROWS, vectors, norm, norm + vectors * 16, eps);
+    enum { TOGETHER = PANEL == 64 ? TILE_ROWS : TILE_ROWS / 2 };
+    for (int r = 0; r < TILE_ROWS; r += TOGETHER)
+        norm_rows(u + r * vectors, TOGETHER, vectors, norm, norm + vectors * 16, eps);
 }
 
 /* u = depthwise sums of the pixel at x, `line` and `ld` elements from its neighbours below and on the right; of lines
@@ -47,6 +49,29 @@ NOINLINE void spread_pixel(float16 *u, int vectors, __global const T *x, int lin
         u[i] = sum;
     }
 #undef TAP
+}
+
+/* The same for a tile's pixels side by side, windows within the map, the first of which begins at x. */
+NOINLINE void spread_tile(float16 *u, int vectors, __global const T *x, int line, int ld, __global const float *w,
+                          __global const float *b) {
+    for (int i = 0; i < vectors; i++, x += 16, w += 9 * 16) {
+        float16 sum[TILE_ROWS];
+#pragma unroll
+        for (int r = 0; r < TILE_ROWS; r++) sum[r] = vload16(i, b);
+        __global const T *column = x;
+#pragma unroll
+        for (int c = 0; c < TILE_ROWS + 2; c++, column += ld)
+#pragma unroll
+            for (int ky = 0; ky < 3; ky++) {
+                const float16 v = LOAD16(column, ky * line);
+#pragma unroll
+                for (int kx = 0; kx < 3; kx++)
+                    if (c - kx >= 0 && c - kx < TILE_ROWS)
+                        sum[c - kx] = fma(v, vload16(ky * 3 + kx, w), sum[c - kx]);
+            }
+#pragma unroll
+        for (int r = 0; r < TILE_ROWS; r++) u[r * vectors + i] = sum[r];
+    }
 }
 
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
@@ -73,17 +98,24 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
             const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
             if (width) {
                 const int pixel = first + min(r, rows - 1), oy = pixel / width, ox = pixel - oy * width;
-                spread_pixel(u + r * cv, cv, x + at, width * lds.x, lds.x, oy == 0, pixel + width < sizes.s0 ? 3 : 2,
-                             ox == 0, ox + 1 < width ? 3 : 2, w0, b0);
+                const bool below = pixel + width < sizes.s0, whole = r % TILE_ROWS == 0 && r + TILE_ROWS <= rows;
+                if (whole && oy > 0 && below && ox > 0 && ox + TILE_ROWS < width) {
+                    spread_tile(u + r * cv, cv, x + at - (width + 1) * lds.x, width * lds.x, lds.x, w0, b0);
+                    r += TILE_ROWS - 1;
+                    continue;
+                }
+                spread_pixel(u + r * cv, cv, x + at, width * lds.x, lds.x, oy == 0, below ? 3 : 2, ox == 0,
+                             ox + 1 < width ? 3 : 2, w0, b0);
             } else {
                 for (int i = 0; i < cv; i++) u[r * cv + i] = LOAD16(x, at + i * 16);
             }
+        }
+        for (int r = 0; r < tiles * TILE_ROWS; r++)
             for (int i = 0; i < c2 / 16; i++) {
                 float16 v = vload16(i, b2);
                 if (sizes.s6) v += u[r * cv + i];
                 o[r * (c2 / 16) + i] = v;
             }
-        }
         for (int t = 0; t < tiles; t++) norm_tile(u + t * TILE_ROWS * cv, cv, norm, eps);
         for (int k = 0; k < hidden; k += block) {
             for (int j = k; j < k + block; j += PANEL) {
