@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+/* COLS: of a segment; at most RUN of op/mbconv_cpu, which keeps that many pixels in private memory. */
 enum { TILE = 64, VEC = 16, PIXELS = 6, COLS = 64, HIDDEN_MAX = 256, GROUPS_PER_UNIT = 8, ROWS_MIN = 8 };
 
 static bool matrix(const ist_filter *f) {
