@@ -68,7 +68,9 @@ static void shapes(void) {
     static const shape all[] = {{1, 1, 7, 64, 64, true},     {2, 1, 67, 128, 192, true}, {2, 5, 13, 320, 320, false},
                                 {2, 3, 5, 160, 640, true},   {2, 1, 1, 16, 64, false},   {2, 2, 9, 24, 40, true},
                                 {1, 1, 140, 64, 704, true},  {2, 2, 3, 40, 36, false},   {2, 5, 8, 64, 64, true},
-                                {1, 3, 29, 160, 480, false}, {2, 1, 8, 48, 112, true}, {2, 5, 23, 64, 128, true}};
+                                {1, 3, 29, 160, 480, false}, {2, 1, 8, 48, 112, true},   {2, 5, 23, 64, 128, true},
+                                {2, 3, 35, 128, 256, true},  {1, 2, 6, 288, 384, true},  {2, 1, 13, 96, 128, true},
+                                {1, 7, 30, 64, 96, false},   {1, 1, 25, 320, 640, true}};
     static const shape tiny = {2, 1, 3, 64, 64, true};
     if (optest_small()) {
         layer_case(&tiny, 3);
