@@ -82,9 +82,9 @@ Test(device_join, variants_of_one_source) {
 /* Variants of sources whose functions are made by macros: each must be found and renamed, or the join has them twice.
  */
 Test(device_join, variants_of_functions_that_macros_define) {
-    static const ist_program_part parts[] = {{"op/attention_cpu", "isa/tile", "-DD=32"},
-                                             {"op/attention_cpu", "isa/tile", "-DD=64"},
-                                             {"op/attention_cpu", "isa/tile", "-DTOKENS=196 -DKT=7 -DKB=98"},
+    static const ist_program_part parts[] = {{"op/attention_cpu", "isa/tile+isa/attend", "-DD=32"},
+                                             {"op/attention_cpu", "isa/tile+isa/attend", "-DD=64"},
+                                             {"op/window_cpu", "isa/tile+isa/attend", "-DTOKENS=256"},
                                              {"op/chain_cpu", "isa/tile", ""},
                                              {"op/chain_cpu", "isa/tile", "-DOTHER"},
                                              {"op/dwconv", "isa/vector", "-DVL=16 -DRING=4096"},

@@ -106,7 +106,7 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         int per = heads_per_group(&s, QUERIES);
         defines = ist_defines_of(p, "-DD=%d", s.d > 32 ? 64 : 32);
         launch.op = "op/attention_cpu";
-        launch.isa = "isa/tile";
+        launch.isa = "isa/tile+isa/attend";
         launch.kernel = "attention";
         launch.dims = 1;
         launch.global[0] = (size_t)ist_plan_units(p);

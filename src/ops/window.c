@@ -1,7 +1,7 @@
 /* TinyViT's window attention (Attention of MobileSAM's modeling/tiny_vit_sam.py).
  *
  * The map is cut into windows without being copied; tokens beyond the map are never stored anywhere. Rows:
- * op/attention_cpu (lanes are queries), op/window_mma (matrix instructions, half storage) and op/attention (a query per
+ * op/window_cpu (lanes are queries, then channels), op/window_mma (matrix instructions, half storage) and op/attention (a query per
  * work-item). */
 #include "ops/ops.h"
 #include "ops/rows.h"
@@ -19,24 +19,63 @@ enum {
 };
 
 static const float SCALE = 0.17677669529663688f; /* 1/sqrt(32) */
+static const double LOG2E = 1.44269504088896340736;
 
-/* The bias of every (head, block of queries, key, query), times log2(e), queries padded to whole pairs of vectors. */
-static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int ws, const char *label) {
-    int tokens = ws * ws, stride = ist_div_up(tokens, 32) * 32;
-    float *full = calloc((size_t)heads * (size_t)tokens * (size_t)stride, sizeof *full);
+/* The logarithm to base 2 of the sum of e^bias over the tokens of a window that lie beyond `rows` and `cols`, for the
+ * query at line y and column x. */
+static float padding_bias(const float *bias, int ws, int rows, int cols, int y, int x) {
+    float top = -INFINITY, sum = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int v = 0; v < ws; v++)
+            for (int u = v < rows ? cols : 0; u < ws; u++) {
+                float b = bias[abs(v - y) * ws + abs(u - x)];
+                if (pass) sum += expf(b - top);
+                else if (b > top) top = b;
+            }
+    return (float)((top + logf(sum)) * LOG2E);
+}
+
+/* What op/window_cpu knows of its tables of biases. */
+enum { KEY_TILE = 7, BLOCK = 48 };
+static const float LOWEST = -3.0e38f;
+
+/* Biases of windows of which `rows` lines and `cols` columns lie inside the map: [block of queries][key][BLOCK], with the
+ * padding as one token more. Returns their number; full may be NULL. */
+static size_t window_bias(float *full, const float *bias, int ws, int rows, int cols) {
+    int count = rows * cols, tokens = count + (count < ws * ws);
+    int keys = ist_div_up(tokens, KEY_TILE) * KEY_TILE, lanes = ist_div_up(tokens, BLOCK) * BLOCK;
+    for (int i = 0; full && i < keys * lanes; i++) {
+        int q = i / (keys * BLOCK) * BLOCK + i % BLOCK, k = i / BLOCK % keys;
+        full[i] = q < count && k < count
+                      ? (float)(bias[abs(k / cols - q / cols) * ws + abs(k % cols - q % cols)] * LOG2E)
+                      : LOWEST;
+    }
+    for (int i = 0; full && count < tokens && i < count; i++)
+        full[(i / BLOCK * keys + count) * BLOCK + i % BLOCK] =
+            full[(count / BLOCK * keys + i) * BLOCK + count % BLOCK] =
+                padding_bias(bias, ws, rows, cols, i / cols, i % cols);
+    return (size_t)keys * (size_t)lanes;
+}
+
+/* All biases of op/window_cpu on a map of h x w, times log2(e), and where they are, as its argument `tables`. */
+static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int ws, int h, int w, int tables[4],
+                                const char *label) {
+    const int rows[] = {ws, ws, h % ws, h % ws}, cols[] = {ws, w % ws, ws, w % ws};
+    size_t all = 0;
+    for (int i = 0; i < 4; i++) {
+        if (i) tables[i - 1] = (int)all;
+        all += window_bias(NULL, bias, ws, rows[i], cols[i]);
+    }
+    tables[3] = (int)all;
+    float *full = malloc((size_t)heads * all * sizeof *full);
     if (!full) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d x %d x %d biases", label, heads,
-                      tokens, stride);
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d x %zu biases", label, heads, all);
         return (ist_tensor){0};
     }
-    for (int h = 0; h < heads; h++)
-        for (int k = 0; k < tokens; k++)
-            for (int q = 0; q < tokens; q++) {
-                int dy = abs(k / ws - q / ws), dx = abs(k % ws - q % ws);
-                full[(size_t)h * (size_t)(tokens * stride) + (size_t)((q / 32 * tokens + k) * 32 + q % 32)] =
-                    bias[h * tokens + dy * ws + dx] * 1.44269504088896340736f;
-            }
-    ist_tensor t = ist_plan_const(p, full, 1, heads, tokens, stride, IST_ELEM_F32, label);
+    for (int i = 0; i < 4 * heads; i++)
+        window_bias(full + (size_t)(i / 4) * all + (i % 4 ? tables[i % 4 - 1] : 0), bias + i / 4 * ws * ws, ws,
+                    rows[i % 4], cols[i % 4]);
+    ist_tensor t = ist_plan_const_bytes(p, full, (size_t)heads * all * sizeof *full, label);
     free(full);
     return t;
 }
@@ -93,20 +132,21 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     double flops = 4.0 * qkv.n * windows * tokens * (double)tokens * heads * HEAD;
     int blocks = ist_div_up(tokens, 16), warps = blocks < WARPS ? blocks : WARPS;
     int chunks = ist_div_up(blocks, WARPS), chunk = ist_div_up(blocks, chunks);
-    ist_tensor table = cpu   ? expanded_bias(p, bias, heads, ws, label)
+    int tables[4] = {0};
+    ist_tensor table = cpu   ? expanded_bias(p, bias, heads, ws, qkv.h, qkv.w, tables, label)
                        : mma ? fragment_bias(p, bias, heads, ws, 2 * chunk * chunks, label)
                              : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
-    ist_defines d = cpu   ? ist_defines_of(p, "-DTOKENS=%d -DKT=7 -DKB=98", SIDE_MAX * SIDE_MAX)
+    ist_defines d = cpu   ? ist_defines_of(p, "-DTOKENS=%d", SIDE_MAX * SIDE_MAX)
                     : mma ? ist_defines_of(p, "-DWS=%d -DWARPS=%d -DCHUNK=%d -DCHUNKS=%d", ws, warps, chunk, chunks)
                           : ist_defines_of(p, "-DWS=%d", ws);
     int items = cpu ? 1 : mma ? 32 * warps : GROUP, parts = ist_div_up(tokens, mma ? 16 * warps : GROUP);
     size_t groups = (size_t)windows * (size_t)(cpu ? 1 : parts);
     int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = cpu   ? "op/attention_cpu"
+                                     .op = cpu   ? "op/window_cpu"
                                            : mma ? "op/window_mma"
                                                  : "op/attention",
-                                     .isa = cpu   ? "isa/tile"
+                                     .isa = cpu   ? "isa/tile+isa/attend"
                                             : mma ? "isa/ptx+isa/sums"
                                                   : NULL,
                                      .defines = d.text,
@@ -117,8 +157,9 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
                                               IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, ws),
                                               IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_INT4(heads, per, 0, 0),
-                                              IST_FLOAT(SCALE)},
-                                     .arg_count = 9,
+                                              IST_FLOAT(SCALE),
+                                              IST_INT4(tables[0], tables[1], tables[2], tables[3])},
+                                     .arg_count = cpu ? 10 : 9,
                                      .flops = flops});
     return out;
 }
