@@ -2,18 +2,18 @@
  *
  *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
  *
- * A group makes some heads of a window, -D TOKENS: most tokens of one. Only tokens inside the map are read: they are the
- * queries and keys, in lines. Those beyond share the key and value of `pad`: together they are one key more, whose bias
- * is the logarithm of the sum of theirs.
+ * -D TOKENS: most tokens of a window. Only those inside the map are read: they are the queries and keys, line by line.
+ * The others share the key and value of `pad`: together they are one key more, whose bias is the logarithm of the sum
+ * of their weights.
  *
  * Scores have queries as lanes and keys broadcast, so that maximum, exponential and sum of the softmax run down the
  * lanes; results have channels as lanes and weights broadcast, so that they are stored as they are and their queries
- * come in any number. QV vectors of queries are one block. Needs isa/tile and isa/attend. */
+ * come in any number. QV vectors of queries are a block. Needs isa/tile and isa/attend. */
 #define D        32 /* channels of a head */
 #define KT       7  /* keys per register tile of scores */
 #define QV       3
 #define BLOCK    (QV * 16)
-#define KEYS_MAX ((TOKENS + 1 + 15) / 16 * 16) /* and copies of the last for whole tiles */
+#define KEYS_MAX ((TOKENS + 1 + 15) / 16 * 16) /* with copies of the last for whole tiles and vectors */
 #define LOG2E    1.44269504f
 
 #ifdef SIMD16
@@ -32,7 +32,8 @@
 /* ---- scores ---- */
 
 /* p[j] = q . k_j + bias[j * BLOCK ..] for KT keys and one or all vectors of queries, a vector's scores KEYS_MAX apart;
- * top becomes the maximum. */
+ * top becomes the maximum. Asks for lines of queries and keys that are needed next, at next[at[i]] for the first
+ * 8 >> turn of i, evenly over the steps, since a core waits for few lines at a time. */
 #ifdef SIMD16
 #define DEFINE_SCORES(F, VECTORS)                                                                                      \
     NOINLINE void F(const float16 *qt, const float *k, float16 *p, __global const float *bias, float16 *top,           \
@@ -65,7 +66,7 @@
 #define SCORE_MAC(v, i) a##i##_##v = fma(x, q##v, a##i##_##v);
 #define SCORE_TOP(v, X) float16 m##v = top[v];
 #define SCORE_CLOSE(v, i)                                                                                              \
-    a##i##_##v += vload16(v, bias + i * BLOCK);                                                                           \
+    a##i##_##v += vload16(v, bias + i * BLOCK);                                                                        \
     p[v * KEYS_MAX + i] = a##i##_##v;                                                                                  \
     m##v = larger(m##v, a##i##_##v);
 #define SCORE_END(v, X) top[v] = m##v;
@@ -91,7 +92,7 @@ DEFINE_SCORES(scores3, float16, vload16, THREE)
 DEFINE_SCORES(half_scores, float8, vload8, SEVEN)
 #endif
 
-/* p[j] = 2^(p[j] - top) for n keys; the sum of them. */
+/* p[j] = 2^(p[j] - top) for n keys; the sum of them. Asks for the lines at next[at[i]], i < 16, to be written. */
 NOINLINE float16 exponentials(float16 *p, int n, float16 top, __global const T *next, const int *at) {
     float16 even = (float16)(0.0f), odd = even;
     int j = 0;
@@ -111,7 +112,7 @@ NOINLINE float16 exponentials(float16 *p, int n, float16 top, __global const T *
 /* ---- results ---- */
 
 /* out[to[r]] = inv[r] * sum over n keys j of p[j * 16 + r] v_j for r < RT, rows r below `left` only. */
-#ifdef SIMD16
+#ifdef SIMD16 /* asks for the values at next[at[r]] */
 NOINLINE void results(__global T *out, const int *to, int left, const float *inv, const float *p, const float16 *v,
                       int n, __global const T *next, const int *at) {
 #define ASK(r, X) PREFETCH(next + at[r]), PREFETCH(next + at[r] + D / 2);
@@ -173,7 +174,8 @@ static inline float16 largest(float16 v) {
     return larger(v, LANES(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
 }
 
-/* out[0 .. D) = the results of the query at q with n keys, p[j]: their biases, to be overwritten up to whole vectors. */
+/* out[0 .. D) = the results of the query at q with n keys, with copies of the last up to a whole vector; their biases
+ * lie in blocks `ld` apart. p: scratch for the scores; at: see exponentials. */
 NOINLINE void single(__global T *out, __global const T *q, const float16 *k, const float16 *v, float16 *p, int n,
                      float scale, __global const float *bias, int ld, const int *at) {
     const float16 qa = LOAD16(q, 0) * scale, qb = LOAD16(q, 16) * scale;
@@ -216,41 +218,39 @@ NOINLINE void single(__global T *out, __global const T *q, const float16 *k, con
 
 /* ---- a window ---- */
 
-/* A window's keys or values of one head: `count` rows, the padding's if there is one, and copies of the last up to
+/* A window's keys and values of one head: `count` rows, the padding's if there is one, and copies of the last key up to
  * `all`. */
-static inline void gather(float16 *dst, __global const T *qkv, const int *from, int channel, int count,
+static inline void gather(float16 *k, float16 *v, __global const T *qkv, const int *from, int count,
                           __global const float *pad, int keys, int all) {
-    for (int r = 0; r < count; r++, dst += 2) {
-        dst[0] = LOAD16(qkv, from[r] + channel);
-        dst[1] = LOAD16(qkv, from[r] + channel + 16);
+    for (int r = 0; r < count; r++) {
+        const float16 k0 = LOAD16(qkv, from[r] + D), k1 = LOAD16(qkv, from[r] + D + 16);
+        const float16 v0 = LOAD16(qkv, from[r] + 2 * D), v1 = LOAD16(qkv, from[r] + 2 * D + 16);
+        k[r * 2] = k0, k[r * 2 + 1] = k1, v[r * 2] = v0, v[r * 2 + 1] = v1;
     }
-    if (count < keys) {
-        dst[0] = vload16(0, pad + channel);
-        dst[1] = vload16(1, pad + channel);
-        dst += 2;
-    }
-    for (int r = keys; r < all; r++, dst += 2) dst[0] = dst[-2], dst[1] = dst[-1];
+    if (count < keys)
+        for (int i = 0; i < 2; i++) {
+            k[count * 2 + i] = vload16(i, pad + D);
+            v[count * 2 + i] = vload16(i, pad + 2 * D);
+        }
+    for (int i = keys * 2; i < all * 2; i++) k[i] = k[i - 2];
 }
 
-/* Group (x, y, z): window x, heads [y * per, ..), item z. Biases [head]{windows inside the map, those that its right
- * end cuts, its lower end, both}[block of queries][key][BLOCK], times log2(e). In windows that are cut the padding is
- * one token more, as a key and a query; keys come in whole tiles, and biases of what does not exist are LOWEST. size
- * {height, width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, per group}; tables
- * {where biases of cut windows begin; a head's}. */
-NOINLINE void window_group(__global T *out, __global const T *qkv, __global const float *pad,
-                           __global const float *bias, __global const int *limit, int4 size, int4 places, int4 heads,
-                           float scale, int4 tables, const int4 group) {
-    const int n = group.z, side = size.w, end = size.y % side;
-    if (n >= *limit) return;
-    const int x0 = group.x % size.z * side, y0 = group.x / size.z * side;
+/* Heads [h_begin, h_end) of one window of item n, after which the one to the right is next (way 1) or to the left (-1);
+ * the other arguments are the kernel's. */
+static inline void attend(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
+                          int4 size, int4 places, int4 tables, float scale, int way, int n, int window, int h_begin,
+                          int h_end) {
+    const int side = size.w;
+    const int x0 = window % size.z * side, y0 = window / size.z * side;
     const int rows = min(side, size.x - y0), cols = min(side, size.y - x0), count = rows * cols;
-    const int keys = count + (count < side * side), tiles = (keys + KT - 1) / KT, blocks = max(count / BLOCK, 1), all = max(tiles * KT, (keys + 15) & ~15);
+    const int keys = count + (count < side * side), tiles = (keys + KT - 1) / KT;
+    const int all = max(tiles * KT, (keys + 15) & ~15), table_size = tiles * KT * BLOCK;
     const int table_at = cols == side ? rows == side ? 0 : tables.y : rows == side ? tables.x : tables.z;
-    const int table_size = tiles * KT * BLOCK;
+    const int asked = (count - 1) / (tiles * max(count / BLOCK, 1)) + 1; /* tokens to ask for per tile of keys */
+    const int turn = asked > 4 ? 0 : asked > 2 ? 1 : asked > 1 ? 2 : 3;
     const int first = (n * size.x + y0) * size.y + x0; /* token of the window's corner */
     float16 kb[KEYS_MAX * 2], vb[KEYS_MAX * 2], qt[D * QV], p[KEYS_MAX * QV], top[QV], inv[QV];
     int from[TOKENS + 16], to[TOKENS + 16]; /* where tokens are read and written */
-    const int asked = (count + tiles * blocks - 1) / (tiles * blocks), turn = asked > 4 ? 0 : asked > 2 ? 1 : asked > 1 ? 2 : 3;
 
     for (int i = 0, y = 0, x = 0; i < count; i++) {
         const int token = first + y * size.y + x;
@@ -260,15 +260,13 @@ NOINLINE void window_group(__global T *out, __global const T *qkv, __global cons
     }
     for (int i = 0; i < 16; i++) from[count + i] = from[count - 1], to[count + i] = to[count - 1];
 
-    const int h_end = min(heads.x, (int)(group.y + 1) * heads.y);
-    for (int h = group.y * heads.y; h < h_end; h++) {
-        /* What is needed next: the same tokens' next head, or the first head of the window on the right. */
-        const int step = h + 1 < h_end ? 3 * D : side * places.x - (h - group.y * heads.y) * 3 * D;
+    for (int h = h_begin; h < h_end; h++) {
+        /* What is needed next: the same tokens' next head, or the first head of the window beside. */
+        const int step = h + 1 < h_end ? 3 * D : way * side * places.x - (h - h_begin) * 3 * D;
         __global const T *next = qkv + h * 3 * D + step;
-        int ahead = 0;
         __global const float *biases = bias + h * tables.w + table_at;
-        gather(kb, qkv, from, h * 3 * D + D, count, pad, keys, all);
-        gather(vb, qkv, from, h * 3 * D + 2 * D, count, pad, keys, keys);
+        int ahead = 0;
+        gather(kb, vb, qkv + h * 3 * D, from, count, pad + h * 3 * D, keys, all);
         for (int q0 = 0; q0 < count; q0 += BLOCK) {
             const int left = min(BLOCK, count - q0), vectors = left / 16 + (left % 16 > FEW);
             for (int v = 0; v < vectors; v++)
@@ -280,14 +278,15 @@ NOINLINE void window_group(__global T *out, __global const T *qkv, __global cons
                 const float *k = (const float *)kb + j * KT * D;
                 __global const float *table = biases + q0 / BLOCK * table_size + j * KT * BLOCK;
 #ifdef SIMD16
-                if (vectors == QV)
-                    scores_all(qt, k, p + j * KT, table, top, next, from + ahead, turn);
+                if (vectors == QV) scores_all(qt, k, p + j * KT, table, top, next, from + ahead, turn);
                 else
                     for (int v = 0; v < vectors; v++)
-                        scores_one(qt + v, k, p + v * KEYS_MAX + j * KT, table + v * 16, top + v, next,
-                                   from + ahead, turn);
+                        scores_one(qt + v, k, p + v * KEYS_MAX + j * KT, table + v * 16, top + v, next, from + ahead,
+                                   turn);
                 ahead = min(ahead + (8 >> turn), count);
 #else
+                for (int past = min(ahead + (8 >> turn), count); ahead < past; ahead++)
+                    for (int c = 0; c < 3 * D; c += 64 / sizeof(T)) PREFETCH(next + from[ahead] + c);
                 for (int v = 0; v < vectors; v++) {
                     float16 *to_v = p + v * KEYS_MAX + j * KT;
                     if (v * 16 + 8 >= left) {
@@ -300,29 +299,49 @@ NOINLINE void window_group(__global T *out, __global const T *qkv, __global cons
 #endif
             }
             for (int v = 0; v < vectors; v++) {
-                inv[v] = (float16)(1.0f) / exponentials(p + v * KEYS_MAX, keys, top[v], out + h * D, to + q0 + v * 16);
-                const int past = min(16, left - v * 16);
+                const int q = q0 + v * 16, past = min(16, count - q);
+                inv[v] = (float16)(1.0f) / exponentials(p + v * KEYS_MAX, keys, top[v], out + h * D, to + q);
                 for (int r = 0; r < past; r += RT) {
-                    const int *at = to + q0 + v * 16 + r;
-                    const float *factors = (const float *)(inv + v) + r, *weights = (const float *)(p + v * KEYS_MAX) + r;
+                    const float *f = (const float *)(inv + v) + r, *w = (const float *)(p + v * KEYS_MAX) + r;
 #ifdef SIMD16
-                    results(out + h * D, at, past - r, factors, weights, vb, keys, next + 2 * D, from + q0 + v * 16 + r);
+                    results(out + h * D, to + q + r, past - r, f, w, vb, keys, next + 2 * D, from + q + r);
 #else
-                    half_results(out + h * D, at, past - r, factors, weights, vb, keys);
-                    half_results(out + h * D + 16, at, past - r, factors, weights, vb + 1, keys);
+                    half_results(out + h * D, to + q + r, past - r, f, w, vb, keys);
+                    half_results(out + h * D + 16, to + q + r, past - r, f, w, vb + 1, keys);
 #endif
                 }
             }
 #ifdef SIMD16
-            for (int i = q0 + vectors * 16; i < q0 + left; i++)
-                single(out + to[i] + h * D, qkv + from[i] + h * 3 * D, kb, vb, p, keys, scale * LOG2E, biases + i * BLOCK, table_size, to + i);
+            for (int i = q0 + vectors * 16; i < q0 + left; i++) /* its biases are those of key i */
+                single(out + to[i] + h * D, qkv + from[i] + h * 3 * D, kb, vb, p, keys, scale * LOG2E,
+                       biases + i * BLOCK, table_size, to + i);
 #endif
         }
     }
 }
 
+/* An item of work: some heads of a window of one of n maps. Biases [head]{windows inside the map, those that its right
+ * end cuts, its lower end, both}[block of queries][key][BLOCK], times log2(e). In windows that are cut the padding is
+ * one token more, as a key and a query; keys come in whole tiles, and biases of what does not exist are LOWEST. size
+ * {height, width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, of an item, windows of
+ * a map, backwards?}; tables {where biases of cut windows begin; a head's}. Grid: x = compute units, which share out
+ * the items by `queue` (see prelude). */
+NOINLINE void window_group(__global T *out, __global const T *qkv, __global const float *pad,
+                           __global const float *bias, __global const int *limit, int4 size, int4 places, int4 heads,
+                           float scale, int4 tables, int n, __global int *queue, const int4 group) {
+    const int parts = (heads.x + heads.y - 1) / heads.y, way = heads.w ? -1 : 1;
+    work_t work = work_begin(group.w, min(n, *limit) * heads.z * parts, heads.w);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        const int part = item / heads.z % parts;
+        attend(out, qkv, pad, bias, size, places, tables, scale, way, item / heads.z / parts, item % heads.z,
+               part * heads.y, min(heads.x, (part + 1) * heads.y));
+    }
+    work_end(&work, queue);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, int4 heads, float scale, int4 tables) {
-    window_group(out, qkv, pad, bias, limit, size, places, heads, scale, tables, THIS_GROUP);
+       __global const int *limit, int4 size, int4 places, int4 heads, float scale, int4 tables, int n,
+       __global int *queue) {
+    window_group(out, qkv, pad, bias, limit, size, places, heads, scale, tables, n, queue, THIS_GROUP);
 }

@@ -1,8 +1,8 @@
 /* TinyViT's window attention (Attention of MobileSAM's modeling/tiny_vit_sam.py).
  *
  * The map is cut into windows without being copied; tokens beyond the map are never stored anywhere. Rows:
- * op/window_cpu (lanes are queries, then channels), op/window_mma (matrix instructions, half storage) and op/attention (a query per
- * work-item). */
+ * op/window_cpu (lanes are queries, then channels), op/window_mma (matrix instructions, half storage) and op/attention
+ * (a query per work-item). */
 #include "ops/ops.h"
 #include "ops/rows.h"
 
@@ -29,8 +29,8 @@ static float padding_bias(const float *bias, int ws, int rows, int cols, int y, 
         for (int v = 0; v < ws; v++)
             for (int u = v < rows ? cols : 0; u < ws; u++) {
                 float b = bias[abs(v - y) * ws + abs(u - x)];
-                if (pass) sum += expf(b - top);
-                else if (b > top) top = b;
+                if (!pass) top = fmaxf(top, b);
+                else sum += expf(b - top);
             }
     return (float)((top + logf(sum)) * LOG2E);
 }
@@ -39,8 +39,8 @@ static float padding_bias(const float *bias, int ws, int rows, int cols, int y, 
 enum { KEY_TILE = 7, BLOCK = 48 };
 static const float LOWEST = -3.0e38f;
 
-/* Biases of windows of which `rows` lines and `cols` columns lie inside the map: [block of queries][key][BLOCK], with the
- * padding as one token more. Returns their number; full may be NULL. */
+/* Biases of windows of which `rows` lines and `cols` columns lie inside the map: [block of queries][key][BLOCK], with
+ * the padding as one token more. Returns their number; full may be NULL. */
 static size_t window_bias(float *full, const float *bias, int ws, int rows, int cols) {
     int count = rows * cols, tokens = count + (count < ws * ws);
     int keys = ist_div_up(tokens, KEY_TILE) * KEY_TILE, lanes = ist_div_up(tokens, BLOCK) * BLOCK;
@@ -101,12 +101,12 @@ static ist_tensor fragment_bias(ist_plan *p, const float *bias, int heads, int w
     return t;
 }
 
-/* The CPU row reads all heads of a window in one group where that leaves enough groups: a token's heads lie side by
- * side in memory. */
-static int heads_per_group(int windows, int heads) {
-    enum { ENOUGH = 128 };
+/* The CPU row makes all heads of a window at once where that leaves enough items: a token's heads lie side by side in
+ * memory. */
+static int heads_per_item(int units, int windows, int heads) {
+    enum { ITEMS_OF_UNIT = 50 };
     int per = 1;
-    while (per < heads && windows * ist_div_up(heads, 2 * per) >= ENOUGH) per *= 2;
+    while (per < heads && windows * ist_div_up(heads, 2 * per) >= ITEMS_OF_UNIT * units) per *= 2;
     return per < heads ? per : heads;
 }
 
@@ -133,6 +133,8 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     int blocks = ist_div_up(tokens, 16), warps = blocks < WARPS ? blocks : WARPS;
     int chunks = ist_div_up(blocks, WARPS), chunk = ist_div_up(blocks, chunks);
     int tables[4] = {0};
+    ist_arg queue = {0};
+    if (cpu) queue = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     ist_tensor table = cpu   ? expanded_bias(p, bias, heads, ws, qkv.h, qkv.w, tables, label)
                        : mma ? fragment_bias(p, bias, heads, ws, 2 * chunk * chunks, label)
                              : ist_plan_const(p, bias, 1, 1, heads, tokens, IST_ELEM_F32, label);
@@ -140,8 +142,8 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                     : mma ? ist_defines_of(p, "-DWS=%d -DWARPS=%d -DCHUNK=%d -DCHUNKS=%d", ws, warps, chunk, chunks)
                           : ist_defines_of(p, "-DWS=%d", ws);
     int items = cpu ? 1 : mma ? 32 * warps : GROUP, parts = ist_div_up(tokens, mma ? 16 * warps : GROUP);
-    size_t groups = (size_t)windows * (size_t)(cpu ? 1 : parts);
-    int per = cpu ? heads_per_group(windows * qkv.n, heads) : 1;
+    size_t groups = (size_t)windows * (size_t)parts;
+    int per = cpu ? heads_per_item(ist_plan_units(p), windows * qkv.n, heads) : 1;
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = cpu   ? "op/window_cpu"
                                            : mma ? "op/window_mma"
@@ -152,14 +154,17 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
                                      .defines = d.text,
                                      .kernel = "window",
                                      .dims = 3,
-                                     .global = {groups * (size_t)items, (size_t)ist_div_up(heads, per), (size_t)qkv.n},
+                                     .global = {cpu ? (size_t)ist_plan_units(p) : groups * (size_t)items,
+                                                cpu ? 1 : (size_t)heads, cpu ? 1 : (size_t)qkv.n},
                                      .local = {(size_t)items, 1, 1},
                                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
                                               IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, ws),
-                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0), IST_INT4(heads, per, 0, 0),
+                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0),
+                                              IST_INT4(heads, per, windows, cpu && ist_plan_work_turn(p)),
                                               IST_FLOAT(SCALE),
-                                              IST_INT4(tables[0], tables[1], tables[2], tables[3])},
-                                     .arg_count = cpu ? 10 : 9,
+                                              IST_INT4(tables[0], tables[1], tables[2], tables[3]), IST_INT(qkv.n),
+                                              queue},
+                                     .arg_count = cpu ? 12 : 9,
                                      .flops = flops});
     return out;
 }
