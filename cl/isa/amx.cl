@@ -119,7 +119,8 @@ static inline void amx_finish(size_t sums, size_t ldc) {
 /* Adds one step's product: a [part][32][lda], b [part][column / 16][pair][column % 16] of pairs, addresses of
  * bfloat16; lda and the distance `plane` between parts of a count them, and are of type size_t. Four products of tiles
  * take 64 cycles, in which the core's vector units are free: `between`, statements that leave tiles alone, stands
- * AMX_PAUSES times among them. */
+ * AMX_PAUSES times among them, behind the loads for the products that follow, which would wait for it. A step whose
+ * operands AMX_FIRST has loaded is AMX_STEP_THEN; `next`: AMX_FIRST of the step that follows it, or nothing. */
 #define AMX_PAUSES (PARTS == 3 ? 6 : 1)
 #if !ASM
 NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t plane, size_t b) {
@@ -139,21 +140,25 @@ NOINLINE void amx_step(size_t sums, size_t ldc, size_t a, size_t lda, size_t pla
         vstore16(sum, 0, at);
     }
 }
-#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
+#define AMX_FIRST(a, lda, plane, b)
+#define AMX_STEP_THEN(sums, ldc, a, lda, plane, b, next, between)                                                      \
     amx_step(sums, ldc, a, lda, plane, b);                                                                             \
     for (int pause = 0; pause < AMX_PAUSES; pause++) { between }
 #elif PARTS == 3 /* small products first; from each to the next one operand changes */
-#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
-    AMX_COLUMNS(b, 0) AMX_ROWS(a, lda, plane, 2) AMX_DOTS between                                                      \
-    AMX_ROWS(a, lda, plane, 1) AMX_DOTS between                                                                        \
-    AMX_COLUMNS(b, 1) AMX_DOTS between                                                                                 \
-    AMX_ROWS(a, lda, plane, 0) AMX_DOTS between                                                                        \
-    AMX_COLUMNS(b, 2) AMX_DOTS between                                                                                 \
-    AMX_COLUMNS(b, 0) AMX_DOTS between
+#define AMX_FIRST(a, lda, plane, b) AMX_COLUMNS(b, 0) AMX_ROWS(a, lda, plane, 2)
+#define AMX_STEP_THEN(sums, ldc, a, lda, plane, b, next, between)                                                      \
+    AMX_DOTS AMX_ROWS(a, lda, plane, 1) between                                                                        \
+    AMX_DOTS AMX_COLUMNS(b, 1) between                                                                                 \
+    AMX_DOTS AMX_ROWS(a, lda, plane, 0) between                                                                        \
+    AMX_DOTS AMX_COLUMNS(b, 2) between                                                                                 \
+    AMX_DOTS AMX_COLUMNS(b, 0) between                                                                                 \
+    AMX_DOTS next between
 #else
-#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
-    AMX_ROWS(a, lda, plane, 0) AMX_COLUMNS(b, 0) AMX_DOTS between
+#define AMX_FIRST(a, lda, plane, b)                               AMX_ROWS(a, lda, plane, 0) AMX_COLUMNS(b, 0)
+#define AMX_STEP_THEN(sums, ldc, a, lda, plane, b, next, between) AMX_DOTS next between
 #endif
+#define AMX_STEP(sums, ldc, a, lda, plane, b, between)                                                                 \
+    AMX_FIRST(a, lda, plane, b) AMX_STEP_THEN(sums, ldc, a, lda, plane, b, , between)
 
 /* Work beside the products of a function: statements `work`, `total` times, evenly over `pauses` of AMX_STEP. What
  * counts stays in registers. */
