@@ -146,12 +146,18 @@ NOINLINE void beside_all(beside_t *b) {
  * `steps` each. Addresses. */
 NOINLINE void product(beside_t *b, size_t to, int columns, size_t from, int period, size_t rows, size_t pitch,
                       size_t plane, size_t panel, int steps) {
+    const size_t end = panel + (columns / AMX_BLOCK * steps - 1) * STEP_BYTES; /* the last step's */
     BESIDE_BEGIN(beside_count(b), columns / AMX_BLOCK * steps * AMX_PAUSES)
+    AMX_FIRST(rows, pitch, plane, panel)
     for (int j = 0; j < columns; j += AMX_BLOCK, to += AMX_BLOCK * 4) {
         size_t a = rows;
         amx_start(to, columns, from + j % period * 4, 0);
-        for (int i = 0; i < steps; i++, a += AMX_DEPTH * 2, panel += STEP_BYTES) {
-            AMX_STEP(to, columns, a, pitch, plane, panel, BESIDE_PAUSE(beside_unit(b);))
+        for (int i = 0; i < steps; i++) {
+            const size_t a0 = a, b0 = panel;
+            a = i + 1 < steps ? a + AMX_DEPTH * 2 : rows;
+            panel += panel < end ? STEP_BYTES : 0;
+            AMX_STEP_THEN(to, columns, a0, pitch, plane, b0, AMX_FIRST(a, pitch, plane, panel),
+                          BESIDE_PAUSE(beside_unit(b);))
         }
         amx_finish(to, columns);
     }
@@ -174,7 +180,8 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
             }
 }
 
-/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale). Arguments as those of
+/* Group (n, i): sizes.s2 of the pixels of item n that are seen (tokens_seen of isa/upscale). Prompts of an image follow
+ * each other on the same pixels, so that its rows come once to the second-level cache. Arguments as those of
  * op/upscale_cpu, but for w1 [2a + b][C1 / 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as
  * amx_split makes them. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
@@ -187,10 +194,11 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const int *restrict limit, __global const int *restrict content,
                             __global const int *restrict image_of, int8 sizes, int4 lds, int4 sharing, int4 seen,
                             float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
+    const int n = group.x, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
     if (n >= *limit) return;
     const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
-    const int first = group_by_turns(group.x, group.w) * sizes.s2, last = min(shown.x * shown.y, first + sizes.s2);
+    const int first = group_by_turns(group.y, (pixels + sizes.s2 - 1) / sizes.s2) * sizes.s2;
+    const int last = min(shown.x * shown.y, first + sizes.s2);
     if (first >= last) return;
     const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
     const int blocks = (last - first + AMX_BLOCK - 1) / AMX_BLOCK, items = blocks * 4;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { C1 = IST_UPSCALE_MIDDLE, C2 = IST_UPSCALE_OUT, IN_MAX = 256, CPU_PIXELS = 66, ANY_PIXELS = 8 };
-enum { AMX_PIXELS = 128, AMX_SHARED_PIXELS = 256 /* of a group, which packs what prompts add */ };
+enum { AMX_PIXELS = 128, AMX_SHARED_PIXELS = 512 /* of a group, which packs what prompts add */ };
 
 typedef struct packed {
     ist_tensor w1, w2, norm, b2;
@@ -200,6 +200,7 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
     int masks = vectors.h * vectors.w, pixels = x.h * x.w;
     bool amx = amx_row(p, x);
     int take = !amx ? CPU_PIXELS : sharing ? AMX_SHARED_PIXELS : AMX_PIXELS;
+    size_t parts = (size_t)ist_div_up(pixels, take), items = (size_t)x.n;
     ist_defines defines =
         amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, IST_AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
@@ -209,7 +210,7 @@ static void launch_cpu(ist_plan *p, ist_tensor x, const ist_upscale_weights *w, 
                                      .defines = defines.text,
                                      .kernel = "upscale",
                                      .dims = 2,
-                                     .global = {(size_t)ist_div_up(pixels, take), (size_t)x.n},
+                                     .global = {amx ? items : parts, amx ? parts : items},
                                      .local = {1, 1},
                                      .args = {IST_OUT(y),
                                               IST_IN(x),
