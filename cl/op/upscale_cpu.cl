@@ -4,7 +4,9 @@
  *     u = gelu(LN(deconv1(x)));  v = gelu(deconv2(u));  logit[m] = v . vectors[m]
  *
  * Transposed 2x2 convolutions with stride 2 do not overlap: an input pixel becomes 4 x 4 results on its own. Six pixels
- * go through all steps in registers and the first-level cache.
+ * go through all steps in registers and the first-level cache. Weights and bias of deconv1 are centred over its
+ * channels, so that LN has no mean to subtract.
+ *
  * -D K: input channels; 64 and 32 are the channels of u and v.
  *
  * Prompts of way 1 share deconv1 of their image as it was before two updates (ops/upscale.h). An update x = (x + s
@@ -85,16 +87,25 @@ static inline void shared_product(float16 *acc, const float *s, int depth, __glo
 }
 #endif
 
-/* u = gelu(LN(acc)) of six rows; norm {gamma, beta} [2][C1]. */
+/* u = gelu(LN(acc)) of six rows whose mean is zero; norm {gamma, beta} [2][C1]. All rows' scales come first: a row's is
+ * a long chain. */
 NOINLINE void norm_gelu(float16 *u, const float16 *acc, __global const float *norm, float eps) {
-    for (int r = 0; r < TILE_ROWS; r++, u += 4, acc += 4) {
+    float scale[TILE_ROWS];
+    UNROLL for (int r = 0; r < TILE_ROWS; r++) {
+        const float16 *v = acc + r * 4;
+        const float16 square = fma(v[0], v[0], v[1] * v[1]) + fma(v[2], v[2], v[3] * v[3]);
+        scale[r] = 1.0f / sqrt(sum16(square) / C1 + eps);
+    }
+    for (int r = 0; r < TILE_ROWS; r++, u += 4, acc += 4)
+        UNROLL for (int i = 0; i < 4; i++) u[i] =
+            activate_float16(fma(acc[i] * (float16)(scale[r]), vload16(i, norm), vload16(4 + i, norm)), ACT_GELU);
+}
+
+/* What prompts of way 1 add is not centred. */
+NOINLINE void center_rows(float16 *acc) {
+    for (int r = 0; r < TILE_ROWS; r++, acc += 4) {
         const float mean = sum16((acc[0] + acc[1]) + (acc[2] + acc[3])) / C1;
-        float16 d[4];
-        UNROLL for (int i = 0; i < 4; i++) d[i] = acc[i] - (float16)(mean);
-        const float16 square = fma(d[0], d[0], d[1] * d[1]) + fma(d[2], d[2], d[3] * d[3]);
-        const float16 scale = (float16)(1.0f / sqrt(sum16(square) / C1 + eps));
-        UNROLL for (int i = 0; i < 4; i++)
-            u[i] = activate_float16(fma(d[i] * scale, vload16(i, norm), vload16(4 + i, norm)), ACT_GELU);
+        UNROLL for (int i = 0; i < 4; i++) acc[i] -= (float16)(mean);
     }
 }
 
@@ -172,6 +183,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                                shared + ahead * sharing.y + phase * TILE_ROWS * C1,
                                trace + (((size_t)n * 2 + phase / 2) * pixels + ahead) * TRACE +
                                    phase % 2 * (TILE_ROWS * TRACE / 2));
+                center_rows(acc);
             } else {
                 first_product(acc, (const float *)xs, w1 + phase * K * C1, norm, next);
             }

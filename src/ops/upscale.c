@@ -21,11 +21,17 @@ typedef struct packed {
     ist_tensor w1, w2, norm, b2;
 } packed;
 
-/* w1 [phase][in][C1] and w2 [line][C1][column][C2] from PyTorch's [in][out][2][2]. */
+/* dst: C1 values, `step` apart, less their mean, which LN subtracts anyway. */
+static void center(const float *src, int step, float *dst) {
+    double mean = 0;
+    for (int o = 0; o < C1; o++) mean += src[o * step] / (double)C1;
+    for (int o = 0; o < C1; o++) dst[o] = (float)(src[o * step] - mean);
+}
+
+/* w1 [phase][in][C1], centred, and w2 [line][C1][column][C2] from PyTorch's [in][out][2][2]. */
 static void pack_weights(const ist_upscale_weights *w, int in, float *w1, float *w2) {
     for (int phase = 0; phase < 4; phase++)
-        for (int i = 0; i < in; i++)
-            for (int o = 0; o < C1; o++) *w1++ = w->w1[((size_t)i * C1 + (size_t)o) * 4 + (size_t)phase];
+        for (int i = 0; i < in; i++, w1 += C1) center(w->w1 + (size_t)i * C1 * 4 + phase, 4, w1);
     for (int line = 0; line < 2; line++)
         for (int i = 0; i < C1; i++)
             for (int column = 0; column < 2; column++)
@@ -78,7 +84,7 @@ static bool pack_rows(ist_plan *p, const ist_upscale_weights *w, int in, const c
 
 static bool pack(ist_plan *p, const ist_upscale_weights *w, ist_tensor x, const char *label, packed *out) {
     float norm[3 * C1];
-    memcpy(norm, w->b1, sizeof norm / 3);
+    center(w->b1, 1, norm);
     memcpy(norm + C1, w->gamma, sizeof norm / 3);
     memcpy(norm + 2 * C1, w->beta, sizeof norm / 3);
     out->norm = ist_plan_const(p, norm, 1, 1, 3, C1, IST_ELEM_F32, label);
