@@ -6,25 +6,54 @@
 #define KV    (K / 16)
 #define XV    (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
 
+/* A row of the image: xt = x + shift, xp = xt + position; a vector of it. */
+#define LOAD_VECTOR(i)                                                                                                 \
+    {                                                                                                                  \
+        const float16 v = LOAD16(x, (i) * 16) + vload16(i, shift);                                                     \
+        xp[i] = v + LOAD16(p, (i) * 16);                                                                               \
+        xt[i] = v;                                                                                                     \
+    }
+
+/* Six rows at x, `ldx` apart, of which `count` exist; those of xt are ldt vectors apart. */
+NOINLINE void load_rows(float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp,
+                        int count, __global const float *shift) {
+    for (int r = 0; r < TILE_ROWS; r++, xt += ldt, xp += KV) {
+        UNROLL for (int i = 0; i < KV; i++) LOAD_VECTOR(i)
+        if (r + 1 < count) x += ldx, p += ldp;
+    }
+}
+
 /* s[r] = xp[r] . columns + their constants, for 6 rows and up to four vectors of columns; the rows of s are CP floats.
- * The next rows are at x and p. */
+ * With `count` above zero loads the next rows meanwhile, as load_rows does: by itself that takes three times what it
+ * adds to the products. Asks for the rows behind those. */
 #ifdef SIMD16
-#define LINE           (64 / sizeof(T))
-#define ROWS6(F)       F(0) F(1) F(2) F(3) F(4) F(5)
+#define LINE              (64 / (int)sizeof(T))
+#define ROWS6(F)          F(0) F(1) F(2) F(3) F(4) F(5)
 #define SCORE_OPEN(r, j)  float16 c##r##_##j = k##j;
 #define SCORE_CLOSE(r, j) s[r * (CP / 16) + j] = c##r##_##j;
-NOINLINE void scores4(float16 *s, const float *a, __global const float *b, __global const T *x,
-                      __global const T *p) {
+#define SCORE_STEPS(STEP)                                                                                              \
+    int k = K;                                                                                                         \
+    if (count)                                                                                                         \
+        for (int r = 0; r < TILE_ROWS; r++, xt += ldt, xp += KV) {                                                     \
+            for (int i = 0; i < KV; i++, k -= 2, a += 2, b += 2 * CP) {                                                \
+                STEP                                                                                                   \
+                LOAD_VECTOR(i)                                                                                         \
+                PREFETCH_L2(x + TILE_ROWS * ldx + i * 16);                                                             \
+                PREFETCH_L2(p + TILE_ROWS * ldp + i * 16);                                                             \
+            }                                                                                                          \
+            if (r + 1 < count) x += ldx, p += ldp;                                                                     \
+        }                                                                                                              \
+    for (; k > 0; k -= 2, a += 2, b += 2 * CP) { STEP }
+#define SCORES(NAME)                                                                                                   \
+    NOINLINE void NAME(float16 *s, const float *a, __global const float *b, float16 *xt, int ldt, float16 *xp,         \
+                       __global const T *x, __global const T *p, int ldx, int ldp, int count,                          \
+                       __global const float *shift)
+SCORES(scores4) {
     enum { lda = K, ldb = CP };
     const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);
     const float16 k3 = vload16(3, b + K * CP);
     TILE_EACH(SCORE_OPEN)
-    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
-        TILE_STEP(0)
-        TILE_STEP(1)
-        PREFETCH(x);
-        PREFETCH(p);
-    }
+    SCORE_STEPS(TILE_STEP(0) TILE_STEP(1))
     TILE_EACH(SCORE_CLOSE)
 }
 #define SCORE_COLS3(F, r) F(r, 0) F(r, 1) F(r, 2)
@@ -40,22 +69,15 @@ NOINLINE void scores4(float16 *s, const float *a, __global const float *b, __glo
         const float16 v = (float16)(a[(r) * K + 1]);                                                                   \
         SCORE_COLS3(TILE_MAC, r)                                                                                       \
     }
-NOINLINE void scores3(float16 *s, const float *a, __global const float *b, __global const T *x,
-                      __global const T *p) {
+#define SCORE_STEP3(u, ROW)                                                                                            \
+    {                                                                                                                  \
+        const float16 b0 = vload16(0, b + u * CP), b1 = vload16(1, b + u * CP), b2 = vload16(2, b + u * CP);           \
+        ROWS6(ROW)                                                                                                     \
+    }
+SCORES(scores3) {
     const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);
     ROWS6(SCORE_OPEN3)
-    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
-        {
-            const float16 b0 = vload16(0, b), b1 = vload16(1, b), b2 = vload16(2, b);
-            ROWS6(SCORE_FIRST3)
-        }
-        {
-            const float16 b0 = vload16(0, b + CP), b1 = vload16(1, b + CP), b2 = vload16(2, b + CP);
-            ROWS6(SCORE_SECOND3)
-        }
-        PREFETCH(x);
-        PREFETCH(p);
-    }
+    SCORE_STEPS(SCORE_STEP3(0, SCORE_FIRST3) SCORE_STEP3(1, SCORE_SECOND3))
     ROWS6(SCORE_CLOSE3)
 }
 /* Two sums each, of even and of odd channels: six alone would wait for themselves. */
@@ -63,93 +85,108 @@ NOINLINE void scores3(float16 *s, const float *a, __global const float *b, __glo
 #define SCORE_CLOSE1(r)  s[r * (CP / 16)] = c##r + d##r;
 #define SCORE_FIRST1(r)  c##r = fma((float16)(a[(r) * K]), b0, c##r);
 #define SCORE_SECOND1(r) d##r = fma((float16)(a[(r) * K + 1]), b1, d##r);
-NOINLINE void scores1(float16 *s, const float *a, __global const float *b, __global const T *x,
-                      __global const T *p) {
+#define SCORE_STEPS1                                                                                                   \
+    const float16 b0 = vload16(0, b), b1 = vload16(0, b + CP);                                                         \
+    ROWS6(SCORE_FIRST1)                                                                                                \
+    ROWS6(SCORE_SECOND1)
+SCORES(scores1) {
     const float16 k0 = vload16(0, b + K * CP);
     ROWS6(SCORE_OPEN1)
-    for (int k = 0; k < K; k += 2, a += 2, b += 2 * CP, x += LINE, p += LINE) {
-        const float16 b0 = vload16(0, b), b1 = vload16(0, b + CP);
-        ROWS6(SCORE_FIRST1)
-        ROWS6(SCORE_SECOND1)
-        PREFETCH(x);
-        PREFETCH(p);
-    }
+    SCORE_STEPS(SCORE_STEPS1)
     ROWS6(SCORE_CLOSE1)
 }
-static inline void scores_block(float16 *s, const float *xp, __global const float *columns, int count,
-                                __global const T *x, __global const T *p) {
-    if (count > 3)
-        scores4(s, xp, columns, x, p);
-    else if (count > 1)
-        scores3(s, xp, columns, x, p);
-    else if (count == 1)
-        scores1(s, xp, columns, x, p);
+/* The same for `columns` vectors of columns; the next rows come with the first of them. */
+static inline void scores(float16 *s, const float *a, __global const float *b, int columns, float16 *xt, int ldt,
+                          float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,
+                          __global const float *shift) {
+    for (int j = 0; j < BLOCKS; j++, s += 4, b += 64, columns -= 4, count = 0)
+        if (columns > 3)
+            scores4(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
+        else if (columns > 1)
+            scores3(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
+        else if (columns == 1)
+            scores1(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
 }
 #else
-static inline void scores_block(float16 *s, const float *xp, __global const float *columns, int count,
-                                __global const T *x, __global const T *p) {
-    enum { LINE = 64 / sizeof(T) };
-    for (int j = 0; j < count && j < 4; j++, columns += 16, s++) {
-        for (int i = 0; i < K / 8; i++, x += LINE, p += LINE) {
-            PREFETCH(x);
-            PREFETCH(p);
+static inline void scores(float16 *s, const float *a, __global const float *b, int columns, float16 *xt, int ldt,
+                          float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,
+                          __global const float *shift) {
+    if (count) load_rows(xt, ldt, xp, x, p, ldx, ldp, count, shift);
+    for (int j = 0; j < columns; j++, b += 16, s++) {
+        for (int i = 0; count && i < K / 8; i++) {
+            PREFETCH(x + TILE_ROWS * ldx + (j * (K / 8) + i) * (64 / (int)sizeof(T)));
+            PREFETCH(p + TILE_ROWS * ldp + (j * (K / 8) + i) * (64 / (int)sizeof(T)));
         }
-        for (int r = 0; r < TILE_ROWS; r++) s[r * (CP / 16)] = vload16(0, columns + K * CP);
-        tile6x1(s, CP / 16, s, CP / 16, xp, K, columns, CP, K);
+        for (int r = 0; r < TILE_ROWS; r++) s[r * (CP / 16)] = vload16(0, b + K * CP);
+        tile6x1(s, CP / 16, s, CP / 16, a, K, b, CP, K);
     }
 }
 #endif
 
-/* The same for `count` vectors of columns. */
-static inline void scores(float16 *s, const float *xp, __global const float *columns, int count, __global const T *x,
-                          __global const T *p) {
-    for (int j = 0; j < BLOCKS; j++) scores_block(s + j * 4, xp, columns + j * 64, count - j * 4, x, p);
-}
-
-/* Six rows of the image at x, `ldx` apart, of which `count` exist: xp = x + shift + position, xt = x + shift + add. */
-NOINLINE void load_rows(float16 *xt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,
-                        __global const float *shift, const float16 *add) {
-    for (int r = 0; r < TILE_ROWS; r++, xt += XV, xp += KV) {
-        UNROLL for (int i = 0; i < KV; i++) {
-            const float16 v = LOAD16(x, i * 16) + vload16(i, shift);
-            xp[i] = v + LOAD16(p, i * 16);
-            xt[i] = v + add[i];
-        }
-        if (r + 1 < count) x += ldx, p += ldp;
-    }
-}
-
-/* x becomes its layer norm, norm {gamma, beta} [2][K], and goes to y as well if that is not NULL; xp = x + position. */
-NOINLINE void norm_image_row(float16 *x, float16 *xp, __global T *y, __global const T *p, __global const float *norm,
-                               float eps) {
-#ifdef SIMD16 /* the row in registers */
-    float16 v[KV], sum[4], square[4];
-    UNROLL for (int i = 0; i < KV; i++) v[i] = x[i];
-    UNROLL for (int i = 0; i < 4; i++) sum[i] = v[i];
-    UNROLL for (int i = 4; i < KV; i++) sum[i % 4] += v[i];
-    const float mean = sum16((sum[0] + sum[1]) + (sum[2] + sum[3])) / K;
-    UNROLL for (int i = 0; i < KV; i++) v[i] -= (float16)(mean);
-    UNROLL for (int i = 0; i < 4; i++) square[i] = v[i] * v[i];
-    UNROLL for (int i = 4; i < KV; i++) square[i % 4] = fma(v[i], v[i], square[i % 4]);
-    const float scale = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
-    UNROLL for (int i = 0; i < KV; i++) {
-        v[i] = fma(v[i] * (float16)(scale), vload16(i, norm), vload16(i, norm + K));
-        x[i] = v[i];
-        xp[i] = v[i] + LOAD16(p, i * 16);
-    }
-    if (y) UNROLL for (int i = 0; i < KV; i++) STORE16(v[i], y, i * 16);
-#else
-    norm_row(x, KV, norm, norm + K, eps);
-    for (int i = 0; i < KV; i++) {
-        xp[i] = x[i] + LOAD16(p, i * 16);
-        if (y) STORE16(x[i], y, i * 16);
-    }
-#endif
-}
-
-/* Adds weights^T x to sums of 8 columns by 2 vectors, scaled by f before or, if `first`, zeros: SUB rows. The next sums
- * are at `next`. */
+/* to[r] = x[r] + add + weights a[r] of `k` values b [k][64], for 64 channels of six rows at x, of which `count` exist.
+ * Asks for lines from y on, which will be written next. */
 #ifdef SIMD16
+#define VALUE_ROW(r)      __global const T *x##r = x + (r < count ? r : count - 1) * ldx;
+#define VALUE_OPEN(r, j)  float16 c##r##_##j = LOAD16(x##r, j * 16) + add[j];
+#define VALUE_CLOSE(r, j) to[r * KV + j] = c##r##_##j;
+NOINLINE void values_tile(float16 *to, const float *a, __global const float *b, int k, __global const T *x, int ldx,
+                          int count, const float16 *add, __global const T *y) {
+    enum { lda = CP, ldb = 64 };
+    ROWS6(VALUE_ROW)
+    TILE_EACH(VALUE_OPEN)
+    for (; k > 0; k -= 2, a += 2, b += 2 * ldb, y += LINE) {
+        TILE_STEP(0)
+        TILE_STEP(1)
+        PREFETCH(y);
+    }
+    TILE_EACH(VALUE_CLOSE)
+}
+#else
+static inline void values_tile(float16 *to, const float *a, __global const float *b, int k, __global const T *x,
+                               int ldx, int count, const float16 *add, __global const T *y) {
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int j = 0; j < 4; j++) to[r * KV + j] = LOAD16(x, min(r, count - 1) * ldx + j * 16) + add[j];
+    for (int j = 0; j < 4; j++) tile6x1(to + j, KV, to + j, KV, a, CP, b + j * 16, 64, k);
+}
+#endif
+
+/* xt = layer norms of six rows at x, of which `count` exist, norm {gamma, beta} [2][K]; they go to y as well. x becomes
+ * xt + position. All rows' means and scales come first: a row's are a long chain. */
+NOINLINE void norm_image_rows(float16 *x, float16 *xt, __global T *y, __global const T *p, int ldp, int count,
+                              __global const float *norm, float eps) {
+    float mean[TILE_ROWS], scale[TILE_ROWS];
+    const float16 *v = x;
+    for (int r = 0; r < TILE_ROWS; r++, v += KV) {
+        float16 sum[4];
+        UNROLL for (int i = 0; i < 4; i++) sum[i] = v[i];
+        UNROLL for (int i = 4; i < KV; i++) sum[i % 4] += v[i];
+        mean[r] = sum16((sum[0] + sum[1]) + (sum[2] + sum[3])) / K;
+    }
+    v = x;
+    for (int r = 0; r < TILE_ROWS; r++, v += KV) {
+        float16 square[4];
+        UNROLL for (int i = 0; i < 4; i++) square[i] = (v[i] - (float16)(mean[r])) * (v[i] - (float16)(mean[r]));
+        UNROLL for (int i = 4; i < KV; i++) {
+            const float16 d = v[i] - (float16)(mean[r]);
+            square[i % 4] = fma(d, d, square[i % 4]);
+        }
+        scale[r] = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
+    }
+    for (int r = 0; r < TILE_ROWS; r++, x += KV, xt += XV, y += K) {
+        UNROLL for (int i = 0; i < KV; i++) {
+            const float16 d = (x[i] - (float16)(mean[r])) * (float16)(scale[r]);
+            const float16 n = fma(d, vload16(i, norm), vload16(i, norm + K));
+            xt[i] = n;
+            x[i] = n + LOAD16(p, i * 16);
+            if (r < count) STORE16(n, y, i * 16);
+        }
+        if (r + 1 < count) p += ldp;
+    }
+}
+
+/* Adds weights^T x to sums of 12 or 8 columns by 2 vectors, scaled by f before or, if `first`, zeros: SUB rows. */
+#ifdef SIMD16
+#define EACH12(F)    EACH8(F) F(8) F(9) F(10) F(11)
 #define SUM_BEGIN(i) float16 p##i = (float16)(0.0f), q##i = p##i;
 #define SUM_OPEN(i)                                                                                                    \
     p##i = vload16(0, sums + i * K) * (float16)(f[i]);                                                                 \
@@ -163,23 +200,20 @@ NOINLINE void norm_image_row(float16 *x, float16 *xp, __global T *y, __global co
         p##i = fma(v, x0, p##i);                                                                                       \
         q##i = fma(v, x1, q##i);                                                                                       \
     }
-NOINLINE void weighted_sums(__global float *sums, const float *f, const float *w, const float16 *x, int first,
-                            __global const float *next) {
-    EACH8(SUM_BEGIN)
-    if (!first) {
-        EACH8(SUM_OPEN)
+#define WEIGHTED_SUMS(NAME, EACH)                                                                                      \
+    NOINLINE void NAME(__global float *sums, const float *f, const float *w, const float16 *x, int first) {            \
+        EACH(SUM_BEGIN)                                                                                                \
+        if (!first) {                                                                                                  \
+            EACH(SUM_OPEN)                                                                                             \
+        }                                                                                                              \
+        for (int r = 0; r < SUB; r++, w += CP, x += XV) {                                                              \
+            const float16 x0 = x[0], x1 = x[1];                                                                        \
+            EACH(SUM_STEP)                                                                                             \
+        }                                                                                                              \
+        EACH(SUM_CLOSE)                                                                                                \
     }
-    for (int r = 0; r < 16; r++, w += CP, x += XV) {
-        const float16 x0 = x[0], x1 = x[1];
-        EACH8(SUM_STEP)
-        PREFETCH(next + r / 2 * K + r % 2 * 16);
-    }
-    for (int r = 16; r < SUB; r++, w += CP, x += XV) {
-        const float16 x0 = x[0], x1 = x[1];
-        EACH8(SUM_STEP)
-    }
-    EACH8(SUM_CLOSE)
-}
+WEIGHTED_SUMS(weighted_sums12, EACH12)
+WEIGHTED_SUMS(weighted_sums8, EACH8)
 #else /* 4 columns by a vector at a time: 8 registers of 8 floats */
 #define EACH4(F)     F(0) F(1) F(2) F(3)
 #define SUM_BEGIN(i) float16 p##i = (float16)(0.0f);
@@ -197,8 +231,7 @@ NOINLINE void weighted_quad(__global float *sums, const float *f, const float *w
     }
     EACH4(SUM_CLOSE)
 }
-static inline void weighted_sums(__global float *sums, const float *f, const float *w, const float16 *x, int first,
-                                 __global const float *next) {
+static inline void weighted_sums8(__global float *sums, const float *f, const float *w, const float16 *x, int first) {
     for (int i = 0; i < 4; i++)
         weighted_quad(sums + i / 2 * 4 * K + i % 2 * 16, f + i / 2 * 4, w + i / 2 * 4, x + i % 2, first);
 }
@@ -207,10 +240,15 @@ static inline void weighted_sums(__global float *sums, const float *f, const flo
 /* Takes SUB rows of weights and of the image to sums [columns][K]. */
 static inline void sum_rows(__global float *sums, const float16 *f, const float16 *s, const float16 *x, int columns,
                             int first) {
-    for (int v = 0; v < K; v += 32)
-        for (int c = 0; c < columns; c += 8)
-            weighted_sums(sums + c * K + v, (const float *)f + c, (const float *)s + c, x + v / 16, first,
-                          sums + (c + 8 < columns ? (c + 8) * K + v : v + 32));
+    for (int v = 0; v < K; v += 32) {
+        int c = 0;
+#ifdef SIMD16
+        for (; c < columns / 24 * 24; c += 12) /* the rest is eights */
+            weighted_sums12(sums + c * K + v, (const float *)f + c, (const float *)s + c, x + v / 16, first);
+#endif
+        for (; c < columns; c += 8)
+            weighted_sums8(sums + c * K + v, (const float *)f + c, (const float *)s + c, x + v / 16, first);
+    }
 }
 
 /* Group (i, n): image rows [i * sizes.s2, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
@@ -232,7 +270,7 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     const int last = min(sizes.s0, first + sizes.s2), item = modes.y ? map[n] : n;
     const int depth = relative ? columns - HEADS : columns, vectors = (depth + 15) / 16, reads = (read + 15) / 16;
     const float none = relative ? 0.0f : LOWEST;
-    float16 xs[SUB * XV], s[SUB * CP / 16], xp[TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
+    float16 xs[SUB * XV], xn[TILE_ROWS * XV], s[SUB * CP / 16], xps[2 * TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
     float16 f[CP / 16], top[CP / 16], total[CP / 16], add[KV];
     for (int i = 0; i < reads; i++) {
         top[i] = (float16)(LOWEST);
@@ -242,40 +280,42 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     values += (size_t)n * columns * K;
     queries += (size_t)n * (K + 1) * CP;
     for (int i = 0; i < KV; i++) {
-        add[i] = modes.x ? vload16(i, norm) : (float16)(0.0f);
-        for (int c = depth; modes.x && c < columns; c++)
-            add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
+        if (!modes.x) break;
+        add[i] = vload16(i, shift) + vload16(i, norm);
+        for (int c = depth; c < columns; c++) add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
     }
     part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
+    x += (size_t)item * sizes.s0 * lds.x + lds.y;
+    position += lds.w;
+    load_rows(xn, XV, xps, x + (size_t)first * lds.x, position + (size_t)first * lds.z, lds.x, lds.z,
+              min(TILE_ROWS, last - first), shift);
+    int turn = 0; /* half of xps that has the rows at hand */
     for (int r0 = first; r0 < last; r0 += SUB) {
         const int rows = min(SUB, last - r0);
+        for (int i = 0; !modes.x && i < TILE_ROWS * XV; i++) xs[i] = xn[i];
         for (int t = 0; t < SUB; t += TILE_ROWS) {
             float16 *xt = xs + t * XV;
             if (t >= rows) { /* weights there are zeros, but zero times garbage may be NaN */
                 for (int i = 0; i < TILE_ROWS * XV; i++) xt[i] = (float16)(0.0f);
                 continue;
             }
-            const size_t row = r0 + t, next = min(r0 + t + TILE_ROWS, sizes.s0 - 1);
-            const int count = min(TILE_ROWS, rows - t);
-            __global const T *next_x = x + ((size_t)item * sizes.s0 + next) * lds.x + lds.y;
-            __global const T *next_p = position + next * lds.z + lds.w;
-            __global const T *row_p = position + row * lds.z + lds.w;
-            load_rows(xt, xp, x + ((size_t)item * sizes.s0 + row) * lds.x + lds.y, row_p, lds.x, lds.z, count, shift,
-                      add);
+            float16 *xp = xps + turn * TILE_ROWS * KV, *next_xp = xps + (turn ^= 1) * TILE_ROWS * KV;
+            float16 *next_xt = t + TILE_ROWS < rows ? xt + TILE_ROWS * XV : xn;
+            const int row = r0 + t, next = min(row + TILE_ROWS, last - 1);
+            const int count = min(TILE_ROWS, rows - t), coming = clamp(last - next, 1, TILE_ROWS);
+            __global const T *next_x = x + (size_t)next * lds.x, *next_p = position + (size_t)next * lds.z;
             if (modes.x) {
-                scores(a, (const float *)xp, keys, vectors, next_x, next_p);
+                scores(a, (const float *)xp, keys, vectors, xn, 0, next_xp, next_x, next_p, lds.x, lds.z, coming,
+                       shift);
                 softmax_tokens(a, vectors, none);
                 __global T *to = x_out + ((size_t)n * sizes.s0 + row) * K;
-                for (int j = 0; j < K; j += 64) /* and asks for the lines to be written */
-                    tile6x4_next(xt + j / 16, XV, xt + j / 16, XV, (const float *)a, CP, values + j * columns, depth,
-                                 values + j * columns, to + j, K);
-                for (int r = 0; r < TILE_ROWS; r++) {
-                    norm_image_row(xt + r * XV, xp + r * KV, r < count ? to + r * K : (__global T *)0, row_p, norm + K,
-                                   eps);
-                    if (r + 1 < count) row_p += lds.z;
-                }
+                for (int j = 0; j < K; j += 64)
+                    values_tile(xp + j / 16, (const float *)a, values + j * columns, depth, x + (size_t)row * lds.x + j,
+                                lds.x, count, add + j / 16, to + j * TILE_ROWS);
+                norm_image_rows(xp, xt, to, position + (size_t)row * lds.z, lds.z, count, norm + K, eps);
             }
-            scores(s + t * (CP / 16), (const float *)xp, queries, reads, next_x, next_p);
+            scores(s + t * (CP / 16), (const float *)xp, queries, reads, next_xt, XV, next_xp, next_x, next_p, lds.x,
+                   lds.z, modes.x ? 0 : coming, shift);
         }
         weigh_rows(top, total, f, s, rows, reads);
         sum_rows(part + 2 * CP, f, s, xs, read, r0 == first);
