@@ -131,7 +131,8 @@ static void print_text(const measure *m, const bench_result *r, const measure_su
     double total = 0;
     for (int i = 0; i < count; i++) total += stages[i].ms;
     measure_print_heading(m);
-    printf("scope       %s, %d frames after %d of warm-up\n", measure_scope_name(m->scope), r->frames, m->warmup);
+    printf("scope       %s, %d %s after %d of warm-up\n", measure_scope_name(m->scope), r->frames,
+           ist_plural((size_t)r->frames, "frame", "frames"), m->warmup);
     printf("latency     p50 %.2f, p90 %.2f, p99 %.2f, least %.2f ms per batch\n", r->p50, r->p90, r->p99, r->least);
     printf("throughput  %.2f frames per second\n", r->fps);
     printf("start       %.0f ms to open, %.0f ms for the first batch\n", m->open_ms, r->first_ms);

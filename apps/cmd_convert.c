@@ -38,6 +38,6 @@ int cmd_convert(int argc, char **argv) {
     size_t count = ist_weights_count(weights);
     ist_weights_close(&weights);
     if (status) return cli_fail(status == IST_E_WEIGHTS ? CLI_BAD_MODEL : cli_exit_code(status), "%s", err.text);
-    cli_note("%s: %zu tensors written", out, count);
+    cli_note("%s: %zu %s written", out, count, ist_plural(count, "tensor", "tensors"));
     return CLI_SUCCESS;
 }

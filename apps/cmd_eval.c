@@ -60,12 +60,17 @@ static int pair_images(predict_job *job, ist_coco *truth) {
     if (!status) ist_sources_filter(&job->sources, is_annotated, &l);
     ist_name_map_free(&l.files);
     if (status) return cli_fail(CLI_FAILED, "%s", err.text);
-    if (l.twice) return cli_fail(CLI_FAILED, "%s: %zu images are given more than once", path, l.twice);
+    if (l.twice)
+        return cli_fail(CLI_FAILED, "%s: %zu %s given more than once", path, l.twice,
+                        ist_plural(l.twice, "image is", "images are"));
     if (!job->sources.count)
-        return cli_fail(CLI_FAILED, "%s: none of the %zu images is among its %zu", path, l.unknown, truth->image_count);
-    if (l.unknown) cli_note("%s: %zu images are not in it and left out", path, l.unknown);
+        return cli_fail(CLI_FAILED, "%s: of %zu %s none is among its %zu", path, l.unknown,
+                        ist_plural(l.unknown, "image", "images"), truth->image_count);
+    if (l.unknown)
+        cli_note("%s: %zu %s not in it and left out", path, l.unknown, ist_plural(l.unknown, "image is", "images are"));
     if (job->sources.count < truth->image_count)
-        cli_note("%s: %zu of its %zu images are evaluated", path, job->sources.count, truth->image_count);
+        cli_note("%s: %zu of its %zu images %s evaluated", path, job->sources.count, truth->image_count,
+                 ist_plural(job->sources.count, "is", "are"));
     return CLI_SUCCESS;
 }
 
@@ -122,10 +127,12 @@ static void note_oddities(const predict_options *o, const ist_coco *truth, const
         sizes += image->height && (r->width != image->width || r->height != image->height);
     }
     if (no_id) cli_note("%s: COCO's evaluation takes the annotation id 0 for no match; count from 1", o->annotations);
-    if (sizes) cli_note("%zu masks have another size than their image in %s and match nothing", sizes, o->annotations);
+    if (sizes)
+        cli_note("%zu %s another size than in %s, which matches nothing", sizes,
+                 ist_plural(sizes, "mask has", "masks have"), o->annotations);
     if (results->skipped)
-        cli_note("%s: %zu results are left out, for %s lacks their categories",
-                 o->results ? o->results : "results.json", results->skipped, o->annotations);
+        cli_note("%s: %zu %s left out, for %s lacks the category", o->results ? o->results : "results.json",
+                 results->skipped, ist_plural(results->skipped, "result is", "results are"), o->annotations);
 }
 
 /* The run with the annotations' boxes, in place of the run's own engine: two at once might not fit on the device. 0,

@@ -61,7 +61,8 @@ static void report(void *arg, const ist_tune_result *r) {
     printf("%3d/%d %-6s %-58s %2d x %9.1f us %s", r->done, r->total, r->family, r->shape, r->launches, r->first_us,
            first);
     if (strcmp(first, best)) printf(" -> %.1f us %s", r->best_us, best);
-    if (r->wrong) printf(" (%d of %d ways are wrong here)", r->wrong, r->candidates);
+    if (r->wrong)
+        printf(" (%d of %d ways %s wrong here)", r->wrong, r->candidates, ist_plural((size_t)r->wrong, "is", "are"));
     putchar('\n');
     fflush(stdout);
 }
@@ -87,8 +88,10 @@ static int store(const ist_tune_summary *s, const char *text) {
 }
 
 static int conclude(const ist_tune_summary *s, const char *text) {
-    printf("%d problems, %d ways measured; %d problems have a faster row than the heuristic's\n", s->problems,
-           s->candidates, s->changed);
+    printf("%d %s, %d %s measured; %d %s a faster row than the heuristic's\n", s->problems,
+           ist_plural((size_t)s->problems, "problem", "problems"), s->candidates,
+           ist_plural((size_t)s->candidates, "way", "ways"), s->changed,
+           ist_plural((size_t)s->changed, "problem has", "problems have"));
     printf("whole frame, kernels only: %.3f ms, tuned %.3f ms\n", s->before_ms, s->after_ms);
     if (text) return store(s, text);
     puts(s->changed ? "nothing kept: the whole frame is not faster" : "nothing to keep");

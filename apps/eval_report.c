@@ -82,8 +82,8 @@ static void print_overlap(const eval_report *r) {
     const eval_overlap *o = &r->overlap;
     char text[16];
     if (!o->measured) return;
-    printf("\n%zu of %zu objects matched (score above %g, box IoU from %g)\n", o->matched, o->objects, EVAL_MATCH_SCORE,
-           EVAL_MATCH_IOU);
+    printf("\n%zu of %zu %s matched (score above %g, box IoU from %g)\n", o->matched, o->objects,
+           ist_plural(o->objects, "object", "objects"), EVAL_MATCH_SCORE, EVAL_MATCH_IOU);
     printf("mean box IoU of the matched   %s\n", number(mean(o->box_iou, o->matched), text));
     if (!r->masks) return;
     printf("mean mask IoU of the matched  %s\n", number(mean(o->mask_iou, o->matched), text));
@@ -94,13 +94,15 @@ static void print_prompted(const eval_report *r) {
     const eval_prompted *p = &r->prompted;
     char text[16];
     if (!p->measured) return;
-    printf("mean mask IoU from true boxes %s (the boxes of %zu annotations as prompts)\n",
-           number(mean(p->mask_iou, p->objects), text), p->objects);
+    printf("mean mask IoU from true boxes %s (the boxes of %zu %s as prompts)\n",
+           number(mean(p->mask_iou, p->objects), text), p->objects,
+           ist_plural(p->objects, "annotation", "annotations"));
 }
 
 void eval_print(const eval_report *r) {
-    printf("%zu images, %zu objects, %zu detections\n\n", images_used(r->truth), all_objects(r->truth),
-           r->results->count);
+    size_t images = images_used(r->truth), objects = all_objects(r->truth), found = r->results->count;
+    printf("%zu %s, %zu %s, %zu %s\n\n", images, ist_plural(images, "image", "images"), objects,
+           ist_plural(objects, "object", "objects"), found, ist_plural(found, "detection", "detections"));
     printf("%-24s", "");
     put_columns(r, "boxes", "masks");
     for (int i = 0; i < IST_COCO_NUMBER_COUNT; i++) {

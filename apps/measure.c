@@ -228,5 +228,5 @@ void measure_print_heading(const measure *m) {
     printf("detector    %s, %s, %d x %d pixels, batch %d%s\n", e->detector, measure_precision(m), m->width, m->height,
            m->options.batch, e->overlap ? ", overlap" : "");
     printf("segmenter   %s, %d %s per frame\n", *e->segmenter ? e->segmenter : "none", m->options.max_objects,
-           m->options.max_objects == 1 ? "object" : "objects");
+           ist_plural((size_t)m->options.max_objects, "object", "objects"));
 }

@@ -58,8 +58,8 @@ static void lose_engine(engine_side *e, const batch *b, const ist_error *err) {
     for (; e->in_flight; e->in_flight--, e->head = (e->head + 1) % MAX_IN_FLIGHT) return_batch(f, &e->ring[e->head]);
     if (b) return_batch(f, b);
     if (f->working && !ist_engine_describe(e->engine, &info, NULL))
-        cli_note("%s (device %d): %s; its %zu images go to the other devices", info.device.name, info.device.index,
-                 err->text, f->returned_count - before);
+        cli_note("%s (device %d): %s; its %zu %s to the other devices", info.device.name, info.device.index, err->text,
+                 f->returned_count - before, ist_plural(f->returned_count - before, "image goes", "images go"));
     predict_wake_all(f);
     pthread_mutex_unlock(&f->lock);
     e->lost = true;

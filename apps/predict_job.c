@@ -266,11 +266,11 @@ static ist_status take_categories(predict_job *job, ist_error *err) {
     size_t missing;
     IST_TRY(ist_coco_relabel(job->truth, &job->labels, &missing, err));
     if (missing && missing == job->truth->category_count)
-        return ist_fail(err, IST_E_INPUT, "%s: none of its %zu categories is a class of the detector",
-                        job->options->annotations, missing);
+        return ist_fail(err, IST_E_INPUT, "%s: of its %zu %s none is a class of the detector",
+                        job->options->annotations, missing, ist_plural(missing, "category", "categories"));
     if (missing)
-        cli_note("%s: %zu of its %zu categories are no class of the detector", job->options->annotations, missing,
-                 job->truth->category_count);
+        cli_note("%s: %zu of its %zu categories %s no class of the detector", job->options->annotations, missing,
+                 job->truth->category_count, ist_plural(missing, "is", "are"));
     return IST_OK;
 }
 
@@ -279,8 +279,9 @@ static int name_labels(predict_job *job) {
     int classes = job->engine_info.classes;
     ist_error err;
     if (job->name_count && job->name_count != (size_t)classes)
-        return cli_fail(CLI_USAGE, "%s has %zu names, the detector has %d classes", job->options->names,
-                        job->name_count, classes);
+        return cli_fail(CLI_USAGE, "%s has %zu %s, the detector has %d %s", job->options->names, job->name_count,
+                        ist_plural(job->name_count, "name", "names"), classes,
+                        ist_plural((size_t)classes, "class", "classes"));
     const char **names = calloc(classes > 0 ? (size_t)classes : 1, sizeof *names);
     if (!names) return cli_fail(CLI_FAILED, "out of memory for %d names", classes);
     for (int i = 0; i < classes; i++) names[i] = job->name_count ? job->names[i] : ist_class_name(job->engine, i);
@@ -296,7 +297,8 @@ static int name_labels(predict_job *job) {
 static void check_targets(const predict_job *job) {
     for (size_t i = 0; i < job->sources.count; i++)
         if (ist_targets_find(&job->targets, job->sources.items[i].path, job->sources.items[i].name)) return;
-    cli_note("%s: it names none of the %zu images", job->options->targets, job->sources.count);
+    cli_note("%s: of %zu %s it names none", job->options->targets, job->sources.count,
+             ist_plural(job->sources.count, "image", "images"));
 }
 
 static int read_inputs(predict_job *job) {
@@ -331,9 +333,10 @@ static bool all_done(const predict_job *job) {
 static void say_load(const predict_load *l) {
     double devices = l->ms * l->devices / 100, cores = l->ms * l->cores / 100;
     if (l->ms <= 0) return;
-    cli_note("%s busy %.0f %% of the time; %d cores %.0f %%, with decoding %.0f %%, with encoding %.0f %%",
-             l->devices > 1 ? "devices" : "device", l->device_ms / devices, l->cores, l->cpu_ms / cores,
-             l->decode_ms / cores, l->encode_ms / cores);
+    cli_note("%s busy %.0f %% of the time; %d %s %.0f %%, with decoding %.0f %%, with encoding %.0f %%",
+             ist_plural((size_t)l->devices, "device", "devices"), l->device_ms / devices, l->cores,
+             ist_plural((size_t)l->cores, "core", "cores"), l->cpu_ms / cores, l->decode_ms / cores,
+             l->encode_ms / cores);
 }
 
 /* From the first image to the last table. */
@@ -342,8 +345,8 @@ static void summarise(const predict_job *job, const predict_totals *t) {
     if (job->options->quiet) return;
     char kept[64] = "";
     if (t->skipped) snprintf(kept, sizeof kept, ", %zu kept from an earlier run", t->skipped);
-    cli_note("%zu images, %zu failed%s, %.1f ms per image%s%s", t->done, t->failed, kept,
-             seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0, job->temporary ? "" : ", results in ",
+    cli_note("%zu %s, %zu failed%s, %.1f ms per image%s%s", t->done, ist_plural(t->done, "image", "images"), t->failed,
+             kept, seen ? (predict_now_ms() - t->begin_ms) / (double)seen : 0.0, job->temporary ? "" : ", results in ",
              job->temporary ? "" : job->options->output);
     say_load(&t->load);
 }
@@ -355,8 +358,8 @@ static const char *resume_hint(const predict_job *job) {
 static int conclude(predict_job *job, const predict_totals *t) {
     ist_error err;
     if (t->interrupted)
-        return cli_fail(CLI_INTERRUPTED, "interrupted after %zu of %zu images%s", t->done + t->skipped,
-                        job->sources.count, resume_hint(job));
+        return cli_fail(CLI_INTERRUPTED, "interrupted after %zu of %zu %s%s", t->done + t->skipped, job->sources.count,
+                        ist_plural(job->sources.count, "image", "images"), resume_hint(job));
     if (predict_write_tables(job, &t->failures, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     summarise(job, t);
     if (!t->failed) return CLI_SUCCESS;
@@ -374,7 +377,9 @@ static int prepare(predict_job *job, bool *done) {
     if (o->resume && all_done(job) && predict_tables_exist(o)) {
         *done = true;
         if (ist_journal_commit(job->journal, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
-        if (!o->quiet) cli_note("all %zu images are there already, in %s", job->sources.count, o->output);
+        size_t count = job->sources.count;
+        if (!o->quiet && count == 1) cli_note("the image is there already, in %s", o->output);
+        if (!o->quiet && count > 1) cli_note("all %zu images are there already, in %s", count, o->output);
         return CLI_SUCCESS;
     }
     if (o->resume && o->track && !all_done(job)) {
@@ -397,8 +402,8 @@ static int execute_in(predict_job *job, size_t there) {
     if (code || done) return code;
     predict_totals totals = {0};
     if (predict_run(job, &totals, &err)) {
-        cli_note("stopped after %zu of %zu images%s", totals.done + totals.skipped, job->sources.count,
-                 resume_hint(job));
+        cli_note("stopped after %zu of %zu %s%s", totals.done + totals.skipped, job->sources.count,
+                 ist_plural(job->sources.count, "image", "images"), resume_hint(job));
         code = cli_fail(cli_exit_code(err.code), "%s", err.text);
     } else {
         code = conclude(job, &totals);

@@ -75,7 +75,8 @@ static void show_progress(predict_flow *f) {
     size_t seen = t->done + t->failed;
     f->shown_ms = now;
     clear_progress(f);
-    fprintf(stderr, "%zu of %zu images, %.1f ms per image", seen + t->skipped, f->limit + t->skipped,
+    size_t all = f->limit + t->skipped;
+    fprintf(stderr, "%zu of %zu %s, %.1f ms per image", seen + t->skipped, all, ist_plural(all, "image", "images"),
             (now - t->begin_ms) / (double)(seen ? seen : 1));
     fflush(stderr);
 }

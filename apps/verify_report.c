@@ -78,8 +78,8 @@ static void print_check(const char *name, double value, const char *relation, do
 void verify_print(const verify_side *tested, const verify_side *reference, const verify_sums *s) {
     print_side("tested", tested);
     print_side("reference", reference);
-    printf("models      %s%s%s, %zu images\n\n", tested->info.detector, *tested->info.segmenter ? ", " : "",
-           tested->info.segmenter, s->images);
+    printf("models      %s%s%s, %zu %s\n\n", tested->info.detector, *tested->info.segmenter ? ", " : "",
+           tested->info.segmenter, s->images, ist_plural(s->images, "image", "images"));
     for (int i = 0; i < VERIFY_STAGE_COUNT; i++) {
         double error = verify_relative(&s->stages[i]), limit = verify_limit(i, tested->info.precision);
         if (s->stages[i].values) print_check(facts[i].name, error, "<=", limit, error <= limit, facts[i].meaning);
@@ -90,10 +90,11 @@ void verify_print(const verify_side *tested, const verify_side *reference, const
                 "largest difference");
     if (*tested->info.segmenter)
         print_check("masks", mean_mask_iou(s), ">=", VERIFY_MASK_IOU, mean_mask_iou(s) >= VERIFY_MASK_IOU, "mean IoU");
-    printf("\n%zu and %zu objects, %zu the same; %zu of %zu queries chosen by both\n", s->objects, s->reference_objects,
-           s->same_objects, s->common_queries, s->queries);
+    printf("\n%zu and %zu %s, %zu the same; %zu of %zu queries chosen by both\n", s->objects, s->reference_objects,
+           ist_plural(s->reference_objects, "object", "objects"), s->same_objects, s->common_queries, s->queries);
     if (s->cut)
-        printf("%zu objects left out: at the threshold or the end of a full list, and on one side only\n", s->cut);
+        printf("%zu %s left out: at the threshold or the end of a full list, and on one side only\n", s->cut,
+               ist_plural(s->cut, "object", "objects"));
     if (s->same_objects) printf("box IoU: mean %.5f, least %.5f\n", mean_box_iou(s), s->least_box_iou);
     if (s->images > 1)
         printf("worst image: %s: F1 %.3g, decoder boxes %.3g, %zu of %zu queries chosen by both\n", s->worst.path,

@@ -67,3 +67,10 @@ Test(base_status, trying_forwards_failures_only_and_evaluates_once) {
     cr_expect_eq(forward(IST_OK), IST_E_STATE);
     cr_expect_eq(tried, 2);
 }
+
+Test(base_status, one_of_something_is_singular) {
+    cr_expect_str_eq(ist_plural(0, "image", "images"), "images");
+    cr_expect_str_eq(ist_plural(1, "image", "images"), "image");
+    cr_expect_str_eq(ist_plural(2, "image", "images"), "images");
+    cr_expect_str_eq(ist_plural(1ull << 32, "image", "images"), "images");
+}

@@ -119,7 +119,7 @@ Test(cli_device, tracks_classes_and_targets) {
     scratch_put(scratch_path(&b.s, "targets.json"), text);
     expect(RUN(&b, "predict", FRAMES "/bone-1.png", "-o", b.out, "--detector", b.detector, "--no-masks",
                "--max-objects", "4", "--targets", scratch_path(&b.s, "targets.json")),
-           0, "1 images");
+           0, "1 image");
     json_t *matched = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     const json_t *o = json_object_get(json_array_get(matched, 0), "objects");
     for (size_t i = 0; i < 4; i++)
@@ -129,7 +129,7 @@ Test(cli_device, tracks_classes_and_targets) {
     const char *name = json_string_value(json_object_get(json_array_get(first, 0), "name"));
     expect(RUN(&b, "predict", FRAMES "/bone-1.png", "-o", b.out, "--detector", b.detector, "--no-masks", "--classes",
                name),
-           0, "1 images");
+           0, "1 image");
     json_t *chosen = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     const json_t *kept = json_object_get(json_array_get(chosen, 0), "objects");
     cr_expect_geq(json_array_size(kept), 1);

@@ -123,7 +123,7 @@ Test(cli_eval, a_folder_against_its_truth) {
 Test(cli_eval, the_table) {
     bench b = make_bench(1);
     spawned r = EVAL(&b, b.in, "--quiet");
-    cr_expect_str_eq(r.out, "1 images, 3 objects, 3 detections\n\n"
+    cr_expect_str_eq(r.out, "1 image, 3 objects, 3 detections\n\n"
                             "                           boxes   masks\n"
                             "AP     IoU 0.50:0.95       0.667   0.367\n"
                             "AP50   IoU 0.50            0.667   0.667\n"
@@ -185,12 +185,12 @@ Test(cli_eval, images_on_one_side_only_are_left_out_and_named) {
     write_png(scratch_path(&b.s, "in/new.png"), 50, 60);
     spawned r = EVAL(&b, b.in);
     cr_expect_eq(r.code, 0);
-    cr_expect_not_null(strstr(r.err, "1 images are not in it and left out"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "1 image is not in it and left out"), "%s", r.err);
     cr_expect_not_null(strstr(r.err, "3 of its 4 images are evaluated"), "%s", r.err);
     cr_expect_not_null(strstr(r.out, "3 images, 9 objects, 9 detections"), "%s", r.out);
     spawn_free(&r);
-    expect(EVAL(&b, scratch_path(&b.s, "in/new.png")), 1, "", "none of the 1 images is among its 4");
-    expect(EVAL(&b, b.in, scratch_path(&b.s, "in/../in/00-x.png")), 1, "", "1 images are given more than once");
+    expect(EVAL(&b, scratch_path(&b.s, "in/new.png")), 1, "", "of 1 image none is among its 4");
+    expect(EVAL(&b, b.in, scratch_path(&b.s, "in/../in/00-x.png")), 1, "", "1 image is given more than once");
     end_bench(&b);
 }
 
@@ -210,7 +210,7 @@ Test(cli_eval, an_image_that_cannot_be_read_has_no_detections) {
 Test(cli_eval, boxes_alone) {
     bench b = make_bench(1);
     unlink(scratch_path(&b.s, "weights/mobile_sam_demo.safetensors"));
-    expect(EVAL(&b, b.in, "--no-masks"), 0, "mean box IoU of the matched   1.000", "1 images");
+    expect(EVAL(&b, b.in, "--no-masks"), 0, "mean box IoU of the matched   1.000", "1 image");
     json_t *n = numbers(&b);
     cr_expect(json_is_null(json_object_get(n, "masks")));
     cr_expect(json_is_null(json_object_get(json_object_get(n, "matched"), "mask_iou")));
@@ -234,7 +234,7 @@ Test(cli_eval, prompts_are_annotations_with_masks_and_no_crowds) {
             "{\"id\":3,%s,\"segmentation\":[[0,0,0,40,10,40,10,0]]}]}",
             common, common, common);
     cr_assert_eq(fclose(f), 0);
-    expect(EVAL(&b, b.in), 0, "mean mask IoU from true boxes 0.500 (the boxes of 1 annotations as prompts)",
+    expect(EVAL(&b, b.in), 0, "mean mask IoU from true boxes 0.500 (the boxes of 1 annotation as prompts)",
            "2 images");
     expect(EVAL(&b, b.in, "--no-truth-prompts"), 0, "2 images", "2 images");
     json_t *n = numbers(&b);
@@ -271,10 +271,10 @@ Test(cli_eval, categories_that_the_detector_lacks) {
     bench b = make_bench(1);
     scratch_put(b.truth, "{\"categories\":[{\"id\":1,\"name\":\"person\"},{\"id\":2,\"name\":\"bone\"}],\"images\":"
                          "[{\"id\":5,\"file_name\":\"00-x.png\"}],\"annotations\":[]}");
-    expect(EVAL(&b, b.in), 0, "0 objects, 1 detections", "1 of its 2 categories are no class of the detector");
+    expect(EVAL(&b, b.in), 0, "0 objects, 1 detection", "1 of its 2 categories is no class of the detector");
     scratch_put(b.truth, "{\"categories\":[{\"id\":91,\"name\":\"bone\"}],\"images\":"
                          "[{\"id\":5,\"file_name\":\"00-x.png\"}],\"annotations\":[]}");
-    expect(EVAL(&b, b.in), 1, "", "none of its 1 categories is a class of the detector");
+    expect(EVAL(&b, b.in), 1, "", "of its 1 category none is a class of the detector");
     end_bench(&b);
 }
 

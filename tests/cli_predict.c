@@ -52,7 +52,7 @@ Test(cli_predict, no_masks_needs_no_segmenter) {
     bench b = make_bench(1);
     unlink(scratch_path(&b.s, "weights/mobile_sam_demo.safetensors"));
     expect(PREDICT(&b, NULL), 4, "--segmenter");
-    expect(PREDICT(&b, "--no-masks", "--max-objects", "2"), 0, "1 images, 0 failed");
+    expect(PREDICT(&b, "--no-masks", "--max-objects", "2"), 0, "1 image, 0 failed");
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/masks")));
     json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     const json_t *objects = json_object_get(json_array_get(lines, 0), "objects");
@@ -184,7 +184,7 @@ Test(cli_predict, targets_reach_the_engine) {
     scratch_put(scratch_path(&b.s, "t.json"), "{");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
     scratch_put(scratch_path(&b.s, "t.json"), "{\"other.png\": []}");
-    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 0, "t.json: it names none of the 2 images");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 0, "t.json: of 2 images it names none");
     scratch_remove(&b.s);
 }
 
@@ -193,13 +193,13 @@ Test(cli_predict, names_and_classes) {
     char text[1000] = "";
     for (int i = 0; i < 80; i++) snprintf(text + strlen(text), sizeof text - strlen(text), "thing%d\n", i);
     scratch_put(scratch_path(&b.s, "names"), text);
-    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 0, "1 images");
+    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 0, "1 image");
     json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
     cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, 1), "category_id")), 11, "no longer COCO");
     json_decref(results);
     scratch_put(scratch_path(&b.s, "names"), "bone\n");
-    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 2, "1 names, the detector has 80 classes");
-    expect(PREDICT(&b, "--classes", "0,16"), 0, "1 images");
+    expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 2, "1 name, the detector has 80 classes");
+    expect(PREDICT(&b, "--classes", "0,16"), 0, "1 image");
     expect(PREDICT(&b, "--classes", "0,,1"), 2, "''");
     scratch_remove(&b.s);
 }
@@ -302,7 +302,7 @@ Test(cli_predict, default_checkpoints_beside_the_program) {
         snprintf(command, sizeof command, "mv '%s'/*.safetensors '%s'", b.weights,
                  scratch_path(&b.s, "moved/%s", places[i][1]));
         cr_assert_eq(system(command), 0);
-        expect(spawn_run(&b.s, NULL, argv), 0, "1 images, 0 failed");
+        expect(spawn_run(&b.s, NULL, argv), 0, "1 image, 0 failed");
         scratch_remove(&b.s);
     }
 }

@@ -53,6 +53,13 @@ Test(cli_resume, a_full_disk_ends_the_run_and_resume_continues) {
     scratch_remove(&b.s);
 }
 
+Test(cli_resume, a_run_of_one_image_says_so_in_the_singular) {
+    bench b = make_bench(1);
+    expect(PREDICT(&b, NULL), 0, ": 1 image, 0 failed, ");
+    expect(PREDICT(&b, "--resume"), 0, ": the image is there already, in ");
+    scratch_remove(&b.s);
+}
+
 Test(cli_resume, resume_redoes_what_is_missing_and_nothing_else) {
     bench b = make_bench(4);
     expect(PREDICT(&b, NULL), 0, "4 images");
@@ -87,7 +94,7 @@ Test(cli_resume, resume_knows_a_path_that_was_given_twice) {
     cr_expect_str_eq(after, frames);
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(unlink(scratch_path(&b.s, "%s", masks[i])), 0, "%s", masks[i]);
-        expect(PREDICT(&b, twice, twice, "--resume"), 0, "1 images, 0 failed, 3 kept from an earlier run");
+        expect(PREDICT(&b, twice, twice, "--resume"), 0, "1 image, 0 failed, 3 kept from an earlier run");
         cr_expect(scratch_exists(scratch_path(&b.s, "%s", masks[i])));
     }
     expect_frames(&b, 4, (const char *[]){"00-x.png", "01-x.png", "01-x.png", "01-x.png"});
@@ -102,7 +109,7 @@ Test(cli_resume, resume_tries_failed_images_again) {
     expect(PREDICT(&b, NULL), 7, "bad.png");
     expect(PREDICT(&b, "--resume"), 7, "bad.png");
     write_png(scratch_path(&b.s, "in/bad.png"), 8, 8);
-    expect(PREDICT(&b, "--resume"), 0, "1 images, 0 failed, 2 kept");
+    expect(PREDICT(&b, "--resume"), 0, "1 image, 0 failed, 2 kept");
     cr_expect(!scratch_exists(scratch_path(&b.s, "out/failed.ndjson")));
     expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "bad.png"});
     scratch_remove(&b.s);

@@ -71,7 +71,8 @@ ist_status ist_audit_load(ist_audit_log *log, const void *bytes, size_t count, i
     ist_audit_wire_header header;
     loader l = {.log = log};
     ist_status status = IST_OK;
-    if (count < IST_AUDIT_WIRE_HEADER) return ist_fail(err, IST_E_INPUT, "%zu bytes are no recording", count);
+    if (count < IST_AUDIT_WIRE_HEADER)
+        return ist_fail(err, IST_E_INPUT, "%zu %s no recording", count, ist_plural(count, "byte is", "bytes are"));
     memcpy(&header, bytes, sizeof header);
     if (header.magic != IST_AUDIT_WIRE_MAGIC) return ist_fail(err, IST_E_INPUT, "not a recording of the audit layer");
     l.pid = header.pid;

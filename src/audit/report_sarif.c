@@ -49,9 +49,9 @@ static json_t *sarif_location(const ist_audit_log *log, uint32_t site, const cha
 static void sarif_message(const ist_audit_report *r, const ist_audit_finding *f, char *text, size_t size) {
     const char *entry = ist_audit_label(r->log, f->entry), *what = ist_audit_category_text(f->category);
     if (f->context == IST_AUDIT_CONTEXT_RUN)
-        snprintf(text, size, "%s: %s (%llu times, %llu bytes, %.2f ms waiting, %.2f ms moving). %s", entry, what,
-                 (unsigned long long)f->count, (unsigned long long)f->bytes, f->wait_ms, f->move_ms,
-                 ist_audit_category_advice(f->category));
+        snprintf(text, size, "%s: %s (%llu %s, %llu %s, %.2f ms waiting, %.2f ms moving). %s", entry, what,
+                 (unsigned long long)f->count, ist_plural(f->count, "time", "times"), (unsigned long long)f->bytes,
+                 ist_plural(f->bytes, "byte", "bytes"), f->wait_ms, f->move_ms, ist_audit_category_advice(f->category));
     else
         snprintf(text, size, "%s: %s (%s%s). %s", entry, what, ist_audit_context_name(f->context),
                  f->training ? ", training" : "", ist_audit_finding_advice(f));

@@ -88,7 +88,9 @@ static void put_summary(const ist_audit_report *r, FILE *out) {
     for (int s = 0; s < IST_AUDIT_SEVERITY_COUNT; s++)
         fprintf(out, "%s%llu %s", s ? ", " : "", (unsigned long long)r->severities[s], ist_audit_severity_name(s));
     fputc('\n', out);
-    if (r->log->dropped) fprintf(out, "  %llu later calls were not recorded\n", (unsigned long long)r->log->dropped);
+    if (r->log->dropped)
+        fprintf(out, "  %llu later %s not recorded\n", (unsigned long long)r->log->dropped,
+                ist_plural(r->log->dropped, "call was", "calls were"));
 }
 
 static void put_finding(const ist_audit_report *r, const ist_audit_finding *f, FILE *out) {
@@ -98,8 +100,9 @@ static void put_finding(const ist_audit_report *r, const ist_audit_finding *f, F
     fputs(" at ", out);
     put(out, ist_audit_site_text(r->log, f->site, place, sizeof place));
     put(out, object_text(r->log, &r->log->events[f->first], object, sizeof object));
-    fprintf(out, "\n            %s; %llu times", ist_audit_category_text(f->category), (unsigned long long)f->count);
-    if (f->frames) fprintf(out, " in %u frames", f->frames);
+    fprintf(out, "\n            %s; %llu %s", ist_audit_category_text(f->category), (unsigned long long)f->count,
+            ist_plural(f->count, "time", "times"));
+    if (f->frames) fprintf(out, " in %u %s", f->frames, ist_plural(f->frames, "frame", "frames"));
     fprintf(out, ", %s, %.2f ms waiting, %.2f ms moving\n", bytes_text(f->bytes, bytes, sizeof bytes), f->wait_ms,
             f->move_ms);
     if (f->partner_site != IST_AUDIT_NONE || f->partner_entry != IST_AUDIT_NONE) {

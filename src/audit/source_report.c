@@ -48,7 +48,7 @@ static void put_files(const ist_audit_source *s, FILE *out) {
     if (!s->report.finding_count || !(files = ist_audit_source_files(s, &count))) return;
     fprintf(out, "\nby file\n %9s %9s %9s %9s\n", "critical", "medium", "minor", "necessary");
     size_t rest = write_files(files, count, out);
-    if (rest) fprintf(out, "  and %zu more files\n", rest);
+    if (rest) fprintf(out, "  and %zu more %s\n", rest, ist_plural(rest, "file", "files"));
     free(files);
 }
 
@@ -91,8 +91,8 @@ void ist_audit_source_write_text(const ist_audit_source *s, FILE *out) {
     size_t above = r->finding_count - (size_t)r->severities[IST_AUDIT_NECESSARY];
     fputs("audit of the sources in ", out);
     put(out, s->log.program ? s->log.program : "");
-    fprintf(out, "\n  files      %llu C and C++, %llu Python, %llu lines; %zu skipped\n",
-            (unsigned long long)s->c_files, (unsigned long long)s->python_files, (unsigned long long)s->lines,
+    fprintf(out, "\n  files      %llu C and C++, %llu Python, %llu %s; %zu skipped\n", (unsigned long long)s->c_files,
+            (unsigned long long)s->python_files, (unsigned long long)s->lines, ist_plural(s->lines, "line", "lines"),
             s->skipped_count);
     fprintf(out, "  findings   ");
     for (int k = 0; k < IST_AUDIT_SEVERITY_COUNT; k++)

@@ -36,6 +36,11 @@ static inline ist_status ist_after(ist_status filled, ist_status code) {
 /* Puts "context: " in front of the sentence already in `err`; returns err->code (IST_OK when err is NULL). */
 ist_status ist_fail_context(ist_error *err, const char *fmt, ...) IST_PRINTF(2, 3);
 
+/* The word for `n` of something in a sentence. */
+static inline const char *ist_plural(unsigned long long n, const char *one, const char *many) {
+    return n == 1 ? one : many;
+}
+
 /* Forwards a failure to the caller; `expr` is evaluated once. */
 #define IST_TRY(expr)                                                                                                  \
     do {                                                                                                               \

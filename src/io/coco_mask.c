@@ -30,7 +30,8 @@ static ist_status draw_box(coco_reader *r, const double box[4]) {
 static ist_status read_points(coco_reader *r, const json_t *part, size_t *count) {
     *count = json_array_size(part);
     if (!json_is_array(part) || *count < 4 || *count % 2)
-        return coco_bad(r, "a polygon of %zu numbers instead of an even count from 6", *count);
+        return coco_bad(r, "a polygon of %zu %s instead of an even count from 6", *count,
+                        ist_plural(*count, "number", "numbers"));
     if (!ist_grow((void **)&r->points, &r->point_capacity, *count, sizeof *r->points))
         return ist_fail(r->err, IST_E_MEMORY, "%s: out of memory for a polygon of %zu numbers", r->source, *count);
     for (size_t i = 0; i < *count; i++) {
@@ -70,7 +71,8 @@ static ist_status read_runs(coco_reader *r, const json_t *counts, ist_coco_objec
             return ist_fail(r->err, IST_E_MEMORY, "%s: out of memory for a mask of %zu runs", r->source, i);
     }
     if (total == pixels) return IST_OK;
-    return coco_bad(r, "its mask's runs are %llu pixels, not %d x %d", (unsigned long long)total, o->width, o->height);
+    return coco_bad(r, "its mask's runs are %llu %s, not %d x %d", (unsigned long long)total,
+                    ist_plural(total, "pixel", "pixels"), o->width, o->height);
 }
 
 ist_status coco_read_mask(coco_reader *r, const json_t *segmentation, ist_coco_object *o) {

@@ -114,15 +114,16 @@ ist_status ist_rle_parse(const char *text, size_t length, uint64_t pixels, ist_r
             return ist_fail(err, IST_E_INPUT, "run-length encoding: byte %zu of %zu is damaged", at, length);
         if (rle->count > 2) run += rle->counts[rle->count - 2];
         if (run < 0 || (uint64_t)run > pixels - total || run > UINT32_MAX)
-            return ist_fail(err, IST_E_INPUT, "run-length encoding: run %zu of %lld pixels in an image of %llu",
-                            rle->count, (long long)run, (unsigned long long)pixels);
+            return ist_fail(err, IST_E_INPUT, "run-length encoding: run %zu of %lld %s in an image of %llu", rle->count,
+                            (long long)run, ist_plural((unsigned long long)run, "pixel", "pixels"),
+                            (unsigned long long)pixels);
         total += (uint64_t)run;
         if (!ist_rle_add(rle, (uint32_t)run))
             return ist_fail(err, IST_E_MEMORY, "run-length encoding: out of memory after %zu runs", rle->count);
     }
     if (total == pixels) return IST_OK;
-    return ist_fail(err, IST_E_INPUT, "run-length encoding: %llu pixels in an image of %llu", (unsigned long long)total,
-                    (unsigned long long)pixels);
+    return ist_fail(err, IST_E_INPUT, "run-length encoding: %llu %s in an image of %llu", (unsigned long long)total,
+                    ist_plural(total, "pixel", "pixels"), (unsigned long long)pixels);
 }
 
 /* A run of ones: pixels [begin, end). */

@@ -208,8 +208,9 @@ ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, i
             if (targets->categories)
                 *label = by_name ? label_named(targets, labels, given) : ist_category_label(labels, given);
             if (*label < 0 || *label >= labels->count)
-                return ist_fail(err, IST_E_INPUT, "a target has %s %d, which the detector's %d classes lack",
-                                targets->categories ? "category" : "class", given, labels->count);
+                return ist_fail(err, IST_E_INPUT, "a target has %s %d, which the detector's %d %s",
+                                targets->categories ? "category" : "class", given, labels->count,
+                                ist_plural((size_t)labels->count, "class is not", "classes lack"));
         }
     targets->categories = false;
     return IST_OK;

@@ -85,9 +85,8 @@ static ist_status recognise(const ist_weights *weights, ist_arch_form *best, ist
     if (2 * most.matched >= most.needed) return IST_OK;
     const char *first = ist_weights_count(weights) ? ist_weights_at(weights, 0)->name : "";
     if (!most.matched)
-        return ist_fail(err, IST_E_WEIGHTS,
-                        "is neither D-FINE nor MobileSAM: none of its %zu tensors (first: %s) is known",
-                        ist_weights_count(weights), first);
+        return ist_fail(err, IST_E_WEIGHTS, "is neither D-FINE nor MobileSAM: of its %zu %s (first: %s) none is known",
+                        ist_weights_count(weights), ist_plural(ist_weights_count(weights), "tensor", "tensors"), first);
     return ist_fail(err, IST_E_WEIGHTS, "is neither D-FINE nor MobileSAM: the closest, %s, finds %d of its %d tensors",
                     ist_model_name(best->kind), most.matched, most.needed);
 }
@@ -156,7 +155,9 @@ ist_status ist_checkpoint_check(const ist_checkpoint_info *info, ist_error *err)
     size_t problems = info->missing.count + info->mismatched.count;
     if (!problems) return IST_OK;
     char more[48] = "";
-    if (problems > 1) snprintf(more, sizeof more, " (and %zu more problems)", problems - 1);
+    if (problems > 1)
+        snprintf(more, sizeof more, " (and %zu more %s)", problems - 1,
+                 ist_plural(problems - 1, "problem", "problems"));
     if (info->missing.count)
         return ist_fail(err, IST_E_WEIGHTS, "%s: missing from this %s checkpoint%s", info->missing.items[0],
                         ist_model_name(info->kind), more);

@@ -99,7 +99,8 @@ static ist_status check_cover(entry *entries, size_t count, uint64_t data_size, 
         at = e->end;
     }
     if (at != data_size)
-        return ist_fail(err, IST_E_WEIGHTS, "%llu bytes after the last tensor", (unsigned long long)(data_size - at));
+        return ist_fail(err, IST_E_WEIGHTS, "%llu %s after the last tensor", (unsigned long long)(data_size - at),
+                        ist_plural(data_size - at, "byte", "bytes"));
     return IST_OK;
 }
 
@@ -130,7 +131,9 @@ static ist_status read_entries(ist_weights *w, json_t *header, const uint8_t *da
 
 ist_status ist_safetensors_read(ist_weights *w, const uint8_t *bytes, size_t size, ist_error *err) {
     uint64_t length = 0;
-    if (size < 8) return ist_fail(err, IST_E_WEIGHTS, "%zu bytes are too few for a safetensors file", size);
+    if (size < 8)
+        return ist_fail(err, IST_E_WEIGHTS, "%zu %s too few for a safetensors file", size,
+                        ist_plural(size, "byte is", "bytes are"));
     for (int i = 0; i < 8; i++) length |= (uint64_t)bytes[i] << (8 * i);
     if (length > HEADER_MAX)
         return ist_fail(err, IST_E_WEIGHTS, "the safetensors header claims %llu bytes, the limit is %zu",

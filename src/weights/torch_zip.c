@@ -110,7 +110,8 @@ static ist_status check_byte_order(reader *r) {
     bool absent = find_entry(r, "byteorder", &index, &size) != IST_OK; /* older files are little endian */
     r->err = err;
     if (absent) return IST_OK;
-    if (size >= sizeof text) return ist_fail(err, IST_E_WEIGHTS, "byteorder has %zu bytes", size);
+    if (size >= sizeof text)
+        return ist_fail(err, IST_E_WEIGHTS, "byteorder has %zu %s", size, ist_plural(size, "byte", "bytes"));
     IST_TRY(read_entry(r, index, "byteorder", (uint8_t *)text, size));
     if (strcmp(text, "little"))
         return ist_fail(err, IST_E_WEIGHTS, "storages are %s endian, only little endian is supported",

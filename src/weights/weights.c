@@ -304,7 +304,8 @@ static ist_status check_format(const uint8_t *head, size_t known, size_t size, b
                         "is a PyTorch file of the old format (before 1.6, not a zip): load and save it again with a "
                         "current PyTorch");
     if (known < 9 || head[8] != '{')
-        return ist_fail(err, IST_E_WEIGHTS, "is neither a safetensors nor a PyTorch zip file (%zu bytes)", size);
+        return ist_fail(err, IST_E_WEIGHTS, "is neither a safetensors nor a PyTorch zip file (%zu %s)", size,
+                        ist_plural(size, "byte", "bytes"));
     return IST_OK;
 }
 
