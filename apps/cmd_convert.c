@@ -1,9 +1,13 @@
 /* isthmus convert: any checkpoint that can be read, as safetensors with the official names. */
 #include "cli.h"
 
+#include "base/mem.h"
+#include "io/atomic_file.h"
 #include "weights/weights.h"
 
 #include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,6 +19,33 @@ static const cli_option options[] = {
 static bool is_same_file(const char *a, const char *b) {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* An interrupt waits until the file is complete: nothing else would remove the half of it. */
+static ist_status save(const ist_weights *weights, const char *out, bool half, ist_error *err) {
+    sigset_t held, before;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
+    sigprocmask(SIG_BLOCK, &held, &before);
+    ist_status status = ist_weights_save_safetensors(weights, out, half, err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+/* Makes the folder that the file goes to; of a file that cannot be written no folder stays. */
+static ist_status save_in_folder(const ist_weights *weights, const char *out, bool half, ist_error *err) {
+    const char *slash = strrchr(out, '/');
+    if (!slash || slash == out) return save(weights, out, half, err);
+    char *folder = ist_strdup(out);
+    size_t there;
+    if (!folder) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", out);
+    folder[slash - out] = '\0';
+    ist_status status = ist_make_folders(folder, &there, err);
+    if (!status && (status = save(weights, out, half, err))) ist_remove_empty_folders(folder, there);
+    free(folder);
+    return status;
 }
 
 int cmd_convert(int argc, char **argv) {
@@ -32,9 +63,10 @@ int cmd_convert(int argc, char **argv) {
         return cli_usage("convert", "the output '%s' must end in .safetensors", out);
     if (is_same_file(in, out)) return cli_usage("convert", "'%s' is both input and output", in);
     ist_error err;
+    if (ist_atomic_try(out, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     ist_weights *weights = NULL;
     if (ist_weights_open(in, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
-    ist_status status = ist_weights_save_safetensors(weights, out, half, &err);
+    ist_status status = save_in_folder(weights, out, half, &err);
     size_t count = ist_weights_count(weights);
     ist_weights_close(&weights);
     if (status) return cli_fail(status == IST_E_WEIGHTS ? CLI_BAD_MODEL : cli_exit_code(status), "%s", err.text);

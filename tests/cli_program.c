@@ -24,7 +24,8 @@ Test(cli_program, help_and_version) {
     expect(RUN(&s, "--version"), 0, "isthmus 0.1.0\n", NULL);
     expect(RUN(&s, "--help"), 0, "  predict ", NULL);
     expect(RUN(&s, "--help"), 0, "SOURCE... -o DIR [options]     find objects", NULL);
-    expect(RUN(&s, "--help"), 0, "--source DIR\n                                          what predict, a program", NULL);
+    expect(RUN(&s, "--help"), 0, "--source DIR\n                                          what predict, a program",
+           NULL);
     expect(RUN(&s, "-h"), 0, "exit codes", NULL);
     expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
@@ -114,5 +115,39 @@ Test(cli_program, bad_models_are_exit_4) {
     cr_expect(!scratch_exists(scratch_path(&s, "o.safetensors")));
     expect(RUN(&s, "convert", scratch_path(&s, "bad.safetensors"), scratch_path(&s, "bad.safetensors")), 2, NULL,
            "both");
+    scratch_remove(&s);
+}
+
+/* `float32 x[1]` of this value, as safetensors. */
+static void put_checkpoint(const char *path, float value) {
+    char text[96] = {0};
+    int length =
+        snprintf(text + 8, sizeof text - 8, "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
+    text[0] = (char)length;
+    memcpy(text + 8 + length, &value, sizeof value);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fwrite(text, 1, (size_t)length + 12, file), (size_t)length + 12);
+    fclose(file);
+}
+
+Test(cli_program, convert_makes_the_folder_of_its_output) {
+    scratch s = scratch_make();
+    put_checkpoint(scratch_path(&s, "in.safetensors"), 1);
+    expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "a/b/out.safetensors")), 0, NULL,
+           "a/b/out.safetensors: 1 tensor written");
+    cr_expect(scratch_exists(scratch_path(&s, "a/b/out.safetensors")));
+    scratch_put(scratch_path(&s, "bad.safetensors"), "not a checkpoint");
+    expect(RUN(&s, "convert", scratch_path(&s, "bad.safetensors"), scratch_path(&s, "c/d/out.safetensors")), 4, NULL,
+           "bad.safetensors");
+    put_checkpoint(scratch_path(&s, "large.safetensors"), 1e9f);
+    expect(RUN(&s, "convert", scratch_path(&s, "large.safetensors"), scratch_path(&s, "c/d/out.safetensors"), "--half"),
+           4, NULL, "half precision ends at 65504");
+    cr_expect(!scratch_exists(scratch_path(&s, "c")), "a failure must leave no folder behind");
+    expect(RUN(&s, "convert", scratch_path(&s, "large.safetensors"), scratch_path(&s, "a/b/new.safetensors"), "--half"),
+           4, NULL, "half precision ends at 65504");
+    cr_expect(scratch_exists(scratch_path(&s, "a/b/out.safetensors")), "what was there stays");
+    expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "bad.safetensors/out.safetensors")),
+           1, NULL, "Not a directory");
     scratch_remove(&s);
 }
