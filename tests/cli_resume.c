@@ -82,6 +82,34 @@ Test(cli_resume, resume_redoes_what_is_missing_and_nothing_else) {
     scratch_remove(&b.s);
 }
 
+/* The names look alike in JSON; masks/ has them as they are. */
+Test(cli_resume, resume_knows_names_that_are_no_utf8) {
+    bench b = make_bench(1);
+    static const char *const digits[] = {"fe", "ff"};
+    write_png(scratch_path(&b.s, "in/a\xFE.png"), 33, 44);
+    write_png(scratch_path(&b.s, "in/a\xFF.png"), 33, 45);
+    scratch_put(scratch_path(&b.s, "in/b\xFF.png"), "no image");
+    expect(PREDICT(&b, NULL), 7, "3 images, 1 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_expect_null(json_object_get(json_array_get(lines, 0), "file_bytes"), "it is UTF-8");
+    for (size_t i = 0; i < 2; i++) {
+        const char *bytes = json_string_value(json_object_get(json_array_get(lines, i + 1), "file_bytes"));
+        cr_assert_not_null(bytes);
+        const char *end = bytes + strlen(bytes) - strlen("61fe2e706e67");
+        cr_expect(!strncmp(end, "61", 2) && !strncmp(end + 2, digits[i], 2) && !strcmp(end + 4, "2e706e67"), "%s", end);
+    }
+    json_t *failed = read_lines(scratch_path(&b.s, "out/failed.ndjson"));
+    cr_expect_not_null(json_object_get(json_array_get(failed, 0), "file_bytes"));
+    json_decref(failed);
+    json_decref(lines);
+    unlink(scratch_path(&b.s, "in/b\xFF.png"));
+    unlink(scratch_path(&b.s, "out/failed.ndjson"));
+    expect(PREDICT(&b, "--resume"), 0, "all 3 images are there already");
+    unlink(scratch_path(&b.s, "out/masks/a\xFF.png"));
+    expect(PREDICT(&b, "--resume"), 0, "1 image, 0 failed, 2 kept");
+    scratch_remove(&b.s);
+}
+
 Test(cli_resume, resume_knows_a_path_that_was_given_twice) {
     bench b = make_bench(2);
     const char *const masks[] = {"out/masks/01-x.png", "out/masks/01-x.png.png"};

@@ -66,7 +66,7 @@ Test(io_text, strings_are_escaped_and_valid) {
     expect_string("\xE2\x82z", "\"\xEF\xBF\xBD\xEF\xBF\xBDz\"");
     expect_string("\xC0\xAF", "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");                 /* overlong */
     expect_string("\xED\xA0\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""); /* surrogate */
-    expect_string("\xF4\x8F\xBF\xBF", "\"\xF4\x8F\xBF\xBF\""); /* U+10FFFF, the last */
+    expect_string("\xF4\x8F\xBF\xBF", "\"\xF4\x8F\xBF\xBF\"");                 /* U+10FFFF, the last */
     expect_string("\xF4\x90\x80\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
     expect_string("", "\"\"");
 }
@@ -85,4 +85,31 @@ Test(io_text, long_formats_grow) {
     cr_expect_eq(t.length, 0);
     cr_expect_str_eq(t.data, "");
     ist_text_free(&t);
+}
+
+static void expect_hex(const char *string, const char *hex) {
+    ist_text t = {0};
+    ist_text_hex(&t, string);
+    cr_expect_str_eq(t.data, hex);
+    char *back = ist_text_from_hex(hex);
+    cr_assert_not_null(back, "%s", hex);
+    cr_expect_str_eq(back, string);
+    free(back);
+    ist_text_free(&t);
+}
+
+Test(io_text, bytes_as_digits_and_back) {
+    expect_hex("a\xFF.png", "61ff2e706e67");
+    expect_hex("\x01\x10\x80\x7F", "0110807f");
+    cr_expect_null(ist_text_from_hex("6"));
+    cr_expect_null(ist_text_from_hex("6g"));
+    cr_expect_null(ist_text_from_hex("6A"));
+    cr_expect_null(ist_text_from_hex(" 61 "));
+}
+
+Test(io_text, what_is_utf8) {
+    static const char *const good[] = {"", "plain", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", "\xEF\xBF\xBD"};
+    static const char *const bad[] = {"\xFFz", "z\xC3", "\xE2\x82z", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) cr_expect(ist_text_is_utf8(good[i]), "%zu", i);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_expect(!ist_text_is_utf8(bad[i]), "%zu", i);
 }

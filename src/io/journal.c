@@ -28,14 +28,15 @@ struct ist_journal {
     bool sorted;
 };
 
-/* The "file" of a line, malloc'd; NULL when the line is not one of ours. */
+/* The path of a line's image, malloc'd; NULL when the line is not one of ours. */
 static char *line_file(const char *line, size_t length) {
     json_t *root = json_loadb(line, length, 0, NULL);
     const char *file = json_string_value(json_object_get(root, "file"));
+    const char *bytes = json_string_value(json_object_get(root, "file_bytes"));
     bool ours = json_integer_value(json_object_get(root, "schema")) == 1 && file;
-    char *copy = ours ? ist_strdup(file) : NULL;
+    char *path = !ours ? NULL : bytes ? ist_text_from_hex(bytes) : ist_strdup(file);
     json_decref(root);
-    return copy;
+    return path;
 }
 
 static ist_status read_line(FILE *stream, ist_text *line, bool *complete) {
@@ -49,8 +50,6 @@ static ist_status read_line(FILE *stream, ist_text *line, bool *complete) {
     return ist_text_status(line, NULL);
 }
 
-#define AMBIGUOUS SIZE_MAX
-
 /* Images with one path, as a list: the n-th line that a file has of the path belongs to the n-th of them. */
 typedef struct twins {
     size_t next; /* image with the same path; NONE: there is no other */
@@ -63,32 +62,24 @@ typedef struct twins {
 /* Collects lines of an earlier run: kept[i] becomes the line of image i. */
 typedef struct collector {
     const ist_sources *sources;
-    ist_name_map files; /* "file" as it stands in a line -> first image with that path */
+    ist_name_map files; /* path -> first image with it */
     twins *twins;       /* one per image */
     char **kept;
     ist_journal_check check;
     void *context;
 } collector;
 
-/* Paths that differ in bytes that are no UTF-8 alone look alike in a line: whose it is cannot be told then. */
 static bool index_files(collector *c) {
     const ist_source *items = c->sources->items;
-    ist_text name = {0};
     bool fits = true, inserted;
     for (size_t i = 0; i < c->sources->count && fits; i++) {
-        ist_text_clear(&name);
-        ist_text_utf8(&name, items[i].path);
-        fits = !name.failed && name.data && ist_name_map_insert(&c->files, name.data, i, &inserted);
+        fits = ist_name_map_insert(&c->files, items[i].path, i, &inserted);
         c->twins[i] = (twins){.next = NONE, .last = i};
         if (!fits || inserted) continue;
-        size_t *first = ist_name_map_find(&c->files, name.data);
-        if (*first != AMBIGUOUS && strcmp(items[*first].path, items[i].path)) *first = AMBIGUOUS;
-        if (*first == AMBIGUOUS) continue;
-        twins *t = &c->twins[*first];
+        twins *t = &c->twins[*ist_name_map_find(&c->files, items[i].path)];
         c->twins[t->last].next = i;
         t->last = i;
     }
-    ist_text_free(&name);
     return fits;
 }
 
@@ -96,7 +87,7 @@ static bool keep_line(collector *c, const ist_text *line) {
     char *file = line_file(line->data, line->length);
     const size_t *first = file ? ist_name_map_find(&c->files, file) : NULL;
     free(file);
-    if (!first || *first == AMBIGUOUS) return true;
+    if (!first) return true;
     twins *t = &c->twins[*first];
     size_t index = t->turn == NONE ? t->last : t->turn;
     t->turn = c->twins[index].next;

@@ -5,6 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Names that are no UTF-8 may look alike as JSON: their bytes stand beside them. */
+static void put_file(ist_text *line, const char *file) {
+    ist_text_put(line, "\"file\":");
+    ist_text_json_string(line, file);
+    if (ist_text_is_utf8(file)) return;
+    ist_text_put(line, ",\"file_bytes\":\"");
+    ist_text_hex(line, file);
+    ist_text_put(line, "\"");
+}
+
 static bool all_finite(const float *values, int count) {
     for (int i = 0; i < count; i++)
         if (!isfinite(values[i])) return false;
@@ -72,8 +82,8 @@ ist_status ist_record_line(const ist_record *record, ist_text *line, ist_error *
     const ist_transfers *t = &record->transfers;
     ist_rle rle = {0};
     ist_status status = IST_OK;
-    ist_text_put(line, "{\"schema\":1,\"file\":");
-    ist_text_json_string(line, record->file);
+    ist_text_put(line, "{\"schema\":1,");
+    put_file(line, record->file);
     ist_text_printf(line, ",\"width\":%d,\"height\":%d,\"objects\":[", f->width, f->height);
     for (int i = 0; i < f->object_count && !status; i++) status = put_object(record, i, &rle, line, err);
     ist_rle_free(&rle);
@@ -157,8 +167,8 @@ ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_
 }
 
 void ist_record_failure(ist_text *out, const char *file, const char *sentence) {
-    ist_text_put(out, "{\"file\":");
-    ist_text_json_string(out, file);
+    ist_text_put(out, "{");
+    put_file(out, file);
     ist_text_put(out, ",\"error\":");
     ist_text_json_string(out, sentence);
     ist_text_put(out, "}\n");

@@ -26,8 +26,9 @@ typedef struct ist_record {
     ist_transfers transfers;
 } ist_record;
 
-/* The line, without newline. A box, score or mask score that is not finite is IST_E_DEVICE: it must not look like a
- * result. */
+/* The line, without newline. "file" is the path; of one that is no UTF-8, whose "file" has U+FFFD in it, "file_bytes"
+ * says the bytes as hexadecimal digits. A box, score or mask score that is not finite is IST_E_DEVICE: it must not look
+ * like a result. */
 ist_status ist_record_line(const ist_record *record, ist_text *line, ist_error *err);
 
 /* YOLO labels: `class cx cy w h`, clipped to the image and divided by its size, one line per object. */
@@ -45,7 +46,7 @@ enum { IST_TABLES_COCO = 1 /* results.json and images.json */, IST_TABLES_CSV = 
 ist_status ist_record_tables(const char *folder, unsigned tables, const ist_journal *journal,
                              const ist_sources *sources, const ist_labels *labels, ist_error *err);
 
-/* One line of failed.ndjson: {"file", "error"}, with newline. */
+/* One line of failed.ndjson: {"file", "error"}, with newline; "file" as in ist_record_line. */
 void ist_record_failure(ist_text *out, const char *file, const char *sentence);
 
 #endif

@@ -88,6 +88,31 @@ void ist_text_utf8(ist_text *text, const char *string) {
     }
 }
 
+bool ist_text_is_utf8(const char *string) {
+    const unsigned char *s = (const unsigned char *)string;
+    int n = 1;
+    while (*s && (n = utf8_length(s))) s += n;
+    return n != 0;
+}
+
+static const char hex_digits[] = "0123456789abcdef";
+
+void ist_text_hex(ist_text *text, const char *string) {
+    for (const unsigned char *s = (const unsigned char *)string; *s; s++)
+        ist_text_add(text, (const char[]){hex_digits[*s >> 4], hex_digits[*s & 15]}, 2);
+}
+
+char *ist_text_from_hex(const char *hex) {
+    size_t length = strlen(hex);
+    char *string = length % 2 || strspn(hex, hex_digits) != length ? NULL : malloc(length / 2 + 1);
+    if (!string) return NULL;
+    for (size_t i = 0; i < length / 2; i++)
+        string[i] = (char)((strchr(hex_digits, hex[2 * i]) - hex_digits) << 4 |
+                           (strchr(hex_digits, hex[2 * i + 1]) - hex_digits));
+    string[length / 2] = '\0';
+    return string;
+}
+
 /* Printable ASCII stands for itself in JSON, but for the quote and the backslash. */
 static size_t plain_length(const unsigned char *s) {
     size_t n = 0;

@@ -30,6 +30,15 @@ void ist_text_printf(ist_text *text, const char *fmt, ...) IST_PRINTF(2, 3);
 /* Bytes as valid UTF-8, unquoted and unescaped. */
 void ist_text_utf8(ist_text *text, const char *string);
 
+/* Whether a string is valid UTF-8, which JSON keeps as it is. */
+bool ist_text_is_utf8(const char *string);
+
+/* The bytes of a string, two lower-case digits each. */
+void ist_text_hex(ist_text *text, const char *string);
+
+/* The string whose bytes `hex` says, malloc'd; NULL when it does not say any, or when out of memory. */
+char *ist_text_from_hex(const char *hex);
+
 /* A quoted and escaped JSON string. */
 void ist_text_json_string(ist_text *text, const char *string);
 
