@@ -15,8 +15,9 @@ typedef struct audit_options {
  * 0 or the exit code of a failure of our own. */
 int audit_run_program(char **argv, ist_audit_log *log, int *code);
 
-/* Runs `predict` with this command line and concludes; the exit code. Without a budget the engine's own promise holds:
- * one write, one read and one wait per submission. */
+/* Runs `predict` with this command line and concludes; the exit code. A run that failed goes before a broken budget,
+ * and that before a run of which some inputs failed: what it saw of the others is complete. Without a budget the
+ * engine's own promise holds: one write, one read and one wait per submission. */
 int audit_run_own(int argc, char **argv, audit_options *options);
 
 /* Source file and line of every place that debug information knows; equal places become one. */

@@ -135,5 +135,6 @@ int audit_run_own(int argc, char **argv, audit_options *o) {
     if (f.status) judged = cli_fail(CLI_FAILED, "%s", f.err.text);
     if (!judged && log.event_count) judged = audit_conclude(&log, o, "-");
     ist_audit_log_free(&log);
-    return judged ? judged : code;
+    bool ran = !code || code == CLI_PARTIAL;
+    return ran && judged ? judged : code;
 }

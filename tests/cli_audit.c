@@ -313,6 +313,28 @@ Test(own, a_read_too_many_breaks_the_promise) {
     scratch_remove(&s);
 }
 
+/* The double of the engine breaks the budget whatever comes. */
+Test(own, a_failed_run_goes_before_a_broken_budget) {
+    scratch s = scratch_make();
+    char image[] = IST_SOURCE_DIR "/apps/frames/bone-1.png", fake[] = IST_BUILD_DIR "/tests/isthmus_fake";
+    scratch_put(scratch_path(&s, "dfine_n_demo.safetensors"), "");
+    scratch_put(scratch_path(&s, "mobile_sam_demo.safetensors"), "");
+    setenv("ISTHMUS_WEIGHTS_DIR", s.path, 1);
+    static const struct {
+        const char *fault;
+        int code;
+    } cases[] = {{"none", 5}, {"lost:1", 1}, {"receive:1", 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("FAKE_ENGINE", cases[i].fault, 1);
+        spawned r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", image, image, "--quiet", NULL});
+        cr_expect_eq(r.code, cases[i].code, "%s gives %d: %s", cases[i].fault, r.code, r.err);
+        cr_expect_not_null(strstr(r.err, "over budget: frame 2 has 2 reads"), "%s: %s", cases[i].fault, r.err);
+        spawn_free(&r);
+    }
+    unsetenv("FAKE_ENGINE");
+    scratch_remove(&s);
+}
+
 static void keeps_its_promise(const char *option, int flushes) {
     scratch s = scratch_make();
     char detector[256], segmenter[256], json[256];
