@@ -193,11 +193,17 @@ Test(core_plan, the_first_failure_sticks) {
 Test(core_plan, impossible_requests_are_refused) {
     static const struct {
         int n, h, w, c;
-    } bad[] = {{0, 1, 1, 1}, {1, -1, 1, 1}, {1, 1, 1, 0}, {1 << 20, 1 << 20, 1, 1}, {1 << 15, 1 << 10, 1 << 5, 64}};
+        const char *says;
+    } bad[] = {{0, 1, 1, 1, "tensor: [0,1,1,1] is no tensor"},
+               {1, -1, 1, 1, "tensor: [1,-1,1,1] is no tensor"},
+               {1, 1, 1, 0, "tensor: [1,1,1,0] is no tensor"},
+               {1 << 20, 1 << 20, 1, 1, "tensor: 1099511627776 values, at most 2147483647 are possible"},
+               {1 << 15, 1 << 10, 1 << 5, 64, "tensor: 68719476736 values, at most 2147483647 are possible"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         begin(NULL);
         cr_assert(!ist_has(ist_plan_tensor(plan, bad[i].n, bad[i].h, bad[i].w, bad[i].c, IST_ELEM_T)));
         cr_assert_eq(ist_plan_status(plan), IST_E_LIMIT);
+        cr_expect_str_eq(ist_plan_error(plan)->text, bad[i].says);
         end();
     }
     begin(NULL);

@@ -162,7 +162,11 @@ static ist_tensor tensor_of(ist_plan *p, ist_home home, int n, int h, int w, int
     size_t bytes = 0;
     if (p->error.code) return none;
     if (!dense_bytes(p, n, h, w, c, elem, &bytes)) {
-        ist_plan_fail(p, IST_E_LIMIT, "%s: [%d,%d,%d,%d] is not a tensor this engine can hold", what, n, h, w, c);
+        double values = (double)n * h * w * c;
+        if (n > 0 && h > 0 && w > 0 && c > 0)
+            ist_plan_fail(p, IST_E_LIMIT, "%s: %.0f values, at most %d are possible", what, values, INT_MAX);
+        else
+            ist_plan_fail(p, IST_E_LIMIT, "%s: [%d,%d,%d,%d] is no tensor", what, n, h, w, c);
         return none;
     }
     int buffer = new_buffer(p, home, bytes);

@@ -216,7 +216,8 @@ static ist_status choose_overlap(ist_engine *e, const ist_config *config, ist_er
     const ist_device_info *facts = ist_device_facts(e->device);
     bool two = config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS;
     bool large = facts->type == IST_DEVICE_GPU && facts->compute_units >= UNITS;
-    bool on = e->config.overlap == IST_OVERLAP_ON || (e->config.overlap == IST_OVERLAP_AUTO && large && !config->cl_queue);
+    bool on =
+        e->config.overlap == IST_OVERLAP_ON || (e->config.overlap == IST_OVERLAP_AUTO && large && !config->cl_queue);
     e->config.overlap = two && on ? IST_OVERLAP_ON : IST_OVERLAP_OFF;
     return two && on ? ist_lane_open(e->device, err) : IST_OK;
 }
@@ -271,8 +272,11 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
     if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
-        ist_fail_context(err, "a batch of %d with up to %d objects each is too much at once", config->batch,
-                         config->max_objects);
+        ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", config->batch,
+                         config->max_objects, ist_plural((size_t)config->max_objects, "object", "objects"),
+                         config->batch == 1         ? "fewer objects"
+                         : config->max_objects == 1 ? "a smaller batch"
+                                                    : "a smaller batch or fewer objects");
     if (st) {
         ist_engine_close(&e);
         return st;
