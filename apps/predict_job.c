@@ -80,7 +80,8 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
                         IST_IMAGE_EXTENSIONS, o->recursive ? "" : "; -r looks into folders inside");
     struct stat st;
     if (job->sources.count == 1 && stat(job->sources.items[0].path, &st))
-        return cli_fail(CLI_FAILED, "%s: there is no such file or folder", job->sources.items[0].path);
+        return cli_fail(CLI_FAILED, "%s: %s", job->sources.items[0].path,
+                        errno == ENOENT ? "there is no such file or folder" : strerror(errno));
     if (o->limit) ist_sources_truncate(&job->sources, (size_t)o->limit);
     return CLI_SUCCESS;
 }

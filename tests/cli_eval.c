@@ -234,8 +234,7 @@ Test(cli_eval, prompts_are_annotations_with_masks_and_no_crowds) {
             "{\"id\":3,%s,\"segmentation\":[[0,0,0,40,10,40,10,0]]}]}",
             common, common, common);
     cr_assert_eq(fclose(f), 0);
-    expect(EVAL(&b, b.in), 0, "mean mask IoU from true boxes 0.500 (the boxes of 1 annotation as prompts)",
-           "2 images");
+    expect(EVAL(&b, b.in), 0, "mean mask IoU from true boxes 0.500 (the boxes of 1 annotation as prompts)", "2 images");
     expect(EVAL(&b, b.in, "--no-truth-prompts"), 0, "2 images", "2 images");
     json_t *n = numbers(&b);
     cr_expect(json_is_null(json_object_get(n, "truth_prompts")));
@@ -301,6 +300,8 @@ Test(cli_eval, bad_files) {
     expect(EVAL(&b, "--results", results), 1, "", "no image with the image_id 1");
     expect(EVAL(&b, "--results", scratch_path(&b.s, "nowhere.json")), 1, "", "nowhere.json: No such file");
     expect(EVAL(&b, scratch_path(&b.s, "nowhere.png")), 1, "", "there is no such file or folder");
+    cr_assert_eq(symlink("loop.png", scratch_path(&b.s, "loop.png")), 0);
+    expect(EVAL(&b, scratch_path(&b.s, "loop.png")), 1, "", "loop.png: Too many levels of symbolic links");
     scratch_put(b.truth, "{\"images\":[{\"id\":1}],\"annotations\":[]}");
     expect(EVAL(&b, b.in), 1, "", "image 1 has no file_name");
     scratch_put(b.truth, "{\"images\":[{\"id\":1,\"file_name\":\"a\"},{\"id\":2,\"file_name\":\"a\"}],"
