@@ -32,8 +32,8 @@ void predict_wake_all(predict_flow *f) {
 }
 
 void predict_poll_interrupt(predict_flow *f) {
-    if (!*f->job->interrupted || f->limit <= f->next_decode) return;
-    f->limit = f->next_decode;
+    if (!*f->job->interrupted || f->limit <= f->next_engine) return;
+    f->limit = f->next_engine;
     f->totals->interrupted = true;
     predict_wake_all(f);
 }

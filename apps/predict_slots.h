@@ -70,7 +70,7 @@ static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
 /* With the lock held: everybody looks what has changed. */
 void predict_wake_all(predict_flow *f);
 
-/* With the lock held: an interrupt ends the work list at what has begun. */
+/* With the lock held: an interrupt ends the work list at what the engines have; what is decoded beyond that is left. */
 void predict_poll_interrupt(predict_flow *f);
 
 /* With the lock held: the run has failed with `err`; the first failure counts. */

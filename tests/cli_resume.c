@@ -167,6 +167,24 @@ Test(cli_resume, an_interrupt_finishes_what_has_begun) {
     scratch_remove(&b.s);
 }
 
+/* All are decoded long before the engine takes them. */
+Test(cli_resume, an_interrupt_leaves_what_the_engine_does_not_have) {
+    bench b = make_bench(20);
+    setenv("FAKE_ENGINE", "slow:100", 1);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "out/masks/00-x.png");
+    kill(pid, SIGTERM);
+    expect(spawn_finish(&b.s, pid), 130, "of 20 images; --resume continues");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson.partial"));
+    cr_expect(json_array_size(lines) >= 1 && json_array_size(lines) < 20, "%zu lines", json_array_size(lines));
+    json_decref(lines);
+    unsetenv("FAKE_ENGINE");
+    expect(PREDICT(&b, "--resume", "--save", "ndjson,masks"), 0, "kept");
+    expect_no_temporaries(&b);
+    scratch_remove(&b.s);
+}
+
 Test(cli_resume, a_killed_run_resumes) {
     bench b = make_bench(40);
     setenv("FAKE_ENGINE", "slow:20", 1);
