@@ -92,6 +92,8 @@ Test(device_list, the_sentence_names_what_there_is) {
     cr_assert_eq(ist_device_select(machines, 4, "Radeon", &index, &err), IST_E_NO_DEVICE);
     cr_expect(strstr(err.text, "\"Radeon\""), "%s", err.text);
     cr_expect(strstr(err.text, "1 = GeForce RTX 5090 (NVIDIA CUDA)"), "%s", err.text);
+    cr_assert_eq(ist_device_select(machines, 1, "Radeon", &index, &err), IST_E_NO_DEVICE);
+    cr_assert(strstr(err.text, "no device matches \"Radeon\"; there is 1: "), "%s", err.text);
     cr_assert_eq(ist_device_select(machines, 0, NULL, &index, &err), IST_E_NO_DEVICE);
     cr_expect(strstr(err.text, "no OpenCL device"), "%s", err.text);
 }

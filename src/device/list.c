@@ -233,5 +233,6 @@ ist_status ist_device_select(const ist_device_info *list, int count, const char 
     for (int k = 0; k < count && at < sizeof have; k++)
         at += (size_t)snprintf(have + at, sizeof have - at, "%s%d = %s (%s)", k ? ", " : "", list[k].index,
                                list[k].name, list[k].platform_name);
-    return ist_fail(err, IST_E_NO_DEVICE, "no device matches \"%s\"; there are %d: %s", spec ? spec : "", count, have);
+    return ist_fail(err, IST_E_NO_DEVICE, "no device matches \"%s\"; there %s %d: %s", spec ? spec : "",
+                    ist_plural((size_t)count, "is", "are"), count, have);
 }
