@@ -116,8 +116,8 @@ typedef struct predict_job {
     void *received_arg;
 } predict_job;
 
-/* From now on the first interrupt finishes what has begun and makes a run return CLI_INTERRUPTED, the second ends the
- * program. */
+/* From now on the first interrupt finishes the batches that are on a device and makes a run return CLI_INTERRUPTED, the
+ * second ends the program. */
 void predict_catch_interrupts(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */

@@ -3,7 +3,8 @@
  * The pixels stay in the file's own form, as far as ist_pixel_format goes: 8 or 16 bit (host order), gray or colour,
  * with or without alpha. Palettes and depths below 8 are expanded; a transparent colour becomes an alpha channel;
  * gamma, colour profiles and EXIF orientation are not applied. Every size is checked against the limit before memory is
- * asked for. Damage of any kind (truncation, a wrong checksum) is an error, never a half-gray image. */
+ * asked for. Damage of any kind (truncation, a wrong checksum) is an error, never a half-gray image; only the marker
+ * that ends a JPEG may be missing, where nothing else can be. */
 #ifndef IST_IO_IMAGE_H
 #define IST_IO_IMAGE_H
 
