@@ -213,14 +213,32 @@ static inline float16 ist_gelu_float16(float16 v) {
 IST_DEFINE_GELU(float16)
 #endif
 
+/* a / b, b normal. */
+#define IST_DEFINE_QUOTIENT(V)                                                                                         \
+    static inline V ist_quotient_##V(V a, V b) {                                                                       \
+        return a / b;                                                                                                  \
+    }
+IST_DEFINE_QUOTIENT(float)
+IST_DEFINE_QUOTIENT(float4)
+IST_DEFINE_QUOTIENT(float8)
+#ifdef __AVX512F__
+/* To 1.1 units of the last place, by Newton's step from 14 bits of 1 / b: a division takes 16 cycles. */
+static inline float16 ist_quotient_float16(float16 a, float16 b) {
+    const float16 r = __builtin_ia32_rcp14ps512_mask(b, b, (ushort)0xffff);
+    return a * fma(fma(-b, r, (float16)(1.0f)), r, r);
+}
+#else
+IST_DEFINE_QUOTIENT(float16)
+#endif
+
 /* The activation `act` (the same for all elements) of v. */
 #define IST_DEFINE_ACTIVATE(V)                                                                                         \
     static inline V activate_##V(V v, int act) {                                                                       \
         switch (act) {                                                                                                 \
         case ACT_RELU: return max(v, (V)(0.0f));                                                                       \
-        case ACT_SILU: return v / ((V)(1.0f) + ist_exp_##V(-v));                                                       \
+        case ACT_SILU: return ist_quotient_##V(v, (V)(1.0f) + ist_exp_##V(-v));                                        \
         case ACT_GELU: return ist_gelu_##V(v);                                                                         \
-        case ACT_SIGMOID: return (V)(1.0f) / ((V)(1.0f) + ist_exp_##V(-v));                                            \
+        case ACT_SIGMOID: return ist_quotient_##V((V)(1.0f), (V)(1.0f) + ist_exp_##V(-v));                             \
         default: return v;                                                                                             \
         }                                                                                                              \
     }

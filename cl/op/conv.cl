@@ -126,41 +126,39 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 
 /* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
 NOINLINE void activate_all(V *v, int count, int act) {
-    if (act == ACT_SILU)
+    if (act == ACT_SILU) {
+        for (; count >= 4; count -= 4, v += 4) silu_four(v);
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
-    else if (act == ACT_GELU)
+    } else if (act == ACT_GELU)
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_GELU);
     else
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], act);
 }
 
+/* Adds what `before` has for `rows` rows of accumulators, pixels p.. of the product and channels col... */
+NOINLINE void add_before(V *acc, int p, int rows, int col, __global const T *before, int8 out, int8 epi) {
+    int vectors = min(NV, (out.s5 - col + VL - 1) / VL);
+    int all = p / out.s2, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
+    for (int r = 0; r < rows; r++, x++, acc += NV) {
+        if (x == out.s2) x = 0, line++;
+        if (line == out.s1) line = 0, n++;
+        __global const T *bp =
+            before + (size_t)before_pixel(n, line, x, out.s1, out.s2, epi.s1) * epi.s2 + epi.s3 + col;
+        for (int j = 0; j < vectors; j++) acc[j] += addend_part(bp + j * VL, out.s5 - col - j * VL);
+    }
+}
+
 /* Stores `rows` rows of accumulators that belong to pixels p.. of the product and channels col... */
 NOINLINE void store_tile(V *acc, int p, int rows, int col, __global TY *y, __global const T *before,
                          __global const T *after, int8 out, int8 epi, float4 lab) {
-    int flags = epi.s1, vectors = min(NV, (out.s5 - col + VL - 1) / VL);
-    bool mapped = (flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
-    int all = mapped ? p / out.s2 : 0, x = p - all * out.s2, n = all / out.s1, line = all - n * out.s1;
-    int a[MR];
-    for (int r = 0; r < rows; r++, p++, x++) {
-        int b = p;
-        a[r] = p;
-        if (mapped) {
-            if (x == out.s2) x = 0, line++;
-            if (line == out.s1) line = 0, n++;
-            b = before_pixel(n, line, x, out.s1, out.s2, flags);
-            a[r] = after_pixel(n, line, x, out.s1, out.s2, flags);
-        }
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + col;
-        for (int j = 0; flags & EPI_BEFORE && j < vectors; j++)
-            acc[r * NV + j] += addend_part(bp + j * VL, out.s5 - col - j * VL);
-    }
+    int vectors = min(NV, (out.s5 - col + VL - 1) / VL), item = out.s1 * out.s2;
+    if (epi.s1 & EPI_BEFORE) add_before(acc, p, rows, col, before, out, epi);
     if (epi.s0 != ACT_NONE) activate_all(acc, rows * NV, epi.s0);
     epi.s0 = ACT_NONE;
     epi.s1 &= ~EPI_BEFORE;
-    p -= rows;
     for (int r = 0; r < rows; r++, p++) {
         __global TY *yp = y + (size_t)p * out.s3 + out.s4 + col;
-        __global const T *ap = after + (size_t)a[r] * epi.s4 + epi.s5 + col;
+        __global const T *ap = after + (size_t)(epi.s1 & EPI_AFTER_ONE ? p % item : p) * epi.s4 + epi.s5 + col;
         for (int j = 0, c = 0; j < vectors; j++, c += VL)
             finish(acc[r * NV + j], out.s5 - col - c, yp + c, ap + c, ap + c, epi, lab);
     }
@@ -193,7 +191,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
     int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
     size_t panel = (size_t)kh * kw * cin * NR;
     bool linear = kh * kw == 1 && (win.s2 - 1 | win.s3 | win.s4) == 0 && in.s0 == out.s1 && in.s1 == out.s2;
-    bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~(EPI_LAB | EPI_BEFORE)) == 0;
+    bool simple = (epi.s1 & (EPI_AFTER | EPI_AFTER_ONE)) == 0, mapped = epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE);
     V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
     V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
     scratch += group.x * MR * CHUNK;
@@ -224,7 +222,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                 __global const T *bp = before + (size_t)p * epi.s2 + epi.s3 + col;
                 if (NR < 32) {
                     EACH_ROW(ASK)
-                    if (whole && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
+                    if (whole && !mapped && epi.s1 & EPI_BEFORE) { EACH_ROW(ASK_ADD) }
                 }
                 const V *from = start;
                 V acc[MR * NV];
@@ -262,7 +260,9 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const float *re
                 }
                 if (from != acc) products(acc, from, 0, scratch, 0, wp, 0, w, 0, w, 0); /* nothing but lines of zeros */
                 if (whole) {
-                    if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
+                    if (mapped) add_before(acc, p, MR, col, before, out, epi);
+                    else if (epi.s1 & EPI_BEFORE) { EACH_ROW(ADD) }
+                    if (epi.s0 > ACT_RELU) activate_all(acc, MR * NV, epi.s0);
                     EACH_ROW(WRITE)
                 } else {
                     store_tile(acc, p, min(MR, end - p), col, y, before, after, out, epi, lab);

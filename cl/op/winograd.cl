@@ -138,8 +138,9 @@ static inline void transform_output(const scratch_t m, int far, float16 bias, fl
 
 /* Stores the results of 16 channels from c on of tile (ty, tx), whose 2x2 pixels are all in the map, where nothing is
  * added: low {0 or -INFINITY}. */
-static inline void store_plain(const float16 *result, int n, int ty, int tx, int c, __global TY *y, int8 out, float low,
-                               float4 lab) {
+static inline void store_plain(float16 *result, int n, int ty, int tx, int c, __global TY *y, int8 out, int act,
+                               float low, float4 lab) {
+    if (act == ACT_SILU) silu_four(result);
     const int line = out.s2 * out.s3;
     __global TY *p = y + ((size_t)(n * out.s1 + 2 * ty) * out.s2 + 2 * tx) * out.s3 + out.s4 + c;
     for (int i = 0; i < 4; i++)
@@ -169,7 +170,7 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
     int far = block * cin, far_sums = block * COLS;
     scratch_t sums = room + 16 * far;
-    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
+    const bool simple = epi.s0 <= ACT_SILU && (epi.s1 & ~EPI_LAB) == 0;
     const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
     const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
     work_t work = work_begin(group.w, (all + block - 1) / block, tiles.w);
@@ -193,7 +194,7 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
                 for (int c = 0; c < COLS; c += 16) {
                     float16 result[4];
                     transform_output(sums + t * COLS + c, far_sums, vload16(0, bias + col + c), result);
-                    if (plain) store_plain(result, n, ty, tx, col + c, y, out, low, scaled);
+                    if (plain) store_plain(result, n, ty, tx, col + c, y, out, epi.s0, low, scaled);
                     else store_tile(result, n, ty, tx, col + c, y, before, after, out, epi, lab);
                 }
             }
