@@ -4,8 +4,8 @@
  * The map is cut in tiles of 2x2 results; an item of work is `block` neighbouring tiles. Their 4x4 inputs become 16
  * matrices V[i] of tiles by input channels (d -> B^T d B), each is multiplied with the filters' transforms U[i] = G g
  * G^T, which the host makes, and 2x2 results are A^T m A of the 16 products. V and the products stay in the group's
- * part of `scratch`, that is, in the core's second-level cache. Arithmetic is fp32; sums of four neighbours cost a bit
- * of accuracy.
+ * part of `scratch`, that is, in a cache of the core; products of the last column tile where V was. Arithmetic is fp32;
+ * sums of four neighbours cost a bit of accuracy.
  *
  * -D COLS: 16 or 32 channels of a register tile, whose rows are 24 or 12 tiles; ROOM: floats of scratch for each group,
  * at least 16 * block * (cin + COLS). Needs isa/vector with VL = 16. Inputs are a multiple of 16 channels, results of
@@ -88,6 +88,7 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
 
 /* ROWS tiles by COLS channels of one of the products. */
 #ifdef SIMD16
+#define IN_PLACE 1
 static inline void multiply(const scratch_t a, __global const float *u, scratch_t m, int cin) {
     scratch_t v = a;
     EACH_ROW(START)
@@ -99,6 +100,7 @@ static inline void multiply(const scratch_t a, __global const float *u, scratch_
     EACH_ROW(KEEP)
 }
 #else /* six tiles by a vector of channels: 12 registers of 8 floats */
+#define IN_PLACE 0
 #define EACH6(F)  F(0) F(1) F(2) F(3) F(4) F(5)
 #define START6(r) float16 c##r = 0.0f;
 #define MAC6(r)   c##r = fma((float16)(v[r * 16 + k]), b, c##r);
@@ -168,8 +170,7 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
                              int8 epi, float4 lab, int4 tiles, __global int *queue, const int4 group) {
     scratch_t room = scratch + group.x * ROOM;
     int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
-    int far = block * cin, far_sums = block * COLS;
-    scratch_t sums = room + 16 * far;
+    const int far = block * cin;
     const bool simple = epi.s0 <= ACT_SILU && (epi.s1 & ~EPI_LAB) == 0;
     const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
     const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
@@ -184,16 +185,19 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
         }
         __global const float *panel = u;
         for (int col = 0; col < out.s5; col += COLS) {
+            const bool over = IN_PLACE && cin >= COLS && col + COLS >= out.s5; /* products in place of the last V */
+            const int step = over ? cin : COLS, far_sums = block * step;
+            const scratch_t sums = over ? room : room + 16 * far;
             for (int i = 0; i < 16; i++, panel += cin * COLS)
                 for (int t = 0; t < count; t += ROWS)
-                    multiply(room + i * far + t * cin, panel, sums + i * far_sums + t * COLS, cin);
+                    multiply(room + i * far + t * cin, panel, sums + i * far_sums + t * step, cin);
             for (int t = 0; t < count; t++) {
                 int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
                 int tx = in_item - ty * tiles.z;
                 bool plain = simple && 2 * ty + 1 < out.s1 && 2 * tx + 1 < out.s2;
                 for (int c = 0; c < COLS; c += 16) {
                     float16 result[4];
-                    transform_output(sums + t * COLS + c, far_sums, vload16(0, bias + col + c), result);
+                    transform_output(sums + t / ROWS * ROWS * step + t % ROWS * COLS + c, far_sums, vload16(0, bias + col + c), result);
                     if (plain) store_plain(result, n, ty, tx, col + c, y, out, epi.s0, low, scaled);
                     else store_tile(result, n, ty, tx, col + c, y, before, after, out, epi, lab);
                 }

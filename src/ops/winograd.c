@@ -10,6 +10,7 @@
 
 /* Tiles by channels of the kernel's register tile; floats of scratch for each group; tiles of a block at most. */
 enum { TILE = 384, ROOM = 128 << 10, MAX_BLOCK = 96 };
+enum { FIRST_CACHE = 10 << 10 }; /* floats of it for one register tile's inputs and the filters */
 
 typedef struct grid {
     int down, across, tiles, block, cols, rows; /* of the register tile */
@@ -20,7 +21,8 @@ static int extent(int size, int near, int far) {
 }
 
 /* Tiles of 2x2 results, and how many of them make a block: what that holds, but sixteen blocks for every
- * compute unit when that leaves blocks of two register tiles. Block 0: not even one register tile has room. */
+ * compute unit when that leaves blocks of two register tiles; one register tile where inputs, which products then take
+ * the place of, and filters stay in the first-level cache. Block 0: not even one register tile has room. */
 static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opts *o) {
     grid g = {.down = ist_div_up(extent(x.h, o->top, o->bottom), 2),
               .across = ist_div_up(extent(x.w, o->left, o->right), 2),
@@ -29,7 +31,9 @@ static grid grid_of(const ist_plan *p, ist_tensor x, int out, const ist_conv_opt
     g.tiles = x.n * g.down * g.across;
     int fit = ROOM / (16 * (x.c + g.cols)) / g.rows, even = ist_div_up(g.tiles, 16 * ist_plan_units(p) * g.rows);
     if (even < 2) even = 2;
-    if (fit > MAX_BLOCK / g.rows) fit = MAX_BLOCK / g.rows;
+    bool small = ist_plan_caps(p) & IST_CAP_SIMD16 && x.c >= g.cols && 16 * x.c * (g.rows + out) <= FIRST_CACHE;
+    int most = small ? 1 : MAX_BLOCK / g.rows;
+    if (fit > most) fit = most;
     g.block = (fit < even ? fit : even) * g.rows;
     return g;
 }
