@@ -216,65 +216,76 @@ static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, 
         for (int j = 0; j < rows; j++) copy_row(dst + j * (D / 16), x, at + j * ld, dim, d);
 }
 
-/* The results of queries [q0, q0 + QV * 16) of item n in heads [h, past); the arguments are the kernel's. */
+#define TURNS 2 /* tiles of QV * 16 queries that see the same copies of keys and values, at most */
+
+/* The results of queries [q0, q1) of item n in heads [h, past); the arguments are the kernel's. */
 static inline void attend(__global T *out, __global const T *q, __global const T *k, __global const T *v, int q_first,
-                          int k_first, int n, int q0, int h, int past, int4 lds, int4 firsts, int4 sizes, float scale) {
-    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, d = (dim + CT - 1) / CT * CT, qn = min(QV * 16, nq - q0);
-    float16 qt[D * QV], p[(KB + KT) * QV];
+                          int k_first, int n, int q0, int q1, int h, int past, int4 lds, int4 firsts, int4 sizes,
+                          float scale) {
+    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, d = (dim + CT - 1) / CT * CT;
+    float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
-    softmax_state s;
+    softmax_state s[TURNS];
     for (; h < past; h++) {
-        for (int g = 0; g < QV; g++) {
-            int at[16];
-            for (int i = 0; i < 16; i++)
-                at[i] = (q_first + q0 + min(g * 16 + i, qn - 1)) * lds.x + firsts.x + h * dim;
-            int c = 0;
-            for (; c + 16 <= dim; c += 16) load_queries(q + c, at, 16, scale, qt + c * QV + g, QV);
-            for (; c < d; c++)
-                for (int i = 0; i < 16; i++)
-                    ((float *)(qt + c * QV + g))[i] = c < dim ? scale * (float)LOAD(q, at[i] + c) : 0.0f;
+        for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+            for (int g = 0; g < QV; g++) {
+                int at[16];
+                for (int j = 0; j < 16; j++)
+                    at[j] = (q_first + min(i + g * 16 + j, q1 - 1)) * lds.x + firsts.x + h * dim;
+                int c = 0;
+                for (; c + 16 <= dim; c += 16) load_queries(q + c, at, 16, scale, qt[turn] + c * QV + g, QV);
+                for (; c < d; c++)
+                    for (int j = 0; j < 16; j++)
+                        ((float *)(qt[turn] + c * QV + g))[j] = c < dim ? scale * (float)LOAD(q, at[j] + c) : 0.0f;
+            }
+            softmax_begin(s + turn, d);
         }
-        softmax_begin(&s, d);
         for (int k0 = 0; k0 < nk; k0 += KB) {
             const int kn = min(KB, nk - k0);
             copy_rows(kb, k, (k_first + k0) * lds.y + firsts.y + h * dim, lds.y, dim, d, kn);
             copy_rows(vb, v, (k_first + k0) * lds.z + firsts.z + h * dim, lds.z, dim, d, kn);
             for (int j = kn; j % KT; j++) /* the last key again: the maximum stays, the copies are not summed */
                 for (int c = 0; c < D / 16; c++) kb[j * (D / 16) + c] = kb[(kn - 1) * (D / 16) + c];
-            float16 ma = s.m[0], mb = s.m[QV - 1];
-            for (int j = 0; j < kn; j += KT)
-                score_tile(qt, (const float *)kb + j * D, p + j * QV, d, &ma, &mb);
-            accumulate(&s, p, (const float *)vb, ma, mb, d, kn);
-        }
-        for (int g = 0; g < QV; g++) {
-            int at[16];
-            float16 inv = 1.0f / s.sum[g];
-            for (int i = 0; i < 16; i++)
-                at[i] = g * 16 + i < qn ? (n * nq + q0 + g * 16 + i) * lds.w + firsts.w + h * dim : -1;
-            int c = 0;
-            for (; c + 16 <= dim; c += 16) store_results(out, at, c, inv, s.ot + c * QV + g);
-            for (; c < dim; c++) {
-                float16 r = s.ot[c * QV + g] * inv;
-                for (int i = 0; i < 16; i++)
-                    if (at[i] >= 0) STORE(((float *)&r)[i], out, at[i] + c);
+            for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+                float16 ma = s[turn].m[0], mb = s[turn].m[QV - 1];
+                for (int j = 0; j < kn; j += KT)
+                    score_tile(qt[turn], (const float *)kb + j * D, p + j * QV, d, &ma, &mb);
+                accumulate(s + turn, p, (const float *)vb, ma, mb, d, kn);
             }
         }
+        for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++)
+            for (int g = 0; g < QV; g++) {
+                int at[16];
+                float16 inv = 1.0f / s[turn].sum[g];
+                for (int j = 0; j < 16; j++) {
+                    const int query = i + g * 16 + j;
+                    at[j] = query < q1 ? (n * nq + query) * lds.w + firsts.w + h * dim : -1;
+                }
+                int c = 0;
+                for (; c + 16 <= dim; c += 16) store_results(out, at, c, inv, s[turn].ot + c * QV + g);
+                for (; c < dim; c++) {
+                    float16 r = s[turn].ot[c * QV + g] * inv;
+                    for (int j = 0; j < 16; j++)
+                        if (at[j] >= 0) STORE(((float *)&r)[j], out, at[j] + c);
+                }
+            }
     }
 }
 
-/* Attention between token sequences. An item of work: QV * 16 queries, some heads, one of n sequences. lds {q, k, v,
- * out} and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and v have a
- * map, heads of an item, backwards?}. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+/* Attention between token sequences. An item of work: some queries, some heads, one of n sequences. lds {q, k, v, out}
+ * and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and v have a map,
+ * heads of an item, queries of it, negative: backwards}. Grid: x = compute units, which share out the items by `queue` (see prelude). */
 NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
                               __global const int *q_map, __global const int *kv_map, __global const int *limit,
                               int4 lds, int4 firsts, int4 sizes, int4 more, float scale, int n, __global int *queue,
                               const int4 group) {
-    const int tiles = (sizes.x + QV * 16 - 1) / (QV * 16), parts = (sizes.w + more.z - 1) / more.z;
-    work_t work = work_begin(group.w, min(n, *limit) * parts * tiles, more.w);
+    const int some = abs(more.w), tiles = (sizes.x + some - 1) / some, parts = (sizes.w + more.z - 1) / more.z;
+    work_t work = work_begin(group.w, min(n, *limit) * parts * tiles, more.w < 0);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int tile = item % tiles, part = item / tiles % parts, i = item / tiles / parts;
-        attend(out, q, k, v, (more.x ? q_map[i] : i) * sizes.x, (more.y ? kv_map[i] : i) * sizes.y, i, tile * QV * 16,
-               part * more.z, min(sizes.w, (part + 1) * more.z), lds, firsts, sizes, scale * 1.44269504f);
+        attend(out, q, k, v, (more.x ? q_map[i] : i) * sizes.x, (more.y ? kv_map[i] : i) * sizes.y, i, tile * some,
+               min(sizes.x, (tile + 1) * some), part * more.z, min(sizes.w, (part + 1) * more.z), lds, firsts, sizes,
+               scale * 1.44269504f);
     }
     work_end(&work, queue);
 }

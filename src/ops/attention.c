@@ -102,8 +102,9 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         launch.args[10].v.i[2] = mma_turns(p, &s);
         launch.global[0] = (size_t)ist_div_up(s.nq, 16 * launch.args[10].v.i[2]) * launch.local[0];
     } else if (ist_cpu_row(p)) {
-        enum { QUERIES = 32 };
-        int per = heads_per_group(&s, QUERIES);
+        enum { TILE = 32, TILES = 2, ITEMS_PER_UNIT = 8 }; /* keys are copied once for an item's tiles of queries */
+        bool many = (double)ist_div_up(s.nq, TILE * TILES) * s.heads * s.n >= ITEMS_PER_UNIT * ist_plan_units(p);
+        int queries = many ? TILE * TILES : TILE, per = heads_per_group(&s, queries);
         defines = ist_defines_of(p, "-DD=%d", s.d > 32 ? 64 : 32);
         launch.op = "op/attention_cpu";
         launch.isa = "isa/tile+isa/attend";
@@ -111,7 +112,7 @@ void ist_attention_launch(ist_plan *p, ist_tensor out, ist_tensor q, ist_tensor 
         launch.dims = 1;
         launch.global[0] = (size_t)ist_plan_units(p);
         launch.args[10].v.i[2] = per;
-        launch.args[10].v.i[3] = ist_plan_work_turn(p);
+        launch.args[10].v.i[3] = ist_plan_work_turn(p) ? -queries : queries;
         launch.args[12] = (ist_arg)IST_INT(s.n);
         launch.args[13] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
         launch.arg_count = 14;
