@@ -274,7 +274,8 @@ static inline void attend(__global T *out, __global const T *q, __global const T
 
 /* Attention between token sequences. An item of work: some queries, some heads, one of n sequences. lds {q, k, v, out}
  * and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and v have a map,
- * heads of an item, queries of it, negative: backwards}. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+ * heads of an item, queries of it, negative: backwards}. Grid: x = compute units, which share out the items by `queue`
+ * (see prelude). */
 NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
                               __global const int *q_map, __global const int *kv_map, __global const int *limit,
                               int4 lds, int4 firsts, int4 sizes, int4 more, float scale, int n, __global int *queue,

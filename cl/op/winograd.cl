@@ -197,7 +197,8 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
                 bool plain = simple && 2 * ty + 1 < out.s1 && 2 * tx + 1 < out.s2;
                 for (int c = 0; c < COLS; c += 16) {
                     float16 result[4];
-                    transform_output(sums + t / ROWS * ROWS * step + t % ROWS * COLS + c, far_sums, vload16(0, bias + col + c), result);
+                    transform_output(sums + t / ROWS * ROWS * step + t % ROWS * COLS + c, far_sums,
+                                     vload16(0, bias + col + c), result);
                     if (plain) store_plain(result, n, ty, tx, col + c, y, out, epi.s0, low, scaled);
                     else store_tile(result, n, ty, tx, col + c, y, before, after, out, epi, lab);
                 }
