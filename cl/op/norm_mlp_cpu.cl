@@ -158,8 +158,8 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
         const size_t row0 = (size_t)n * sizes.s0 + first;
         __global const T *from = x + (size_t)n * sizes.s0 * lds.x + lds.y;
         for (int t = 0; t < tiles; t++) {
-            for (int half = 0; half < 2; half++)
-                take_tile(pair + half * TILE_ROWS * 2 * cv, 2 * cv, from, lds.x, first + t * PAIR + half * TILE_ROWS,
+            for (int part = 0; part < 2; part++)
+                take_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, from, lds.x, first + t * PAIR + part * TILE_ROWS,
                           first + rows, sizes.s0, width, w0, b0);
             for (int j = 0, columns; j < c2_half; j += columns) {
                 columns = strassen_columns(c2_half - j);
@@ -173,7 +173,7 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                     }
                 }
             }
-            for (int half = 0; half < 2; half++) norm_tile(pair + half * TILE_ROWS * 2 * cv, 2 * cv, norm, eps);
+            for (int part = 0; part < 2; part++) norm_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, norm, eps);
             for (int r = 0; r < TILE_ROWS; r++) {
                 const float16 *upper = pair + r * 2 * cv, *lower = upper + TILE_ROWS * 2 * cv;
                 for (int i = 0; i < cv; i++)
