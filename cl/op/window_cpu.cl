@@ -115,7 +115,9 @@ NOINLINE float16 exponentials(float16 *p, int n, float16 top, __global const T *
 #ifdef SIMD16 /* asks for the values at next[at[r]] */
 NOINLINE void results(__global T *out, const int *to, int left, const float *inv, const float *p, const float16 *v,
                       int n, __global const T *next, const int *at) {
-#define ASK(r, X) PREFETCH(next + at[r]), PREFETCH(next + at[r] + D / 2);
+#define ASK(r, X)                                                                                                      \
+    PREFETCH(next + at[r]);                                                                                            \
+    PREFETCH(next + at[r] + D / 2);
     EIGHT(ASK, )
 #undef ASK
 #define OPEN(r, X) float16 a##r = (float16)(0.0f), b##r = a##r;
