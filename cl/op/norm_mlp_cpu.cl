@@ -33,8 +33,8 @@ NOINLINE void norm_tile(float16 *u, int vectors, __global const float *norm, flo
 
 /* u = depthwise sums of the pixel at x, `line` and `ld` elements from its neighbours below and on the right; of lines
  * [top, bottom) and columns [left, right) of the window, the others are padding. w [vectors][9][16]. */
-NOINLINE void spread_pixel(float16 *u, int vectors, __global const T *x, int line, int ld, int top, int bottom, int left,
-                           int right, __global const float *w, __global const float *b) {
+NOINLINE void spread_pixel(float16 *u, int vectors, __global const T *x, int line, int ld, int top, int bottom,
+                           int left, int right, __global const float *w, __global const float *b) {
 #define TAP(t) sum = fma(LOAD16(x, at + (t / 3 - 1) * line + (t % 3 - 1) * ld), vload16(t, w), sum);
     const bool inside = bottom - top == 3 && right - left == 3;
     for (int i = 0, at = 0; i < vectors; i++, at += 16, w += 9 * 16) {
@@ -74,8 +74,8 @@ NOINLINE void spread_tile(float16 *u, int vectors, __global const T *x, int line
     }
 }
 
-/* u [6][vectors] = rows `first` on of a map of `total`, or of its depthwise sums where it has a width; rows from `end` on
- * repeat the one before them. */
+/* u [6][vectors] = rows `first` on of a map of `total`, or of its depthwise sums where it has a width; rows from `end`
+ * on repeat the one before them. */
 NOINLINE void take_tile(float16 *u, int vectors, __global const T *x, int ld, int first, int end, int total, int width,
                         __global const float *w, __global const float *b) {
     for (int r = 0; r < TILE_ROWS; r++, u += vectors) {
@@ -177,8 +177,8 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
             for (int r = 0; r < TILE_ROWS; r++) {
                 const float16 *upper = pair + r * 2 * cv, *lower = upper + TILE_ROWS * 2 * cv;
                 for (int i = 0; i < cv; i++)
-                    strassen_factors(u + (t * cv + i) * TILE_ROWS + r, half_rows * cv, upper[i], upper[cv + i], lower[i],
-                                     lower[cv + i]);
+                    strassen_factors(u + (t * cv + i) * TILE_ROWS + r, half_rows * cv, upper[i], upper[cv + i],
+                                     lower[i], lower[cv + i]);
             }
         }
         for (int k = 0; k < hidden; k += block) {
@@ -244,8 +244,8 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
         const int away = work.z ? -rows - width : rows + width; /* what the next piece reads first */
         const size_t row0 = (size_t)n * sizes.s0 + first;
         for (int t = 0; t < tiles; t++)
-            take_tile(u + t * TILE_ROWS * cv, cv, x + (size_t)n * sizes.s0 * lds.x + lds.y, lds.x, first + t * TILE_ROWS,
-                      first + rows, sizes.s0, width, w0, b0);
+            take_tile(u + t * TILE_ROWS * cv, cv, x + (size_t)n * sizes.s0 * lds.x + lds.y, lds.x,
+                      first + t * TILE_ROWS, first + rows, sizes.s0, width, w0, b0);
         for (int r = 0; r < tiles * TILE_ROWS; r++)
             for (int i = 0; i < c2 / 16; i++) {
                 float16 v = vload16(i, b2);
