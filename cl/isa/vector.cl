@@ -40,31 +40,6 @@ typedef T TY;
 typedef V vector_at4 __attribute__((aligned(4)));
 #define STORE_FV(v, p, i) (*(__global vector_at4 *)((p) + (i)) = (v))
 
-/* SiLU of four vectors, side by side where registers hold them: of whole chains of these operations, one after the
- * other, a core has too few in hand at a time. exp as in the prelude. */
-#if VL == 16 && defined(SIMD16)
-#define EACH_OF_FOUR _Pragma("unroll") for (int i = 0; i < 4; i++)
-static inline void silu_four(V *v) {
-    const float powers[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f,
-                            1.0f, 1.0f};
-    float16 r[4], t[4], p[4], d[4];
-    EACH_OF_FOUR r[i] = min(max(v[i], (float16)(-88.37626f)), (float16)(87.33654f));
-    EACH_OF_FOUR t[i] = fma(r[i], (float16)(-1.44269504f), (float16)(12582912.0f));
-    EACH_OF_FOUR d[i] = (float16)(12582912.0f) - t[i];
-    EACH_OF_FOUR r[i] = fma(d[i], (float16)(0.693359375f), -r[i]);
-    EACH_OF_FOUR r[i] = fma(d[i], (float16)(-2.12194440e-4f), r[i]);
-    EACH_OF_FOUR p[i] = (float16)(1.9875691500e-4f);
-    _Pragma("unroll") for (int k = 0; k < 7; k++) EACH_OF_FOUR p[i] = fma(p[i], r[i], (float16)(powers[k]));
-    EACH_OF_FOUR d[i] = as_float16((as_int16(t[i]) << (int16)(23)) + (int16)(0x3f800000));
-    EACH_OF_FOUR d[i] = fma(p[i], d[i], (float16)(1.0f));
-    EACH_OF_FOUR v[i] = ist_quotient_float16(v[i], d[i]);
-}
-#else
-static inline void silu_four(V *v) {
-    for (int i = 0; i < 4; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
-}
-#endif
-
 /* The next VL channels of an input pixel or an addend, zeros beyond the last of `left`. On CPUs (VL 16) what is left of a
  * pixel is read and written by functions of their own. */
 #if VL == 16

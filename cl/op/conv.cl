@@ -126,10 +126,9 @@ static inline void gather(__global float *dst, __global const TX *x, const int *
 
 /* The activation of `count` vectors: a loop for each that costs, so that a core works on several at a time. */
 NOINLINE void activate_all(V *v, int count, int act) {
-    if (act == ACT_SILU) {
-        for (; count >= 4; count -= 4, v += 4) silu_four(v);
+    if (act == ACT_SILU)
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_SILU);
-    } else if (act == ACT_GELU)
+    else if (act == ACT_GELU)
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], ACT_GELU);
     else
         for (int i = 0; i < count; i++) v[i] = CAT(activate_float, VL)(v[i], act);

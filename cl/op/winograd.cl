@@ -142,7 +142,7 @@ static inline void transform_output(const scratch_t m, int far, float16 bias, fl
  * added: low {0 or -INFINITY}. */
 static inline void store_plain(float16 *result, int n, int ty, int tx, int c, __global TY *y, int8 out, int act,
                                float low, float4 lab) {
-    if (act == ACT_SILU) silu_four(result);
+    for (int i = 0; act == ACT_SILU && i < 4; i++) result[i] = activate_float16(result[i], ACT_SILU);
     const int line = out.s2 * out.s3;
     __global TY *p = y + ((size_t)(n * out.s1 + 2 * ty) * out.s2 + 2 * tx) * out.s3 + out.s4 + c;
     for (int i = 0; i < 4; i++)
