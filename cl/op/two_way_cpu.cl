@@ -279,8 +279,7 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     keys += (size_t)n * (K + 1) * CP;
     values += (size_t)n * columns * K;
     queries += (size_t)n * (K + 1) * CP;
-    for (int i = 0; i < KV; i++) {
-        if (!modes.x) break;
+    for (int i = 0; modes.x && i < KV; i++) {
         add[i] = vload16(i, shift) + vload16(i, norm);
         for (int c = depth; c < columns; c++) add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
     }

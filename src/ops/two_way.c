@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    SUB_ROWS = 54,      /* CPU: image rows in the second-level cache */
+    SUB_ROWS = 54,       /* CPU: image rows in the second-level cache */
     CPU_GROUP_SUBS = 20, /* most of those that a group takes: its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */

@@ -29,8 +29,10 @@ static float padding_bias(const float *bias, int ws, int rows, int cols, int y, 
         for (int v = 0; v < ws; v++)
             for (int u = v < rows ? cols : 0; u < ws; u++) {
                 float b = bias[abs(v - y) * ws + abs(u - x)];
-                if (!pass) top = fmaxf(top, b);
-                else sum += expf(b - top);
+                if (!pass)
+                    top = fmaxf(top, b);
+                else
+                    sum += expf(b - top);
             }
     return (float)((top + logf(sum)) * LOG2E);
 }
@@ -144,27 +146,26 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     int items = cpu ? 1 : mma ? 32 * warps : GROUP, parts = ist_div_up(tokens, mma ? 16 * warps : GROUP);
     size_t groups = (size_t)windows * (size_t)parts;
     int per = cpu ? heads_per_item(ist_plan_units(p), windows * qkv.n, heads) : 1;
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = cpu   ? "op/window_cpu"
-                                           : mma ? "op/window_mma"
-                                                 : "op/attention",
-                                     .isa = cpu   ? "isa/tile+isa/attend"
-                                            : mma ? "isa/ptx+isa/sums"
-                                                  : NULL,
-                                     .defines = d.text,
-                                     .kernel = "window",
-                                     .dims = 3,
-                                     .global = {cpu ? (size_t)ist_plan_units(p) : groups * (size_t)items,
-                                                cpu ? 1 : (size_t)heads, cpu ? 1 : (size_t)qkv.n},
-                                     .local = {(size_t)items, 1, 1},
-                                     .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(qkv.h, qkv.w, across, ws),
-                                              IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0),
-                                              IST_INT4(heads, per, windows, cpu && ist_plan_work_turn(p)),
-                                              IST_FLOAT(SCALE),
-                                              IST_INT4(tables[0], tables[1], tables[2], tables[3]), IST_INT(qkv.n),
-                                              queue},
-                                     .arg_count = cpu ? 12 : 9,
-                                     .flops = flops});
+    ist_plan_launch(
+        p,
+        &(ist_launch){.label = label,
+                      .op = cpu   ? "op/window_cpu"
+                            : mma ? "op/window_mma"
+                                  : "op/attention",
+                      .isa = cpu   ? "isa/tile+isa/attend"
+                             : mma ? "isa/ptx+isa/sums"
+                                   : NULL,
+                      .defines = d.text,
+                      .kernel = "window",
+                      .dims = 3,
+                      .global = {cpu ? (size_t)ist_plan_units(p) : groups * (size_t)items, cpu ? 1 : (size_t)heads,
+                                 cpu ? 1 : (size_t)qkv.n},
+                      .local = {(size_t)items, 1, 1},
+                      .args = {IST_OUT(out), IST_IN(qkv), IST_IN(pad), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
+                               IST_INT4(qkv.h, qkv.w, across, ws), IST_INT4(qkv.ld, qkv.c0, out.ld, out.c0),
+                               IST_INT4(heads, per, windows, cpu && ist_plan_work_turn(p)), IST_FLOAT(SCALE),
+                               IST_INT4(tables[0], tables[1], tables[2], tables[3]), IST_INT(qkv.n), queue},
+                      .arg_count = cpu ? 12 : 9,
+                      .flops = flops});
     return out;
 }
