@@ -143,24 +143,30 @@ Test(cli_resume, resume_tries_failed_images_again) {
     scratch_remove(&b.s);
 }
 
+/* Lines that a run leaves which gets a signal once `file` is there. */
+static size_t interrupted(bench *b, const char *engine, const char *file, int signal, const char *says) {
+    setenv("FAKE_ENGINE", engine, 1);
+    const char *const argv[] = {PROGRAM, "predict", b->in, "-o", b->out, "--save", "ndjson,masks", NULL};
+    pid_t pid = spawn_start(&b->s, NULL, argv);
+    wait_for(b, file);
+    kill(pid, signal);
+    expect(spawn_finish(&b->s, pid), 130, says);
+    unsetenv("FAKE_ENGINE");
+    expect_no_temporaries(b);
+    json_t *lines = read_lines(scratch_path(&b->s, "out/frames.ndjson.partial"));
+    size_t count = json_array_size(lines);
+    json_decref(lines);
+    return count;
+}
+
 Test(cli_resume, an_interrupt_finishes_what_has_begun) {
     bench b = make_bench(60);
-    setenv("FAKE_ENGINE", "slow:30", 1);
-    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
-    pid_t pid = spawn_start(&b.s, NULL, argv);
-    wait_for(&b, "out/masks/02-x.png");
-    kill(pid, SIGINT);
-    expect(spawn_finish(&b.s, pid), 130, "--resume continues");
-    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
-    expect_no_temporaries(&b);
-    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson.partial"));
-    size_t done = json_array_size(lines);
+    size_t done = interrupted(&b, "slow:30", "out/masks/02-x.png", SIGINT, "--resume continues");
     cr_expect(done >= 3 && done < 60, "%zu lines", done);
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/frames.ndjson")));
     for (size_t i = 0; i < done; i++) cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/%02zu-x.png", i)));
-    json_decref(lines);
-    unsetenv("FAKE_ENGINE");
     expect(PREDICT(&b, "--resume", "--save", "ndjson,masks"), 0, "kept");
-    lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     cr_assert_eq(json_array_size(lines), 60);
     for (int i = 0; i < 60; i++) check_frame(json_array_get(lines, (size_t)i), i, b.in);
     json_decref(lines);
@@ -170,16 +176,8 @@ Test(cli_resume, an_interrupt_finishes_what_has_begun) {
 /* All are decoded long before the engine takes them. */
 Test(cli_resume, an_interrupt_leaves_what_the_engine_does_not_have) {
     bench b = make_bench(20);
-    setenv("FAKE_ENGINE", "slow:100", 1);
-    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--save", "ndjson,masks", NULL};
-    pid_t pid = spawn_start(&b.s, NULL, argv);
-    wait_for(&b, "out/masks/00-x.png");
-    kill(pid, SIGTERM);
-    expect(spawn_finish(&b.s, pid), 130, "of 20 images; --resume continues");
-    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson.partial"));
-    cr_expect(json_array_size(lines) >= 1 && json_array_size(lines) < 20, "%zu lines", json_array_size(lines));
-    json_decref(lines);
-    unsetenv("FAKE_ENGINE");
+    size_t done = interrupted(&b, "slow:100", "out/masks/00-x.png", SIGTERM, "of 20 images; --resume continues");
+    cr_expect(done >= 1 && done < 20, "%zu lines", done);
     expect(PREDICT(&b, "--resume", "--save", "ndjson,masks"), 0, "kept");
     expect_no_temporaries(&b);
     scratch_remove(&b.s);
