@@ -51,6 +51,28 @@ Test(io_names, data_yaml) {
     expect_failure("names:\nnc: 3\n", "no names");
 }
 
+Test(io_names, data_yaml_with_remarks_and_mappings) {
+    expect_names("names:\n  0: bone # the bright line\n  1: 'soft # tissue' # and this\n", 2, "bone", "soft # tissue");
+    expect_names("names:\n- a#1\n- b\t# two\n", 2, "a#1", "b");
+    expect_names("names: [a,\n  b,\n]\n", 2, "a", "b");
+    expect_names("names: {0: bone, 1: 'a, b'}\n", 2, "bone", "a, b");
+    expect_names("names:\n  '0': bone\n  \"1\": needle\n", 2, "bone", "needle");
+    expect_names("{\"0\": \"bone\", \"1\": \"a: b\"}", 2, "bone", "a: b");
+    expect_failure("names: {1: bone}\n", "expected '0: name'");
+    expect_failure("names: {bone: 0}\n", "expected '0: name'");
+    expect_failure("names: {0: bone\n", "no end");
+    expect_failure("names: [a,, b]\n", "name 1 is empty");
+    expect_failure("names:\n  0: # nothing\n", "name 0 is empty");
+}
+
+Test(io_names, a_byte_order_mark_is_no_part_of_a_name) {
+    expect_names("\xEF\xBB\xBF"
+                 "bone\nneedle\n",
+                 2, "bone", "needle");
+    expect_names("\xEF\xBB\xBFnames: [bone, needle]\n", 2, "bone", "needle");
+    expect_names("\xEF\xBB\xBF[\"bone\"]", 1, "bone", "bone");
+}
+
 Test(io_names, binary_is_refused) {
     char **names;
     size_t n;

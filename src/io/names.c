@@ -48,6 +48,32 @@ static ist_status add_name(name_list *list, const char *begin, const char *end) 
     return IST_OK;
 }
 
+/* A value of YAML: what follows the closing quote, or a blank and '#', is no part of it. */
+static ist_status add_value(name_list *list, const char *begin, const char *end) {
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    bool quoted = begin < end && (*begin == '"' || *begin == '\'');
+    const char *p = quoted ? memchr(begin + 1, *begin, (size_t)(end - begin - 1)) : begin;
+    if (quoted) return add_name(list, begin, p ? p + 1 : end);
+    while (p < end && !(*p == '#' && (p == begin || isspace((unsigned char)p[-1])))) p++;
+    return add_name(list, begin, p);
+}
+
+/* `7: name`, of which the number says no more than that the names are in order. */
+static ist_status add_numbered(name_list *list, const char *begin, const char *end) {
+    while (begin < end && (isspace((unsigned char)*begin) || *begin == '"' || *begin == '\'')) begin++;
+    char *colon = NULL;
+    unsigned long index = begin < end && isdigit((unsigned char)*begin) ? strtoul(begin, &colon, 10) : 0;
+    while (colon && colon < end && (*colon == '"' || *colon == '\'')) colon++;
+    if (!colon || colon >= end || *colon != ':' || index != list->count)
+        return ist_fail(list->err, IST_E_INPUT, "%s: expected '%zu: name'", list->source, list->count);
+    return add_value(list, colon + 1, end);
+}
+
+static bool is_blank(const char *begin, const char *end) {
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    return begin == end;
+}
+
 static ist_status parse_json(name_list *list, const char *text, size_t length) {
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
@@ -72,17 +98,19 @@ static const char *line_end(const char *p, const char *end) {
     return newline ? newline : end;
 }
 
-/* `[a, 'b', "c"]`; commas inside of quotes do not separate. */
-static ist_status parse_inline_list(name_list *list, const char *p, const char *end) {
-    const char *begin = ++p;
+/* `[a, 'b', "c"]` or `{0: a, 1: 'b'}`; commas inside of quotes do not separate, one before the end adds nothing. */
+static ist_status parse_inline(name_list *list, const char *p, const char *end) {
+    ist_status (*add)(name_list *, const char *, const char *) = *p == '{' ? add_numbered : add_value;
+    const char close = *p == '{' ? '}' : ']', *begin = ++p;
     char quote = 0;
     for (; p < end; p++) {
         if (quote ? *p == quote : *p == '"' || *p == '\'') {
             quote = quote ? 0 : *p;
-        } else if (!quote && (*p == ',' || *p == ']')) {
-            IST_TRY(add_name(list, begin, p));
+        } else if (!quote && (*p == ',' || *p == close)) {
+            if (*p == close && is_blank(begin, p)) return IST_OK;
+            IST_TRY(add(list, begin, p));
             begin = p + 1;
-            if (*p == ']') return IST_OK;
+            if (*p == close) return IST_OK;
         }
     }
     return ist_fail(list->err, IST_E_INPUT, "%s: the list of names has no end", list->source);
@@ -94,14 +122,11 @@ static ist_status parse_block_list(name_list *list, const char *p, const char *e
         const char *stop = line_end(p, end), *q = p;
         while (q < stop && isspace((unsigned char)*q)) q++;
         if (q == stop || *q == '#') continue;
+        const char *key = *q == '"' || *q == '\'' ? q + 1 : q;
         if (*q == '-') {
-            IST_TRY(add_name(list, q + 1, stop));
-        } else if (q > p && isdigit((unsigned char)*q)) {
-            char *colon;
-            unsigned long index = strtoul(q, &colon, 10);
-            if (colon >= stop || *colon != ':' || index != list->count)
-                return ist_fail(list->err, IST_E_INPUT, "%s: expected '%zu: name'", list->source, list->count);
-            IST_TRY(add_name(list, colon + 1, stop));
+            IST_TRY(add_value(list, q + 1, stop));
+        } else if (q > p && isdigit((unsigned char)*key)) {
+            IST_TRY(add_numbered(list, q, stop));
         } else {
             break;
         }
@@ -123,13 +148,16 @@ static const char *find_names_key(const char *p, const char *end) {
 }
 
 static ist_status parse_any(name_list *list, const char *text, size_t length) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8, which some editors put in front */
+    if (length >= 3 && !memcmp(text, mark, 3)) text += 3, length -= 3;
     const char *end = text + length, *p = text, *value = find_names_key(text, end);
     if (memchr(text, '\0', length)) return ist_fail(list->err, IST_E_INPUT, "%s: is not a text file", list->source);
     while (p < end && isspace((unsigned char)*p)) p++;
     if (p < end && *p == '[') return parse_json(list, text, length);
+    if (p < end && *p == '{') return parse_inline(list, p, end);
     if (!value) return parse_lines(list, text, end);
     while (value < end && (*value == ' ' || *value == '\t')) value++;
-    if (value < end && *value == '[') return parse_inline_list(list, value, end);
+    if (value < end && (*value == '[' || *value == '{')) return parse_inline(list, value, end);
     return parse_block_list(list, line_end(value, end), end);
 }
 
