@@ -375,7 +375,7 @@ static int prepare(predict_job *job, bool *done) {
     if (!code) code = predict_find_checkpoints(o);
     if (!code && o->resume) code = open_journal(job, true);
     if (code) return code;
-    if (o->resume && all_done(job) && predict_tables_exist(o)) {
+    if (o->resume && all_done(job) && ist_journal_is_unchanged(job->journal) && predict_tables_exist(o)) {
         *done = true;
         if (ist_journal_commit(job->journal, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
         size_t count = job->sources.count;

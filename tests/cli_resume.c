@@ -82,6 +82,34 @@ Test(cli_resume, resume_redoes_what_is_missing_and_nothing_else) {
     scratch_remove(&b.s);
 }
 
+static void expect_images(const bench *b, size_t count, const char *const *names) {
+    json_t *images = json_load_file(scratch_path(&b->s, "out/images.json"), 0, NULL);
+    cr_assert_eq(json_array_size(images), count, "%zu images", json_array_size(images));
+    for (size_t i = 0; i < count; i++) {
+        const char *file = json_string_value(json_object_get(json_array_get(images, i), "file_name"));
+        cr_expect_not_null(strstr(file, names[i]), "%s, want %s", file, names[i]);
+    }
+    json_decref(images);
+}
+
+Test(cli_resume, tables_follow_the_list_of_images) {
+    bench b = make_bench(3);
+    expect(PREDICT(&b, NULL), 0, "3 images");
+    expect(PREDICT(&b, "--resume", "--limit", "2"), 0, "0 images, 0 failed, 2 kept");
+    expect_frames(&b, 2, (const char *[]){"00-x.png", "01-x.png"});
+    expect_images(&b, 2, (const char *[]){"00-x.png", "01-x.png"});
+    expect(PREDICT(&b, "--resume", "--limit", "2"), 0, "all 2 images are there already");
+    char first[200], second[200];
+    snprintf(first, sizeof first, "%s", scratch_path(&b.s, "in/00-x.png"));
+    snprintf(second, sizeof second, "%s", scratch_path(&b.s, "in/01-x.png"));
+    const char *const argv[] = {PROGRAM, "predict", second, first, "-o", b.out, "--resume", NULL};
+    expect(spawn_run(&b.s, NULL, argv), 0, "0 images, 0 failed, 2 kept");
+    expect_frames(&b, 2, (const char *[]){"01-x.png", "00-x.png"});
+    expect_images(&b, 2, (const char *[]){"01-x.png", "00-x.png"});
+    expect(spawn_run(&b.s, NULL, argv), 0, "all 2 images are there already");
+    scratch_remove(&b.s);
+}
+
 /* The names look alike in JSON; masks/ has them as they are. */
 Test(cli_resume, resume_knows_names_that_are_no_utf8) {
     bench b = make_bench(1);

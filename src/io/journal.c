@@ -25,7 +25,7 @@ struct ist_journal {
     FILE *stream; /* the partial file, at its end */
     off_t end;
     size_t last; /* index of the line written last, plus 1 */
-    bool sorted;
+    bool sorted, unchanged;
 };
 
 /* The path of a line's image, malloc'd; NULL when the line is not one of ours. */
@@ -65,6 +65,8 @@ typedef struct collector {
     ist_name_map files; /* path -> first image with it */
     twins *twins;       /* one per image */
     char **kept;
+    size_t line; /* of the file that is read */
+    bool moved;  /* not every line so far was kept as the one of the image in its place */
     ist_journal_check check;
     void *context;
 } collector;
@@ -84,6 +86,9 @@ static bool index_files(collector *c) {
 }
 
 static bool keep_line(collector *c, const ist_text *line) {
+    size_t place = c->line++;
+    bool moved = c->moved;
+    c->moved = true;
     char *file = line_file(line->data, line->length);
     const size_t *first = file ? ist_name_map_find(&c->files, file) : NULL;
     free(file);
@@ -96,6 +101,7 @@ static bool keep_line(collector *c, const ist_text *line) {
     if (!copy) return false;
     free(c->kept[index]); /* the later file, and in it the later line, is the newer */
     c->kept[index] = copy;
+    c->moved = moved || index != place;
     return true;
 }
 
@@ -138,7 +144,10 @@ static ist_status resume_from(ist_journal *j, ist_journal_check check, void *con
     bool fits = c.kept && c.twins && index_files(&c);
     ist_status status = fits ? IST_OK : ist_fail(err, IST_E_MEMORY, "%s: out of memory", j->path);
     if (!status) status = collect(&c, j->path, err);
+    size_t lines = c.line;
+    c.line = 0;
     if (!status) status = collect(&c, j->partial, err);
+    j->unchanged = !c.moved && lines == count && !c.line;
     if (!status) status = start_with(j, c.kept, err);
     for (size_t i = 0; c.kept && i < count; i++) free(c.kept[i]);
     free(c.kept);
@@ -190,7 +199,12 @@ ist_status ist_journal_append(ist_journal *j, size_t index, const ist_text *line
     j->end += (off_t)(line->length + 1);
     if (index + 1 < j->last) j->sorted = false;
     j->last = index + 1;
+    j->unchanged = false;
     return IST_OK;
+}
+
+bool ist_journal_is_unchanged(const ist_journal *journal) {
+    return journal->unchanged;
 }
 
 size_t ist_journal_length(const ist_journal *journal, size_t index) {

@@ -26,6 +26,9 @@ ist_status ist_journal_open(const char *folder, const ist_sources *sources, bool
 /* 1 when image `index` has its line. */
 bool ist_journal_has(const ist_journal *journal, size_t index);
 
+/* Whether the run before had exactly these images, in this order: the tables made from its lines still hold. */
+bool ist_journal_is_unchanged(const ist_journal *journal);
+
 /* Bytes of that line with its newline; 0 when there is none. */
 size_t ist_journal_length(const ist_journal *journal, size_t index);
 
