@@ -52,11 +52,13 @@ static ist_status next_line(char *line, size_t size, bool *end, ist_error *err) 
 }
 
 static ist_status add_listed(predict_job *job, ist_error *err) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8: some editors begin a list with it */
     char line[8192];
-    for (bool end = false;;) {
+    for (bool end = false, first = true;; first = false) {
         IST_TRY(next_line(line, sizeof line, &end, err));
         if (end) return IST_OK;
-        if (*line) IST_TRY(ist_sources_add(&job->sources, line, job->options->recursive, job->options->output, err));
+        const char *name = first && !strncmp(line, mark, 3) ? line + 3 : line;
+        if (*name) IST_TRY(ist_sources_add(&job->sources, name, job->options->recursive, job->options->output, err));
     }
 }
 
@@ -108,7 +110,7 @@ static ist_status labels_of_file(const predict_job *job, ist_labels *labels, ist
 }
 
 static bool all_numbers(const char *list) {
-    return list[strspn(list, "0123456789,")] == '\0';
+    return list[strspn(list, "0123456789, ")] == '\0';
 }
 
 /* The ids of --classes; *ids is malloc'd. 0 or the exit code. */
@@ -123,8 +125,10 @@ static int parse_classes(const predict_job *job, int **ids, int *count) {
     if (!*ids) code = cli_fail(CLI_FAILED, "out of memory");
     for (const char *p = o->classes; !code;) {
         char name[256];
-        size_t n = strcspn(p, ",");
-        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        p += strspn(p, " ");
+        size_t n = strcspn(p, ","), length = n;
+        while (length && p[length - 1] == ' ') length--;
+        snprintf(name, sizeof name, "%.*s", (int)length, p);
         int id = ist_label_find(&labels, name);
         if (id < 0 && !cli_parse_int(name, 0, 65535, &id))
             code = cli_usage(o->command, "--classes: '%s' is no class of %s", name, o->detector);

@@ -200,7 +200,9 @@ Test(cli_predict, names_and_classes) {
     scratch_put(scratch_path(&b.s, "names"), "bone\n");
     expect(PREDICT(&b, "--names", scratch_path(&b.s, "names")), 2, "1 name, the detector has 80 classes");
     expect(PREDICT(&b, "--classes", "0,16"), 0, "1 image");
+    expect(PREDICT(&b, "--classes", " 0 , 16"), 0, "1 image");
     expect(PREDICT(&b, "--classes", "0,,1"), 2, "''");
+    expect(PREDICT(&b, "--classes", "0, "), 2, "''");
     scratch_remove(&b.s);
 }
 
@@ -212,6 +214,9 @@ Test(cli_predict, lists_on_standard_input) {
     const char *const argv[] = {PROGRAM, "predict", "-o", b.out, "-", NULL};
     expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 0, "2 images");
     expect_frames(&b, 2, (const char *[]){"02-x.png", "00-x.png"});
+    snprintf(text, sizeof text, "\xEF\xBB\xBF%s/01-x.png\r\n", b.in);
+    scratch_put(scratch_path(&b.s, "list"), text);
+    expect(spawn_run(&b.s, scratch_path(&b.s, "list"), argv), 0, "1 image");
     expect(spawn_run(&b.s, NULL, argv), 1, "names no image");
     static char lines[9001];
     memset(lines, 'x', sizeof lines - 1);
