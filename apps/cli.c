@@ -73,8 +73,14 @@ int cli_model_exit_code(ist_status status) {
     return status == IST_E_IO || status == IST_E_INPUT ? CLI_BAD_MODEL : cli_exit_code(status);
 }
 
+/* Decimal, as it is written by hand: no hexadecimal, no blanks, none of the words that strtod knows. */
+static bool is_plain(const char *text, const char *characters) {
+    return text[strspn(text, characters)] == '\0';
+}
+
 bool cli_parse_int(const char *text, long low, long high, int *out) {
     char *end;
+    if (!is_plain(text, "+-0123456789")) return false;
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end || errno || value < low || value > high) return false;
@@ -84,6 +90,7 @@ bool cli_parse_int(const char *text, long low, long high, int *out) {
 
 bool cli_parse_float(const char *text, double low, double high, float *out) {
     char *end;
+    if (!is_plain(text, "+-.0123456789eE")) return false;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < low || value > high) return false;
     *out = (float)value;

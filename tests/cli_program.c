@@ -52,6 +52,9 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "--resume=yes", "x"), 2, NULL, "takes no value");
     expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "1.5"), 2, NULL, "--conf: '1.5'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "nan"), 2, NULL, "--conf");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "0x1p-1"), 2, NULL, "--conf: '0x1p-1'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--conf", " 0.5"), 2, NULL, "--conf: ' 0.5'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", " 3"), 2, NULL, "--max-objects: ' 3'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "0"), 2, NULL, "--batch: '0'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "65"), 2, NULL, "from 1 to 64");
     expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", "301"), 2, NULL, "from 1 to 300");
