@@ -84,6 +84,28 @@ Test(planted, threads) {
 Test(planted, kinds) {
     audit_planted("kinds", 6);
 }
+
+/* Memory that goes to the host comes down, as much as with a read; memory that goes back does not count. */
+Test(planted, migrations) {
+    scratch s = scratch_make();
+    const char *json = scratch_path(&s, "report.json");
+    spawned r =
+        spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--json", json, "--", PLANTED("kinds"), NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    json_t *root = load_json(json), *f;
+    json_int_t found = 0;
+    size_t k;
+    json_array_foreach(json_object_get(root, "findings"), k, f) {
+        if (strcmp(text_at(f, "entry"), "clEnqueueMigrateMemObjects")) continue;
+        cr_expect_str_eq(text_at(f, "category"), "download");
+        cr_expect_eq(json_integer_value(json_object_get(f, "bytes")), 6 * 64 * 32 * 16);
+        found += json_integer_value(json_object_get(f, "count"));
+    }
+    cr_expect_eq(found, 6);
+    json_decref(root);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
 Test(planted, callbacks) {
     audit_planted("callbacks", 6);
 }
@@ -256,7 +278,10 @@ Test(program, usage) {
                                            {"audit", "--frames", "--", "true", NULL},
                                            {"audit", "--json", NULL},
                                            {"audit", "--frame-kernel", "add", "a.png", NULL},
-                                           {"audit", "--save", "json", "a.png", NULL}};
+                                           {"audit", "--save", "json", "a.png", NULL},
+                                           {"audit", "--json=-", "--sarif=-", "--", "true", NULL},
+                                           {"audit", "--json=-", "--trace=-", "a.png", NULL},
+                                           {"audit", "--json=x", "--report=x", "--source=/nowhere", NULL}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *argv[8] = {IST_CLI};
         for (size_t k = 0; wrong[i][k]; k++) argv[k + 1] = wrong[i][k];

@@ -23,7 +23,8 @@ void layer_before(layer_call *call, cl_command_queue queue, bool blocking, cl_ui
 }
 
 static bool is_download(const layer_call *call) {
-    return call->e.op == IST_AUDIT_READ || (call->e.op == IST_AUDIT_MAP && (call->e.flags & IST_AUDIT_FROM_DEVICE));
+    bool may = call->e.op == IST_AUDIT_MAP || call->e.op == IST_AUDIT_MIGRATE;
+    return call->e.op == IST_AUDIT_READ || (may && (call->e.flags & IST_AUDIT_FROM_DEVICE));
 }
 
 cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_event *event) {
@@ -269,12 +270,19 @@ static cl_int CL_API_CALL wrap_clEnqueueSVMMemFill(cl_command_queue queue, void 
                        layer_next->clEnqueueSVMMemFill(queue, svm, pattern, pattern_size, size, n, list, event), event);
 }
 
+/* To the host: contents come down. Where memory goes that migrates to a device is not known. */
+static uint16_t migrates_down(cl_mem_migration_flags flags) {
+    bool down = (flags & CL_MIGRATE_MEM_OBJECT_HOST) && !(flags & CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED);
+    return down ? IST_AUDIT_FROM_DEVICE : 0;
+}
+
 static cl_int CL_API_CALL wrap_clEnqueueSVMMigrateMem(cl_command_queue queue, cl_uint count, const void **pointers,
                                                       const size_t *sizes, cl_mem_migration_flags flags, cl_uint n,
                                                       const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(MIGRATE, "clEnqueueSVMMigrateMem");
     set_device_command(&c, queue, count && pointers ? pointers[0] : NULL, 0);
     for (cl_uint k = 0; sizes && k < count; k++) c.e.bytes += sizes[k];
+    c.e.flags |= migrates_down(flags);
     cl_int rc = layer_next->clEnqueueSVMMigrateMem(queue, count, pointers, sizes, flags, n, list, event);
     return layer_after(&c, queue, rc, event);
 }
@@ -289,6 +297,7 @@ static cl_int CL_API_CALL wrap_clEnqueueMigrateMemObjects(cl_command_queue queue
         layer_next->clGetMemObjectInfo(objects[k], CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
         c.e.bytes += bytes;
     }
+    c.e.flags |= migrates_down(flags);
     return layer_after(&c, queue, layer_next->clEnqueueMigrateMemObjects(queue, count, objects, flags, n, list, event),
                        event);
 }

@@ -25,8 +25,8 @@
     X(UNMAP, "unmap") /* a write when TO_DEVICE */                                                                     \
     X(COPY, "copy")   /* on the device */                                                                              \
     X(FILL, "fill")                                                                                                    \
-    X(MIGRATE, "migrate")                                                                                              \
-    X(WAIT, "wait") /* clFinish, clWaitForEvents */                                                                    \
+    X(MIGRATE, "migrate") /* a read when FROM_DEVICE */                                                                \
+    X(WAIT, "wait")       /* clFinish, clWaitForEvents */                                                              \
     X(FLUSH, "flush")                                                                                                  \
     X(POLL, "poll") /* clGetEventInfo for the status; repeats of one place are one event */                            \
     X(LAUNCH, "launch")                                                                                                \
@@ -47,7 +47,7 @@ typedef enum ist_audit_op {
 enum {
     IST_AUDIT_BLOCKING = 1,    /* the call returns when the transfer is done */
     IST_AUDIT_TO_DEVICE = 2,   /* maps, unmaps, creations: contents go to the device */
-    IST_AUDIT_FROM_DEVICE = 4, /* maps: contents come to the host */
+    IST_AUDIT_FROM_DEVICE = 4, /* maps, migrations: contents come to the host */
     IST_AUDIT_USE_HOST = 8,    /* creation over the caller's memory */
     IST_AUDIT_CONSTANT = 16,   /* no kernel can write the object (CL_MEM_READ_ONLY) */
     IST_AUDIT_WHOLE_QUEUE = 32 /* a wait for everything in the queue */
@@ -110,7 +110,8 @@ ist_status ist_audit_merge_sites(ist_audit_log *log, ist_error *err);
 char *ist_audit_site_text(const ist_audit_log *log, uint32_t site, char *text, size_t size);
 
 static inline bool ist_audit_is_download(const ist_audit_event *e) {
-    return e->op == IST_AUDIT_READ || (e->op == IST_AUDIT_MAP && (e->flags & IST_AUDIT_FROM_DEVICE));
+    bool may = e->op == IST_AUDIT_MAP || e->op == IST_AUDIT_MIGRATE;
+    return e->op == IST_AUDIT_READ || (may && (e->flags & IST_AUDIT_FROM_DEVICE));
 }
 static inline bool ist_audit_is_upload(const ist_audit_event *e) {
     return e->op == IST_AUDIT_WRITE ||

@@ -42,6 +42,7 @@ int main(void) {
         check(clEnqueueSVMMemcpy(q, CL_TRUE, svm, s->host + pass, BYTES / 2, 0, NULL, NULL), "up"); /* FAULT blocking_transfer */
         check(clEnqueueFillImage(q, image, colour, zero, whole, 0, NULL, NULL), "fill");
         check(clEnqueueFillBuffer(q, s->b, colour, 4, 0, 64, 0, NULL, NULL), "fill");
+        check(clEnqueueMigrateMemObjects(q, 1, &image, CL_MIGRATE_MEM_OBJECT_HOST, 0, NULL, NULL), "down");
         check(clEnqueueMigrateMemObjects(q, 1, &image, 0, 0, NULL, NULL), "migrate");
         run(s, s->add);
         check(clEnqueueSVMMap(q, CL_TRUE, CL_MAP_READ, svm, BYTES / 8, 0, NULL, NULL), "map"); /* FAULT read_write_chain */
