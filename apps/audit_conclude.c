@@ -41,7 +41,12 @@ static ist_status check_baseline(const char *baseline, ist_error *err) {
 
 int audit_check_files(const audit_options *o) {
     const char *written[] = {o->report, o->json, o->sarif, o->trace};
+    static const char *const names[] = {"report", "json", "sarif", "trace"};
     ist_error err;
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        for (size_t k = 0; k < i; k++)
+            if (written[i] && written[k] && !strcmp(written[i], written[k]))
+                return cli_usage("audit", "--%s and --%s both write to '%s'", names[k], names[i], written[i]);
     ist_status status = o->baseline ? check_baseline(o->baseline, &err) : IST_OK;
     for (size_t i = 0; i < sizeof written / sizeof *written && !status; i++)
         if (written[i] && *written[i] && strcmp(written[i], "-") != 0) status = ist_atomic_try(written[i], &err);
