@@ -183,6 +183,23 @@ Test(io_coco, results_without_boxes_take_those_of_their_masks) {
     ist_coco_free(&c);
 }
 
+/* As Python writes what a table or an array of floats has held. */
+Test(io_coco, whole_numbers_may_be_written_as_floats) {
+    ist_coco c = parse("{\"images\":[{\"id\":9.0,\"width\":4.0,\"height\":3.0}],\"categories\":[{\"id\":5.0}],"
+                       "\"annotations\":[{\"id\":4.0," ON_9 "},{\"id\":5.0," ON_9 "}]}");
+    cr_assert_eq(c.objects.count, 2);
+    cr_expect(c.images[0].width == 4 && c.images[0].height == 3 && c.categories[0].id == 5);
+    ist_coco_list l = parse_results(&c, "[{\"image_id\":9.0,\"category_id\":5.0,\"bbox\":[0,0,2,1.5],\"score\":0.5}]");
+    cr_expect_eq(l.count, 1);
+    ist_coco_list_free(&l);
+    ist_coco_free(&c);
+    c = parse("{\"images\":[{\"id\":9}],\"annotations\":[{\"image_id\":9,\"category_id\":5.0,\"bbox\":[1,0,2,2]}]}");
+    cr_expect_eq(c.categories[0].id, 5);
+    ist_coco_free(&c);
+    expect_failure(TRUTH("{\"id\":4.0," ON_9 "},{\"id\":4," ON_9 "}"), IST_E_INPUT, "annotation id 4 appears twice");
+    expect_failure(TRUTH("{\"id\":1e300," ON_9 "}"), IST_E_INPUT, "id is missing or no whole number");
+}
+
 Test(io_coco, bad_results) {
     static const struct {
         const char *text, *part;

@@ -32,10 +32,16 @@ static ist_status out_of_memory(const coco_reader *r) {
     return ist_fail(r->err, IST_E_MEMORY, "%s: out of memory at %s %zu", r->source, r->what, r->index);
 }
 
+/* Also 7.0: tables of floats that become JSON have their ids so. 0 and false for anything else. */
+static bool whole_number(const json_t *value, int64_t *number) {
+    double real = json_real_value(value);
+    bool whole = json_is_real(value) && fabs(real) <= MAX_NUMBER && real == floor(real);
+    *number = whole ? (int64_t)real : json_integer_value(value);
+    return whole || json_is_integer(value);
+}
+
 static ist_status read_id(const coco_reader *r, const json_t *item, const char *name, int64_t *id) {
-    const json_t *value = json_object_get(item, name);
-    if (!json_is_integer(value)) return coco_bad(r, "%s is missing or no whole number", name);
-    *id = json_integer_value(value);
+    if (!whole_number(json_object_get(item, name), id)) return coco_bad(r, "%s is missing or no whole number", name);
     return IST_OK;
 }
 
@@ -56,9 +62,11 @@ static ist_status read_box(const coco_reader *r, const json_t *item, double box[
 /* Both sides, or 0 and 0 when the image says neither. */
 static ist_status read_size(const coco_reader *r, const json_t *item, ist_coco_image *image) {
     const json_t *w = json_object_get(item, "width"), *h = json_object_get(item, "height");
+    int64_t width, height;
     if (!w && !h) return IST_OK;
-    if (!json_is_integer(w) || !json_is_integer(h)) return coco_bad(r, "width and height must be whole numbers");
-    return coco_size(r, json_integer_value(w), json_integer_value(h), &image->width, &image->height);
+    if (!whole_number(w, &width) || !whole_number(h, &height))
+        return coco_bad(r, "width and height must be whole numbers");
+    return coco_size(r, width, height, &image->width, &image->height);
 }
 
 ist_status coco_size(const coco_reader *r, int64_t w, int64_t h, int *width, int *height) {
@@ -220,7 +228,7 @@ static ist_status collect_categories(coco_reader *r, const json_t *annotations) 
     json_t *item;
     int64_t *ids = malloc((json_array_size(annotations) + 1) * sizeof *ids);
     if (!ids) return out_of_memory(r);
-    json_array_foreach(annotations, i, item) ids[count++] = json_integer_value(json_object_get(item, "category_id"));
+    json_array_foreach(annotations, i, item) whole_number(json_object_get(item, "category_id"), &ids[count++]);
     if (count) qsort(ids, count, sizeof *ids, compare_ids);
     ist_status status = IST_OK;
     for (i = 0; i < count && !status; i++) {
@@ -241,7 +249,7 @@ static ist_status check_ids(coco_reader *r, const json_t *annotations) {
     if (!ids) return out_of_memory(r);
     json_array_foreach(annotations, i, item) {
         const json_t *id = json_object_get(item, "id");
-        if (id) ids[count++] = json_integer_value(id);
+        if (id) whole_number(id, &ids[count++]);
     }
     ist_status status = sort_ids(r, ids, count, sizeof *ids, "annotation");
     free(ids);
