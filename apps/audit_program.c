@@ -56,6 +56,7 @@ static int start_and_wait(char **argv, int *code) {
     sigaction(SIGQUIT, &ignore, &old_quit);
     sigaction(SIGTERM, &forward, &old_term);
     sigemptyset(&defaults);
+    sigaddset(&defaults, SIGXFSZ);
     if (old_int.sa_handler != SIG_IGN) sigaddset(&defaults, SIGINT);
     if (old_quit.sa_handler != SIG_IGN) sigaddset(&defaults, SIGQUIT);
     sigemptyset(&held); /* a signal to pass on waits until it is known to whom */

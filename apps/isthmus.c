@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static void hold_standard_streams(void) {
 
 int main(int argc, char **argv) {
     hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         print_help(stderr);

@@ -121,17 +121,21 @@ Test(cli_program, bad_models_are_exit_4) {
     scratch_remove(&s);
 }
 
-/* `float32 x[1]` of this value, as safetensors. */
-static void put_checkpoint(const char *path, float value) {
+/* `float32 x[count]` of this value, as safetensors. */
+static void put_floats(const char *path, float value, int count) {
     char text[96] = {0};
-    int length =
-        snprintf(text + 8, sizeof text - 8, "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
+    int length = snprintf(text + 8, sizeof text - 8,
+                          "{\"x\":{\"dtype\":\"F32\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", count, 4 * count);
     text[0] = (char)length;
-    memcpy(text + 8 + length, &value, sizeof value);
     FILE *file = fopen(path, "wb");
     cr_assert_not_null(file, "%s", path);
-    cr_assert_eq(fwrite(text, 1, (size_t)length + 12, file), (size_t)length + 12);
+    cr_assert_eq(fwrite(text, 1, (size_t)length + 8, file), (size_t)length + 8);
+    for (int i = 0; i < count; i++) cr_assert_eq(fwrite(&value, sizeof value, 1, file), 1);
     fclose(file);
+}
+
+static void put_checkpoint(const char *path, float value) {
+    put_floats(path, value, 1);
 }
 
 Test(cli_program, convert_makes_the_folder_of_its_output) {
@@ -152,5 +156,34 @@ Test(cli_program, convert_makes_the_folder_of_its_output) {
     cr_expect(scratch_exists(scratch_path(&s, "a/b/out.safetensors")), "what was there stays");
     expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "bad.safetensors/out.safetensors")),
            1, NULL, "Not a directory");
+    scratch_remove(&s);
+}
+
+Test(cli_program, a_file_beyond_the_limit_is_a_failed_write) {
+    scratch s = scratch_make();
+    put_floats(scratch_path(&s, "in.safetensors"), 1, 10000);
+    mkdir(scratch_path(&s, "out"), 0777);
+    static const char limited[] = "ulimit -f 16; exec \"$0\" \"$@\"";
+    const char *const argv[] = {"/bin/sh",
+                                "-c",
+                                limited,
+                                PROGRAM,
+                                "convert",
+                                scratch_path(&s, "in.safetensors"),
+                                scratch_path(&s, "out/out.safetensors"),
+                                NULL};
+    expect(spawn_run(&s, NULL, argv), 1, NULL, "File too large");
+    cr_expect_eq(rmdir(scratch_path(&s, "out")), 0, "something is left behind");
+    scratch_remove(&s);
+}
+
+Test(cli_program, convert_writes_names_as_long_as_they_can_be) {
+    scratch s = scratch_make();
+    char name[256];
+    memset(name, 'x', 255);
+    memcpy(name + 255 - strlen(".safetensors"), ".safetensors", sizeof ".safetensors");
+    put_checkpoint(scratch_path(&s, "in.safetensors"), 1);
+    expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "%s", name)), 0, NULL, "1 tensor");
+    cr_expect(scratch_exists(scratch_path(&s, "%s", name)));
     scratch_remove(&s);
 }

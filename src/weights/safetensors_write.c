@@ -124,10 +124,12 @@ ist_status ist_weights_save_safetensors(const ist_weights *w, const char *path, 
     struct stat st;
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* the rename below would replace a device or a pipe */
         return ist_fail(err, IST_E_IO, "%s: is not a regular file and will not be replaced by one", path);
-    size_t size = strlen(path) + 32;
-    char *temporary = malloc(size);
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path) + 1 : 0;
+    size_t size = (size_t)folder + 48;
+    char *temporary = malloc(size); /* hidden and short: the name may already be as long as names can be */
     if (!temporary) return ist_fail(err, IST_E_MEMORY, "%s: out of host memory", path);
-    snprintf(temporary, size, "%s.tmp%ld", path, (long)getpid());
+    snprintf(temporary, size, "%.*s.isthmus-%ld-0.tmp", folder, path, (long)getpid());
     FILE *file = fopen(temporary, "wb");
     ist_status status = IST_OK;
     if (!file)
