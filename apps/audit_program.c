@@ -128,6 +128,7 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     if (!own) own = collected;
     if (own) return own;
     ist_audit_sort(log);
+    ist_audit_settle_copies(log);
     ist_error err;
     if (audit_resolve(log, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     log->program = ist_strdup(argv[0]);

@@ -129,3 +129,50 @@ Test(load, refuses_other_files) {
     cr_expect_eq(ist_audit_load(&log, r.bytes, 0, &err), IST_E_INPUT);
     cr_expect_eq(log.event_count, 0);
 }
+
+enum { STAGING = 0x77, DEVICE = 0x88 };
+
+static void add_move(ist_audit_log *log, ist_audit_op op, uint16_t flags, uint64_t object) {
+    ist_audit_event e = {.op = (uint16_t)op, .flags = flags, .object = object, .bytes = 64, .repeat = 1};
+    if (op == IST_AUDIT_COPY) {
+        e.host = STAGING;
+        e.object = flags & IST_AUDIT_FROM_DEVICE ? STAGING : DEVICE;
+    }
+    cr_assert_eq(ist_audit_add_event(log, &e, NULL), IST_OK);
+}
+
+/* The copy into host memory that nobody maps is a crossing; where a map follows, the map is. */
+Test(load, copies_into_host_memory) {
+    ist_audit_log log = {0};
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_FROM_DEVICE, 0);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_FROM_DEVICE, 0);
+    add_move(&log, IST_AUDIT_MAP, IST_AUDIT_FROM_DEVICE, STAGING);
+    add_move(&log, IST_AUDIT_UNMAP, 0, STAGING);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_FROM_DEVICE, 0);
+    add_move(&log, IST_AUDIT_MAP, IST_AUDIT_FROM_DEVICE, DEVICE);
+    const bool down[] = {true, false, true, false, true, true};
+    ist_audit_settle_copies(&log);
+    for (size_t i = 0; i < log.event_count; i++) {
+        cr_expect_eq(ist_audit_is_download(&log.events[i]), down[i], "event %zu", i);
+        cr_expect(!ist_audit_is_upload(&log.events[i]) && !log.events[i].host, "event %zu", i);
+    }
+    ist_audit_log_free(&log);
+}
+
+Test(load, copies_out_of_host_memory) {
+    ist_audit_log log = {0};
+    add_move(&log, IST_AUDIT_CREATE, IST_AUDIT_TO_DEVICE, STAGING);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_TO_DEVICE, 0);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_TO_DEVICE, 0);
+    add_move(&log, IST_AUDIT_UNMAP, IST_AUDIT_TO_DEVICE, STAGING);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_TO_DEVICE, 0);
+    add_move(&log, IST_AUDIT_WRITE, 0, DEVICE);
+    add_move(&log, IST_AUDIT_COPY, IST_AUDIT_TO_DEVICE, 0);
+    const bool up[] = {true, false, true, true, false, true, true};
+    ist_audit_settle_copies(&log);
+    for (size_t i = 0; i < log.event_count; i++) {
+        cr_expect_eq(ist_audit_is_upload(&log.events[i]), up[i], "event %zu", i);
+        cr_expect(!ist_audit_is_download(&log.events[i]), "event %zu", i);
+    }
+    ist_audit_log_free(&log);
+}

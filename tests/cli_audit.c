@@ -85,6 +85,23 @@ Test(planted, kinds) {
     audit_planted("kinds", 6);
 }
 
+/* No transfer by its name, and yet one each way per frame. */
+Test(planted, staged) {
+    audit_planted("staged", 6);
+    scratch s = scratch_make();
+    const char *json = scratch_path(&s, "report.json");
+    spawned r =
+        spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--json", json, "--", PLANTED("staged"), NULL});
+    json_t *root = load_json(json), *most = json_object_get(json_object_get(root, "frames"), "most");
+    static const char *const counts[] = {"writes", "reads", "waits"}, *const bytes[] = {"h2d_bytes", "d2h_bytes"};
+    for (size_t k = 0; k < 3; k++)
+        cr_expect_eq(json_integer_value(json_object_get(most, counts[k])), 1, "%s", counts[k]);
+    for (size_t k = 0; k < 2; k++) cr_expect_eq(json_integer_value(json_object_get(most, bytes[k])), 4 * 32768);
+    json_decref(root);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
 /* Memory that goes to the host comes down, as much as with a read; memory that goes back does not count. */
 Test(planted, migrations) {
     scratch s = scratch_make();

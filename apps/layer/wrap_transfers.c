@@ -23,8 +23,7 @@ void layer_before(layer_call *call, cl_command_queue queue, bool blocking, cl_ui
 }
 
 static bool is_download(const layer_call *call) {
-    bool may = call->e.op == IST_AUDIT_MAP || call->e.op == IST_AUDIT_MIGRATE;
-    return call->e.op == IST_AUDIT_READ || (may && (call->e.flags & IST_AUDIT_FROM_DEVICE));
+    return call->e.op == IST_AUDIT_READ || (call->e.flags & IST_AUDIT_FROM_DEVICE);
 }
 
 cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_event *event) {
@@ -135,6 +134,22 @@ static void set_device_command(layer_call *c, cl_command_queue queue, const void
     c->e.bytes = bytes;
 }
 
+static bool lies_with_host(cl_mem object) {
+    cl_mem_flags flags = 0;
+    layer_next->clGetMemObjectInfo(object, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
+    return flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR);
+}
+
+/* A copy between the host's memory and the device's crosses; what the program has besides to reach that memory is
+ * for ist_audit_settle_copies to see. */
+static void set_copy(layer_call *c, cl_command_queue queue, cl_mem src, cl_mem dst, size_t bytes) {
+    bool from = lies_with_host(src), to = lies_with_host(dst);
+    set_device_command(c, queue, dst, bytes);
+    if (from == to) return;
+    c->e.flags |= to ? IST_AUDIT_FROM_DEVICE : IST_AUDIT_TO_DEVICE;
+    c->e.host = (uint64_t)(uintptr_t)(to ? dst : src);
+}
+
 static size_t volume(const size_t *region) {
     return region ? region[0] * region[1] * region[2] : 0;
 }
@@ -143,7 +158,7 @@ static cl_int CL_API_CALL wrap_clEnqueueCopyBuffer(cl_command_queue queue, cl_me
                                                    size_t dst_offset, size_t size, cl_uint n, const cl_event *list,
                                                    cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueCopyBuffer");
-    set_device_command(&c, queue, dst, size);
+    set_copy(&c, queue, src, dst, size);
     return layer_after(&c, queue,
                        layer_next->clEnqueueCopyBuffer(queue, src, dst, src_offset, dst_offset, size, n, list, event),
                        event);
@@ -155,7 +170,7 @@ static cl_int CL_API_CALL wrap_clEnqueueCopyBufferRect(cl_command_queue queue, c
                                                        size_t dst_row, size_t dst_slice, cl_uint n,
                                                        const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueCopyBufferRect");
-    set_device_command(&c, queue, dst, volume(region));
+    set_copy(&c, queue, src, dst, volume(region));
     cl_int rc = layer_next->clEnqueueCopyBufferRect(queue, src, dst, src_origin, dst_origin, region, src_row, src_slice,
                                                     dst_row, dst_slice, n, list, event);
     return layer_after(&c, queue, rc, event);
@@ -211,7 +226,7 @@ static cl_int CL_API_CALL wrap_clEnqueueCopyImage(cl_command_queue queue, cl_mem
                                                   const size_t *to, const size_t *region, cl_uint n,
                                                   const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueCopyImage");
-    set_device_command(&c, queue, dst, volume(region) * pixel_bytes(dst));
+    set_copy(&c, queue, src, dst, volume(region) * pixel_bytes(dst));
     return layer_after(&c, queue, layer_next->clEnqueueCopyImage(queue, src, dst, from, to, region, n, list, event),
                        event);
 }
@@ -220,7 +235,7 @@ static cl_int CL_API_CALL wrap_clEnqueueCopyImageToBuffer(cl_command_queue queue
                                                           const size_t *from, const size_t *region, size_t offset,
                                                           cl_uint n, const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueCopyImageToBuffer");
-    set_device_command(&c, queue, dst, volume(region) * pixel_bytes(src));
+    set_copy(&c, queue, src, dst, volume(region) * pixel_bytes(src));
     return layer_after(&c, queue,
                        layer_next->clEnqueueCopyImageToBuffer(queue, src, dst, from, region, offset, n, list, event),
                        event);
@@ -230,7 +245,7 @@ static cl_int CL_API_CALL wrap_clEnqueueCopyBufferToImage(cl_command_queue queue
                                                           const size_t *to, const size_t *region, cl_uint n,
                                                           const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(COPY, "clEnqueueCopyBufferToImage");
-    set_device_command(&c, queue, dst, volume(region) * pixel_bytes(dst));
+    set_copy(&c, queue, src, dst, volume(region) * pixel_bytes(dst));
     return layer_after(
         &c, queue, layer_next->clEnqueueCopyBufferToImage(queue, src, dst, offset, to, region, n, list, event), event);
 }

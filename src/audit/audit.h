@@ -23,7 +23,7 @@
     X(READ, "read")   /* device to host */                                                                             \
     X(MAP, "map")     /* a read when FROM_DEVICE */                                                                    \
     X(UNMAP, "unmap") /* a write when TO_DEVICE */                                                                     \
-    X(COPY, "copy")   /* on the device */                                                                              \
+    X(COPY, "copy")   /* on the device; a write or read when TO_ or FROM_DEVICE */                                     \
     X(FILL, "fill")                                                                                                    \
     X(MIGRATE, "migrate") /* a read when FROM_DEVICE */                                                                \
     X(WAIT, "wait")       /* clFinish, clWaitForEvents */                                                              \
@@ -46,8 +46,8 @@ typedef enum ist_audit_op {
 
 enum {
     IST_AUDIT_BLOCKING = 1,    /* the call returns when the transfer is done */
-    IST_AUDIT_TO_DEVICE = 2,   /* maps, unmaps, creations: contents go to the device */
-    IST_AUDIT_FROM_DEVICE = 4, /* maps, migrations: contents come to the host */
+    IST_AUDIT_TO_DEVICE = 2,   /* unmaps, creations, copies: contents go to the device */
+    IST_AUDIT_FROM_DEVICE = 4, /* maps, migrations, copies: contents come to the host */
     IST_AUDIT_USE_HOST = 8,    /* creation over the caller's memory */
     IST_AUDIT_CONSTANT = 16,   /* no kernel can write the object (CL_MEM_READ_ONLY) */
     IST_AUDIT_WHOLE_QUEUE = 32 /* a wait for everything in the queue */
@@ -110,12 +110,12 @@ ist_status ist_audit_merge_sites(ist_audit_log *log, ist_error *err);
 char *ist_audit_site_text(const ist_audit_log *log, uint32_t site, char *text, size_t size);
 
 static inline bool ist_audit_is_download(const ist_audit_event *e) {
-    bool may = e->op == IST_AUDIT_MAP || e->op == IST_AUDIT_MIGRATE;
+    bool may = e->op == IST_AUDIT_MAP || e->op == IST_AUDIT_MIGRATE || e->op == IST_AUDIT_COPY;
     return e->op == IST_AUDIT_READ || (may && (e->flags & IST_AUDIT_FROM_DEVICE));
 }
 static inline bool ist_audit_is_upload(const ist_audit_event *e) {
-    return e->op == IST_AUDIT_WRITE ||
-           ((e->op == IST_AUDIT_UNMAP || e->op == IST_AUDIT_CREATE) && (e->flags & IST_AUDIT_TO_DEVICE));
+    bool may = e->op == IST_AUDIT_UNMAP || e->op == IST_AUDIT_CREATE || e->op == IST_AUDIT_COPY;
+    return e->op == IST_AUDIT_WRITE || (may && (e->flags & IST_AUDIT_TO_DEVICE));
 }
 static inline bool ist_audit_is_wait(const ist_audit_event *e) {
     return e->op == IST_AUDIT_WAIT || (e->flags & IST_AUDIT_BLOCKING);

@@ -118,3 +118,46 @@ void ist_audit_sort(ist_audit_log *log) {
         e->at_ms -= start;
     }
 }
+
+/* ---- copies to and from host memory ---- */
+
+typedef struct staging {
+    uint64_t object;
+    bool crossed; /* a call has moved its contents since the last copy, in the direction of the pass */
+} staging;
+
+enum { STAGINGS = 256 }; /* buffers in host memory; copies of more keep no direction */
+
+static staging *find_staging(staging *list, size_t count, uint64_t object) {
+    for (size_t k = 0; k < count; k++)
+        if (list[k].object == object) return &list[k];
+    return NULL;
+}
+
+/* One direction: uploads come before their copy, downloads after it. */
+static void settle(ist_audit_log *log, staging *list, size_t count, bool down) {
+    uint16_t flag = down ? IST_AUDIT_FROM_DEVICE : IST_AUDIT_TO_DEVICE;
+    for (size_t k = 0; k < count; k++) list[k].crossed = false;
+    for (size_t n = 0; n < log->event_count; n++) {
+        ist_audit_event *e = &log->events[down ? log->event_count - 1 - n : n];
+        bool copy = e->op == IST_AUDIT_COPY, moves = down ? ist_audit_is_download(e) : ist_audit_is_upload(e);
+        if (!moves) continue;
+        staging *s = find_staging(list, count, copy ? e->host : e->object);
+        if (copy && (!s || s->crossed)) e->flags &= (uint16_t)~flag;
+        if (s) s->crossed = !copy;
+    }
+}
+
+void ist_audit_settle_copies(ist_audit_log *log) {
+    staging list[STAGINGS];
+    size_t count = 0;
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ist_audit_event *e = &log->events[i];
+        bool copy = e->op == IST_AUDIT_COPY && e->host;
+        if (copy && count < STAGINGS && !find_staging(list, count, e->host)) list[count++].object = e->host;
+    }
+    settle(log, list, count, true);
+    settle(log, list, count, false);
+    for (size_t i = 0; i < log->event_count; i++)
+        if (log->events[i].op == IST_AUDIT_COPY) log->events[i].host = 0;
+}
