@@ -35,7 +35,9 @@ static uint16_t flags_of(const ist_c_token *t) {
                                     {"cudaMemcpyHostToDevice", IST_C_UP},
                                     {"cudaMemcpyDeviceToHost", IST_C_DOWN},
                                     {"cudaMemcpyDeviceToDevice", IST_C_ON_DEVICE},
-                                    {"cudaMemcpyHostToHost", IST_C_ON_DEVICE}};
+                                    {"cudaMemcpyHostToHost", IST_C_ON_DEVICE},
+                                    {"CL_MIGRATE_MEM_OBJECT_HOST", IST_C_DOWN},
+                                    {"CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED", IST_C_ON_DEVICE}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(t, words[i].word)) return words[i].flags;
     return 0;
@@ -233,7 +235,7 @@ static bool take_form(const ist_c_rule *rule, const ist_c_paren *call, ist_src_h
 
 /* cudaMemcpy has its host memory on the side that its direction says. */
 static const ist_c_arg *host_of(const ist_c_rule *rule, const ist_c_paren *call, const ist_src_hit *h) {
-    bool from_second = rule->form == IST_C_KIND && h->op == IST_SRC_UP;
+    bool from_second = rule->form == IST_C_KIND && rule->host >= 0 && h->op == IST_SRC_UP;
     return arg(call, from_second ? rule->host + (rule->options == 6 ? 2 : 1) : rule->host);
 }
 

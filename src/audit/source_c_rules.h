@@ -13,7 +13,7 @@ typedef enum ist_c_form {
     IST_C_MAP,     /* flags say which way */
     IST_C_POINTER, /* creation: flags say whether from host memory */
     IST_C_STATUS,  /* an information call: a poll when it asks for the status of execution */
-    IST_C_KIND,    /* cudaMemcpy: flags say which way */
+    IST_C_KIND,    /* cudaMemcpy, migration: flags say which way */
     IST_C_RANGE    /* cl::copy: the direction shows in the arguments */
 } ist_c_form;
 

@@ -27,6 +27,15 @@ void job_init(job *j, cl_program program, cl_device_id device, float *weights) {
     clFinish(j->queue);                                                            // expect: wait necessary
 }
 
+/* ---- migration ---- */
+
+void detect_migrated(job *j) {
+    clEnqueueMigrateMemObjects(j->queue, 1, &j->in, 0, 0, NULL, NULL); // expect: upload necessary
+    clEnqueueNDRangeKernel(j->queue, j->first, 1, NULL, NULL, NULL, 0, NULL, NULL);
+    clEnqueueMigrateMemObjects(j->queue, 1, &j->out, CL_MIGRATE_MEM_OBJECT_HOST, 0, NULL, NULL); // expect: download necessary
+    clEnqueueMigrateMemObjects(j->queue, 1, &j->in, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL); // expect: device_copy necessary
+}
+
 /* ---- chains ---- */
 
 void infer_chain(job *j) {
