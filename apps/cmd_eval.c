@@ -160,6 +160,9 @@ static int evaluate(predict_job *job, const ist_coco *truth, const ist_coco_list
     if (!status && match) code = open_matcher(job);
     if (!status && !code && match)
         status = eval_match(job->engine, truth, results, report.masks, &report.overlap, &err);
+    if (report.overlap.crowded)
+        cli_note("%zu %s more than %d annotations or results: no part of what is matched", report.overlap.crowded,
+                 ist_plural(report.overlap.crowded, "image has", "images have"), EVAL_MATCH_MOST);
     if (!status && !code) code = prompt(job, truth, &report);
     bool complete = !status && (!code || code == CLI_PARTIAL);
     if (complete) eval_print(&report);

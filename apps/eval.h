@@ -11,11 +11,13 @@
  * the same category is at least that. */
 #define EVAL_MATCH_SCORE 0.4
 #define EVAL_MATCH_IOU   0.5
+#define EVAL_MATCH_MOST  300 /* annotations, and detections, of an image: what the matcher takes */
 
 /* What the assigned pairs come to. */
 typedef struct eval_overlap {
     bool measured;
     size_t objects, matched;  /* annotations that are no crowds; those with a detection */
+    size_t crowded;           /* images with more of either than EVAL_MATCH_MOST, which are no part of it */
     double box_iou, mask_iou; /* sums over the pairs */
 } eval_overlap;
 

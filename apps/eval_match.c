@@ -8,18 +8,15 @@
 
 #include <stdlib.h>
 
-/* The most rows and columns that the matcher takes. */
-enum { MAX_SIDE = 300 };
-
 typedef struct matching {
     ist_engine *engine;
     const ist_coco *truth;
     const ist_coco_list *results;
     bool masks;
     eval_overlap *overlap;
-    const ist_coco_object *annotations[MAX_SIDE], *detections[MAX_SIDE];
-    int rows, columns;
-    float cost[MAX_SIDE * MAX_SIDE];
+    const ist_coco_object *annotations[EVAL_MATCH_MOST], *detections[EVAL_MATCH_MOST];
+    int rows, columns; /* more than fit are counted all the same */
+    float cost[EVAL_MATCH_MOST * EVAL_MATCH_MOST];
 } matching;
 
 static float pair_cost(const ist_coco_object *detection, const ist_coco_object *annotation) {
@@ -29,7 +26,11 @@ static float pair_cost(const ist_coco_object *detection, const ist_coco_object *
 }
 
 static ist_status match_image(matching *m, ist_error *err) {
-    int chosen[MAX_SIDE];
+    int chosen[EVAL_MATCH_MOST];
+    if (m->rows > EVAL_MATCH_MOST || m->columns > EVAL_MATCH_MOST) {
+        m->overlap->crowded++;
+        return IST_OK;
+    }
     m->overlap->objects += (size_t)m->rows;
     if (!m->rows || !m->columns) return IST_OK;
     for (int r = 0; r < m->rows; r++)
@@ -46,27 +47,22 @@ static ist_status match_image(matching *m, ist_error *err) {
 }
 
 /* Takes an image's annotations and detections from the front of what is left. */
-static ist_status take_image(matching *m, const ist_coco_place **a, const ist_coco_place *a_end,
-                             const ist_coco_place **b, const ist_coco_place *b_end, ist_error *err) {
+static void take_image(matching *m, const ist_coco_place **a, const ist_coco_place *a_end, const ist_coco_place **b,
+                       const ist_coco_place *b_end) {
     size_t image = (*a)->image;
     m->rows = m->columns = 0;
     for (; *a < a_end && (*a)->image == image; ++*a) {
         const ist_coco_object *o = &m->truth->objects.items[(*a)->index];
         if (o->crowd) continue;
-        if (m->rows == MAX_SIDE)
-            return ist_fail(err, IST_E_LIMIT, "image %lld has more than %d annotations, the most that can be matched",
-                            (long long)m->truth->images[image].id, MAX_SIDE);
-        m->annotations[m->rows++] = o;
+        if (m->rows < EVAL_MATCH_MOST) m->annotations[m->rows] = o;
+        m->rows++;
     }
     for (; *b < b_end && (*b)->image <= image; ++*b) {
         const ist_coco_object *o = &m->results->items[(*b)->index];
         if ((*b)->image < image || o->score <= EVAL_MATCH_SCORE) continue;
-        if (m->columns == MAX_SIDE)
-            return ist_fail(err, IST_E_LIMIT, "image %lld has more than %d results with a score above %g",
-                            (long long)m->truth->images[image].id, MAX_SIDE, EVAL_MATCH_SCORE);
-        m->detections[m->columns++] = o;
+        if (m->columns < EVAL_MATCH_MOST) m->detections[m->columns] = o;
+        m->columns++;
     }
-    return IST_OK;
 }
 
 ist_status eval_match(ist_engine *engine, const ist_coco *truth, const ist_coco_list *results, bool masks,
@@ -85,8 +81,8 @@ ist_status eval_match(ist_engine *engine, const ist_coco *truth, const ist_coco_
     if (!status) status = ist_coco_places(truth, results, false, &detections, &detection_count, err);
     const ist_coco_place *a = annotations, *b = detections;
     while (!status && a < annotations + annotation_count) {
-        status = take_image(m, &a, annotations + annotation_count, &b, detections + detection_count, err);
-        if (!status) status = match_image(m, err);
+        take_image(m, &a, annotations + annotation_count, &b, detections + detection_count);
+        status = match_image(m, err);
     }
     free(annotations);
     free(detections);

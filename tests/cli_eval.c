@@ -179,6 +179,30 @@ Test(cli_eval, results_that_were_kept_say_the_same) {
     end_bench(&b);
 }
 
+/* Aerial images have thousands of objects: too many for the matcher, not for AP. */
+Test(cli_eval, more_annotations_than_the_matcher_takes) {
+    bench b = make_bench(0);
+    FILE *f = fopen(b.truth, "w"), *results = fopen(scratch_path(&b.s, "results.json"), "w");
+    cr_assert(f && results);
+    fprintf(f, "{\"images\":[{\"id\":1,\"file_name\":\"a.png\"},{\"id\":2,\"file_name\":\"b.png\"}],\"annotations\":[");
+    for (int i = 0; i <= 301; i++)
+        fprintf(f, "%s{\"id\":%d,\"image_id\":%d,\"category_id\":1,\"bbox\":[%d,0,8,8]}", i ? "," : "", i + 1, 1 + !i,
+                10 * i);
+    fprintf(f, "]}\n");
+    fprintf(results, "[{\"image_id\":1,\"category_id\":1,\"bbox\":[10,0,8,8],\"score\":0.9},"
+                     "{\"image_id\":2,\"category_id\":1,\"bbox\":[0,0,8,8],\"score\":0.9}]");
+    fclose(f);
+    fclose(results);
+    expect(EVAL(&b, "--results", scratch_path(&b.s, "results.json"), "--device", "0"), 0, "302 objects",
+           "1 image has more than 300 annotations or results");
+    json_t *root = numbers(&b);
+    cr_expect_gt(number(root, "boxes", "AP"), 0);
+    cr_expect_eq(number(root, "matched", "objects"), 1);
+    cr_expect_eq(number(root, "matched", "matched"), 1);
+    json_decref(root);
+    end_bench(&b);
+}
+
 Test(cli_eval, images_on_one_side_only_are_left_out_and_named) {
     bench b = make_bench(4);
     unlink(scratch_path(&b.s, "in/02-x.png"));
