@@ -165,7 +165,7 @@ static int evaluate(predict_job *job, const ist_coco *truth, const ist_coco_list
                  ist_plural(report.overlap.crowded, "image has", "images have"), EVAL_MATCH_MOST);
     if (!status && !code) code = prompt(job, truth, &report);
     bool complete = !status && (!code || code == CLI_PARTIAL);
-    if (complete) eval_print(&report);
+    if (complete) eval_print(&report, o->json && !strcmp(o->json, "-") ? stderr : stdout);
     if (complete && o->json) status = eval_write(&report, o->json, &err);
     ist_coco_scores_free(&report.box_scores);
     ist_coco_scores_free(&report.mask_scores);
@@ -181,7 +181,8 @@ int cmd_eval(int argc, char **argv) {
     bool stop = false;
     int code = predict_parse(argc, argv, &options, &stop);
     if (!stop) {
-        ist_status status = options.json ? ist_atomic_try(options.json, &err) : IST_OK;
+        bool file = options.json && strcmp(options.json, "-") != 0;
+        ist_status status = file ? ist_atomic_try(options.json, &err) : IST_OK;
         if (!status) status = ist_coco_read(options.annotations, &truth, &err);
         if (!status && options.results) status = ist_coco_results_read(options.results, &truth, &results, &err);
         if (status) code = cli_fail(CLI_FAILED, "%s", err.text);

@@ -7,6 +7,8 @@
 
 #include "io/coco_eval.h"
 
+#include <stdio.h>
+
 /* Detections are assigned when their score is above this (predict's default) and their box's IoU with an annotation of
  * the same category is at least that. */
 #define EVAL_MATCH_SCORE 0.4
@@ -46,10 +48,10 @@ ist_status eval_match(ist_engine *engine, const ist_coco *truth, const ist_coco_
  * an engine with the segmenter alone. Ends early when the user interrupts. */
 ist_status eval_prompt(predict_job *job, const ist_coco *truth, eval_prompted *prompted, ist_error *err);
 
-/* The table on stdout. */
-void eval_print(const eval_report *report);
+/* The table. */
+void eval_print(const eval_report *report, FILE *out);
 
-/* The same numbers as JSON; a number that is not defined is null. */
+/* The same numbers as JSON, "-": to standard output; a number that is not defined is null. */
 ist_status eval_write(const eval_report *report, const char *path, ist_error *err);
 
 #endif

@@ -27,11 +27,11 @@ static const char *number(double value, char buffer[16]) {
 }
 
 /* Ends a line of the table with its one or two columns. */
-static void put_columns(const eval_report *r, const char *boxes, const char *masks) {
+static void put_columns(FILE *out, const eval_report *r, const char *boxes, const char *masks) {
     if (r->masks)
-        printf(" %7s %7s\n", boxes, masks);
+        fprintf(out, " %7s %7s\n", boxes, masks);
     else
-        printf(" %7s\n", boxes);
+        fprintf(out, " %7s\n", boxes);
 }
 
 static size_t images_used(const ist_coco *truth) {
@@ -56,9 +56,9 @@ static size_t all_objects(const ist_coco *truth) {
     return count;
 }
 
-static void print_classes(const eval_report *r) {
-    printf("\n%-24s %8s", "class", "objects");
-    put_columns(r, "boxes", "masks");
+static void print_classes(const eval_report *r, FILE *out) {
+    fprintf(out, "\n%-24s %8s", "class", "objects");
+    put_columns(out, r, "boxes", "masks");
     for (size_t c = 0; c < r->truth->category_count; c++) {
         const ist_coco_category *category = &r->truth->categories[c];
         size_t objects = category_objects(r->truth, c);
@@ -68,8 +68,9 @@ static void print_classes(const eval_report *r) {
             snprintf(name, sizeof name, "%s", category->name);
         else
             snprintf(name, sizeof name, "%lld", (long long)category->id);
-        printf("%-24s %8zu", cli_printable(name), objects);
-        put_columns(r, number(r->box_scores.class_ap[c], a), r->masks ? number(r->mask_scores.class_ap[c], b) : "");
+        fprintf(out, "%-24s %8zu", cli_printable(name), objects);
+        put_columns(out, r, number(r->box_scores.class_ap[c], a),
+                    r->masks ? number(r->mask_scores.class_ap[c], b) : "");
     }
 }
 
@@ -78,41 +79,42 @@ static double mean(double sum, size_t count) {
     return count ? sum / (double)count : -1;
 }
 
-static void print_overlap(const eval_report *r) {
+static void print_overlap(const eval_report *r, FILE *out) {
     const eval_overlap *o = &r->overlap;
     char text[16];
     if (!o->measured) return;
-    printf("\n%zu of %zu %s matched (score above %g, box IoU from %g)\n", o->matched, o->objects,
-           ist_plural(o->objects, "object", "objects"), EVAL_MATCH_SCORE, EVAL_MATCH_IOU);
-    printf("mean box IoU of the matched   %s\n", number(mean(o->box_iou, o->matched), text));
+    fprintf(out, "\n%zu of %zu %s matched (score above %g, box IoU from %g)\n", o->matched, o->objects,
+            ist_plural(o->objects, "object", "objects"), EVAL_MATCH_SCORE, EVAL_MATCH_IOU);
+    fprintf(out, "mean box IoU of the matched   %s\n", number(mean(o->box_iou, o->matched), text));
     if (!r->masks) return;
-    printf("mean mask IoU of the matched  %s\n", number(mean(o->mask_iou, o->matched), text));
-    printf("mean mask IoU of all objects  %s (0 for those not matched)\n", number(mean(o->mask_iou, o->objects), text));
+    fprintf(out, "mean mask IoU of the matched  %s\n", number(mean(o->mask_iou, o->matched), text));
+    fprintf(out, "mean mask IoU of all objects  %s (0 for those not matched)\n",
+            number(mean(o->mask_iou, o->objects), text));
 }
 
-static void print_prompted(const eval_report *r) {
+static void print_prompted(const eval_report *r, FILE *out) {
     const eval_prompted *p = &r->prompted;
     char text[16];
     if (!p->measured) return;
-    printf("mean mask IoU from true boxes %s (the boxes of %zu %s as prompts)\n",
-           number(mean(p->mask_iou, p->objects), text), p->objects,
-           ist_plural(p->objects, "annotation", "annotations"));
+    fprintf(out, "mean mask IoU from true boxes %s (the boxes of %zu %s as prompts)\n",
+            number(mean(p->mask_iou, p->objects), text), p->objects,
+            ist_plural(p->objects, "annotation", "annotations"));
 }
 
-void eval_print(const eval_report *r) {
+void eval_print(const eval_report *r, FILE *out) {
     size_t images = images_used(r->truth), objects = all_objects(r->truth), found = r->results->count;
-    printf("%zu %s, %zu %s, %zu %s\n\n", images, ist_plural(images, "image", "images"), objects,
-           ist_plural(objects, "object", "objects"), found, ist_plural(found, "detection", "detections"));
-    printf("%-24s", "");
-    put_columns(r, "boxes", "masks");
+    fprintf(out, "%zu %s, %zu %s, %zu %s\n\n", images, ist_plural(images, "image", "images"), objects,
+            ist_plural(objects, "object", "objects"), found, ist_plural(found, "detection", "detections"));
+    fprintf(out, "%-24s", "");
+    put_columns(out, r, "boxes", "masks");
     for (int i = 0; i < IST_COCO_NUMBER_COUNT; i++) {
         char a[16], b[16];
-        printf("%-6s %-17s", lines[i].name, lines[i].meaning);
-        put_columns(r, number(r->box_scores.numbers[i], a), r->masks ? number(r->mask_scores.numbers[i], b) : "");
+        fprintf(out, "%-6s %-17s", lines[i].name, lines[i].meaning);
+        put_columns(out, r, number(r->box_scores.numbers[i], a), r->masks ? number(r->mask_scores.numbers[i], b) : "");
     }
-    print_classes(r);
-    print_overlap(r);
-    print_prompted(r);
+    print_classes(r, out);
+    print_overlap(r, out);
+    print_prompted(r, out);
 }
 
 static void put_number(ist_text *out, const char *name, double value) {
@@ -193,7 +195,10 @@ ist_status eval_write(const eval_report *r, const char *path, ist_error *err) {
     put_classes(&out, r);
     ist_text_put(&out, "}\n");
     ist_status status = ist_text_status(&out, err);
-    if (!status) status = ist_atomic_write(path, out.data, out.length, err);
+    if (!status && !strcmp(path, "-"))
+        fwrite(out.data, 1, out.length, stdout); /* whether it has arrived is asked at the program's end */
+    else if (!status)
+        status = ist_atomic_write(path, out.data, out.length, err);
     ist_text_free(&out);
     return status;
 }

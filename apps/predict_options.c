@@ -56,7 +56,7 @@
     X(RESULTS, 0, "results", "FILE",                                                                                   \
       "evaluate these COCO results instead of images; the device is used\n"                                            \
       "(for the mask IoU) only when --device names one")                                                               \
-    X(JSON, 0, "json", "FILE", "also write the numbers as JSON")                                                       \
+    X(JSON, 0, "json", "FILE", "also write the numbers as JSON; '-': standard output")                                 \
     X(NO_TRUTH_PROMPTS, 0, "no-truth-prompts", NULL, "no second run that gives the segmenter the annotations' boxes")
 
 #define EVAL_OPTIONS(X)                                                                                                \

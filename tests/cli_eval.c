@@ -203,6 +203,22 @@ Test(cli_eval, more_annotations_than_the_matcher_takes) {
     end_bench(&b);
 }
 
+/* For a pipe: the table gives way. */
+Test(cli_eval, json_has_standard_output_to_itself) {
+    bench b = make_bench(2);
+    const char *const argv[] = {PROGRAM, "eval", b.in, "--annotations", b.truth, "--json", "-", NULL};
+    spawned r = spawn_run(&b.s, NULL, argv);
+    json_t *root = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
+    cr_expect_eq(r.code, 0);
+    cr_expect_not_null(root, "no JSON: %s", r.out);
+    cr_expect_eq(json_integer_value(json_object_get(root, "images")), 2);
+    cr_expect_not_null(strstr(r.err, "AP     IoU 0.50:0.95"), "%s", r.err);
+    cr_expect(access("-", F_OK));
+    json_decref(root);
+    spawn_free(&r);
+    end_bench(&b);
+}
+
 Test(cli_eval, images_on_one_side_only_are_left_out_and_named) {
     bench b = make_bench(4);
     unlink(scratch_path(&b.s, "in/02-x.png"));
