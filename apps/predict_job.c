@@ -131,7 +131,7 @@ static int parse_classes(const predict_job *job, int **ids, int *count) {
         snprintf(name, sizeof name, "%.*s", (int)length, p);
         int id = ist_label_find(&labels, name);
         if (id < 0 && !cli_parse_int(name, 0, 65535, &id))
-            code = cli_usage(o->command, "--classes: '%s' is no class of %s", name, o->detector);
+            code = cli_usage(o->command, "--classes: '%s' is no class of %s", name, o->names ? o->names : o->detector);
         else
             (*ids)[(*count)++] = id;
         if (!p[n]) break;
