@@ -62,6 +62,14 @@ Test(io_sources, results_of_an_earlier_run_are_no_input) {
     ist_sources l = list(&s, "in", true, scratch_path(&s, "in"));
     expect_names(&l, 2, (const char *[]){"a.png", "sub/masks/b.png"}, (const char *[]){"a", "sub/masks/b"});
     ist_sources_free(&l);
+    touch(&s, "in/sub/frames.ndjson"); /* a run into another folder has left them */
+    l = list(&s, "in", true, NULL);
+    expect_names(&l, 3, (const char *[]){"a.png", "masks/a.png", "overlays/a.png"},
+                 (const char *[]){"a", "masks/a", "overlays/a"});
+    ist_sources_free(&l);
+    l = list(&s, "in/sub/masks", true, NULL); /* unless they are asked for */
+    expect_names(&l, 1, (const char *[]){"b.png"}, (const char *[]){"b"});
+    ist_sources_free(&l);
     scratch_remove(&s);
 }
 

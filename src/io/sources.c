@@ -2,6 +2,7 @@
 #include "io/sources.h"
 
 #include "io/atomic_file.h"
+#include "io/journal.h"
 #include "io/name_map.h"
 
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Folders deeper than this are not a data set. */
 #define MAX_DEPTH 64
@@ -67,10 +69,22 @@ static bool is_output(const walk *w, const struct stat *st) {
     return w->has_output && st->st_dev == w->output_device && st->st_ino == w->output_inode;
 }
 
+static bool has_file(const char *folder, const char *name) {
+    char *path = ist_path_join(folder, name);
+    bool has = path && !access(path, F_OK);
+    free(path);
+    return has;
+}
+
+static bool has_results(const char *folder) {
+    return has_file(folder, IST_JOURNAL_NAME) || has_file(folder, IST_JOURNAL_PARTIAL);
+}
+
 /* Results of earlier runs are no input. */
-static bool is_entered(const walk *w, const struct stat *st, const char *entry, int depth) {
-    bool results = !strcmp(entry, "masks") || !strcmp(entry, "overlays");
-    return w->recursive && !is_output(w, st) && !(w->into_itself && depth == 0 && results);
+static bool is_entered(const walk *w, const struct stat *st, const char *folder, const char *entry, int depth) {
+    bool pictures = !strcmp(entry, "masks") || !strcmp(entry, "overlays");
+    if (!w->recursive || is_output(w, st)) return false;
+    return !pictures || !((w->into_itself && depth == 0) || has_results(folder));
 }
 
 static ist_status walk_folder(walk *w, const char *path, const char *name, int depth);
@@ -84,7 +98,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
     } else if (!lstat(path, &st)) {
         bool dangling = stat(path, &target) != 0; /* an image that cannot be read, which is said when its turn comes */
         /* a linked folder may lead back up: only real ones are entered */
-        if (S_ISDIR(st.st_mode) && is_entered(w, &st, entry, depth))
+        if (S_ISDIR(st.st_mode) && is_entered(w, &st, folder, entry, depth))
             status = walk_folder(w, path, relative, depth + 1);
         else if ((dangling || S_ISREG(target.st_mode)) && has_image_extension(entry)) {
             status = append(w->sources, path, relative, w->err);

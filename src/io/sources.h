@@ -33,7 +33,7 @@ typedef struct ist_sources {
 /* Appends a file or the images of a folder. A missing file is appended too, as is a folder
  * inside that cannot be opened: reading it fails later, alone.
  * `output` (may be NULL): the folder results go to. It is not entered; where it is the argument itself, its masks/ and
- * overlays/ are not. */
+ * overlays/ are not. Nor are those of earlier runs into other folders: the ones beside a frames.ndjson. */
 ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
                            ist_error *err);
 
