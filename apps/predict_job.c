@@ -141,6 +141,19 @@ static int parse_classes(const predict_job *job, int **ids, int *count) {
     return code;
 }
 
+/* Of an image on the list, the most; `path` (may be NULL) becomes that image's. */
+static size_t most_targets(const predict_job *job, const char **path) {
+    size_t most = 0;
+    for (size_t i = 0; i < job->sources.count; i++) {
+        const ist_source *source = &job->sources.items[i];
+        const ist_target_list *list = ist_targets_find(&job->targets, source->path, source->name);
+        if (!list || list->count <= most) continue;
+        most = list->count;
+        if (path) *path = source->path;
+    }
+    return most;
+}
+
 int predict_configure(const predict_job *job, ist_config *config, int **classes) {
     const predict_options *o = job->options;
     int code = CLI_SUCCESS;
@@ -158,7 +171,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     config->conf = o->conf;
     config->classes = *classes;
     config->max_pixels = IST_MAX_PIXELS;
-    if (job->match == IST_MATCH_TARGETS) config->max_targets = (int)ist_targets_most(&job->targets);
+    if (job->match == IST_MATCH_TARGETS) config->max_targets = (int)most_targets(job, NULL);
     return code;
 }
 
@@ -312,9 +325,10 @@ static int read_inputs(predict_job *job) {
     if (o->names && ist_names_read(o->names, &job->names, &job->name_count, &err))
         return cli_fail(CLI_FAILED, "%s", err.text);
     if (o->targets && ist_targets_read(o->targets, &job->targets, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
-    if (ist_targets_most(&job->targets) > 300)
-        return cli_fail(CLI_FAILED, "%s: an image has %zu targets, at most 300 can be matched", o->targets,
-                        ist_targets_most(&job->targets));
+    const char *path = NULL;
+    size_t most = most_targets(job, &path);
+    if (most > 300)
+        return cli_fail(CLI_FAILED, "%s: %s has %zu targets, at most 300 can be matched", o->targets, path, most);
     if (o->targets) check_targets(job);
     job->match = o->targets ? IST_MATCH_TARGETS : o->track ? IST_MATCH_TRACKS : IST_MATCH_NONE;
     return CLI_SUCCESS;

@@ -183,6 +183,12 @@ Test(cli_predict, targets_reach_the_engine) {
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: a target has class 80");
     scratch_put(scratch_path(&b.s, "t.json"), "{");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "t.json: line 1");
+    char text[8000] = "{\"01-x.png\": [";
+    for (int i = 0; i < 301; i++) strcat(text, i ? ",{\"box\": [0,0,1,1]}" : "{\"box\": [0,0,1,1]}");
+    strcat(text, "]}");
+    scratch_put(scratch_path(&b.s, "t.json"), text);
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 1, "01-x.png has 301 targets");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json"), "--limit", "1"), 0, "1 image");
     scratch_put(scratch_path(&b.s, "t.json"), "{\"other.png\": []}");
     expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json")), 0, "t.json: of 2 images it names none");
     scratch_remove(&b.s);

@@ -225,10 +225,3 @@ const ist_target_list *ist_targets_find(const ist_targets *targets, const char *
     }
     return NULL;
 }
-
-size_t ist_targets_most(const ist_targets *targets) {
-    size_t most = 0;
-    for (size_t i = 0; i < targets->count; i++)
-        if (targets->lists[i].count > most) most = targets->lists[i].count;
-    return most;
-}

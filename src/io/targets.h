@@ -34,7 +34,4 @@ ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, i
  * file names none. */
 const ist_target_list *ist_targets_find(const ist_targets *targets, const char *path, const char *name);
 
-/* The longest list. */
-size_t ist_targets_most(const ist_targets *targets);
-
 #endif
