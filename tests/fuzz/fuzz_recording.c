@@ -42,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *bytes = with_header(data, size, &total);
     if (!out || ist_audit_load(&log, bytes, total, NULL)) abort();
     ist_audit_sort(&log);
+    ist_audit_settle_copies(&log);
     if (ist_audit_merge_sites(&log, NULL) || ist_audit_find_frames(&log, NULL, &frames, NULL)) abort();
     if (ist_audit_judge(&log, frames, &report, NULL)) abort();
     write_all(&report, (const char *)data, size, out);
