@@ -2,6 +2,7 @@
 #include "io/labels.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void expect_names(const char *text, size_t count, const char *first, const char *last) {
@@ -63,6 +64,22 @@ Test(io_names, data_yaml_with_remarks_and_mappings) {
     expect_failure("names: {0: bone\n", "no end");
     expect_failure("names: [a,, b]\n", "name 1 is empty");
     expect_failure("names:\n  0: # nothing\n", "name 0 is empty");
+}
+
+/* Nothing is read behind the text, whatever its last byte is. */
+Test(io_names, text_cut_off_anywhere) {
+    static const char *const texts[] = {"names:\n  0: bone # x\n  \"1\": 'needle'\n",
+                                        "names: {0: bone, '1': \"needle\"}\n", "{\"0\": \"bone\"}",
+                                        "names: [bone, 'a, b' ]\n", "names:\n- 'bone'\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t n = 1; n <= strlen(texts[i]); n++) {
+            char **names, *text = malloc(n); /* for the sanitizers */
+            size_t count;
+            cr_assert_not_null(text);
+            memcpy(text, texts[i], n);
+            if (!ist_names_parse(text, n, "names", &names, &count, NULL)) ist_names_free(&names, count);
+            free(text);
+        }
 }
 
 Test(io_names, a_byte_order_mark_is_no_part_of_a_name) {

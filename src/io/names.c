@@ -61,10 +61,13 @@ static ist_status add_value(name_list *list, const char *begin, const char *end)
 /* `7: name`, of which the number says no more than that the names are in order. */
 static ist_status add_numbered(name_list *list, const char *begin, const char *end) {
     while (begin < end && (isspace((unsigned char)*begin) || *begin == '"' || *begin == '\'')) begin++;
-    char *colon = NULL;
-    unsigned long index = begin < end && isdigit((unsigned char)*begin) ? strtoul(begin, &colon, 10) : 0;
-    while (colon && colon < end && (*colon == '"' || *colon == '\'')) colon++;
-    if (!colon || colon >= end || *colon != ':' || index != list->count)
+    const char *colon = begin;
+    size_t index = 0;
+    for (; colon < end && isdigit((unsigned char)*colon) && index <= MAX_NAMES; colon++)
+        index = 10 * index + (size_t)(*colon - '0');
+    bool number = colon > begin && index == list->count;
+    while (colon < end && (*colon == '"' || *colon == '\'')) colon++;
+    if (!number || colon == end || *colon != ':')
         return ist_fail(list->err, IST_E_INPUT, "%s: expected '%zu: name'", list->source, list->count);
     return add_value(list, colon + 1, end);
 }
@@ -125,7 +128,7 @@ static ist_status parse_block_list(name_list *list, const char *p, const char *e
         const char *key = *q == '"' || *q == '\'' ? q + 1 : q;
         if (*q == '-') {
             IST_TRY(add_value(list, q + 1, stop));
-        } else if (q > p && isdigit((unsigned char)*key)) {
+        } else if (q > p && key < stop && isdigit((unsigned char)*key)) {
             IST_TRY(add_numbered(list, q, stop));
         } else {
             break;
