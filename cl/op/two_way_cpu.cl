@@ -6,6 +6,13 @@
 #define KV (K / 16)
 #define XV (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
 
+/* Rows of a tile, whose sums lie in registers. */
+#ifdef SIMD16
+#define ROWS 12
+#else
+#define ROWS TILE_ROWS
+#endif
+
 /* A row of the image: xt = x + shift, xp = xt + position; a vector of it. */
 #define LOAD_VECTOR(i)                                                                                                 \
     {                                                                                                                  \
@@ -23,25 +30,25 @@
         STORE16(v, y, (i)*16);                                                                                         \
     }
 
-/* Six rows at x, `ldx` apart, of which `count` exist; those of xt are ldt vectors apart. */
+/* A tile's rows at x, `ldx` apart, of which `count` exist; those of xt are ldt vectors apart. */
 NOINLINE void load_rows(float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp,
                         int count, __global const float *shift) {
-    for (int r = 0; r < TILE_ROWS; r++, xt += ldt, xp += KV) {
+    for (int r = 0; r < ROWS; r++, xt += ldt, xp += KV) {
         UNROLL for (int i = 0; i < KV; i++) LOAD_VECTOR(i) if (r + 1 < count) x += ldx, p += ldp;
     }
 }
 
-/* Six rows of x: means, then 1 / sqrt(variance + eps). All rows' means come first: a row's are a long chain. */
+/* A tile's rows: means, then 1 / sqrt(variance + eps). All rows' means come first: a row's are a long chain. */
 NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
     const float16 *v = x;
-    for (int r = 0; r < TILE_ROWS; r++, v += KV) {
+    for (int r = 0; r < ROWS; r++, v += KV) {
         float16 sum[4];
         UNROLL for (int i = 0; i < 4; i++) sum[i] = v[i];
         UNROLL for (int i = 4; i < KV; i++) sum[i % 4] += v[i];
         stats[r] = sum16((sum[0] + sum[1]) + (sum[2] + sum[3])) / K;
     }
     v = x;
-    for (int r = 0; r < TILE_ROWS; r++, v += KV) {
+    for (int r = 0; r < ROWS; r++, v += KV) {
         const float16 mean = (float16)(stats[r]);
         float16 square[4];
         UNROLL for (int i = 0; i < 4; i++) square[i] = (v[i] - mean) * (v[i] - mean);
@@ -49,193 +56,219 @@ NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
             const float16 d = v[i] - mean;
             square[i % 4] = fma(d, d, square[i % 4]);
         }
-        stats[TILE_ROWS + r] = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
+        stats[ROWS + r] = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
     }
 }
-/* What an update has made of six rows, of which `count` exist, becomes their norm, and the next rows' input. */
+/* What an update has made of a tile's rows, of which `count` exist, becomes their norm, and the next rows' input. */
 NOINLINE void norm_image_rows(float16 *u, const float *stats, float16 *xt, __global T *y, __global const T *p, int ldp,
                               int count, __global const float *norm) {
-    for (int r = 0; r < TILE_ROWS; r++, u += KV, xt += XV) {
-        const float16 mean = (float16)(stats[r]), scale = (float16)(stats[TILE_ROWS + r]);
+    for (int r = 0; r < ROWS; r++, u += KV, xt += XV) {
+        const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
         UNROLL for (int i = 0; i < KV; i++) NORM_VECTOR(i) if (r + 1 < count) y += K,
             p += ldp; /* rows that do not exist are the last one again */
     }
 }
 
-/* s[r] = xp[r] . columns + their constants, for 6 rows and up to four vectors of columns; the rows of s are CP floats.
- * With `count` above zero prepares other rows meanwhile: by itself that takes three times what it adds to the products.
- * NEXT loads those that follow, as load_rows does, and asks for the ones behind them; LAST norms those before, as
- * norm_image_rows does. */
+/* s[r] = xp[r] . columns + their constants, for a tile's rows; the rows of s are CP floats. With `count` above zero
+ * prepares other rows meanwhile: by itself that takes three times what it adds to the products. NEXT loads those that
+ * follow, as load_rows does, and asks for the ones behind them; LAST norms those before, as norm_image_rows does. */
 #define NEXT_ARGS                                                                                                      \
     float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,          \
         __global const float *shift
+#define NEXT_ALL xt, ldt, xp, x, p, ldx, ldp, count, shift
 #define LAST_ARGS                                                                                                      \
     float16 *u, const float *stats, float16 *xt, __global T *y, __global const T *p, int ldp, int count,               \
         __global const float *norm
+#define LAST_ALL u, stats, xt, y, p, ldp, count, norm
 #ifdef SIMD16
-#define ROWS6(F)          F(0) F(1) F(2) F(3) F(4) F(5)
-#define SCORE_OPEN(r, j)  float16 c##r##_##j = k##j;
-#define SCORE_CLOSE(r, j) s[r * (CP / 16) + j] = c##r##_##j;
+/* A tile of 12 rows by 2 vectors: with 6 by 4, columns and values would come twice as often from the second-level
+ * cache, which has enough to do with rows. */
+#define EACH_ROW(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define MAC2(r)                                                                                                        \
+    {                                                                                                                  \
+        const float16 v = (float16)(a[(r)*lda]);                                                                       \
+        p##r = fma(v, b0, p##r);                                                                                       \
+        q##r = fma(v, b1, q##r);                                                                                       \
+    }
+#define STEP2                                                                                                          \
+    {                                                                                                                  \
+        const float16 b0 = vload16(0, b), b1 = vload16(1, b);                                                          \
+        EACH_ROW(MAC2)                                                                                                 \
+        a++, b += ldb;                                                                                                 \
+    }
 #define NEXT_ROW
 #define NEXT_VECTOR(i)                                                                                                 \
     LOAD_VECTOR(i)                                                                                                     \
-    PREFETCH_L2(x + TILE_ROWS * ldx + i * 16);                                                                         \
-    PREFETCH_L2(p + TILE_ROWS * ldp + i * 16);
+    PREFETCH_L2(x + ROWS * ldx + i * 16);                                                                              \
+    PREFETCH_L2(p + ROWS * ldp + i * 16);
 #define NEXT_END                                                                                                       \
     xt += ldt, xp += KV;                                                                                               \
     if (r + 1 < count) x += ldx, p += ldp;
-#define LAST_ROW const float16 mean = (float16)(stats[r]), scale = (float16)(stats[TILE_ROWS + r]);
+#define LAST_ROW const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
 #define LAST_VECTOR(i)                                                                                                 \
     NORM_VECTOR(i)                                                                                                     \
-    PREFETCH_L2(y + TILE_ROWS * K + i * 16);
+    PREFETCH_L2(y + ROWS * K + i * 16);
 #define LAST_END                                                                                                       \
     u += KV, xt += XV;                                                                                                 \
     if (r + 1 < count) y += K, p += ldp;
-#define SCORE_STEPS(STEP, BESIDE)                                                                                      \
-    int k = K;                                                                                                         \
-    for (int r = 0; count && r < TILE_ROWS; r++) {                                                                     \
-        BESIDE##_ROW for (int i = 0; i < KV; i++, k -= 2, a += 2, b += 2 * CP){STEP BESIDE##_VECTOR(i)} BESIDE##_END   \
-    }                                                                                                                  \
-    for (; k > 0; k -= 2, a += 2, b += 2 * CP) {                                                                       \
-        STEP                                                                                                           \
-    }
-#define SCORES4(NAME, BESIDE)                                                                                          \
+#define SCORE_OPEN(r) float16 p##r = k0, q##r = k1;
+#define SCORE_CLOSE(r)                                                                                                 \
+    s[(r) * (CP / 16)] = p##r;                                                                                         \
+    s[(r) * (CP / 16) + 1] = q##r;
+#define SCORES32(NAME, BESIDE)                                                                                         \
     NOINLINE void NAME(float16 *s, const float *a, __global const float *b, BESIDE##_ARGS) {                           \
         enum { lda = K, ldb = CP };                                                                                    \
-        const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);           \
-        const float16 k3 = vload16(3, b + K * CP);                                                                     \
-        TILE_EACH(SCORE_OPEN)                                                                                          \
-        SCORE_STEPS(TILE_STEP(0) TILE_STEP(1), BESIDE)                                                                 \
-        TILE_EACH(SCORE_CLOSE)                                                                                         \
+        const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP);                                        \
+        int k = K;                                                                                                     \
+        EACH_ROW(SCORE_OPEN)                                                                                           \
+        for (int r = 0; count && r < ROWS; r++) {                                                                      \
+            BESIDE##_ROW for (int i = 0; i < KV; i++, k--){STEP2 BESIDE##_VECTOR(i)} BESIDE##_END                      \
+        }                                                                                                              \
+        for (; k > 0; k -= 4) {                                                                                        \
+            STEP2 STEP2 STEP2 STEP2                                                                                    \
+        }                                                                                                              \
+        EACH_ROW(SCORE_CLOSE)                                                                                          \
     }
-SCORES4(scores4, NEXT)
-SCORES4(scores4_norm, LAST)
-#define SCORE_COLS3(F, r) F(r, 0) F(r, 1) F(r, 2)
-#define SCORE_OPEN3(r)    SCORE_COLS3(SCORE_OPEN, r)
-#define SCORE_CLOSE3(r)   SCORE_COLS3(SCORE_CLOSE, r)
-#define SCORE_FIRST3(r)                                                                                                \
-    {                                                                                                                  \
-        const float16 v = (float16)(a[(r)*K]);                                                                         \
-        SCORE_COLS3(TILE_MAC, r)                                                                                       \
+SCORES32(scores32, NEXT)
+SCORES32(scores32_norm, LAST)
+
+/* What 32 columns leave: 8 by even and odd channels are a vector, so that a pair of channels is what is loaded for all
+ * lanes. pairs: [K / 2][16 columns][2], if there are 16, then [K / 2][8][2]. */
+#define PAIR_ROOM        (K * 24)
+#define PAIRS_LOW(a, b)  LANES(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define PAIRS_HIGH(a, b) LANES(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define PAIRS_EVEN(a, b) LANES(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define PAIRS_ODD(a, b)  LANES(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+NOINLINE void pair_columns(float16 *pairs, __global const float *b, int columns) {
+    b += columns / 32 * 32;
+    for (int k = 0; (columns & 16) && k < K * CP; k += 2 * CP, pairs += 2) {
+        const float16 even = vload16(0, b + k), odd = vload16(0, b + k + CP);
+        pairs[0] = PAIRS_LOW(even, odd);
+        pairs[1] = PAIRS_HIGH(even, odd);
     }
-#define SCORE_SECOND3(r)                                                                                               \
-    {                                                                                                                  \
-        const float16 v = (float16)(a[(r)*K + 1]);                                                                     \
-        SCORE_COLS3(TILE_MAC, r)                                                                                       \
+    b += columns & 16;
+    for (int k = 0; (columns & 8) && k < K * CP; k += 2 * CP, pairs++) {
+        const float16 even = vload16(0, b + k), odd = vload16(0, b + k + CP);
+        pairs[0] = PAIRS_LOW(even, odd);
     }
-#define SCORE_STEP3(u, ROW)                                                                                            \
-    {                                                                                                                  \
-        const float16 b0 = vload16(0, b + u * CP), b1 = vload16(1, b + u * CP), b2 = vload16(2, b + u * CP);           \
-        ROWS6(ROW)                                                                                                     \
-    }
-#define SCORES3(NAME, BESIDE)                                                                                          \
-    NOINLINE void NAME(float16 *s, const float *a, __global const float *b, BESIDE##_ARGS) {                           \
-        const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP), k2 = vload16(2, b + K * CP);           \
-        ROWS6(SCORE_OPEN3)                                                                                             \
-        SCORE_STEPS(SCORE_STEP3(0, SCORE_FIRST3) SCORE_STEP3(1, SCORE_SECOND3), BESIDE)                                \
-        ROWS6(SCORE_CLOSE3)                                                                                            \
-    }
-SCORES3(scores3, NEXT)
-SCORES3(scores3_norm, LAST)
-/* Two sums each, of even and of odd channels: six alone would wait for themselves. */
-#define SCORE_OPEN1(r)   float16 c##r = k0, d##r = (float16)(0.0f);
-#define SCORE_CLOSE1(r)  s[r * (CP / 16)] = c##r + d##r;
-#define SCORE_FIRST1(r)  c##r = fma((float16)(a[(r)*K]), b0, c##r);
-#define SCORE_SECOND1(r) d##r = fma((float16)(a[(r)*K + 1]), b1, d##r);
-#define SCORE_STEPS1                                                                                                   \
-    const float16 b0 = vload16(0, b), b1 = vload16(0, b + CP);                                                         \
-    ROWS6(SCORE_FIRST1)                                                                                                \
-    ROWS6(SCORE_SECOND1)
-NOINLINE void scores1(float16 *s, const float *a, __global const float *b, NEXT_ARGS) {
-    const float16 k0 = vload16(0, b + K * CP);
-    ROWS6(SCORE_OPEN1)
-    SCORE_STEPS(SCORE_STEPS1, NEXT)
-    ROWS6(SCORE_CLOSE1)
 }
-/* The same for `columns` vectors of columns; other rows are prepared with the first of them. */
-static inline void scores(float16 *s, const float *a, __global const float *b, int columns, NEXT_ARGS) {
-    for (; columns > 0; s += 4, b += 64, columns -= 4, count = 0)
-        if (columns > 3)
-            scores4(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
-        else if (columns > 1)
-            scores3(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
-        else
-            scores1(s, a, b, xt, ldt, xp, x, p, ldx, ldp, count, shift);
+#define PAIR_OF(r)                                                                                                     \
+    const float2 e = vload2(0, a + (r)*K);                                                                             \
+    const float16 v = (float16)(e, e, e, e, e, e, e, e);
+#define PAIR_OPEN2(r) float16 p##r = (float16)(0.0f), q##r = p##r;
+#define PAIR_MAC2(r)                                                                                                   \
+    {                                                                                                                  \
+        PAIR_OF(r)                                                                                                     \
+        p##r = fma(v, b0, p##r);                                                                                       \
+        q##r = fma(v, b1, q##r);                                                                                       \
+    }
+#define PAIR_CLOSE2(r) s[(r) * (CP / 16)] = PAIRS_EVEN(p##r, q##r) + PAIRS_ODD(p##r, q##r) + k0;
+NOINLINE void scores16(float16 *s, const float *a, const float16 *pairs, const float16 k0) {
+    EACH_ROW(PAIR_OPEN2)
+    for (int k = 0; k < K; k += 2, a += 2, pairs += 2) {
+        const float16 b0 = pairs[0], b1 = pairs[1];
+        EACH_ROW(PAIR_MAC2)
+    }
+    EACH_ROW(PAIR_CLOSE2)
 }
-static inline void scores_norm(float16 *s, const float *a, __global const float *b, int columns, LAST_ARGS) {
-    for (; columns > 0; s += 4, b += 64, columns -= 4, count = 0)
-        if (columns > 3)
-            scores4_norm(s, a, b, u, stats, xt, y, p, ldp, count, norm);
-        else
-            scores3_norm(s, a, b, u, stats, xt, y, p, ldp, count, norm);
+#define PAIR_OPEN1(r) float16 p##r = (float16)(0.0f);
+#define PAIR_MAC1(r)                                                                                                   \
+    {                                                                                                                  \
+        PAIR_OF(r)                                                                                                     \
+        p##r = fma(v, b0, p##r);                                                                                       \
+    }
+#define PAIR_CLOSE1(r) s[(r) * (CP / 16)] = (float16)(p##r.even + p##r.odd + k0.lo, k0.hi);
+NOINLINE void scores8(float16 *s, const float *a, const float16 *pairs, const float16 k0) {
+    EACH_ROW(PAIR_OPEN1)
+    for (int k = 0; k < K; k += 2, a += 2, pairs++) {
+        const float16 b0 = pairs[0];
+        EACH_ROW(PAIR_MAC1)
+    }
+    EACH_ROW(PAIR_CLOSE1)
+}
+static inline void scores_rest(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns) {
+    const int done = columns / 32 * 2;
+    if (columns & 16) scores16(s + done, a, pairs, vload16(done, b + K * CP));
+    const int last = done + (columns & 16) / 16;
+    if (columns & 8) scores8(s + last, a, pairs + (columns & 16) * (K / 16), vload16(last, b + K * CP));
+}
+/* The same for all columns; other rows are prepared with the first of them. */
+static inline void scores(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
+                          NEXT_ARGS) {
+    if (columns < 32 && count) load_rows(NEXT_ALL);
+    for (int j = 0; j < columns / 32; j++, count = 0) scores32(s + j * 2, a, b + j * 32, NEXT_ALL);
+    scores_rest(s, a, b, pairs, columns);
+}
+static inline void scores_norm(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
+                               LAST_ARGS) {
+    if (columns < 32 && count) norm_image_rows(LAST_ALL);
+    for (int j = 0; j < columns / 32; j++, count = 0) scores32_norm(s + j * 2, a, b + j * 32, LAST_ALL);
+    scores_rest(s, a, b, pairs, columns);
 }
 #else
-static inline void scores(float16 *s, const float *a, __global const float *b, int columns, NEXT_ARGS) {
-    if (count) load_rows(xt, ldt, xp, x, p, ldx, ldp, count, shift);
-    for (int j = 0; j < columns; j++, b += 16, s++) {
+#define PAIR_ROOM 16
+static inline void pair_columns(float16 *pairs, __global const float *b, int columns) {}
+static inline void scores(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
+                          NEXT_ARGS) {
+    if (count) load_rows(NEXT_ALL);
+    for (int j = 0; j < columns; j += 16, b += 16, s++) {
         for (int i = 0; count && i < K / 8; i++) {
-            PREFETCH(x + TILE_ROWS * ldx + (j * (K / 8) + i) * (64 / (int)sizeof(T)));
-            PREFETCH(p + TILE_ROWS * ldp + (j * (K / 8) + i) * (64 / (int)sizeof(T)));
+            PREFETCH(x + ROWS * ldx + (j * (K / 128) + i) * (64 / (int)sizeof(T)));
+            PREFETCH(p + ROWS * ldp + (j * (K / 128) + i) * (64 / (int)sizeof(T)));
         }
-        for (int r = 0; r < TILE_ROWS; r++) s[r * (CP / 16)] = vload16(0, b + K * CP);
+        for (int r = 0; r < ROWS; r++) s[r * (CP / 16)] = vload16(0, b + K * CP);
         tile6x1(s, CP / 16, s, CP / 16, a, K, b, CP, K);
     }
 }
-static inline void scores_norm(float16 *s, const float *a, __global const float *b, int columns, LAST_ARGS) {
-    if (count) norm_image_rows(u, stats, xt, y, p, ldp, count, norm);
-    scores(s, a, b, columns, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+static inline void scores_norm(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
+                               LAST_ARGS) {
+    if (count) norm_image_rows(LAST_ALL);
+    scores(s, a, b, pairs, columns, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 #endif
 
-/* to[r] = x[r] + add + weights a[r] of `k` values b [k][64], for 64 channels of six rows at x, of which `count` exist.
- * Then xp becomes the same channels of the rows that follow, as in load_rows, of which `coming` exist: none, if zero.
- * Asks for the rows behind those. */
+/* to[r] = x[r] + add + weights a[r] of `k` values b [k][64], for 32 channels of a tile's rows at x, of which `count`
+ * exist. Then xp becomes the same channels of the rows that follow, as in load_rows, of which `coming` exist: none, if
+ * zero. Asks for the rows behind those. */
 #define FOLLOWING_VECTOR(i)                                                                                            \
-    xp[i] = LOAD16(next, (i)*16) + vload16(i, shift) + LOAD16(p, (i)*16);                                              \
-    PREFETCH_L2(next + TILE_ROWS * ldx + (i)*16);                                                                      \
-    PREFETCH_L2(p + TILE_ROWS * ldp + (i)*16);
-#define FOLLOWING_END                                                                                                  \
+    xp[i] = LOAD16(next, (i)*16) + vload16(i, shift) + LOAD16(position, (i)*16);                                       \
+    PREFETCH_L2(next + ROWS * ldx + (i)*16);                                                                           \
+    PREFETCH_L2(position + ROWS * ldp + (i)*16);
+#define FOLLOWING_ROW                                                                                                  \
+    FOLLOWING_VECTOR(0)                                                                                                \
+    FOLLOWING_VECTOR(1)                                                                                                \
     xp += KV;                                                                                                          \
-    if (r + 1 < coming) next += ldx, p += ldp;
+    if (r + 1 < coming) next += ldx, position += ldp;
 #ifdef SIMD16
-#define VALUE_ROW(r)      __global const T *x##r = x + (r < count ? r : count - 1) * ldx;
-#define VALUE_OPEN(r, j)  float16 c##r##_##j = LOAD16(x##r, j * 16) + add[j];
-#define VALUE_CLOSE(r, j) to[r * KV + j] = c##r##_##j;
+#define VALUE_OPEN(r)                                                                                                  \
+    float16 p##r = LOAD16(x, 0) + add[0], q##r = LOAD16(x, 16) + add[1];                                               \
+    if (r + 1 < count) x += ldx;
+#define VALUE_CLOSE(r) to[(r)*KV] = p##r, to[(r)*KV + 1] = q##r;
 NOINLINE void values_tile(float16 *to, const float *a, __global const float *b, int k, __global const T *x, int ldx,
-                          int count, const float16 *add, float16 *xp, __global const T *next, __global const T *p,
-                          int ldp, int coming, __global const float *shift) {
+                          int count, const float16 *add, float16 *xp, __global const T *next,
+                          __global const T *position, int ldp, int coming, __global const float *shift) {
     enum { lda = CP, ldb = 64 };
-    ROWS6(VALUE_ROW)
-    TILE_EACH(VALUE_OPEN)
-    for (int r = 0; coming && r < TILE_ROWS; r++) {
-        for (int i = 0; i < 4; i++) {
-            if (k > 0) { /* six tokens have as many steps as there are vectors */
-                TILE_STEP(0)
-                TILE_STEP(1)
-                k -= 2, a += 2, b += 2 * ldb;
-            }
-            FOLLOWING_VECTOR(i)
+    EACH_ROW(VALUE_OPEN)
+    for (int r = 0; coming && r < ROWS; r++) {
+        if (k > 0) { /* k is 48 for seven tokens */
+            STEP2 STEP2 STEP2 STEP2 k -= 4;
         }
-        FOLLOWING_END
+        FOLLOWING_ROW
     }
-    for (; k > 0; k -= 2, a += 2, b += 2 * ldb) {
-        TILE_STEP(0)
-        TILE_STEP(1)
+    for (; k > 0; k -= 4) {
+        STEP2 STEP2 STEP2 STEP2
     }
-    TILE_EACH(VALUE_CLOSE)
+    EACH_ROW(VALUE_CLOSE)
 }
 #else
 static inline void values_tile(float16 *to, const float *a, __global const float *b, int k, __global const T *x,
                                int ldx, int count, const float16 *add, float16 *xp, __global const T *next,
-                               __global const T *p, int ldp, int coming, __global const float *shift) {
-    for (int r = 0; r < TILE_ROWS; r++)
-        for (int j = 0; j < 4; j++) to[r * KV + j] = LOAD16(x, min(r, count - 1) * ldx + j * 16) + add[j];
-    for (int j = 0; j < 4; j++) tile6x1(to + j, KV, to + j, KV, a, CP, b + j * 16, 64, k);
-    for (int r = 0; coming && r < TILE_ROWS; r++) {
-        for (int i = 0; i < 4; i++) {
-            FOLLOWING_VECTOR(i)
-        }
-        FOLLOWING_END
+                               __global const T *position, int ldp, int coming, __global const float *shift) {
+    for (int r = 0; r < ROWS; r++)
+        for (int j = 0; j < 2; j++) to[r * KV + j] = LOAD16(x, min(r, count - 1) * ldx + j * 16) + add[j];
+    for (int j = 0; j < 2; j++) tile6x1(to + j, KV, to + j, KV, a, CP, b + j * 16, 64, k);
+    for (int r = 0; coming && r < ROWS; r++) {
+        FOLLOWING_ROW
     }
 }
 #endif
@@ -311,7 +344,7 @@ static inline void sum_rows(__global float *sums, const float16 *f, const float1
 NOINLINE void read_rows(__global float *part, float16 *top, float16 *total, float16 *s, float16 *x, int rows,
                         int columns, int first) {
     float16 f[CP / 16];
-    for (int i = (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS * XV; i < SUB * XV; i++)
+    for (int i = (rows + ROWS - 1) / ROWS * ROWS * XV; i < SUB * XV; i++)
         x[i] = (float16)(0.0f); /* weights there are zeros, but zero times garbage may be NaN */
     weigh_rows(top, total, f, s, rows, (columns + 15) / 16);
     sum_rows(part + 2 * CP, f, s, x, columns, first);
@@ -336,9 +369,10 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     const int last = min(sizes.s0, first + sizes.s2), item = modes.y ? map[n] : n;
     const int depth = relative ? columns - HEADS : columns, vectors = (depth + 15) / 16, reads = (read + 15) / 16;
     const float none = relative ? 0.0f : LOWEST;
-    float16 xs[SUB * XV], xn[TILE_ROWS * XV], s[SUB * CP / 16], xps[2 * TILE_ROWS * KV], a[TILE_ROWS * CP / 16];
+    float16 xs[SUB * XV], xn[ROWS * XV], s[SUB * CP / 16], xps[2 * ROWS * KV], a[ROWS * CP / 16];
+    float16 key_pairs[PAIR_ROOM / 16], query_pairs[PAIR_ROOM / 16];
     float16 top[CP / 16], total[CP / 16], add[KV];
-    float stats[2 * TILE_ROWS];
+    float stats[2 * ROWS];
     for (int i = 0; i < reads; i++) {
         top[i] = (float16)(LOWEST);
         total[i] = (float16)(0.0f);
@@ -350,44 +384,47 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
         add[i] = vload16(i, shift) + vload16(i, norm);
         for (int c = depth; c < columns; c++) add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
     }
+    if (modes.x) pair_columns(key_pairs, keys, depth);
+    pair_columns(query_pairs, queries, read);
     part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
     x += (size_t)item * sizes.s0 * lds.x + lds.y;
     position += lds.w;
     load_rows(xn, XV, xps, x + (size_t)first * lds.x, position + (size_t)first * lds.z, lds.x, lds.z,
-              min(TILE_ROWS, last - first), shift);
+              min(ROWS, last - first), shift);
     /* With an update, rows are normed and read while those that follow are updated. */
-    const int late = modes.x ? TILE_ROWS : 0;
+    const int late = modes.x ? ROWS : 0;
     int turn = 0; /* half of xps that has the rows at hand */
-    for (int row = first; row < last + late; row += TILE_ROWS, turn ^= 1) {
-        float16 *xp = xps + turn * TILE_ROWS * KV, *other = xps + (turn ^ 1) * TILE_ROWS * KV;
-        const int next = row + TILE_ROWS, coming = clamp(last - next, 0, TILE_ROWS);
+    for (int row = first; row < last + late; row += ROWS, turn ^= 1) {
+        float16 *xp = xps + turn * ROWS * KV, *other = xps + (turn ^ 1) * ROWS * KV;
+        const int next = row + ROWS, coming = clamp(last - next, 0, ROWS);
         __global const T *next_x = x + (size_t)next * lds.x, *next_p = position + (size_t)next * lds.z;
         const int from = max(first, row - late), t = (from - first) % SUB; /* rows to be read */
         float16 *xt = xs + t * XV, *st = s + t * (CP / 16);
         if (modes.x) {
-            const int count = clamp(last - row, 0, TILE_ROWS), normed = row > first ? min(TILE_ROWS, last - from) : 0;
+            const int count = clamp(last - row, 0, ROWS), normed = row > first ? min(ROWS, last - from) : 0;
             __global T *to = x_out + ((size_t)n * sizes.s0 + from) * K;
             __global const T *p = position + (size_t)from * lds.z;
             if (count)
-                scores_norm(a, (const float *)xp, keys, vectors, other, stats, xt, to, p, lds.z, normed, norm + K);
+                scores_norm(a, (const float *)xp, keys, key_pairs, depth, other, stats, xt, to, p, lds.z, normed,
+                            norm + K);
             else
                 norm_image_rows(other, stats, xt, to, p, lds.z, normed, norm + K);
-            if (normed) scores(st, (const float *)other, queries, reads, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            if (normed) scores(st, (const float *)other, queries, query_pairs, read, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             if (count) {
-                softmax_tokens(a, vectors, none);
-                for (int j = 0; j < K; j += 64)
-                    values_tile(xp + j / 16, (const float *)a, values + j * columns, depth, x + (size_t)row * lds.x + j,
-                                lds.x, count, add + j / 16, other + j / 16, next_x + j, next_p + j, lds.z, coming,
-                                shift + j);
+                for (int r = 0; r < ROWS; r += TILE_ROWS) softmax_tokens(a + r * (CP / 16), vectors, none);
+                for (int j = 0; j < K; j += 32)
+                    values_tile(xp + j / 16, (const float *)a, values + j / 64 * 64 * columns + j % 64, depth,
+                                x + (size_t)row * lds.x + j, lds.x, count, add + j / 16, other + j / 16, next_x + j,
+                                next_p + j, lds.z, coming, shift + j);
                 row_stats(stats, xp, eps);
             }
             if (!normed) continue;
         } else {
-            for (int i = 0; !t && i < TILE_ROWS * XV; i++) xt[i] = xn[i];
-            scores(st, (const float *)xp, queries, reads, t + TILE_ROWS < SUB ? xt + TILE_ROWS * XV : xn, XV, other,
+            for (int i = 0; !t && i < ROWS * XV; i++) xt[i] = xn[i];
+            scores(st, (const float *)xp, queries, query_pairs, read, t + ROWS < SUB ? xt + ROWS * XV : xn, XV, other,
                    next_x, next_p, lds.x, lds.z, coming, shift);
         }
-        if (t + TILE_ROWS == SUB || from + TILE_ROWS >= last)
+        if (t + ROWS == SUB || from + ROWS >= last)
             read_rows(part, top, total, s, xs, min(SUB, last - from + t), read, from - t == first);
     }
     for (int i = 0; i < reads; i++) {

@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    SUB_ROWS = 54,       /* CPU: image rows in the second-level cache */
-    CPU_GROUP_SUBS = 20, /* most of those that a group takes: its part of the sums is little beside them */
+    SUB_ROWS = 48,       /* CPU: image rows in the second-level cache */
+    CPU_GROUP_SUBS = 22, /* most of those that a group takes: its part of the sums is little beside them */
     ANY_GROUP_ROWS = 32,
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
@@ -258,7 +258,7 @@ static void launch_read(ist_plan *p, const ist_two_way_step *s, const ist_image_
  * groups at once. */
 static int cpu_group_rows(const ist_plan *p, int length) {
     int units = ist_plan_units(p), best = 0, least = INT_MAX;
-    for (int rows = SUB_ROWS; rows <= CPU_GROUP_SUBS * SUB_ROWS; rows += SUB_ROWS) {
+    for (int rows = SUB_ROWS; rows <= CPU_GROUP_SUBS * SUB_ROWS; rows += SUB_ROWS / 2) {
         int share = ist_div_up(ist_div_up(length, rows), units) * rows;
         if (share <= least) best = rows, least = share;
     }
