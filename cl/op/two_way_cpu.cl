@@ -13,28 +13,59 @@
 #define ROWS TILE_ROWS
 #endif
 
-/* A row of the image: xt = x + shift, xp = xt + position; a vector of it. */
-#define LOAD_VECTOR(i)                                                                                                 \
+/* Rows `from` to the end of a tile at x, `ldx` apart, of which `count` exist; further ones are the last again. NEXT:
+ * rows of the image, xt = x + shift, xp = xt + position; those of xt are ldt vectors apart. The ones behind them are
+ * asked for. LAST: rows u that an update has made, xt = their norms {gamma, beta} [2][K], which go to y as well, u = xt
+ * + position. What begins a row, and a vector of it. */
+#define NEXT_ARGS                                                                                                      \
+    float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int from,           \
+        int count, __global const float *shift
+#define NEXT_ALL xt, ldt, xp, x, p, ldx, ldp, from, count, shift
+#define NEXT_ROW                                                                                                       \
+    const int at = min(r, count - 1);                                                                                  \
+    __global const T *xr = x + at * ldx, *pr = p + at * ldp;                                                           \
+    float16 *to = xt + r * ldt, *sum = xp + r * KV;
+#define NEXT_VECTOR(i)                                                                                                 \
     {                                                                                                                  \
-        const float16 v = LOAD16(x, (i)*16) + vload16(i, shift);                                                       \
-        xp[i] = v + LOAD16(p, (i)*16);                                                                                 \
-        xt[i] = v;                                                                                                     \
+        const float16 v = LOAD16(xr, (i)*16) + vload16(i, shift);                                                      \
+        sum[i] = v + LOAD16(pr, (i)*16);                                                                               \
+        to[i] = v;                                                                                                     \
+        PREFETCH_L2(xr + ROWS * ldx + (i)*16);                                                                         \
+        PREFETCH_L2(pr + ROWS * ldp + (i)*16);                                                                         \
     }
-/* A row u that an update has made: xt = its norm {gamma, beta} [2][K], which goes to y as well, u = xt + position; a
- * vector of it. */
-#define NORM_VECTOR(i)                                                                                                 \
+#define LAST_ARGS                                                                                                      \
+    float16 *u, const float *stats, float16 *xt, __global T *y, __global const T *p, int ldp, int from, int count,     \
+        __global const float *norm
+#define LAST_ALL u, stats, xt, y, p, ldp, from, count, norm
+#define LAST_ROW                                                                                                       \
+    const int at = min(r, count - 1);                                                                                  \
+    __global T *yr = y + at * K;                                                                                       \
+    __global const T *pr = p + at * ldp;                                                                               \
+    float16 *to = xt + r * XV, *sum = u + r * KV;                                                                      \
+    const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
+#define LAST_VECTOR(i)                                                                                                 \
     {                                                                                                                  \
-        const float16 d = (u[i] - mean) * scale, v = fma(d, vload16(i, norm), vload16(i, norm + K));                   \
-        xt[i] = v;                                                                                                     \
-        u[i] = v + LOAD16(p, (i)*16);                                                                                  \
-        STORE16(v, y, (i)*16);                                                                                         \
+        const float16 d = (sum[i] - mean) * scale, v = fma(d, vload16(i, norm), vload16(i, norm + K));                 \
+        to[i] = v;                                                                                                     \
+        sum[i] = v + LOAD16(pr, (i)*16);                                                                               \
+        STORE16(v, yr, (i)*16);                                                                                        \
+        PREFETCH_L2(yr + ROWS * K + (i)*16);                                                                           \
     }
 
-/* A tile's rows at x, `ldx` apart, of which `count` exist; those of xt are ldt vectors apart. */
-NOINLINE void load_rows(float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp,
-                        int count, __global const float *shift) {
-    for (int r = 0; r < ROWS; r++, xt += ldt, xp += KV) {
-        UNROLL for (int i = 0; i < KV; i++) LOAD_VECTOR(i) if (r + 1 < count) x += ldx, p += ldp;
+NOINLINE void load_rows(NEXT_ARGS) {
+    for (int r = from; r < ROWS; r++) {
+        NEXT_ROW
+        UNROLL for (int i = 0; i < KV; i++) {
+            NEXT_VECTOR(i)
+        }
+    }
+}
+NOINLINE void norm_image_rows(LAST_ARGS) {
+    for (int r = from; r < ROWS; r++) {
+        LAST_ROW
+        UNROLL for (int i = 0; i < KV; i++) {
+            LAST_VECTOR(i)
+        }
     }
 }
 
@@ -59,27 +90,9 @@ NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
         stats[ROWS + r] = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
     }
 }
-/* What an update has made of a tile's rows, of which `count` exist, becomes their norm, and the next rows' input. */
-NOINLINE void norm_image_rows(float16 *u, const float *stats, float16 *xt, __global T *y, __global const T *p, int ldp,
-                              int count, __global const float *norm) {
-    for (int r = 0; r < ROWS; r++, u += KV, xt += XV) {
-        const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
-        UNROLL for (int i = 0; i < KV; i++) NORM_VECTOR(i) if (r + 1 < count) y += K,
-            p += ldp; /* rows that do not exist are the last one again */
-    }
-}
-
-/* s[r] = xp[r] . columns + their constants, for a tile's rows; the rows of s are CP floats. With `count` above zero
- * prepares other rows meanwhile: by itself that takes three times what it adds to the products. NEXT loads those that
- * follow, as load_rows does, and asks for the ones behind them; LAST norms those before, as norm_image_rows does. */
-#define NEXT_ARGS                                                                                                      \
-    float16 *xt, int ldt, float16 *xp, __global const T *x, __global const T *p, int ldx, int ldp, int count,          \
-        __global const float *shift
-#define NEXT_ALL xt, ldt, xp, x, p, ldx, ldp, count, shift
-#define LAST_ARGS                                                                                                      \
-    float16 *u, const float *stats, float16 *xt, __global T *y, __global const T *p, int ldp, int count,               \
-        __global const float *norm
-#define LAST_ALL u, stats, xt, y, p, ldp, count, norm
+/* s[r] = xp[r] . columns + their constants, for a tile's rows; the rows of s are CP floats. Prepares other rows
+ * meanwhile, a vector with every 24 steps of a sum: by itself, or all at once, that takes three times what it adds to
+ * the products, since rows come from the third-level cache and go there. */
 #ifdef SIMD16
 /* A tile of 12 rows by 2 vectors: with 6 by 4, columns and values would come twice as often from the second-level
  * cache, which has enough to do with rows. */
@@ -96,21 +109,6 @@ NOINLINE void norm_image_rows(float16 *u, const float *stats, float16 *xt, __glo
         EACH_ROW(MAC2)                                                                                                 \
         a++, b += ldb;                                                                                                 \
     }
-#define NEXT_ROW
-#define NEXT_VECTOR(i)                                                                                                 \
-    LOAD_VECTOR(i)                                                                                                     \
-    PREFETCH_L2(x + ROWS * ldx + i * 16);                                                                              \
-    PREFETCH_L2(p + ROWS * ldp + i * 16);
-#define NEXT_END                                                                                                       \
-    xt += ldt, xp += KV;                                                                                               \
-    if (r + 1 < count) x += ldx, p += ldp;
-#define LAST_ROW const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
-#define LAST_VECTOR(i)                                                                                                 \
-    NORM_VECTOR(i)                                                                                                     \
-    PREFETCH_L2(y + ROWS * K + i * 16);
-#define LAST_END                                                                                                       \
-    u += KV, xt += XV;                                                                                                 \
-    if (r + 1 < count) y += K, p += ldp;
 #define SCORE_OPEN(r) float16 p##r = k0, q##r = k1;
 #define SCORE_CLOSE(r)                                                                                                 \
     s[(r) * (CP / 16)] = p##r;                                                                                         \
@@ -121,8 +119,10 @@ NOINLINE void norm_image_rows(float16 *u, const float *stats, float16 *xt, __glo
         const float16 k0 = vload16(0, b + K * CP), k1 = vload16(1, b + K * CP);                                        \
         int k = K;                                                                                                     \
         EACH_ROW(SCORE_OPEN)                                                                                           \
-        for (int r = 0; count && r < ROWS; r++) {                                                                      \
-            BESIDE##_ROW for (int i = 0; i < KV; i++, k--){STEP2 BESIDE##_VECTOR(i)} BESIDE##_END                      \
+        for (int r = from; r < min(from + 8, ROWS); r++) {                                                             \
+            BESIDE##_ROW for (int i = 0; i < KV; i++, k -= 2) {                                                        \
+                STEP2 STEP2 BESIDE##_VECTOR(i)                                                                         \
+            }                                                                                                          \
         }                                                                                                              \
         for (; k > 0; k -= 4) {                                                                                        \
             STEP2 STEP2 STEP2 STEP2                                                                                    \
@@ -163,14 +163,28 @@ NOINLINE void pair_columns(float16 *pairs, __global const float *b, int columns)
         q##r = fma(v, b1, q##r);                                                                                       \
     }
 #define PAIR_CLOSE2(r) s[(r) * (CP / 16)] = PAIRS_EVEN(p##r, q##r) + PAIRS_ODD(p##r, q##r) + k0;
-NOINLINE void scores16(float16 *s, const float *a, const float16 *pairs, const float16 k0) {
-    EACH_ROW(PAIR_OPEN2)
-    for (int k = 0; k < K; k += 2, a += 2, pairs += 2) {
-        const float16 b0 = pairs[0], b1 = pairs[1];
-        EACH_ROW(PAIR_MAC2)
+#define PAIR_STEP                                                                                                      \
+    {                                                                                                                  \
+        const float16 b0 = pairs[0], b1 = pairs[1];                                                                    \
+        EACH_ROW(PAIR_MAC2)                                                                                            \
+        a += 2, pairs += 2;                                                                                            \
     }
-    EACH_ROW(PAIR_CLOSE2)
-}
+#define SCORES16(NAME, BESIDE)                                                                                         \
+    NOINLINE void NAME(float16 *s, const float *a, const float16 *pairs, const float16 k0, BESIDE##_ARGS) {            \
+        int k = K;                                                                                                     \
+        EACH_ROW(PAIR_OPEN2)                                                                                           \
+        for (int r = from; r < min(from + 4, ROWS); r++) {                                                             \
+            BESIDE##_ROW for (int i = 0; i < KV; i++, k -= 4) {                                                        \
+                PAIR_STEP PAIR_STEP BESIDE##_VECTOR(i)                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; k > 0; k -= 4) {                                                                                        \
+            PAIR_STEP PAIR_STEP                                                                                        \
+        }                                                                                                              \
+        EACH_ROW(PAIR_CLOSE2)                                                                                          \
+    }
+SCORES16(scores16, NEXT)
+SCORES16(scores16_norm, LAST)
 #define PAIR_OPEN1(r) float16 p##r = (float16)(0.0f);
 #define PAIR_MAC1(r)                                                                                                   \
     {                                                                                                                  \
@@ -186,33 +200,29 @@ NOINLINE void scores8(float16 *s, const float *a, const float16 *pairs, const fl
     }
     EACH_ROW(PAIR_CLOSE1)
 }
-static inline void scores_rest(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns) {
-    const int done = columns / 32 * 2;
-    if (columns & 16) scores16(s + done, a, pairs, vload16(done, b + K * CP));
-    const int last = done + (columns & 16) / 16;
-    if (columns & 8) scores8(s + last, a, pairs + (columns & 16) * (K / 16), vload16(last, b + K * CP));
-}
-/* The same for all columns; other rows are prepared with the first of them. */
-static inline void scores(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
-                          NEXT_ARGS) {
-    if (columns < 32 && count) load_rows(NEXT_ALL);
-    for (int j = 0; j < columns / 32; j++, count = 0) scores32(s + j * 2, a, b + j * 32, NEXT_ALL);
-    scores_rest(s, a, b, pairs, columns);
-}
-static inline void scores_norm(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
-                               LAST_ARGS) {
-    if (columns < 32 && count) norm_image_rows(LAST_ALL);
-    for (int j = 0; j < columns / 32; j++, count = 0) scores32_norm(s + j * 2, a, b + j * 32, LAST_ALL);
-    scores_rest(s, a, b, pairs, columns);
-}
+/* The same for all columns. */
+#define ALL_SCORES(NAME, BESIDE, WIDE, NARROW, REST)                                                                   \
+    static inline void NAME(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,    \
+                            BESIDE##_ARGS) {                                                                           \
+        for (; columns >= 32; columns -= 32, s += 2, b += 32, from = min(from + 8, ROWS)) WIDE(s, a, b, BESIDE##_ALL); \
+        if (columns & 16) {                                                                                            \
+            NARROW(s++, a, pairs, vload16(0, b + K * CP), BESIDE##_ALL);                                               \
+            from = min(from + 4, ROWS);                                                                                \
+            pairs += K, b += 16;                                                                                       \
+        }                                                                                                              \
+        if (columns & 8) scores8(s, a, pairs, vload16(0, b + K * CP));                                                 \
+        if (from < ROWS) REST(BESIDE##_ALL);                                                                           \
+    }
+ALL_SCORES(scores, NEXT, scores32, scores16, load_rows)
+ALL_SCORES(scores_norm, LAST, scores32_norm, scores16_norm, norm_image_rows)
 #else
 #define PAIR_ROOM 16
 static inline void pair_columns(float16 *pairs, __global const float *b, int columns) {}
 static inline void scores(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
                           NEXT_ARGS) {
-    if (count) load_rows(NEXT_ALL);
+    if (from < ROWS) load_rows(NEXT_ALL);
     for (int j = 0; j < columns; j += 16, b += 16, s++) {
-        for (int i = 0; count && i < K / 8; i++) {
+        for (int i = 0; from < ROWS && i < K / 8; i++) {
             PREFETCH(x + ROWS * ldx + (j * (K / 128) + i) * (64 / (int)sizeof(T)));
             PREFETCH(p + ROWS * ldp + (j * (K / 128) + i) * (64 / (int)sizeof(T)));
         }
@@ -222,8 +232,8 @@ static inline void scores(float16 *s, const float *a, __global const float *b, c
 }
 static inline void scores_norm(float16 *s, const float *a, __global const float *b, const float16 *pairs, int columns,
                                LAST_ARGS) {
-    if (count) norm_image_rows(LAST_ALL);
-    scores(s, a, b, pairs, columns, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (from < ROWS) norm_image_rows(LAST_ALL);
+    scores(s, a, b, pairs, columns, 0, 0, 0, 0, 0, 0, 0, ROWS, 0, 0);
 }
 #endif
 
@@ -389,7 +399,7 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
     x += (size_t)item * sizes.s0 * lds.x + lds.y;
     position += lds.w;
-    load_rows(xn, XV, xps, x + (size_t)first * lds.x, position + (size_t)first * lds.z, lds.x, lds.z,
+    load_rows(xn, XV, xps, x + (size_t)first * lds.x, position + (size_t)first * lds.z, lds.x, lds.z, 0,
               min(ROWS, last - first), shift);
     /* With an update, rows are normed and read while those that follow are updated. */
     const int late = modes.x ? ROWS : 0;
@@ -405,11 +415,11 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
             __global T *to = x_out + ((size_t)n * sizes.s0 + from) * K;
             __global const T *p = position + (size_t)from * lds.z;
             if (count)
-                scores_norm(a, (const float *)xp, keys, key_pairs, depth, other, stats, xt, to, p, lds.z, normed,
-                            norm + K);
+                scores_norm(a, (const float *)xp, keys, key_pairs, depth, other, stats, xt, to, p, lds.z,
+                            normed ? 0 : ROWS, normed, norm + K);
             else
-                norm_image_rows(other, stats, xt, to, p, lds.z, normed, norm + K);
-            if (normed) scores(st, (const float *)other, queries, query_pairs, read, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+                norm_image_rows(other, stats, xt, to, p, lds.z, 0, normed, norm + K);
+            if (normed) scores(st, (const float *)other, queries, query_pairs, read, 0, 0, 0, 0, 0, 0, 0, ROWS, 0, 0);
             if (count) {
                 for (int r = 0; r < ROWS; r += TILE_ROWS) softmax_tokens(a + r * (CP / 16), vectors, none);
                 for (int j = 0; j < K; j += 32)
@@ -422,7 +432,7 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
         } else {
             for (int i = 0; !t && i < ROWS * XV; i++) xt[i] = xn[i];
             scores(st, (const float *)xp, queries, query_pairs, read, t + ROWS < SUB ? xt + ROWS * XV : xn, XV, other,
-                   next_x, next_p, lds.x, lds.z, coming, shift);
+                   next_x, next_p, lds.x, lds.z, coming ? 0 : ROWS, coming, shift);
         }
         if (t + ROWS == SUB || from + ROWS >= last)
             read_rows(part, top, total, s, xs, min(SUB, last - from + t), read, from - t == first);
