@@ -16,8 +16,9 @@
 #include <string.h>
 
 enum {
-    SUB_ROWS = 48,       /* CPU: image rows in the second-level cache */
-    CPU_GROUP_SUBS = 22, /* most of those that a group takes: its part of the sums is little beside them */
+    SUB_ROWS = 96,         /* CPU: image rows in the second-level cache, whole tiles of op/two_way_cpu */
+    CPU_GROUP_ROWS = 1056, /* most of those that a group takes: its part of the sums is little beside them */
+    CPU_GROUP_STEP = 24,
     ANY_GROUP_ROWS = 32,
     LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */
 };
@@ -254,11 +255,11 @@ static void launch_read(ist_plan *p, const ist_two_way_step *s, const ist_image_
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
-/* Image rows of a CPU's group, whole SUB_ROWS: such that units get equal shares, since their runtimes hand out many
- * groups at once. */
+/* Image rows of a CPU's group, whole tiles: such that units get equal shares, since their runtimes hand out many groups
+ * at once. */
 static int cpu_group_rows(const ist_plan *p, int length) {
     int units = ist_plan_units(p), best = 0, least = INT_MAX;
-    for (int rows = SUB_ROWS; rows <= CPU_GROUP_SUBS * SUB_ROWS; rows += SUB_ROWS / 2) {
+    for (int rows = CPU_GROUP_STEP; rows <= CPU_GROUP_ROWS; rows += CPU_GROUP_STEP) {
         int share = ist_div_up(ist_div_up(length, rows), units) * rows;
         if (share <= least) best = rows, least = share;
     }
