@@ -49,7 +49,6 @@
         to[i] = v;                                                                                                     \
         sum[i] = v + LOAD16(pr, (i)*16);                                                                               \
         STORE16(v, yr, (i)*16);                                                                                        \
-        PREFETCH_L2(yr + ROWS * K + (i)*16);                                                                           \
     }
 
 NOINLINE void load_rows(NEXT_ARGS) {
