@@ -2,7 +2,7 @@
  * what passes over the image; op/two_way_tokens_cpu makes what it takes of the tokens and reads what it gives them. One
  * work-item per group, needs isa/tile, isa/columns.
  *
- * -D K: channels of the image, a multiple of 64; those of isa/columns. */
+ * -D K: channels of the image, a multiple of 64; those of isa/columns, SUB a multiple of 12. */
 #define KV (K / 16)
 #define XV (KV + 1) /* vectors from one image row to the next in private memory: different cache sets */
 
@@ -24,7 +24,7 @@
 #define NEXT_ROW                                                                                                       \
     const int at = min(r, count - 1);                                                                                  \
     __global const T *xr = x + at * ldx, *pr = p + at * ldp;                                                           \
-    float16 *to = xt + r * ldt, *sum = xp + r * KV;
+    float16 *to = xt + r * ldt, *sum = xp + r * KV
 #define NEXT_VECTOR(i)                                                                                                 \
     {                                                                                                                  \
         const float16 v = LOAD16(xr, (i)*16) + vload16(i, shift);                                                      \
@@ -42,7 +42,7 @@
     __global T *yr = y + at * K;                                                                                       \
     __global const T *pr = p + at * ldp;                                                                               \
     float16 *to = xt + r * XV, *sum = u + r * KV;                                                                      \
-    const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r]);
+    const float16 mean = (float16)(stats[r]), scale = (float16)(stats[ROWS + r])
 #define LAST_VECTOR(i)                                                                                                 \
     {                                                                                                                  \
         const float16 d = (sum[i] - mean) * scale, v = fma(d, vload16(i, norm), vload16(i, norm + K));                 \
@@ -53,7 +53,7 @@
 
 NOINLINE void load_rows(NEXT_ARGS) {
     for (int r = from; r < ROWS; r++) {
-        NEXT_ROW
+        NEXT_ROW;
         UNROLL for (int i = 0; i < KV; i++) {
             NEXT_VECTOR(i)
         }
@@ -61,7 +61,7 @@ NOINLINE void load_rows(NEXT_ARGS) {
 }
 NOINLINE void norm_image_rows(LAST_ARGS) {
     for (int r = from; r < ROWS; r++) {
-        LAST_ROW
+        LAST_ROW;
         UNROLL for (int i = 0; i < KV; i++) {
             LAST_VECTOR(i)
         }
@@ -89,6 +89,7 @@ NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
         stats[ROWS + r] = 1.0f / sqrt(sum16((square[0] + square[1]) + (square[2] + square[3])) / K + eps);
     }
 }
+
 /* s[r] = xp[r] . columns + their constants, for a tile's rows; the rows of s are CP floats. Prepares other rows
  * meanwhile, a vector with every 24 steps of a sum: by itself, or all at once, that takes three times what it adds to
  * the products, since rows come from the third-level cache and go there. */
@@ -119,12 +120,18 @@ NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
         int k = K;                                                                                                     \
         EACH_ROW(SCORE_OPEN)                                                                                           \
         for (int r = from; r < min(from + 8, ROWS); r++) {                                                             \
-            BESIDE##_ROW for (int i = 0; i < KV; i++, k -= 2) {                                                        \
-                STEP2 STEP2 BESIDE##_VECTOR(i)                                                                         \
+            BESIDE##_ROW;                                                                                              \
+            for (int i = 0; i < KV; i++, k -= 2) {                                                                     \
+                STEP2;                                                                                                 \
+                STEP2;                                                                                                 \
+                BESIDE##_VECTOR(i);                                                                                    \
             }                                                                                                          \
         }                                                                                                              \
         for (; k > 0; k -= 4) {                                                                                        \
-            STEP2 STEP2 STEP2 STEP2                                                                                    \
+            STEP2;                                                                                                     \
+            STEP2;                                                                                                     \
+            STEP2;                                                                                                     \
+            STEP2;                                                                                                     \
         }                                                                                                              \
         EACH_ROW(SCORE_CLOSE)                                                                                          \
     }
@@ -173,8 +180,11 @@ NOINLINE void pair_columns(float16 *pairs, __global const float *b, int columns)
         int k = K;                                                                                                     \
         EACH_ROW(PAIR_OPEN2)                                                                                           \
         for (int r = from; r < min(from + 4, ROWS); r++) {                                                             \
-            BESIDE##_ROW for (int i = 0; i < KV; i++, k -= 4) {                                                        \
-                PAIR_STEP PAIR_STEP BESIDE##_VECTOR(i)                                                                 \
+            BESIDE##_ROW;                                                                                              \
+            for (int i = 0; i < KV; i++, k -= 4) {                                                                     \
+                PAIR_STEP;                                                                                             \
+                PAIR_STEP;                                                                                             \
+                BESIDE##_VECTOR(i);                                                                                    \
             }                                                                                                          \
         }                                                                                                              \
         for (; k > 0; k -= 4) {                                                                                        \
@@ -259,13 +269,20 @@ NOINLINE void values_tile(float16 *to, const float *a, __global const float *b, 
     enum { lda = CP, ldb = 64 };
     EACH_ROW(VALUE_OPEN)
     for (int r = 0; coming && r < ROWS; r++) {
-        if (k > 0) { /* k is 48 for seven tokens */
-            STEP2 STEP2 STEP2 STEP2 k -= 4;
+        if (k > 0) { /* seven tokens have 48 steps, four for each row */
+            STEP2;
+            STEP2;
+            STEP2;
+            STEP2;
+            k -= 4;
         }
         FOLLOWING_ROW
     }
     for (; k > 0; k -= 4) {
-        STEP2 STEP2 STEP2 STEP2
+        STEP2;
+        STEP2;
+        STEP2;
+        STEP2;
     }
     EACH_ROW(VALUE_CLOSE)
 }
