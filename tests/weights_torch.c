@@ -115,6 +115,7 @@ Test(weights_torch, refusals) {
     refused(FILES "no_storage.pth", "the zip has no entry plain/data/0");
     refused(FILES "short_storage.pth", "storage data/0: 6 elements of F32 promised, the zip has 20 bytes");
     refused(FILES "big_endian.pth", "big endian");
+    refused(FILES "wrapped.pth", "w: [4] at offset 0 does not lie in its storage of 16 elements");
 }
 
 static uint8_t *slurp(const char *path, size_t *size) {

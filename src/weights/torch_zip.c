@@ -181,7 +181,7 @@ static bool reach(const ist_pickle_tensor *t, uint64_t *end) {
             return true;
         }
         size_t step;
-        if (!ist_mul_size((size_t)(t->dims[i] - 1), (size_t)t->strides[i], &step) || last > UINT64_MAX - step - 1)
+        if (!ist_mul_size((size_t)(t->dims[i] - 1), (size_t)t->strides[i], &step) || step >= UINT64_MAX - last)
             return false;
         last += step;
     }

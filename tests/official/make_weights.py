@@ -34,6 +34,16 @@ class Hostile:
         return os.system, ("echo this must never run",)
 
 
+def wrapped():
+    """{"w": a tensor of 4 elements, (2^64 - 1) / 3 apart}: in 64 bits its last lies in front of its first."""
+    storage = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" b"0X\3\0\0\0cpuK\x10tQ"
+    stride = b"\x8a\x08" + ((2**64 - 1) // 3).to_bytes(8, "little") + b"\x85"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\0K\4\x85" + stride + b"\x89)tR"
+    with zipfile.ZipFile(path("wrapped.pth"), "w") as z:
+        z.writestr(zipfile.ZipInfo("wrapped/data.pkl"), b"\x80\2}X\1\0\0\0w" + tensor + b"s.")
+        z.writestr(zipfile.ZipInfo("wrapped/data/0"), bytes(64))
+
+
 def state():
     return {
         "a.weight": torch.arange(6, dtype=torch.float32).reshape(2, 3) / 4,
@@ -166,6 +176,7 @@ def main():
     repack("plain.pth", "short_storage.pth", lambda n, d: d[:20] if n.endswith("/data/0") else d)
     repack("plain.pth", "big_endian.pth", lambda n, d: b"big" if n.endswith("byteorder") else d)
     repack("plain.pth", "no_pickle.pth", lambda n, d: None if n.endswith("data.pkl") else d)
+    wrapped()
     torch.save({"w": torch.zeros(5 << 20)}, path("bomb.tmp"))
     repack("bomb.tmp", "bomb.pth", keep, zipfile.ZIP_DEFLATED)
     os.remove(path("bomb.tmp"))
