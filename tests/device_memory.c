@@ -60,6 +60,23 @@ Test(device_memory, zeroed_buffers_hold_zeros_also_after_others) {
     expect_memory(0, either_kind[1]);
 }
 
+/* Memory that the program had before, too: constants that a plan does not fill are read as zeros. */
+Test(device_memory, pages_begin_as_zeros) {
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = either_kind[i];
+        unsigned char *used = malloc(bytes);
+        cr_assert_not_null(used);
+        memset(used, 0xa5, bytes);
+        free(used);
+        ist_pages *pages = ist_pages_open(d, bytes);
+        cr_assert_not_null(pages);
+        for (size_t k = 0; k < bytes; k++)
+            cr_assert_eq(((unsigned char *)pages->data)[k], 0, "byte %zu of %zu", k, bytes);
+        ist_pages_close(&pages);
+        cr_expect_null(pages);
+    }
+}
+
 Test(device_memory, filled_buffers_hold_what_the_pages_held) {
     for (int i = 0; i < 2; i++) {
         size_t bytes = either_kind[i], room = 2 * bytes;

@@ -164,14 +164,14 @@ ist_status ist_buffer_zeroed_at(ist_site site, ist_device *device, size_t bytes,
 /* Host memory to be filled with what becomes a buffer: on a CPU large pages, which need not be copied. */
 typedef struct ist_pages {
     void *data;
-    void *map; /* what was mapped; NULL: data is malloc'd */
+    void *map; /* what was mapped; NULL: data is calloc'd */
     size_t mapped;
 } ist_pages;
-/* NULL when there is no memory. */
+/* Zeros; NULL when there is no memory. */
 ist_pages *ist_pages_open(const ist_device *device, size_t bytes);
 void ist_pages_close(ist_pages **pages);
-/* A buffer with the first `bytes` of *pages: made of them, or else written from them. *pages is NULL afterwards, but for
- * failures. */
+/* A buffer with the first `bytes` of *pages: made of them, or else written from them. *pages is NULL afterwards; after a
+ * failure *out is NULL instead, and *pages the caller's to close. */
 #define ist_buffer_filled(...) ist_buffer_filled_at(IST_HERE, __VA_ARGS__)
 ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pages **pages,
                                 cl_mem *out, ist_error *err);

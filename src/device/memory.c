@@ -39,7 +39,7 @@ ist_pages *ist_pages_open(const ist_device *device, size_t bytes) {
     ist_pages *pages = map_pages(device, bytes);
     if (pages) return pages;
     pages = malloc(sizeof *pages);
-    if (pages) *pages = (ist_pages){.data = malloc(bytes)};
+    if (pages) *pages = (ist_pages){.data = calloc(1, bytes)};
     if (pages && !pages->data) {
         free(pages);
         return NULL;
@@ -135,7 +135,10 @@ ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes,
     if (!*pages) return IST_OK;
     ist_status status =
         ist_write_at(site, device, (ist_frame_scope){0}, *out, 0, bytes, (*pages)->data, true, what, err);
-    ist_pages_close(pages);
+    if (status)
+        ist_buffer_release(device, out);
+    else
+        ist_pages_close(pages);
     return status;
 }
 
