@@ -114,6 +114,7 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
+        .row = r->name,
         .isa = l->isa,
         .defines = l->defines,
         .kernel = "conv",

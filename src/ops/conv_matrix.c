@@ -130,6 +130,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_row *r
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
+        .row = r->name,
         .isa = "isa/vector+isa/matrix",
         .defines = defines.text,
         .kernel = "conv",
