@@ -22,10 +22,10 @@
  * set it to NULL.
  *
  * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
- * on another may run side by side. Two engines never share state. Beside a device that is no CPU, an
- * engine has up to three threads that sleep but for moments in which ist_submit copies pixels to an idle device. Some
- * drivers (PoCL 3.1) set themselves up at a process's first question and without a lock: where several threads open
- * engines, let one call ist_devices before.
+ * on another may run side by side. Two engines never share state. Beside a device that is no CPU, an engine has up to
+ * three threads that sleep but for moments in which ist_submit copies pixels to an idle device. Some drivers (PoCL 3.1)
+ * set themselves up at a process's first question and without a lock: where several threads open engines, let one call
+ * ist_devices before.
  *
  * Memory: pixels passed to ist_submit are copied before it returns. Results belong to the engine and stay valid until
  * ist_release; at most `frames_in_flight` batches can be submitted and not yet released. */
@@ -143,8 +143,8 @@ typedef enum ist_match_mode {
 /* What an image's objects are. */
 typedef enum ist_prompts {
     IST_PROMPTS_DETECTIONS, /* what the detector finds */
-    IST_PROMPTS_TARGETS     /* the image's targets, in their order, the first max_objects of them: score 1, match = index
-                             * of the target, query -1. Masks for given boxes; no detector is used or needed. */
+    IST_PROMPTS_TARGETS     /* the image's targets, in their order, the first max_objects of them: score 1, match =
+                             * index of the target, query -1. Masks for given boxes; no detector is used or needed. */
 } ist_prompts;
 
 /* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
@@ -155,7 +155,7 @@ typedef struct ist_config {
                                *   an engine for ist_assign only */
     const char *segmenter;    /* MobileSAM checkpoint, or NULL: no masks */
     const char *device;       /* SPEC: "0", "1:0", "gpu", "cpu", part of a name, "uuid:..."; NULL or "": the default */
-    void *cl_context;         /* adopt a cl_context, cl_device_id and in-order cl_command_queue of the caller: give all */
+    void *cl_context;         /* adopt a cl_context, cl_device_id, in-order cl_command_queue of the caller: give all */
     void *cl_device;          /*   three or none. The engine retains them and the caller may release its references. */
     void *cl_queue;
     ist_precision precision;
@@ -173,7 +173,8 @@ typedef struct ist_config {
     const char *cache_dir;    /* kernel binaries; NULL: ISTHMUS_CACHE_DIR or the user's cache; "off": none */
     float track_iou;          /* least IoU that continues a track; default 0.3 */
     int track_age;            /* frames a track survives unseen; default 30 */
-    ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; with IST_PROMPTS_TARGETS match must be IST_MATCH_NONE */
+    ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; IST_PROMPTS_TARGETS needs a segmenter, and takes
+                               *   neither classes nor another match than IST_MATCH_NONE */
     ist_overlap overlap;      /* default IST_OVERLAP_AUTO */
 } ist_config;
 

@@ -1,9 +1,9 @@
-/* bench_conv [ROW [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside the
- * multiply-add rate that a loop on registers alone reaches on the same device.
+/* bench_conv [ROW [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside
+ * the multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
- * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc), - none; LAYERS is part of the names
- * of those to measure, such as "160 ->". */
+ * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc), - none; LAYERS is
+ * part of the names of those to measure, such as "160 ->". */
 #include "ops/conv_rows.h"
 #include "ops/peak.h"
 

@@ -1,5 +1,5 @@
-/* profile_plan [--repeats N] [--series] CHECKPOINT: every launch of a network with its share of the time, then the sum per kind
- * of launch, and each beside the device's highest rate of multiply-adds.
+/* profile_plan [--repeats N] [--series] CHECKPOINT: every launch of a network with its share of the time, then the sum
+ * per kind of launch, and each beside the device's highest rate of multiply-adds.
  *
  * On CPUs launches that would be one (core/series.c) are measured apart, the frame too, unless --series is given.
  *

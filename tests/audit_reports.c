@@ -226,8 +226,8 @@ Test(baseline, refuses_other_files) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         size_t added, gone;
         ist_error err;
-        cr_expect_eq(ist_audit_compare(&b->report, wrong[i], strlen(wrong[i]), stderr, &added, &gone, &err), IST_E_INPUT,
-                     "'%s' was taken", wrong[i]);
+        cr_expect_eq(ist_audit_compare(&b->report, wrong[i], strlen(wrong[i]), stderr, &added, &gone, &err),
+                     IST_E_INPUT, "'%s' was taken", wrong[i]);
     }
     free_bench(b);
 }

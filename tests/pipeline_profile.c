@@ -90,8 +90,8 @@ Test(pipeline_profile, tracks_have_a_stage_and_results_stay) {
     free((void *)m.pixels);
 }
 
-/* Each moment counts once: batches in flight together are busy for no less than they were waited for, and no longer than
- * from the first submit to the last receive. */
+/* Each moment counts once: batches in flight together are busy for no less than they were waited for, and no longer
+ * than from the first submit to the last receive. */
 Test(pipeline_profile, busy_time) {
     ist_config c = small_config(false);
     c.frames_in_flight = 2;

@@ -113,6 +113,7 @@ double ref_iou(const float a[4], const float b[4]);
 /* SAM's prompt tokens: points [P,1,k,2] in pixels of a square of `side`; labels [P][k], or NULL: point j is corner j of
  * a box. gauss [2][c / 2], table [5][c]: not_a_point, background, object, first and second corner.
  * Tokens beyond the points are padding. */
-void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side, ref_map y);
+void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side,
+                      ref_map y);
 
 #endif

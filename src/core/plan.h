@@ -26,7 +26,7 @@ typedef struct ist_plan_options {
     bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
     bool late;       /* for compiling only (below): constants have no values, finishing makes no kernels */
     bool apart;      /* every launch is one, for profiles: see ist_launch.shares */
-    unsigned flip;   /* capabilities taken for the opposite of what they are, in a plan that is recorded and looked at */
+    unsigned flip;   /* capabilities taken for the opposite of what they are, in a plan that is only looked at */
 } ist_plan_options;
 
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
@@ -70,7 +70,8 @@ bool ist_plan_work_turn(ist_plan *plan);
  * number of the caller's choosing (0..15). The view is of bytes. */
 ist_tensor ist_plan_external(ist_plan *plan, int ext, ist_elem elem);
 /* A read-only tensor with known contents (weights, tables), copied now. Equal contents are not merged. */
-ist_tensor ist_plan_const(ist_plan *plan, const void *data, int n, int h, int w, int c, ist_elem elem, const char *what);
+ist_tensor ist_plan_const(ist_plan *plan, const void *data, int n, int h, int w, int c, ist_elem elem,
+                          const char *what);
 /* False, and the plan fails naming `what`, when activations are stored as half and one of `count` values is finite but
  * beyond half's range: then no device could compute with it alike. ist_plan_const asks this itself for IST_ELEM_T. */
 bool ist_plan_representable(ist_plan *plan, const float *values, size_t count, const char *what);
@@ -109,7 +110,7 @@ const ist_tuning *ist_plan_notes(const ist_plan *plan);
 void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
 
 typedef enum ist_arg_kind {
-    IST_ARG_IN, IST_ARG_OUT, IST_ARG_INOUT, /* tensors: the buffer's pointer (not offset by c0; pass c0 and ld as sizes) */
+    IST_ARG_IN, IST_ARG_OUT, IST_ARG_INOUT, /* tensors: the buffer's pointer (not offset by c0; pass c0, ld as sizes) */
     IST_ARG_INT, IST_ARG_FLOAT, IST_ARG_INT4, IST_ARG_INT8, IST_ARG_FLOAT4
 } ist_arg_kind;
 

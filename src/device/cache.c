@@ -186,7 +186,8 @@ static bool write_entry(int fd, ist_cache_key key, const unsigned char *data, si
         close(fd);
         return false;
     }
-    cache_header h = {.key = {key.hash[0], key.hash[1]}, .bytes = bytes, .checksum = ist_fnv(IST_FNV_OFFSET, data, bytes)};
+    cache_header h = {
+        .key = {key.hash[0], key.hash[1]}, .bytes = bytes, .checksum = ist_fnv(IST_FNV_OFFSET, data, bytes)};
     memcpy(h.magic, CACHE_FORMAT, sizeof h.magic);
     bool good = fwrite(&h, sizeof h, 1, file) == 1 && fwrite(data, 1, bytes, file) == bytes;
     return !fclose(file) && good;

@@ -170,8 +170,8 @@ typedef struct ist_pages {
 /* Zeros; NULL when there is no memory. */
 ist_pages *ist_pages_open(const ist_device *device, size_t bytes);
 void ist_pages_close(ist_pages **pages);
-/* A buffer with the first `bytes` of *pages: made of them, or else written from them. *pages is NULL afterwards; after a
- * failure *out is NULL instead, and *pages the caller's to close. */
+/* A buffer with the first `bytes` of *pages: made of them, or else written from them. *pages is NULL afterwards; after
+ * a failure *out is NULL instead, and *pages the caller's to close. */
 #define ist_buffer_filled(...) ist_buffer_filled_at(IST_HERE, __VA_ARGS__)
 ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pages **pages,
                                 cl_mem *out, ist_error *err);

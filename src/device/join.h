@@ -23,7 +23,7 @@ typedef struct ist_series_part {
     const char *kernel, *kinds;
 } ist_series_part;
 
-enum { IST_SERIES_HEAD = 4 }; /* words of the tape in front of its steps: steps, counters' base and offset, their count */
+enum { IST_SERIES_HEAD = 4 }; /* words of the tape before its steps: steps, counters' base and offset, their count */
 
 /* The text (the caller's to free) of a program whose kernel `series` does what launches of these kernels in a row would
  * do: arguments are the tape, which has `words` ints a step, the part and what it is called with, then `bases` buffers;

@@ -315,11 +315,12 @@ static unsigned probed_caps(const ist_device *d) {
     return caps;
 }
 
-/* Where it is kept and under what: device, driver and its compiler, options, and every source of ours. False where there
- * is no folder, and where the platform compiles again anyway: there the probes cost little beside the rest. */
+/* Where it is kept and under what: device, driver and its compiler, options, and every source of ours. False where
+ * there is no folder, and where the platform compiles again anyway: there the probes cost little beside the rest. */
 static bool record_of(const ist_device *d, const char *cache_dir, char *folder, size_t size, ist_cache_key *key) {
     char version[256] = "", numbers[48];
-    if (ist_device_sharing(&d->facts) != IST_SHARES_LAUNCHES || !ist_cache_folder(cache_dir, folder, size)) return false;
+    if (ist_device_sharing(&d->facts) != IST_SHARES_LAUNCHES || !ist_cache_folder(cache_dir, folder, size))
+        return false;
     if (clGetPlatformInfo(d->platform, CL_PLATFORM_VERSION, sizeof version, version, NULL) != CL_SUCCESS) return false;
     ist_cache_key sources = ist_hash_sources();
     snprintf(numbers, sizeof numbers, "%016llx%016llx %08x", (unsigned long long)sources.hash[0],

@@ -49,9 +49,9 @@ ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int 
 
 /* ---- probe.c ---- */
 
-/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false). Where
- * the platform keeps compiled kernels on disk (PoCL), that all probes held is kept in the folder of `cache_dir` as in
- * ist_device_options, and they are not run again. */
+/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false).
+ * Where the platform keeps compiled kernels on disk (PoCL), that all probes held is kept in the folder of `cache_dir`
+ * as in ist_device_options, and they are not run again. */
 ist_status ist_device_probe(ist_device *device, const char *cache_dir, bool backwards, ist_error *err);
 
 /* ---- cache.c ---- */
@@ -70,7 +70,8 @@ cl_program ist_cache_build(ist_device *device, const unsigned char *data, size_t
 /* The content of a file of the cache (malloc'd); NULL when there is none (*found is false) or it is damaged. */
 unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char *suffix, size_t *bytes, bool *found);
 /* Best effort: a cache that cannot be written costs time, never correctness. */
-void ist_cache_write(const char *folder, ist_cache_key key, const char *suffix, const unsigned char *data, size_t bytes);
+void ist_cache_write(const char *folder, ist_cache_key key, const char *suffix, const unsigned char *data,
+                     size_t bytes);
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
 
 /* ---- ptx.c ---- */

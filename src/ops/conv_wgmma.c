@@ -114,7 +114,8 @@ static void pack_tiles(const ist_conv_problem *q, int rows, float *dst) {
 
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias) {
     size_t size = BK, width = (size_t)blocks * BLOCK;
-    if (!ist_mul_size(size, (size_t)ist_conv_wgmma_steps(q), &size) || !ist_mul_size(size, width, &size) || size > INT_MAX) {
+    if (!ist_mul_size(size, (size_t)ist_conv_wgmma_steps(q), &size) || !ist_mul_size(size, width, &size) ||
+        size > INT_MAX) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: filter [%d,%d,%d,%d] is too large", q->label, q->f.out, q->f.in, q->f.kh,
                       q->f.kw);
         return false;

@@ -1,8 +1,8 @@
 /* A first start with several processes. Compiling is most of it, and one process has little use for a second core:
  * some platforms compile one kernel at a time and hold a lock meanwhile that launches need too; others build programs
- * with 8 threads in 0.6 of the time, with 8 processes in 0.3 (perf/NOTES.md, "Notes on starting"). What was compiled is kept on disk. So other processes
- * compile what the one that runs the frame will need last. Not part of the public API; the programs of the project use
- * it. */
+ * with 8 threads in 0.6 of the time, with 8 processes in 0.3 (perf/NOTES.md, "Notes on starting"). What was compiled is
+ * kept on disk. So other processes compile what the one that runs the frame will need last. Not part of the public API;
+ * the programs of the project use it. */
 #ifndef IST_PIPELINE_AHEAD_H
 #define IST_PIPELINE_AHEAD_H
 

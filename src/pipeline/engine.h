@@ -72,7 +72,7 @@ struct ist_engine {
     bool reset_tracks; /* with the next submit */
     bool track_half;   /* which half of the track state is current: IST_UP_TRACK_HALF; the submitting thread's own */
     ist_error lost;    /* the device failed: every later call reports this */
-    double busy_ms, busy_until; /* how long the device had batches, up to the last received; the receiving thread's own */
+    double busy_ms, busy_until; /* how long the device had batches, to the last received; the receiving thread's own */
 };
 
 /* All arguments have been checked by src/api.c. */
@@ -93,9 +93,9 @@ typedef enum ist_open_mode {
 /* `tuning` is TUNED's, else NULL. */
 ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                               ist_engine **engine, ist_error *err);
-/* Records the frame of a RECORDED engine of this configuration anew, into engine->plan, by the device's tuning record or
- * without one and with the capabilities of `flip` taken for the opposite of what they are: to be looked at (choice.h).
- * On failure the engine can only be closed or asked again. */
+/* Records the frame of a RECORDED engine of this configuration anew, into engine->plan, by the device's tuning record
+ * or without one and with the capabilities of `flip` taken for the opposite of what they are: to be looked at
+ * (choice.h). On failure the engine can only be closed or asked again. */
 ist_status ist_engine_record_if(ist_engine *engine, const ist_config *config, unsigned flip, bool tuned,
                                 ist_error *err);
 void ist_engine_close(ist_engine **engine);

@@ -1,16 +1,16 @@
 /* What the project's own programs may ask of an engine beyond isthmus.h: time per launch, time of the kernels alone,
  * what the device can do at most, and how long it was busy. Not part of the public API.
  *
- * All but the last wait. The frame that runs is the last one submitted, whose upload is still on the device, so a batch must
- * have been received before; results that are out stay valid. On the submitting thread, with nothing in flight. */
+ * All but the last wait. The frame that runs is the last one submitted, whose upload is still on the device, so a batch
+ * must have been received before; results that are out stay valid. On the submitting thread, with nothing in flight. */
 #ifndef IST_PIPELINE_PROFILE_H
 #define IST_PIPELINE_PROFILE_H
 
 #include "isthmus.h"
 
 /* ist_open of an engine that launches every kernel by itself, where others make one launch of several (core/series.c,
- * on CPUs): same results, somewhat slower, but each kernel has a time of its own. The arguments are not checked: start from
- * ist_config_default() and values that ist_open takes. */
+ * on CPUs): same results, somewhat slower, but each kernel has a time of its own. The arguments are not checked: start
+ * from ist_config_default() and values that ist_open takes. */
 ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err);
 
 /* One kernel launch of the frame. Strings belong to the engine. */
