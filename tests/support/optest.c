@@ -137,6 +137,13 @@ void optest_run(optest *t) {
     OK(ist_plan_replay(t->plan, &t->err));
 }
 
+void optest_takes(const optest *t, const char *op) {
+    bool found = !op;
+    for (int i = 0; !found && i < ist_plan_describe(t->plan).launches; i++)
+        found = !strcmp(ist_plan_launch_at(t->plan, i)->op, op);
+    cr_expect(found, "%s: no launch of %s", t->name, op);
+}
+
 ref_map optest_read(optest *t, ist_tensor view) {
     ref_map m = optest_zeros(t, view.n, view.h, view.w, view.c);
     OK(ist_plan_read_f32(t->plan, view, m.v, &t->err));
