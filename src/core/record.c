@@ -76,7 +76,7 @@ ist_status ist_plan_fail(ist_plan *plan, ist_status code, const char *fmt, ...) 
     va_list ap;
     va_start(ap, fmt);
     plan->error.code = code;
-    vsnprintf(plan->error.text, sizeof plan->error.text, fmt, ap);
+    ist_print_ends_v(plan->error.text, sizeof plan->error.text, fmt, ap);
     va_end(ap);
     return code;
 }
