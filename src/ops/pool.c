@@ -19,8 +19,8 @@ ist_tensor ist_op_maxpool2x2(ist_plan *p, ist_tensor x, ist_tensor into, const c
     int quads = ist_div_up(x.c, 4);
     int run = cpu ? x.w : x.w % RUN == 0 ? RUN : 1;
     bool aligned = (x.ld | x.c0 | y.ld | y.c0) % 4 == 0;
-    ist_defines defines =
-        ist_defines_of(p, "%s%s", !cpu && aligned ? " -DALIGNED" : "", !cpu && run > 1 ? " -DRUN=4" : "");
+    ist_defines defines = ist_defines_of(p, "%s", !cpu && aligned ? " -DALIGNED" : "");
+    if (!cpu && run > 1) ist_defines_add(&defines, " -DRUN=%d", RUN);
     ist_launch l = {
         .label = label,
         .op = "op/pool",
