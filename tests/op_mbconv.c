@@ -39,6 +39,8 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
     return y;
 }
 
+static const char *row; /* the kernel that a case must launch, NULL: any */
+
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16, 16 letterboxed pictures. */
 static void block_case(const shape *s, unsigned i) {
     optest t;
@@ -68,6 +70,7 @@ static void block_case(const shape *s, unsigned i) {
     ist_alike alike = all.alike;
     if (i & 16) copied = ist_op_mbconv(t.plan, xt, &block, &alike, "bottleneck");
     optest_run(&t);
+    optest_takes(&t, row);
     ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
     want.n = got.n = count;
     optest_close(&t, "bottleneck", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
@@ -147,6 +150,7 @@ Test(mbconv, warpgroup_row) {
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
+    row = "op/mbconv_wgmma";
     for (unsigned k = 0; k < 3; k++) block_case(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7);
 }
 

@@ -11,6 +11,8 @@ typedef struct shape {
     int n, h, w, mid, out;
 } shape;
 
+static const char *row; /* the kernel that a case must launch, NULL: any */
+
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 letterboxed pictures. */
 static void patch_case(const shape *s, unsigned i) {
     optest t;
@@ -33,6 +35,7 @@ static void patch_case(const shape *s, unsigned i) {
     ist_alike alike = all.alike;
     if (i & 8) copied = ist_op_patch_embed(t.plan, xt, first, second, &alike, "patch");
     optest_run(&t);
+    optest_takes(&t, row);
     ref_conv(x, w1, first.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){.act = 3}, middle);
     ref_conv(middle, w2, second.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){0}, want);
     ref_map got = optest_read(&t, y);
@@ -79,6 +82,7 @@ Test(patch, matrix_row) {
     static const shape few[] = {{2, 9, 71, 32, 64}, {1, 37, 6, 32, 64}};
     if (!claim_matrix_instructions()) return;
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
+    row = "op/patch_mma";
     patch_case(&few[0], 3);
     patch_case(&few[1], 4);
 }
