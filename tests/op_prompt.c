@@ -1,7 +1,5 @@
-/* Prompt tokens, joining of tokens and mask products against the scalar reference, on the device's own row and on the
- * portable one. */
+/* Prompt tokens and joining of tokens against the scalar reference; the same kernels run everywhere. */
 #include "ops/prompt.h"
-#include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
@@ -63,20 +61,10 @@ static void join_case(unsigned i) {
     optest_end(&t);
 }
 
-static void all_cases(void) {
+Test(prompt, against_reference) {
     unsigned cases = optest_small() ? 2 : 8;
     for (unsigned i = 0; i < cases; i++) {
         for (int kind = 0; kind < 3; kind++) point_case(kind, i);
         join_case(i);
     }
-}
-
-Test(prompt, own_row) {
-    without = 0;
-    all_cases();
-}
-
-Test(prompt, portable) {
-    without = IST_CAP_VEC16;
-    all_cases();
 }
