@@ -5,14 +5,9 @@
  * earlier work first, as it would by itself, so that the two can be told apart. (The engine fills nothing.) */
 #include "device/state.h"
 
-#include <string.h>
-#include <time.h>
+#include "base/clock.h"
 
-double ist_clock_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+#include <string.h>
 
 ist_status ist_ledger_init(ist_ledger *ledger, ist_error *err) {
     if (pthread_mutex_init(&ledger->lock, NULL)) return ist_fail(err, IST_E_MEMORY, "no mutex for the transfer ledger");

@@ -101,7 +101,6 @@ void ist_ledger_moved(ist_device *device, ist_frame_scope scope, ist_ledger_entr
 cl_int ist_ledger_wait_first(ist_device *device, ist_ledger_entry *wait);
 /* ist_flush of either queue. */
 ist_status ist_flush_lane(ist_site site, ist_device *device, ist_frame_scope scope, ist_lane lane, ist_error *err);
-double ist_clock_ms(void); /* monotonic */
 
 /* ---- lane.c ---- */
 

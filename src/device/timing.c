@@ -3,6 +3,8 @@
 #include "device/state.h"
 #include "device/timing.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 
 /* Enqueues all of `list` on `queue` with an event each, and waits once. */

@@ -1,8 +1,9 @@
 /* The device's highest rates, measured: see peak.h. */
 #include "ops/peak.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
-#include <time.h>
 
 enum {
     RUNS = 6,        /* the best counts */
@@ -44,18 +45,12 @@ static grid grid_of(const ist_device *d) {
     return (grid){16 * units * local, local};
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
 static ist_status timed(ist_device *d, cl_kernel k, grid g, int launches, const char *what, double *ms,
                         ist_error *err) {
-    double start = now_ms();
+    double start = ist_clock_ms();
     for (int i = 0; i < launches; i++) IST_TRY(ist_enqueue(d, k, 1, &g.global, &g.local, what, err));
     IST_TRY(ist_finish(d, (ist_frame_scope){0}, what, err));
-    *ms = now_ms() - start;
+    *ms = ist_clock_ms() - start;
     return IST_OK;
 }
 

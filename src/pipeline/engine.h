@@ -122,7 +122,4 @@ ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 
-/* Milliseconds of a clock that only moves forward. */
-double ist_now_ms(void);
-
 #endif

@@ -1,6 +1,7 @@
 /* Profiles of the recorded frame, over the buffers that the last batch left bound. */
 #include "pipeline/profile.h"
 
+#include "base/clock.h"
 #include "ops/peak.h"
 #include "pipeline/engine.h"
 
@@ -43,10 +44,10 @@ double ist_engine_busy_ms(const ist_engine *e) {
 
 ist_status ist_engine_replay(ist_engine *e, double *ms, ist_error *err) {
     IST_TRY(ready(e, err));
-    double start = ist_now_ms();
+    double start = ist_clock_ms();
     IST_TRY(ist_plan_replay(e->plan, err));
     IST_TRY(ist_finish(e->device, (ist_frame_scope){0}, "replay", err));
-    *ms = ist_now_ms() - start;
+    *ms = ist_clock_ms() - start;
     return IST_OK;
 }
 

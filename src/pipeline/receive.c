@@ -1,6 +1,8 @@
 /* Receive: the one wait of a batch, then its packet becomes results. Release gives the slot back. */
 #include "pipeline/engine.h"
 
+#include "base/clock.h"
+
 ist_slot *ist_engine_oldest(ist_engine *e) {
     ist_slot *oldest = NULL;
     for (int i = 0; i < e->config.frames_in_flight; i++) {
@@ -42,18 +44,18 @@ ist_status ist_engine_receive(ist_engine *e, const ist_result **result, ist_erro
     if (gone.code) return abandon(e, s, &gone, err);
     if (!s) return ist_fail(err, IST_E_STATE, "receive: nothing is in flight");
 
-    double start = ist_now_ms();
+    double start = ist_clock_ms();
     ist_error own = {0};
     ist_status st = ist_wait(e->device, (ist_frame_scope){s->sequence, &s->counts}, &s->read_done, "packet", &own);
     bool lost = st != IST_OK; /* a queue that failed once does not recover */
-    double end = ist_now_ms();
+    double end = ist_clock_ms();
     s->result.wait_ms = end - start;
     e->busy_ms += end - (s->device_start > e->busy_until ? s->device_start : e->busy_until);
     e->busy_until = end;
     if (!st) st = ist_slot_unpack(e, s, &own);
     s->result.transfers = s->counts;
     s->result.submit_ms = s->submit_ms;
-    s->result.total_ms = ist_now_ms() - s->submit_start;
+    s->result.total_ms = ist_clock_ms() - s->submit_start;
 
     pthread_mutex_lock(&e->lock);
     s->state = st ? IST_SLOT_FREE : IST_SLOT_OUT;

@@ -2,17 +2,11 @@
  * room for images larger than any before. */
 #include "pipeline/engine.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ops/image.h"
 
 #include <string.h>
-#include <time.h>
-
-double ist_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* Word offsets of one image's parts of the upload; 0 for parts it does not have. */
 typedef struct image_layout {
@@ -185,7 +179,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
 
 static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const ist_image *images, size_t bytes, ist_error *err) {
     ist_frame_scope scope = {s->sequence, &s->counts};
-    s->device_start = ist_now_ms();
+    s->device_start = ist_clock_ms();
     cl_mem pixels = images[0].cl_buffer ? (cl_mem)images[0].cl_buffer : s->upload;
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, pixels, err));
@@ -231,7 +225,7 @@ static void undo(ist_engine *e, ist_slot *s) {
 }
 
 ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
-    double start = ist_now_ms();
+    double start = ist_clock_ms();
     ist_error own = {0};
     bool idle;
     ist_slot *s = take_free_slot(e, &idle, &own);
@@ -260,7 +254,7 @@ ist_status ist_engine_submit(ist_engine *e, const ist_image *images, int count, 
         if (st) undo(e, s);
     }
     if (!st) e->track_half = !e->track_half;
-    s->submit_ms = ist_now_ms() - start;
+    s->submit_ms = ist_clock_ms() - start;
     pthread_mutex_lock(&e->lock);
     s->state = st ? IST_SLOT_FREE : IST_SLOT_FLYING;
     if (!st && reset) e->reset_tracks = false;

@@ -5,6 +5,7 @@
  * heuristic's choice stays unless another needs 3 % less time. */
 #include "pipeline/tune.h"
 
+#include "base/clock.h"
 #include "ops/tune.h"
 #include "pipeline/engine.h"
 #include "pipeline/profile.h"
@@ -98,10 +99,10 @@ static bool agree(const float *a, const float *b, size_t count, bool half) {
 
 /* Microseconds per launch of one run. */
 static ist_status time_lane(const tuner *t, lane *l, ist_error *err) {
-    double start = ist_now_ms();
+    double start = ist_clock_ms();
     for (int i = 0; i < l->launches; i++) IST_TRY(ist_plan_replay(l->plan, err));
     IST_TRY(ist_finish(t->device, (ist_frame_scope){0}, "tune", err));
-    double us = 1e3 * (ist_now_ms() - start) / l->launches;
+    double us = 1e3 * (ist_clock_ms() - start) / l->launches;
     if (!(l->us > 0) || us < l->us) l->us = us;
     return IST_OK;
 }
