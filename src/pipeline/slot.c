@@ -120,8 +120,9 @@ static bool mask_bits(const ist_engine *e, const ist_slot *s, const uint32_t *pa
         *bits = packet + ist_packet_masks_at(e->config.batch, e->config.max_objects) + offset;
         return true;
     }
+    if (offset < stored) return false; /* begins here and ends there */
     *bits = s->overflow + (offset - stored);
-    return offset >= stored;
+    return true;
 }
 
 static ist_status unpack_object(const ist_engine *e, const ist_slot *s, const uint32_t *packet, const uint32_t *r,
