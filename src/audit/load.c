@@ -25,6 +25,7 @@ static ist_status add_site(loader *l, const ist_audit_wire_site *s, size_t room,
     ist_audit_site site = {.address = s->address, .offset = s->offset, .outer = IST_AUDIT_NONE};
     if (s->outer < l->site_count) site.outer = l->sites[s->outer];
     char *module = *s->module ? ist_strdup(s->module) : NULL;
+    if (*s->module && !module) return ist_fail(err, IST_E_MEMORY, "out of memory for the name of a module");
     site.module = module;
     ist_status status = ist_audit_add_site(l->log, &site, &l->sites[l->site_count], err);
     free(module);
