@@ -105,21 +105,13 @@ static inline float16 both(float8 v) {
     }                                                                                                                  \
     ROWS6(COLS, TILE_CLOSE)
 #define MORE(COLS) ROWS6(COLS, TILE_OPEN)
-/* Sums begin as `row`, or as f times themselves + row. */
-#define TILE_SUM(r, j)    float16 c##r##_##j;
-#define TILE_ROW_ON(r, j) c##r##_##j = fma(acc[r * 4 + j], (float16)(f[r]), vload16(j, row));
-#define TILE_ROW_OF(r, j) c##r##_##j = vload16(j, row);
-#define ROW_FIRST(COLS)                                                                                                \
-    ROWS6(COLS, TILE_SUM)                                                                                              \
-    if (f) {                                                                                                           \
-        ROWS6(COLS, TILE_ROW_ON)                                                                                       \
-    } else {                                                                                                           \
-        ROWS6(COLS, TILE_ROW_OF)                                                                                       \
-    }
-#define WEIGHT(r)    (float16)(a[(r)*CP])
-#define CHANNEL(r)   both(vload8(0, a + (r)*ld))
-#define PROJECTED(r) fma(both(vload8(0, a + (r)*ld)), (float16)(g[r]), both(vload8(0, p + (r)*ldp)))
-#define NEXT_BOTH    (a += HEADS, p += HEADS)
+/* Sums begin as f times themselves + `row`. */
+#define TILE_ROW_ON(r, j) float16 c##r##_##j = fma(acc[r * 4 + j], (float16)(f[r]), vload16(j, row));
+#define ROW_FIRST(COLS)   ROWS6(COLS, TILE_ROW_ON)
+#define WEIGHT(r)         (float16)(a[(r)*CP])
+#define CHANNEL(r)        both(vload8(0, a + (r)*ld))
+#define PROJECTED(r)      fma(both(vload8(0, a + (r)*ld)), (float16)(g[r]), both(vload8(0, p + (r)*ldp)))
+#define NEXT_BOTH         (a += HEADS, p += HEADS)
 /* Asks for the next six rows at v, `pitch` apart, which lie far from each other. */
 #define AHEAD_OF(v, pitch)                                                                                             \
     UNROLL for (int r = TILE_ROWS; r < 2 * TILE_ROWS; r++) PREFETCH(v + r * pitch);
@@ -178,7 +170,7 @@ NOINLINE void sum_heads1(float16 *sums, const float16 *f, const float16 *s, cons
     SUMS(4, FOUR, COLS1, VALUES_OF, HEADS, )
 }
 
-/* sums = `row`, or f times themselves + row, and projected rows at a, each times its factor of g, + those at p, times
+/* sums = f times themselves + `row`, and projected rows at a, each times its factor of g, + those at p, times
  * plain columns of `depth` channels. */
 NOINLINE void add_image1(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
@@ -235,6 +227,15 @@ NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *
 NOINLINE void add_heads4(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
     PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, AHEAD)
 }
+NOINLINE void add_heads3(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
+    PRODUCT(MORE, COLS3, LOAD3, CHANNEL, a += HEADS, AHEAD)
+}
+static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
+    if (vectors == 3)
+        add_heads3(sums, x, ld, b, depth);
+    else
+        add_heads4(sums, x, ld, b, depth);
+}
 NOINLINE void sum_weights4(float16 *sums, const float16 *f, const float16 *s, const float *x, int rows, int values,
                            __global const float *next, int ld_next) {
     enum { ld = CP };
@@ -284,8 +285,8 @@ NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const fl
                          int depth) {
     PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, AHEAD)
 }
-static inline void add_heads4(float16 *sums, const float *x, int ld, __global const float *b, int depth) {
-    for (int j = 0; j < 4; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
+static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
+    for (int j = 0; j < vectors; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
 }
 static inline void add_image(float16 *sums, const float *f, __global const float *row, __global const float *a, int ld,
                              __global const float *p, int ldp, const float *g, __global const float *b, int depth,
@@ -351,7 +352,8 @@ NOINLINE void left_rows(float *to, const float *columns, __global const float *f
 
 /* Group (j, n): job j of prompt n, {left, right, kind, slot}: slot of y [n][slots][slot floats] becomes
  *
- *     SCORES: left F right, [64][CP]            SQUARE: the same as the form of a square, CROSS: of twice a product
+ *     SCORES: left F right, [64][CP]            SQUARE: the same as the form of a square, CROSS: of twice a product,
+ *                                               its last column as one row more
  *     VALUES: left F, [64] projected rows       COLUMNS: left, plain columns
  *
  * where left and right are plain columns [n][d + 1][CP], by number: values of both updates, relative to the last token
@@ -386,10 +388,11 @@ NOINLINE void relate_group(__global float *restrict y, __global const float *res
         relative_columns(right, (job.y ? values2 : values1) + at, tokens, d);
         columns = GLOBAL(right);
     }
+    for (int i = 0; i < CP && job.z == CROSS; i += 16) vstore16((float16)(0.0f), 0, y + (depth + 1) * CP + i);
     for (int c = 0; c <= depth; c += TILE_ROWS) {
         float16 sums[TILE_ROWS * 4];
         for (int i = 0; i < TILE_ROWS * 4; i++) sums[i] = (float16)(0.0f);
-        add_heads4(sums, rows + c * wide, wide, columns, d);
+        add_heads(sums, rows + c * wide, wide, columns, d, 4);
         for (int r = 0; r < TILE_ROWS && c + r <= depth; r++) {
             const float to_add = job.z == SCORES ? 0.0f : rows[(c + r) * wide + HEADS * d];
             ((float *)(sums + r * 4))[depth] += to_add;
@@ -398,6 +401,11 @@ NOINLINE void relate_group(__global float *restrict y, __global const float *res
                 const float block = row > column || i >= depth ? 0.0f : row < column ? 2.0f : 1.0f;
                 const float square = c + r < depth ? block : i < depth ? 2.0f : 1.0f;
                 ((float *)(sums + r * 4))[i] *= job.z == SQUARE ? square : 2.0f;
+            }
+            if (job.z == CROSS) {
+                const float8 last = vload8(tokens - 1, (const float *)(sums + r * 4));
+                y[(depth + 1) * CP + c + r] = sum16((float16)(last, (float8)(0.0f)));
+                vstore8((float8)(0.0f), tokens - 1, (float *)(sums + r * 4));
             }
             for (int j = 0; j < 4; j++) vstore16(sums[r * 4 + j], j, y + (c + r) * CP);
         }
@@ -434,22 +442,28 @@ static inline void scale_tile(float16 *s, const float *f, __global const float *
         UNROLL for (int j = 0; j < 4; j++) s[r * 4 + j] = fma(s[r * 4 + j], (float16)(f[r]), vload16(j, b));
 }
 
-/* s [rows][CP] = (f1 f2 projected rows + position) times plain columns + f2 (f1 a1 S1 + a2 S2); image and place:
- * offsets of projection and position; slot1, slot2: of S1 and S2, or below zero: not, S2 nowhere without S1. */
+/* s [rows][CP] = projected rows times plain columns: of the image before its updates, which have their position.
+ * image: offset of the projection. */
+NOINLINE void first_scores(float16 *s, const step_t *m, int image, __global const float *columns, int vectors) {
+    for (int t = 0; t < m->rows; t += TILE_ROWS, s += TILE_ROWS * 4) {
+        start_rows(s, columns + m->d * CP);
+        add_heads(s, PRIVATE(m->image + (size_t)t * m->ld + image), m->ld, columns, m->d, vectors);
+    }
+}
+
+/* The same behind updates: (f1 f2 projected rows + position) times plain columns + f2 (f1 a1 S1 + a2 S2); place: offset
+ * of the position; slot1, slot2: of S1 and S2, or slot2 below zero: not. */
 NOINLINE void score_rows(float16 *s, const step_t *m, int image, int place, __global const float *columns, int vectors,
                          const float *f1, const float *f2, const float16 *a1, int slot1, const float16 *a2, int slot2) {
     __global const float *plain = columns + m->d * CP;
     for (int t = 0; t < m->rows; t += TILE_ROWS, s += TILE_ROWS * 4) {
         __global const float *x = m->image + (size_t)t * m->ld + image;
         __global const float *position = m->position + (size_t)t * m->ldp + place;
-        const float *scale = 0;
+        const float *scale = f1 + t;
         float f[TILE_ROWS];
         for (int r = 0; r < TILE_ROWS; r++) f[r] = f1[t + r] * f2[t + r];
-        if (slot1 >= 0) {
-            start_rows(s, constants_of(m, slot1));
-            add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, slot1), m->depth, vectors);
-            scale = f1 + t;
-        }
+        start_rows(s, constants_of(m, slot1));
+        add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, slot1), m->depth, vectors);
         if (slot2 >= 0) {
             scale_tile(s, scale, constants_of(m, slot2));
             add_weighted(s, (const float *)(a2 + t * 4), slot_of(m, slot2), m->depth, vectors);
@@ -459,12 +473,24 @@ NOINLINE void score_rows(float16 *s, const step_t *m, int image, int place, __gl
     }
 }
 
-/* `count` vectors of s [rows][CP] times the rows' factors. */
-NOINLINE void scale_rows(float16 *s, const float *f, int rows, int count) {
+/* `count` vectors of s [rows][CP] times the rows' factors by; total = total * f + all of them. */
+static inline void scale_vectors(float16 *s, const float *by, int rows, float16 *total, const float16 *f,
+                                 const int count) {
+    float16 sum[4];
+    UNROLL for (int j = 0; j < count; j++) sum[j] = total[j] * f[j];
+    for (int r = 0; r < rows; r++, s += 4) {
+        UNROLL for (int j = 0; j < count; j++) {
+            s[j] *= (float16)(by[r]);
+            sum[j] += s[j];
+        }
+    }
+    UNROLL for (int j = 0; j < count; j++) total[j] = sum[j];
+}
+NOINLINE void scale_rows(float16 *s, const float *by, int rows, float16 *total, const float16 *f, int count) {
     if (count == 1)
-        for (int r = 0; r < rows; r++) s[r * 4] *= (float16)(f[r]);
+        scale_vectors(s, by, rows, total, f, 1);
     else
-        for (int r = 0; r < rows; r++, s += 4) UNROLL for (int j = 0; j < 4; j++) s[j] *= (float16)(f[r]);
+        scale_vectors(s, by, rows, total, f, 4);
 }
 
 /* Scores become an update's weights: the softmax over tokens, and ones for the last token's columns. */
@@ -501,7 +527,7 @@ NOINLINE void first_factors(float *f, const float16 *a, const step_t *m, int alo
         __global const float *x = m->image + (size_t)t * m->ld + along;
         float16 s[TILE_ROWS * 4];
         start_rows(s, constants_of(m, 1));
-        add_heads4(s, PRIVATE(x), m->ld, slot_of(m, 0), m->d);
+        add_heads(s, PRIVATE(x), m->ld, slot_of(m, 0), m->d, 4);
         add_square(s, (const float *)(a + t * 4), slot_of(m, 1), m->depth, m->vectors, noted + t * TRACE);
         for (int r = 0; r < TILE_ROWS; r++) {
             const float all = m->lengths[(t + r) * 4] + row_by(s + r * 4, a + (t + r) * 4);
@@ -518,15 +544,16 @@ NOINLINE void second_factors(float *f2, const float *f1, const float16 *a1, cons
         float16 s[TILE_ROWS * 4];
         float all[TILE_ROWS];
         start_rows(s, constants_of(m, 3));
-        add_heads4(s, PRIVATE(x + along1), m->ld, slot_of(m, 0), m->d);
+        add_heads(s, PRIVATE(x + along1), m->ld, slot_of(m, 0), m->d, 4);
         add_square(s, (const float *)(a1 + t * 4), slot_of(m, 3), m->depth, m->vectors, noted[1] + t * TRACE);
+        scale_tile(s, f1 + t, constants_of(m, 4) + CP);
         for (int r = 0; r < TILE_ROWS; r++) {
             __global const float *lengths = m->lengths + (t + r) * 4;
-            all[r] = fma(lengths[1] + row_by(s + r * 4, a1 + (t + r) * 4), f1[t + r], lengths[2]);
+            all[r] = fma(lengths[1], f1[t + r], lengths[2]) + row_by(s + r * 4, a1 + (t + r) * 4);
         }
         start_rows(s, constants_of(m, 4));
-        add_heads4(s, PRIVATE(x + along2), m->ld, slot_of(m, 1), m->d);
-        add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, 4), m->depth, 4);
+        add_heads(s, PRIVATE(x + along2), m->ld, slot_of(m, 1), m->d, 4);
+        add_weighted(s, (const float *)(a1 + t * 4), slot_of(m, 4), m->depth, m->vectors);
         scale_tile(s, f1 + t, constants_of(m, 5));
         add_square(s, (const float *)(a2 + t * 4), slot_of(m, 5), m->depth, m->vectors, noted[0] + (SUB + t) * TRACE);
         for (int r = 0; r < TILE_ROWS; r++) {
@@ -536,27 +563,33 @@ NOINLINE void second_factors(float *f2, const float *f1, const float16 *a1, cons
     }
 }
 
-/* o [d][4 vectors] += z [depth + 1][4 vectors] times the projected rows of a slot. */
-NOINLINE void take_values(float16 *o, const float16 *z, const step_t *m, int slot) {
+/* o [d][4 vectors] += z [depth + 1][4 vectors], `count` of them, times the projected rows of a slot. */
+static inline void take_vectors(float16 *o, const float16 *z, const step_t *m, int slot, const int count) {
     __global const float *values = slot_of(m, slot);
-    for (int i = 0; i < m->d; i += 4, o += 16)
-        for (int j = 0; j < m->reads; j++) {
-            float16 c[4];
-            UNROLL for (int k = 0; k < 4; k++) c[k] = o[k * 4 + j];
-            for (int a = 0; a <= m->depth; a++)
-                UNROLL for (int k = 0; k < 4; k++) c[k] =
-                    fma(z[a * 4 + j], both(vload8(i + k, values + a * m->wide)), c[k]);
-            UNROLL for (int k = 0; k < 4; k++) o[k * 4 + j] = c[k];
-        }
+    for (int i = 0; i < m->d; i += 4, o += 16) {
+        float16 c[16];
+        UNROLL for (int k = 0; k < 4; k++) UNROLL for (int j = 0; j < count; j++) c[k * 4 + j] = o[k * 4 + j];
+        for (int a = 0; a <= m->depth; a++) UNROLL for (int k = 0; k < 4; k++) {
+                const float16 v = both(vload8(i + k, values + a * m->wide));
+                UNROLL for (int j = 0; j < count; j++) c[k * 4 + j] = fma(z[a * 4 + j], v, c[k * 4 + j]);
+            }
+        UNROLL for (int k = 0; k < 4; k++) UNROLL for (int j = 0; j < count; j++) o[k * 4 + j] = c[k * 4 + j];
+    }
+}
+NOINLINE void take_values(float16 *o, const float16 *z, const step_t *m, int slot) {
+    if (m->reads == 1)
+        take_vectors(o, z, m, slot, 1);
+    else
+        take_vectors(o, z, m, slot, 4);
 }
 
 /* Group (n, i): rows [i * sizes.s1, ..) of prompt n, if it is of way 1, behind sizes.s2 updates, the last of which is
  * made here and noted in trace [n][update][rows][TRACE]: the softmax over these rows of projected keys times `queries`,
  * and the values under it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. image [item][rows][sizes.s4], position
- * [rows][5
- * * 8 d], lengths as image_lengths has them. Projections, by 8 d floats: of the readings' keys and values at 0, 1, 4,
- * 5, 9, 10, of the updates' queries at 2, 6, along the updates' values at 3 and, for the second norm, at 7, 8;
- * positions of the readings' keys at 0, 2, 4, of the updates' queries at 1, 3. slots [n][sizes.s7][sizes.s6]: behind
+ * [rows][3 * 8 d], lengths as image_lengths has them. Projections, by 8 d floats: of the readings' keys at 0, 4, 9 and
+ * values at 2, 5, 10, of the updates' queries at 1, 6, along the updates' values at 3 and, for the second norm, at 7,
+ * 8. Positions of the last two readings' keys at 0, 2, of the last update's queries at 1; those of the first ones are
+ * in the projections. slots [n][sizes.s7][sizes.s6]: behind
  * one update {values, square, scores, values}, behind two {values of both, scores of the update, square of the first,
  * cross, square of the second, scores by both, values by both}. sizes {rows, rows per group, updates, groups, image ld,
  * d, slot floats, slots}; more {tokens of the updates, tokens of the queries}. */
@@ -575,7 +608,7 @@ NOINLINE void shared_step_group(__global float *restrict part, __global float *r
     step_t m = {.d = d,
                 .wide = wide,
                 .ld = sizes.s4,
-                .ldp = 5 * wide,
+                .ldp = 3 * wide,
                 .depth = depth,
                 .vectors = (depth + 15) / 16,
                 .reads = reads,
@@ -602,30 +635,30 @@ NOINLINE void shared_step_group(__global float *restrict part, __global float *r
         __global float *noted[2];
         for (int i = 0; i < 2; i++) noted[i] = trace + (((size_t)n * 2 + i) * sizes.s0 + r0) * TRACE;
         if (updates == 1) {
-            score_rows(a[0], &m, 2 * wide, wide, keys, m.vectors, ones, ones, a[0], -1, a[0], -1);
+            first_scores(a[0], &m, wide, keys, m.vectors);
             weigh_tokens(a[0], &m);
             first_factors(factors[0], a[0], &m, 3 * wide, eps, noted[0]);
-            score_rows(s, &m, 4 * wide, 2 * wide, queries, reads, factors[0], ones, a[0], 2, a[0], -1);
+            score_rows(s, &m, 4 * wide, 0, queries, reads, factors[0], ones, a[0], 2, a[0], -1);
             note_rows(noted[0], a[0], factors[0], rows);
         } else if (updates == 2) {
             recall_rows(a[0], factors[0], &m, noted[0]);
-            score_rows(a[1], &m, 6 * wide, 3 * wide, keys, m.vectors, factors[0], ones, a[0], 2, a[1], -1);
+            score_rows(a[1], &m, 6 * wide, wide, keys, m.vectors, factors[0], ones, a[0], 2, a[1], -1);
             weigh_tokens(a[1], &m);
             second_factors(factors[1], factors[0], a[0], a[1], &m, 7 * wide, 8 * wide, eps, noted);
-            score_rows(s, &m, 9 * wide, 4 * wide, queries, reads, factors[0], factors[1], a[0], 6, a[1], 7);
+            score_rows(s, &m, 9 * wide, 2 * wide, queries, reads, factors[0], factors[1], a[0], 6, a[1], 7);
             note_rows(noted[1], a[1], factors[1], rows);
         } else {
-            score_rows(s, &m, 0, 0, queries, reads, ones, ones, a[0], -1, a[0], -1);
+            first_scores(s, &m, 0, queries, reads);
         }
         weigh_rows(top, total, f, s, rows, reads);
-        __global const float *values = m.image + (updates == 2 ? 10 : updates ? 5 : 1) * wide;
+        __global const float *values = m.image + (updates == 2 ? 10 : updates ? 5 : 2) * wide;
         if (updates == 2) {
-            scale_rows(s, factors[1], rows, reads);
-            sum_weights(z[1], f, s, (const float *)a[1], rows, depth + HEADS, reads, values, m.ld);
+            scale_rows(s, factors[1], rows, z[1] + depth * 4, f, reads);
+            sum_weights(z[1], f, s, (const float *)a[1], rows, depth, reads, values, m.ld);
         }
         if (updates) {
-            scale_rows(s, factors[0], rows, reads);
-            sum_weights(z[0], f, s, (const float *)a[0], rows, depth + HEADS, reads, values, m.ld);
+            scale_rows(s, factors[0], rows, z[0] + depth * 4, f, reads);
+            sum_weights(z[0], f, s, (const float *)a[0], rows, depth, reads, values, m.ld);
         }
         sum_heads(o, f, s, PRIVATE(values), m.ld, rows, d, reads);
     }

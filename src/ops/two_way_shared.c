@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUB_ROWS = 42, GROUP_ROWS = 294, LENGTH_ROWS = 64, TILE_ROWS = 6, TO_ADD = 16, MOST_OUTS = 416 };
+enum { SUB_ROWS = 42, GROUP_ROWS = 294, LENGTH_ROWS = 64, TILE_ROWS = 6, TO_ADD = 16, MOST_OUTS = 384 };
 /* Projections of the image, in the order of op/two_way_shared_cpu. */
-enum { KEYS0, VALUES0, QUERIES0, ALONG0, KEYS1, VALUES1, QUERIES1, ALONG1, ALONG2, KEYS2, VALUES2, PROJECTIONS };
-enum { PLACES = 5, LENGTHS = 5 };
+enum { KEYS0, QUERIES0, VALUES0, ALONG0, KEYS1, VALUES1, QUERIES1, ALONG1, ALONG2, KEYS2, VALUES2, PROJECTIONS };
+enum { PLACES = 5, LENGTHS = 5, PLACED = 2 /* projections that have their position */ };
 /* A prompt's matrices, as the kernel numbers them. */
 enum { SCORES, SQUARE, CROSS, VALUES, COLUMNS_ONLY };
 enum { FIRST_VALUES, SECOND_VALUES, TOKEN_KEYS, TOKEN_QUERIES };
@@ -174,27 +174,31 @@ static void take_projections(const bases *b, const ist_shared_weights *w, float 
         for (int i = 0; i < k; i++) to[o * k + i] = w->map[i * w->outs + o];
 }
 
-/* What the position and constants add to keys and to the updates' queries: [length + TILE_ROWS][PLACES][inner]. */
-static void take_places(const bases *b, const ist_shared_weights *w, int length, float *turned, float *to) {
-    int k = b->k, inner = b->inner, wide = PLACES * inner;
+/* What the position and constants add to keys and to the updates' queries: to those of PLACED [length][PLACED][inner],
+ * to the others [length + TILE_ROWS][PLACES - PLACED][inner]. */
+static void take_places(const bases *b, const ist_shared_weights *w, int length, float *turned, float *placed,
+                        float *to) {
+    int k = b->k, inner = b->inner, wide = PLACES * inner, first = PLACED * inner;
     const float *from[] = {w->reading[0].keys, w->update[0].queries, w->reading[1].keys, w->update[1].queries,
                            w->reading[2].keys};
-    float *bias = turned + wide * k;
+    float *bias = turned + wide * k, row[PLACES * HEADS * HEAD_MAX];
     for (int j = 0; j < PLACES; j++)
         for (int o = 0; o < inner; o++) {
-            const float *row = from[j] + o * k;
+            const float *rows = from[j] + o * k;
             int at = j * inner + place_of(o, w->d);
             double sum = j % 2 ? (double)w->update[j / 2].query_bias[o] : 0;
-            for (int i = 0; j == 3 && i < k; i++) sum += (double)row[i] * (double)w->update[0].beta[i];
-            for (int i = 0; i < k; i++) turned[i * wide + at] = row[i];
+            for (int i = 0; j == 3 && i < k; i++) sum += (double)rows[i] * (double)w->update[0].beta[i];
+            for (int i = 0; i < k; i++) turned[i * wide + at] = rows[i];
             bias[at] = (float)sum;
         }
-    for (int r = 0; r < length; r++, to += wide) {
+    for (int r = 0; r < length; r++, placed += first, to += wide - first) {
         const float *v = w->position + (size_t)r * (size_t)k, *m = turned;
-        memcpy(to, bias, (size_t)wide * sizeof *to);
+        memcpy(row, bias, (size_t)wide * sizeof *row);
         for (int i = 0; i < k; i += 4, v += 4, m += 4 * wide) /* by four: the sums pass through memory less often */
             for (int o = 0; o < wide; o++)
-                to[o] += (v[0] * m[o] + v[1] * m[wide + o]) + (v[2] * m[2 * wide + o] + v[3] * m[3 * wide + o]);
+                row[o] += (v[0] * m[o] + v[1] * m[wide + o]) + (v[2] * m[2 * wide + o] + v[3] * m[3 * wide + o]);
+        memcpy(placed, row, (size_t)first * sizeof *row);
+        memcpy(to, row + first, (size_t)(wide - first) * sizeof *row);
     }
 }
 
@@ -241,20 +245,22 @@ static void launch(ist_plan *p, ist_launch *l, int k) {
 static void project_image(ist_plan *p, const ist_image_side *s, const ist_shared_weights *w, const bases *b,
                           const char *label, ist_shared_image *image) {
     int k = b->k, outs = PROJECTIONS * b->inner + w->outs, length = image->length;
-    size_t places = (size_t)(length + TILE_ROWS) * PLACES * (size_t)b->inner;
+    int placed = PLACED * b->inner, others = (PLACES - PLACED) * b->inner;
+    size_t places = (size_t)(length + TILE_ROWS) * (size_t)others, added = (size_t)length * (size_t)placed;
     size_t weights = (size_t)outs * (size_t)k, turned = PLACES * (size_t)b->inner * (size_t)(k + 1);
-    float *room = calloc(weights + places + turned + (size_t)outs, sizeof *room), *bias = room + weights;
+    float *room = calloc(weights + places + added + turned + (size_t)outs, sizeof *room), *bias = room + weights;
     if (!room) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", label);
         return;
     }
     if (ist_plan_has_values(p)) {
         take_projections(b, w, room);
-        take_places(b, w, length, bias + outs + places, bias + outs);
+        take_places(b, w, length, bias + outs + places + added, bias + outs + places, bias + outs);
     }
     for (int o = 0; o < outs && s->shift; o++)
         for (int i = 0; i < k; i++) bias[o] += room[(size_t)o * (size_t)k + (size_t)i] * s->shift[i];
-    image->position = ist_plan_const(p, bias + outs, 1, 1, length + TILE_ROWS, PLACES * b->inner, IST_ELEM_F32, label);
+    image->position = ist_plan_const(p, bias + outs, 1, 1, length + TILE_ROWS, others, IST_ELEM_F32, label);
+    ist_tensor add = ist_plan_const(p, bias + outs + places, 1, 1, length, placed, IST_ELEM_T, label);
     /* The last image's last tile may read behind it. */
     ist_tensor rows = ist_plan_tensor(p, 1, 1, s->x.n * length + TILE_ROWS, outs, IST_ELEM_F32);
     ist_tensor lengths = ist_plan_tensor(p, 1, 1, s->x.n * length + TILE_ROWS, 4, IST_ELEM_F32);
@@ -271,10 +277,11 @@ static void project_image(ist_plan *p, const ist_image_side *s, const ist_shared
                     .arg_count = 5,
                     .bytes = 4.0 * s->x.n * length * k};
     launch(p, &l, k);
-    for (int first = 0, count; first < outs; first += count) { /* weights that stay in a core's cache */
-        count = outs - first < MOST_OUTS ? outs - first : MOST_OUTS;
+    for (int first = 0, count = placed; first < outs; first += count) { /* weights that stay in a core's cache */
+        if (first) count = outs - first < MOST_OUTS ? outs - first : MOST_OUTS;
         ist_filter f = {count, k, 1, 1, room + (size_t)first * (size_t)k, bias + first};
         ist_conv_opts o = {.into = ist_slice(image->rows, first, count)};
+        if (!first) o.epi.add_before = add;
         ist_op_linear(p, ist_view(s->x, s->x.n, 1, length), f, &o, label);
     }
     free(room);
