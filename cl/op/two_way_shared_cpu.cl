@@ -563,24 +563,26 @@ NOINLINE void second_factors(float *f2, const float *f1, const float16 *a1, cons
     }
 }
 
-/* o [d][4 vectors] += z [depth + 1][4 vectors], `count` of them, times the projected rows of a slot. */
-static inline void take_vectors(float16 *o, const float16 *z, const step_t *m, int slot, const int count) {
-    __global const float *values = slot_of(m, slot);
-    for (int i = 0; i < m->d; i += 4, o += 16) {
+/* o [d][4 vectors] += z [depth + 1][4 vectors] times the projected rows of a slot, `count` channels at a time: they lie
+ * far away, and a row's lines follow each other. */
+static inline int take_channels(float16 *o, const float16 *z, const step_t *m, __global const float *values, int from,
+                                const int count) {
+    for (; from + count <= m->d; from += count) {
         float16 c[16];
-        UNROLL for (int k = 0; k < 4; k++) UNROLL for (int j = 0; j < count; j++) c[k * 4 + j] = o[k * 4 + j];
-        for (int a = 0; a <= m->depth; a++) UNROLL for (int k = 0; k < 4; k++) {
-                const float16 v = both(vload8(i + k, values + a * m->wide));
-                UNROLL for (int j = 0; j < count; j++) c[k * 4 + j] = fma(z[a * 4 + j], v, c[k * 4 + j]);
-            }
-        UNROLL for (int k = 0; k < 4; k++) UNROLL for (int j = 0; j < count; j++) o[k * 4 + j] = c[k * 4 + j];
+        UNROLL for (int i = 0; i < count; i++) c[i] = o[(from + i) * 4];
+        for (int a = 0; a <= m->depth; a++) {
+            UNROLL for (int i = 0; i < count; i++) c[i] =
+                fma(z[a * 4], both(vload8(from + i, values + a * m->wide)), c[i]);
+        }
+        UNROLL for (int i = 0; i < count; i++) o[(from + i) * 4] = c[i];
     }
+    return from;
 }
 NOINLINE void take_values(float16 *o, const float16 *z, const step_t *m, int slot) {
-    if (m->reads == 1)
-        take_vectors(o, z, m, slot, 1);
-    else
-        take_vectors(o, z, m, slot, 4);
+    for (int j = 0; j < m->reads; j++) {
+        const int done = take_channels(o + j, z + j, m, slot_of(m, slot), 0, 16);
+        take_channels(o + j, z + j, m, slot_of(m, slot), done, 4);
+    }
 }
 
 /* Group (n, i): rows [i * sizes.s1, ..) of prompt n, if it is of way 1, behind sizes.s2 updates, the last of which is
