@@ -96,12 +96,14 @@ static inline float16 both(float8 v) {
         const float16 v = TERM(r);                                                                                     \
         COLS(TILE_MAC, r)                                                                                              \
     }
-#define PRODUCT(BEGIN, COLS, LOADS, TERM, NEXT, ...)                                                                   \
+#define STEP(COLS, TERM)                                                                                               \
+    TERM_ROW(COLS, TERM, 0) TERM_ROW(COLS, TERM, 1) TERM_ROW(COLS, TERM, 2) TERM_ROW(COLS, TERM, 3)              \
+        TERM_ROW(COLS, TERM, 4) TERM_ROW(COLS, TERM, 5)
+#define PRODUCT(BEGIN, COLS, LOADS, TERM, NEXT, FIRST, SECOND)                                                         \
     BEGIN(COLS)                                                                                                        \
-    for (; depth > 0; depth--, NEXT, b += CP) {                                                                        \
-        __VA_ARGS__                                                                                                    \
-        LOADS TERM_ROW(COLS, TERM, 0) TERM_ROW(COLS, TERM, 1) TERM_ROW(COLS, TERM, 2) TERM_ROW(COLS, TERM, 3)          \
-            TERM_ROW(COLS, TERM, 4) TERM_ROW(COLS, TERM, 5)                                                            \
+    for (; depth > 0; depth -= 2) {                                                                                    \
+        {FIRST LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                 \
+        {SECOND LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                \
     }                                                                                                                  \
     ROWS6(COLS, TILE_CLOSE)
 #define MORE(COLS) ROWS6(COLS, TILE_OPEN)
@@ -115,19 +117,11 @@ static inline float16 both(float8 v) {
 /* Asks for the next six rows at v, `pitch` apart, which lie far from each other. */
 #define AHEAD_OF(v, pitch)                                                                                             \
     UNROLL for (int r = TILE_ROWS; r < 2 * TILE_ROWS; r++) PREFETCH(v + r * pitch);
-#define AHEAD                                                                                                          \
-    if (depth % 2 == 0) {                                                                                              \
-        AHEAD_OF(a, ld)                                                                                                \
-    }
-#define AHEAD_OF_BOTH                                                                                                  \
-    if (depth % 2) {                                                                                                   \
-        AHEAD_OF(p, ldp)                                                                                               \
-    } else {                                                                                                           \
-        AHEAD_OF(a, ld)                                                                                                \
-    }
+#define AHEAD    AHEAD_OF(a, ld)
+#define AHEAD_OF_P AHEAD_OF(p, ldp)
 
 NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth) {
-    PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, )
+    PRODUCT(MORE, COLS1, LOAD1, WEIGHT, a++, , )
 }
 
 /* sums [values][4 vectors] = sums * f + s^T x: some vectors of the weights s [rows][CP], rows of x, ld apart. Values
@@ -174,17 +168,17 @@ NOINLINE void sum_heads1(float16 *sums, const float16 *f, const float16 *s, cons
  * plain columns of `depth` channels. */
 NOINLINE void add_image1(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, COLS1, LOAD1, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
+    PRODUCT(ROW_FIRST, COLS1, LOAD1, PROJECTED, NEXT_BOTH, AHEAD, AHEAD_OF_P)
 }
 
 #ifdef SIMD16
 NOINLINE void add_image3(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, COLS3, LOAD3, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
+    PRODUCT(ROW_FIRST, COLS3, LOAD3, PROJECTED, NEXT_BOTH, AHEAD, AHEAD_OF_P)
 }
 NOINLINE void add_image4(float16 *acc, const float *f, __global const float *row, __global const float *a, int ld,
                          __global const float *p, int ldp, const float *g, __global const float *b, int depth) {
-    PRODUCT(ROW_FIRST, TILE_COLS, LOAD4, PROJECTED, NEXT_BOTH, AHEAD_OF_BOTH)
+    PRODUCT(ROW_FIRST, TILE_COLS, LOAD4, PROJECTED, NEXT_BOTH, AHEAD, AHEAD_OF_P)
 }
 static inline void add_image(float16 *sums, const float *f, __global const float *row, __global const float *a, int ld,
                              __global const float *p, int ldp, const float *g, __global const float *b, int depth,
@@ -197,7 +191,7 @@ static inline void add_image(float16 *sums, const float *f, __global const float
         add_image4(sums, f, row, a, ld, p, ldp, g, b, depth);
 }
 NOINLINE void add_weighted3(float16 *acc, const float *a, __global const float *b, int depth) {
-    PRODUCT(MORE, COLS3, LOAD3, WEIGHT, a++, )
+    PRODUCT(MORE, COLS3, LOAD3, WEIGHT, a++, , )
 }
 /* The same for a matrix of three vectors' width with zeros in blocks of 16 by 16 below the diagonal; asks for half a
  * cache line at `next` with every step. */
@@ -221,14 +215,14 @@ NOINLINE void add_square3(float16 *acc, const float *a, __global const float *b,
     ROWS6(COLS3, TILE_CLOSE)
 }
 NOINLINE void add_weighted4(float16 *acc, const float *a, __global const float *b, int depth) {
-    PRODUCT(MORE, TILE_COLS, LOAD4, WEIGHT, a++, )
+    PRODUCT(MORE, TILE_COLS, LOAD4, WEIGHT, a++, , )
 }
 /* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads4(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
-    PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, AHEAD)
+    PRODUCT(MORE, TILE_COLS, LOAD4, CHANNEL, a += HEADS, AHEAD, )
 }
 NOINLINE void add_heads3(float16 *acc, const float *a, int ld, __global const float *b, int depth) {
-    PRODUCT(MORE, COLS3, LOAD3, CHANNEL, a += HEADS, AHEAD)
+    PRODUCT(MORE, COLS3, LOAD3, CHANNEL, a += HEADS, AHEAD, )
 }
 static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
     if (vectors == 3)
@@ -283,7 +277,7 @@ static inline void add_weighted(float16 *sums, const float *a, __global const fl
 /* Projected rows, `ld` apart, times plain columns of `depth` channels. */
 NOINLINE void add_heads1(float16 *acc, const float *a, int ld, __global const float *b,
                          int depth) {
-    PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, AHEAD)
+    PRODUCT(MORE, COLS1, LOAD1, CHANNEL, a += HEADS, AHEAD, )
 }
 static inline void add_heads(float16 *sums, const float *x, int ld, __global const float *b, int depth, int vectors) {
     for (int j = 0; j < vectors; j++) add_heads1(sums + j, x, ld, b + j * 16, depth);
