@@ -208,6 +208,13 @@ static void update_row(optest *t, const update *u, int n, int tokens, double *v,
         if (c < IST_TRACE_FLOATS - 1) noted[c] = 1;
 }
 
+/* C1 values, `step` apart, less their mean. */
+static void take_mean(float *v, int step) {
+    double sum = 0;
+    for (int o = 0; o < C1; o++) sum += (double)v[o * step];
+    for (int o = 0; o < C1; o++) v[o * step] -= (float)(sum / C1);
+}
+
 /* Two updates of the image for each prompt, then masks; bit n of `sharing` says that prompt n shares. */
 static void sharing_case(int h, int w, int tokens, int masks, int count, unsigned sharing_bits) {
     enum { C2 = IST_UPSCALE_OUT };
@@ -218,6 +225,8 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, unsigne
     float *gamma = optest_values(&t, C1, -1, 1), *beta = optest_values(&t, C1, -1, 1);
     float *w2 = optest_values(&t, C1 * C2 * 4, -0.2f, 0.2f), *b2 = optest_values(&t, C2, -1, 1);
     float *plain = optest_values(&t, K * OUTS, 0, 0);
+    for (int i = 0; i < K * 4; i++) take_mean(w1 + i / 4 * C1 * 4 + i % 4, 4);
+    take_mean(b1, 1);
     for (int i = 0; i < K; i++)
         for (int o = 0; o < OUTS; o++) plain[i * OUTS + o] = w1[(i * C1 + o % C1) * 4 + o / C1];
     update u[2];

@@ -12,15 +12,11 @@
 #define PLANE_U         (AMX_BLOCK * PITCH_U)
 #define STEP_BYTES      (PARTS * AMX_PANEL * 2) /* of weights */
 
-static inline float8 larger8(float8 a, float8 b) {
-    return a > b ? a : b;
-}
-
 /* What there is to do beside a product: units of three kinds, one after the other. */
 typedef struct {
     int four, fours, row, rows; /* of the first product, to be measured by four and to become u: */
     float *first;               /* [32][C1] */
-    float16 *measures;          /* {means, 1 / deviations} of four rows, each twice, [8] */
+    float *scales;              /* [32]: 1 / deviations */
     size_t u;                    /* PARTS planes */
     __global const float *norm;
     float eps;
@@ -47,10 +43,10 @@ typedef struct {
     int vectors_ld;
 } beside_t;
 
-/* Mean and deviation of four rows from r on, by sums of values and of squares: one row at a time would wait for itself.
- * Prompts that share: their rows become whole before. */
+/* Scales of four rows from r on, whose mean is zero: one row at a time would wait for itself. Prompts that share: their
+ * rows become whole before. */
 static inline void measure_rows(const beside_t *b, int r) {
-    float16 sum[4], square[4];
+    float16 square[4];
     float *row = b->first + r * C1;
     UNROLL for (int j = 0; j < 4; j++, row += C1) {
         float16 v[4];
@@ -65,26 +61,22 @@ static inline void measure_rows(const beside_t *b, int r) {
                 PREFETCH_L2(image + (size_t)AMX_BLOCK * b->ld + i * 16);
             }
         }
-        sum[j] = (v[0] + v[1]) + (v[2] + v[3]);
         square[j] = fma(v[0], v[0], v[1] * v[1]) + fma(v[2], v[2], v[3] * v[3]);
     }
-    const float16 s = sums_of_four(sum[0], sum[1], sum[2], sum[3]);
-    const float16 q = sums_of_four(square[0], square[1], square[2], square[3]);
-    float16 all = LANES(s, q, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
-                  LANES(s, q, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
-    all = (all + LANES(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)) * (float16)(1.0f / C1);
-    const float8 mean = all.lo, variance = larger8(all.hi - mean * mean, (float8)(0.0f));
-    b->measures[r / 4] = (float16)(mean, (float8)(1.0f) / sqrt(variance + (float8)(b->eps)));
+    float16 all = sums_of_four(square[0], square[1], square[2], square[3]);
+    all += LANES(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    all = LANES(all, all, 0, 4, 8, 12, 0, 4, 8, 12, 1, 5, 9, 13, 1, 5, 9, 13);
+    const float4 variance = (all.lo.lo + all.hi.lo) * (float4)(1.0f / C1);
+    vstore4((float4)(1.0f) / sqrt(variance + (float4)(b->eps)), 0, b->scales + r);
 }
 
 /* A measured row becomes u. */
 static inline void finish_first(const beside_t *b, int r) {
-    const float *measure = (const float *)(b->measures + r / 4) + r % 4 * 2;
-    const float16 mean = (float16)(measure[0]), scale = (float16)(measure[8]);
+    const float16 scale = (float16)(b->scales[r]);
     const size_t to = b->u + r * PITCH_U * 2;
     float16 u[4];
     UNROLL for (int i = 0; i < 4; i++) {
-        const float16 v = (vload16(i, b->first + r * C1) - mean) * scale;
+        const float16 v = vload16(i, b->first + r * C1) * scale;
         u[i] = ist_gelu_float16(fma(v, vload16(i, b->norm), vload16(4 + i, b->norm)));
     }
     amx_split(u[0], u[1], to, PLANE_U);
@@ -204,14 +196,15 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
     const int blocks = (last - first + AMX_BLOCK - 1) / AMX_BLOCK, items = blocks * 4;
     const int steps = columns ? (depth + 15) / 16 : sizes.s4 / AMX_DEPTH;
     uint16 xs[2][PARTS * PLANE_X / 32], u[PARTS * PLANE_U / 32], panels[8 * 4 * PARTS * AMX_PANEL / 32];
-    float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 8], measures[AMX_BLOCK / 4];
+    float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 8];
+    float scales[AMX_BLOCK];
     float2 factors[2][AMX_BLOCK];
     int pixel[4][AMX_BLOCK], at[4][AMX_BLOCK]; /* of blocks; at: of a pixel's first logit */
     size_t weights = (size_t)w1;
     beside_t b = {.u = (size_t)u,
                   .norm = norm + C1,
                   .eps = eps,
-                  .measures = measures,
+                  .scales = scales,
                   .ld = sharing.y,
                   .x = x + (size_t)n * pixels * lds.x + lds.y,
                   .ldx = lds.x,

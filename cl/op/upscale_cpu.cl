@@ -101,14 +101,6 @@ NOINLINE void norm_gelu(float16 *u, const float16 *acc, __global const float *no
             activate_float16(fma(acc[i] * (float16)(scale[r]), vload16(i, norm), vload16(4 + i, norm)), ACT_GELU);
 }
 
-/* What prompts of way 1 add is not centred. */
-NOINLINE void center_rows(float16 *acc) {
-    for (int r = 0; r < TILE_ROWS; r++, acc += 4) {
-        const float mean = sum16((acc[0] + acc[1]) + (acc[2] + acc[3])) / C1;
-        UNROLL for (int i = 0; i < 4; i++) acc[i] -= (float16)(mean);
-    }
-}
-
 /* Two logits of each of `count` rows, at most six: v . vector, v two pixels of C2 channels. Row r's are at y +
  * at[r]. */
 NOINLINE void dots(__global float *y, const int *at, int count, const float16 *v, __global const T *vector) {
@@ -183,7 +175,6 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                                shared + ahead * sharing.y + phase * TILE_ROWS * C1,
                                trace + (((size_t)n * 2 + phase / 2) * pixels + ahead) * TRACE +
                                    phase % 2 * (TILE_ROWS * TRACE / 2));
-                center_rows(acc);
             } else {
                 first_product(acc, (const float *)xs, w1 + phase * K * C1, norm, next);
             }

@@ -51,8 +51,13 @@ static bool pack_panels(ist_plan *p, const ist_upscale_weights *w, int in, const
     uint32_t *pairs = malloc((first + second) * sizeof *pairs);
     if (all && pairs) {
         one.w = v;
-        for (int o = 0; o < 4 * C1; o++)
-            for (int i = 0; i < in; i++) *v++ = w->w1[((size_t)i * C1 + (size_t)(o % C1)) * 4 + (size_t)(o / C1)];
+        for (int i = 0; i < in; i++)
+            for (int phase = 0; phase < 4; phase++) {
+                float row[C1];
+                center(w->w1 + (size_t)i * C1 * 4 + phase, 4, row);
+                for (int o = 0; o < C1; o++) v[(size_t)(phase * C1 + o) * (size_t)in + (size_t)i] = row[o];
+            }
+        v += 4 * C1 * (size_t)in;
         two.w = v;
         for (int o = 0; o < 4 * C2; o++)
             for (int i = 0; i < C1; i++) *v++ = w->w2[((size_t)i * C2 + (size_t)(o % C2)) * 4 + (size_t)(o / C2)];

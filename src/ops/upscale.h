@@ -15,7 +15,7 @@ typedef struct ist_upscale_weights {
 /* Prompts of way 1 (ops/two_way_shared.h) of images whose first convolution was made once, before the two updates that
  * lead to x: x = (z1 + s2 values2 + bias2)' f2 gamma2 + beta2, where z1 = (z + s1 values1 + bias1)' f1 gamma1 + beta1
  * and v' is v without its mean. With Q = (gamma2 deconv1)', P = (gamma1 Q)', over inputs, outputs (phase 2a + b,
- * channel):
+ * channel), where deconv1 and its bias have no mean over the channels, which LN would take:
  */
 typedef struct ist_upscale_sharing {
     ist_tensor map, ways;
