@@ -84,7 +84,8 @@ static inline float16 both(float8 v) {
     return (float16)(v, v);
 }
 
-/* acc [6][4 vectors] += six rows times some vectors of b [depth][CP]; TERM(r): a row's factor at a step. */
+/* acc [6][4 vectors] += six rows times some vectors of b [depth][CP], depth even; TERM(r): a row's factor at a step.
+ * Of two steps, which have one cache line of a row's channels, each may ask for something before. */
 #define COLS1(F, r)    F(r, 0)
 #define COLS3(F, r)    F(r, 0) F(r, 1) F(r, 2)
 #define ROWS6(COLS, F) COLS(F, 0) COLS(F, 1) COLS(F, 2) COLS(F, 3) COLS(F, 4) COLS(F, 5)
@@ -97,13 +98,13 @@ static inline float16 both(float8 v) {
         COLS(TILE_MAC, r)                                                                                              \
     }
 #define STEP(COLS, TERM)                                                                                               \
-    TERM_ROW(COLS, TERM, 0) TERM_ROW(COLS, TERM, 1) TERM_ROW(COLS, TERM, 2) TERM_ROW(COLS, TERM, 3)              \
+    TERM_ROW(COLS, TERM, 0) TERM_ROW(COLS, TERM, 1) TERM_ROW(COLS, TERM, 2) TERM_ROW(COLS, TERM, 3)                    \
         TERM_ROW(COLS, TERM, 4) TERM_ROW(COLS, TERM, 5)
-#define PRODUCT(BEGIN, COLS, LOADS, TERM, NEXT, FIRST, SECOND)                                                         \
+#define PRODUCT(BEGIN, COLS, LOADS, TERM, NEXT, ASK, ASK_TOO)                                                          \
     BEGIN(COLS)                                                                                                        \
     for (; depth > 0; depth -= 2) {                                                                                    \
-        {FIRST LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                 \
-        {SECOND LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                \
+        {ASK LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                    \
+        {ASK_TOO LOADS STEP(COLS, TERM)} NEXT, b += CP;                                                                \
     }                                                                                                                  \
     ROWS6(COLS, TILE_CLOSE)
 #define MORE(COLS) ROWS6(COLS, TILE_OPEN)
@@ -117,7 +118,7 @@ static inline float16 both(float8 v) {
 /* Asks for the next six rows at v, `pitch` apart, which lie far from each other. */
 #define AHEAD_OF(v, pitch)                                                                                             \
     UNROLL for (int r = TILE_ROWS; r < 2 * TILE_ROWS; r++) PREFETCH(v + r * pitch);
-#define AHEAD    AHEAD_OF(a, ld)
+#define AHEAD      AHEAD_OF(a, ld)
 #define AHEAD_OF_P AHEAD_OF(p, ldp)
 
 NOINLINE void add_weighted1(float16 *acc, const float *a, __global const float *b, int depth) {
