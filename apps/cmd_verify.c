@@ -100,7 +100,8 @@ static int list_images(verification *v, int argc, char **argv) {
     return code;
 }
 
-/* 0 or the exit code. An image that cannot be read is named and left out: then, where nothing worse is found, "partial". */
+/* 0 or the exit code. An image that cannot be read is named and left out: then, where nothing worse is found,
+ * "partial". */
 static int compare(verification *v, int *partial) {
     for (size_t i = 0; i < v->job.sources.count; i++) {
         ist_bitmap bitmap;

@@ -1,6 +1,7 @@
 /* Complete-or-absent files: see atomic_file.h. */
 #include "io/atomic_file.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -64,12 +65,11 @@ void ist_remove_empty_folders(const char *path, size_t there) {
 static char *temporary_name(const char *path) {
     const char *slash = strrchr(path, '/');
     size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (const char *p = path; *p; p++) hash = (hash ^ (unsigned char)*p) * 0x100000001B3u;
+    unsigned long long hash = ist_fnv(IST_FNV_OFFSET, path, strlen(path));
     char *name = malloc(folder + 64);
     if (!name) return NULL;
     memcpy(name, path, folder);
-    snprintf(name + folder, 64, ".isthmus-%ld-%016llx.tmp", (long)getpid(), (unsigned long long)hash);
+    snprintf(name + folder, 64, ".isthmus-%ld-%016llx.tmp", (long)getpid(), hash);
     return name;
 }
 
@@ -125,8 +125,8 @@ ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *
     return IST_OK;
 }
 
-/* Why a stream has failed, 0 if it has not. stdio keeps no number of a failure that came while the buffer was filled, so
- * the file, which is lost anyway, is asked for one byte more: a full disk says so again. */
+/* Why a stream has failed, 0 if it has not. stdio keeps no number of a failure that came while the buffer was filled,
+ * so the file, which is lost anyway, is asked for one byte more: a full disk says so again. */
 static int why_failed(FILE *stream) {
     bool before = ferror(stream);
     clearerr(stream);

@@ -1,14 +1,14 @@
 /* Hashed names: see name_map.h. */
 #include "io/name_map.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static size_t hash(const char *key) {
-    uint64_t h = 0xCBF29CE484222325u; /* FNV-1a */
-    for (; *key; key++) h = (h ^ (unsigned char)*key) * 0x100000001B3u;
+    uint64_t h = ist_fnv(IST_FNV_OFFSET, key, strlen(key));
     return (size_t)(h ^ h >> 32);
 }
 
