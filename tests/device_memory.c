@@ -116,9 +116,8 @@ Test(device_memory, windows_see_the_parent_and_are_not_counted) {
 
     cr_expect_eq(ist_buffer_sub(d, parent, 4, 64, "crooked", &window, &err), IST_E_ARGUMENT);
     cr_expect(strstr(err.text, "crooked: offset 4 is no multiple of"), "%s", err.text);
-    cr_expect_neq(ist_buffer_sub(d, parent, 8 * align, 65, "too long", &window, &err), IST_OK);
-    cr_expect(strstr(err.text, "clCreateSubBuffer failed: CL_INVALID_VALUE (-30): too long, 65 bytes at"), "%s",
-              err.text);
+    cr_expect_eq(ist_buffer_sub(d, parent, 8 * align, 65, "too long", &window, &err), IST_E_ARGUMENT);
+    cr_expect(strstr(err.text, "too long: 65 bytes at"), "%s", err.text);
     cr_expect_null(window);
     ist_buffer_release(d, &parent);
 }

@@ -176,7 +176,7 @@ void ist_pages_close(ist_pages **pages);
 ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pages **pages,
                                 cl_mem *out, ist_error *err);
 
-/* A window of `parent`; offset must be a multiple of ist_device_alignment. Not counted. */
+/* A window of `parent`, within it; offset must be a multiple of ist_device_alignment. Not counted. */
 ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size_t bytes, const char *what, cl_mem *out,
                           ist_error *err);
 void ist_buffer_release(ist_device *device, cl_mem *buffer);

@@ -147,8 +147,12 @@ ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size
     *out = NULL;
     if (offset % device->alignment)
         return ist_fail(err, IST_E_ARGUMENT, "%s: offset %zu is no multiple of %zu", what, offset, device->alignment);
+    size_t whole;
+    cl_int rc = clGetMemObjectInfo(parent, CL_MEM_SIZE, sizeof whole, &whole, NULL);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetMemObjectInfo", "%s, CL_MEM_SIZE", what);
+    if (bytes > whole || offset > whole - bytes) /* not every driver looks */
+        return ist_fail(err, IST_E_ARGUMENT, "%s: %zu bytes at %zu of %zu", what, bytes, offset, whole);
     cl_buffer_region region = {offset, bytes};
-    cl_int rc;
     cl_mem mem = clCreateSubBuffer(parent, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &rc);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateSubBuffer", "%s, %zu bytes at %zu", what, bytes, offset);
     *out = mem;
