@@ -59,6 +59,10 @@ Test(io_names, data_yaml_with_remarks_and_mappings) {
     expect_names("names: {0: bone, 1: 'a, b'}\n", 2, "bone", "a, b");
     expect_names("names:\n  '0': bone\n  \"1\": needle\n", 2, "bone", "needle");
     expect_names("{\"0\": \"bone\", \"1\": \"a: b\"}", 2, "bone", "a: b");
+    expect_names("{\"1\": \"needle\", \"0\": \"K\\u006eochen\"}", 2, "Knochen", "needle");
+    expect_names("{\"nc\": 2, \"names\": [\"a\", \"b\"]}", 2, "a", "b");
+    expect_failure("{\"0\": \"bone\", \"2\": \"needle\"}", "expected '1: name'");
+    expect_failure("{\"names\": 7}", "no names");
     expect_failure("names: {1: bone}\n", "expected '0: name'");
     expect_failure("names: {bone: 0}\n", "expected '0: name'");
     expect_failure("names: {0: bone\n", "no end");

@@ -32,9 +32,9 @@ int ist_category_label(const ist_labels *labels, int category);
 /* Label with this name, or -1. */
 int ist_label_find(const ist_labels *labels, const char *name);
 
-/* A list of names: one per line, a JSON array, a JSON object with the keys 0, 1, ... or the `names:` entry of a
- * data.yaml (inline list or mapping, dashed lines or numbered lines). The strings and the array are the caller's
- * (ist_names_free). */
+/* A list of names: one per line, a JSON array, a JSON object with the keys 0, 1, ... or one of these as `names`, or the
+ * `names:` entry of a data.yaml (inline list or mapping, dashed lines or numbered lines). The strings and the array are
+ * the caller's (ist_names_free). */
 ist_status ist_names_read(const char *path, char ***names, size_t *count, ist_error *err);
 ist_status ist_names_parse(const char *text, size_t length, const char *source, char ***names, size_t *count,
                            ist_error *err);

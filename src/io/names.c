@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,23 +78,36 @@ static bool is_blank(const char *begin, const char *end) {
     return begin == end;
 }
 
-static ist_status parse_json(name_list *list, const char *text, size_t length) {
-    json_error_t error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (!root) return ist_fail(list->err, IST_E_INPUT, "%s: line %d: %s", list->source, error.line, error.text);
-    ist_status status = IST_OK;
+static ist_status parse_array(name_list *list, const json_t *root) {
     size_t i;
     json_t *item;
     json_array_foreach(root, i, item) {
         const char *name = json_string_value(item);
-        if (!name)
-            status = ist_fail(list->err, IST_E_INPUT, "%s: element %zu is not a string", list->source, i);
-        else
-            status = add_name(list, name, name + strlen(name));
-        if (status) break;
+        if (!name) return ist_fail(list->err, IST_E_INPUT, "%s: element %zu is not a string", list->source, i);
+        IST_TRY(add_name(list, name, name + strlen(name)));
     }
+    return IST_OK;
+}
+
+static ist_status parse_json(name_list *list, const char *text, size_t length) {
+    json_error_t error;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (!root) return ist_fail(list->err, IST_E_INPUT, "%s: line %d: %s", list->source, error.line, error.text);
+    ist_status status = parse_array(list, root);
     json_decref(root);
     return status;
+}
+
+/* The keys 0, 1, ... in any order. */
+static ist_status parse_object(name_list *list, const json_t *root) {
+    for (size_t i = 0; i < json_object_size(root); i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        const char *name = json_string_value(json_object_get(root, key));
+        if (!name) return ist_fail(list->err, IST_E_INPUT, "%s: expected '%zu: name'", list->source, i);
+        IST_TRY(add_name(list, name, name + strlen(name)));
+    }
+    return IST_OK;
 }
 
 static const char *line_end(const char *p, const char *end) {
@@ -150,6 +164,17 @@ static const char *find_names_key(const char *p, const char *end) {
     return NULL;
 }
 
+/* A file that begins with '{', at `p`: JSON, of which `names` is what counts if it is there, or YAML, which needs no
+ * quotes. */
+static ist_status parse_mapping(name_list *list, const char *text, const char *p, const char *end) {
+    json_t *root = json_loadb(text, (size_t)(end - text), JSON_REJECT_DUPLICATES, NULL);
+    if (!root) return parse_inline(list, p, end);
+    const json_t *inner = json_object_get(root, "names"), *names = inner ? inner : root;
+    ist_status status = json_is_array(names) ? parse_array(list, names) : parse_object(list, names);
+    json_decref(root);
+    return status;
+}
+
 static ist_status parse_any(name_list *list, const char *text, size_t length) {
     static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8, which some editors put in front */
     if (length >= 3 && !memcmp(text, mark, 3)) text += 3, length -= 3;
@@ -157,7 +182,7 @@ static ist_status parse_any(name_list *list, const char *text, size_t length) {
     if (memchr(text, '\0', length)) return ist_fail(list->err, IST_E_INPUT, "%s: is not a text file", list->source);
     while (p < end && isspace((unsigned char)*p)) p++;
     if (p < end && *p == '[') return parse_json(list, text, length);
-    if (p < end && *p == '{') return parse_inline(list, p, end);
+    if (p < end && *p == '{') return parse_mapping(list, text, p, end);
     if (!value) return parse_lines(list, text, end);
     while (value < end && (*value == ' ' || *value == '\t')) value++;
     if (value < end && (*value == '[' || *value == '{')) return parse_inline(list, value, end);
