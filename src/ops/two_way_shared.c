@@ -235,7 +235,7 @@ static ist_defines defines_of(const ist_plan *p, int k) {
 static void launch(ist_plan *p, ist_launch *l, int k) {
     ist_defines defines = defines_of(p, k);
     l->op = "op/two_way_shared_cpu";
-    l->isa = "isa/tile+isa/columns";
+    l->isa = "isa/tile+isa/columns+isa/prompt_products";
     l->defines = defines.text;
     l->local[0] = l->local[1] = 1;
     ist_plan_launch(p, l);
