@@ -96,7 +96,8 @@ NOINLINE void row_stats(float *stats, const float16 *x, float eps) {
 #ifdef SIMD16
 /* A tile of 12 rows by 2 vectors: with 6 by 4, columns and values would come twice as often from the second-level
  * cache, which has enough to do with rows. */
-#define EACH_ROW(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define EACH12(F)   EACH8(F) F(8) F(9) F(10) F(11)
+#define EACH_ROW(F) EACH12(F)
 #define MAC2(r)                                                                                                        \
     {                                                                                                                  \
         const float16 v = (float16)(a[(r)*lda]);                                                                       \
@@ -301,7 +302,6 @@ static inline void values_tile(float16 *to, const float *a, __global const float
 
 /* Adds weights^T x to sums of 12 or 8 columns by 2 vectors, scaled by f before or, if `first`, zeros: SUB rows. */
 #ifdef SIMD16
-#define EACH12(F)    EACH8(F) F(8) F(9) F(10) F(11)
 #define SUM_BEGIN(i) float16 p##i = (float16)(0.0f), q##i = p##i;
 #define SUM_OPEN(i)                                                                                                    \
     p##i = vload16(0, sums + i * K) * (float16)(f[i]);                                                                 \
