@@ -72,10 +72,10 @@ static void put_caps(ist_text *out, const char *key, unsigned caps) {
     ist_text_put(out, "]");
 }
 
-static void put_row(ist_text *out, const ist_row_use *u) {
+static void put_row(ist_text *out, const ist_variant_use *u) {
     ist_text_printf(out, "{\"launches\":%d", u->launches);
     put_string(out, "op", u->op);
-    put_string(out, "row", u->row);
+    put_string(out, "row", u->variant);
     put_string(out, "isa", u->isa);
     put_string(out, "defines", u->defines);
     put_caps(out, "because", u->found);
@@ -143,23 +143,23 @@ static void print_caps(const char *before, unsigned caps) {
 }
 
 /* An operator as its source is called, and the row. */
-static void name_row(const ist_row_use *u, char *out, size_t size) {
+static void name_row(const ist_variant_use *u, char *out, size_t size) {
     const char *slash = strrchr(u->op, '/');
-    snprintf(out, size, "%s%s%s", slash ? slash + 1 : u->op, *u->row ? " " : "", u->row);
+    snprintf(out, size, "%s%s%s", slash ? slash + 1 : u->op, *u->variant ? " " : "", u->variant);
 }
 
-static bool same_row(const ist_row_use *a, const ist_row_use *b) {
-    return !strcmp(a->op, b->op) && !strcmp(a->row, b->row);
+static bool same_row(const ist_variant_use *a, const ist_variant_use *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->variant, b->variant);
 }
 
 /* The programs of a row, which differ in their build options, as one line; nothing for those behind its first. */
 static void print_row(const ist_choice *c, int first) {
-    ist_row_use sum = c->uses[first];
+    ist_variant_use sum = c->uses[first];
     char name[64];
     for (int i = 0; i < first; i++)
         if (same_row(&c->uses[i], &sum)) return;
     for (int i = first + 1; i < c->count; i++) {
-        const ist_row_use *u = &c->uses[i];
+        const ist_variant_use *u = &c->uses[i];
         if (!same_row(u, &sum)) continue;
         sum.launches += u->launches;
         sum.found |= u->found;

@@ -56,8 +56,8 @@ static void report(void *arg, const ist_tune_result *r) {
     const predict_options *o = arg;
     char first[40], best[40];
     if (o->quiet) return;
-    way(first, sizeof first, r->first_row, r->first_param);
-    way(best, sizeof best, r->best_row, r->best_param);
+    way(first, sizeof first, r->first_variant, r->first_way);
+    way(best, sizeof best, r->best_variant, r->best_way);
     printf("%3d/%d %-6s %-58s %2d x %9.1f us %s", r->done, r->total, r->family, r->shape, r->launches, r->first_us,
            first);
     if (strcmp(first, best)) printf(" -> %.1f us %s", r->best_us, best);

@@ -2,7 +2,7 @@
 # library exports the functions that include/isthmus.h declares and nothing else; the list is read from the header.
 include(CMakePackageConfigHelpers)
 
-ist_view(api base device core ops pipeline)
+ist_view(api base device core graph variants pipeline)
 set(IST_HEADER ${PROJECT_SOURCE_DIR}/include/isthmus.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${IST_HEADER})
 file(STRINGS ${IST_HEADER} declarations REGEX "^[a-z].*[ *]ist_[a-z_]+\\(")

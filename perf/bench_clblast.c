@@ -4,7 +4,7 @@
  * queue; then the processor time of the thread that enqueues a call, a launch of ours and one of CLBlast's. The product
  * alone: ours has bias and activation in it, CLBlast's would need another pass. Medians of interleaved rounds. */
 #include "core/plan.h"
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 
 #include <clblast_c.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
  * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc), - none; LAYERS is
  * part of the names of those to measure, such as "160 ->". */
-#include "ops/conv_rows.h"
-#include "ops/peak.h"
+#include "variants/conv_rows.h"
+#include "variants/peak.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * network as it launches them, each launch waited for, summed by kernel. "Share" is the larger of the shares of the
  * peak in arithmetic and of the peak in bandwidth. Capabilities can be overruled (ISTHMUS_CAPS), which gives the rows
  * of other machines their turn. */
-#include "ops/peak.h"
-#include "ops/tune.h"
+#include "variants/peak.h"
+#include "variants/tune.h"
 #include "support/model_plan.h"
 
 #include <stdio.h>

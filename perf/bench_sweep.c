@@ -5,7 +5,7 @@
  * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
  * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
  * images, height, width, channels in and out, kernel, stride, odd places, activation, row, splits, microseconds. */
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/model_plan.h"
 
 #include <stdio.h>

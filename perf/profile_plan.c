@@ -6,7 +6,7 @@
  * Times are the device's own, from start to end of each kernel, the least of N profiled frames: what other programs
  * take of the machine is left out as far as possible. The peak is the highest of several in between. The frame's time
  * beside them is the host's, and so is the time to enqueue it. */
-#include "ops/peak.h"
+#include "variants/peak.h"
 #include "support/model_plan.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* The public functions of isthmus.h: check every argument at the door, translate, forward. */
 #include "isthmus.h"
 
-#include "ops/assign.h"
+#include "graph/nodes.h"
+#include "variants/assign.h"
 #include "pipeline/engine.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Accuracy of the activations, in every vector width: a 1x1 convolution with weight 1 hands its input to them
  * unchanged. */
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Attention between token sequences against the scalar reference, on the device's own row and on the portable ones. */
-#include "ops/ops.h"
+#include "variants/ops.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"

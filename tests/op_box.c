@@ -1,5 +1,5 @@
 /* D-FINE's box arithmetic against the scalar reference. */
-#include "ops/ops.h"
+#include "variants/ops.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

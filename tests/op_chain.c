@@ -1,6 +1,6 @@
 /* Chains: the same operators once as launches of their own (each tested against its definition) and once gathered into
  * a chain must agree, leave items beyond the count alone, and give the same bits twice. */
-#include "ops/chain.h"
+#include "variants/chain.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"

@@ -1,5 +1,5 @@
 /* Dense convolutions and linear layers: every row the device can run, against the scalar definition. */
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>

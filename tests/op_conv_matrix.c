@@ -1,7 +1,7 @@
 /* The convolution rows on matrix instructions of AMD and Intel where there are none: the capability is claimed,
  * isa/matrix then computes in plain OpenCL what the instructions do. Checks the rows' index arithmetic and the order of
  * packed weights on any device, slowly. */
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
 

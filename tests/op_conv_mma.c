@@ -1,7 +1,7 @@
 /* The convolution rows on matrix instructions where there are none: the capability is claimed, isa/ptx then computes in
  * plain OpenCL what the instructions do. Checks the rows' index arithmetic on any device, slowly; op_conv with
  * ISTHMUS_HALF=1 checks the instructions where they exist. */
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "device/device.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"

@@ -1,5 +1,5 @@
 /* CSP blocks against the scalar definitions of their layers. */
-#include "ops/csp.h"
+#include "variants/csp.h"
 #include "support/claimed_matrix.h"
 #include "support/optest.h"
 

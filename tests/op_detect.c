@@ -1,6 +1,6 @@
 /* Detection: scores, order, threshold, class filter, counts, prompts, against a plain loop over sorted candidates. */
-#include "ops/detect.h"
-#include "ops/image.h"
+#include "variants/detect.h"
+#include "variants/image.h"
 #include "support/external.h"
 #include "support/hidden_caps.h"
 

@@ -1,5 +1,5 @@
 /* Depthwise convolutions and the 2x2 maximum: every row the device can run, against the scalar definition. */
-#include "ops/dwconv.h"
+#include "variants/dwconv.h"
 #include "support/convtest.h"
 #include "support/hidden_caps.h"
 

@@ -1,5 +1,5 @@
 /* Sum, copy, expansion and clamp against the scalar reference, on the device's own row and on the portable one. */
-#include "ops/ops.h"
+#include "variants/ops.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 

@@ -1,5 +1,5 @@
 /* fill_rows: chosen pixels of every item become one vector, all others keep their values. */
-#include "ops/ops.h"
+#include "variants/ops.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

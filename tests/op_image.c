@@ -1,7 +1,7 @@
 /* Preprocessing: bit for bit Pillow's resizer followed by the networks' normalisation, for every pixel format, and the
  * layouts that kernels and host share. */
-#include "ops/image.h"
-#include "ops/detect.h"
+#include "variants/image.h"
+#include "variants/detect.h"
 #include "support/external.h"
 #include "support/golden.h"
 #include "synth.h"

@@ -1,7 +1,7 @@
 /* Masks and the packet: bits, counts and boxes against PyTorch's two-step upsampling in plain C; windows, prefix sums,
  * and nothing lost when the packet is too small. */
-#include "ops/image.h"
-#include "ops/mask.h"
+#include "variants/image.h"
+#include "variants/mask.h"
 #include "support/external.h"
 
 #include <math.h>

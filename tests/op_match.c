@@ -1,6 +1,6 @@
 /* Matching of detections: tracks over batches of frames, given targets, D-FINE's set, against plain C. */
-#include "ops/assign.h"
-#include "ops/image.h"
+#include "variants/assign.h"
+#include "variants/image.h"
 #include "support/external.h"
 #include "support/golden.h"
 

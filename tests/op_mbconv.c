@@ -1,5 +1,5 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
-#include "ops/mbconv.h"
+#include "variants/mbconv.h"
 #include "support/alike_rows.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"

@@ -1,5 +1,5 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
-#include "ops/norm_mlp.h"
+#include "variants/norm_mlp.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"

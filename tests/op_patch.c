@@ -1,5 +1,5 @@
 /* Patch embedding against the scalar convolutions, in one launch and in two. */
-#include "ops/patch.h"
+#include "variants/patch.h"
 #include "support/alike_rows.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"

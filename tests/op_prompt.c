@@ -1,5 +1,5 @@
 /* Prompt tokens and joining of tokens against the scalar reference; the same kernels run everywhere. */
-#include "ops/prompt.h"
+#include "variants/prompt.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

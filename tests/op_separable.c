@@ -1,6 +1,6 @@
 /* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (isa/ptx), and
  * the two launches, against the scalar definitions of both layers. */
-#include "ops/separable.h"
+#include "variants/separable.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
 

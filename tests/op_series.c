@@ -1,7 +1,7 @@
 /* Series (core/series.c): launches that become one compute the same bits as by themselves, frame after frame, and those
  * that must stay apart do. */
 #include "core/plan.h"
-#include "ops/ops.h"
+#include "variants/ops.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* HGNetv2's first and second stage with the downsampling behind them as one launch, against the scalar definitions of
  * its layers; by emulation where there are no matrix instructions (isa/ptx). */
-#include "ops/rows.h"
-#include "ops/stage.h"
+#include "variants/rows.h"
+#include "variants/stage.h"
 #include "support/claimed_matrix.h"
 #include "support/optest.h"
 

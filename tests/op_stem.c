@@ -1,6 +1,6 @@
 /* HGNetv2's stem as one launch, against the scalar definitions of its layers. */
-#include "ops/rows.h"
-#include "ops/stem.h"
+#include "variants/rows.h"
+#include "variants/stem.h"
 #include "support/claimed_matrix.h"
 #include "support/optest.h"
 

@@ -1,5 +1,5 @@
 /* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on isa/ptx's plain form. */
-#include "ops/token.h"
+#include "variants/token.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"

@@ -1,5 +1,5 @@
 /* row_max, topk and gather against the scalar reference: odd shapes, ties, NaN and infinities, limits. */
-#include "ops/ops.h"
+#include "variants/ops.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 

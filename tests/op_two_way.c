@@ -1,7 +1,7 @@
 /* Two-way attention between tokens and an image against the scalar reference, on the device's own row and the portable
  * one. */
-#include "ops/token.h"
-#include "ops/two_way.h"
+#include "variants/token.h"
+#include "variants/two_way.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"

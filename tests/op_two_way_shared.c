@@ -1,6 +1,6 @@
 /* Prompts that share all projections of their image, behind no, one and two updates, against the scalar reference,
  * which sees the image by itself for each of them. */
-#include "ops/two_way_shared.h"
+#include "variants/two_way_shared.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 #include "support/relative_tokens.h"

@@ -1,6 +1,6 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
-#include "ops/two_way_shared.h"
-#include "ops/upscale.h"
+#include "variants/two_way_shared.h"
+#include "variants/upscale.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"

@@ -1,5 +1,5 @@
 /* Window attention against the scalar reference, on the device's own row and on the portable one. */
-#include "ops/norm_window.h"
+#include "variants/norm_window.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"

@@ -1,5 +1,5 @@
 /* Winograd convolutions against the scalar definition of a convolution. */
-#include "ops/winograd.h"
+#include "variants/winograd.h"
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>

@@ -3,8 +3,8 @@
 #include "pipeline/tune.h"
 
 #include "device/sources.h"
-#include "ops/conv_rows.h"
-#include "ops/tune.h"
+#include "variants/conv_rows.h"
+#include "variants/tune.h"
 #include "pipeline/choice.h"
 #include "pipeline/engine.h"
 #include "pipeline/tuning_record.h"

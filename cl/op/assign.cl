@@ -19,15 +19,3 @@ assign(__global int *match, __global int *complete, __global int *work, __global
     for (int r = LANE; r < sizes.x; r += LANES) match[r] = r >= rows ? -1 : tall ? l.owner[r] : l.sink[r];
     if (LANE == 0) complete[item] = left == 0;
 }
-
-/* One problem that is its own buffer: `in` holds the numbers of sources and sinks (sinks >= sources), two words of
- * padding, costs [sources][sinks]. out: sink of each source, then 1 when all have one. One group. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void assign_one(__global int *out, __global int *work,
-                                                                            __global const float *in, float scale) {
-    LAP_ROOM
-    int n = as_int(in[0]), m = as_int(in[1]);
-    lap l = LAP_AT(work, n, m);
-    int left = lap_solve(&l, in + 4, (int2)(m, 1), n, m, scale);
-    for (int i = LANE; i < n; i += LANES) out[i] = l.sink[i];
-    if (LANE == 0) out[n] = left == 0;
-}

@@ -1,8 +1,8 @@
 /* The plan: a frame recorded once as a list of kernel launches, placed in one arena, then replayed.
  *
- * Recording: model code calls ops; an op asks for tensors and constants and appends launches. Failure is sticky: after
- * the first one every call is a no-op that returns an empty tensor, and ist_plan_finish reports it, so model code
- * carries no error handling. Finishing: lifetimes become arena offsets, constants are uploaded, programs are built,
+ * Recording: a kernel variant asks for tensors and constants and appends launches. Failure is sticky: after the first
+ * one every call is a no-op that returns an empty tensor, and ist_plan_finish reports it, so variants carry no error
+ * handling. Finishing: lifetimes become arena offsets, constants are uploaded, programs are built,
  * arguments are set. Replay: ist_enqueue in a loop; no argument is set except for external buffers that were rebound.
  *
  * A plan belongs to one thread. It borrows the device. */
@@ -10,7 +10,7 @@
 #define IST_CORE_PLAN_H
 
 #include "core/arena.h"
-#include "core/tensor.h"
+#include "base/tensor.h"
 #include "core/tuning.h"
 #include "device/device.h"
 
@@ -139,7 +139,7 @@ typedef struct ist_arg {
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
     const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/tile" or NULL; copied */
-    const char *row;                        /* the name that the op's list of rows has for it, static; NULL: none */
+    const char *variant;                    /* ist_plan_variant's, set by ist_plan_launch */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
     ist_arg args[IST_MAX_ARGS];
@@ -152,10 +152,14 @@ typedef struct ist_launch {
 
 void ist_plan_launch(ist_plan *plan, const ist_launch *launch);
 
-/* Operators that are being gathered into one launch (ops/chain.h); while there are, nothing else can be launched. */
-struct ist_chain;
-void ist_plan_set_chain(ist_plan *plan, struct ist_chain *chain);
-struct ist_chain *ist_plan_chain(const ist_plan *plan);
+/* Launches from here on are this kernel variant's (a static name, NULL: nobody's); returns whose they were. */
+const char *ist_plan_variant(ist_plan *plan, const char *name);
+
+/* Operators that are being gathered into one launch (variants/sequence.h); while there are, nothing else can be
+ * launched. */
+struct ist_sequence;
+void ist_plan_set_sequence(ist_plan *plan, struct ist_sequence *sequence);
+struct ist_sequence *ist_plan_sequence(const ist_plan *plan);
 /* Number of buffers so far; tensors made later have higher ones. */
 int ist_plan_buffers(const ist_plan *plan);
 /* The tensor is read after the frame (a tap). */

@@ -65,7 +65,8 @@ struct ist_plan {
     /* The first branch is launches fork..side - 1 and join..rest - 1, the second one side..join - 1; -1: not yet. */
     int fork, side, join, rest;
     bool work_turn, narrow;
-    struct ist_chain *chain; /* borrowed */
+    struct ist_sequence *sequence; /* borrowed */
+    const char *variant;
     const char *stage;
     int unit;
     ist_tuning notes;

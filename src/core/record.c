@@ -418,12 +418,18 @@ static ist_status check_grid(ist_plan *p, const ist_launch *l) {
     return IST_OK;
 }
 
-void ist_plan_set_chain(ist_plan *p, struct ist_chain *chain) {
-    p->chain = chain;
+const char *ist_plan_variant(ist_plan *p, const char *name) {
+    const char *before = p->variant;
+    p->variant = name;
+    return before;
 }
 
-struct ist_chain *ist_plan_chain(const ist_plan *p) {
-    return p->chain;
+void ist_plan_set_sequence(ist_plan *p, struct ist_sequence *sequence) {
+    p->sequence = sequence;
+}
+
+struct ist_sequence *ist_plan_sequence(const ist_plan *p) {
+    return p->sequence;
 }
 
 int ist_plan_buffers(const ist_plan *p) {
@@ -436,8 +442,8 @@ bool ist_plan_keeps(const ist_plan *p, int buffer) {
 
 void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     if (p->error.code || check_grid(p, launch)) return;
-    if (p->chain) {
-        ist_plan_fail(p, IST_E_STATE, "%s: not an operator that a chain takes", launch->label);
+    if (p->sequence) {
+        ist_plan_fail(p, IST_E_STATE, "%s: not an operator that a sequence takes", launch->label);
         return;
     }
     if (p->finished) {
@@ -457,6 +463,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     l->defines = ist_strdup(launch->defines ? launch->defines : "");
     l->kernel = ist_strdup(launch->kernel);
     l->stage = p->stage;
+    l->variant = p->variant;
     p->node_count++;
     if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa)) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", launch->label);

@@ -48,7 +48,7 @@ ist_status ist_tuning_write(const ist_tuning *t, const char *key, char **text, i
     at += (size_t)snprintf(out, size, "%s%s", first_line, key);
     for (size_t i = 0; i < t->count; i++) {
         const ist_tuned *c = &t->items[i];
-        at += (size_t)snprintf(out + at, size - at, "%s %s %s %d\n", c->family, c->shape, c->row, c->param);
+        at += (size_t)snprintf(out + at, size - at, "%s %s %s %d\n", c->family, c->shape, c->variant, c->param);
     }
     snprintf(out + at, size - at, "sum %016llx\n", (unsigned long long)sum_of(out, at));
     *text = out;
@@ -70,7 +70,7 @@ static ist_status read_lines(ist_tuning *t, const char *line, const char *end, i
         if (n >= sizeof copy) return ist_fail(err, IST_E_INPUT, "tuning record: a line of %zu bytes", n);
         memcpy(copy, line, n);
         copy[n] = '\0';
-        if (sscanf(copy, "%11s %87s %23s %d%n", c.family, c.shape, c.row, &c.param, &used) != 4 || (size_t)used != n)
+        if (sscanf(copy, "%11s %87s %23s %d%n", c.family, c.shape, c.variant, &c.param, &used) != 4 || (size_t)used != n)
             return ist_fail(err, IST_E_INPUT, "tuning record: \"%.80s\" is no choice", copy);
         IST_TRY(ist_tuning_set(t, &c, err));
         line += n + 1;

@@ -1,4 +1,4 @@
-/* Tuning records: which row measured fastest for a problem on one device. What a family calls its problems and rows is
+/* Tuning records: which kernel variant measured fastest for a problem on one device. What a family calls its problems and variants is
  * its own business; here they are words.
  *
  * As text: a first line with the format's version, the key's lines (device, driver, sources), a line "FAMILY SHAPE ROW
@@ -14,8 +14,8 @@
 
 /* One choice. No word has white space in it. */
 typedef struct ist_tuned {
-    char family[12], shape[88], row[24];
-    int param; /* the row's own: groups that share a sum; of a noted problem, how many launches it has */
+    char family[12], shape[88], variant[24];
+    int param; /* the way's number: groups that share a sum; of a noted problem, how many launches it has */
 } ist_tuned;
 
 typedef struct ist_tuning {

@@ -60,6 +60,7 @@ typedef enum ist_cap { IST_CAP_LIST(X) } ist_cap;
 #undef X
 
 const char *ist_cap_name(int bit);
+const char *ist_cap_meaning(int bit);
 
 /* ---- list, open ---- */
 

@@ -22,6 +22,15 @@ const char *ist_cap_name(int bit) {
     return bit >= 0 && bit < IST_CAP_COUNT ? names[bit] : "?";
 }
 
+const char *ist_cap_meaning(int bit) {
+    static const char *const meanings[] = {
+#define X(name, probe, text) text,
+        IST_CAP_LIST(X)
+#undef X
+    };
+    return bit >= 0 && bit < IST_CAP_COUNT ? meanings[bit] : "?";
+}
+
 static float as_float(uint32_t bits) {
     float f;
     memcpy(&f, &bits, sizeof f);

@@ -1,13 +1,11 @@
 /* D-FINE (Peng et al., ICLR 2025), all five sizes: HGNetv2 backbone, hybrid encoder, decoder with fine-grained
  * distribution refinement. Any class count, any input with height and width divisible by 32 that has at least 300
- * memory tokens.
- *
- * Batch norm and RepVGG branches are folded; concatenations are channel slices; what depends on the input size only
- * (anchors, position table) is computed here in double precision and stored as float. */
+ * memory tokens. What depends on the input size only (anchors) is computed here in double precision and stored as float.
+ */
 #ifndef IST_MODELS_DFINE_H
 #define IST_MODELS_DFINE_H
 
-#include "models/bridge.h"
+#include "models/net.h"
 #include "weights/checkpoint.h"
 
 /* One row per query, unsorted; boxes are cx, cy, w, h as fractions of the image and not clipped. */
@@ -16,15 +14,14 @@ typedef struct ist_dfine_result {
     ist_tensor boxes;  /* [n,1,300,4] F32 */
 } ist_dfine_result;
 
-/* Records the detector that `info` describes for image [n,h,w,3], 0 for black to IST_DETECTOR_WHITE
- * (ops/image.h); empty when the plan failed. */
-ist_dfine_result ist_dfine(ist_plan *plan, const ist_weights *weights, const ist_checkpoint_info *info,
-                           ist_tensor image);
+/* Records the detector that `info` describes for image [n,h,w,3], 0 for black to IST_DETECTOR_WHITE (graph/frame.h);
+ * empty when the graph has failed. */
+ist_dfine_result ist_dfine(const ist_net *net, const ist_checkpoint_info *info, ist_tensor image);
 
 /* For tests: with force_index (I32 [n,1,300,1]) the decoder starts from these tokens instead of the best 300, so that
  * rows can be compared with a run that ranked them by other rounding. */
-ist_dfine_result ist_dfine_forced(ist_plan *plan, const ist_weights *weights, const ist_checkpoint_info *info,
-                                  ist_tensor image, ist_tensor force_index);
+ist_dfine_result ist_dfine_forced(const ist_net *net, const ist_checkpoint_info *info, ist_tensor image,
+                                  ist_tensor force_index);
 
 /* ---- the three parts ---- */
 
@@ -44,10 +41,8 @@ typedef struct ist_dfine_memory {
 /* The last arch->levels stages of the backbone. */
 ist_pyramid ist_hgnetv2(const ist_net *net, const ist_dfine_arch *arch, ist_tensor image);
 
-/* Input projections, one transformer layer on the coarsest map, top-down and bottom-up fusion; arch->hidden channels.
- * Results are written to `places` where those are tensors. */
-ist_pyramid ist_hybrid_encoder(const ist_net *net, const ist_dfine_arch *arch, ist_pyramid features,
-                               ist_pyramid places);
+/* Maps of arch->hidden channels. */
+ist_pyramid ist_hybrid_encoder(const ist_net *net, const ist_dfine_arch *arch, ist_pyramid features);
 
 /* Query selection and decoder layers. */
 ist_dfine_result ist_dfine_decoder(const ist_net *net, const ist_dfine_arch *arch, const ist_dfine_memory *memory,

@@ -9,14 +9,14 @@
 #include <string.h>
 
 typedef struct use_list {
-    ist_row_use *items;
+    ist_variant_use *items;
     size_t count, capacity;
 } use_list;
 
 static void free_uses(use_list *l) {
     for (size_t i = 0; i < l->count; i++) {
         free(l->items[i].op);
-        free(l->items[i].row);
+        free(l->items[i].variant);
         free(l->items[i].isa);
         free(l->items[i].defines);
     }
@@ -28,18 +28,18 @@ static const char *or_empty(const char *s) {
     return s ? s : "";
 }
 
-static ist_row_use *find(const use_list *l, const char *op, const char *row, const char *isa, const char *defines) {
+static ist_variant_use *find(const use_list *l, const char *op, const char *variant, const char *isa, const char *defines) {
     for (size_t i = 0; i < l->count; i++) {
-        ist_row_use *u = &l->items[i];
-        if (!strcmp(u->defines, defines) && !strcmp(u->op, op) && !strcmp(u->row, row) && !strcmp(u->isa, isa))
+        ist_variant_use *u = &l->items[i];
+        if (!strcmp(u->defines, defines) && !strcmp(u->op, op) && !strcmp(u->variant, variant) && !strcmp(u->isa, isa))
             return u;
     }
     return NULL;
 }
 
 static ist_status add(use_list *l, const ist_launch *launch, ist_error *err) {
-    const char *row = or_empty(launch->row), *isa = or_empty(launch->isa);
-    ist_row_use *u = find(l, launch->op, row, isa, launch->defines);
+    const char *variant = or_empty(launch->variant), *isa = or_empty(launch->isa);
+    ist_variant_use *u = find(l, launch->op, variant, isa, launch->defines);
     if (u) {
         u->launches++;
         return IST_OK;
@@ -47,12 +47,12 @@ static ist_status add(use_list *l, const ist_launch *launch, ist_error *err) {
     if (!ist_grow((void **)&l->items, &l->capacity, l->count + 1, sizeof *l->items))
         return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
     u = &l->items[l->count++];
-    *u = (ist_row_use){.op = ist_strdup(launch->op),
-                       .row = ist_strdup(row),
+    *u = (ist_variant_use){.op = ist_strdup(launch->op),
+                       .variant = ist_strdup(variant),
                        .isa = ist_strdup(isa),
                        .defines = ist_strdup(launch->defines),
                        .launches = 1};
-    if (!u->op || !u->row || !u->isa || !u->defines) return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
+    if (!u->op || !u->variant || !u->isa || !u->defines) return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
     return IST_OK;
 }
 
@@ -90,8 +90,8 @@ static ist_status ask(ist_engine *e, const ist_config *config, question q, use_l
     }
     IST_TRY(gather(e->plan, &other, err));
     for (size_t i = 0; i < uses->count; i++) {
-        ist_row_use *u = &uses->items[i];
-        const ist_row_use *then = find(&other, u->op, u->row, u->isa, u->defines);
+        ist_variant_use *u = &uses->items[i];
+        const ist_variant_use *then = find(&other, u->op, u->variant, u->isa, u->defines);
         if (then && then->launches >= u->launches) continue;
         u->found |= q.found;
         u->missing |= q.missing;

@@ -1,9 +1,9 @@
-/* Which kernel rows a frame takes on a device, and why. Not part of the public API; `isthmus devices` is how people see
+/* Which kernel variants a frame takes on a device, and why. Not part of the public API; `isthmus devices` is how people see
  * it.
  *
  * The choice is the one that running makes: the frame is recorded, and nothing of it compiled. What decides it is found
  * by recording again, each time with one capability taken for the opposite of what its probe found, or without the
- * device's tuning record: the rows that then have fewer launches were decided by that. */
+ * device's tuning record: the variants that then have fewer launches were decided by that. */
 #ifndef IST_PIPELINE_CHOICE_H
 #define IST_PIPELINE_CHOICE_H
 
@@ -11,15 +11,15 @@
 
 #include <stdbool.h>
 
-/* A program of the frame: its source, the row's name in the list of the operator's rows where it has one, its build
+/* A program of the frame: its source, the variant's name, its build
  * options. */
-typedef struct ist_row_use {
-    char *op, *row, *isa, *defines; /* "op/conv", "cpu_6x64", "isa/vector", "-DMR=6 ..."; "" for none */
+typedef struct ist_variant_use {
+    char *op, *variant, *isa, *defines; /* "op/conv", "cpu_6x64", "isa/vector", "-DMR=6 ..."; "" for none */
     int launches;                   /* of the frame */
     unsigned found;                 /* ist_cap bits that the device has, without which it would have fewer */
-    unsigned missing; /* those that it lacks, with which it would have fewer: other rows would do better */
+    unsigned missing; /* those that it lacks, with which it would have fewer: other variants would do better */
     bool tuned;       /* a tuning record named it */
-} ist_row_use;
+} ist_variant_use;
 
 typedef struct ist_choice {
     unsigned caps;                    /* ist_cap bits of the device */
@@ -27,7 +27,7 @@ typedef struct ist_choice {
     ist_precision precision;          /* what AUTO became */
     char detector[32], segmenter[32]; /* "dfine-n", "mobile-sam"; "" for none */
     int launches;
-    ist_row_use *uses; /* in the order of the frame */
+    ist_variant_use *uses; /* in the order of the frame */
     int count;
 } ist_choice;
 

@@ -13,7 +13,7 @@
 #define IST_PIPELINE_ENGINE_H
 
 #include "core/plan.h"
-#include "ops/frame.h"
+#include "graph/frame.h"
 #include "pipeline/copier.h"
 
 #include <pthread.h>

@@ -4,32 +4,21 @@
 #include "pipeline/engine.h"
 
 #include "base/mem.h"
-#include "models/dfine.h"
-#include "models/mobilesam.h"
-#include "ops/assign.h"
-#include "ops/image.h"
-#include "ops/mask.h"
+#include "pipeline/record.h"
 #include "pipeline/tuning_record.h"
-#include "weights/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The checkpoints of an engine being opened; freed once the plan holds their constants. */
-typedef struct checkpoints {
-    ist_weights *detector, *segmenter;
-    ist_checkpoint_info detector_info, segmenter_info;
-} checkpoints;
-
-static void free_checkpoints(checkpoints *c) {
+static void free_checkpoints(ist_checkpoints *c) {
     ist_weights_close(&c->detector);
     ist_weights_close(&c->segmenter);
     ist_checkpoint_info_free(&c->detector_info);
     ist_checkpoint_info_free(&c->segmenter_info);
 }
 
-static ist_status open_detector(ist_engine *e, const char *path, checkpoints *c, ist_error *err) {
+static ist_status open_detector(ist_engine *e, const char *path, ist_checkpoints *c, ist_error *err) {
     IST_TRY(ist_checkpoint_open(path, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
     e->classes = c->detector_info.classes;
     snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
@@ -44,102 +33,13 @@ static ist_status open_detector(ist_engine *e, const char *path, checkpoints *c,
     return IST_OK;
 }
 
-static ist_status open_checkpoints(ist_engine *e, const ist_config *config, checkpoints *c, ist_error *err) {
+static ist_status open_checkpoints(ist_engine *e, const ist_config *config, ist_checkpoints *c, ist_error *err) {
     if (config->prompts == IST_PROMPTS_DETECTIONS) IST_TRY(open_detector(e, config->detector, c, err));
     if (!config->segmenter) return IST_OK;
     IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
     e->has_masks = true;
     snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
     return IST_OK;
-}
-
-/* ---- the frame ---- */
-
-typedef struct frame_buffers {
-    ist_tensor upload, pixels, packet, store;
-} frame_buffers;
-
-static ist_detections record_detector(ist_engine *e, const checkpoints *c, frame_buffers b, const unsigned char *keep,
-                                      ist_dfine_result *raw) {
-    ist_plan *p = e->plan;
-    const ist_config *g = &e->config;
-    ist_plan_unit(p);
-    ist_plan_limit(p, b.upload); /* its first word is the number of images */
-    ist_plan_stage(p, "preprocess");
-    ist_tensor x = ist_op_resize_detector(p, b.upload, b.pixels, g->batch, g->input_size, "detector input");
-    *raw = ist_dfine(p, c->detector, &c->detector_info, x);
-    ist_plan_limit(p, (ist_tensor){0});
-    ist_plan_stage(p, "detections");
-    ist_detect_opts opts = {.conf = g->conf, .max_objects = g->max_objects, .keep = keep};
-    return ist_op_detect(p, raw->logits, raw->boxes, b.upload, &opts, "detections");
-}
-
-static ist_tensor record_match(ist_engine *e, frame_buffers b, const ist_detections *det, ist_dfine_result raw) {
-    const ist_config *g = &e->config;
-    switch (g->match) {
-    case IST_MATCH_TRACKS:
-        return ist_op_match_tracks(e->plan, b.upload, det, g->track_iou, g->track_age, "tracks");
-    case IST_MATCH_TARGETS:
-        return ist_op_match_targets(e->plan, b.upload, det, g->max_targets, "targets");
-    case IST_MATCH_TARGETS_SET:
-        return ist_op_match_set(e->plan, b.upload, det, raw.logits, raw.boxes, g->max_targets, "targets");
-    default:
-        return (ist_tensor){0};
-    }
-}
-
-/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. `kept`: somebody reads all
- * logits. */
-static void record_segmenter(ist_engine *e, const checkpoints *c, frame_buffers b, const ist_detections *det, bool kept,
-                             ist_pack_inputs *pack) {
-    ist_plan *p = e->plan;
-    ist_plan_unit(p);
-    ist_plan_side(p);
-    ist_plan_limit(p, b.upload);
-    ist_plan_stage(p, "preprocess");
-    ist_tensor x = ist_op_resize_segmenter(p, b.upload, b.pixels, e->config.batch, "segmenter input");
-    ist_plan_stage(p, "segmenter_encoder");
-    ist_tensor content = ist_segmenter_content(b.upload, e->config.batch);
-    ist_tensor embedding = ist_tinyvit(p, c->segmenter, x, content);
-    ist_plan_join(p);
-    ist_plan_limit(p, det->total);
-    ist_plan_stage(p, "segmenter_decoder");
-    ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
-    corners.w = corners.c = corners.ld = 2;
-    ist_tensor sparse = ist_sam_box_tokens(p, c->segmenter, corners, true);
-    ist_sam_masks masks = ist_sam_decode(p, c->segmenter, embedding, kept ? (ist_tensor){0} : content, det->image_of,
-                                         sparse, (ist_tensor){0}, false);
-    ist_plan_limit(p, (ist_tensor){0});
-    ist_plan_stage(p, "masks");
-    ist_plan_unit(p);
-    pack->stats = ist_op_masks(p, masks.low_res, b.upload, det, b.store, "masks");
-    pack->score = masks.iou;
-    pack->store = b.store;
-}
-
-static void record_frame(ist_engine *e, const checkpoints *c, const unsigned char *keep, bool kept) {
-    ist_plan *p = e->plan;
-    frame_buffers b = {.upload = ist_plan_external(p, IST_EXT_UPLOAD, IST_ELEM_I32),
-                       .pixels = ist_plan_external(p, IST_EXT_PIXELS, IST_ELEM_U8),
-                       .packet = ist_plan_external(p, IST_EXT_PACKET, IST_ELEM_I32)};
-    if (e->has_masks) b.store = ist_plan_external(p, IST_EXT_STORE, IST_ELEM_I32);
-    ist_detections det;
-    ist_pack_inputs pack = {.det = &det, .upload = b.upload, .packet = b.packet};
-    if (e->config.prompts == IST_PROMPTS_TARGETS) {
-        ist_plan_stage(p, "detections");
-        det = ist_op_given_boxes(p, b.upload, e->config.batch, e->config.max_objects, &pack.match, "given boxes");
-    } else {
-        ist_dfine_result raw;
-        if (e->has_masks) ist_plan_fork(e->plan);
-        det = record_detector(e, c, b, keep, &raw);
-        ist_plan_stage(p, "match");
-        ist_plan_unit(p);
-        pack.match = record_match(e, b, &det, raw);
-    }
-    if (e->has_masks) record_segmenter(e, c, b, &det, kept, &pack);
-    ist_plan_stage(p, "pack");
-    if (!e->has_masks) ist_plan_unit(p);
-    ist_op_pack(p, &pack, "packet");
 }
 
 /* The labels to keep as one byte per class; *keep stays NULL when all are wanted. */
@@ -162,7 +62,7 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
 
 static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                          unsigned flip, ist_error *err) {
-    checkpoints c = {0};
+    ist_checkpoints c = {0};
     unsigned char *keep = NULL;
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
@@ -176,7 +76,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
-    if (!st) record_frame(e, &c, keep, options.taps);
+    if (!st) st = ist_frame_record(e, &c, keep, options.taps, err);
     free_checkpoints(&c);
     free(keep);
     if (!st && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->plan, err);

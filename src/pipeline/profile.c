@@ -2,7 +2,7 @@
 #include "pipeline/profile.h"
 
 #include "base/clock.h"
-#include "ops/peak.h"
+#include "variants/peak.h"
 #include "pipeline/engine.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "ops/image.h"
+#include "variants/upload.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
-/* Measuring rows: see tune.h.
+/* Measuring kernel variants: see tune.h.
  *
- * Per problem: every way is checked against the portable row on a shortened problem; the survivors run once or twice
+ * Per problem: every way is checked against the portable variant on a shortened problem; the survivors run once or twice
  * each, and those near the best are then measured in turns, so that a slow moment of the machine meets them all. The
  * heuristic's choice stays unless another needs 3 % less time. */
 #include "pipeline/tune.h"
 
 #include "base/clock.h"
-#include "ops/tune.h"
+#include "variants/tune.h"
 #include "pipeline/engine.h"
 #include "pipeline/profile.h"
 #include "pipeline/tuning_record.h"
@@ -127,7 +127,7 @@ static void close_lanes(tuner *t, int from) {
     t->count = from < t->count ? from : t->count;
 }
 
-/* Keeps the lanes whose results agree with the last one's, the portable row. */
+/* Keeps the lanes whose results agree with the last one's, the portable variant. */
 static ist_status check(tuner *t, int *wrong, ist_error *err) {
     float *want = NULL, *got = NULL;
     size_t count = 0, n = 0;
@@ -159,7 +159,7 @@ static ist_status race(tuner *t, ist_tune_way first, ist_error *err) {
     for (int i = 0; i < t->count; i++) {
         IST_TRY(start_lane(t, &t->lanes[i], err));
         best = fmin(best, t->lanes[i].us);
-        bool heuristic = t->lanes[i].way.row == first.row && t->lanes[i].way.param == first.param;
+        bool heuristic = t->lanes[i].way.variant == first.variant && t->lanes[i].way.way == first.way;
         if (heuristic) t->lanes[i].us = 0; /* sorted to the front */
         if (!heuristic && t->lanes[i].us > 1.5 * best) ist_plan_close(&t->lanes[i].plan);
     }
@@ -203,12 +203,12 @@ static ist_status tune_problem(tuner *t, ist_tune_result *r, ist_error *err) {
     for (int i = 0; i < count; i++) t->lanes[i] = (lane){.way = ways[i]};
     t->count = count;
     r->candidates = count;
-    r->first_row = r->best_row = ways[0].row;
-    r->first_param = r->best_param = ways[0].param;
+    r->first_variant = r->best_variant = ways[0].variant;
+    r->first_way = r->best_way = ways[0].way;
     ist_status status = count > 1 ? check(t, &r->wrong, err) : IST_OK;
-    bool gated = t->count && t->lanes[0].way.row == ways[0].row && t->lanes[0].way.param == ways[0].param;
+    bool gated = t->count && t->lanes[0].way.variant == ways[0].variant && t->lanes[0].way.way == ways[0].way;
     if (!status && !gated)
-        status = ist_fail(err, IST_E_DEVICE, "tune: row %s differs from the portable row on %s", ways[0].row,
+        status = ist_fail(err, IST_E_DEVICE, "tune: variant %s differs from the portable variant on %s", ways[0].variant,
                           t->problem->shape);
     int best = 0;
     if (!status) status = race(t, ways[0], err);
@@ -216,8 +216,8 @@ static ist_status tune_problem(tuner *t, ist_tune_result *r, ist_error *err) {
     if (!status) {
         r->first_us = t->lanes[0].us;
         r->best_us = t->lanes[best].us;
-        r->best_row = t->lanes[best].way.row;
-        r->best_param = t->lanes[best].way.param;
+        r->best_variant = t->lanes[best].way.variant;
+        r->best_way = t->lanes[best].way.way;
     }
     close_lanes(t, 0);
     return status;
@@ -245,11 +245,11 @@ static ist_status tune_problems(ist_engine *e, ist_tuning *found, void (*report)
         s->problems++;
         s->candidates += r.candidates;
         s->wrong += r.wrong;
-        bool other = r.best_row != r.first_row || r.best_param != r.first_param;
+        bool other = r.best_variant != r.first_variant || r.best_way != r.first_way;
         s->changed += other;
         ist_tuned choice = *t->problem;
-        memcpy(choice.row, r.best_row, strnlen(r.best_row, sizeof choice.row - 1) + 1);
-        choice.param = r.best_param;
+        memcpy(choice.variant, r.best_variant, strnlen(r.best_variant, sizeof choice.variant - 1) + 1);
+        choice.param = r.best_way;
         if (other) status = ist_tuning_set(found, &choice, err);
         if (report) report(arg, &r);
     }

@@ -1,4 +1,4 @@
-/* Tuning: which kernel rows are fastest for the problems of a frame on a device. Not part of the public API; `isthmus
+/* Tuning: which kernel variants are fastest for the problems of a frame on a device. Not part of the public API; `isthmus
  * tune` is how people do it. Engines open with what it found as soon as its record lies in the cache folder. */
 #ifndef IST_PIPELINE_TUNE_H
 #define IST_PIPELINE_TUNE_H
@@ -14,9 +14,9 @@ typedef struct ist_tune_result {
     const char *family, *shape;
     int launches;   /* of the frame */
     int candidates; /* ways to do it, all measured */
-    int wrong;      /* ways left out because their result differs from the portable row's */
-    const char *first_row, *best_row;
-    int first_param, best_param;
+    int wrong;      /* ways left out because their result differs from the portable variant's */
+    const char *first_variant, *best_variant;
+    int first_way, best_way;
     double first_us, best_us;
     int done, total; /* problems */
 } ist_tune_result;

@@ -95,12 +95,22 @@ static bool replace_suffix(const char *text, const char *from, const char *to, n
     return true;
 }
 
-/* The convolution of a training checkpoint, or the fused one that deploy() left in its place (*fused). */
+/* Whether deploy() has left a fused convolution in the place of `conv`, and its name. */
+static bool is_fused(const ist_weights *weights, const char *conv, name_text name) {
+    return !ist_weights_find(weights, conv) && replace_suffix(conv, ".conv.weight", ".conv_bn_fused.weight", name) &&
+           ist_weights_find(weights, name);
+}
+
+void ist_fold_conv_name(const ist_weights *weights, const char *conv, char *name, size_t size) {
+    name_text fused;
+    snprintf(name, size, "%s", is_fused(weights, conv, fused) ? fused : conv);
+}
+
+/* The convolution of a training checkpoint, or the fused one (*fused). */
 static ist_status load_conv(const ist_weights *weights, const char *conv, bool *fused, ist_conv_weights *out,
                             ist_error *err) {
     name_text weight, bias;
-    *fused = !ist_weights_find(weights, conv) &&
-             replace_suffix(conv, ".conv.weight", ".conv_bn_fused.weight", weight) && ist_weights_find(weights, weight);
+    *fused = is_fused(weights, conv, weight);
     if (!*fused) snprintf(weight, sizeof weight, "%s", conv);
     bool named = replace_suffix(weight, ".weight", ".bias", bias);
     return load(weights, weight, named ? bias : NULL, *fused, 4, out, err);
@@ -141,6 +151,11 @@ static ist_status add_point(const char *block, const ist_conv_weights *point, is
     for (size_t i = 0; i < kernels; i++) out->w[9 * i + 4] += point->w[i];
     for (int o = 0; o < out->out; o++) out->b[o] += point->b[o];
     return IST_OK;
+}
+
+void ist_fold_repvgg_name(const ist_weights *weights, const char *block, char *name, size_t size) {
+    snprintf(name, size, "%s.conv.weight", block);
+    if (!ist_weights_find(weights, name)) snprintf(name, size, "%s.conv1.conv.weight", block);
 }
 
 ist_status ist_fold_repvgg(const ist_weights *weights, const char *block, ist_conv_weights *out, ist_error *err) {

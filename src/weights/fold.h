@@ -30,9 +30,14 @@ typedef struct ist_norm_weights {
 ist_status ist_fold_conv(const ist_weights *weights, const char *conv, const char *bn, const char *lab,
                          ist_conv_weights *out, ist_error *err);
 
+/* The name that the weight of such a convolution has in this checkpoint: `conv`, or what deploy() left in its place. */
+void ist_fold_conv_name(const ist_weights *weights, const char *conv, char *name, size_t size);
+
 /* block: prefix of conv1.{conv,norm} (3x3) and conv2.{conv,norm} (1x1), "encoder.fpn_blocks.0.cv2.0.bottlenecks.0".
  * Result: one 3x3 convolution. */
 ist_status ist_fold_repvgg(const ist_weights *weights, const char *block, ist_conv_weights *out, ist_error *err);
+/* The name of a weight that has the shape of the result. */
+void ist_fold_repvgg_name(const ist_weights *weights, const char *block, char *name, size_t size);
 
 /* weight [out,in] and bias [out] by full names; bias may be NULL. kh = kw = 1. */
 ist_status ist_load_linear(const ist_weights *weights, const char *weight, const char *bias, ist_conv_weights *out,

@@ -59,6 +59,14 @@ static ist_status find(const ist_weights *weights, const char *name, const ist_w
     return *out ? IST_OK : ist_fail(err, IST_E_WEIGHTS, "%s: missing from the checkpoint", name);
 }
 
+ist_status ist_weights_need(const ist_weights *weights, const char *name, int rank, const int64_t *dims,
+                            const ist_weight **out, ist_error *err) {
+    ist_status status = find(weights, name, out, err);
+    if (!status) status = ist_weight_check_shape(*out, rank, dims, err);
+    if (status) *out = NULL;
+    return status;
+}
+
 ist_status ist_weights_f32(const ist_weights *weights, const char *name, int rank, const int64_t *dims, float **out,
                            ist_error *err) {
     const ist_weight *w;

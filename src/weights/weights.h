@@ -91,6 +91,10 @@ ist_status ist_weight_check_shape(const ist_weight *weight, int rank, const int6
  */
 ist_status ist_weight_read_f32(const ist_weight *weight, float *dst, ist_error *err);
 
+/* Finds and checks the shape; *out is NULL where it is missing or misshapen. */
+ist_status ist_weights_need(const ist_weights *weights, const char *name, int rank, const int64_t *dims,
+                            const ist_weight **out, ist_error *err);
+
 /* Finds, checks the shape and converts. *out is malloc'd and the caller's to free. */
 ist_status ist_weights_f32(const ist_weights *weights, const char *name, int rank, const int64_t *dims, float **out,
                            ist_error *err);

@@ -2,7 +2,7 @@
 #ifndef IST_TESTS_ALIKE_ROWS_H
 #define IST_TESTS_ALIKE_ROWS_H
 
-#include "ops/alike.h"
+#include "variants/alike.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,7 @@
 #ifndef IST_TESTS_CLAIMED_AMX_H
 #define IST_TESTS_CLAIMED_AMX_H
 
-#include "ops/rows.h"
+#include "variants/rows.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #ifndef IST_TESTS_CONVLINES_H
 #define IST_TESTS_CONVLINES_H
 
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/convtest.h"
 
 /* Claims the capabilities `caps` ("+A,+B") besides what ISTHMUS_CAPS says, for plans that round to bfloat16 or that do

@@ -2,7 +2,7 @@
 #ifndef IST_TESTS_CONVTEST_H
 #define IST_TESTS_CONVTEST_H
 
-#include "ops/conv_rows.h"
+#include "variants/conv_rows.h"
 #include "support/optest.h"
 
 typedef struct convtest_extras {

@@ -1,6 +1,6 @@
 /* See dfine_run.h. */
 #include "support/dfine_run.h"
-#include "ops/image.h"
+#include "variants/image.h"
 #include "synth.h"
 
 #include <criterion/criterion.h>

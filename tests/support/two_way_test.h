@@ -2,7 +2,7 @@
 #ifndef IST_TESTS_TWO_WAY_TEST_H
 #define IST_TESTS_TWO_WAY_TEST_H
 
-#include "ops/token.h"
+#include "variants/token.h"
 #include "support/optest.h"
 
 /* Items of x by map or, without, their own, plus shift [channels] or NULL: what the reference sees of n prompts. */

@@ -1,0 +1,109 @@
+/* The two byte layouts that cross between host and device: the upload of one batch and its packet.
+ *
+ * Both are arrays of 32-bit words (floats by their bits), so there is no padding to agree on. cl/op/frame.cl repeats
+ * the numbers of this file for the kernels; tests/op_image.c compares the two. Host code fills an upload with the
+ * functions of image.h and reads a packet with the offsets below. */
+#ifndef IST_GRAPH_FRAME_H
+#define IST_GRAPH_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What RESIZE makes of white for a detector: 255 / 256, since values are exact in binary then. */
+#define IST_DETECTOR_WHITE (255.0f / 256.0f)
+
+/* ---- upload: header, one block per image, then (anywhere, found by offset) tap tables, targets and pixels ---- */
+
+enum {
+    IST_UP_COUNT = 0,        /* images in this batch; word 0, so that the upload itself serves ist_plan_limit */
+    IST_UP_FLAGS = 1,        /* IST_UP_RESET_TRACKS, IST_UP_TRACK_HALF */
+    IST_UP_PACKET_WORDS = 2, /* mask words the packet has room for */
+    IST_UP_STORE_WORDS = 3,  /* words per object in the mask store: at least width * ceil(height / 32) of every image */
+    IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
+
+    IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
+    IST_UP_TRACK_HALF = 2    /* flag: the tracks so far are the second half of the state. A batch leaves its own in the
+                              * other half, so that one that fails on the way can be forgotten: the host turns the flag
+                              * over with each batch that was enqueued whole */
+};
+
+/* Block of image i: words from IST_UP_HEADER + i * IST_IM_WORDS. Offsets of tables and targets are in words from the
+ * start of the upload. */
+enum {
+    IST_IM_WIDTH = 0,      /* W, pixels */
+    IST_IM_HEIGHT = 1,     /* H */
+    IST_IM_CHANNELS = 2,   /* 1 gray, 2 gray + alpha, 3 RGB, 4 RGBA */
+    IST_IM_SAMPLE = 3,     /* bytes per sample: 1, or 2 (little-endian) */
+    IST_IM_OFFSET_LOW = 4, /* first byte of the pixels in the pixel buffer, 64 bits */
+    IST_IM_OFFSET_HIGH = 5,
+    IST_IM_STRIDE = 6,      /* bytes from row to row, below 2^31 */
+    IST_IM_DET_X = 7,       /* tap table W -> detector size */
+    IST_IM_DET_Y = 8,       /* tap table H -> detector size */
+    IST_IM_SEG_WIDTH = 9,   /* w: width of the image inside the segmenter's 1024 x 1024 input */
+    IST_IM_SEG_HEIGHT = 10, /* h */
+    IST_IM_SEG_X = 11,      /* tap table W -> w */
+    IST_IM_SEG_Y = 12,      /* tap table H -> h */
+    IST_IM_SCALE_X = 13,    /* w / W as two floats, high part then rest: prompts are x * (w / W) in double upstream */
+    IST_IM_SCALE_X_LOW = 14,
+    IST_IM_SCALE_Y = 15, /* h / H likewise */
+    IST_IM_SCALE_Y_LOW = 16,
+    IST_IM_MASK_X = 17, /* (float)w / (float)W: PyTorch's source step when masks return to the image's size */
+    IST_IM_MASK_Y = 18,
+    IST_IM_TARGETS = 19,   /* number of targets */
+    IST_IM_TARGET_AT = 20, /* their offset: IST_TARGET_WORDS each */
+    IST_IM_WORDS = 32      /* the rest is 0 */
+};
+
+/* A target: corners in pixels of the image (4 floats), class or -1 (any class). */
+enum { IST_TARGET_BOX = 0, IST_TARGET_LABEL = 4, IST_TARGET_WORDS = 5 };
+
+/* A tap table for one axis n_in -> n_out (made by ist_resize_taps): word 0 is K; then n_out pairs (first input index,
+ * number of taps <= K); then n_out * K coefficients, fixed point with 22 fractional bits. */
+enum { IST_TAPS_K = 0, IST_TAPS_PAIRS = 1 };
+
+/* ---- packet: header, one block per image of the plan's batch, object records, mask words ---- */
+
+enum {
+    IST_PK_IMAGES = 0,
+    IST_PK_OBJECTS = 1,    /* over the whole batch */
+    IST_PK_MASK_WORDS = 2, /* of all masks together: the mask stream */
+    IST_PK_STORED_WORDS =
+        3, /* first words of the stream, which lie in the packet. When fewer than IST_PK_MASK_WORDS:
+            * stream word i >= stored is word i - stored of the mask store (which belongs to this batch
+            * until another one is enqueued with the same store): one extra read gets them all */
+    IST_PK_HEADER = 16
+};
+
+/* Block of image i: words from IST_PK_HEADER + i * IST_PK_IMAGE_WORDS. */
+enum { IST_PI_OBJECTS = 0, IST_PI_DROPPED = 1, IST_PI_FIRST = 2, IST_PK_IMAGE_WORDS = 4 };
+
+/* Record of object k (numbered over the batch, image by image, by falling score). */
+enum {
+    IST_OB_LABEL = 0,
+    IST_OB_SCORE = 1, /* float */
+    IST_OB_BOX = 2,   /* 4 floats, x0 y0 x1 y1 in pixels, not clipped */
+    IST_OB_QUERY = 6,
+    IST_OB_MATCH = 7,      /* track id, target index, or -1 */
+    IST_OB_MATCH_IOU = 8,  /* float */
+    IST_OB_MASK_SCORE = 9, /* float */
+    IST_OB_STABILITY = 10, /* float */
+    IST_OB_AREA = 11,
+    IST_OB_MASK_BOX = 12, /* 4 ints, inclusive x0 y0 x1 y1 */
+    IST_OB_X0 = 16,       /* the mask's window: ist_mask of isthmus.h */
+    IST_OB_Y0 = 17,
+    IST_OB_COLUMNS = 18,
+    IST_OB_COLUMN_WORDS = 19,
+    IST_OB_OFFSET = 20, /* first word in the mask stream; a mask lies wholly in the packet or wholly in the store */
+    IST_OB_IMAGE = 21,
+    IST_OB_WORDS = 24
+};
+
+/* Word where the records start, and where the mask words start. */
+static inline size_t ist_packet_objects_at(int batch) {
+    return IST_PK_HEADER + (size_t)batch * IST_PK_IMAGE_WORDS;
+}
+static inline size_t ist_packet_masks_at(int batch, int max_objects) {
+    return ist_packet_objects_at(batch) + (size_t)batch * (size_t)max_objects * IST_OB_WORDS;
+}
+
+#endif

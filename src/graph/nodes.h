@@ -1,0 +1,541 @@
+/* The vocabulary: what a network is written in, one struct per kind of node.
+ *
+ * A struct holds a node's operands (tensors), its numbers (filters, norms, arrays of the checkpoint) and its attributes,
+ * and nothing about how or where it is computed. In a graph (graph.h) a tensor's `buffer` is the number of a value and
+ * filters have a recipe, so that nothing is read until it is needed; in a plan the same struct has the plan's tensors
+ * and the numbers themselves (variants/emit.h). The first member of each is its label, the name in the checkpoint.
+ *
+ * Layout is NHWC; token sequences are [n,1,tokens,c]. The comment of a struct is its definition; tests/ref.h has it as
+ * code. */
+#ifndef IST_GRAPH_NODES_H
+#define IST_GRAPH_NODES_H
+
+#include "base/tensor.h"
+
+#include <stdint.h>
+
+struct ist_recipe; /* weights/recipe.h */
+
+/* ---- numbers of the checkpoint ---- */
+
+/* w [out][in][kh][kw] (depthwise: in = 1), b [out] or NULL. In a graph w is NULL and `recipe` says where they are. */
+typedef struct ist_filter {
+    int out, in, kh, kw;
+    const float *w, *b;
+    const struct ist_recipe *recipe;
+} ist_filter;
+
+/* Scale and shift of a norm over n channels. */
+typedef struct ist_affine {
+    const float *gamma, *beta; /* [n] */
+    int n;
+    const struct ist_recipe *recipe;
+} ist_affine;
+
+/* Any other floats, in C order. */
+typedef struct ist_array {
+    const float *v;
+    size_t count;
+    const struct ist_recipe *recipe;
+} ist_array;
+
+/* ---- what happens to a result before it is stored ---- */
+
+/* The numbers are those of cl/prelude.cl. */
+typedef enum ist_act { IST_ACT_NONE, IST_ACT_RELU, IST_ACT_SILU, IST_ACT_GELU, IST_ACT_SIGMOID } ist_act;
+
+/* v = acc + bias; v += add_before; v = act(v); v = lab_scale * v + lab_bias (with has_lab: HGNetv2's learnable affine
+ * block); v += add_after. Addends have the extents of the result; add_before with up2 has half the height and width and
+ * is upsampled by nearest; an addend with n = 1 serves every n. */
+typedef struct ist_epilogue {
+    ist_act act;
+    bool has_lab;
+    float lab_scale, lab_bias;
+    ist_tensor add_before, add_after;
+    bool up2;
+} ist_epilogue;
+
+/* ---- convolutions ---- */
+
+typedef struct ist_conv_opts {
+    int stride;                   /* 0 means 1 */
+    int top, left, bottom, right; /* zero padding */
+    ist_epilogue epi;
+    bool exact;      /* the result is kept as float also where activations are half */
+    ist_tensor into; /* where the result goes, a slice of a wider map say; empty: to a tensor of its own */
+    ist_tensor pool; /* empty, or where the 2x2 maximum of x goes, which the same launch may make */
+} ist_conv_opts;
+
+/* CONV: dense; filter.in = x.c. A linear layer is one with kh = kw = 1. Result [n,(h+top+bottom-kh)/stride+1,..,out].
+ * DWCONV: depthwise, square and odd: filter.in = 1, filter.out = x.c. */
+typedef struct ist_conv {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter filter;
+    ist_conv_opts o;
+    float norm_eps; /* > 0: of a norm of x in front, whose scale and shift are in the filter already */
+} ist_conv;
+
+/* MAXPOOL: over a 2x2 window, stride 1, after one zero column right and one zero row below (HGNetv2's stem): same
+ * extents as x. */
+typedef struct ist_maxpool {
+    const char *label;
+    ist_tensor x, y;
+} ist_maxpool;
+
+/* ---- rows ---- */
+
+/* LAYER_NORM: over c of every pixel: v = x + add, clamped to +-clamp where that is > 0; biased variance; y = act((v -
+ * mean) / sqrt(var + eps) * gamma + beta). On a map this is SAM's LayerNorm2d. add may be empty or have n = 1. */
+typedef struct ist_layer_norm {
+    const char *label;
+    ist_tensor x, add, y;
+    ist_affine norm;
+    float eps, clamp;
+    ist_act act;
+} ist_layer_norm;
+
+/* ADD: a + b; b may have n = 1 and/or one pixel and is then repeated. */
+typedef struct ist_add {
+    const char *label;
+    ist_tensor a, b, y;
+} ist_add;
+
+/* COPY: x; with n = 1 for every item of y. CLAMP: x within [lo, hi]. */
+typedef struct ist_copy {
+    const char *label;
+    ist_tensor x, y;
+} ist_copy;
+typedef struct ist_clamp {
+    const char *label;
+    ist_tensor x, y;
+    float lo, hi;
+} ist_clamp;
+
+/* COPY_ROWS: the pixels of each item of x [n,h,w,c] become rows first to first + h w - 1 of that item of into
+ * [n,1,rows,c]. */
+typedef struct ist_copy_rows {
+    const char *label;
+    ist_tensor x, into;
+    int first;
+} ist_copy_rows;
+
+/* EXPAND: y[i] = x[map[i]] over n; map I32 [1,1,count,1]. */
+typedef struct ist_expand {
+    const char *label;
+    ist_tensor x, map, y;
+} ist_expand;
+
+/* CONCAT: the channels of x[0], x[1].. side by side. CONCAT_ROWS: per item the pixels of x[0], then those of x[1], ..:
+ * [n,1,sum of h w,c]. */
+enum { IST_CONCAT_MAX = 10 };
+typedef struct ist_concat {
+    const char *label;
+    ist_tensor x[IST_CONCAT_MAX], y;
+} ist_concat;
+
+/* FILL_ROWS: x, but pixels rows[i] (counted within each item, I32 [1,1,count,1]) of every item are value[c]: the bias
+ * of `filter`, what a linear layer makes of zeros. In place: x is gone. */
+typedef struct ist_fill_rows {
+    const char *label;
+    ist_tensor x, rows, y;
+    ist_filter filter;
+} ist_fill_rows;
+
+/* GATE: D-FINE's gateway, LN(sigmoid(g[0:D]) a + sigmoid(g[D:2D]) b), eps 1e-5; g [..,2D]. */
+typedef struct ist_gate {
+    const char *label;
+    ist_tensor g, a, b, y;
+    ist_affine norm;
+} ist_gate;
+
+/* ---- attention ---- */
+
+/* ATTENTION: softmax(q k^T scale) v per head: q [n,1,nq,C], k [n,1,nk,C], v likewise, C = heads * d; any d that is a
+ * multiple of 4 up to 64. q_map / kv_map (I32 [1,1,n,1]) say which item of q / of k and v serves result item i; empty:
+ * item i itself. `count` is the n of the result (0: q.n). Statistics in float. */
+typedef struct ist_attention {
+    const char *label;
+    ist_tensor q, k, v, q_map, kv_map, y;
+    int heads, count;
+    float scale;
+} ist_attention;
+
+/* WINDOW_ATTENTION: TinyViT's. qkv [n,H,W,3 dim], per head 32 q, 32 k, 32 v channels; tokens outside the map are
+ * pad [3 dim] (the projection of the norm's bias) and take part as keys and values. bias [heads][ws*ws] by the distances
+ * of line and column. Result [n,H,W,dim]; scale 1/sqrt(32). */
+typedef struct ist_window_attention {
+    const char *label;
+    ist_tensor qkv, y;
+    const float *pad, *bias;
+    int heads, ws;
+} ist_window_attention;
+
+/* One level of the deformable attention's memory: h x w pixels starting at token `start`, `points` per head. */
+typedef struct ist_level {
+    int h, w, start, points;
+} ist_level;
+enum { IST_LEVELS_MAX = 4 };
+
+/* DEFORM: D-FINE's deformable attention: a point lies at (cx, cy) + offset / points of its level * (w, h) / 2, memory is
+ * read there bilinearly, zero outside of the map. offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both
+ * F32, are the raw linear outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory
+ * [n,1,T,D]; result [n,1,q,D]. */
+typedef struct ist_deform {
+    const char *label;
+    ist_tensor offsets, weights, ref, memory, y;
+    ist_level level[IST_LEVELS_MAX];
+    int levels, heads;
+} ist_deform;
+
+/* ---- selection and boxes (coordinates are F32) ---- */
+
+/* TOP_ROWS: indices of the k rows of x [n,1,T,c] whose largest values are largest, in falling order, equal values by
+ * rising index: I32 [n,1,k,1]. TOPK: the same of values x [n,1,T,1] F32. */
+typedef struct ist_top_rows {
+    const char *label;
+    ist_tensor x, y;
+    int k;
+} ist_top_rows;
+
+/* ROW_MAX: the largest value over channels: x [n,1,T,c] -> F32 [n,1,T,1]. */
+typedef struct ist_row_max {
+    const char *label;
+    ist_tensor x, y;
+} ist_row_max;
+
+/* TOP_SCORES: the sigmoids of x [n,1,T,c] F32 as one list, [n,1,1,T c] or longer, and the indices of the k largest of
+ * them, as TOPK gives them. */
+typedef struct ist_top_scores {
+    const char *label;
+    ist_tensor x, scores, index;
+    int k;
+} ist_top_scores;
+
+/* GATHER: y[i] = x[index[i]] over tokens of each item: x [n or 1,1,T,c], index I32 [n,1,k,1] -> [n,1,k,c] of x.elem. */
+typedef struct ist_gather {
+    const char *label;
+    ist_tensor x, index, y;
+} ist_gather;
+
+/* BOX_INIT: sigmoid(a + b), the first reference boxes; +inf gives 1. BOX_REFINE: sigmoid(a + log(max(r, 1e-5) / max(1 -
+ * r, 1e-5))), r = b clamped to [0, 1]. ADD_QUALITY: b [n,1,q,1] added to every class of a. F32. */
+typedef struct ist_box {
+    const char *label;
+    ist_tensor a, b, y;
+} ist_box;
+
+/* FDR: corners = increment + previous (empty: 0) [n,1,q,132] F32, 33 bins for each of left, top, right, bottom; d of a
+ * side = sum of softmax(corners) * project[33]; boxes F32 [n,1,q,4] cxcywh are those whose sides lie (reg_scale / 2 + d)
+ * (w, h) / reg_scale from ref's centre. */
+enum { IST_FDR_BINS = 33 };
+typedef struct ist_fdr {
+    const char *label;
+    ist_tensor increment, previous, ref, boxes, corners;
+    float project[IST_FDR_BINS], reg_scale;
+} ist_fdr;
+
+/* LQE: per side the 4 largest probabilities of the bins and their mean -> F32 [n,1,q,20]. */
+typedef struct ist_lqe {
+    const char *label;
+    ist_tensor corners, y;
+} ist_lqe;
+
+/* ---- composite nodes: each has a portable decomposition into smaller ones ---- */
+
+/* relu(conv), then v * lab_scale + lab_bias (1 and 0 without LAB). */
+typedef struct ist_stem_layer {
+    ist_filter f;
+    float lab_scale, lab_bias;
+} ist_stem_layer;
+enum { IST_STEM_LAYERS = 5 };
+
+/* STEM: HGNetv2's: stem1 3x3 s2 -> m; beside each other stem2a 2x2 -> m/2, stem2b 2x2 -> m, and a 2x2 maximum; stem3 3x3
+ * s2 of maximum and stem2b -> m; stem4 1x1. image [n,h,w,c] -> [n,h/4,w/4,out]. The 2x2 windows see one more zero row
+ * and column. */
+typedef struct ist_stem {
+    const char *label;
+    const char *names[IST_STEM_LAYERS];
+    ist_tensor image, y;
+    ist_stem_layer layers[IST_STEM_LAYERS];
+} ist_stem;
+
+/* SEPARABLE: depth(point x): point [mid][in][1][1] without activation, then depth [mid][1][k][k] with `o`. */
+typedef struct ist_separable {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter point, depth;
+    ist_conv_opts o;
+} ist_separable;
+
+/* CSP: the block of D-FINE's encoder (RT-DETR's CSPRepLayer) and the 3x3 convolution behind it. l and r: the halves of
+ * silu(first x), a 1x1 layer of 2c outputs; l = silu(neck l) for each of `necks`; the result is silu(last (l + r)).
+ * Necks and last are 3x3, c -> c, with padding 1. */
+enum { IST_CSP_NECKS = 8 };
+typedef struct ist_csp {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter first, neck[IST_CSP_NECKS], last;
+    int necks; /* at least 1 */
+} ist_csp;
+
+/* FUSE: top-down fusion: silu(filter concat(upsample2(top), side)), filter 1x1; `side` may have to be projected first
+ * (side_filter.out > 0: 1x1, no activation). top [n,h/2,w/2,C]. */
+typedef struct ist_fuse {
+    const char *label;
+    ist_tensor top, side, y;
+    ist_filter filter, side_filter;
+    const char *side_label;
+    const char *tap; /* what a test may ask for side's projection by, where it exists */
+} ist_fuse;
+
+/* QKV: a transformer's packed projection, in_proj [3C][C]: q and k of x + the 2-D sine position embedding of a grid of
+ * x.w = grid_h * grid_w tokens (temperature 10000; as the official code has it), v of x: [n,1,T,3C]. */
+typedef struct ist_qkv {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter filter;
+    int grid_h, grid_w;
+} ist_qkv;
+
+/* What is known of the rows of a map. A letterboxed picture fills the upper rows of a network's input; below it layers
+ * near the input see nothing but padding, and make the same row over and over: of item n, rows from ceil(content[n] /
+ * step) + above on have the same bits, but for the last `below`. Known to whoever lowers a graph, and set there. */
+typedef struct ist_alike {
+    ist_tensor content; /* I32 [1,1,n,1]: rows of the picture in the network's input; empty: nothing is known */
+    int step, above, below;
+} ist_alike;
+
+/* PATCH_EMBED: second(gelu(first image)), both 3x3 with stride 2 and padding 1: [n,h,w,3] -> [n,h/4,w/4,out], rounded
+ * up. content I32 [1,1,n,2]: width and height of the pictures in the image, which is zero beside them; empty: not known.
+ */
+typedef struct ist_patch_embed {
+    const char *label;
+    ist_tensor image, content, y;
+    ist_filter first, second;
+    ist_alike alike; /* of the image, then of the result */
+} ist_patch_embed;
+
+/* MBCONV: the inverted bottleneck of MobileNetV2 (Sandler et al., arXiv 1801.04381) as TinyViT uses it: y =
+ * act(project(gelu(spread(gelu(expand(x))))) + residual): expand and project are 1x1, spread is a depthwise 3x3 with
+ * `stride` and padding 1; the residual is x (stride 1, as many channels out as in). */
+typedef struct ist_mbconv {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter expand, spread, project;
+    int stride;
+    bool residual;
+    ist_act act;
+    ist_alike alike; /* of x, then of the result */
+} ist_mbconv;
+
+/* NORM_WINDOW: y = attention(qkv LN(x)) within windows of ws x ws tokens: x [n,h,w,c], c = 32 heads, qkv [3 c][c], per
+ * head 32 queries, 32 keys, 32 values; bias [heads][ws * ws] by the distances of line and column. A token of a window
+ * beyond the map is zero in front of the norm's shift. */
+typedef struct ist_norm_window {
+    const char *label;
+    ist_tensor x, y;
+    ist_affine norm;
+    ist_array bias;
+    float eps;
+    ist_filter qkv;
+    int heads, ws;
+} ist_norm_window;
+
+/* NORM_MLP: z = spread(x), a depthwise 3x3 convolution that keeps the extents, or x without one (spread.out 0). u =
+ * LN(z); y = act(fc1 u), or, with fc2.out > 0, y = fc2(act(fc1 u)) + z. */
+typedef struct ist_norm_mlp {
+    const char *label;
+    ist_tensor x, y;
+    ist_affine norm;
+    float eps;
+    ist_filter spread, fc1, fc2;
+    ist_act act;
+} ist_norm_mlp;
+
+/* ---- SAM's prompt encoder and mask decoder (Kirillov et al., ICCV 2023) ---- */
+
+/* POINT_TOKENS: points F32 [P,1,k,2] in pixels of a square input of `side`; labels I32 [P,1,k,1], or empty: point j has
+ * label first_label + j. With `pad` one more token of label -1 follows. gauss [2][128]: random Fourier features, row 0
+ * multiplies x; table [5][256]: what is added for the labels -1 (not_a_point) to 3. Label -1 has no position; given
+ * labels other than -1, 0, 1 have a position only. Tokens `own` [1,1,i,256], or none, stand before those of every
+ * prompt. -> [P,1,(i+) k (+1),256] */
+enum { IST_POINT_DIM = 256, IST_POINT_LABELS = 5 };
+typedef struct ist_point_tokens {
+    const char *label;
+    ist_tensor points, labels, own, y;
+    ist_array gauss, table[IST_POINT_LABELS]; /* table[0] may have all of it */
+    int first_label;
+    bool pad;
+    float side;
+} ist_point_tokens;
+
+/* JOIN_TOKENS: tokens of a, then those of b, per item: [1 or P,1,i,c] and [P,1,j,c] -> [P,1,i+j,c]. */
+typedef struct ist_join_tokens {
+    const char *label;
+    ist_tensor a, b, y;
+} ist_join_tokens;
+
+/* PARAMETER: rows of the checkpoint as a constant: those of rows[0], then those of rows[1] if it has any. */
+typedef struct ist_parameter {
+    const char *label;
+    ist_tensor y; /* its extents are given */
+    ist_array rows[2];
+} ist_parameter;
+
+/* GRID_CODE: the position code of a grid, [1,1,grid * grid,2 f]: row i, column j at ((j + 0.5) / grid, (i + 0.5) / grid)
+ * (PositionEmbeddingRandom); gauss [2][f]. */
+typedef struct ist_grid_code {
+    const char *label;
+    ist_tensor y;
+    ist_array gauss;
+    int grid;
+} ist_grid_code;
+
+/* ATTENTION_LAYER: y = LN(add + out(softmax(query(q + q_pos) key(k + k_pos)^T / sqrt(d)) value(k))), in `heads` heads of
+ * d = query.out / heads channels; tokens [n,1,nq,C], [n,1,nk,C]. Positions and `add` may be empty, a position may have
+ * n = 1. */
+typedef struct ist_attention_layer {
+    const char *label;
+    ist_tensor q, q_pos, k, k_pos, add, y;
+    ist_filter query, key, value, out;
+    ist_affine norm;
+    float eps;
+    int heads;
+} ist_attention_layer;
+
+/* MLP_LAYER: y = LN(x + lin2(act(lin1 x))). */
+typedef struct ist_mlp_layer {
+    const char *label;
+    ist_tensor x, y;
+    ist_filter lin1, lin2;
+    ist_affine norm;
+    float eps;
+    ist_act act;
+} ist_mlp_layer;
+
+/* TOKEN_MLPS: MLPs of three layers with relu between, of single tokens of x [P,1,N,c]: mlp[0] of token 0: iou F32
+ * [P,1,1,outputs]; mlp[1], mlp[2], .. of the tokens from 1 + first on: vectors [P,1,count - 1,outputs of those]. */
+enum { IST_TOKEN_MLPS_MAX = 5 };
+typedef struct ist_token_mlps {
+    const char *label;
+    const char *names[IST_TOKEN_MLPS_MAX];
+    ist_tensor x, iou, vectors;
+    ist_filter mlp[IST_TOKEN_MLPS_MAX][3];
+    int count, first;
+} ist_token_mlps;
+
+/* UPSCALE: SAM's output_upscaling and the product with the hypernetworks' vectors: gelu(deconv2(gelu(LN(deconv1(x))))) .
+ * vectors[m]: x [P,h,w,K], vectors [P,1,masks,32] -> F32 [P * masks,4h,4w,1], mask m of prompt i is item i * masks + m.
+ * Transposed convolutions 2x2 with stride 2, w1 [K][64][2][2] and w2 [64][32][2][2]. K is a multiple of 16. */
+enum { IST_UPSCALE_MIDDLE = 64, IST_UPSCALE_OUT = 32 };
+struct ist_upscale_sharing; /* variants/cpu/upscale.h */
+typedef struct ist_upscale {
+    const char *label;
+    ist_tensor x, vectors, y;
+    ist_array w1, b1, w2, b2;
+    ist_affine norm;
+    float eps;
+    /* Where masks are cut out of letterboxed pictures, logits that MASKS does not read may stay undefined: content I32
+     * [1,1,images,2], width and height of the picture in the network's input, image_of I32 [1,1,P,1]. Both empty: all
+     * are made. */
+    ist_tensor content, image_of;
+    const struct ist_upscale_sharing *sharing; /* what prompts of one image share, or NULL: set where it is lowered */
+} ist_upscale;
+
+/* ---- the frame around the networks: upload and packet are those of graph/frame.h ---- */
+
+/* RESIZE: the images of the upload as a network's input, bit-exact with Pillow's BILINEAR: [batch,h,w,3]. For a
+ * DETECTOR of w x h: value / 256, exact. For a SEGMENTER of w x w: longest side w, (value - mean) / std inside the
+ * resized picture, 0 outside (segment-anything's preprocess); `content` [1,1,batch,2] I32: width and height of the
+ * picture in there. */
+typedef enum ist_resize_for { IST_RESIZE_DETECTOR, IST_RESIZE_SEGMENTER } ist_resize_for;
+typedef struct ist_resize {
+    const char *label;
+    ist_tensor upload, pixels, y, content;
+    ist_resize_for what;
+    int batch, w, h, channels;
+} ist_resize;
+
+/* What detections are, for all that follows them. Objects per image are rows of IST_DET_WORDS words, by falling score,
+ * equal scores by rising query * classes + label. P = batch * max_objects is the capacity of the flat list, in which the
+ * objects of all images follow each other. */
+enum { IST_DET_LABEL = 0, IST_DET_SCORE = 1, IST_DET_QUERY = 2, IST_DET_BOX = 3, IST_DET_WORDS = 8 };
+typedef struct ist_detections {
+    int batch, max_objects;
+    ist_tensor objects;  /* I32 [batch, 1, max_objects, IST_DET_WORDS]; only the first counts[i][0] rows are defined */
+    ist_tensor counts;   /* I32 [batch, 1, 1, 4]: objects, dropped, first in the flat list, 0 */
+    ist_tensor total;    /* I32 [1, 1, 1, 1]: prompts in the flat list: a limit */
+    ist_tensor image_of; /* I32 [1, 1, P, 1]: image of each prompt; 0 from total on */
+    ist_tensor boxes;    /* F32 [P, 1, 1, 4]: x0 y0 x1 y1 in the segmenter's coordinates; 0 from total on */
+} ist_detections;
+
+/* DETECT: the min(300, queries * classes) largest sigmoids of logits F32 [batch,1,queries,classes] with their boxes F32
+ * [batch,1,queries,4] cxcywh normalised; a NaN logit is never an object. keep [classes]: nonzero for labels that are
+ * wanted, or NULL. */
+typedef struct ist_detect {
+    const char *label;
+    ist_tensor logits, boxes, upload;
+    ist_detections det;
+    float conf; /* scores must be above */
+    const unsigned char *keep;
+} ist_detect;
+
+/* GIVEN_BOXES: the targets of each image in their order instead of detections, the first max_objects of them: score 1,
+ * query -1. match I32 [batch, 1, max_objects, 2]: the index of each and the bits of IoU 1. */
+typedef struct ist_given_boxes {
+    const char *label;
+    ist_tensor upload, match;
+    ist_detections det;
+} ist_given_boxes;
+
+/* ASSIGN: exact minimum-cost assignment by shortest augmenting paths (Jonker & Volgenant 1987; rectangular form Crouse
+ * 2016) on 64-bit integer costs: the costs are rounded to fixed point once, then every device computes the same numbers.
+ * Sources are the smaller side in rising order; at equal distance a free column wins, then the lowest index. cost F32
+ * [n,rows,cols,1] dense, of which item i uses the first dims[i][0] rows and dims[i][1] columns; dims I32 [n,1,1,2]. q =
+ * rint(cost 2^bits) must stay below 2^51 in magnitude; +inf forbids a pair, NaN counts as 1. match I32 [n,1,rows,1]:
+ * column of each row or -1; complete I32 [n,1,1,1]: 0 where forbidden pairs left fewer than min(rows, cols) pairs. */
+enum { IST_ASSIGN_MAX = 4096 /* rows, columns */ };
+typedef struct ist_assignment {
+    const char *label;
+    ist_tensor cost, dims, match, complete;
+    int bits;
+} ist_assignment;
+
+/* MATCH: match I32 [batch, 1, max_objects, 2]: match and the bits of its IoU, by exact assignment (graph/frame.h).
+ * TRACKS: track ids (1..); pairs of equal label and IoU >= track_iou are allowed, the sum of IoU is maximal; unmatched
+ * objects start new tracks by falling score; a track unseen for more than `age` frames ends; state persists over
+ * replays. TARGETS: index of the target; pairs of equal label (target label -1: any) and IoU > 0. SET: D-FINE's set
+ * matching, all queries of the raw output against the targets, cost 2 focal class + 5 L1 - 2 GIoU; an object gets the
+ * target of its query (of two objects of one query the one with the target's label, else the higher score). */
+enum { IST_TRACK_MAX = 300 /* tracks alive at once: when full, the one unseen for longest makes room */ };
+typedef enum ist_match_by { IST_MATCH_BY_TRACKS, IST_MATCH_BY_TARGETS, IST_MATCH_BY_SET } ist_match_by;
+typedef struct ist_match {
+    const char *label;
+    ist_match_by by;
+    ist_tensor upload, logits, boxes, match; /* logits F32 [batch,1,queries,classes], boxes [batch,1,queries,4]: SET */
+    ist_detections det;
+    float track_iou;
+    int age, max_targets;
+} ist_match;
+
+/* MASKS: logits F32 [P,s,s,1] (any view with s * s consecutive values per prompt), s = side / 4 for a network's input of
+ * `side`: two bilinear steps s -> side -> crop -> image, bits logit > 0 into `store`, and the counts behind area, box
+ * and stability as partial statistics for PACK, I32. Honours det.total by itself. */
+enum { IST_LOGIT_PIXELS = 4, IST_MASK_STATS = 8 };
+typedef struct ist_masks {
+    const char *label;
+    ist_tensor logits, upload, store, stats;
+    ist_detections det;
+    int side;
+} ist_masks;
+
+/* PACK: the packet. match, stats and score (F32 or T, a view [P,1,1,1]) may be empty: none, no segmenter; store is
+ * empty without a segmenter. */
+typedef struct ist_pack {
+    const char *label;
+    ist_tensor match, stats, score, upload, store, packet;
+    ist_detections det;
+} ist_pack;
+
+#endif

@@ -1,0 +1,59 @@
+/* Segment Anything (Kirillov et al., ICCV 2023; facebookresearch/segment-anything): prompt encoder and mask decoder, which
+ * all of its image encoders share, and TinyViT, the encoder of MobileSAM (ChaoningZhang/MobileSAM, builder vit_t).
+ *
+ * Coordinates are pixels of the network's input, float32. P is the prompt capacity; with ist_graph_limit set to the
+ * device's prompt count around these calls, prompts beyond the count cost nothing. */
+#ifndef IST_MODELS_SAM_H
+#define IST_MODELS_SAM_H
+
+#include "models/net.h"
+
+enum {
+    IST_SAM_PATCH = 16,    /* pixels of the input for a token of the embedding */
+    IST_SAM_DIM = 256,
+    IST_SAM_OWN_TOKENS = 5 /* the decoder's, one for the quality and four for masks, before a prompt's */
+};
+
+/* image [n,side,side,3]: normalised, zero outside the resized picture -> embedding [n,side/16,side/16,256]. content
+ * [1,1,n,2] I32: width and height of the picture, since rows below it need less work; empty: nobody knows. */
+ist_tensor ist_tinyvit(const ist_net *net, ist_tensor image, ist_tensor content);
+
+/* boxes [P,1,2,2] F32: corners (x1,y1), (x2,y2) of an input of `side` pixels -> sparse tokens [P,1,2,256]; with `own`,
+ * behind the decoder's own: [P,1,7,256]. */
+ist_tensor ist_sam_box_tokens(const ist_net *net, ist_tensor boxes, int side, bool own);
+
+/* points [P,1,k,2] F32 and labels [P,1,k,1] I32 (1 object, 0 background, -1 padding: no position). Without boxes the
+ * network wants one padding point more: with `pad` it is appended. Behind the decoder's own: [P,1,5 + k (+1),256]. */
+ist_tensor ist_sam_point_tokens(const ist_net *net, ist_tensor points, ist_tensor labels, int side, bool pad);
+
+/* Points first, then the box tokens, as the network orders them: a [P,1,i,256], b [P,1,j,256] -> [P,1,i+j,256]. */
+ist_tensor ist_sam_join_tokens(const ist_net *net, ist_tensor a, ist_tensor b);
+
+/* masks [P,side/4,side/4,1]: low-resolution logits of an earlier answer -> dense [P,side/16,side/16,256]. */
+ist_tensor ist_sam_mask_prompt(const ist_net *net, ist_tensor masks);
+
+/* What is to be cut out of which image. */
+typedef struct ist_sam_prompted {
+    ist_tensor embedding; /* [images,grid,grid,256] */
+    ist_tensor image_of;  /* [1,1,P,1] I32: the image of each prompt; empty: all of image 0 */
+    ist_tensor sparse;    /* [P,1,5 + T,256]: the decoder's own tokens, then the prompt's */
+    ist_tensor dense;     /* [P,grid,grid,256]: a mask prompt's code, or empty */
+    ist_tensor content;   /* as above: logits outside of the picture then may stay undefined; empty: all are made */
+} ist_sam_prompted;
+
+typedef struct ist_sam_masks {
+    ist_tensor low_res; /* [P * masks,4 grid,4 grid,1] F32 logits; prompt i's mask m is item i * masks + m */
+    ist_tensor iou;     /* [P,1,1,masks] F32 predicted quality, no sigmoid */
+    int masks;          /* 1, or 3 with multimask */
+} ist_sam_masks;
+ist_sam_masks ist_sam_decode(const ist_net *net, const ist_sam_prompted *in, bool multimask);
+
+/* ---- parts of the decoder ---- */
+
+/* The two-way transformer: tokens and image [P,1,grid * grid,256] after it. */
+typedef struct ist_sam_transformed {
+    ist_tensor tokens, image;
+} ist_sam_transformed;
+ist_sam_transformed ist_sam_two_way(const ist_net *net, const ist_sam_prompted *in);
+
+#endif

@@ -1,0 +1,19 @@
+/* The frame of an engine: a graph of both networks and what is around them, lowered into the engine's plan. */
+#ifndef IST_PIPELINE_RECORD_H
+#define IST_PIPELINE_RECORD_H
+
+#include "pipeline/engine.h"
+#include "weights/checkpoint.h"
+
+/* The checkpoints of an engine being opened; freed once the plan holds their constants. */
+typedef struct ist_checkpoints {
+    ist_weights *detector, *segmenter;
+    ist_checkpoint_info detector_info, segmenter_info;
+} ist_checkpoints;
+
+/* Records into e->plan, whose failure it is when a model cannot be recorded. keep: a byte per class, NULL for all.
+ * `kept`: somebody reads all tensors. Fails without memory. */
+ist_status ist_frame_record(ist_engine *e, const ist_checkpoints *c, const unsigned char *keep, bool kept,
+                            ist_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+#include "variants/alike.h"
+
+#include "base/mem.h"
+
+ist_alike ist_alike_behind(ist_alike in, int h, int stride) {
+    if (!ist_has(in.content)) return in;
+    int out = (h - 1) / stride + 1, last = h - in.below - 2; /* a window begins a row above its place */
+    in.step *= stride;
+    in.above = ist_div_up(in.above + 1, stride);
+    in.below = last < 0 ? out : out - 1 - last / stride;
+    return in;
+}
+
+ist_arg ist_alike_ints(ist_alike a, int h) {
+    return (ist_arg)IST_INT8(a.content.ld, a.content.c0, a.step, a.above, h - a.below);
+}

@@ -1,0 +1,16 @@
+/* What the convolutions on matrix instructions of warpgroups share. */
+#ifndef IST_VARIANTS_NVIDIA_CONV_H
+#define IST_VARIANTS_NVIDIA_CONV_H
+
+#include "variants/conv.h"
+#include "variants/variant.h"
+
+/* Whether their kernels can do the problem. */
+bool ist_conv_wgmma_takes(const ist_conv_problem *q);
+/* Weights [step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
+ * and the plan failed, when they are too large. */
+bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
+/* 64-channel steps of a tile. */
+int ist_conv_wgmma_steps(const ist_conv_problem *q);
+
+#endif

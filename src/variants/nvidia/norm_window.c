@@ -1,0 +1,141 @@
+/* Norm, projection and window attention in one launch on the matrix instructions of warpgroups
+ * (cl/nvidia/norm_window_wgmma). */
+#include "variants/fragments.h"
+#include "variants/rows.h"
+#include "variants/variant.h"
+#include "variants/window.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+enum { HEAD = IST_WINDOW_HEAD, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
+
+/* Rows of a line of tokens, blocks of 16 rows of a window, windows and heads of a group. */
+typedef struct layout {
+    int line, blocks, windows, heads;
+} layout;
+
+static int windows_of(ist_tensor x, int ws) {
+    return ist_div_up(x.w, ws) * ist_div_up(x.h, ws);
+}
+
+/* Eight warps at least. Heads share a norm: two where that leaves a unit more than one group, more where it leaves
+ * many. */
+static layout layout_of(const ist_plan *p, ist_tensor x, const ist_norm_window *a) {
+    enum { WARPS = 8, HEADS_MAX = 5, MANY = 5 };
+    layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws, .heads = 1};
+    l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
+    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_plan_units(p);
+    for (int h = 2; h <= HEADS_MAX; h++)
+        if (a->heads % h == 0 && 2 * groups >= (h == 2 ? 3 : 2 * MANY) * units * h) l.heads = h;
+    return l;
+}
+
+/* Floats of a head's biases: of the projection, then of scores by the distance of lines. */
+static int table_size(layout l, int ws) {
+    return PARTS * HEAD + (l.line == 8 ? 2 * l.blocks * 64 : ws * 256);
+}
+
+static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_norm_window *a = node;
+    ist_tensor x = a->x;
+    layout l = layout_of(p, x, a);
+    int head = PARTS * HEAD * ist_div_up(x.c, WIDE) * WIDE * 2 + table_size(l, a->ws) * 4 + 1024;
+    int local = head * (l.heads > 1 ? 2 : 1) + l.windows * 2 * l.blocks * 16 * 80 + 1024;
+    (void)v;
+    return x.elem == IST_ELEM_T && a->ws >= 2 && a->ws <= 16 && x.c % 32 == 0 && x.c <= C_MAX &&
+           (x.ld | x.c0) % 8 == 0 && local <= LOCAL_ROOM;
+}
+
+/* Row of the projection that column `i` of a head's part is: values lie so that what a work-item has of four blocks of
+ * eight columns, two of each, is eight in a row. */
+static int row_of(int head, int part, int i) {
+    return (head * PARTS + part) * HEAD + (part == 2 ? ist_place_channel(i) : i);
+}
+
+/* Weights times the norm's scale: of each head tiles of 64 inputs, rows of 64 halves whose 16-byte parts are exchanged
+ * but in one that is half full. */
+static ist_tensor pack_weights(ist_plan *p, const ist_norm_window *a, int c, const char *label) {
+    size_t count = (size_t)(PARTS * c) * (size_t)c;
+    float *packed = malloc(count * sizeof *packed), *to = packed;
+    ist_tensor t = {0};
+    if (!packed) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return t;
+    }
+    for (int h = 0; h < a->heads; h++)
+        for (int tile = 0; tile < c; tile += WIDE) {
+            int width = c - tile < WIDE ? c - tile : WIDE;
+            for (int o = 0; o < PARTS * HEAD; o++) {
+                const float *w = a->qkv.w + (size_t)row_of(h, o / HEAD, o % HEAD) * (size_t)c;
+                for (int k = 0; k < width; k++) {
+                    int channel = ist_place_channel(tile + k);
+                    to[ist_group_part_at(o, k, width)] = w[channel] * a->norm.gamma[channel];
+                }
+            }
+            to += PARTS * HEAD * width;
+        }
+    t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
+    free(packed);
+    return t;
+}
+
+/* Bias of a query and a key `lines` apart, in units of the scale. */
+static float score_bias(const ist_norm_window *a, int head, int lines, int query, int key) {
+    if (key >= a->ws) return -1e30f;
+    if (query >= a->ws || lines >= a->ws) return 0.0f;
+    return a->bias.v[(head * a->ws + lines) * a->ws + abs(query - key)] / IST_WINDOW_SCALE;
+}
+
+static ist_tensor pack_table(ist_plan *p, const ist_norm_window *a, layout l, const char *label) {
+    size_t size = (size_t)table_size(l, a->ws), count = (size_t)a->heads * size;
+    float *all = malloc(count * sizeof *all), *to = all;
+    ist_tensor t = {0};
+    if (!all) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu biases", label, count);
+        return t;
+    }
+    int pieces = l.line == 8 ? 2 : 4, halves = l.line / 8;
+    for (int h = 0; h < a->heads; h++) {
+        for (int i = 0; i < PARTS * HEAD; i++) *to++ = ist_window_shift(a, row_of(h, i / HEAD, i % HEAD));
+        for (int i = 0; i < (int)size - PARTS * HEAD; i++) {
+            int e = i % pieces, lane = i / pieces % 32, half = i / pieces / 32 % halves,
+                lines = i / pieces / 32 / halves;
+            *to++ = score_bias(a, h, lines, lane / 4 + e / 2 * 8, half * 8 + lane % 4 * 2 + e % 2);
+        }
+    }
+    t = ist_plan_const_bytes(p, all, count * sizeof *all, label);
+    free(all);
+    return t;
+}
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_norm_window *a = node;
+    const char *label = a->label;
+    ist_tensor x = a->x, y = a->y;
+    (void)v, (void)way;
+    int across = ist_div_up(x.w, a->ws), windows = windows_of(x, a->ws), tokens = a->ws * a->ws;
+    layout l = layout_of(p, x, a);
+    size_t items = 128 * (size_t)(ist_div_up(l.blocks, 4) * l.windows);
+    ist_tensor weights = pack_weights(p, a, x.c, label), table = pack_table(p, a, l, label);
+    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "op/norm_window_wgmma",
+               .isa = "isa/ptx+isa/norm+isa/sums+isa/wgmma",
+               .defines = d.text,
+               .kernel = "window",
+               .dims = 3,
+               .global = {(size_t)ist_div_up(windows, l.windows) * items, (size_t)(a->heads / l.heads), (size_t)x.n},
+               .local = {items, 1, 1},
+               .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
+                        IST_INT4(x.h, x.w, across, windows), IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(a->eps),
+                        IST_FLOAT(IST_WINDOW_SCALE)},
+               .arg_count = 9,
+               .flops = 6.0 * (double)ist_pixels(x) * x.c * x.c + 4.0 * x.n * windows * tokens * (double)tokens * x.c,
+               .bytes = 4.0 * (double)ist_pixels(x) * x.c});
+}
+
+const ist_family ist_nvidia_norm_window = {.takes = takes, .emit = emit};

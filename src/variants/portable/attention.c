@@ -1,0 +1,26 @@
+/* Multi-head attention between token sequences: a query per work-item with keys shared through local memory, or, for few
+ * queries, a group per query with the keys spread over its work-items (cl/portable/attention). */
+#include "variants/attention.h"
+#include "variants/rows.h"
+#include "variants/variant.h"
+
+#include "base/mem.h"
+
+enum { GROUP = 64 };
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_attention *a = node;
+    int nq = a->q.h * a->q.w, nk = a->k.h * a->k.w;
+    bool rows = nq >= GROUP / 2 || nk < GROUP;
+    ist_launch l = ist_attention_launch(p, a, (const int[]){0, 0});
+    ist_defines defines = ist_defines_of(p, "-DD=%d", ist_attention_dim(a));
+    (void)v, (void)way;
+    l.op = "op/attention";
+    l.kernel = rows ? "attention_rows" : "attention_keys";
+    l.defines = defines.text;
+    l.global[0] = (size_t)(rows ? ist_div_up(nq, GROUP) : nq) * GROUP;
+    l.local[0] = GROUP;
+    ist_plan_launch(p, &l);
+}
+
+const ist_family ist_portable_attention = {.emit = emit};

@@ -1,0 +1,141 @@
+/* Portable depthwise convolutions: a work-item makes a block of results of a few channels. Costs are relative: what was
+ * measured of one to the other on one GPU. */
+#include "variants/dwconv.h"
+#include "variants/rows.h"
+#include "variants/variant.h"
+
+#include "base/mem.h"
+
+enum { ITEMS = 128, ANY_WIDTH = 4, ANY_ITEMS = 16, ANY_PIXELS = 4 };
+
+static double results(const ist_conv *q) {
+    return (double)ist_pixels(q->y) * q->y.c;
+}
+
+static const char *floats(const ist_plan *p, ist_tensor t, const char *option) {
+    return ist_plan_half(p) && t.elem == IST_ELEM_F32 ? option : "";
+}
+
+/* ---- cl/portable/dwconv_strip: blocks of pixels, fetched before they are used ---- */
+
+/* Channels of a work-item and its block of output pixels. What a work-item loads must fit registers
+ * beside the weights, and small maps need every work-item they can have. */
+typedef struct block {
+    int width, cols, rows;
+} block;
+
+static block block_of(const ist_plan *p, const ist_conv *q) {
+    bool large = results(q) >= 2e6;
+    if (ist_plan_half(p) && large && q->filter.kh == 5 && ist_dwconv_stride(q) == 1)
+        return (block){2, 2, 4}; /* weights are most loads */
+    if (!ist_plan_half(p) || q->filter.kh > 3 || q->x.c % 4 || !ist_dwconv_aligned(q, 4)) return (block){2, 2, 2};
+    if (large && ist_dwconv_stride(q) == 1) return (block){4, 4, 2};
+    return (block){4, 2, 1};
+}
+
+/* Whole vectors at multiples of their size, a filter that is unrolled; maps of floats so large that they fill every
+ * compute unit with the group row's longer strips are faster there. */
+static bool takes_strip(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_conv *q = node;
+    bool huge = !ist_plan_half(p) && results(q) >= 8e6;
+    (void)v;
+    return q->filter.kh <= IST_DWCONV_K_MAX && ist_dwconv_stride(q) <= 2 && q->x.c % 2 == 0 && ist_dwconv_aligned(q, 2) && !huge;
+}
+
+static double cost_of_strip(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    (void)p, (void)v, (void)way;
+    return 1.5 * results(node);
+}
+
+static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_conv *q = node;
+    ist_tensor weights, bias;
+    (void)v, (void)way;
+    if (!ist_dwconv_pack(p, q, q->x.c, &weights, &bias)) return; /* one block has all channels */
+    block b = block_of(p, q);
+    int blocks = ist_div_up(q->x.c, b.width), across = ist_div_up(q->y.w, b.cols), down = ist_div_up(q->y.h, b.rows);
+    ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", b.width,
+                                         q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act);
+    ist_launch l = {.op = "op/dwconv_strip",
+                    .isa = "isa/fetch",
+                    .defines = defines.text,
+                    .dims = 2,
+                    .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
+                    .local = {ITEMS, 1}};
+    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){blocks, across, down, 0}, (ist_arg){0});
+}
+
+const ist_family ist_portable_dwconv_strip = {.takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip};
+
+/* ---- cl/portable/dwconv_group: several columns of one line ---- */
+
+/* Channels per work-item and output columns per work-item of a work-item: 16-byte vectors and four columns as long as
+ * every compute unit gets two thousand work-items. */
+static int group_width(const ist_plan *p, const ist_conv *q) {
+    double outputs = (double)ist_pixels(q->y) * q->y.c;
+    return ist_plan_half(p) && ist_dwconv_aligned(q, 8) && outputs >= 4e6 ? 8 : 4;
+}
+
+static int group_cols(const ist_conv *q, int width) {
+    double items = (double)ist_pixels(q->y) * ist_div_up(q->y.c, width);
+    return items >= 1e6 && ist_dwconv_stride(q) == 1 ? 4 : items >= 2e5 ? 2 : 1;
+}
+
+static bool takes_group(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_conv *q = node;
+    (void)p, (void)v;
+    return q->filter.kh <= IST_DWCONV_K_MAX;
+}
+
+static double cost_of_group(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    (void)p, (void)v, (void)way;
+    return 2 * results(node);
+}
+
+static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_conv *q = node;
+    ist_tensor weights, bias;
+    int width = group_width(p, q), cols = group_cols(q, width), blocks = ist_div_up(q->x.c, width);
+    (void)v, (void)way;
+    if (!ist_dwconv_pack(p, q, width, &weights, &bias)) return;
+    ist_defines defines =
+        ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->filter.kh, ist_dwconv_stride(q),
+                       cols, q->x.c % width ? "" : " -DWHOLE", ist_dwconv_aligned(q, width) ? " -DALIGNED" : "",
+                       floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
+    size_t strips = (size_t)blocks * (size_t)ist_div_up(q->y.w, cols) * (size_t)q->y.h;
+    ist_launch l = {.op = "op/dwconv_group",
+                    .isa = "isa/vector",
+                    .defines = defines.text,
+                    .dims = 2,
+                    .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
+                    .local = {ITEMS, 1}};
+    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){blocks, 0, 0, 0}, (ist_arg){0});
+}
+
+const ist_family ist_portable_dwconv_group = {.takes = takes_group, .cost = cost_of_group, .emit = emit_group};
+
+/* ---- cl/portable/dwconv_any ---- */
+
+static double cost_of_any(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    (void)p, (void)v, (void)way;
+    return 4 * results(node);
+}
+
+static void emit_any(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_conv *q = node;
+    ist_tensor weights, bias;
+    (void)v, (void)way;
+    if (!ist_dwconv_pack(p, q, ANY_WIDTH, &weights, &bias)) return;
+    ist_defines defines =
+        ist_defines_of(p, "-DVL=%d%s%s", ANY_WIDTH, floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
+    ist_launch l = {.op = "op/dwconv_any",
+                    .isa = "isa/vector",
+                    .defines = defines.text,
+                    .dims = 3,
+                    .global = {ist_round_up((size_t)ist_div_up(q->x.c, ANY_WIDTH), ANY_ITEMS),
+                               ist_round_up((size_t)q->y.h * (size_t)q->y.w, ANY_PIXELS), (size_t)q->x.n},
+                    .local = {ANY_ITEMS, ANY_PIXELS, 1}};
+    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){0, 0, 0, 0}, (ist_arg){0});
+}
+
+const ist_family ist_portable_dwconv = {.cost = cost_of_any, .emit = emit_any};

@@ -1,0 +1,107 @@
+/* Masks: low-resolution logits -> bits at the image's size, and the packet that carries everything home (cl/portable/mask,
+ * pack).
+ *
+ * The mask store is an external buffer of capacity P * IST_UP_STORE_WORDS words (P = batch * max_objects): object k owns
+ * words from k * store_words, column x of its image ceil(H / 32) words, bit r of word j is row 32 j + r. It also receives
+ * the masks that do not fit the packet, so it must stay untouched until the host has seen the packet: one per frame in
+ * flight. */
+#include "variants/lanes.h"
+
+#include <string.h>
+
+/* Groups of mask.cl and pack.cl for all objects together, and how many of them one object gets at most: objects are
+ * few or many, so that their number, which only the device knows, decides. CPUs have one work-item a group. */
+typedef struct groups {
+    int all, most;
+} groups;
+
+static groups groups_of(const ist_lanes *l, int prompts) {
+    enum { CPU_ALL = 2048, CPU_MOST = 32, ALL = 8192, MOST = 512 };
+    bool cpu = l->lanes == 1;
+    groups g = {cpu ? CPU_ALL : ALL, cpu ? CPU_MOST : MOST};
+    if (g.all > prompts * g.most) g.all = prompts * g.most;
+    if (g.all < prompts) g.all = prompts;
+    return g;
+}
+
+static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
+    ist_masks *q = node;
+    ist_tensor logits = q->logits;
+    const ist_detections *d = &q->det;
+    int pixels = logits.h * logits.w;
+    groups g = groups_of(ist_lanes_of(v), d->batch * d->max_objects);
+    size_t lanes = (size_t)ist_lanes_of(v)->lanes;
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
+    (void)way;
+    q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
+    ist_plan_launch(p, &(ist_launch){.label = q->label,
+                                     .op = "op/mask",
+                                     .isa = "op/frame",
+                                     .defines = defines.text,
+                                     .kernel = "masks",
+                                     .dims = 1,
+                                     .global = {lanes * (size_t)g.all},
+                                     .local = {lanes},
+                                     .args = {IST_OUT(q->store), IST_OUT(q->stats), IST_IN(logits), IST_IN(d->image_of),
+                                              IST_IN(d->total), IST_IN(q->upload),
+                                              IST_INT4(logits.ld * pixels, logits.c0, g.all, g.most)},
+                                     .arg_count = 7});
+}
+
+const ist_family ist_portable_masks = {.emit = emit_masks};
+
+/* ---- the packet ---- */
+
+static ist_launch launch_of(const ist_pack *q, const char *defines, const char *kernel, size_t count, size_t lanes) {
+    return (ist_launch){.label = q->label,
+                        .op = "op/pack",
+                        .isa = "op/frame",
+                        .defines = defines,
+                        .kernel = kernel,
+                        .dims = 1,
+                        .global = {lanes * count},
+                        .local = {lanes}};
+}
+
+#define RECORD(p, launch, ...)                                                                                         \
+    do {                                                                                                               \
+        const ist_arg args_[] = {__VA_ARGS__};                                                                         \
+        memcpy((launch).args, args_, sizeof args_);                                                                    \
+        (launch).arg_count = (int)(sizeof args_ / sizeof *args_);                                                      \
+        ist_plan_launch(p, &(launch));                                                                                 \
+    } while (0)
+
+/* Where each mask lies in the packet or the store, and the masks. */
+static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, const ist_lanes *l, groups g) {
+    const ist_detections *d = &q->det;
+    ist_launch windows = launch_of(q, defines, "windows", (size_t)(1 + g.all), (size_t)l->lanes);
+    ist_launch spill = launch_of(q, defines, "spill", 1, (size_t)l->wide);
+    RECORD(p, windows, IST_INOUT(q->packet), IST_IN(q->store), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
+           IST_INT4(d->batch, d->max_objects, g.all, g.most));
+    RECORD(p, spill, IST_INOUT(q->store), IST_IN(q->packet), IST_IN(q->upload), IST_INT(d->batch));
+}
+
+static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_pack *q = node;
+    const ist_lanes *l = ist_lanes_of(v);
+    const ist_detections *d = &q->det;
+    int prompts = d->batch * d->max_objects;
+    bool masks = ist_has(q->stats);
+    groups g = groups_of(l, prompts);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DSPILL_LANES=%d %s", l->lanes, l->wide,
+                                         q->score.elem == IST_ELEM_F32 ? "-DSCORE_F32" : "");
+    (void)way;
+    ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);
+    ist_launch places = launch_of(q, defines.text, "places", 1, (size_t)l->lanes);
+    RECORD(p, records, IST_OUT(q->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of), IST_IN(d->total),
+           IST_IN(q->match), IST_IN(q->stats), IST_IN(q->score),
+           IST_INT4(d->batch, d->max_objects, ist_has(q->match), masks),
+           IST_INT4(q->score.ld, q->score.c0, g.all, g.most));
+    if (masks)
+        place_masks(p, q, defines.text, l, g);
+    else
+        RECORD(p, places, IST_INOUT(q->packet), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
+               IST_INT(d->batch));
+}
+
+const ist_family ist_portable_pack = {.emit = emit_pack};

@@ -1,0 +1,58 @@
+/* Prompt tokens of the segmenter. One kernel each serves every device: they are a percent of a frame
+ * (cl/portable/prompt). */
+#include "variants/rows.h"
+#include "variants/variant.h"
+
+#include <string.h>
+
+enum { GROUP = 64, HALF = IST_POINT_DIM / 2 };
+
+/* The embeddings of the labels as one table. */
+static ist_tensor table_of(ist_plan *p, const ist_point_tokens *q) {
+    float all[IST_POINT_LABELS * IST_POINT_DIM];
+    for (int i = 0; i < IST_POINT_LABELS; i++)
+        memcpy(all + i * IST_POINT_DIM, q->table[i].v, IST_POINT_DIM * sizeof *all);
+    return ist_plan_const(p, all, 1, 1, IST_POINT_LABELS, IST_POINT_DIM, IST_ELEM_F32, q->label);
+}
+
+static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_point_tokens *q = node;
+    ist_tensor points = q->points, labels = q->labels, own = q->own;
+    ist_tensor gauss = ist_plan_const(p, q->gauss.v, 1, 1, 2, HALF, IST_ELEM_F32, q->label), table = table_of(p, q);
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    (void)v, (void)way;
+    ist_plan_launch(p, &(ist_launch){.label = q->label,
+                                     .op = "op/prompt",
+                                     .defines = defines.text,
+                                     .kernel = "point_tokens",
+                                     .dims = 3,
+                                     .global = {HALF, (size_t)q->y.w, (size_t)points.n},
+                                     .local = {GROUP, 1, 1},
+                                     .args = {IST_OUT(q->y), IST_IN(points), IST_IN(labels), IST_IN(gauss),
+                                              IST_IN(table), IST_IN(own), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT8(own.w, points.w, points.ld, points.c0, ist_has(labels),
+                                                       labels.ld, labels.c0, q->first_label),
+                                              IST_FLOAT(q->side)},
+                                     .arg_count = 9});
+}
+
+const ist_family ist_portable_point_tokens = {.emit = emit_points};
+
+static void emit_join(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_join_tokens *q = node;
+    ist_tensor a = q->a, b = q->b, y = q->y;
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    (void)v, (void)way;
+    ist_plan_launch(p, &(ist_launch){.label = q->label,
+                                     .op = "op/prompt",
+                                     .defines = defines.text,
+                                     .kernel = "join_tokens",
+                                     .dims = 3,
+                                     .global = {ist_round_up((size_t)a.c, GROUP), (size_t)y.w, (size_t)y.n},
+                                     .local = {GROUP, 1, 1},
+                                     .args = {IST_OUT(y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
+                                              IST_INT8(a.c, a.w, b.w, a.n, a.ld, a.c0, b.ld, b.c0)},
+                                     .arg_count = 5});
+}
+
+const ist_family ist_portable_join_tokens = {.emit = emit_join};

@@ -1,0 +1,250 @@
+/* Composite nodes as smaller ones: the definition of each, for machines that have no kernel for the whole. */
+#include "variants/rounding.h"
+#include "variants/variant.h"
+#include "variants/window.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PAD_1   .top = 1, .left = 1, .bottom = 1, .right = 1
+#define PAD_FAR .bottom = 1, .right = 1 /* one row and column at the far sides */
+
+static const ist_tensor none = {0};
+
+static ist_tensor conv(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
+                       const char *label) {
+    ist_conv node = {.label = label, .x = x, .y = y, .filter = *f, .o = o};
+    ist_emit(p, IST_NODE_CONV, &node);
+    if (ist_has(node.o.pool) && !ist_plan_status(p))
+        ist_emit(p, IST_NODE_MAXPOOL, &(ist_maxpool){.label = label, .x = x, .y = node.o.pool});
+    return node.y;
+}
+
+static ist_tensor dwconv(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
+                         const char *label) {
+    ist_conv node = {.label = label, .x = x, .y = y, .filter = *f, .o = o};
+    ist_emit(p, IST_NODE_DWCONV, &node);
+    return node.y;
+}
+
+static ist_tensor norm(ist_plan *p, ist_tensor x, ist_tensor add, ist_affine affine, float eps, ist_tensor y,
+                       const char *label) {
+    ist_layer_norm node = {.label = label, .x = x, .add = add, .y = y, .norm = affine, .eps = eps};
+    ist_emit(p, IST_NODE_LAYER_NORM, &node);
+    return node.y;
+}
+
+/* A linear layer as the plan holds it. */
+static ist_tensor linear(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
+                         const char *label) {
+    ist_conv_weights room;
+    ist_filter held = ist_rounded(p, f, &room);
+    y = conv(p, x, &held, o, y, label);
+    ist_conv_weights_free(&room);
+    return y;
+}
+
+/* ---- the detector ---- */
+
+/* The layer's LAB, unless it changes nothing. */
+static ist_conv_opts stem_opts(ist_conv_opts o, const ist_stem_layer *l) {
+    o.epi.act = IST_ACT_RELU;
+    if (l->lab_scale == 1 && l->lab_bias == 0) return o;
+    o.epi.has_lab = true;
+    o.epi.lab_scale = l->lab_scale;
+    o.epi.lab_bias = l->lab_bias;
+    return o;
+}
+
+static void emit_stem(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_stem *q = node;
+    const ist_stem_layer *l = q->layers;
+    int m = l[0].f.out, n = q->image.n, h = (q->image.h - 1) / 2 + 1, w = (q->image.w - 1) / 2 + 1;
+    ist_tensor cat = ist_plan_tensor(p, n, h, w, 2 * m, IST_ELEM_T); /* the maximum, what stem2b makes */
+    ist_conv_opts half = {.stride = 2, PAD_1}, far = {PAD_FAR}, plain = {0};
+    (void)v, (void)way;
+    ist_tensor y = conv(p, q->image, &l[0].f, stem_opts(half, &l[0]), none, q->names[0]); /* [n,h,w,m] */
+    far.pool = ist_slice(cat, 0, m);
+    ist_tensor z = conv(p, y, &l[1].f, stem_opts(far, &l[1]), none, q->names[1]); /* [n,h,w,m/2] */
+    far.pool = none;
+    conv(p, z, &l[2].f, stem_opts(far, &l[2]), ist_slice(cat, m, m), q->names[2]); /* [n,h,w,m] */
+    z = conv(p, cat, &l[3].f, stem_opts(half, &l[3]), none, q->names[3]);          /* [n,h/2,w/2,m] */
+    conv(p, z, &l[4].f, stem_opts(plain, &l[4]), q->y, q->names[4]);               /* [n,h/2,w/2,out] */
+}
+
+const ist_family ist_portable_stem = {.emit = emit_stem};
+
+static void emit_separable(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_separable *q = node;
+    (void)v, (void)way;
+    ist_tensor u = conv(p, q->x, &q->point, (ist_conv_opts){0}, none, q->label);
+    dwconv(p, u, &q->depth, q->o, q->y, q->label);
+}
+
+const ist_family ist_portable_separable = {.emit = emit_separable};
+
+static void emit_csp(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_csp *b = node;
+    int c = b->last.out;
+    ist_conv_opts o = {.epi.act = IST_ACT_SILU};
+    (void)v, (void)way;
+    ist_tensor both = conv(p, b->x, &b->first, o, none, b->label); /* [n,h,w,2c] */
+    ist_tensor y = ist_slice(both, 0, c);
+    o.top = o.left = o.bottom = o.right = 1;
+    for (int i = 0; i < b->necks; i++) {
+        if (i + 1 == b->necks) o.epi.add_after = ist_slice(both, c, c);
+        y = conv(p, y, &b->neck[i], o, none, b->label); /* [n,h,w,c] */
+    }
+    o.epi.add_after = none;
+    conv(p, y, &b->last, o, b->y, b->label); /* [n,h,w,c] */
+}
+
+const ist_family ist_portable_csp = {.emit = emit_csp};
+
+/* ---- TinyViT ---- */
+
+static void emit_patch(ist_plan *p, const ist_variant *v, void *node, int way) {
+    ist_patch_embed *q = node;
+    (void)v, (void)way;
+    q->alike = (ist_alike){0};
+    ist_tensor u = conv(p, q->image, &q->first, (ist_conv_opts){.stride = 2, PAD_1, .epi.act = IST_ACT_GELU}, none,
+                        q->label);
+    conv(p, u, &q->second, (ist_conv_opts){.stride = 2, PAD_1}, q->y, q->label);
+}
+
+const ist_family ist_portable_patch = {.emit = emit_patch};
+
+static void emit_mbconv(ist_plan *p, const ist_variant *v, void *node, int way) {
+    ist_mbconv *b = node;
+    ist_conv_opts project = {.epi.act = b->act};
+    (void)v, (void)way;
+    b->alike = (ist_alike){0};
+    if (b->residual) project.epi.add_before = b->x;
+    ist_tensor u = conv(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label);
+    u = dwconv(p, u, &b->spread, (ist_conv_opts){.stride = b->stride, PAD_1, .epi.act = IST_ACT_GELU}, none, b->label);
+    conv(p, u, &b->project, project, b->y, b->label);
+}
+
+const ist_family ist_portable_mbconv = {.emit = emit_mbconv};
+
+static void emit_norm_window(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_norm_window *a = node;
+    char name[160];
+    float *pad = malloc((size_t)a->qkv.out * sizeof *pad);
+    (void)v, (void)way;
+    if (!pad) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d biases", a->label, a->qkv.out);
+        return;
+    }
+    for (int o = 0; o < a->qkv.out; o++) pad[o] = ist_window_shift(a, o);
+    snprintf(name, sizeof name, "%s.qkv", a->label);
+    ist_norm_mlp project = {.label = name, .x = a->x, .norm = a->norm, .eps = a->eps, .fc1 = a->qkv};
+    ist_emit(p, IST_NODE_NORM_MLP, &project); /* [n,h,w,3c] */
+    ist_emit(p, IST_NODE_WINDOW_ATTENTION,
+             &(ist_window_attention){.label = a->label,
+                                     .qkv = project.y,
+                                     .y = a->y,
+                                     .pad = pad,
+                                     .bias = a->bias.v,
+                                     .heads = a->heads,
+                                     .ws = a->ws});
+    free(pad);
+}
+
+const ist_family ist_portable_norm_window = {.emit = emit_norm_window};
+
+void ist_emit_spread_first(ist_plan *p, const ist_norm_mlp *l) {
+    ist_norm_mlp rest = *l;
+    rest.spread = (ist_filter){0};
+    rest.x = dwconv(p, l->x, &l->spread, (ist_conv_opts){PAD_1}, none, l->label);
+    ist_emit(p, IST_NODE_NORM_MLP, &rest);
+}
+
+/* The depthwise convolution, then norm and first layer, then the second: what is left of it at each step may be one
+ * launch. */
+static void emit_norm_mlp(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_norm_mlp *l = node;
+    (void)v, (void)way;
+    if (l->spread.out) {
+        ist_emit_spread_first(p, l);
+    } else if (l->fc2.out) {
+        ist_norm_mlp first = *l;
+        first.fc2 = (ist_filter){0};
+        first.y = none;
+        ist_emit(p, IST_NODE_NORM_MLP, &first);
+        conv(p, first.y, &l->fc2, (ist_conv_opts){.epi.add_before = l->x}, l->y, l->label);
+    } else {
+        ist_tensor u = norm(p, l->x, none, l->norm, l->eps, none, l->label);
+        conv(p, u, &l->fc1, (ist_conv_opts){.epi.act = l->act}, l->y, l->label);
+    }
+}
+
+const ist_family ist_portable_norm_mlp = {.emit = emit_norm_mlp};
+
+/* ---- SAM's mask decoder ---- */
+
+/* x + position, or x. */
+static ist_tensor placed(ist_plan *p, ist_tensor x, ist_tensor position, const char *label) {
+    ist_add node = {.label = label, .a = x, .b = position};
+    if (!ist_has(position)) return x;
+    ist_emit(p, IST_NODE_ADD, &node);
+    return node.y;
+}
+
+static void emit_attention_layer(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_attention_layer *l = node;
+    const ist_conv_opts plain = {0};
+    float scale = 1.0f / sqrtf((float)l->query.out / (float)l->heads);
+    (void)v, (void)way;
+    ist_attention a = {.label = l->label, .heads = l->heads, .scale = scale};
+    a.q = linear(p, placed(p, l->q, l->q_pos, l->label), &l->query, plain, none, l->label);
+    a.k = linear(p, placed(p, l->k, l->k_pos, l->label), &l->key, plain, none, l->label);
+    a.v = linear(p, l->k, &l->value, plain, none, l->label);
+    ist_emit(p, IST_NODE_ATTENTION, &a);
+    ist_tensor u = linear(p, a.y, &l->out, plain, none, l->label);
+    norm(p, u, l->add, l->norm, l->eps, l->y, l->label);
+}
+
+const ist_family ist_portable_attention_layer = {.emit = emit_attention_layer};
+
+static void emit_mlp_layer(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_mlp_layer *l = node;
+    (void)v, (void)way;
+    ist_tensor u = linear(p, l->x, &l->lin1, (ist_conv_opts){.epi.act = l->act}, none, l->label);
+    u = linear(p, u, &l->lin2, (ist_conv_opts){0}, none, l->label);
+    norm(p, u, l->x, l->norm, l->eps, l->y, l->label);
+}
+
+const ist_family ist_portable_mlp_layer = {.emit = emit_mlp_layer};
+
+/* Token `index` of every prompt as [P,1,1,c]: a channel slice of the prompt's row of all tokens. */
+static ist_tensor token_at(ist_tensor x, int index) {
+    x.ld *= x.w;
+    x.c0 += index * x.c;
+    x.w = 1;
+    return x;
+}
+
+static void mlp(ist_plan *p, const ist_token_mlps *q, int i, ist_tensor x, ist_tensor y) {
+    char label[160];
+    for (int l = 0; l < 3; l++) {
+        ist_conv_opts o = {.epi.act = l < 2 ? IST_ACT_RELU : IST_ACT_NONE};
+        snprintf(label, sizeof label, "%s.layers.%d", q->names[i], l);
+        x = linear(p, x, &q->mlp[i][l], o, l < 2 ? none : y, label);
+    }
+}
+
+static void emit_token_mlps(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_token_mlps *q = node;
+    ist_tensor vectors = q->vectors; /* as one pixel of all of them */
+    int each = vectors.c;
+    (void)v, (void)way;
+    vectors.c = vectors.ld = each * vectors.w;
+    vectors.w = 1;
+    for (int i = 1; i < q->count; i++)
+        mlp(p, q, i, token_at(q->x, q->first + i), ist_slice(vectors, (i - 1) * each, each));
+    mlp(p, q, 0, token_at(q->x, 0), q->iou);
+}
+
+const ist_family ist_portable_token_mlps = {.emit = emit_token_mlps};
