@@ -1,5 +1,5 @@
 /* bench_rows [--device SPEC] [--half] [--size N] [--count N] [--decoder] CHECKPOINT: every kernel of a network beside
- * what the device can do at most (cl/op/peak.cl).
+ * what the device can do at most (cl/portable/peak.cl).
  *
  * First the operators that have several rows: every row, with every split, on every problem of the network, measured
  * alone, least of some runs of back-to-back launches; the heuristic's choice has a star. Then all kernels of the

@@ -31,10 +31,10 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch whose arguments are op/conv_mma's. */
+/* The problem of a launch whose arguments are nvidia/conv_mma's. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    static const char *const ops[] = {"op/conv_mma", "op/conv_wgmma", "op/conv_walk", "op/conv_resident",
-                                      "op/conv_direct"};
+    static const char *const ops[] = {"nvidia/conv_mma", "nvidia/conv_wgmma", "nvidia/conv_persistent", "nvidia/conv_resident",
+                                      "nvidia/conv_direct"};
     bool alike = false;
     for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) alike = alike || !strcmp(l->op, ops[i]);
     if (!alike) return false;

@@ -340,7 +340,7 @@ Test(own, a_read_too_many_breaks_the_promise) {
         if (strcmp(text_at(f, "category"), "build_in_frame")) continue;
         built = true;
         cr_expect_str_eq(text_at(f, "file"), "fake.c");
-        cr_expect_str_eq(text_at(f, "object"), "op/conv");
+        cr_expect_str_eq(text_at(f, "object"), "cpu/conv");
         cr_expect_eq(json_integer_value(json_object_get(f, "line")), 40);
         cr_expect_eq(json_integer_value(json_object_get(f, "first_frame")), 2);
     }

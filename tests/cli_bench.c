@@ -235,7 +235,7 @@ Test(cli_bench, profile_sums_by_stage_and_kernel) {
     cr_expect_eq(number(o, "frame_ms"), 0.75);
     cr_expect_eq(number(json_object_get(o, "peak"), "gflops"), 100);
     cr_expect_eq(json_array_size(kernels), 2);
-    cr_expect_str_eq(json_string_value(json_object_get(conv, "kernel")), "op/conv conv -D MR=4");
+    cr_expect_str_eq(json_string_value(json_object_get(conv, "kernel")), "cpu/conv conv -D MR=4");
     cr_expect_eq(number(conv, "launches"), 2);
     cr_expect_eq(number(conv, "ms"), 9.5);
     near(number(conv, "gflops"), 0.5 / 9.5e-3);
@@ -256,8 +256,8 @@ Test(cli_bench, profile_draws_tables_and_a_flame) {
     /* 56 columns for 10 ms: 0.5 ms are two, 9.5 ms the other 54 */
     cr_expect_not_null(strstr(r.out, "preprocess                           0.500 ms   5.0 % |##   "), "%s", r.out);
     cr_expect_not_null(strstr(r.out, "backbone                             9.500 ms  95.0 % |  ####"), "%s", r.out);
-    cr_expect_not_null(strstr(r.out, "  op/conv conv                       9.500 ms  95.0 % |  ----"), "%s", r.out);
-    cr_expect_not_null(strstr(r.out, "    9.500   95.0      52.6       0.2    52.6       2  op/conv conv -D MR=4\n"),
+    cr_expect_not_null(strstr(r.out, "  cpu/conv conv                       9.500 ms  95.0 % |  ----"), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, "    9.500   95.0      52.6       0.2    52.6       2  cpu/conv conv -D MR=4\n"),
                        "%s", r.out);
     cr_expect_not_null(strstr(r.out, "    0.500    5.0         -       4.0    50.0  preprocess: resize\n"), "%s",
                        r.out);
@@ -267,7 +267,7 @@ Test(cli_bench, profile_draws_tables_and_a_flame) {
 
 Test(cli_bench, a_trace_has_every_launch_and_stage) {
     bench b = make_bench();
-    expect(RUN(&b, FAKE, "profile", "--trace", b.trace), 0, "op/conv", "");
+    expect(RUN(&b, FAKE, "profile", "--trace", b.trace), 0, "cpu/conv", "");
     json_t *o = json_load_file(b.trace, 0, NULL);
     const json_t *events = json_object_get(o, "traceEvents");
     double end[3] = {0}; /* by row, microseconds */

@@ -229,13 +229,13 @@ Test(cli_device, devices_say_which_rows_and_why) {
     bench b = make_bench();
     char why[400];
     setenv("ISTHMUS_CAPS", "-X86_BF16,-X86_AMX", 1);
-    int launches = rows_of(&b, "op/conv", "because", why);
+    int launches = rows_of(&b, "cpu/conv", "because", why);
     if (launches >= 0) {
         cr_expect_gt(launches, 20);
         cr_expect_not_null(strstr(why, " CPU"), "%s", why);
         cr_expect_not_null(strstr(why, " VEC16"), "%s", why);
         setenv("ISTHMUS_CAPS", "-X86_BF16,-X86_AMX,-SIMD16", 1);
-        cr_expect_gt(rows_of(&b, "op/conv", "missing", why), 20);
+        cr_expect_gt(rows_of(&b, "cpu/conv", "missing", why), 20);
         cr_expect_not_null(strstr(why, " SIMD16"), "%s", why);
         spawned r = RUN(&b, "devices", "--detector", b.detector, "--no-masks");
         cr_expect_eq(r.code, 0, "%s", r.err);
@@ -245,8 +245,8 @@ Test(cli_device, devices_say_which_rows_and_why) {
         cr_expect_str_eq(strtok((char *)line, "\n"), "  conv cpu_6x16                  CPU VEC16 no:SIMD16");
         spawn_free(&r);
         setenv("ISTHMUS_CAPS", "-CPU,-SIMD16", 1);
-        cr_expect_eq(rows_of(&b, "op/conv", "because", why), 0);
-        cr_expect_gt(rows_of(&b, "op/conv_any", "because", why), 20);
+        cr_expect_eq(rows_of(&b, "cpu/conv", "because", why), 0);
+        cr_expect_gt(rows_of(&b, "portable/conv_any", "because", why), 20);
     }
     scratch_remove(&b.s);
 }

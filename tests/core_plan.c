@@ -1,5 +1,5 @@
 /* The plan: sticky failures while recording, lifetimes, guards, externals, constants, replay. The kernel used is
- * op/fill_rows, which writes a vector to chosen pixels. */
+ * portable/fill_rows, which writes a vector to chosen pixels. */
 #include "core/plan.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +30,7 @@ static void fill_by(const char *defines, ist_tensor x, int row, float value, ist
     ist_tensor rows = ist_plan_const(plan, &row, 1, 1, 1, 1, IST_ELEM_I32, "row");
     ist_tensor v = ist_plan_const(plan, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
     ist_launch l = {.label = "fill",
-                    .op = "op/fill_rows",
+                    .op = "portable/fill_rows",
                     .defines = defines,
                     .kernel = "fill_rows",
                     .dims = 2,
@@ -246,7 +246,7 @@ Test(core_plan, half_constants_round_to_nearest_even) {
     for (int i = 0; i < 9; i++) t[i] = ist_plan_const(plan, &cases[i].value, 1, 1, 1, 1, IST_ELEM_T, "c");
     for (int i = 0; i < 9; i++) { /* a launch that takes it keeps a constant in the frame */
         ist_launch l = {.label = "keep",
-                        .op = "op/fill_rows",
+                        .op = "portable/fill_rows",
                         .defines = "-DIST_HALF",
                         .kernel = "fill_rows",
                         .dims = 2,

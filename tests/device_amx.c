@@ -1,4 +1,4 @@
-/* isa/amx against sums of products in double, in plain OpenCL everywhere and by its instructions where the processor
+/* cpu/amx against sums of products in double, in plain OpenCL everywhere and by its instructions where the processor
  * has them. */
 #include "device/device.h"
 
@@ -99,7 +99,7 @@ static bool run(product *p, bool instructions) {
     }
     uint16_t *b = packed(p);
     const void *from[3] = {p->out, p->a, b};
-    cr_assert_eq(ist_kernel_create(d, "probe/amx_product", "isa/amx", defines, "product", &kernel, &err), IST_OK, "%s",
+    cr_assert_eq(ist_kernel_create(d, "probe/amx_product", "cpu/amx", defines, "product", &kernel, &err), IST_OK, "%s",
                  err.text);
     for (unsigned i = 0; i < 4; i++) {
         cr_assert_eq(ist_buffer_create(d, sizes[i], "operand", &bufs[i], &err), IST_OK, "%s", err.text);

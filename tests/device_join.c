@@ -54,11 +54,11 @@ Test(device_join, parts_compute_what_they_compute_alone) {
 
 /* The same source three times, with macros and functions that differ by its options. */
 Test(device_join, variants_of_one_source) {
-    static const ist_program_part parts[] = {{"op/conv", "isa/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
-                                             {"op/conv", "isa/vector", "-DMR=12 -DNV=1 -DVL=8 -DCHUNK=64"},
-                                             {"op/conv", "isa/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
-                                             {"op/norm", NULL, "-DLANES=1"},
-                                             {"op/mask", "op/frame", "-DLANES=1 -DGROUPS=32"}};
+    static const ist_program_part parts[] = {{"cpu/conv", "portable/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
+                                             {"cpu/conv", "portable/vector", "-DMR=12 -DNV=1 -DVL=8 -DCHUNK=64"},
+                                             {"cpu/conv", "portable/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
+                                             {"portable/norm", NULL, "-DLANES=1"},
+                                             {"portable/mask", "portable/frame", "-DLANES=1 -DGROUPS=32"}};
     int before = ist_device_builds(d).built;
     cr_assert_eq(join(parts, 5), IST_OK, "%s", err.text);
     cl_kernel k[3];
@@ -75,22 +75,22 @@ Test(device_join, variants_of_one_source) {
     cl_kernel none;
     cr_expect_eq(ist_kernel_create(d, parts[3].op, NULL, parts[3].defines, "no_such_kernel", &none, &err),
                  IST_E_DEVICE);
-    cr_expect(strstr(err.text, "kernel no_such_kernel of op/norm"), "%s", err.text);
+    cr_expect(strstr(err.text, "kernel no_such_kernel of portable/norm"), "%s", err.text);
     for (int i = 0; i < 3; i++) ist_kernel_release(&k[i]);
 }
 
 /* Variants of sources whose functions are made by macros: each must be found and renamed, or the join has them twice.
  */
 Test(device_join, variants_of_functions_that_macros_define) {
-    static const ist_program_part parts[] = {{"op/attention_cpu", "isa/tile+isa/attend", "-DD=32"},
-                                             {"op/attention_cpu", "isa/tile+isa/attend", "-DD=64"},
-                                             {"op/window_cpu", "isa/tile+isa/attend", "-DTOKENS=256"},
-                                             {"op/chain_cpu", "isa/tile", ""},
-                                             {"op/chain_cpu", "isa/tile", "-DOTHER"},
-                                             {"op/dwconv", "isa/vector", "-DVL=16 -DRING=4096"},
-                                             {"op/dwconv", "isa/vector", "-DVL=16 -DRING=8192"},
-                                             {"op/pool", NULL, ""},
-                                             {"op/pool", NULL, "-DRUN=4"}};
+    static const ist_program_part parts[] = {{"cpu/attention", "cpu/tile+cpu/attention_parts", "-DD=32"},
+                                             {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DD=64"},
+                                             {"cpu/window", "cpu/tile+cpu/attention_parts", "-DTOKENS=256"},
+                                             {"cpu/sequence", "cpu/tile", ""},
+                                             {"cpu/sequence", "cpu/tile", "-DOTHER"},
+                                             {"cpu/dwconv", "portable/vector", "-DVL=16 -DRING=4096"},
+                                             {"cpu/dwconv", "portable/vector", "-DVL=16 -DRING=8192"},
+                                             {"portable/pool", NULL, ""},
+                                             {"portable/pool", NULL, "-DRUN=4"}};
     static const char *const names[] = {"attention", "attention", "window",     "chain",     "chain",
                                         "dwconv",    "dwconv",    "maxpool2x2", "maxpool2x2"};
     const int count = sizeof parts / sizeof *parts;

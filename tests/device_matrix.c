@@ -1,4 +1,4 @@
-/* The interface of isa/matrix where there are no such instructions: its plain form through the kernel of the probes,
+/* The interface of matrix/matrix where there are no such instructions: its plain form through the kernel of the probes,
  * whose numbers are computed here. A layout that the kernel, the packing and the emulation do not agree on shows. */
 #include "device/device.h"
 
@@ -19,7 +19,7 @@ static void check(const char *defines, int rows, int depth, int cols) {
     size_t size = THREADS;
     for (uint32_t i = 0; i < WORDS; i++) words[i] = i * 2246822519u >> 7;
     cr_assert_eq(ist_device_open(&(ist_device_options){0}, &d, &err), IST_OK, "%s", err.text);
-    cr_assert_eq(ist_kernel_create(d, "probe/matrix", "isa/matrix", defines, "probe", &kernel, &err), IST_OK, "%s",
+    cr_assert_eq(ist_kernel_create(d, "probe/matrix", "matrix/matrix", defines, "probe", &kernel, &err), IST_OK, "%s",
                  err.text);
     cr_assert_eq(ist_buffer_create(d, sizeof words, "in", &in, &err), IST_OK, "%s", err.text);
     cr_assert_eq(ist_buffer_create(d, sizeof got, "out", &out, &err), IST_OK, "%s", err.text);

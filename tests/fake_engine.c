@@ -321,9 +321,9 @@ ist_status ist_assign(ist_engine *engine, const float *cost, int rows, int cols,
 ist_status ist_engine_profile(ist_engine *engine, int repeats, ist_launch_time *times, ist_error *err) {
     (void)repeats;
     if (!engine->batches) return ist_fail(err, IST_E_STATE, "no batch yet");
-    times[0] = (ist_launch_time){"preprocess", "resize", "op/image", "resize", "", 0, 2e6, 0.5};
-    times[1] = (ist_launch_time){"backbone", "conv \"a\"", "op/conv", "conv", "-D MR=4", 4e8, 1e6, 8};
-    times[2] = (ist_launch_time){"backbone", "conv b", "op/conv", "conv", "-D MR=4", 1e8, 1e6, 1.5};
+    times[0] = (ist_launch_time){"preprocess", "resize", "portable/image", "resize", "", 0, 2e6, 0.5};
+    times[1] = (ist_launch_time){"backbone", "conv \"a\"", "cpu/conv", "conv", "-D MR=4", 4e8, 1e6, 8};
+    times[2] = (ist_launch_time){"backbone", "conv b", "cpu/conv", "conv", "-D MR=4", 1e8, 1e6, 1.5};
     return IST_OK;
 }
 
@@ -354,7 +354,7 @@ int ist_engine_crossings(ist_engine *engine, uint64_t *cursor, uint64_t *missed,
         {IST_CROSS_WRITE, 1, 100, "upload", 2, 0, 0.25, {"fake.c", "submit", 20}},
         {IST_CROSS_READ, 1, 50, "packet", 3, 0, 0.25, {"fake.c", "submit", 21}},
         {IST_CROSS_WRITE, 2, 100, "upload", 4, 0, 0.25, {"fake.c", "submit", 20}},
-        {IST_CROSS_BUILD, 0, 500, "op/conv", 4.5, 0, 0.25, {"fake.c", "record", 40}},
+        {IST_CROSS_BUILD, 0, 500, "cpu/conv", 4.5, 0, 0.25, {"fake.c", "record", 40}},
         {IST_CROSS_READ, 2, 50, "packet", 5, 0, 0.25, {"fake.c", "submit", 21}},
         {IST_CROSS_FLUSH, 2, 0, "queue", 5.5, 0, 0.25, {"fake.c", "submit", 22}},
         {IST_CROSS_WAIT, 1, 0, "packet", 6, 2, 0, {"fake.c", "receive", 30}},

@@ -74,14 +74,14 @@ Test(attention, portable) {
     shapes();
 }
 
-/* The row on matrix instructions: the capability is claimed, isa/ptx then is plain OpenCL. */
+/* The row on matrix instructions: the capability is claimed, nvidia/ptx then is plain OpenCL. */
 Test(attention, matrix_instructions) {
     static const shape all[] = {
         {1, 17, 9, 2, 16, 4}, {2, 33, 70, 1, 48, 1}, {3, 16, 40, 2, 32, 2}, {1, 19, 131, 1, 64, 1}};
     static const shape large[] = {{1, 20, 400, 1, 48, 2}, {1, 16, 889, 1, 32, 1}};
     if (!claim_matrix_instructions()) return;
     without = IST_CAP_CPU;
-    row = "op/attention_mma";
+    row = "nvidia/attention";
     for (int k = 0; k < (optest_small() ? 3 : 4); k++)
         for (unsigned i = 0; i < 8; i += optest_small() ? 5 : 1) attention_case(&all[k], i);
     for (int k = 0; k < 2 && !optest_small(); k++) attention_case(&large[k], 0);

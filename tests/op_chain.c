@@ -139,7 +139,7 @@ Test(chain, agrees_with_its_operators) {
         agrees(shapes[i], i, 0, 0);
 }
 
-/* The row on matrix instructions: where there are none, in the plain OpenCL of isa/ptx. Both attentions are launches of
+/* The row on matrix instructions: where there are none, in the plain OpenCL of nvidia/ptx. Both attentions are launches of
  * their own. */
 Test(chain, agrees_on_matrix_instructions) {
     static const shape shapes[] = {{3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 8, 70, 8, 32, 1024, 80, 1, false},

@@ -1,5 +1,5 @@
 /* The convolution rows on matrix instructions of AMD and Intel where there are none: the capability is claimed,
- * isa/matrix then computes in plain OpenCL what the instructions do. Checks the rows' index arithmetic and the order of
+ * matrix/matrix then computes in plain OpenCL what the instructions do. Checks the rows' index arithmetic and the order of
  * packed weights on any device, slowly. */
 #include "variants/conv_rows.h"
 #include "support/claimed_matrix.h"

@@ -1,4 +1,4 @@
-/* The convolution rows on matrix instructions where there are none: the capability is claimed, isa/ptx then computes in
+/* The convolution rows on matrix instructions where there are none: the capability is claimed, nvidia/ptx then computes in
  * plain OpenCL what the instructions do. Checks the rows' index arithmetic on any device, slowly; op_conv with
  * ISTHMUS_HALF=1 checks the instructions where they exist. */
 #include "variants/conv_rows.h"

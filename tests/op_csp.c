@@ -87,7 +87,7 @@ static void claim_all(void) {
 }
 TestSuite(csp_mma, .init = claim_all);
 
-/* The fused row, by emulation of the matrix instructions where there are none (isa/ptx): tiles that end inside and
+/* The fused row, by emulation of the matrix instructions where there are none (nvidia/ptx): tiles that end inside and
  * outside the map, inputs that are no whole step, one and two bottlenecks, 32 and 64 channels. */
 Test(csp_mma, matches_its_layers) {
     check_case((shape){1, 6, 11, 40, 24, 2}, false, -1, 70);

@@ -150,7 +150,7 @@ Test(op_detect, against_reference) {
     against_reference(2000);
 }
 
-/* Scores and their order in the one launch of NVIDIA GPUs: the capability is claimed, isa/ptx then is plain OpenCL.
+/* Scores and their order in the one launch of NVIDIA GPUs: the capability is claimed, nvidia/ptx then is plain OpenCL.
  * (oclgrind takes what one group reads from another for a race, since it knows no fence of the device.) */
 Test(op_detect, one_launch) {
     setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);

@@ -119,7 +119,7 @@ static int compare_defines(const char *source) {
 }
 
 Test(op_image, layouts_agree) {
-    cr_assert_eq(compare_defines("op/frame"), ENTRIES);
+    cr_assert_eq(compare_defines("portable/frame"), ENTRIES);
 }
 
 /* ---- pixels ---- */

@@ -150,7 +150,7 @@ Test(mbconv, warpgroup_row) {
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "op/mbconv_wgmma";
+    row = "nvidia/mbconv";
     for (unsigned k = 0; k < 3; k++) block_case(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7);
 }
 

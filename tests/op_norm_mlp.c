@@ -120,7 +120,7 @@ Test(norm_mlp, matrix_row) {
     if (!claim_matrix_instructions()) return;
     without = IST_CAP_VEC16 | IST_CAP_PTX_WGMMA; /* else a CPU, or a device with warpgroups, takes a row of its own */
     static const shape fours[] = {{2, 5, 8, 64, 64, true}, {1, 3, 12, 160, 32, true}};
-    row = "op/norm_mlp_mma";
+    row = "nvidia/norm_mlp_mma";
     for (int k = 0; k < 3; k++) layer_case(&few[k], k == 1 ? 2 : 6);
     for (unsigned k = 0; k < 2; k++) layer_case(&fours[k], 11 + 4 * k);
 }
@@ -135,7 +135,7 @@ Test(norm_mlp, warpgroup_row) {
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "op/norm_mlp_wgmma";
+    row = "nvidia/norm_mlp_wgmma";
     layer_case(&few[0], 2);
     layer_case(&few[1], 6);
     layer_case(&few[2], 11);

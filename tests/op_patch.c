@@ -82,7 +82,7 @@ Test(patch, matrix_row) {
     static const shape few[] = {{2, 9, 71, 32, 64}, {1, 37, 6, 32, 64}};
     if (!claim_matrix_instructions()) return;
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "op/patch_mma";
+    row = "nvidia/patch";
     patch_case(&few[0], 3);
     patch_case(&few[1], 4);
 }

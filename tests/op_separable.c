@@ -1,4 +1,4 @@
-/* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (isa/ptx), and
+/* Separable convolutions: the fused row, by emulation of the matrix instructions where there are none (nvidia/ptx), and
  * the two launches, against the scalar definitions of both layers. */
 #include "variants/separable.h"
 #include "support/claimed_matrix.h"

@@ -1,5 +1,5 @@
 /* HGNetv2's first and second stage with the downsampling behind them as one launch, against the scalar definitions of
- * its layers; by emulation where there are no matrix instructions (isa/ptx). */
+ * its layers; by emulation where there are no matrix instructions (nvidia/ptx). */
 #include "variants/rows.h"
 #include "variants/stage.h"
 #include "support/claimed_matrix.h"

@@ -107,7 +107,7 @@ static void claim_all(void) {
 }
 TestSuite(stem_mma, .init = claim_all);
 
-/* The row on matrix instructions, by emulation where there are none (isa/ptx): each size of a tile, tiles that end
+/* The row on matrix instructions, by emulation where there are none (nvidia/ptx): each size of a tile, tiles that end
  * outside the map, channels that are rounded up. */
 Test(stem_mma, matches_its_layers) {
     check_case((shape){1, 36, 44, 16, 16, true}, false, -1, 70);

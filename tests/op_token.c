@@ -1,4 +1,4 @@
-/* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on isa/ptx's plain form. */
+/* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on nvidia/ptx's plain form. */
 #include "variants/token.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"

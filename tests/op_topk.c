@@ -100,7 +100,7 @@ Test(op_topk, top_rows) {
     top_rows_all(true);
 }
 
-/* The one launch of NVIDIA GPUs: the capability is claimed, isa/ptx then is plain OpenCL. */
+/* The one launch of NVIDIA GPUs: the capability is claimed, nvidia/ptx then is plain OpenCL. */
 Test(op_topk, top_rows_in_one_launch) {
     setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
     without = IST_CAP_CPU;

@@ -307,7 +307,7 @@ Test(two_way, portable_small_groups) {
     shapes(5);
 }
 
-/* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
+/* The row on matrix instructions; without them nvidia/ptx computes the same in plain OpenCL. */
 static void matrix_shapes(void) {
     static const shape steps[] = {{3, 8, 64, 64, 4, 2},
                                   {2, 7, 70, 64, 16, 1},

@@ -1,5 +1,5 @@
 /* An image that all of its prompts read: its keys and values and the layer on what tokens read of them, on matrix
- * instructions or, without them, on isa/ptx's plain form, against scalar arithmetic. */
+ * instructions or, without them, on nvidia/ptx's plain form, against scalar arithmetic. */
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/two_way_test.h"

@@ -38,7 +38,7 @@ static pictures draw_pictures(optest *t, int n, int h, int w) {
     return all;
 }
 
-/* The last low-resolution logit that op/mask reads of an axis with `size` pixels. */
+/* The last low-resolution logit that portable/mask reads of an axis with `size` pixels. */
 static int last_read(int size, int logits) {
     if (!size) return -1;
     const int last = (int)fmaxf(0.25f * ((float)(size - 1) + 0.5f) - 0.5f, 0) + 1;
@@ -116,7 +116,7 @@ Test(upscale, portable_small_groups) {
     shapes();
 }
 
-/* The row on matrix instructions; without them isa/ptx computes the same in plain OpenCL. */
+/* The row on matrix instructions; without them nvidia/ptx computes the same in plain OpenCL. */
 static void matrix_shapes(void) {
     without = IST_CAP_VEC16;
     upscale_case(1, 1, 3, 32, 1, 0);

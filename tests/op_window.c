@@ -66,7 +66,7 @@ Test(window, matrix_row) {
     static const shape few[] = {{2, 9, 8, 1, 7, 2}, {1, 15, 14, 1, 14, 1}, {2, 5, 4, 2, 3, 1}};
     if (!claim_matrix_instructions()) return;
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "op/window_mma";
+    row = "nvidia/window";
     for (int k = 0; k < 3; k++)
         for (unsigned i = 0; i < 4; i += 2) window_case(&few[k], i);
 }
@@ -148,7 +148,7 @@ Test(norm_window, warpgroup_row) {
     if (!claim_matrix_instructions()) return;
     claim("+PTX_MMA,+PTX_WGMMA");
     without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "op/norm_window_wgmma";
+    row = "nvidia/norm_window";
     for (unsigned k = 0; k < 4; k++) norm_case(&few[k], k == 0 ? 2 : k == 1 ? 4 : 0);
 }
 

@@ -1,6 +1,6 @@
-/* isa/amx's interface for its test: splits a [32][32 steps] and multiplies it by columns. out {sums [32][32], parts of
+/* cpu/amx's interface for its test: splits a [32][32 steps] and multiplies it by columns. out {sums [32][32], parts of
  * a [PARTS][32][32 steps] as floats, in the order of pairs}; b [step][part][column / 16][pair][column % 16] of pairs.
- * Needs isa/amx. */
+ * Needs cpu/amx. */
 __kernel void product(__global float *out, __global const float *a, __global const ushort *b, __global ushort *planes,
                       int steps, int add) {
     const int depth = steps * AMX_DEPTH, plane = AMX_BLOCK * depth;

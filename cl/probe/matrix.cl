@@ -1,5 +1,5 @@
 /* A product of small integers as halves, ROWS x DEPTH times DEPTH x COLS, by the last of the group's subgroups: a from
- * local memory, b packed as weights are. out[i] is the float C[i / COLS][i % COLS]. Goes with isa/matrix; EMULATED: a
+ * local memory, b packed as weights are. out[i] is the float C[i / COLS][i % COLS]. Goes with matrix/matrix; EMULATED: a
  * test asks for it without the instruction. */
 #define THREADS 64
 #define PITCH   (DEPTH / 2 + 4)

@@ -1,6 +1,6 @@
 /* cp.async (whole, and cut short with zeros behind), ldmatrix and mma.sync, from a static local array of 98 KiB: one
  * warp computes C = A B for a 16 x 16 A and a 16 x 8 B of small integers as halves. A is copied into the last KiB of
- * the array, its last column zeroed by the copy. out[i] is the float C[i / 8][i % 8]. Goes with isa/ptx. */
+ * the array, its last column zeroed by the copy. out[i] is the float C[i / 8][i % 8]. Goes with nvidia/ptx. */
 __attribute__((reqd_work_group_size(32, 1, 1))) __kernel void probe(__global uint *out, __global const uint *in) {
 #ifdef IST_PTX
     __local uint4 memory[98 * 1024 / 16];

@@ -138,7 +138,7 @@ typedef struct ist_arg {
  * whether to touch it. */
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
-    const char *op, *isa, *defines, *kernel; /* program and entry; op "op/conv", isa "isa/tile" or NULL; copied */
+    const char *op, *isa, *defines, *kernel; /* program and entry; op "cpu/conv", isa "cpu/tile" or NULL; copied */
     const char *variant;                    /* ist_plan_variant's, set by ist_plan_launch */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */

@@ -223,7 +223,7 @@ static char *label_of(const ist_plan *p, const run *r) {
 static ist_status replace(ist_plan *p, const run *r, size_t to, ist_error *err) {
     ist_plan_node node = {.unit = p->nodes[r->first].unit, .series = r->text};
     node.launch = (ist_launch){.label = label_of(p, r),
-                               .op = ist_strdup("op/series"),
+                               .op = ist_strdup("cpu/series"),
                                .defines = ist_strdup(""),
                                .kernel = ist_strdup("series"),
                                .dims = 1,

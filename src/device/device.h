@@ -39,14 +39,14 @@ typedef struct ist_site {
     X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
-    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (isa/ptx), 97 KiB of local memory")         \
-    X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (isa/ptx)")             \
-    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (isa/wgmma), 202 KiB of local memory")            \
-    X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (isa/matrix, CDNA)")                             \
-    X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (isa/matrix, RDNA3)")                            \
-    X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (isa/matrix, Xe-HPG)")                  \
+    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")         \
+    X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")             \
+    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")            \
+    X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (matrix/matrix, CDNA)")                             \
+    X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (matrix/matrix, RDNA3)")                            \
+    X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (matrix/matrix, Xe-HPG)")                  \
     X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")                               \
-    X(X86_AMX, "x86_amx", "AMX: products of tiles of bfloat16 by inline assembly (isa/amx)")
+    X(X86_AMX, "x86_amx", "AMX: products of tiles of bfloat16 by inline assembly (cpu/amx)")
 
 typedef enum ist_cap_bit {
 #define X(name, probe, text) IST_CAP_BIT_##name,
@@ -100,7 +100,7 @@ cl_command_queue ist_device_queue(const ist_device *device);
 
 /* ---- programs ---- */
 
-/* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("op/conv", "isa/tile"; isa may be
+/* A kernel of program {defines, prelude, isa, op}: `op` and `isa` are source names ("cpu/conv", "cpu/tile"; isa may be
  * NULL, or names separated by +), `defines` a string of -D options (may be ""). Programs are built once per (op, isa,
  * defines) and shared; each call gives a new cl_kernel, the caller's to release with ist_kernel_release. A failed build
  * puts the first line of the log in `err`. Where the platform keeps no cache of its own, binaries are kept in

@@ -8,7 +8,7 @@
 /* AVX512_BF16. */
 bool ist_host_bf16(void);
 
-/* AMX with bfloat16, and AVX512_BF16, whose rounding isa/amx uses. Asks the system for leave to use the tiles'
+/* AMX with bfloat16, and AVX512_BF16, whose rounding cpu/amx uses. Asks the system for leave to use the tiles'
  * registers, which it then grants to all threads of this process (Linux 5.16; documented under arch/x86/xstate); false
  * where it does not. */
 bool ist_host_amx(void);

@@ -1,6 +1,6 @@
 /* Programs with instructions of sm_90a. NVIDIA's OpenCL compiler writes PTX for sm_90 and takes no option for more, but
  * builds PTX for sm_90a when it is given as a binary. So such instructions stand in the PTX as comments
- * (cl/isa/wgmma.cl); when a program's PTX has any, its target is changed, the comments become instructions, and it is
+ * (cl/nvidia/wgmma.cl); when a program's PTX has any, its target is changed, the comments become instructions, and it is
  * built again. */
 #include "device/state.h"
 

@@ -7,7 +7,7 @@ typedef struct ist_source {
     const char *text;
 } ist_source;
 
-/* Kernel sources: name is the path under cl/ without ".cl" ("prelude", "op/conv", "isa/tile"). Ends with {NULL, NULL}.
+/* Kernel sources: name is the path under cl/ without ".cl" ("prelude", "cpu/conv", "cpu/tile"). Ends with {NULL, NULL}.
  */
 extern const ist_source ist_sources[];
 /* Tuning records that come with the library, of src/pipeline/tuned. Ends with {NULL, NULL}. */

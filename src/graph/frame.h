@@ -1,6 +1,6 @@
 /* The two byte layouts that cross between host and device: the upload of one batch and its packet.
  *
- * Both are arrays of 32-bit words (floats by their bits), so there is no padding to agree on. cl/op/frame.cl repeats
+ * Both are arrays of 32-bit words (floats by their bits), so there is no padding to agree on. cl/portable/frame.cl repeats
  * the numbers of this file for the kernels; tests/op_image.c compares the two. Host code fills an upload with the
  * functions of image.h and reads a packet with the offsets below. */
 #ifndef IST_GRAPH_FRAME_H

@@ -14,7 +14,7 @@
 /* A program of the frame: its source, the variant's name, its build
  * options. */
 typedef struct ist_variant_use {
-    char *op, *variant, *isa, *defines; /* "op/conv", "cpu_6x64", "isa/vector", "-DMR=6 ..."; "" for none */
+    char *op, *variant, *isa, *defines; /* "cpu/conv", "cpu_6x64", "portable/vector", "-DMR=6 ..."; "" for none */
     int launches;                   /* of the frame */
     unsigned found;                 /* ist_cap bits that the device has, without which it would have fewer */
     unsigned missing; /* those that it lacks, with which it would have fewer: other variants would do better */

@@ -9,7 +9,7 @@
 /* Rows of what an operator that treats all rows in the same way makes of a map with `h` rows of which those of `in` are
  * alike: of windows of three rows, `stride` apart, with a row of zeros above. No more than these, perhaps fewer. */
 ist_alike ist_alike_behind(ist_alike in, int h, int stride);
-/* For isa/alike: {ints from item to item, first int, step, above, end} of a map with `h` rows. */
+/* For cpu/repeated_rows: {ints from item to item, first int, step, above, end} of a map with `h` rows. */
 ist_arg ist_alike_ints(ist_alike a, int h);
 
 #endif

@@ -62,7 +62,7 @@ static inline bool ist_conv_keeps_extents(const ist_conv_problem *q) {
 /* Bytes of the activations and of weights of `weight_bytes` each: for profiles. */
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes);
 
-/* What a family says of a launch whose arguments are op/conv_mma's. */
+/* What a family says of a launch whose arguments are nvidia/conv_mma's. */
 typedef struct ist_conv_launch {
     const char *isa, *defines;
     int groups, items, splits; /* of a split; work-items of a group; splits, 0 for 1 */

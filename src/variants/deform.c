@@ -25,7 +25,7 @@ void ist_deform_launch(ist_plan *p, const ist_deform *d, int pad, size_t units, 
     ist_defines defines = ist_defines_of(p, "-DPOINTS=%d%s%s", points, options,
                                          offsets.elem == IST_ELEM_F32 ? " -DWHERE_F32" : "");
     ist_plan_launch(p, &(ist_launch){.label = d->label,
-                                     .op = "op/deform",
+                                     .op = "portable/deform",
                                      .defines = defines.text,
                                      .kernel = "deform",
                                      .dims = 2,

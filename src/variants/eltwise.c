@@ -56,7 +56,7 @@ void ist_eltwise_launch(ist_plan *p, const ist_eltwise *e, ist_launch *l, int wi
                             IST_FLOAT(e->hi),
                             IST_INOUT(queue)};
     l->label = e->label;
-    l->op = "op/eltwise";
+    l->op = "portable/eltwise";
     l->defines = d.text;
     l->kernel = "eltwise";
     l->arg_count = (int)(sizeof args / sizeof *args) - !ist_has(queue);

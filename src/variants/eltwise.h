@@ -1,4 +1,4 @@
-/* Sums, copies, clamps and expansions are one kernel with optional parts (op/eltwise); machines differ in its grid. */
+/* Sums, copies, clamps and expansions are one kernel with optional parts (portable/eltwise); machines differ in its grid. */
 #ifndef IST_VARIANTS_ELTWISE_H
 #define IST_VARIANTS_ELTWISE_H
 

@@ -1,4 +1,4 @@
-/* Weights in the order in which matrix instructions take them (cl/isa/ptx.cl). */
+/* Weights in the order in which matrix instructions take them (cl/nvidia/ptx.cl). */
 #ifndef IST_VARIANTS_FRAGMENTS_H
 #define IST_VARIANTS_FRAGMENTS_H
 
@@ -24,7 +24,7 @@ static inline float *ist_fragments(const float *w, int tiles, size_t rows_apart,
 static inline int ist_place_channel(int k) {
     return k / 32 * 32 + k % 8 / 2 * 8 + k / 8 % 4 * 2 + k % 2;
 }
-/* Where a tile of cl/isa/wgmma.cl, in rows of 64 along the sum, has an element. */
+/* Where a tile of cl/nvidia/wgmma.cl, in rows of 64 along the sum, has an element. */
 static inline int ist_group_tile_at(int row, int k) {
     return row * 64 + (k / 8 ^ (row & 7)) * 8 + k % 8;
 }

@@ -12,7 +12,7 @@ void ist_gate_launch(ist_plan *p, const ist_gate *q, const ist_launch *grid, int
                             IST_IN(ist_plan_current_limit(p)), IST_INT4(g.ld, a.ld, b.ld, y.ld),
                             IST_INT4(g.c0, a.c0, b.c0, y.c0), IST_INT4(a.h * a.w, a.c, rows, 0), IST_FLOAT(EPS)};
     l.label = q->label;
-    l.op = "op/norm";
+    l.op = "portable/norm";
     l.kernel = "gate";
     l.dims = 2;
     l.arg_count = sizeof args / sizeof *args;

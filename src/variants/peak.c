@@ -93,7 +93,7 @@ static ist_status measure_multiply_add(ist_device *d, const peak_row *row, doubl
     cl_mem y = NULL;
     snprintf(defines, sizeof defines, "-D VL=%d -D CHAINS=%d", row->lanes, row->chains);
     ist_status status = ist_buffer_create(d, grid_of(d).global * (size_t)row->lanes * sizeof(float), "peak", &y, err);
-    if (!status) status = ist_kernel_create(d, "op/peak", "isa/vector", defines, "multiply_add", &k, err);
+    if (!status) status = ist_kernel_create(d, "portable/peak", "portable/vector", defines, "multiply_add", &k, err);
     if (!status) status = run_multiply_add(d, k, y, row, gflops, err);
     ist_kernel_release(&k);
     ist_buffer_release(d, &y);
@@ -130,7 +130,7 @@ static ist_status measure_copy(ist_device *d, double *best, ist_error *err) {
     snprintf(defines, sizeof defines, "-D VL=%d -D CHAINS=8", lanes);
     ist_status status = ist_buffer_create(d, (size_t)bytes, "copy", &ends[0], err);
     if (!status) status = ist_buffer_create(d, (size_t)bytes, "copy", &ends[1], err);
-    if (!status) status = ist_kernel_create(d, "op/peak", "isa/vector", defines, "copy", &k, err);
+    if (!status) status = ist_kernel_create(d, "portable/peak", "portable/vector", defines, "copy", &k, err);
     if (!status) status = run_copy(d, k, ends, g, (size_t)bytes, best, err);
     ist_kernel_release(&k);
     ist_buffer_release(d, &ends[0]);

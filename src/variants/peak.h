@@ -1,4 +1,4 @@
-/* Rates that small kernels (cl/op/peak.cl) reach on a device now: the yardstick of profiles and benchmarks. */
+/* Rates that small kernels (cl/portable/peak.cl) reach on a device now: the yardstick of profiles and benchmarks. */
 #ifndef IST_VARIANTS_PEAK_H
 #define IST_VARIANTS_PEAK_H
 

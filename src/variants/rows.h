@@ -13,7 +13,7 @@ static inline bool ist_cpu_row(const ist_plan *p) {
     return (ist_plan_caps(p) & need) == need;
 }
 
-/* Columns of a panel of weights in the CPU rows that need isa/tile: 64 and six rows are 24 vectors of 16 floats. */
+/* Columns of a panel of weights in the CPU rows that need cpu/tile: 64 and six rows are 24 vectors of 16 floats. */
 static inline int ist_panel_columns(const ist_plan *p) {
     return ist_plan_caps(p) & IST_CAP_SIMD16 ? 64 : 16;
 }

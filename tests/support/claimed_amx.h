@@ -1,4 +1,4 @@
-/* Rows on AMX where the processor may have none: the capability is claimed, and isa/amx computes in plain OpenCL what
+/* Rows on AMX where the processor may have none: the capability is claimed, and cpu/amx computes in plain OpenCL what
  * the instructions do. */
 #ifndef IST_TESTS_CLAIMED_AMX_H
 #define IST_TESTS_CLAIMED_AMX_H

@@ -1,4 +1,4 @@
-/* Rows on matrix instructions where there are none: capabilities are claimed and storage is half; isa/ptx then computes
+/* Rows on matrix instructions where there are none: capabilities are claimed and storage is half; nvidia/ptx then computes
  * in plain OpenCL what the instructions do, slowly. */
 #ifndef IST_TESTS_CLAIMED_MATRIX_H
 #define IST_TESTS_CLAIMED_MATRIX_H

@@ -1,4 +1,4 @@
-/* Cases for rows that isa/conv_lines lays out the input for: op/conv_bf16 and op/conv_amx. */
+/* Cases for rows that cpu/conv_lines lays out the input for: cpu/conv_bf16 and cpu/conv_amx. */
 #ifndef IST_TESTS_CONVLINES_H
 #define IST_TESTS_CONVLINES_H
 

@@ -72,7 +72,7 @@ ist_tensor optest_ints(optest *t, const int *values, int count);
 /* Finishes the plan, writes all tensors, replays once. */
 void optest_run(optest *t);
 
-/* Fails unless a launch of the plan is of kernel `op`, such as "op/window_mma": that the row meant is the one that
+/* Fails unless a launch of the plan is of kernel `op`, such as "nvidia/window": that the row meant is the one that
  * ran. NULL: any may have. */
 void optest_takes(const optest *t, const char *op);
 

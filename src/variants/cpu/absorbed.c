@@ -91,8 +91,8 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_fol
     ist_defines defines = defines_of(p, f->k, x.w);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/two_way_tokens_cpu",
-                         .isa = "isa/tile+isa/columns",
+                         .op = "cpu/two_way_tokens",
+                         .isa = "cpu/tile+cpu/two_way_columns",
                          .defines = defines.text,
                          .kernel = "fold_heads",
                          .dims = 1,
@@ -122,8 +122,8 @@ static void step(ist_plan *p, const ist_absorbed_kernels *kernels, ist_image_ste
     (void)kernels;
     ist_plan_launch(p,
                     &(ist_launch){.label = s->label,
-                                  .op = "op/two_way_cpu",
-                                  .isa = "isa/tile+isa/columns",
+                                  .op = "cpu/two_way",
+                                  .isa = "cpu/tile+cpu/two_way_columns",
                                   .defines = defines.text,
                                   .kernel = "image_step",
                                   .dims = 2,
@@ -151,8 +151,8 @@ static void merge(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_me
     ist_defines defines = defines_of(p, job->k, job->tokens);
     (void)kernels;
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way_tokens_cpu",
-                                     .isa = "isa/tile+isa/columns",
+                                     .op = "cpu/two_way_tokens",
+                                     .isa = "cpu/tile+cpu/two_way_columns",
                                      .defines = defines.text,
                                      .kernel = "image_merge",
                                      .dims = 1,

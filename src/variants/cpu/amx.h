@@ -1,4 +1,4 @@
-/* Weights for isa/amx. */
+/* Weights for cpu/amx. */
 #ifndef IST_VARIANTS_AMX_H
 #define IST_VARIANTS_AMX_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Columns and depth of a panel's step, parts of bfloat16 that hold a float (isa/amx). */
+/* Columns and depth of a panel's step, parts of bfloat16 that hold a float (cpu/amx). */
 enum { IST_AMX_BLOCK = 32, IST_AMX_DEPTH = 32, IST_AMX_PARTS = 3 };
 
 /* Parts of bfloat16 that a float becomes on AMX: three, which hold all of it, or one where the plan is narrow. */
@@ -15,7 +15,7 @@ static inline int ist_amx_parts(const ist_plan *p) {
     return ist_plan_bf16(p) ? 1 : IST_AMX_PARTS;
 }
 
-/* Weights for isa/amx: [out / 32][tap][in / 32][part][half of the columns][pair][16] of pairs of bfloat16, of
+/* Weights for cpu/amx: [out / 32][tap][in / 32][part][half of the columns][pair][16] of pairs of bfloat16, of
  * inputs i and i + 16 of a step with the first in the lower half, with zeros beyond the last output and input. Each
  * part is the rounded rest of those before. How many pairs, 0 where that is too many. */
 size_t ist_amx_pairs(const ist_filter *f, int parts);

@@ -21,8 +21,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "-DD=%d", ist_attention_dim(a) > 32 ? 64 : 32);
     (void)v, (void)way;
     ist_launch l = ist_attention_launch(p, a, (const int[]){per, ist_plan_work_turn(p) ? -queries : queries});
-    l.op = "op/attention_cpu";
-    l.isa = "isa/tile+isa/attend";
+    l.op = "cpu/attention";
+    l.isa = "cpu/tile+cpu/attention_parts";
     l.kernel = "attention";
     l.defines = defines.text;
     l.dims = 1;

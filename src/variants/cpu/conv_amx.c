@@ -120,7 +120,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     if (r->bk == 1) shares.depth = steps;
     t.pairs = shares.depth * r->bk * DEPTH / 2.0;
     ist_defines defines = ist_defines_of(p, "-DPARTS=%d -DNV=2 -DVL=16 -DASM=%d", r->bk, ist_amx_instructions(p));
-    ist_conv_lines_launch l = {.isa = "isa/vector+isa/amx+isa/conv_lines",
+    ist_conv_lines_launch l = {.isa = "portable/vector+cpu/amx+cpu/conv_lines",
                                .defines = defines.text,
                                .in5 = room,
                                .in6 = shares.depth,

@@ -1,4 +1,4 @@
-/* What op/conv_bf16 and op/conv_amx share on the host: see conv_lines.h. */
+/* What cpu/conv_bf16 and cpu/conv_amx share on the host: see conv_lines.h. */
 #include "variants/cpu/conv_lines.h"
 #include "variants/epilogue.h"
 #include "variants/rows.h"

@@ -1,4 +1,4 @@
-/* Convolution rows of CPUs that lay out what the windows of an item of work see (cl/isa/conv_lines.cl): how work is
+/* Convolution rows of CPUs that lay out what the windows of an item of work see (cl/cpu/conv_lines.cl): how work is
  * cut, and the launch. */
 #ifndef IST_VARIANTS_CPU_CONV_LINES_H
 #define IST_VARIANTS_CPU_CONV_LINES_H
@@ -26,9 +26,9 @@ typedef struct ist_conv_tiling {
 /* How a launch is cut into items: lines and column tiles of one; pixels that it lays out, with the margin. */
 typedef struct ist_conv_shares {
     int lines, cols;
-    bool by_columns, streams; /* streams: weights do not stay in the second-level cache (op/conv_amx) */
-    bool fits;                /* what lies in scratch (op/conv_amx) */
-    int depth;                /* steps of inputs of a slice (op/conv_amx) */
+    bool by_columns, streams; /* streams: weights do not stay in the second-level cache (cpu/conv_amx) */
+    bool fits;                /* what lies in scratch (cpu/conv_amx) */
+    int depth;                /* steps of inputs of a slice (cpu/conv_amx) */
     double pixels, cycles;    /* cycles of one core, for all items and what waits for the last of them */
 } ist_conv_shares;
 

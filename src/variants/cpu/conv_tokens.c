@@ -1,5 +1,5 @@
 /* The convolution row for linear layers on few pixels, on CPUs: packs weights in panels and records the launch of
- * op/conv_tokens. Its results have the bits of op/conv's, so that how many items there are may decide between them. */
+ * cpu/conv_tokens. Its results have the bits of cpu/conv's, so that how many items there are may decide between them. */
 #include "variants/cpu/conv.h"
 #include "variants/panels.h"
 #include "variants/rows.h"

@@ -75,8 +75,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor scratch = ist_plan_tensor(p, 1, units, wide + c, size, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DC=%d", c);
     ist_launch l = {.label = label,
-                    .op = "op/csp_cpu",
-                    .isa = "isa/tile",
+                    .op = "cpu/csp",
+                    .isa = "cpu/tile",
                     .defines = d.text,
                     .kernel = "csp",
                     .dims = 1,

@@ -63,8 +63,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "-DVL=16 -DRING=%d%s%s", RING,
                                          half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
-    ist_launch l = {.op = "op/dwconv",
-                    .isa = "isa/vector",
+    ist_launch l = {.op = "cpu/dwconv",
+                    .isa = "portable/vector",
                     .defines = defines.text,
                     .dims = 1,
                     .global = {(size_t)ist_plan_units(p)},

@@ -32,8 +32,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {
         .label = label,
-        .op = "op/mbconv_cpu",
-        .isa = "isa/tile+isa/alike",
+        .op = "cpu/mbconv",
+        .isa = "cpu/tile+cpu/repeated_rows",
         .defines = d.text,
         .kernel = "mbconv",
         .dims = 1,

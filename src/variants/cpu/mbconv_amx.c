@@ -30,8 +30,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
     ist_launch l = {
         .label = label,
-        .op = "op/mbconv_amx",
-        .isa = "isa/tile+isa/alike+isa/amx",
+        .op = "cpu/mbconv_amx",
+        .isa = "cpu/tile+cpu/repeated_rows+cpu/amx",
         .defines = d.text,
         .kernel = "mbconv",
         .dims = 1,

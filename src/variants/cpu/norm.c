@@ -23,7 +23,7 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "-DWIDE");
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/norm",
+                         .op = "portable/norm",
                          .defines = defines.text,
                          .kernel = "layernorm",
                          .dims = 1,

@@ -28,7 +28,7 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
            l->fc1.out % (l->fc2.out ? panel : least) == 0 && l->fc2.out % least == 0;
 }
 
-/* Whether the layers are one step of Strassen's algorithm (cl/isa/strassen.cl), which halves all their widths. */
+/* Whether the layers are one step of Strassen's algorithm (cl/cpu/strassen.cl), which halves all their widths. */
 static bool by_strassen(const ist_variant *v, const ist_norm_mlp *l) {
     ist_tensor x = l->x;
     return ist_panel_of(v) == 64 && x.c >= 64 && x.c % 32 == 0 && l->fc1.out >= 64 &&
@@ -55,7 +55,7 @@ static float *strassen_panel(const ist_filter *f, const float *w, size_t right, 
 }
 
 /* A matrix [out][in] as panels of these, for each block of inputs and each of outputs: their halves in panels of 64
- * columns, the last ones 48 and 32 (strassen_columns of cl/isa/strassen.cl). */
+ * columns, the last ones 48 and 32 (strassen_columns of cl/cpu/strassen.cl). */
 static ist_tensor strassen_weights(ist_plan *p, const ist_filter *f, int in, int out, const char *label) {
     size_t count = (size_t)f->out * (size_t)f->in / 4 * PRODUCTS;
     float *w = malloc(count * sizeof *w), *to = w;
@@ -103,8 +103,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     double elem = ist_plan_half(p) ? 2 : 4;
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/norm_mlp_cpu",
-                         .isa = strassen ? "isa/tile+isa/strassen" : "isa/tile",
+                         .op = "cpu/norm_mlp",
+                         .isa = strassen ? "cpu/tile+cpu/strassen" : "cpu/tile",
                          .defines = d.text,
                          .kernel = "norm_mlp",
                          .dims = 1,

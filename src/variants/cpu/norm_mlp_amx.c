@@ -55,8 +55,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                    ist_amx_instructions(p));
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/norm_mlp_amx",
-                         .isa = "isa/tile+isa/amx",
+                         .op = "cpu/norm_mlp_amx",
+                         .isa = "cpu/tile+cpu/amx",
                          .defines = d.text,
                          .kernel = "norm_mlp",
                          .dims = 1,

@@ -85,8 +85,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/patch_cpu",
-                         .isa = "isa/tile+isa/alike",
+                         .op = "cpu/patch",
+                         .isa = "cpu/tile+cpu/repeated_rows",
                          .defines = d.text,
                          .kernel = "patch",
                          .dims = 1,

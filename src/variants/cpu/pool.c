@@ -8,7 +8,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "%s", "");
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/pool",
+                                     .op = "portable/pool",
                                      .defines = defines.text,
                                      .kernel = "maxpool2x2",
                                      .dims = 1,

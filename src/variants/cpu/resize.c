@@ -5,7 +5,7 @@
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     enum { ROWS = 8, COLUMNS = 64 };
     (void)v, (void)way;
-    ist_resize_launch(p, node, "op/image_cpu", ROWS, COLUMNS, 1);
+    ist_resize_launch(p, node, "cpu/image", ROWS, COLUMNS, 1);
 }
 
 const ist_family ist_cpu_resize = {.emit = emit};

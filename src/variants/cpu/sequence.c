@@ -250,8 +250,8 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
     ist_defines defines = ist_defines_of(plan, "-DPANEL=%d", config_of(sequence)->panel);
     if (config_of(sequence)->parts) ist_defines_add(&defines, " -DPARTS=%d -DASM=%d", IST_AMX_PARTS, ist_amx_instructions(plan));
     ist_launch l = {.label = p->label,
-                    .op = "op/chain_cpu",
-                    .isa = config_of(sequence)->parts ? "isa/tile+isa/amx" : "isa/tile",
+                    .op = "cpu/sequence",
+                    .isa = config_of(sequence)->parts ? "cpu/tile+cpu/amx" : "cpu/tile",
                     .defines = defines.text,
                     .kernel = "chain",
                     .dims = 1,

@@ -11,7 +11,7 @@
 enum { HEADS = IST_TWO_WAY_HEADS, HEAD_MAX = IST_HEAD_CHANNELS, IMAGE_MAX = IST_IMAGE_CHANNELS };
 enum { COLUMNS = IST_BLOCK_COLUMNS };
 enum { SUB_ROWS = 42, GROUP_ROWS = 294, LENGTH_ROWS = 64, TILE_ROWS = 6, TO_ADD = 16, MOST_OUTS = 384 };
-/* Projections of the image, in the order of op/two_way_shared_cpu. */
+/* Projections of the image, in the order of cpu/two_way_shared. */
 enum { KEYS0, QUERIES0, VALUES0, ALONG0, KEYS1, VALUES1, QUERIES1, ALONG1, ALONG2, KEYS2, VALUES2, PROJECTIONS };
 enum { PLACES = 5, LENGTHS = 5, PLACED = 2 /* projections that have their position */ };
 /* A prompt's matrices, as the kernel numbers them. */
@@ -233,8 +233,8 @@ static ist_defines defines_of(const ist_plan *p, int k) {
 
 static void launch(ist_plan *p, ist_launch *l, int k) {
     ist_defines defines = defines_of(p, k);
-    l->op = "op/two_way_shared_cpu";
-    l->isa = "isa/tile+isa/columns+isa/prompt_products";
+    l->op = "cpu/two_way_shared";
+    l->isa = "cpu/tile+cpu/two_way_columns+cpu/prompt_products";
     l->defines = defines.text;
     l->local[0] = l->local[1] = 1;
     ist_plan_launch(p, l);

@@ -96,8 +96,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     double elem = ist_plan_half(p) ? 2 : 4;
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/stem",
-                                     .isa = "isa/vector",
+                                     .op = "cpu/stem",
+                                     .isa = "portable/vector",
                                      .defines = defines.text,
                                      .kernel = "stem",
                                      .dims = 1,

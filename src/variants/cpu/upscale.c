@@ -87,8 +87,8 @@ static void launch(ist_plan *p, const ist_upscale *q, bool amx) {
         amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, IST_AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = amx ? "op/upscale_amx" : "op/upscale_cpu",
-                                     .isa = amx ? "isa/tile+isa/upscale+isa/amx" : "isa/tile+isa/upscale",
+                                     .op = amx ? "cpu/upscale_amx" : "cpu/upscale",
+                                     .isa = amx ? "cpu/tile+cpu/upscale_parts+cpu/amx" : "cpu/tile+cpu/upscale_parts",
                                      .defines = defines.text,
                                      .kernel = "upscale",
                                      .dims = 2,

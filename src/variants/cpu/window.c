@@ -90,8 +90,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int per = heads_per_item(units, ist_windows(a) * qkv.n, a->heads);
     (void)v, (void)way;
     ist_launch l = ist_window_launch(p, a, pad, table, per, ist_plan_work_turn(p));
-    l.op = "op/window_cpu";
-    l.isa = "isa/tile+isa/attend";
+    l.op = "cpu/window";
+    l.isa = "cpu/tile+cpu/attention_parts";
     l.defines = d.text;
     l.dims = 3;
     l.global[0] = (size_t)units, l.global[1] = l.global[2] = 1;

@@ -122,8 +122,8 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
                        half && x.elem == IST_ELEM_F32 ? " -DX32" : "", half && y.elem == IST_ELEM_F32 ? " -DY32" : "");
     ist_launch l = {
         .label = label,
-        .op = "op/winograd",
-        .isa = "isa/vector",
+        .op = "cpu/winograd",
+        .isa = "portable/vector",
         .defines = defines.text,
         .kernel = "winograd",
         .dims = 1,

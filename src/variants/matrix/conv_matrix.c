@@ -1,8 +1,8 @@
-/* Convolution rows on the matrix instructions behind isa/matrix, half storage: packs weights in the order of the
+/* Convolution rows on the matrix instructions behind matrix/matrix, half storage: packs weights in the order of the
  * instruction's fragments and records the launch.
  *
  * The product runs over chunks of eight inputs, tap by tap the channels, padded to a multiple of eight
- * (cl/op/conv_matrix.cl). No device with these instructions has been at hand: the rows stand behind probes, and their
+ * (cl/matrix/conv.cl). No device with these instructions has been at hand: the rows stand behind probes, and their
  * index arithmetic is tested by emulation (tests/op_conv_matrix.c). */
 #include "variants/conv.h"
 #include "variants/divider.h"
@@ -130,7 +130,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
-        .isa = "isa/vector+isa/matrix",
+        .isa = "portable/vector+matrix/matrix",
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,

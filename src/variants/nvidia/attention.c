@@ -48,8 +48,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "-DD=%d -DTILES=%d -DWARPS=%d", ist_attention_dim(a), r.tiles, r.warps);
     (void)v, (void)way;
     ist_launch l = ist_attention_launch(p, a, (const int[]){turns, 0});
-    l.op = "op/attention_mma";
-    l.isa = "isa/ptx+isa/sums";
+    l.op = "nvidia/attention";
+    l.isa = "nvidia/ptx+nvidia/sums";
     l.kernel = "attention_mma";
     l.defines = defines.text;
     l.local[0] = (size_t)r.warps * 32;

@@ -7,7 +7,7 @@
 
 /* Whether their kernels can do the problem. */
 bool ist_conv_wgmma_takes(const ist_conv_problem *q);
-/* Weights [step][blocks of 16 channels][64 halves] as isa/wgmma reads them, bias [blocks of 16 channels]; false,
+/* Weights [step][blocks of 16 channels][64 halves] as nvidia/wgmma reads them, bias [blocks of 16 channels]; false,
  * and the plan failed, when they are too large. */
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
 /* 64-channel steps of a tile. */

@@ -1,5 +1,5 @@
 /* The convolution row for few channels on matrix instructions with half storage, whose filters and pixels are in
- * registers (cl/op/conv_direct.cl): packs weights in the order of its fragments and records the launch. */
+ * registers (cl/nvidia/conv_direct.cl): packs weights in the order of its fragments and records the launch. */
 #include "variants/conv.h"
 #include "variants/rows.h"
 
@@ -122,7 +122,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         share(p, q, &turns, &groups);
         ist_conv_record(p, q, r,
                         &(ist_conv_launch){
-                            .isa = "isa/ptx+isa/conv",
+                            .isa = "nvidia/ptx+nvidia/conv_parts",
                             .defines = defines.text,
                             .groups = groups,
                             .items = r->items,

@@ -1,7 +1,7 @@
 /* Convolutions on matrix instructions with half storage: packs weights in the order of the instruction's fragments
  * and records the launch.
  *
- * The product runs over "chunks" of eight inputs (cl/op/conv_mma.cl): tap by tap the channels, padded to a multiple of
+ * The product runs over "chunks" of eight inputs (cl/nvidia/conv_mma.cl): tap by tap the channels, padded to a multiple of
  * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
 #include "variants/conv.h"
 #include "variants/rows.h"
@@ -25,7 +25,7 @@ typedef struct layout {
     int pairs, blocks;           /* of 16 inputs, whole steps; of 16 channels */
 } layout;
 
-enum { LINE = 16, MOST_BYTES = 98 << 10 }; /* see cl/op/conv_mma.cl, cl/probe/ptx_mma.cl */
+enum { LINE = 16, MOST_BYTES = 98 << 10 }; /* see cl/nvidia/conv_mma.cl, cl/probe/ptx_mma.cl */
 
 /* How a 3x3 convolution that keeps the extents copies the pixels of a tile of BM once for all taps, where two blocks of
  * them fit local memory beside the weights: `halo`, the number of pixels, 0 where it does not; `square`: the tile is
@@ -205,7 +205,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_conv_record(
         p, q, r,
         &(ist_conv_launch){
-            .isa = "isa/ptx+isa/conv",
+            .isa = "nvidia/ptx+nvidia/conv_parts",
             .defines = defines.text,
             .groups = row_tiles * col_tiles,
             .items = r->items,

@@ -1,5 +1,5 @@
 /* Convolution rows whose filters stay in local memory, on the matrix instructions of warpgroups with half storage
- * (cl/op/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
+ * (cl/nvidia/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
 #include "variants/rows.h"
 
@@ -82,7 +82,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                          bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act);
     ist_conv_record(p, q, r,
                     &(ist_conv_launch){
-                        .isa = "isa/ptx+isa/wgmma+isa/conv",
+                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
                         .defines = defines.text,
                         .groups = l.row_groups * l.col_tiles,
                         .items = items,

@@ -1,5 +1,5 @@
 /* Convolution rows on the matrix instructions of warpgroups with half storage: packs weights as the tiles that the
- * instruction reads and records the launch (cl/op/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
+ * instruction reads and records the launch (cl/nvidia/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
  * windows of whole blocks of 64 channels. */
 #include "variants/nvidia/conv.h"
 #include "variants/rows.h"
@@ -30,7 +30,7 @@ enum { SIDE = 8, PATCH_ROWS = 100, MOST_BYTES = 202 << 10, SPARE_BYTES = 2048 };
 
 /* How a row does a problem. */
 typedef struct layout {
-    int patches;                          /* as in cl/op/conv_wgmma.cl; 0: each tap's pixels are copied */
+    int patches;                          /* as in cl/nvidia/conv_wgmma.cl; 0: each tap's pixels are copied */
     int wide, high;                       /* squares of a line and of a column of the map */
     int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
 } layout;
@@ -150,7 +150,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_conv_record(
         p, q, r,
         &(ist_conv_launch){
-            .isa = "isa/ptx+isa/wgmma+isa/conv",
+            .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
             .defines = defines.text,
             .groups = l.row_tiles * col_tiles,
             .items = r->items,

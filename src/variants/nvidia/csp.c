@@ -130,8 +130,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
         ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTILE_W=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", x.c,
                        m.cp, b->necks, m.tile_w, m.taps, m.depth, m.chunks, m.chunks - 2);
     ist_launch l = {.label = label,
-                    .op = "op/csp_mma",
-                    .isa = "isa/ptx",
+                    .op = "nvidia/csp",
+                    .isa = "nvidia/ptx",
                     .defines = d.text,
                     .kernel = "csp",
                     .dims = 2,

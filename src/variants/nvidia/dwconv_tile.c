@@ -62,8 +62,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int blocks = ist_div_up(q->x.c, TILE_CHANNELS), items = 32 * t.across;
     ist_defines defines =
         ist_defines_of(p, "-DK=%d -DACROSS=%d -DACT=%d", q->filter.kh, t.across, (int)q->o.epi.act);
-    ist_launch l = {.op = "op/dwconv_tile",
-                    .isa = "isa/ptx",
+    ist_launch l = {.op = "nvidia/dwconv_tile",
+                    .isa = "nvidia/ptx",
                     .defines = defines.text,
                     .dims = 2,
                     .global = {(size_t)(blocks * t.strips * t.segments * items), (size_t)q->x.n},

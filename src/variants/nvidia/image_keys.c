@@ -84,8 +84,8 @@ ist_tensor ist_image_make_keys(ist_plan *p, const ist_image_side *image, const i
         ist_defines defines = ist_defines_of(p, "-DIN=%d", x.c);
         int rows = x.n * x.w;
         ist_plan_launch(p, &(ist_launch){.label = label,
-                                         .op = "op/image_keys_mma",
-                                         .isa = "isa/ptx+isa/image_rows",
+                                         .op = "nvidia/image_keys",
+                                         .isa = "nvidia/ptx+nvidia/image_rows",
                                          .defines = defines.text,
                                          .kernel = "image_keys",
                                          .dims = 1,

@@ -86,8 +86,8 @@ ist_tensor ist_image_step_mma(ist_plan *p, bool wgmma, const ist_image_side *ima
         ist_defines_of(p, "-DK=%d -DSTEP=%d%s", k, u ? 2 : 1, groups && side.shift ? " -DSHIFT" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = groups ? "op/two_way_wgmma" : "op/two_way_mma",
-                         .isa = groups ? "isa/ptx+isa/sums+isa/wgmma" : "isa/ptx+isa/sums",
+                         .op = groups ? "nvidia/two_way_wgmma" : "nvidia/two_way_mma",
+                         .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
                          .defines = defines.text,
                          .kernel = "image_step",
                          .dims = 2,

@@ -60,8 +60,8 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
     double in = (double)ist_pixels(u), out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/mbconv_wgmma",
-                         .isa = "isa/ptx+isa/fetch+isa/wgmma",
+                         .op = "nvidia/mbconv",
+                         .isa = "nvidia/ptx+portable/fetch+nvidia/wgmma",
                          .defines = d.text,
                          .kernel = "mbconv",
                          .dims = 2,

@@ -133,8 +133,8 @@ static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.rows, tile.hidden, tile.stages, spread);
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = tile.down ? "op/norm_mlp_wgmma" : "op/norm_mlp_mma",
-                                     .isa = tile.down ? "isa/ptx+isa/norm+isa/wgmma+isa/spread" : "isa/ptx+isa/spread",
+                                     .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
+                                     .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+nvidia/spread" : "nvidia/ptx+nvidia/spread",
                                      .defines = d.text,
                                      .kernel = "norm_mlp",
                                      .dims = 1,

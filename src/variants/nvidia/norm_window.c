@@ -123,8 +123,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_plan_launch(
         p, &(ist_launch){
                .label = label,
-               .op = "op/norm_window_wgmma",
-               .isa = "isa/ptx+isa/norm+isa/sums+isa/wgmma",
+               .op = "nvidia/norm_window",
+               .isa = "nvidia/ptx+nvidia/norm+nvidia/sums+nvidia/wgmma",
                .defines = d.text,
                .kernel = "window",
                .dims = 3,

@@ -62,8 +62,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d", MID, OUT);
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/patch_mma",
-                                     .isa = "isa/ptx",
+                                     .op = "nvidia/patch",
+                                     .isa = "nvidia/ptx",
                                      .defines = d.text,
                                      .kernel = "patch",
                                      .dims = 2,

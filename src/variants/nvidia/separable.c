@@ -121,8 +121,8 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
         (int)o->epi.act);
     double out = (double)ist_pixels(y) * mid;
     ist_launch l = {.label = label,
-                    .op = "op/separable_mma",
-                    .isa = "isa/ptx",
+                    .op = "nvidia/separable",
+                    .isa = "nvidia/ptx",
                     .defines = defines.text,
                     .kernel = "separable",
                     .dims = 3,

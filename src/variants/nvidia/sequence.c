@@ -169,8 +169,8 @@ static void launch(ist_matrix_tape *m, const tapes *all, ist_tensor weights, ist
     int steps = (int)(all->counts[0] | all->counts[1] << 16);
     ist_arg more[2] = {IST_IN((ist_tensor){0}), IST_INT4(s->rows, steps, pieces, turns)};
     if (t->sides > 1) more[0] = (ist_arg)IST_INOUT(mails);
-    ist_launch l = {.op = "op/chain_mma",
-                    .isa = "isa/ptx+isa/tape+isa/chain_rows",
+    ist_launch l = {.op = "nvidia/sequence",
+                    .isa = "nvidia/ptx+portable/tape+nvidia/sequence_rows",
                     .defines = defines.text,
                     .global = {groups * ITEMS, (size_t)s->n}};
     ist_tape_launch(t, &l, tape, weights, table, more, 2);

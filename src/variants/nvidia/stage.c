@@ -14,8 +14,8 @@ enum { DEEP = 3, LAYERS = DEEP + 2 };
 enum { ITEMS = 256, INPUTS = 32, OUTPUTS = 8, SCALES = 12, TAPS = 9 };
 
 /* 191 KiB of local memory in the second, as the probe of warpgroups asks for. */
-const ist_stage_kernel ist_stage_first = {{16, 16, 32, 64}, "op/stage_mma", 5, 1, 4, false};
-const ist_stage_kernel ist_stage_second = {{64, 32, 128, 256}, "op/stage_wide_mma", 4, 2, 1, true};
+const ist_stage_kernel ist_stage_first = {{16, 16, 32, 64}, "nvidia/stage", 5, 1, 4, false};
+const ist_stage_kernel ist_stage_second = {{64, 32, 128, 256}, "nvidia/stage_wide", 4, 2, 1, true};
 
 /* ---- which stages ---- */
 
@@ -153,7 +153,7 @@ static void launch(ist_plan *p, const ist_stage_kernel *k, ist_tensor x, const p
     int across = tiles_of(k, x.w), own = ist_has(whole) ? whole.ld : 0;
     ist_launch l = {.label = label,
                     .op = k->op,
-                    .isa = "isa/ptx",
+                    .isa = "nvidia/ptx",
                     .defines = d.text,
                     .kernel = "stage",
                     .dims = 2,

@@ -144,8 +144,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DTHREADS=%d -DM=%d -DOUT=%d -DTILE_H=%d -DTILE_W=%d", t->items, layers[0].f.out,
                                    layers[4].f.out, t->h, t->w);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/stem_mma",
-                                     .isa = "isa/ptx",
+                                     .op = "nvidia/stem",
+                                     .isa = "nvidia/ptx",
                                      .defines = d.text,
                                      .kernel = "stem",
                                      .dims = 2,

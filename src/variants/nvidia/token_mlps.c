@@ -59,8 +59,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     if (!pack(p, q, &weights, &table)) return;
     ist_defines defines = ist_defines_of(p, "-DIN=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/perceptron_mma",
-                                     .isa = "isa/ptx",
+                                     .op = "nvidia/token_mlps",
+                                     .isa = "nvidia/ptx",
                                      .defines = defines.text,
                                      .kernel = "perceptrons",
                                      .dims = 2,

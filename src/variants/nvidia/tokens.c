@@ -13,10 +13,10 @@ typedef enum token_kind { FIRST_LAYER, ATTENTION, READING, MERGE } token_kind;
 static const struct {
     const char *op, *isa, *kernel;
 } kinds[] = {
-    [FIRST_LAYER] = {"op/token_layer_mma", "isa/ptx+isa/token", "token_layer"},
-    [ATTENTION] = {"op/token_attention_mma", "isa/ptx+isa/token", "token_attention"},
-    [READING] = {"op/token_read_mma", "isa/ptx+isa/sums+isa/token", "token_read"},
-    [MERGE] = {"op/token_merge_mma", "isa/ptx+isa/token", "token_merge"},
+    [FIRST_LAYER] = {"nvidia/token_layer", "nvidia/ptx+nvidia/token", "token_layer"},
+    [ATTENTION] = {"nvidia/token_attention", "nvidia/ptx+nvidia/token", "token_attention"},
+    [READING] = {"nvidia/token_read", "nvidia/ptx+nvidia/sums+nvidia/token", "token_read"},
+    [MERGE] = {"nvidia/token_merge", "nvidia/ptx+nvidia/token", "token_merge"},
 };
 enum { ROWS = 8, ITEMS = 256, SLICE = 128, OUT_MAX = 512, HIDDEN_MAX = 256, PART_SUMS = 128 /* floats */ };
 enum { FEW = 8 /* prompts whose merging groups are all at work at once */ };
@@ -211,8 +211,8 @@ static void launch(ist_plan *p, int prompts, int tokens, const ist_token_job *l,
     if (t->image) ist_defines_add(&defines, " -DIMAGE");
     if (t->kind != READING) t->lds[6] = l->add.ld, t->lds[7] = l->add.c0;
     if (l->folds) begin_folds(p, prompts, tokens, l, t, &defines);
-    snprintf(isa, sizeof isa, "%s%s%s", kinds[t->kind].isa, l->folds ? "+isa/token_folds" : "",
-             t->image ? "+isa/image_rows" : "");
+    snprintf(isa, sizeof isa, "%s%s%s", kinds[t->kind].isa, l->folds ? "+nvidia/token_folds" : "",
+             t->image ? "+nvidia/image_rows" : "");
     const int *d = t->lds;
     ist_launch all = {.label = label,
                       .op = kinds[t->kind].op,

@@ -26,8 +26,8 @@ static void launch(ist_plan *p, ist_tensor x, bool flat, int k, ist_tensor *valu
                        flat ? " -DFLAT" : "", aligned ? " -DALIGNED" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/top_rows",
-                         .isa = "isa/ptx",
+                         .op = "nvidia/top_rows",
+                         .isa = "nvidia/ptx",
                          .defines = defines.text,
                          .kernel = "top_rows",
                          .dims = 2,

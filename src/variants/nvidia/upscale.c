@@ -73,8 +73,8 @@ static void launch(ist_plan *p, const ist_upscale *q, bool groups) {
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = groups ? "op/upscale_wgmma" : "op/upscale_mma",
-                                     .isa = groups ? "isa/ptx+isa/sums+isa/wgmma" : "isa/ptx+isa/sums",
+                                     .op = groups ? "nvidia/upscale_wgmma" : "nvidia/upscale_mma",
+                                     .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
                                      .defines = defines.text,
                                      .kernel = "upscale",
                                      .dims = 2,

@@ -47,8 +47,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DWS=%d -DWARPS=%d -DCHUNK=%d -DCHUNKS=%d", ws, warps, chunk, chunks);
     (void)v, (void)way;
     ist_launch l = ist_window_launch(p, a, pad, table, 1, false);
-    l.op = "op/window_mma";
-    l.isa = "isa/ptx+isa/sums";
+    l.op = "nvidia/window";
+    l.isa = "nvidia/ptx+nvidia/sums";
     l.defines = d.text;
     l.dims = 3;
     l.global[0] = (size_t)ist_windows(a) * (size_t)ist_div_up(tokens, 16 * warps) * (size_t)items;

@@ -34,7 +34,7 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job 
     ist_tensor m = ist_plan_const(p, f->m, 1, 1, HEADS * d, f->k, IST_ELEM_F32, label);
     ist_tensor mb = ist_head_const(p, f->mb, 1, d, label);
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way",
+                                     .op = "portable/two_way",
                                      .defines = defines.text,
                                      .kernel = "fold_heads",
                                      .dims = 3,
@@ -54,7 +54,7 @@ static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_
     size_t items = (size_t)k->items;
     ist_defines defines = defines_of(p, k, s->k, s->tokens);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
-                                     .op = "op/two_way",
+                                     .op = "portable/two_way",
                                      .defines = defines.text,
                                      .kernel = "image_update",
                                      .dims = 2,
@@ -74,7 +74,7 @@ static void launch_read(ist_plan *p, const ist_absorbed_kernels *k, const ist_im
     size_t items = (size_t)k->items;
     ist_defines defines = defines_of(p, k, s->k, s->tokens);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
-                                     .op = "op/two_way",
+                                     .op = "portable/two_way",
                                      .defines = defines.text,
                                      .kernel = "image_read",
                                      .dims = 2,
@@ -108,7 +108,7 @@ static void merge(ist_plan *p, const ist_absorbed_kernels *k, const ist_merge_jo
     ist_defines defines = defines_of(p, k, job->k, job->tokens);
     size_t n = (size_t)parts.n, columns = (size_t)job->tokens * HEADS;
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/two_way",
+                                     .op = "portable/two_way",
                                      .defines = defines.text,
                                      .kernel = "image_merge",
                                      .dims = 3,

@@ -15,7 +15,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_launch l = ist_attention_launch(p, a, (const int[]){0, 0});
     ist_defines defines = ist_defines_of(p, "-DD=%d", ist_attention_dim(a));
     (void)v, (void)way;
-    l.op = "op/attention";
+    l.op = "portable/attention";
     l.kernel = rows ? "attention_rows" : "attention_keys";
     l.defines = defines.text;
     l.global[0] = (size_t)(rows ? ist_div_up(nq, GROUP) : nq) * GROUP;

@@ -20,7 +20,7 @@ static void emit_box(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/box",
+                         .op = "portable/box",
                          .defines = defines.text,
                          .kernel = ist_kind_of(v->kind)->name,
                          .dims = 2,
@@ -44,7 +44,7 @@ static void emit_fdr(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     ist_plan_launch(
         p, &(ist_launch){.label = f->label,
-                         .op = "op/box",
+                         .op = "portable/box",
                          .defines = defines.text,
                          .kernel = "fdr",
                          .dims = 2,
@@ -67,7 +67,7 @@ static void emit_lqe(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = types_of(p, (ist_tensor){0}, (ist_tensor){0}, (int)local);
     (void)way;
     ist_plan_launch(p, &(ist_launch){.label = l->label,
-                                     .op = "op/box",
+                                     .op = "portable/box",
                                      .defines = defines.text,
                                      .kernel = "lqe",
                                      .dims = 2,

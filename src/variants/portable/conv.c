@@ -57,7 +57,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_launch l = {
         .label = q->label,
         .op = r->op,
-        .isa = "isa/vector",
+        .isa = "portable/vector",
         .defines = defines.text,
         .kernel = "conv",
         .dims = 3,

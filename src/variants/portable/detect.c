@@ -36,8 +36,8 @@ static void flatten(ist_plan *p, size_t lanes, ist_detections *d, ist_tensor upl
     make_list(p, d);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
-                         .op = "op/detect",
-                         .isa = "op/frame",
+                         .op = "portable/detect",
+                         .isa = "portable/frame",
                          .defines = defines.text,
                          .kernel = "flatten",
                          .dims = 1,
@@ -60,8 +60,8 @@ static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores 
     if (one) make_list(p, d);
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/detect",
-                         .isa = "op/frame",
+                         .op = "portable/detect",
+                         .isa = "portable/frame",
                          .defines = defines.text,
                          .kernel = "pick",
                          .dims = 1,
@@ -97,8 +97,8 @@ static void emit_given(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     make_objects(p, d);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/detect",
-                                     .isa = "op/frame",
+                                     .op = "portable/detect",
+                                     .isa = "portable/frame",
                                      .defines = defines.text,
                                      .kernel = "given_boxes",
                                      .dims = 2,

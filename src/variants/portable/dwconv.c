@@ -56,8 +56,8 @@ static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
     int blocks = ist_div_up(q->x.c, b.width), across = ist_div_up(q->y.w, b.cols), down = ist_div_up(q->y.h, b.rows);
     ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", b.width,
                                          q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act);
-    ist_launch l = {.op = "op/dwconv_strip",
-                    .isa = "isa/fetch",
+    ist_launch l = {.op = "portable/dwconv_strip",
+                    .isa = "portable/fetch",
                     .defines = defines.text,
                     .dims = 2,
                     .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
@@ -103,8 +103,8 @@ static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
                        cols, q->x.c % width ? "" : " -DWHOLE", ist_dwconv_aligned(q, width) ? " -DALIGNED" : "",
                        floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
     size_t strips = (size_t)blocks * (size_t)ist_div_up(q->y.w, cols) * (size_t)q->y.h;
-    ist_launch l = {.op = "op/dwconv_group",
-                    .isa = "isa/vector",
+    ist_launch l = {.op = "portable/dwconv_group",
+                    .isa = "portable/vector",
                     .defines = defines.text,
                     .dims = 2,
                     .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
@@ -128,8 +128,8 @@ static void emit_any(ist_plan *p, const ist_variant *v, void *node, int way) {
     if (!ist_dwconv_pack(p, q, ANY_WIDTH, &weights, &bias)) return;
     ist_defines defines =
         ist_defines_of(p, "-DVL=%d%s%s", ANY_WIDTH, floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
-    ist_launch l = {.op = "op/dwconv_any",
-                    .isa = "isa/vector",
+    ist_launch l = {.op = "portable/dwconv_any",
+                    .isa = "portable/vector",
                     .defines = defines.text,
                     .dims = 3,
                     .global = {ist_round_up((size_t)ist_div_up(q->x.c, ANY_WIDTH), ANY_ITEMS),

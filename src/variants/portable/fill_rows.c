@@ -9,7 +9,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     q->y = x; /* in place */
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/fill_rows",
+                                     .op = "portable/fill_rows",
                                      .defines = defines.text,
                                      .kernel = "fill_rows",
                                      .dims = 2,

@@ -35,8 +35,8 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/mask",
-                                     .isa = "op/frame",
+                                     .op = "portable/mask",
+                                     .isa = "portable/frame",
                                      .defines = defines.text,
                                      .kernel = "masks",
                                      .dims = 1,
@@ -54,8 +54,8 @@ const ist_family ist_portable_masks = {.emit = emit_masks};
 
 static ist_launch launch_of(const ist_pack *q, const char *defines, const char *kernel, size_t count, size_t lanes) {
     return (ist_launch){.label = q->label,
-                        .op = "op/pack",
-                        .isa = "op/frame",
+                        .op = "portable/pack",
+                        .isa = "portable/frame",
                         .defines = defines,
                         .kernel = kernel,
                         .dims = 1,

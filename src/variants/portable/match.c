@@ -22,7 +22,7 @@ static int larger(int a, int b) {
 
 /* What stands in front of track.cl. */
 static const char *track_parts(const ist_variant *v) {
-    return ist_lanes_of(v)->lanes == 1 ? "op/frame+op/lap_cpu" : "op/frame+op/lap";
+    return ist_lanes_of(v)->lanes == 1 ? "portable/frame+portable/lap_serial" : "portable/frame+portable/lap";
 }
 
 /* A launch of `groups` groups, each of which solves one problem. */
@@ -51,9 +51,9 @@ static void emit_assign(ist_plan *p, const ist_variant *v, void *node, int way) 
                             IST_IN(ist_plan_current_limit(p)),
                             IST_INT4(rows, cols, words, 0),
                             IST_FLOAT(ldexpf(1, q->bits))};
-    ist_launch l = {.label = q->label, .op = "op/assign", .kernel = "assign"};
+    ist_launch l = {.label = q->label, .op = "portable/assign", .kernel = "assign"};
     (void)way;
-    l.isa = ist_lanes_of(v)->lanes == 1 ? "op/lap_cpu" : "op/lap";
+    l.isa = ist_lanes_of(v)->lanes == 1 ? "portable/lap_serial" : "portable/lap";
     LAUNCH(p, v, l, (size_t)cost.n, args);
 }
 
@@ -71,7 +71,7 @@ static void match_tracks(ist_plan *p, const ist_variant *v, const ist_match *q) 
                             IST_IN(q->upload),
                             IST_INT4(most, solver, q->age, 0),
                             IST_FLOAT(q->track_iou)};
-    ist_launch l = {.label = q->label, .op = "op/track", .isa = track_parts(v), .kernel = "match_tracks"};
+    ist_launch l = {.label = q->label, .op = "portable/track", .isa = track_parts(v), .kernel = "match_tracks"};
     LAUNCH(p, v, l, 1, args);
 }
 
@@ -82,7 +82,7 @@ static void match_targets(ist_plan *p, const ist_variant *v, const ist_match *q)
     ist_tensor work = ist_plan_tensor(p, q->det.batch, 1, 1, words, IST_ELEM_I32);
     const ist_arg args[] = {IST_OUT(q->match),      IST_OUT(work),     IST_IN(q->det.objects),
                             IST_IN(q->det.counts),  IST_IN(q->upload), IST_INT4(most, room, solver, words)};
-    ist_launch l = {.label = q->label, .op = "op/track", .isa = track_parts(v), .kernel = "match_targets"};
+    ist_launch l = {.label = q->label, .op = "portable/track", .isa = track_parts(v), .kernel = "match_targets"};
     LAUNCH(p, v, l, (size_t)q->det.batch, args);
 }
 
@@ -97,7 +97,7 @@ static void match_set(ist_plan *p, const ist_variant *v, const ist_match *q) {
                              .bits = MATCH_BITS};
     ist_plan_launch(p,
                     &(ist_launch){.label = q->label,
-                                  .op = "op/track",
+                                  .op = "portable/track",
                                   .isa = track_parts(v),
                                   .kernel = "set_cost",
                                   .dims = 3,
@@ -113,7 +113,7 @@ static void match_set(ist_plan *p, const ist_variant *v, const ist_match *q) {
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_launch(p,
                     &(ist_launch){.label = q->label,
-                                  .op = "op/track",
+                                  .op = "portable/track",
                                   .isa = track_parts(v),
                                   .kernel = "set_apply",
                                   .dims = 2,

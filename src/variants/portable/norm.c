@@ -51,8 +51,8 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
                         q->clamp > 0 ? " -DCLAMPED" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/norm",
-                         .isa = at.fetched ? "isa/fetch" : NULL,
+                         .op = "portable/norm",
+                         .isa = at.fetched ? "portable/fetch" : NULL,
                          .defines = at.defines.text,
                          .kernel = at.fetched ? "layernorm_fetched" : "layernorm",
                          .dims = 2,

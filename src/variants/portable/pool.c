@@ -15,7 +15,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)v, (void)way;
     if (run > 1) ist_defines_add(&defines, " -DRUN=%d", RUN);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/pool",
+                                     .op = "portable/pool",
                                      .defines = defines.text,
                                      .kernel = "maxpool2x2_group",
                                      .dims = 1,

@@ -22,7 +22,7 @@ static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) 
     ist_defines defines = ist_defines_of(p, "%s", "");
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/prompt",
+                                     .op = "portable/prompt",
                                      .defines = defines.text,
                                      .kernel = "point_tokens",
                                      .dims = 3,
@@ -44,7 +44,7 @@ static void emit_join(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "%s", "");
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/prompt",
+                                     .op = "portable/prompt",
                                      .defines = defines.text,
                                      .kernel = "join_tokens",
                                      .dims = 3,

@@ -6,7 +6,7 @@
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     enum { ROWS = 2, COLUMNS = 64 }; /* little for each work-item to wait for */
     (void)v, (void)way;
-    ist_resize_launch(p, node, "op/image", ROWS, COLUMNS, COLUMNS);
+    ist_resize_launch(p, node, "portable/image", ROWS, COLUMNS, COLUMNS);
 }
 
 const ist_family ist_portable_resize = {.emit = emit};

@@ -25,7 +25,7 @@ static void emit_row_max(ist_plan *p, const ist_variant *v, void *node, int way)
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
-               .op = "op/topk",
+               .op = "portable/topk",
                .defines = defines.text,
                .kernel = "row_max",
                .dims = 2,
@@ -43,7 +43,7 @@ static void best_of(ist_plan *p, int lanes, ist_tensor x, ist_tensor list, int e
                     const char *label) {
     ist_defines defines = defines_of(p, lanes, (ist_tensor){0});
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "op/topk",
+                                     .op = "portable/topk",
                                      .defines = defines.text,
                                      .kernel = "topk",
                                      .dims = 2,
@@ -93,8 +93,8 @@ static void emit_top_scores(ist_plan *p, const ist_variant *v, void *node, int w
     q->scores = ist_plan_tensor(p, x.n, 1, tokens * x.c, 1, IST_ELEM_F32);
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/detect",
-                         .isa = "op/frame",
+                         .op = "portable/detect",
+                         .isa = "portable/frame",
                          .defines = defines.text,
                          .kernel = "scores",
                          .dims = 2,
@@ -117,7 +117,7 @@ static void emit_gather(ist_plan *p, const ist_variant *v, void *node, int way) 
     ist_defines defines = defines_of(p, lanes, x);
     (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "op/topk",
+                                     .op = "portable/topk",
                                      .defines = defines.text,
                                      .kernel = "gather",
                                      .dims = 3,

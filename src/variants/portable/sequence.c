@@ -112,7 +112,7 @@ static void launch(ist_plan *plan, struct ist_sequence *s, size_t first, size_t 
         ist_tensor tape = ist_plan_const_bytes(plan, t->words, t->count * WORDS * sizeof *t->words, label);
         ist_defines defines = ist_defines_of(plan, "-DSLOTS=%d", SLOTS);
         const ist_arg sizes[] = {IST_INT4(s->rows, (int)t->count, 0, 0)};
-        ist_launch l = {.op = "op/chain",
+        ist_launch l = {.op = "portable/sequence",
                         .isa = s->form->config,
                         .defines = defines.text,
                         .global = {(size_t)ist_div_up(s->rows, ROWS) * ITEMS, (size_t)s->n}};
@@ -124,8 +124,8 @@ static void launch(ist_plan *plan, struct ist_sequence *s, size_t first, size_t 
 
 #define FORM(parts)                                                                                                    \
     {.vector = 4, .outputs = OUTPUTS_MAX, .config = (parts), .pack = ist_tape_pack, .launch = launch}
-const ist_sequence_form ist_tape_sequence = FORM("isa/tape");
-const ist_sequence_form ist_tape_sequence_ptx = FORM("isa/ptx+isa/tape");
+const ist_sequence_form ist_tape_sequence = FORM("portable/tape");
+const ist_sequence_form ist_tape_sequence_ptx = FORM("nvidia/ptx+portable/tape");
 
 const ist_family ist_portable_sequence = {.takes = ist_tape_takes, .emit = ist_span_emit_sequence, .by_nodes = true};
 

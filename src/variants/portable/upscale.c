@@ -19,7 +19,7 @@ static void launch(ist_plan *p, const ist_upscale *q, int items) {
     ist_defines defines = ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
-                         .op = "op/upscale",
+                         .op = "portable/upscale",
                          .defines = defines.text,
                          .kernel = "upscale",
                          .dims = 2,

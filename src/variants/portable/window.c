@@ -15,7 +15,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DWS=%d", a->ws);
     (void)v, (void)way;
     ist_launch l = ist_window_launch(p, a, pad, table, 1, false);
-    l.op = "op/attention";
+    l.op = "portable/attention";
     l.defines = d.text;
     l.dims = 3;
     l.global[0] = (size_t)ist_windows(a) * (size_t)ist_div_up(tokens, GROUP) * GROUP;

@@ -1,0 +1,99 @@
+/* What nvidia/conv_mma and nvidia/conv_wgmma have in common: which taps of a window lie in the map, and what becomes of sums:
+ * activations, addends, results. Behind nvidia/ptx; -D ACT, and Y32 where results are floats. */
+#ifdef Y32
+typedef float TY;
+#else
+typedef T TY;
+#endif
+
+/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
+static inline int divided(int n, int multiplier, int shift) {
+    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
+}
+
+/* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
+static inline uint valid_bits(int at, int count, int size) {
+    int low = clamp(-at, 0, count), high = clamp(size - at, 0, count);
+    return high > low ? (1u << high) - (1u << low) : 0u;
+}
+
+/* Taps inside the map, a bit each, of the window that starts at line iy and column ix; in and win as in cpu/conv. */
+static inline int inside_bits(int iy, int ix, int8 in, int8 win) {
+    uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
+    for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
+    return (int)bits;
+}
+
+/* The activation of two values to the precision of half. */
+static inline float2 activated(float2 v) {
+#if ACT == ACT_RELU
+    return max(v, 0.0f);
+#elif ACT == ACT_SILU || ACT == ACT_SIGMOID
+    return ACT == ACT_SILU ? v * quick_sigmoids(v) : quick_sigmoids(v);
+#elif ACT == ACT_GELU
+    return (float2)(quick_gelu(v.x), quick_gelu(v.y));
+#else
+    return v;
+#endif
+}
+
+/* Pixel of an addend with these flags (EPI_BEFORE_UP2; EPI_BEFORE_ONE) for pixel p of the result. */
+static inline int place(int p, int8 out, int flags, int8 div) {
+    int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+    int h = out.s1, w = out.s2, y = line - n * h, x = p - line * w;
+    if (flags & EPI_BEFORE_ONE) n = 0;
+    return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
+}
+
+/* `count` halves from any address, and zeros up to eight. */
+static inline uint4 gathered(__global const T *from, int count) {
+    uint v[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = i < count ? ((__global const ushort *)from)[i] : 0u;
+    return (uint4)(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);
+}
+
+static inline void store_halves(uint4 v, __global T *p, int left, bool aligned) {
+    if (aligned && left >= 8) {
+        *(__global uint4 *)p = v;
+    } else {
+        uint w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < left) ((__global ushort *)p)[i] = (ushort)(w[i / 2] >> i % 2 * 16);
+    }
+}
+
+/* v[0..8) += the addend's channels, of which `left` exist. */
+static inline void add_part(float *v, __global const T *p, int left, bool aligned) {
+    if (aligned && left >= 8) {
+        uint4 u = *(__global const uint4 *)p;
+        float2 a = floats_of(u.x), b = floats_of(u.y), c = floats_of(u.z), d = floats_of(u.w);
+        v[0] += a.x, v[1] += a.y, v[2] += b.x, v[3] += b.y, v[4] += c.x, v[5] += c.y, v[6] += d.x, v[7] += d.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < left) v[i] += LOAD(p, i);
+    }
+}
+
+static inline void store_part(const float *v, __global TY *p, int left, bool aligned) {
+    if (aligned && left >= 8) {
+#ifdef Y32
+        ((__global float4 *)p)[0] = (float4)(v[0], v[1], v[2], v[3]);
+        ((__global float4 *)p)[1] = (float4)(v[4], v[5], v[6], v[7]);
+#else
+        *(__global uint4 *)p =
+            (uint4)(halves_of(v[0], v[1]), halves_of(v[2], v[3]), halves_of(v[4], v[5]), halves_of(v[6], v[7]));
+#endif
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+#ifdef Y32
+            if (i < left) p[i] = v[i];
+#else
+            if (i < left) STORE(v[i], p, i);
+#endif
+        }
+    }
+}

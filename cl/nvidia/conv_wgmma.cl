@@ -1,0 +1,258 @@
+/* Dense convolution in half storage as an implicit matrix product on the matrix instructions of warpgroups, sums in float:
+ * a work-group of GROUPS warpgroups makes BM = 64 GROUPS EACH output pixels by BN channels. Goes with nvidia/ptx,
+ * nvidia/wgmma and nvidia/conv_parts.
+ *
+ * The product runs in steps of 64 inputs: POINT (1x1, stride 1, no padding) of channels, zeros behind the last; else, where
+ * channels are a multiple of 64, of 64 channels in turn the taps, at most 31. A step's pixels and weights are copied to local
+ * memory as nvidia/wgmma wants tiles, STAGES - 1 steps ahead (FLIGHT 1: one less, and a step's products begin before those of
+ * the one before it have ended).
+ *
+ * PATCHES, for 3x3 convolutions that keep the extents: 64 pixels are eight lines of eight, and the 10 x 10 in and around them
+ * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
+ * come while these are multiplied; 1: there are no more than 64. tiles = {-, -, -, squares of a line, of an image}.
+ *
+ * Arguments as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
+ * exchanged as there, and neither partial sums nor splits; channels of the result and of addends in whole parts of 16 bytes. */
+#define THREADS (128 * GROUPS)
+#define BM      (64 * GROUPS * EACH)
+#define BK      64
+#define PARTS   8 /* 16-byte parts of a row in local memory */
+#define PASS    (THREADS / PARTS)
+#define PASSES  (BM / PASS)
+#define NI      (BN / 8)
+#define LATER   (STAGES - 1 - FLIGHT) /* steps from a copy to its products */
+#ifdef PATCHES
+#define TAPS       9
+#define SQUARES    (BM / 64)
+#define PATCH_LINE 10
+#define PATCH_ROWS (PATCH_LINE * PATCH_LINE)
+#define BUFFER     (SQUARES * PATCH_ROWS * 128) /* a multiple of 1024: SQUARES is even */
+#define A_BYTES    (PATCHES * BUFFER)
+#define STAGE      (BN * 128)
+#define TILES_BYTES (A_BYTES + STAGES * STAGE)
+#define PATCH_PASSES ((SQUARES * PATCH_ROWS + PASS - 1) / PASS)
+#define SLICES     (TAPS - LATER) /* steps in which the next patches are copied: not a block's first, which others may read */
+#define SLICE      ((PATCH_PASSES + SLICES - 1) / SLICES) /* passes of each */
+#define SQUARE_AT  (PATCH_ROWS * 8) /* from a square's rows to the next one's, as nvidia/wgmma counts */
+#else
+#define A_BYTES    (BM * 128)
+#define STAGE      (A_BYTES + BN * 128)
+#define TILES_BYTES (STAGES * STAGE)
+#define SQUARE_AT  512
+#endif
+#define B_PARTS  (BN * 8)
+#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
+#define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results; behind it that of an addend */
+#define MAIN_BYTES (TILES_BYTES > RESULTS * 32 ? TILES_BYTES : RESULTS * 32)
+/* Part q (eight channels) of a row of results, exchanged within the row so that a fragment's rows lie in different banks. */
+#define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
+
+#ifdef PATCHES
+/* Passes FIRST .. FIRST + COUNT over the pixels of 64 channels. */
+#define COPY_PATCHES(BLOCK, FIRST, COUNT)                                                                              \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int i = 0; i < (COUNT); i++) {                                                          \
+            int row = first + ((FIRST) + i) * PASS;                                                                    \
+            if (row < SQUARES * PATCH_ROWS) {                                                                          \
+                int p = pixels[row];                                                                                   \
+                COPY16(to_a + ((BLOCK)&1) * BUFFER + ((FIRST) + i) * (PASS * 128),                                     \
+                       x + (max(p, 0) * in.s2 + in.s3 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)
+#elif defined(POINT)
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                               \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + channel), bytes);                          \
+    } while (0)
+#else
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        int block = divided(STEP, div.s4, div.s5), tap = (STEP)-block * (win.s0 * win.s1);                             \
+        int ky = divided(tap, div.s6, div.s7);                                                                         \
+        int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + away), inside[i] >> tap & 1 ? 16 : 0);     \
+    } while (0)
+#endif
+#define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
+    do {                                                                                                               \
+        int at = from_w + (STEP)*step_size;                                                                            \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS) \
+            COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + i * THREADS),                                   \
+                   id + i * THREADS < real_w ? 16 : 0);                                                                \
+    } while (0)
+
+#ifdef PATCHES
+#define ROW_PIXEL(r) pixels[(r) / 64 * PATCH_ROWS + ((r) % 64 / 8 + 1) * PATCH_LINE + (r) % 8 + 1] /* < 0: none */
+#else
+#define ROW_PIXEL(r) (p0 + (r))
+#endif
+
+__attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
+conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
+     __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
+     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+    __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later sums, and the bias; from a multiple of 1024 */
+    const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
+    const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
+    __local uint4 *main = memory + (shared - start) / 16;
+    const int group = get_group_id(0);
+    const int row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
+    const int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
+    const int items = min(out.s0, *limit), rows = items * out.s1 * out.s2, end = tiles.s2;
+
+    /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
+    const int part = id % PARTS, first = id / PARTS;
+    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
+    const int step_size = tiles.s1 * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
+    const int from_w = block0 * (16 * PARTS) + id;
+#ifdef PATCHES
+    __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
+    for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
+        const int square = row_tile * SQUARES + i / PATCH_ROWS, n = square / tiles.s4, at = square - n * tiles.s4;
+        const int iy = at / tiles.s3 * 8 + i % PATCH_ROWS / PATCH_LINE - 1, ix = at % tiles.s3 * 8 + i % PATCH_LINE - 1;
+        const bool real = n < out.s0 && (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;
+        pixels[i] = real ? (n * in.s0 + iy) * in.s1 + ix : -1;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (row_tile * SQUARES >= items * tiles.s4) return;
+#else
+    const int p0 = row_tile * BM;
+    int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
+#ifndef POINT
+    int inside[PASSES]; /* taps inside the map, a bit each */
+#endif
+#pragma unroll
+    for (int i = 0; i < PASSES; i++) {
+        int p = min(p0 + first + i * PASS, all - 1); /* rows beyond the last are made and not stored */
+#ifdef POINT
+        offset[i] = p * in.s2 + in.s3;
+#else
+        int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
+        int iy = (line - n * out.s1) * win.s2 - win.s3, ix = (p - line * out.s2) * win.s2 - win.s4;
+        offset[i] = ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
+        inside[i] = inside_bits(iy, ix, in, win);
+#endif
+    }
+    if (p0 >= rows) return;
+#endif
+
+    for (int i = id; i < BN / 4; i += THREADS)
+        COPY16(shared + MAIN_BYTES + i * 16, bias + (block0 * 16 + i * 4), block0 + i / 4 < tiles.s1 ? 16 : 0);
+#ifdef PATCHES
+    COPY_PATCHES(0, 0, PATCH_PASSES);
+#endif
+#pragma unroll 1
+    for (int s = 0; s < LATER; s++) {
+        if (s < end) {
+            COPY_WEIGHTS(s, s);
+#ifndef PATCHES
+            COPY_PIXELS(s, s);
+#endif
+        }
+        COPY_COMMIT();
+    }
+
+    float acc[EACH][NI][4];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) acc[i][j][e] = 0.0f;
+
+#ifdef PATCHES
+    const matrix_at from_a = MATRIX_AT_PITCH(shared + warp / 4 * (EACH * PATCH_ROWS * 128), PATCH_LINE * 8);
+    int block = 0, tap = 0;
+#else
+    const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * 64 * 128));
+#endif
+    const matrix_at from_b = MATRIX_AT(shared + A_BYTES);
+    int slot = 0, to = LATER; /* of the step, and of the one that is copied meanwhile */
+    for (int step = 0; step < end; step++) {
+        COPY_WAIT(AHEAD);
+        GROUP_PUBLISH();
+#if FLIGHT == 0
+        GROUP_WAIT(0);
+#endif
+        barrier(CLK_LOCAL_MEM_FENCE);
+#ifdef PATCHES
+        const int a_at = (block & 1) * (BUFFER / 16) + (tap / 3 * PATCH_LINE + tap % 3) * 8;
+#else
+        const int a_at = slot * (STAGE / 16);
+#endif
+        GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
+        if (step + LATER < end) {
+            COPY_WEIGHTS(step + LATER, to);
+#ifndef PATCHES
+            COPY_PIXELS(step + LATER, to);
+#endif
+        }
+#ifdef PATCHES
+#if PATCHES > 1
+        if (tap > 0 && tap <= SLICES && (block + 1) * TAPS < end) COPY_PATCHES(block + 1, (tap - 1) * SLICE, SLICE);
+#endif
+        block += tap == TAPS - 1;
+        tap = tap == TAPS - 1 ? 0 : tap + 1;
+#endif
+        COPY_COMMIT();
+#if FLIGHT == 1
+        GROUP_WAIT(1);
+#endif
+        slot = slot == STAGES - 1 ? 0 : slot + 1;
+        to = to == STAGES - 1 ? 0 : to + 1;
+    }
+    GROUP_WAIT(0);
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* Addends come to local memory in rows, results are made from fragments and leave it in rows, 16 bytes a work-item. */
+    const bool early = epi.s1 & EPI_BEFORE, late = epi.s1 & EPI_AFTER;
+    const bool straight = !(epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
+    if (early || late) {
+#pragma unroll 1
+        for (int k = id; k < RESULTS; k += THREADS) {
+            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = clamp(ROW_PIXEL(r), 0, all - 1);
+            const int bytes = c < out.s5 ? 16 : 0;
+            if (early)
+                COPY16(shared + RESULT_AT(r, q),
+                       before + ((size_t)(straight ? p : place(p, out, epi.s1, div)) * epi.s2 + epi.s3 + c), bytes);
+            if (late)
+                COPY16(shared + RESULTS * 16 + RESULT_AT(r, q),
+                       after + ((size_t)(straight ? p : place(p, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div)) *
+                                    epi.s4 + epi.s5 + c), bytes);
+        }
+        COPY_COMMIT();
+        COPY_WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    __local const float2 *biases = (__local const float2 *)(main + MAIN_BYTES / 16) + lane % 4;
+    __local uint *words = (__local uint *)main;
+    const int row = warp / 4 * (EACH * 64) + warp % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+        for (int j = 0; j < NI; j++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int at = RESULT_AT(row + i * 64 + h * 8, j) / 4 + lane % 4;
+                float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + biases[j * 4];
+                if (early) v += floats_of(words[at]);
+                v = activated(v);
+                if (epi.s1 & EPI_LAB) v = fma(v, (float2)(lab.s0), (float2)(lab.s1));
+                if (late) v += floats_of(words[at + RESULTS * 4]);
+                words[at] = halves_of(v.x, v.y);
+            }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 4
+    for (int k = id; k < RESULTS; k += THREADS) {
+        const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = ROW_PIXEL(r);
+        if ((uint)p < (uint)rows && c < out.s5)
+            *(__global uint4 *)(y + ((size_t)p * out.s3 + out.s4 + c)) =
+                main[RESULT_AT(r, q) / 16];
+    }
+}

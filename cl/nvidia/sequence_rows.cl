@@ -1,0 +1,532 @@
+/* What the steps of a chain on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx and portable/tape. -D SLOTS
+ * DATA, SPLIT and MAIL: see there. */
+#define ITEMS  256
+#define ROWS   8
+#define LOADS  4 /* at the beginning of a chain, together, by registers */
+
+#if DATA
+#define TABLE __local
+#else
+#define TABLE __global
+#endif
+
+/* Channel c of row r. */
+#define AT(slot, c, r)     (((__local float *)m)[(r) * SLOTS + (slot) + (c)])
+#define AT_INT(slot, c, r) (((__local int *)m)[(r) * SLOTS + (slot) + (c)])
+/* Four from a multiple of four on. */
+#define AT4(slot, c, r)    (*(__local float4 *)&AT(slot, c, r))
+#define FLOATS_AT(p, i)    (*(TABLE const float4 *)((p) + (i)))
+
+/* Loads that keep their place: many are to be under way. */
+#ifdef IST_PTX
+#define UNROLLED _Pragma("unroll")
+#define ROLLED   _Pragma("unroll 1")
+#define BY_FOURS _Pragma("unroll 4")
+#define PART     static inline
+#define ONLY(condition)                                                                                                \
+    if (!(condition)) return
+#define LOAD_PIECE(v, p)                                                                                               \
+    __asm__ volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"                                                     \
+                     : "=r"((v)[0]), "=r"((v)[1]), "=r"((v)[2]), "=r"((v)[3])                                          \
+                     : "l"(p))
+#define LOAD_QUAD(v, p)                                                                                                \
+    __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"((v).x), "=r"((v).y) : "l"(p))
+#define LOAD_OCT(v, p)                                                                                                 \
+    __asm__ volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                                        \
+                     : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
+                     : "l"(p))
+#define OF_LANE(v, mask)                                                                                               \
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+f"(v) : "r"(mask))
+#define ROW_MEETS() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#define COPY_FLOATS(to, from) COPY16(SHARED(to), from, 16)
+/* The address of a local array, once: for sm_90 the compiler finds it anew at each use, from a special register. */
+#define PLACE_OF(type, array) ((__local type *)(size_t)place_of(SHARED(array)))
+static inline uint place_of(uint address) {
+    uint place;
+    __asm__ volatile("mov.u32 %0, %1;" : "=r"(place) : "r"(address));
+    return place;
+}
+/* Four words for another group to see, and as they are now. */
+#define PUT_QUAD(p, v)                                                                                                 \
+    __asm__ volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"((v).x), "r"((v).y),          \
+                     "r"((v).z), "r"((v).w)                                                                            \
+                     : "memory")
+#define SEE_QUAD(v, p)                                                                                                 \
+    __asm__ volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                            \
+                     : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
+                     : "l"(p)                                                                                          \
+                     : "memory")
+#else /* loops with barriers stay loops, and no loop is in a branch (cl/README.md, "What to know") */
+#define UNROLLED
+#define ROLLED
+#define BY_FOURS
+#define PART             static inline
+#define ONLY(condition)
+#define LOAD_PIECE(v, p) vstore4(*(p), 0, (v))
+#define LOAD_QUAD(v, p)  (v).xy = *(__global const uint2 *)(p)
+#define LOAD_OCT(v, p)   (v) = *(__global const uint4 *)(p)
+#define COPY_FLOATS(to, from) *(to) = *(__global const float4 *)(from)
+/* Not the array itself: see cl/README.md, "What to know". */
+#define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
+#define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
+#define PUT_QUAD(p, v) vstore4((v), 0, (p))
+#define SEE_QUAD(v, p) (v) = vload4(0, (p))
+#define OF_LANE(v, mask)                                                                                               \
+    do {                                                                                                               \
+        scratch[get_local_id(0)][0] = as_uint(v);                                                                      \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        (v) = as_float(scratch[get_local_id(0) ^ (mask)][0]);                                                          \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#endif
+
+static inline float4 values_of(uint2 v) {
+    const float2 a = floats_of(v.x), b = floats_of(v.y);
+    return (float4)(a.x, a.y, b.x, b.y);
+}
+
+/* ---- work on single rows: r is the warp's, `lane` of 32 ---- */
+
+/* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index; of the first step what load_rows takes. */
+PART void load_row(__local float4 *m, int16 t, __global const char *p, __global const int *index, int n, int row,
+                   int rows, int r, int lane) {
+    const int tokens = t.s7 ? t.s8 : rows;
+    int from = min(row, rows - 1);
+    if (t.s7) from = clamp(index[n * rows + from], 0, tokens - 1);
+    from = ((t.s6 & ONE_ITEM ? 0 : n) * tokens + from) * t.s4 + t.s5;
+    if (t.s6 & QUADS && !(t.s6 & FLOATS)) {
+        ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
+            uint2 v[4];
+            UNROLLED for (int i = 0; i < 4; i++)
+                LOAD_QUAD(v[i], (__global const T *)p + from + min(c0 + i * 128, t.s2 - 4));
+            UNROLLED for (int i = 0; i < 4; i++)
+                if (c0 + i * 128 < t.s2) {
+                    const float4 f = values_of(v[i]);
+                    const int c = c0 + i * 128;
+                    AT(t.s1, c, r) = f.x;
+                    AT(t.s1, c + 1, r) = f.y;
+                    AT(t.s1, c + 2, r) = f.z;
+                    AT(t.s1, c + 3, r) = f.w;
+                }
+        }
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32)
+        AT(t.s1, c, r) = t.s6 & FLOATS ? ((__global const float *)p)[from + c] : LOAD((__global const T *)p, from + c);
+}
+
+/* The first steps of the tape, all such loads without an index, under way together: `quads` of up to 256 columns in
+ * quads, by registers; from there to `count` floats, in quads too, which are there when the group has waited. */
+#ifdef IST_PTX
+PART void load_rows(__local float4 *m, __local const int16 *steps, int quads, int count,
+                    __global char *__local const *at, int n, int row, int rows, int r, int lane) {
+    uint2 v[LOADS][2];
+    ROLLED for (int u = quads; u < count; u++) {
+        const int8 t = steps[u].lo;
+        const int from = ((t.s6 & ONE_ITEM ? 0 : n) * rows + min(row, rows - 1)) * t.s4 + t.s5;
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128)
+            COPY_FLOATS(&AT4(t.s1, c, r), (__global const float *)at[t.s3] + from + c);
+    }
+    UNROLLED for (int u = 0; u < LOADS; u++)
+        if (u < quads) {
+            const int8 t = steps[u].lo;
+            const int from = ((t.s6 & ONE_ITEM ? 0 : n) * rows + min(row, rows - 1)) * t.s4 + t.s5;
+            UNROLLED for (int i = 0; i < 2; i++)
+                LOAD_QUAD(v[u][i], (__global const T *)at[t.s3] + from + min(lane * 4 + i * 128, t.s2 - 4));
+        }
+    UNROLLED for (int u = 0; u < LOADS; u++)
+        if (u < quads) {
+            const int8 t = steps[u].lo;
+            UNROLLED for (int i = 0; i < 2; i++)
+                if (lane * 4 + i * 128 < t.s2) AT4(t.s1, lane * 4 + i * 128, r) = values_of(v[u][i]);
+        }
+}
+#endif
+
+/* t: slot, columns, tensor, ld, c0, flags. */
+PART void store_row(__local float4 *m, int8 t, __global char *p, int n, int row, int rows, int r, int lane) {
+    const int to = (n * rows + row) * t.s4 + t.s5;
+    if (row >= rows) return;
+    if (t.s6 & QUADS && !(t.s6 & FLOATS)) {
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128)
+            *(__global uint2 *)((__global T *)p + to + c) =
+                (uint2)(halves_of(AT(t.s1, c, r), AT(t.s1, c + 1, r)),
+                        halves_of(AT(t.s1, c + 2, r), AT(t.s1, c + 3, r)));
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        if (t.s6 & FLOATS)
+            ((__global float *)p)[to + c] = AT(t.s1, c, r);
+        else
+            STORE(AT(t.s1, c, r), (__global T *)p, to + c);
+    }
+}
+
+static inline float4 sigmoid4(float4 v) {
+    v *= -1.44269504f;
+    return (float4)(quick_reciprocal(1.0f + quick_exp2(v.x)), quick_reciprocal(1.0f + quick_exp2(v.y)),
+                    quick_reciprocal(1.0f + quick_exp2(v.z)), quick_reciprocal(1.0f + quick_exp2(v.w)));
+}
+
+/* Four channels from c on. t: -, -, a, b, mode, low, high, gates. */
+static inline float4 elements(__local float4 *m, int16 t, int c, int r) {
+    float4 v = AT4(t.s3, c, r);
+    if (t.s5 & GATED)
+        v = sigmoid4(AT4(t.s8, c, r)) * v + sigmoid4(AT4(t.s8, t.s2 + c, r)) * AT4(t.s4, c, r);
+    else if (t.s5 & ONE_COLUMN)
+        v += (float4)(AT(t.s4, 0, r));
+    else if (t.s5 & PRESENT)
+        v += AT4(t.s4, c, r);
+    if (t.s5 & CLAMPED) v = clamp(v, (float4)(as_float(t.s6)), (float4)(as_float(t.s7)));
+    return v;
+}
+
+/* What a step made, plus an addend, to a place that is none of its operands'. t: out, columns, -, -, mode, in word 12
+ * 256 times the place and 2^20 times the addend's. */
+PART void also(__local float4 *m, int16 t, int r, int lane) {
+    if (t.s5 & ALSO) {
+        const int to = t.sc >> 8 & 0xfff, with = (uint)t.sc >> 20;
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(to, c, r) = AT4(t.s1, c, r) + AT4(with, c, r);
+    }
+}
+
+/* t: out, columns, a, b, mode, low, high, -, -, -, -, for `also`. */
+PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
+    if (t.s5 & IN_FOURS) {
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+        also(m, t, r, lane);
+        return;
+    }
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        float v = AT(t.s3, c, r);
+        if (t.s5 & PRESENT) v += AT(t.s4, t.s5 & ONE_COLUMN ? 0 : c, r);
+        if (t.s5 & CLAMPED) v = clamp(v, as_float(t.s6), as_float(t.s7));
+        AT(t.s1, c, r) = v;
+    }
+}
+
+/* LayerNorm of a sum or of what gates let through, up to 512 channels in fours; statistics in two passes. t: out,
+ * columns, a, b, mode, low, high, gates, gamma, beta, eps, act and what `also` takes. The out is none of the others. */
+#ifdef IST_PTX
+static inline float sum_warp(float4 v) {
+    float total = (v.x + v.y) + (v.z + v.w);
+    UNROLLED for (int mask = 1; mask < 32; mask *= 2) {
+        float other = total;
+        OF_LANE(other, mask);
+        total += other;
+    }
+    return total;
+}
+
+PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    float4 x[4], sum = (float4)(0.0f), squares = sum;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+    UNROLLED for (int i = 0; i < 4; i++) {
+        x[i] = (float4)(0.0f);
+        if (lane * 4 + 128 * i < t.s2) x[i] = AT4(t.s1, lane * 4 + 128 * i, r);
+        sum += x[i];
+    }
+    const float mean = sum_warp(sum) / (float)t.s2;
+    UNROLLED for (int i = 0; i < 4; i++)
+        if (lane * 4 + 128 * i < t.s2) squares = fma(x[i] - mean, x[i] - mean, squares);
+    const float scale = 1.0f / sqrt(sum_warp(squares) / (float)t.s2 + as_float(t.sb));
+    UNROLLED for (int i = 0; i < 4; i++)
+        if (lane * 4 + 128 * i < t.s2)
+            AT4(t.s1, lane * 4 + 128 * i, r) = fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
+                                                   FLOATS_AT(table + t.sa, lane * 4 + 128 * i));
+    const int act = t.sc & 0xff;
+    if (act != ACT_NONE)
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = activate_float4(AT4(t.s1, c, r), act);
+    also(m, t, r, lane);
+}
+#else /* no work-item asks another one: each adds up the whole row */
+PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    float sum = 0.0f, squares = 0.0f;
+    for (int c = 0; c < t.s2; c += 4) {
+        const float4 x = elements(m, t, c, r);
+        sum += (x.x + x.y) + (x.z + x.w);
+    }
+    const float mean = sum / (float)t.s2;
+    for (int c = 0; c < t.s2; c += 4) {
+        const float4 x = elements(m, t, c, r) - mean;
+        squares += dot(x, x);
+    }
+    const float scale = 1.0f / sqrt(squares / (float)t.s2 + as_float(t.sb));
+    for (int c = lane * 4; c < t.s2; c += 128) {
+        const float4 v = (elements(m, t, c, r) - mean) * scale;
+        AT4(t.s1, c, r) = activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc & 0xff);
+    }
+    also(m, t, r, lane);
+}
+#endif
+
+/* Deformable attention (portable/deform): where each point of each head looks. t: offsets, weights, box, places at, table
+ * [4][points], points, heads, 2^16 / points, rounded up. Places: [4][heads * points] tokens, then as many weights
+ * without the softmax's division, then its exponentials. */
+PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int points = t.s6, all = t.s7 * points;
+    TABLE const float *at = table + t.s5;
+    ROLLED for (int hp = lane; hp < all; hp += 32) {
+        const int h0 = (hp * t.s8 >> 16) * points, p = hp - h0;
+        const float width = at[p], height = at[points + p], start = at[2 * points + p], reach = at[3 * points + p];
+        float most = AT(t.s2, h0, r);
+        BY_FOURS for (int k = 1; k < points; k++) most = fmax(most, AT(t.s2, h0 + k, r));
+        const float a = ist_exp_float(AT(t.s2, hp, r) - most);
+        const int iw = (int)width, ih = (int)height, first = (int)start;
+        const float lx = fma(AT(t.s1, 2 * hp, r) * reach, AT(t.s3, 2, r), AT(t.s3, 0, r));
+        const float ly = fma(AT(t.s1, 2 * hp + 1, r) * reach, AT(t.s3, 3, r), AT(t.s3, 1, r));
+        const float x = fmin(fmax(fma(lx, width, -0.5f), -2.0f), width + 1.0f);
+        const float y = fmin(fmax(fma(ly, height, -0.5f), -2.0f), height + 1.0f);
+        const float fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy;
+        AT(t.s4, 8 * all + hp, r) = a;
+        UNROLLED for (int k = 0; k < 4; k++) {
+            const int px = (int)fx + (k & 1), py = (int)fy + (k >> 1);
+            const int in = px >= 0 && px < iw && py >= 0 && py < ih;
+            const float share = (k & 1 ? bx : 1.0f - bx) * (k >> 1 ? by : 1.0f - by) * a;
+            AT_INT(t.s4, k * all + hp, r) = first + clamp(py, 0, ih - 1) * iw + clamp(px, 0, iw - 1);
+            AT(t.s4, (4 + k) * all + hp, r) = in ? share : 0.0f;
+        }
+    }
+}
+
+/* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. A lane takes eight channels where a
+ * pixel's are aligned (OCTS), else four; where half of the lanes would do, the others take half of the points. */
+PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n, int r, int lane) {
+    const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
+    const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
+#ifdef IST_PTX
+    const int halves = octs == 2 && t.s7 * d == 128;
+#else
+    const int halves = 0;
+#endif
+    const int middle = points + 1 >> 1, first = halves && lane >= 16 ? middle : 0;
+    const int end = halves && lane < 16 ? middle : points;
+    ROLLED for (int c = (halves ? lane & 15 : lane) * 4 * octs; c < t.s7 * d; c += 128 * octs) {
+        const int h = c / d * points;
+        float4 a = (float4)(0.0f), b = a;
+        float sum = 0.0f;
+        ROLLED for (int p0 = first; p0 < end; p0 += 4) {
+            uint4 v[16];
+            if (octs == 2) {
+                UNROLLED for (int u = 0; u < 16; u++)
+                    LOAD_OCT(v[u], memory + base +
+                                       AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
+            } else {
+                UNROLLED for (int u = 0; u < 16; u++) {
+                    v[u].zw = (uint2)(0u);
+                    LOAD_QUAD(v[u], memory + base +
+                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
+                }
+            }
+            UNROLLED for (int u = 0; u < 16; u++)
+                if (p0 + u / 4 < end) {
+                    const float4 w = (float4)(AT(t.s2, (4 + (u & 3)) * all + h + p0 + u / 4, r));
+                    if (!(u & 3)) sum += AT(t.s2, 8 * all + h + p0 + u / 4, r);
+                    a = fma(w, values_of(v[u].xy), a);
+                    b = fma(w, values_of(v[u].zw), b);
+                }
+        }
+#ifdef IST_PTX
+        if (halves) {
+            float other[9] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, sum};
+            UNROLLED for (int i = 0; i < 9; i++) OF_LANE(other[i], 16);
+            a += (float4)(other[0], other[1], other[2], other[3]);
+            b += (float4)(other[4], other[5], other[6], other[7]);
+            sum += other[8];
+            if (lane >= 16) continue;
+        }
+#endif
+        a *= 1.0f / sum;
+        b *= 1.0f / sum;
+        UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + i, r) = i < 2 ? (i ? a.y : a.x) : (i & 1 ? a.w : a.z);
+        if (octs == 2) {
+            UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + 4 + i, r) = i < 2 ? (i ? b.y : b.x) : (i & 1 ? b.w : b.z);
+        }
+    }
+}
+
+#if SPLIT > 1
+/* A float as a word that is not zero, and back: zero is what has not come yet. The bits of one NaN become another's. */
+static inline uint4 mail_of(float4 v) {
+    const uint4 bits = ~as_uint4(v);
+    return select(bits, (uint4)(1u), bits == 0u);
+}
+
+/* Two groups have the same rows and sums of half of the inputs each: adds up both, then bias and activation. What is
+ * read is zeroed for the next launch, which begins when this one has ended. t: slot, columns, bias (-1: none), act,
+ * where in the row's two mails. */
+PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, int side, int r, int lane) {
+    __global uint *to = mail + side * MAIL + t.s5, *from = mail + (side ^ 1) * MAIL + t.s5;
+    ROLLED for (int c = lane * 4; c < t.s2; c += 128) {
+        const uint4 v = mail_of(AT4(t.s1, c, r));
+        PUT_QUAD(to + c, v);
+    }
+    ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
+        uint4 v[4];
+        int there;
+        do {
+            UNROLLED for (int i = 0; i < 4; i++) SEE_QUAD(v[i], from + (c0 + i * 128 < t.s2 ? c0 + i * 128 : c0));
+            there = 1;
+            UNROLLED for (int i = 0; i < 4; i++) there = there && v[i].x && v[i].y && v[i].z && v[i].w;
+        } while (!there);
+        UNROLLED for (int i = 0; i < 4; i++) {
+            const int c = c0 + i * 128;
+            if (c < t.s2) {
+                const uint4 none = (uint4)(0u);
+                float4 sum = AT4(t.s1, c, r) + as_float4(~v[i]);
+                if (t.s3 >= 0) sum += FLOATS_AT(table + t.s3, c);
+                if (t.s4 == ACT_RELU) sum = max(sum, (float4)(0.0f));
+                AT4(t.s1, c, r) = sum;
+                PUT_QUAD(from + c, none);
+            }
+        }
+    }
+}
+#endif
+
+static inline float sigmoid(float v) {
+    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+}
+
+/* t: out, columns, a, b, 1 to take the logit of b. */
+PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
+    ROLLED for (int c = lane; c < t.s2; c += 32) {
+        float b = AT(t.s4, c, r);
+        if (t.s5) {
+            b = clamp(b, 0.0f, 1.0f);
+            b = log(fmax(b, 1e-5f) / fmax(1.0f - b, 1e-5f));
+        }
+        AT(t.s1, c, r) = sigmoid(AT(t.s3, c, r) + b);
+    }
+}
+
+/* A sum of corner logits, its integral over the bins of each side, and the box that these make: portable/box's fdr. t: boxes,
+ * corners, a, b, mode, first boxes, scale, bins' offsets. */
+static inline void side_box(__local float4 *m, int16 t, int r, int axis, float before, float behind) {
+    const float scale = as_float(t.s7), half_scale = 0.5f * scale;
+    const float centre = AT(t.s6, axis, r), size = AT(t.s6, 2 + axis, r);
+    const float lo = centre - (half_scale + before) * (size / scale);
+    const float hi = centre + (half_scale + behind) * (size / scale);
+    AT(t.s1, axis, r) = (lo + hi) * 0.5f;
+    AT(t.s1, 2 + axis, r) = hi - lo;
+}
+
+#ifdef IST_PTX
+/* Eight lanes have a side. */
+PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int s = lane / 8 * BINS, part = lane % 8;
+    float v[5], most = LOWEST, total = 0.0f, weighted = 0.0f;
+    UNROLLED for (int i = 0; i < 5; i++) {
+        const int bin = min(part + 8 * i, BINS - 1);
+        v[i] = AT(t.s3, s + bin, r);
+        if (t.s5 & PRESENT) v[i] += AT(t.s4, s + bin, r);
+        most = fmax(most, v[i]);
+    }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float other = most;
+        OF_LANE(other, mask);
+        most = fmax(most, other);
+    }
+    UNROLLED for (int i = 0; i < 5; i++)
+        if (part + 8 * i < BINS) {
+            const float e = ist_exp_float(v[i] - most);
+            AT(t.s2, s + part + 8 * i, r) = v[i];
+            total += e;
+            weighted = fma(e, table[t.s8 + part + 8 * i], weighted);
+        }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float more = total, other = weighted;
+        OF_LANE(more, mask);
+        OF_LANE(other, mask);
+        total += more;
+        weighted += other;
+    }
+    const float integral = weighted / total;
+    float opposite = integral;
+    OF_LANE(opposite, 16);
+    if (part == 0 && lane < 16) side_box(m, t, r, lane / 8, integral, opposite);
+}
+#else
+PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
+    const int two = t.s5 & PRESENT;
+    for (int c = lane; c < 4 * BINS; c += 32) AT(t.s2, c, r) = AT(t.s3, c, r) + (two ? AT(t.s4, c, r) : 0.0f);
+    if (lane >= 2) return;
+    float integral[2];
+    for (int k = 0; k < 2; k++) {
+        const int s = (2 * k + lane) * BINS;
+        float most = LOWEST, total = 0.0f, weighted = 0.0f;
+        for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f));
+        for (int i = 0; i < BINS; i++) {
+            const float e = ist_exp_float(AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f) - most);
+            total += e;
+            weighted = fma(e, table[t.s8 + i], weighted);
+        }
+        integral[k] = weighted / total;
+    }
+    side_box(m, t, r, lane, integral[0], integral[1]);
+}
+#endif
+
+/* The four largest probabilities of each side and their mean, portable/box's lqe. t: out, corners. */
+#ifdef IST_PTX
+/* Eight lanes have a side: four times the greatest of what is left. */
+PART void sides_best(__local float4 *m, int16 t, int r, int lane) {
+    const int s = lane / 8, part = lane % 8;
+    float v[5], best[4], total = 0.0f;
+    UNROLLED for (int i = 0; i < 5; i++) {
+        v[i] = part + 8 * i < BINS ? AT(t.s2, s * BINS + min(part + 8 * i, BINS - 1), r) : -INFINITY;
+        v[i] = v[i] != v[i] ? -INFINITY : v[i];
+    }
+    UNROLLED for (int k = 0; k < 4; k++) {
+        const float own = fmax(fmax(fmax(v[0], v[1]), fmax(v[2], v[3])), v[4]);
+        float most = own;
+        uint holders;
+        UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+            float other = most;
+            OF_LANE(other, mask);
+            most = fmax(most, other);
+        }
+        best[k] = most;
+        UNROLLED for (int i = 0; i < 5; i++)
+            if (k == 0 && part + 8 * i < BINS) total += ist_exp_float(v[i] - most);
+        __asm__ volatile("{ .reg .pred p; setp.eq.f32 p, %1, %2; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+                         : "=r"(holders)
+                         : "f"(own), "f"(most));
+        holders = holders >> s * 8 & 0xffu;
+        int gone = (holders & -holders) != 1u << part;
+        UNROLLED for (int i = 0; i < 5; i++)
+            if (!gone && v[i] == most) {
+                v[i] = -INFINITY;
+                gone = 1;
+            }
+    }
+    UNROLLED for (int mask = 1; mask < 8; mask *= 2) {
+        float other = total;
+        OF_LANE(other, mask);
+        total += other;
+    }
+    const float4 p = ist_exp_float4((float4)(best[0], best[1], best[2], best[3]) - best[0]) / total;
+    const float mean = (p.x + p.y + p.z + p.w) * 0.25f;
+    if (part < 5) AT(t.s1, 5 * s + part, r) = part < 2 ? (part ? p.y : p.x) : part < 4 ? (part == 3 ? p.w : p.z) : mean;
+}
+#else
+PART void sides_best(__local float4 *m, int16 t, int r, int s) {
+    if (s >= 4) return;
+    float a = -INFINITY, b = a, c = a, d = a, total = 0.0f;
+    ROLLED for (int i = 0; i < BINS; i++) {
+        float v = AT(t.s2, s * BINS + i, r), w;
+        v = v != v ? -INFINITY : v;
+        w = fmin(a, v), a = fmax(a, v), v = w;
+        w = fmin(b, v), b = fmax(b, v), v = w;
+        w = fmin(c, v), c = fmax(c, v), v = w;
+        d = fmax(d, v);
+    }
+    ROLLED for (int i = 0; i < BINS; i++) total += ist_exp_float(AT(t.s2, s * BINS + i, r) - a);
+    const float4 p = ist_exp_float4((float4)(a, b, c, d) - a) / total;
+    AT(t.s1, 5 * s, r) = p.x;
+    AT(t.s1, 5 * s + 1, r) = p.y;
+    AT(t.s1, 5 * s + 2, r) = p.z;
+    AT(t.s1, 5 * s + 3, r) = p.w;
+    AT(t.s1, 5 * s + 4, r) = (p.x + p.y + p.z + p.w) * 0.25f;
+}
+#endif

@@ -1,0 +1,469 @@
+/* A chain: many operators on the same rows (queries, tokens) in one launch. A group of 256 takes four rows from the
+ * first operator to the last; what lies between stays in local memory as floats, [channel][row], a float4 per channel.
+ *
+ * The program is data: `tape` has an int16 per step, the first number says which; src/ops/chain_tape.c writes it. A
+ * step reads and writes whole channels of local memory ("slots", positions in float4), and ends at the one barrier.
+ * Constants: `weights` of T, matrices [in][out rounded up to 4] one after the other; `table` of float. e0 .. e21 are
+ * the tensors outside.
+ *
+ * Goes with portable/tape. -D SLOTS: float4 of local memory. */
+#define ITEMS  256
+/* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. With nvidia/ptx the
+ * loads keep their place; that compiler would move each to its use and wait for every one. */
+#ifdef IST_HALF
+#define BATCH     16
+#define QUAD       uint2
+#define VALUES(q)  quad_values(q)
+static inline float4 quad_values(uint2 q) {
+    return vload_half4(0, (const __private half *)&q);
+}
+#else
+#define BATCH    8
+#define QUAD      float4
+#define VALUES(q) (q)
+#endif
+#if defined(IST_PTX) && defined(IST_HALF)
+static inline uint2 fetch(__global const T *p) {
+    uint a, b;
+    __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
+    return (uint2)(a, b);
+}
+#elif defined(IST_PTX)
+static inline float4 fetch(__global const T *p) {
+    float a, b, c, d;
+    __asm__ volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "l"(p));
+    return (float4)(a, b, c, d);
+}
+#else
+static inline QUAD fetch(__global const T *p) {
+    return *(__global const QUAD *)p;
+}
+#endif
+
+/* One row's value. */
+#define AT(slot, c, r) (((__local float *)m)[((slot) + (c)) * 4 + (r)])
+
+static float outside(__global const char *p, int i, int flags) {
+#ifdef IST_HALF
+    if (!(flags & FLOATS)) return LOAD((__global const T *)p, i);
+#endif
+    return ((__global const float *)p)[i];
+}
+
+/* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index. */
+static void load_rows(__local float4 *m, int16 t, __global const char *p, __global const int *index, int n, int first,
+                      int rows) {
+    const int tokens = t.s7 ? t.s8 : rows, width = t.s6 & QUADS ? 4 : 1, across = t.s2 / width;
+    for (int i = get_local_id(0); i < across * 4; i += ITEMS) {
+        const int r = i / across, c = (i - r * across) * width;
+        int row = min(first + r, rows - 1);
+        if (t.s7) row = clamp(index[n * rows + row], 0, tokens - 1);
+        const int from = ((t.s6 & ONE_ITEM ? 0 : n) * tokens + row) * t.s4 + t.s5 + c;
+        if (width == 1) {
+            AT(t.s1, c, r) = outside(p, from, t.s6);
+            continue;
+        }
+#ifdef IST_HALF
+        const float4 v = t.s6 & FLOATS ? *(__global const float4 *)((__global const float *)p + from)
+                                       : VALUES(fetch((__global const T *)p + from));
+#else
+        const float4 v = fetch((__global const T *)p + from);
+#endif
+        AT(t.s1, c, r) = v.x;
+        AT(t.s1, c + 1, r) = v.y;
+        AT(t.s1, c + 2, r) = v.z;
+        AT(t.s1, c + 3, r) = v.w;
+    }
+}
+
+/* t: slot, columns, tensor, ld, c0, flags. */
+static void store_rows(__local const float4 *m, int16 t, __global char *p, int n, int first, int rows) {
+    for (int i = get_local_id(0); i < t.s2 * 4; i += ITEMS) {
+        const int r = i / t.s2, c = i - r * t.s2, at = (n * rows + first + r) * t.s4 + t.s5 + c;
+        if (first + r >= rows) break;
+        const float v = ((__local const float *)m)[(t.s1 + c) * 4 + r];
+#ifdef IST_HALF
+        if (!(t.s6 & FLOATS)) {
+            STORE(v, (__global T *)p, at);
+            continue;
+        }
+#endif
+        ((__global float *)p)[at] = v;
+    }
+}
+
+/* Sums over a part of the inputs: t: in, inputs, parts at, blocks of four outputs, parts, inputs per part, weights
+ * at. */
+static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
+    const int part = get_local_id(0) / t.s4, block = get_local_id(0) - part * t.s4, ld = t.s4 * 4;
+    if (part >= t.s5) return;
+    int k = part * t.s6;
+    const int end = min(k + t.s6, t.s2);
+    float4 a0 = (float4)(0.0f), a1 = a0, a2 = a0, a3 = a0;
+    __global const T *w = weights + t.s7 + k * ld + block * 4;
+    __local const float4 *x = m + t.s1;
+    QUAD now[BATCH], later[BATCH];
+    const int whole = (end - k) / BATCH * BATCH; /* loads beyond it repeat its last row: none is conditional */
+#define FETCH_ROWS(v, from)                                                                                            \
+    _Pragma("unroll") for (int u = 0; u < BATCH; u++) v[u] = fetch(w + min((from) + u, whole - 1) * ld)
+#define USE_ROWS(v, from)                                                                                              \
+    _Pragma("unroll") for (int u = 0; u < BATCH; u++) {                                                               \
+        const float4 in = x[k + (from) + u], f = VALUES(v[u]);                                                         \
+        a0 = fma(in, (float4)(f.x), a0);                                                                               \
+        a1 = fma(in, (float4)(f.y), a1);                                                                               \
+        a2 = fma(in, (float4)(f.z), a2);                                                                               \
+        a3 = fma(in, (float4)(f.w), a3);                                                                               \
+    }
+    if (whole > 0) {
+        FETCH_ROWS(now, 0);
+        for (int i = 0; i < whole; i += 2 * BATCH) {
+            FETCH_ROWS(later, i + BATCH);
+            USE_ROWS(now, i);
+            FETCH_ROWS(now, i + 2 * BATCH);
+            if (i + BATCH < whole) USE_ROWS(later, i + BATCH);
+        }
+        k += whole;
+        w += whole * ld;
+    }
+    for (; k < end; k++, w += ld) {
+        const float4 v = VALUES(fetch(w)), in = x[k];
+        a0 = fma(in, (float4)(v.x), a0);
+        a1 = fma(in, (float4)(v.y), a1);
+        a2 = fma(in, (float4)(v.z), a2);
+        a3 = fma(in, (float4)(v.w), a3);
+    }
+    __local float4 *to = m + t.s3 + part * ld + block; /* [part][output % 4][output / 4] */
+    to[0] = a0;
+    to[t.s4] = a1;
+    to[2 * t.s4] = a2;
+    to[3 * t.s4] = a3;
+}
+
+/* t: out, outputs, parts at, blocks, parts, bias (-1: none), act, before (-1: none), after (-1: none). */
+static void linear_sum(__local float4 *m, int16 t, __global const float *table) {
+    for (int o = get_local_id(0); o < t.s2; o += ITEMS) {
+        float4 v = t.s6 < 0 ? (float4)(0.0f) : (float4)(table[t.s6 + o]);
+        __local const float4 *part = m + t.s3 + (o & 3) * t.s4 + (o >> 2);
+        for (int i = 0; i < t.s5; i++) v += part[i * t.s4 * 4];
+        if (t.s8 >= 0) v += m[t.s8 + o];
+        v = activate_float4(v, t.s7);
+        if (t.s9 >= 0) v += m[t.s9 + o];
+        m[t.s1 + o] = v;
+    }
+}
+
+/* t: out, columns, a, b, mode, low, high, gates. */
+static void eltwise(__local float4 *m, int16 t) {
+    for (int c = get_local_id(0); c < t.s2; c += ITEMS) {
+        float4 v = m[t.s3 + c];
+        if (t.s5 & GATED)
+            v = activate_float4(m[t.s8 + c], ACT_SIGMOID) * v +
+                activate_float4(m[t.s8 + t.s2 + c], ACT_SIGMOID) * m[t.s4 + c];
+        else if (t.s5 & PRESENT)
+            v += m[t.s4 + (t.s5 & ONE_COLUMN ? 0 : c)];
+        if (t.s5 & CLAMPED) v = clamp(v, (float4)(as_float(t.s6)), (float4)(as_float(t.s7)));
+        m[t.s1 + c] = v;
+    }
+}
+
+/* t: slot, columns, room for 64, gamma, beta, eps, act. In place; statistics in two passes. */
+static float4 sum32(__local const float4 *p) {
+    float4 a = (float4)(0.0f), b = a;
+    for (int i = 0; i < 32; i += 2) {
+        a += p[i];
+        b += p[i + 1];
+    }
+    return a + b;
+}
+
+static void norm(__local float4 *m, int16 t, __global const float *table) {
+    const int lane = get_local_id(0), c = t.s2;
+    __local float4 *x = m + t.s1, *room = m + t.s3;
+    if (t.s0 != NORM_OUT && lane >= 32) return;
+    float4 total = (float4)(0.0f);
+    if (t.s0 == NORM_SUM) {
+        for (int i = lane; i < c; i += 32) total += x[i];
+        room[lane] = total;
+        return;
+    }
+    const float4 mean = sum32(room) / (float)c;
+    if (t.s0 == NORM_SQUARE) {
+        for (int i = lane; i < c; i += 32) total = fma(x[i] - mean, x[i] - mean, total);
+        room[32 + lane] = total;
+        return;
+    }
+    const float4 scale = 1.0f / sqrt(sum32(room + 32) / (float)c + as_float(t.s6));
+    for (int i = lane; i < c; i += ITEMS)
+        x[i] = activate_float4(fma((x[i] - mean) * scale, (float4)(table[t.s4 + i]), (float4)(table[t.s5 + i])), t.s7);
+}
+
+/* Attention, two heads at a time: 128 work-items each take every 128th key. t: queries, scores at, maxima at, ld, c0,
+ * flags, tensor, keys, head dimension, first head, heads, scale. */
+static void keys_score(__local float4 *m, int16 t, __global const T *k, int n) {
+    const int which = get_local_id(0) >> 7, head = t.sa + which, d = t.s9, nk = t.s8;
+    float4 most = (float4)(LOWEST);
+    if (head < t.sb) {
+        __local const float4 *q = m + t.s1 + head * d;
+        for (int j = get_local_id(0) & 127; j < nk; j += 128) {
+            __global const T *key = k + ((t.s6 & ONE_ITEM ? 0 : n) * nk + j) * t.s4 + t.s5 + head * d;
+            float4 a = (float4)(0.0f), b = a;
+            for (int c0 = 0; c0 < d; c0 += 32) {
+                QUAD v[8];
+#pragma unroll
+                for (int u = 0; u < 8; u++) v[u] = fetch(key + min(c0 + 4 * u, d - 4));
+#pragma unroll
+                for (int u = 0; u < 8; u++)
+                    if (c0 + 4 * u < d) {
+                        const float4 f = VALUES(v[u]);
+                        __local const float4 *at = q + c0 + 4 * u;
+                        a = fma(at[0], (float4)(f.x), a);
+                        b = fma(at[1], (float4)(f.y), b);
+                        a = fma(at[2], (float4)(f.z), a);
+                        b = fma(at[3], (float4)(f.w), b);
+                    }
+            }
+            a = (a + b) * as_float(t.sc);
+            m[t.s2 + which * nk + j] = a;
+            most = fmax(most, a);
+        }
+    }
+    m[t.s3 + get_local_id(0)] = most;
+}
+
+static void keys_exp(__local float4 *m, int16 t) {
+    const int which = get_local_id(0) >> 7;
+    float4 most = (float4)(LOWEST);
+    for (int i = 0; i < 16; i++) most = fmax(most, m[t.s3 + ITEMS + which * 16 + i]);
+    if (t.sa + which >= t.sb) return;
+    for (int j = get_local_id(0) & 127; j < t.s8; j += 128) {
+        const int at = t.s2 + which * t.s8 + j;
+        m[at] = ist_exp_float4(m[at] - most);
+    }
+}
+
+/* A work-item takes four channels of the two heads and every parts-th key. t: out, scores at, parts at, ld, c0, flags,
+ * tensor, keys, head dimension, first head, heads. Behind the parts: their sums of weights. */
+static void keys_part(__local float4 *m, int16 t, __global const T *v, int n) {
+    const int d = t.s9, quads = d / 2, parts = ITEMS / quads, nk = t.s8;
+    const int part = get_local_id(0) / quads, quad = get_local_id(0) - part * quads, which = quad * 4 / d;
+    if (part >= parts || t.sa + which >= t.sb) return;
+    const int ld = t.s4, at = (t.s6 & ONE_ITEM ? 0 : n) * nk * ld + t.s5 + t.sa * d + quad * 4;
+    float4 a0 = (float4)(0.0f), a1 = a0, a2 = a0, a3 = a0, sum = a0;
+    for (int j0 = part; j0 < nk; j0 += 8 * parts) {
+        QUAD x[8];
+#pragma unroll
+        for (int u = 0; u < 8; u++) x[u] = fetch(v + at + min(j0 + u * parts, nk - 1) * ld);
+#pragma unroll
+        for (int u = 0; u < 8; u++)
+            if (j0 + u * parts < nk) {
+                const float4 f = VALUES(x[u]), p = m[t.s2 + which * nk + j0 + u * parts];
+                a0 = fma(p, (float4)(f.x), a0);
+                a1 = fma(p, (float4)(f.y), a1);
+                a2 = fma(p, (float4)(f.z), a2);
+                a3 = fma(p, (float4)(f.w), a3);
+                sum += p;
+            }
+    }
+    __local float4 *to = m + t.s3 + part * 2 * d + quad * 4;
+    to[0] = a0;
+    to[1] = a1;
+    to[2] = a2;
+    to[3] = a3;
+    if (quad * 4 % d == 0) m[t.s3 + parts * 2 * d + part * 2 + which] = sum;
+}
+
+static void keys_sum(__local float4 *m, int16 t) {
+    const int d = t.s9, parts = ITEMS / (d / 2), c = get_local_id(0), which = c / d;
+    if (c >= 2 * d || t.sa + which >= t.sb) return;
+    float4 v = (float4)(0.0f), sum = v;
+    for (int i = 0; i < parts; i++) {
+        v += m[t.s3 + i * 2 * d + c];
+        sum += m[t.s3 + parts * 2 * d + i * 2 + which];
+    }
+    m[t.s1 + t.sa * d + c] = v / sum;
+}
+
+/* Deformable attention (portable/deform): where each point of each head of each row looks. t: offsets, weights, box, places
+ * at, table [4][points], points, heads. Places: token [4][heads * points][row], then the weights. */
+static void sample_at(__local float4 *m, int16 t, __global const float *table) {
+    const int points = t.s6, all = t.s7 * points;
+    __local int *token = (__local int *)(m + t.s4);
+    __local float *weight = (__local float *)(m + t.s4 + 4 * all);
+    __global const float *at = table + t.s5;
+    for (int i = get_local_id(0); i < all * 4; i += ITEMS) {
+        const int r = i & 3, hp = i >> 2, h0 = hp / points * points, p = hp - h0;
+        float most = AT(t.s2, h0, r), sum = 0.0f;
+        for (int k = 1; k < points; k++) most = fmax(most, AT(t.s2, h0 + k, r));
+        for (int k = 0; k < points; k++) sum += ist_exp_float(AT(t.s2, h0 + k, r) - most);
+        const float a = ist_exp_float(AT(t.s2, hp, r) - most) * (1.0f / sum);
+        const float width = at[p], height = at[points + p], reach = at[3 * points + p];
+        const int iw = (int)width, ih = (int)height, first = (int)at[2 * points + p];
+        const float lx = fma(AT(t.s1, 2 * hp, r) * reach, AT(t.s3, 2, r), AT(t.s3, 0, r));
+        const float ly = fma(AT(t.s1, 2 * hp + 1, r) * reach, AT(t.s3, 3, r), AT(t.s3, 1, r));
+        const float x = fmin(fmax(fma(lx, width, -0.5f), -2.0f), width + 1.0f);
+        const float y = fmin(fmax(fma(ly, height, -0.5f), -2.0f), height + 1.0f);
+        const float fx = floor(x), fy = floor(y), bx = x - fx, by = y - fy;
+        for (int k = 0; k < 4; k++) {
+            const int px = (int)fx + (k & 1), py = (int)fy + (k >> 1);
+            const int in = px >= 0 && px < iw && py >= 0 && py < ih;
+            const float share = (k & 1 ? bx : 1.0f - bx) * (k >> 1 ? by : 1.0f - by) * a;
+            token[(k * all + hp) * 4 + r] = first + clamp(py, 0, ih - 1) * iw + clamp(px, 0, iw - 1);
+            weight[(k * all + hp) * 4 + r] = in ? share : 0.0f;
+        }
+    }
+}
+
+/* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. */
+static void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n) {
+    const int points = t.s8, all = t.s7 * points, d = t.s9, quads = t.s7 * d / 4;
+    __local const int *token = (__local const int *)(m + t.s2);
+    __local const float *weight = (__local const float *)(m + t.s2 + 4 * all);
+    const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
+    for (int i = get_local_id(0); i < quads * 4; i += ITEMS) {
+        const int r = i / quads, c = (i - r * quads) * 4, h = c / d;
+        float4 a = (float4)(0.0f);
+        for (int p0 = 0; p0 < points; p0 += 4) {
+            QUAD v[16];
+#pragma unroll
+            for (int u = 0; u < 16; u++) {
+                const int p = min(p0 + u / 4, points - 1);
+                v[u] = fetch(memory + base + token[((u & 3) * all + h * points + p) * 4 + r] * t.s4 + c);
+            }
+#pragma unroll
+            for (int u = 0; u < 16; u++)
+                if (p0 + u / 4 < points)
+                    a = fma((float4)(weight[((u & 3) * all + h * points + p0 + u / 4) * 4 + r]), VALUES(v[u]), a);
+        }
+        AT(t.s1, c, r) = a.x;
+        AT(t.s1, c + 1, r) = a.y;
+        AT(t.s1, c + 2, r) = a.z;
+        AT(t.s1, c + 3, r) = a.w;
+    }
+}
+
+static float sigmoid(float v) {
+    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
+}
+
+/* t: out, columns, a, b, 1 to take the logit of b. */
+static void box_sigmoid(__local float4 *m, int16 t) {
+    for (int i = get_local_id(0); i < t.s2 * 4; i += ITEMS) {
+        float b = AT(t.s4, i >> 2, i & 3);
+        if (t.s5) {
+            b = clamp(b, 0.0f, 1.0f);
+            b = log(fmax(b, 1e-5f) / fmax(1.0f - b, 1e-5f));
+        }
+        AT(t.s1, i >> 2, i & 3) = sigmoid(AT(t.s3, i >> 2, i & 3) + b);
+    }
+}
+
+/* Integral over the bins of each side, portable/box's fdr. t: integrals at, corners, bins' offsets. */
+static void sides(__local float4 *m, int16 t, __global const float *table) {
+    const int r = get_local_id(0) & 3, s = get_local_id(0) >> 2;
+    if (s >= 4) return;
+    float most = LOWEST, total = 0.0f, weighted = 0.0f;
+#pragma unroll 11
+    for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s2, s * BINS + i, r));
+#pragma unroll 11
+    for (int i = 0; i < BINS; i++) {
+        const float e = ist_exp_float(AT(t.s2, s * BINS + i, r) - most);
+        total += e;
+        weighted = fma(e, table[t.s3 + i], weighted);
+    }
+    AT(t.s1, s, r) = weighted / total;
+}
+
+/* t: out, integrals at, first boxes, scale. */
+static void sides_box(__local float4 *m, int16 t) {
+    const int r = get_local_id(0);
+    if (r >= 4) return;
+    const float scale = as_float(t.s4), half_scale = 0.5f * scale;
+    for (int i = 0; i < 2; i++) {
+        const float centre = AT(t.s3, i, r), size = AT(t.s3, 2 + i, r);
+        const float lo = centre - (half_scale + AT(t.s2, i, r)) * (size / scale);
+        const float hi = centre + (half_scale + AT(t.s2, 2 + i, r)) * (size / scale);
+        AT(t.s1, i, r) = (lo + hi) * 0.5f;
+        AT(t.s1, 2 + i, r) = hi - lo;
+    }
+}
+
+/* The four largest probabilities of each side and their mean, portable/box's lqe. t: out, corners. */
+static void sides_best(__local float4 *m, int16 t) {
+    const int r = get_local_id(0) & 3, s = get_local_id(0) >> 2;
+    if (s >= 4) return;
+    float a = -INFINITY, b = a, c = a, d = a, total = 0.0f;
+    for (int i = 0; i < BINS; i++) {
+        float v = AT(t.s2, s * BINS + i, r), w;
+        v = v != v ? -INFINITY : v;
+        w = fmin(a, v), a = fmax(a, v), v = w;
+        w = fmin(b, v), b = fmax(b, v), v = w;
+        w = fmin(c, v), c = fmax(c, v), v = w;
+        d = fmax(d, v);
+    }
+    for (int i = 0; i < BINS; i++) total += ist_exp_float(AT(t.s2, s * BINS + i, r) - a);
+    const float4 p = ist_exp_float4((float4)(a, b, c, d) - a) / total;
+    AT(t.s1, 5 * s, r) = p.x;
+    AT(t.s1, 5 * s + 1, r) = p.y;
+    AT(t.s1, 5 * s + 2, r) = p.z;
+    AT(t.s1, 5 * s + 3, r) = p.w;
+    AT(t.s1, 5 * s + 4, r) = (p.x + p.y + p.z + p.w) * 0.25f;
+}
+
+/* sizes {rows of an item, steps}. Group (i, n): rows 4 i to 4 i + 3 of item n. */
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
+chain(__global const int16 *tape, __global const T *weights, __global const float *table, __global const int *limit,
+      __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
+      __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
+      __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
+      __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
+      __global char *e20, __global char *e21, int4 sizes) {
+    __local float4 m[SLOTS];
+    __local int16 steps[16]; /* of the tape, ahead of their use */
+    __global char *__local at[22];
+    const int n = get_group_id(1), first = get_group_id(0) * 4, rows = sizes.x;
+    if (n >= *limit) return;
+    ((__local int *)steps)[get_local_id(0)] =
+        ((__global const int *)tape)[min((int)get_local_id(0) / 16, sizes.y - 1) * 16 + get_local_id(0) % 16];
+    if (get_local_id(0) == 0) {
+        at[0] = e0; at[1] = e1; at[2] = e2; at[3] = e3; at[4] = e4; at[5] = e5;
+        at[6] = e6; at[7] = e7; at[8] = e8; at[9] = e9; at[10] = e10; at[11] = e11;
+        at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
+        at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int s = 0; s < sizes.y; s++) {
+        const int16 t = steps[s & 15];
+        if ((s & 7) == 0 && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
+            ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
+                ((__global const int *)tape)[min(s + 8 + (int)get_local_id(0) / 16, sizes.y - 1) * 16 +
+                                             get_local_id(0) % 16];
+        switch (t.s0) {
+        case LOAD_ROWS: load_rows(m, t, at[t.s3], (__global const int *)at[t.s9], n, first, rows); break;
+        case STORE_ROWS: store_rows(m, t, at[t.s3], n, first, rows); break;
+        case LINEAR_PART: linear_part(m, t, weights); break;
+        case LINEAR_SUM: linear_sum(m, t, table); break;
+        case ELTWISE: eltwise(m, t); break;
+        case NORM_SUM:
+        case NORM_SQUARE:
+        case NORM_OUT: norm(m, t, table); break;
+        case KEYS_SCORE: keys_score(m, t, (__global const T *)at[t.s7], n); break;
+        case KEYS_MOST:
+            if (get_local_id(0) < 32) {
+                float4 most = (float4)(LOWEST);
+                for (int i = 0; i < 8; i++) most = fmax(most, m[t.s3 + get_local_id(0) * 8 + i]);
+                m[t.s3 + ITEMS + get_local_id(0)] = most;
+            }
+            break;
+        case KEYS_EXP: keys_exp(m, t); break;
+        case KEYS_PART: keys_part(m, t, (__global const T *)at[t.s7], n); break;
+        case KEYS_SUM: keys_sum(m, t); break;
+        case SAMPLE_AT: sample_at(m, t, table); break;
+        case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n); break;
+        case BOX_SIGMOID: box_sigmoid(m, t); break;
+        case SIDES: sides(m, t, table); break;
+        case SIDES_BOX: sides_box(m, t); break;
+        default: sides_best(m, t);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
