@@ -2,8 +2,9 @@
 #include "support/model_plan.h"
 
 #include "models/dfine.h"
-#include "models/mobilesam.h"
+#include "models/sam.h"
 #include "pipeline/tuning_record.h"
+#include "variants/lower.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,30 +70,49 @@ static ist_status fill_boxes(ist_plan *plan, ist_tensor boxes, ist_error *err) {
     return status;
 }
 
-static ist_status record(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_error *err) {
+enum { SEGMENTER_SIDE = 1024, GRID = SEGMENTER_SIDE / IST_SAM_PATCH };
+
+/* The network's graph; its inputs, of which there are at most two: an image or embedding, boxes. */
+static void draw(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_graph *g, ist_tensor *in) {
     const char *name = ist_model_name(m->info.kind);
-    int n = o->count, side = IST_SAM_SIDE;
-    ist_plan *p = m->plan;
-    ist_tensor image = {0}, boxes = {0};
+    const ist_net net = {g, weights};
+    int n = o->count;
     if (m->info.kind != IST_MODEL_MOBILE_SAM) {
-        side = o->size;
-        image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);
-        ist_dfine(p, weights, &m->info, image);
-        snprintf(m->what, sizeof m->what, "%s %dx%d batch %d", name, side, side, n);
+        in[0] = ist_graph_input(g, n, o->size, o->size, 3, IST_ELEM_T);
+        ist_dfine_result r = ist_dfine(&net, &m->info, in[0]);
+        ist_graph_output(g, r.logits);
+        ist_graph_output(g, r.boxes);
+        snprintf(m->what, sizeof m->what, "%s %dx%d batch %d", name, o->size, o->size, n);
     } else if (o->decoder) {
-        image = ist_plan_input(p, 1, IST_SAM_GRID, IST_SAM_GRID, IST_SAM_DIM, IST_ELEM_T);
-        boxes = ist_plan_input(p, n, 1, 2, 2, IST_ELEM_F32);
-        ist_sam_decode(p, weights, image, (ist_tensor){0}, (ist_tensor){0}, ist_sam_box_tokens(p, weights, boxes, true),
-                       (ist_tensor){0}, false);
+        in[0] = ist_graph_input(g, 1, GRID, GRID, IST_SAM_DIM, IST_ELEM_T);
+        in[1] = ist_graph_input(g, n, 1, 2, 2, IST_ELEM_F32);
+        ist_sam_prompted prompted = {.embedding = in[0],
+                                     .sparse = ist_sam_box_tokens(&net, in[1], SEGMENTER_SIDE, true)};
+        ist_sam_masks masks = ist_sam_decode(&net, &prompted, false);
+        ist_graph_output(g, masks.low_res);
+        ist_graph_output(g, masks.iou);
         snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
     } else {
-        image = ist_plan_input(p, n, side, side, 3, IST_ELEM_T);
-        ist_tinyvit(p, weights, image, (ist_tensor){0});
+        in[0] = ist_graph_input(g, n, SEGMENTER_SIDE, SEGMENTER_SIDE, 3, IST_ELEM_T);
+        ist_graph_output(g, ist_tinyvit(&net, in[0], (ist_tensor){0}));
         snprintf(m->what, sizeof m->what, "%s encoder batch %d", name, n);
     }
-    IST_TRY(ist_plan_finish(p, err));
-    IST_TRY(fill(p, image, err));
-    return ist_has(boxes) ? fill_boxes(p, boxes, err) : IST_OK;
+}
+
+static ist_status record(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_error *err) {
+    ist_graph *g = NULL;
+    ist_lowering *lowering = NULL;
+    ist_tensor in[2] = {{0}}, at[2] = {{0}};
+    IST_TRY(ist_graph_open(&g, err));
+    draw(o, weights, m, g, in);
+    for (int i = 0; i < 2; i++)
+        if (ist_has(in[i])) at[i] = ist_plan_input(m->plan, in[i].n, in[i].h, in[i].w, in[i].c, in[i].elem);
+    ist_lower(m->plan, g, at, &lowering);
+    ist_lowering_close(&lowering);
+    ist_graph_close(&g);
+    IST_TRY(ist_plan_finish(m->plan, err));
+    IST_TRY(fill(m->plan, at[0], err));
+    return ist_has(at[1]) ? fill_boxes(m->plan, at[1], err) : IST_OK;
 }
 
 ist_status model_plan_open(const model_plan_options *o, model_plan *m, ist_error *err) {
