@@ -117,12 +117,6 @@ typedef float T;
 #define THIS_GROUP                                                                                                     \
     ((int4)((int)get_group_id(0), (int)get_group_id(1), (int)get_group_id(2), (int)get_num_groups(0)))
 
-/* Activation codes: the same numbers as enum ist_act in core/plan.h. */
-#define ACT_NONE    0
-#define ACT_RELU    1
-#define ACT_SILU    2
-#define ACT_GELU    3
-#define ACT_SIGMOID 4
 
 /* exp(x) to 1.1 ulp for -87.3 <= x <= 88.3, held at 1.2e-38 below and 2.4e38 above: range reduction by ln 2 and a
  * degree-6 polynomial (Cephes expf). Same bits on every device that rounds fma correctly; vectorises where the built-in

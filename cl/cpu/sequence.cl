@@ -1,43 +1,11 @@
-/* A chain on CPUs: many operators on the same rows (queries, tokens) in one launch; one work-item per group, needs
+/* A sequence on CPUs: many operators on the same rows (queries, tokens) in one launch; one work-item per group, needs
  * cpu/tile. A group takes a few dozen rows from the first operator to the last; what lies between stays in its part of
  * `scratch`, which the second-level cache holds. Activations are float. With -D PARTS and ASM (cpu/amx's, which it then
  * needs) large linear layers multiply on the matrix unit.
  *
- * The program is data: `tape` has WORDS ints per step, written by src/ops/chain_cpu.c. 0: operator (enum ist_chain_op
- * or LINEAR_PARTS), 1: columns of the result, 2: activation or mode; then places of three ints, tensor (0: scratch,
- * none below 0; + ONE_ITEM: one item for all; + RING: four lines of a map in scratch, line l at l % 4), first element,
- * elements per row: 4 result, 7 a, 10 b, 13 c, 16 a second result or what is read at any row; from 20 on numbers of
- * the operator. */
-#define WORDS   32
-#define OUT     4
-#define A       7
-#define B       10
-#define C       13
-#define WHOLE   16
-#define NUMBERS 20
-#define OUTSIDE 20
-#define BINS    33
-#define ONE_ITEM 256
-#define RING     512
+ * The program is data: `tape` has WORDS ints per step, written by src/variants/cpu/sequence.c; what they mean, and the
+ * numbers, are sequence_tape.h's (codes/sequence_cpu). */
 #define POINTS  64 /* of a head, at most */
-
-#define LINEAR     0
-#define SUM        1
-#define GATE       2
-#define NORM       3
-#define DEFORM     5
-#define GATHER     6
-#define BOX_INIT   7
-#define BOX_REFINE 8
-#define FDR        9
-#define LQE        10
-#define DEPTHWISE  11
-#define LINEAR_PARTS 12
-
-/* Modes of SUM. */
-#define PRESENT    1
-#define ONE_COLUMN 2
-#define CLAMPED    8
 
 typedef __global float *to_t;
 typedef __global const float *from_t;
@@ -357,21 +325,13 @@ NOINLINE void norm(const state *s, __global const int *t, from_t table) {
 
 /* ---- boxes ---- */
 
-static inline float sigmoid(float v) {
-    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
-}
-
 /* y = sigmoid(a + b), or of a and the logit of b (portable/box). */
 NOINLINE void box_sigmoid(const state *s, __global const int *t) {
     const place y = place_of(s, t + OUT), a = place_of(s, t + A), b = place_of(s, t + B);
     for (int r = 0; r < s->count; r++)
         for (int c = 0; c < t[1]; c++) {
-            float v = b.p[r * b.ld + c];
-            if (t[0] == BOX_REFINE) {
-                v = clamp(v, 0.0f, 1.0f);
-                v = log(fmax(v, 1e-5f) / fmax(1.0f - v, 1e-5f));
-            }
-            y.p[r * y.ld + c] = sigmoid(a.p[r * a.ld + c] + v);
+            const float v = b.p[r * b.ld + c];
+            y.p[r * y.ld + c] = sigmoid(a.p[r * a.ld + c] + (t[0] == BOX_REFINE ? logit(v) : v));
         }
 }
 
@@ -379,19 +339,13 @@ NOINLINE void box_sigmoid(const state *s, __global const int *t) {
 #define MORE(a, b) ((a) > (b) ? (a) : (b))
 #define LESS(a, b) ((a) > (b) ? (b) : (a))
 
-static inline float largest16(float16 v) {
-    float8 a = MORE(v.lo, v.hi);
-    float4 b = MORE(a.lo, a.hi);
-    return MORE(MORE(b.x, b.y), MORE(b.z, b.w));
-}
-
 /* corners = a + b; y: the box of the integrals of the four sides around the first boxes c (portable/box's fdr). Numbers: the
  * bins' offsets at, scale. */
 NOINLINE void fdr(const state *s, __global const int *t, from_t table) {
     const place y = place_of(s, t + OUT), corners = place_of(s, t + WHOLE), a = place_of(s, t + A);
     const place b = place_of(s, t + B), first = place_of(s, t + C);
     from_t project = table + t[NUMBERS];
-    const float scale = as_float(t[NUMBERS + 1]), half_scale = 0.5f * scale;
+    const float scale = as_float(t[NUMBERS + 1]);
     const float16 w0 = vload16(0, project), w1 = vload16(1, project);
     for (int r = 0; r < s->count; r++) {
         float side[4];
@@ -407,15 +361,12 @@ NOINLINE void fdr(const state *s, __global const int *t, from_t table) {
             put16(corners.p + r * corners.ld + at, c0);
             put16(corners.p + r * corners.ld + at + 16, c1);
             corners.p[r * corners.ld + at + 32] = c2;
-            const float most = MORE(largest16(MORE(c0, c1)), c2);
-            const float16 e0 = ist_exp_float16(c0 - most), e1 = ist_exp_float16(c1 - most);
-            const float e2 = ist_exp_float(c2 - most);
-            side[k] = (sum16(e0 * w0 + e1 * w1) + e2 * project[32]) / (sum16(e0 + e1) + e2);
+            const bins q = bins_of_vectors(c0, c1, c2, w0, w1, project[32]);
+            side[k] = q.weighted / q.total;
         }
         const float4 box = vload4(0, first.p + r * first.ld), d = vload4(0, side);
-        const float2 lo = box.xy - (half_scale + d.xy) * (box.zw / scale);
-        const float2 hi = box.xy + (half_scale + d.zw) * (box.zw / scale);
-        vstore4((float4)((lo + hi) * 0.5f, hi - lo), 0, y.p + r * y.ld);
+        const float2 over = moved_sides(box.x, box.z, d.x, d.z, scale), down = moved_sides(box.y, box.w, d.y, d.w, scale);
+        vstore4((float4)(over.x, down.x, over.y, down.y), 0, y.p + r * y.ld);
     }
 }
 
@@ -482,9 +433,9 @@ NOINLINE void lqe(const state *s, __global const int *t) {
             from_t c = x.p + r * x.ld + k * BINS;
             const float4 top = four_largest(c);
             const float16 e = ist_exp_float16(vload16(0, c) - top.x) + ist_exp_float16(vload16(1, c) - top.x);
-            const float4 p = ist_exp_float4(top - top.x) / (sum16(e) + ist_exp_float(c[32] - top.x));
+            const float4 p = probabilities(top, sum16(e) + ist_exp_float(c[32] - top.x));
             vstore4(p, 0, y.p + r * y.ld + 5 * k);
-            y.p[r * y.ld + 5 * k + 4] = (p.x + p.y + p.z + p.w) * 0.25f;
+            y.p[r * y.ld + 5 * k + 4] = mean_of(p);
         }
 }
 
@@ -529,7 +480,7 @@ static inline void find_samples(samples *s, from_t offsets, from_t weights, floa
         oy[p] = offsets[2 * from + 1];
     }
     for (int p = 0; p < pad; p += 16) most = larger(most, vload16(0, e + p));
-    most = (float16)(largest16(most));
+    most = (float16)(largest_of_16(most));
     for (int p = 0; p < pad; p += 16) {
         const float16 v = ist_exp_float16(vload16(0, e + p) - most);
         vstore16(v, 0, e + p);
@@ -668,7 +619,7 @@ static void run(const state *s, __global const int *tape, int steps, from_t weig
  * at first the one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?,
  * width of the map or 0, first float of the room for rows in parts}. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-chain(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
+sequence(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
       __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,
       __global float *e2, __global float *e3, __global float *e4, __global float *e5, __global float *e6,
       __global float *e7, __global float *e8, __global float *e9, __global float *e10, __global float *e11,

@@ -1,10 +1,10 @@
-/* A chain (cl/portable/sequence.cl) on matrix instructions; needs nvidia/ptx, nvidia/sequence_rows and half storage. The tape is that of
- * portable/sequence but for linear layers; attention is a launch of its own (nvidia/attention), between two pieces of a chain.
+/* A sequence (cl/portable/sequence.cl) on matrix instructions; needs nvidia/ptx, nvidia/sequence_rows and half storage. The tape is that of
+ * portable/sequence but for linear layers; attention is a launch of its own (nvidia/attention), between two pieces of a sequence.
  *
  * A group takes eight rows, a warp each where work is on single rows; what lies between stays in local memory as
  * floats, [row][channel]. In linear layers the rows are the instructions' columns: (16 outputs x 16 inputs) (16 inputs
  * x 8 rows); a warp has all inputs of its outputs, so that bias, activation and addends follow in registers. Such a
- * chain takes at least the time in which a compute unit reads all weights from the second-level cache (some 60 bytes a
+ * sequence takes at least the time in which a compute unit reads all weights from the second-level cache (some 60 bytes a
  * clock on an H200), so that reading should not pause: the weights of the whole launch lie in the order in which each
  * lane uses them, and each lane asks for them sixteen pieces ahead, across the steps in between; groups without rows
  * ask for them before that, so that they are in that cache. Loads are asked for in batches wherever a loop would wait
@@ -84,7 +84,7 @@ PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (
  * of all steps}; constants: DATA floats, if any; mails: [n][row][2][MAIL], zeros. Group (SPLIT i + side, n): rows 8 i to
  * 8 i + 7 of item n, as far as there are any; those beyond ask for weights. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
-chain(__global const int16 *tape, __global const T *weights, __global const float *constants, __global const int *limit,
+sequence(__global const int16 *tape, __global const T *weights, __global const float *constants, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
       __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
@@ -187,7 +187,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
 #ifdef IST_PTX
         round = 0;
 #endif
-        TURNS(LINEAR_TURNS(word)) {
+        TURNS(word / LINEAR_TURN) {
             const int unit = round * 8 + warp, mine = linear && unit < t.s5, last = mine && pass == passes - 1;
             const int c0 = batch * (16 * PIECES >> fold) + q * 4;
             UNROLLED for (int e = 0; e < 4 * SUMS; e++) sum[e / 4][e % 4] = pass + batch ? sum[e / 4][e % 4] : 0.0f;
@@ -237,7 +237,7 @@ chain(__global const int16 *tape, __global const T *weights, __global const floa
             continue;
         }
 #else
-        const int last = turn + 1 >= LINEAR_TURNS(word);
+        const int last = turn + 1 >= word / LINEAR_TURN;
         s += last ? 1 : 0;
         turn = last ? 0 : turn + 1;
         round = last ? 0 : round;

@@ -1,8 +1,8 @@
-/* What the steps of a chain on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx and portable/tape. -D SLOTS
+/* What the steps of a sequence on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx, codes/tape and portable/distribution. -D SLOTS
  * DATA, SPLIT and MAIL: see there. */
 #define ITEMS  256
 #define ROWS   8
-#define LOADS  4 /* at the beginning of a chain, together, by registers */
+#define LOADS  4 /* at the beginning of a sequence, together, by registers */
 
 #if DATA
 #define TABLE __local
@@ -384,31 +384,20 @@ PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global ui
 }
 #endif
 
-static inline float sigmoid(float v) {
-    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
-}
-
 /* t: out, columns, a, b, 1 to take the logit of b. */
 PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
     ROLLED for (int c = lane; c < t.s2; c += 32) {
-        float b = AT(t.s4, c, r);
-        if (t.s5) {
-            b = clamp(b, 0.0f, 1.0f);
-            b = log(fmax(b, 1e-5f) / fmax(1.0f - b, 1e-5f));
-        }
-        AT(t.s1, c, r) = sigmoid(AT(t.s3, c, r) + b);
+        const float b = AT(t.s4, c, r);
+        AT(t.s1, c, r) = sigmoid(AT(t.s3, c, r) + (t.s5 ? logit(b) : b));
     }
 }
 
 /* A sum of corner logits, its integral over the bins of each side, and the box that these make: portable/box's fdr. t: boxes,
  * corners, a, b, mode, first boxes, scale, bins' offsets. */
 static inline void side_box(__local float4 *m, int16 t, int r, int axis, float before, float behind) {
-    const float scale = as_float(t.s7), half_scale = 0.5f * scale;
-    const float centre = AT(t.s6, axis, r), size = AT(t.s6, 2 + axis, r);
-    const float lo = centre - (half_scale + before) * (size / scale);
-    const float hi = centre + (half_scale + behind) * (size / scale);
-    AT(t.s1, axis, r) = (lo + hi) * 0.5f;
-    AT(t.s1, 2 + axis, r) = hi - lo;
+    const float2 moved = moved_sides(AT(t.s6, axis, r), AT(t.s6, 2 + axis, r), before, behind, as_float(t.s7));
+    AT(t.s1, axis, r) = moved.x;
+    AT(t.s1, 2 + axis, r) = moved.y;
 }
 
 #ifdef IST_PTX
@@ -454,14 +443,13 @@ PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int
     float integral[2];
     for (int k = 0; k < 2; k++) {
         const int s = (2 * k + lane) * BINS;
-        float most = LOWEST, total = 0.0f, weighted = 0.0f;
-        for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f));
-        for (int i = 0; i < BINS; i++) {
-            const float e = ist_exp_float(AT(t.s3, s + i, r) + (two ? AT(t.s4, s + i, r) : 0.0f) - most);
-            total += e;
-            weighted = fma(e, table[t.s8 + i], weighted);
-        }
-        integral[k] = weighted / total;
+        bins b;
+#define BIN(i)     (AT(t.s3, s + (i), r) + (two ? AT(t.s4, s + (i), r) : 0.0f))
+#define PROJECT(i) table[t.s8 + (i)]
+        BINS_ONE_BY_ONE(b, BIN, PROJECT)
+#undef PROJECT
+#undef BIN
+        integral[k] = b.weighted / b.total;
     }
     side_box(m, t, r, lane, integral[0], integral[1]);
 }
@@ -505,28 +493,24 @@ PART void sides_best(__local float4 *m, int16 t, int r, int lane) {
         OF_LANE(other, mask);
         total += other;
     }
-    const float4 p = ist_exp_float4((float4)(best[0], best[1], best[2], best[3]) - best[0]) / total;
-    const float mean = (p.x + p.y + p.z + p.w) * 0.25f;
+    const float4 p = probabilities((float4)(best[0], best[1], best[2], best[3]), total);
+    const float mean = mean_of(p);
     if (part < 5) AT(t.s1, 5 * s + part, r) = part < 2 ? (part ? p.y : p.x) : part < 4 ? (part == 3 ? p.w : p.z) : mean;
 }
 #else
 PART void sides_best(__local float4 *m, int16 t, int r, int s) {
     if (s >= 4) return;
-    float a = -INFINITY, b = a, c = a, d = a, total = 0.0f;
-    ROLLED for (int i = 0; i < BINS; i++) {
-        float v = AT(t.s2, s * BINS + i, r), w;
-        v = v != v ? -INFINITY : v;
-        w = fmin(a, v), a = fmax(a, v), v = w;
-        w = fmin(b, v), b = fmax(b, v), v = w;
-        w = fmin(c, v), c = fmax(c, v), v = w;
-        d = fmax(d, v);
-    }
-    ROLLED for (int i = 0; i < BINS; i++) total += ist_exp_float(AT(t.s2, s * BINS + i, r) - a);
-    const float4 p = ist_exp_float4((float4)(a, b, c, d) - a) / total;
+    float4 top, p;
+    float total = 0.0f;
+#define BIN(i) AT(t.s2, s * BINS + (i), r)
+    FOUR_LARGEST(top, BIN)
+    ROLLED for (int i = 0; i < BINS; i++) total += ist_exp_float(BIN(i) - top.x);
+#undef BIN
+    p = probabilities(top, total);
     AT(t.s1, 5 * s, r) = p.x;
     AT(t.s1, 5 * s + 1, r) = p.y;
     AT(t.s1, 5 * s + 2, r) = p.z;
     AT(t.s1, 5 * s + 3, r) = p.w;
-    AT(t.s1, 5 * s + 4, r) = (p.x + p.y + p.z + p.w) * 0.25f;
+    AT(t.s1, 5 * s + 4, r) = mean_of(p);
 }
 #endif

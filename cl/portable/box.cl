@@ -18,12 +18,7 @@
 #define BT           T
 #define LOAD_B(p, i) LOAD(p, i)
 #endif
-#define BINS  33
 #define BATCH 11 /* loads at a time; divides BINS */
-
-static float sigmoid(float v) {
-    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
-}
 
 /* y = sigmoid(a + b); items of `sizes.x` pixels of c = sizes.y channels; place: ld, c0 of a, then of b. b has one item
  * when sizes.z is set. One work-item per pixel. */
@@ -45,10 +40,7 @@ __kernel void box_refine(__global float *y, __global const AT *a, __global const
     size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y;
     size_t pb = ((size_t)(sizes.z ? 0 : n) * sizes.x + i) * place.z + place.w;
     size_t to = ((size_t)n * sizes.x + i) * sizes.y;
-    for (int c = 0; c < sizes.y; c++) {
-        float r = clamp(LOAD_B(b, pb + c), 0.0f, 1.0f);
-        y[to + c] = sigmoid(LOAD_A(a, pa + c) + log(fmax(r, 1e-5f) / fmax(1.0f - r, 1e-5f)));
-    }
+    for (int c = 0; c < sizes.y; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + logit(LOAD_B(b, pb + c)));
 }
 
 /* y[n, q, c] = a[n, q, c] + b[n, q, 0]; arguments as above. */
@@ -61,43 +53,25 @@ __kernel void add_quality(__global float *y, __global const AT *a, __global cons
     for (int c = 0; c < sizes.y; c++) y[to + c] = LOAD_A(a, pa + c) + q;
 }
 
-/* Softmax over the bins: the greatest logit, the sum of the exponentials and that of the exponentials by `project`.
- * Vectors on CPUs; a loop elsewhere, which keeps the code small. */
-typedef struct bins {
-    float most, total, weighted;
-} bins;
-
 #if LANES == 1
 #define SPACE __global
 #else
 #define SPACE __local /* rows come there in whole groups, side by side */
 #endif
 
-static bins softmax(SPACE const float *c, SPACE const float *project) {
-    bins b;
+/* Vectors on CPUs; a loop elsewhere, which keeps the code small. */
+static bins bins_of(SPACE const float *c, SPACE const float *project) {
 #if LANES == 1
-    float16 c0 = vload16(0, c), c1 = vload16(1, c), m = fmax(c0, c1);
-    float8 m8 = fmax(m.lo, m.hi);
-    float4 m4 = fmax(m8.lo, m8.hi);
-    b.most = fmax(fmax(fmax(m4.x, m4.y), fmax(m4.z, m4.w)), c[32]);
-    float16 e0 = ist_exp_float16(c0 - b.most), e1 = ist_exp_float16(c1 - b.most);
-    float16 w = e0 * vload16(0, project) + e1 * vload16(1, project), t = e0 + e1;
-    float8 t8 = t.lo + t.hi, w8 = w.lo + w.hi;
-    float4 t4 = t8.lo + t8.hi, w4 = w8.lo + w8.hi;
-    float e2 = ist_exp_float(c[32] - b.most);
-    b.total = (t4.x + t4.y) + (t4.z + t4.w) + e2;
-    b.weighted = (w4.x + w4.y) + (w4.z + w4.w) + e2 * project[32];
+    return bins_of_vectors(vload16(0, c), vload16(1, c), c[32], vload16(0, project), vload16(1, project), project[32]);
 #else
-    b.most = -INFINITY;
-    for (int i = 0; i < BINS; i++) b.most = fmax(b.most, c[i]);
-    b.total = b.weighted = 0.0f;
-    for (int i = 0; i < BINS; i++) {
-        float e = ist_exp_float(c[i] - b.most);
-        b.total += e;
-        b.weighted = fma(e, project[i], b.weighted);
-    }
-#endif
+    bins b;
+#define BIN(i)     c[i]
+#define PROJECT(i) project[i]
+    BINS_ONE_BY_ONE(b, BIN, PROJECT)
     return b;
+#undef PROJECT
+#undef BIN
+#endif
 }
 
 /* corners = a + previous, box = box of the four integrals around ref_init. One work-item per (row, side) in groups of
@@ -115,7 +89,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     for (int s = 0; s < 4 && q < sizes.x; s++) {
         size_t from = row * place.x + place.y + s * BINS, at = (row * 4 + s) * BINS;
         for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
-        bins b = softmax(corners + at, project);
+        bins b = bins_of(corners + at, project);
         side[s] = b.weighted / b.total;
     }
 #else
@@ -149,7 +123,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (q < sizes.x) {
-        bins b = softmax(values + me * BINS, weights);
+        bins b = bins_of(values + me * BINS, weights);
         side[me] = b.weighted / b.total;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -157,26 +131,8 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
 #endif
     if (q >= sizes.x) return;
     float4 r = vload4(row, ref_init), d = vload4(0, side + mine);
-    float half_scale = 0.5f * scale;
-    float2 lo = r.xy - (half_scale + d.xy) * (r.zw / scale), hi = r.xy + (half_scale + d.zw) * (r.zw / scale);
-    vstore4((float4)((lo + hi) * 0.5f, hi - lo), row, ref);
-}
-
-/* The four largest of 33 logits, falling; NaN is passed over. */
-static float4 four_largest(SPACE const float *c) {
-    float4 t = (float4)(-INFINITY);
-    for (int i = 0; i < BINS; i++) {
-        float v = c[i];
-        if (v > t.x)
-            t = (float4)(v, t.xyz);
-        else if (v > t.y)
-            t = (float4)(t.x, v, t.yz);
-        else if (v > t.z)
-            t = (float4)(t.xy, v, t.z);
-        else if (v > t.w)
-            t.w = v;
-    }
-    return t;
+    float2 x = moved_sides(r.x, r.z, d.x, d.z, scale), y = moved_sides(r.y, r.w, d.y, d.w, scale);
+    vstore4((float4)(x.x, y.x, x.y, y.y), row, ref);
 }
 
 /* y[n, q, 5 s ..]: the four largest probabilities of side s and their mean. One work-item per (row, side);
@@ -201,12 +157,11 @@ __kernel void lqe(__global float *y, __global const float *corners, __global con
 #else
     __local const float *c = values + me * BINS;
 #endif
-    float4 top = four_largest(c), p;
-    bins b = softmax(c, c); /* the weighted sum is not wanted here */
-    p.x = ist_exp_float(top.x - b.most) / b.total;
-    p.y = ist_exp_float(top.y - b.most) / b.total;
-    p.z = ist_exp_float(top.z - b.most) / b.total;
-    p.w = ist_exp_float(top.w - b.most) / b.total;
+    float4 top, p;
+#define BIN(i) c[i]
+    FOUR_LARGEST(top, BIN)
+#undef BIN
+    p = probabilities(top, bins_of(c, c).total); /* the weighted sum is not wanted here */
     vstore4(p, 0, y + to);
-    y[to + 4] = (p.x + p.y + p.z + p.w) * 0.25f;
+    y[to + 4] = mean_of(p);
 }

@@ -1,4 +1,4 @@
-/* A chain: many operators on the same rows (queries, tokens) in one launch. A group of 256 takes four rows from the
+/* A sequence: many operators on the same rows (queries, tokens) in one launch. A group of 256 takes four rows from the
  * first operator to the last; what lies between stays in local memory as floats, [channel][row], a float4 per channel.
  *
  * The program is data: `tape` has an int16 per step, the first number says which; src/ops/chain_tape.c writes it. A
@@ -6,7 +6,7 @@
  * Constants: `weights` of T, matrices [in][out rounded up to 4] one after the other; `table` of float. e0 .. e21 are
  * the tensors outside.
  *
- * Goes with portable/tape. -D SLOTS: float4 of local memory. */
+ * Goes with codes/tape and portable/distribution. -D SLOTS: float4 of local memory. */
 #define ITEMS  256
 /* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. With nvidia/ptx the
  * loads keep their place; that compiler would move each to its use and wait for every one. */
@@ -341,19 +341,11 @@ static void sample_sum(__local float4 *m, int16 t, __global const T *memory, int
     }
 }
 
-static float sigmoid(float v) {
-    return v != v ? v : 1.0f / (1.0f + ist_exp_float(-v));
-}
-
 /* t: out, columns, a, b, 1 to take the logit of b. */
 static void box_sigmoid(__local float4 *m, int16 t) {
     for (int i = get_local_id(0); i < t.s2 * 4; i += ITEMS) {
-        float b = AT(t.s4, i >> 2, i & 3);
-        if (t.s5) {
-            b = clamp(b, 0.0f, 1.0f);
-            b = log(fmax(b, 1e-5f) / fmax(1.0f - b, 1e-5f));
-        }
-        AT(t.s1, i >> 2, i & 3) = sigmoid(AT(t.s3, i >> 2, i & 3) + b);
+        const float b = AT(t.s4, i >> 2, i & 3);
+        AT(t.s1, i >> 2, i & 3) = sigmoid(AT(t.s3, i >> 2, i & 3) + (t.s5 ? logit(b) : b));
     }
 }
 
@@ -361,29 +353,22 @@ static void box_sigmoid(__local float4 *m, int16 t) {
 static void sides(__local float4 *m, int16 t, __global const float *table) {
     const int r = get_local_id(0) & 3, s = get_local_id(0) >> 2;
     if (s >= 4) return;
-    float most = LOWEST, total = 0.0f, weighted = 0.0f;
-#pragma unroll 11
-    for (int i = 0; i < BINS; i++) most = fmax(most, AT(t.s2, s * BINS + i, r));
-#pragma unroll 11
-    for (int i = 0; i < BINS; i++) {
-        const float e = ist_exp_float(AT(t.s2, s * BINS + i, r) - most);
-        total += e;
-        weighted = fma(e, table[t.s3 + i], weighted);
-    }
-    AT(t.s1, s, r) = weighted / total;
+    bins b;
+#define BIN(i)     AT(t.s2, s * BINS + (i), r)
+#define PROJECT(i) table[t.s3 + (i)]
+    BINS_ONE_BY_ONE(b, BIN, PROJECT)
+#undef PROJECT
+    AT(t.s1, s, r) = b.weighted / b.total;
 }
 
 /* t: out, integrals at, first boxes, scale. */
 static void sides_box(__local float4 *m, int16 t) {
     const int r = get_local_id(0);
     if (r >= 4) return;
-    const float scale = as_float(t.s4), half_scale = 0.5f * scale;
     for (int i = 0; i < 2; i++) {
-        const float centre = AT(t.s3, i, r), size = AT(t.s3, 2 + i, r);
-        const float lo = centre - (half_scale + AT(t.s2, i, r)) * (size / scale);
-        const float hi = centre + (half_scale + AT(t.s2, 2 + i, r)) * (size / scale);
-        AT(t.s1, i, r) = (lo + hi) * 0.5f;
-        AT(t.s1, 2 + i, r) = hi - lo;
+        const float2 moved = moved_sides(AT(t.s3, i, r), AT(t.s3, 2 + i, r), AT(t.s2, i, r), AT(t.s2, 2 + i, r), as_float(t.s4));
+        AT(t.s1, i, r) = moved.x;
+        AT(t.s1, 2 + i, r) = moved.y;
     }
 }
 
@@ -391,27 +376,22 @@ static void sides_box(__local float4 *m, int16 t) {
 static void sides_best(__local float4 *m, int16 t) {
     const int r = get_local_id(0) & 3, s = get_local_id(0) >> 2;
     if (s >= 4) return;
-    float a = -INFINITY, b = a, c = a, d = a, total = 0.0f;
-    for (int i = 0; i < BINS; i++) {
-        float v = AT(t.s2, s * BINS + i, r), w;
-        v = v != v ? -INFINITY : v;
-        w = fmin(a, v), a = fmax(a, v), v = w;
-        w = fmin(b, v), b = fmax(b, v), v = w;
-        w = fmin(c, v), c = fmax(c, v), v = w;
-        d = fmax(d, v);
-    }
-    for (int i = 0; i < BINS; i++) total += ist_exp_float(AT(t.s2, s * BINS + i, r) - a);
-    const float4 p = ist_exp_float4((float4)(a, b, c, d) - a) / total;
+    float4 top, p;
+    float total = 0.0f;
+    FOUR_LARGEST(top, BIN)
+    for (int i = 0; i < BINS; i++) total += ist_exp_float(BIN(i) - top.x);
+#undef BIN
+    p = probabilities(top, total);
     AT(t.s1, 5 * s, r) = p.x;
     AT(t.s1, 5 * s + 1, r) = p.y;
     AT(t.s1, 5 * s + 2, r) = p.z;
     AT(t.s1, 5 * s + 3, r) = p.w;
-    AT(t.s1, 5 * s + 4, r) = (p.x + p.y + p.z + p.w) * 0.25f;
+    AT(t.s1, 5 * s + 4, r) = mean_of(p);
 }
 
 /* sizes {rows of an item, steps}. Group (i, n): rows 4 i to 4 i + 3 of item n. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
-chain(__global const int16 *tape, __global const T *weights, __global const float *table, __global const int *limit,
+sequence(__global const int16 *tape, __global const T *weights, __global const float *table, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
       __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,

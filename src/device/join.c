@@ -245,8 +245,9 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
 
 /* The prelude for programs with these options. */
 static void put_prelude(text *out, bool half) {
-    const char *prelude = source_of((name){"prelude", 7})->text;
+    const char *codes = source_of((name){"codes/act", 9})->text, *prelude = source_of((name){"prelude", 7})->text;
     if (half) put_line(out, "#define IST_HALF 1\n");
+    put(out, codes, strlen(codes));
     put(out, prelude, strlen(prelude));
 }
 

@@ -1,7 +1,7 @@
 /* The two byte layouts that cross between host and device: the upload of one batch and its packet.
  *
- * Both are arrays of 32-bit words (floats by their bits), so there is no padding to agree on. cl/portable/frame.cl repeats
- * the numbers of this file for the kernels; tests/op_image.c compares the two. Host code fills an upload with the
+ * Both are arrays of 32-bit words (floats by their bits), so there is no padding to agree on. Kernels get the
+ * numbers of this file as macros without IST_ (codes/frame). Host code fills an upload with the
  * functions of image.h and reads a packet with the offsets below. */
 #ifndef IST_GRAPH_FRAME_H
 #define IST_GRAPH_FRAME_H
@@ -14,7 +14,7 @@
 
 /* ---- upload: header, one block per image, then (anywhere, found by offset) tap tables, targets and pixels ---- */
 
-enum {
+enum ist_upload_word {
     IST_UP_COUNT = 0,        /* images in this batch; word 0, so that the upload itself serves ist_plan_limit */
     IST_UP_FLAGS = 1,        /* IST_UP_RESET_TRACKS, IST_UP_TRACK_HALF */
     IST_UP_PACKET_WORDS = 2, /* mask words the packet has room for */
@@ -29,7 +29,7 @@ enum {
 
 /* Block of image i: words from IST_UP_HEADER + i * IST_IM_WORDS. Offsets of tables and targets are in words from the
  * start of the upload. */
-enum {
+enum ist_image_word {
     IST_IM_WIDTH = 0,      /* W, pixels */
     IST_IM_HEIGHT = 1,     /* H */
     IST_IM_CHANNELS = 2,   /* 1 gray, 2 gray + alpha, 3 RGB, 4 RGBA */
@@ -55,15 +55,15 @@ enum {
 };
 
 /* A target: corners in pixels of the image (4 floats), class or -1 (any class). */
-enum { IST_TARGET_BOX = 0, IST_TARGET_LABEL = 4, IST_TARGET_WORDS = 5 };
+enum ist_target_word { IST_TARGET_BOX = 0, IST_TARGET_LABEL = 4, IST_TARGET_WORDS = 5 };
 
 /* A tap table for one axis n_in -> n_out (made by ist_resize_taps): word 0 is K; then n_out pairs (first input index,
  * number of taps <= K); then n_out * K coefficients, fixed point with 22 fractional bits. */
-enum { IST_TAPS_K = 0, IST_TAPS_PAIRS = 1 };
+enum ist_taps_word { IST_TAPS_K = 0, IST_TAPS_PAIRS = 1 };
 
 /* ---- packet: header, one block per image of the plan's batch, object records, mask words ---- */
 
-enum {
+enum ist_packet_word {
     IST_PK_IMAGES = 0,
     IST_PK_OBJECTS = 1,    /* over the whole batch */
     IST_PK_MASK_WORDS = 2, /* of all masks together: the mask stream */
@@ -75,10 +75,10 @@ enum {
 };
 
 /* Block of image i: words from IST_PK_HEADER + i * IST_PK_IMAGE_WORDS. */
-enum { IST_PI_OBJECTS = 0, IST_PI_DROPPED = 1, IST_PI_FIRST = 2, IST_PK_IMAGE_WORDS = 4 };
+enum ist_packet_image_word { IST_PI_OBJECTS = 0, IST_PI_DROPPED = 1, IST_PI_FIRST = 2, IST_PK_IMAGE_WORDS = 4 };
 
 /* Record of object k (numbered over the batch, image by image, by falling score). */
-enum {
+enum ist_object_word {
     IST_OB_LABEL = 0,
     IST_OB_SCORE = 1, /* float */
     IST_OB_BOX = 2,   /* 4 floats, x0 y0 x1 y1 in pixels, not clipped */
@@ -97,6 +97,9 @@ enum {
     IST_OB_IMAGE = 21,
     IST_OB_WORDS = 24
 };
+
+/* Row of a detection (IST_NODE_DETECT), between kernels only. */
+enum ist_detection_word { IST_DET_LABEL = 0, IST_DET_SCORE = 1, IST_DET_QUERY = 2, IST_DET_BOX = 3, IST_DET_WORDS = 8 };
 
 /* Word where the records start, and where the mask words start. */
 static inline size_t ist_packet_objects_at(int batch) {

@@ -11,6 +11,7 @@
 #define IST_GRAPH_NODES_H
 
 #include "base/tensor.h"
+#include "graph/frame.h"
 
 #include <stdint.h>
 
@@ -41,7 +42,7 @@ typedef struct ist_array {
 
 /* ---- what happens to a result before it is stored ---- */
 
-/* The numbers are those of cl/prelude.cl. */
+/* Kernels know them as ACT_RELU and so on (codes/act). */
 typedef enum ist_act { IST_ACT_NONE, IST_ACT_RELU, IST_ACT_SILU, IST_ACT_GELU, IST_ACT_SIGMOID } ist_act;
 
 /* v = acc + bias; v += add_before; v = act(v); v = lab_scale * v + lab_bias (with has_lab: HGNetv2's learnable affine
@@ -460,7 +461,6 @@ typedef struct ist_resize {
 /* What detections are, for all that follows them. Objects per image are rows of IST_DET_WORDS words, by falling score,
  * equal scores by rising query * classes + label. P = batch * max_objects is the capacity of the flat list, in which the
  * objects of all images follow each other. */
-enum { IST_DET_LABEL = 0, IST_DET_SCORE = 1, IST_DET_QUERY = 2, IST_DET_BOX = 3, IST_DET_WORDS = 8 };
 typedef struct ist_detections {
     int batch, max_objects;
     ist_tensor objects;  /* I32 [batch, 1, max_objects, IST_DET_WORDS]; only the first counts[i][0] rows are defined */

@@ -36,7 +36,7 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
     if (q->what == IST_RESIZE_SEGMENTER) q->content = content_of(q->upload, q->batch);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = op,
-                                     .isa = "portable/frame",
+                                     .isa = "codes/frame+portable/frame",
                                      .defines = defines.text,
                                      .kernel = "resize",
                                      .dims = 3,

@@ -4,6 +4,7 @@
 
 #include "variants/sequence.h"
 
+/* Kernels know these numbers as LINEAR and so on (codes/step). */
 typedef enum ist_step_op {
     IST_STEP_LINEAR,     /* filter, ints {act}; rows {x, before, after}; floats {scale, shift} of the result */
     IST_STEP_SUM,        /* rows {a, b or none}; ints {clamped}; floats {low, high} */

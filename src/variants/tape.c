@@ -298,7 +298,7 @@ void ist_tape_launch(ist_tape *t, ist_launch *l, ist_tensor tape, ist_tensor wei
                      const ist_arg *more, int count) {
     ist_plan *p = t->plan;
     l->label = t->label;
-    l->kernel = "chain";
+    l->kernel = "sequence";
     l->dims = 2;
     l->local[0] = ITEMS;
     l->local[1] = 1;

@@ -1,5 +1,5 @@
 /* A piece of a sequence as a tape: which tensors are in local memory when, and the small steps that a group runs one after
- * the other (cl/portable/tape.cl, which says what each number means). The forms are portable/sequence.c's and
+ * the other. The forms are portable/sequence.c's and
  * nvidia/sequence.c's, on matrix instructions. */
 #ifndef IST_VARIANTS_TAPE_H
 #define IST_VARIANTS_TAPE_H
@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* The numbers of cl/portable/tape.cl. */
+/* What a step of the tape is; kernels get these numbers as codes/tape. LINEAR_PART to NORM_OUT and KEYS_*: parts of an
+ * operator with a barrier between. */
 enum ist_micro {
     LOAD_ROWS,
     STORE_ROWS,
@@ -31,8 +32,12 @@ enum ist_micro {
     SIDES_BEST,
     MICRO_STEPS
 };
-enum { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8, IN_FOURS = 16, ALSO = 32 };
-enum { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8 };
+/* Of an element: its second operand; IN_FOURS: columns and places are multiples of four; ALSO, on matrix instructions:
+ * and the result with an addend, to another place. */
+enum ist_element_flag { PRESENT = 1, ONE_COLUMN = 2, GATED = 4, CLAMPED = 8, IN_FOURS = 16, ALSO = 32 };
+/* Of a tensor outside. FLOATS: its elements are float although T is half; QUADS: may be read, on matrix instructions also
+ * written, by fours; OCTS: by eights. */
+enum ist_outside_flag { FLOATS = 1, ONE_ITEM = 2, QUADS = 4, OCTS = 8 };
 enum { ITEMS = 256, WORDS = 16, BINS = 33 };
 enum { IST_TAPE_OUTSIDE = 22 /* tensors from outside */ };
 

@@ -1,6 +1,7 @@
 /* Sequences on CPUs: where each tensor is, in a group's scratch or outside, and the tape of steps that the kernel runs
- * (cl/cpu/chain_cpu.cl, which says what each number means). */
+ * (cl/cpu/sequence.cl). */
 #include "variants/cpu/sequence.h"
+#include "variants/cpu/sequence_tape.h"
 #include "variants/cpu/amx.h"
 #include "variants/rows.h"
 #include "variants/sequence_steps.h"
@@ -11,10 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers of cl/cpu/chain_cpu.cl. */
-enum { WORDS = 32, OUT = 4, A = 7, B = 10, C = 13, WHOLE = 16, NUMBERS = 20, OUTSIDE = 20, ONE_ITEM = 256, RING = 512 };
-enum { LINEAR_PARTS = 12 };
-enum { PRESENT = 1, ONE_COLUMN = 2, CLAMPED = 8 };
 /* Tiles of six rows that a group takes at a time: few enough for its second-level cache, many enough that the weights,
  * which are read once for them, are not what it waits for. */
 enum { TILE = 6, TILES_MAX = 13, PIECES_PER_UNIT = 2, VEC = 16, CHANNELS_MAX = 1024, POINTS_MAX = 64, LINES_MIN = 20 };
@@ -251,9 +248,10 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
     if (config_of(sequence)->parts) ist_defines_add(&defines, " -DPARTS=%d -DASM=%d", IST_AMX_PARTS, ist_amx_instructions(plan));
     ist_launch l = {.label = p->label,
                     .op = "cpu/sequence",
-                    .isa = config_of(sequence)->parts ? "cpu/tile+cpu/amx" : "cpu/tile",
+                    .isa = config_of(sequence)->parts ? "codes/step+codes/sequence_cpu+portable/distribution+cpu/tile+cpu/amx"
+                                                           : "codes/step+codes/sequence_cpu+portable/distribution+cpu/tile",
                     .defines = defines.text,
-                    .kernel = "chain",
+                    .kernel = "sequence",
                     .dims = 1,
                     .global = {(size_t)units},
                     .local = {1},

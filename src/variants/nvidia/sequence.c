@@ -135,7 +135,7 @@ static void join_stores(ist_tape *p) {
 static int mark_waits(ist_tape *p) {
     int turns = 0;
     for (size_t i = 0; i < p->count; i++) {
-        int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURNS;
+        int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURN;
         if (i % 8 == 0) at[0] |= READS_ON;
         bool matrix = at[0] % GROUP_WAITS > SIDES_BEST || (i + 1 < p->count && at[WORDS] % GROUP_WAITS > SIDES_BEST);
         if (matrix || i % 8 == 7 || !i) at[0] |= GROUP_WAITS;
@@ -170,7 +170,7 @@ static void launch(ist_matrix_tape *m, const tapes *all, ist_tensor weights, ist
     ist_arg more[2] = {IST_IN((ist_tensor){0}), IST_INT4(s->rows, steps, pieces, turns)};
     if (t->sides > 1) more[0] = (ist_arg)IST_INOUT(mails);
     ist_launch l = {.op = "nvidia/sequence",
-                    .isa = "nvidia/ptx+portable/tape+nvidia/sequence_rows",
+                    .isa = "nvidia/ptx+codes/tape+codes/sequence_nvidia+portable/distribution+nvidia/sequence_rows",
                     .defines = defines.text,
                     .global = {groups * ITEMS, (size_t)s->n}};
     ist_tape_launch(t, &l, tape, weights, table, more, 2);

@@ -1,23 +1,27 @@
-/* Sequences on matrix instructions (cl/nvidia/chain_mma.cl): a tape, streams of weights, and what two groups with the same
+/* Sequences on matrix instructions (cl/nvidia/sequence.cl): a tape, streams of weights, and what two groups with the same
  * rows divide. */
 #ifndef IST_VARIANTS_NVIDIA_SEQUENCE_H
 #define IST_VARIANTS_NVIDIA_SEQUENCE_H
 
 #include "variants/tape.h"
 
-/* Steps of the tape beside those of tape.h: sums of two groups, each of half of the inputs; all of a norm; the sum
- * before and the boxes behind a distribution. */
-enum {
+/* Steps of the tape beside those of tape.h, for kernels too (codes/sequence_nvidia). MATRIX_MEET: sums of two groups, each
+ * of half of the inputs; MATRIX_NORM: all of a norm; MATRIX_SIDES: with the sum before and the boxes behind it. With the
+ * number: GROUP_WAITS, the next step wants what other warps make; READS_ON, the tape is to be read on; LINEAR_TURN times
+ * the turns of a linear layer. */
+enum ist_matrix_step {
     MATRIX_NORM = NORM_SUM,
     MATRIX_MEET = KEYS_SCORE,
     MATRIX_SIDES = SIDES,
     MATRIX_LINEAR = MICRO_STEPS,
     GROUP_WAITS = 1 << 8,
     READS_ON = 1 << 9,
-    LINEAR_TURNS = 1 << 10,
+    LINEAR_TURN = 1 << 10,
     LINEAR_TURNS_END = 1 << 20 /* what there is room for */
 };
-enum { WHOLE = 1, EXACT = 2 };
+/* Of a linear layer. WHOLE: its batches have no inputs beyond the last one; EXACT: its inputs count as floats, once
+ * rounded to half and once what was lost. */
+enum ist_matrix_linear_flag { WHOLE = 1, EXACT = 2 };
 enum { STORED = 13 /* the first of three words: an earlier step's store */ };
 /* Loads at the beginning: how many at most by registers, and with those of floats; where the first step says how many,
  * channels for all. */

@@ -109,7 +109,7 @@ void ist_matrix_linear(ist_tape *t, const ist_step *s) {
         return;
     }
     bool meets = w == INPUTS;
-    EMIT(t, MATRIX_LINEAR + turns * LINEAR_TURNS, in + own.in, own.ins, out + own.out, own.outs, l.units, l.batches,
+    EMIT(t, MATRIX_LINEAR + turns * LINEAR_TURN, in + own.in, own.ins, out + own.out, own.outs, l.units, l.batches,
          flags, meets || bias < 0 ? -1 : bias + own.out, meets ? IST_ACT_NONE : s->ints[0],
          before < 0 ? -1 : before + own.out, after < 0 ? -1 : after + own.out, l.fold);
     if (!meets) return;

@@ -21,6 +21,7 @@ static void emit_box(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = "portable/box",
+                         .isa = "portable/distribution",
                          .defines = defines.text,
                          .kernel = ist_kind_of(v->kind)->name,
                          .dims = 2,
@@ -45,6 +46,7 @@ static void emit_fdr(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_plan_launch(
         p, &(ist_launch){.label = f->label,
                          .op = "portable/box",
+                         .isa = "portable/distribution",
                          .defines = defines.text,
                          .kernel = "fdr",
                          .dims = 2,
@@ -68,6 +70,7 @@ static void emit_lqe(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)way;
     ist_plan_launch(p, &(ist_launch){.label = l->label,
                                      .op = "portable/box",
+                                     .isa = "portable/distribution",
                                      .defines = defines.text,
                                      .kernel = "lqe",
                                      .dims = 2,

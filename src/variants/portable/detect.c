@@ -37,7 +37,7 @@ static void flatten(ist_plan *p, size_t lanes, ist_detections *d, ist_tensor upl
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "portable/detect",
-                         .isa = "portable/frame",
+                         .isa = "codes/frame+portable/frame",
                          .defines = defines.text,
                          .kernel = "flatten",
                          .dims = 1,
@@ -61,7 +61,7 @@ static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores 
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = "portable/detect",
-                         .isa = "portable/frame",
+                         .isa = "codes/frame+portable/frame",
                          .defines = defines.text,
                          .kernel = "pick",
                          .dims = 1,
@@ -98,7 +98,7 @@ static void emit_given(ist_plan *p, const ist_variant *v, void *node, int way) {
     make_objects(p, d);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/detect",
-                                     .isa = "portable/frame",
+                                     .isa = "codes/frame+portable/frame",
                                      .defines = defines.text,
                                      .kernel = "given_boxes",
                                      .dims = 2,

@@ -36,7 +36,7 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/mask",
-                                     .isa = "portable/frame",
+                                     .isa = "codes/frame+portable/frame",
                                      .defines = defines.text,
                                      .kernel = "masks",
                                      .dims = 1,
@@ -55,7 +55,7 @@ const ist_family ist_portable_masks = {.emit = emit_masks};
 static ist_launch launch_of(const ist_pack *q, const char *defines, const char *kernel, size_t count, size_t lanes) {
     return (ist_launch){.label = q->label,
                         .op = "portable/pack",
-                        .isa = "portable/frame",
+                        .isa = "codes/frame+portable/frame",
                         .defines = defines,
                         .kernel = kernel,
                         .dims = 1,

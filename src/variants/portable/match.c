@@ -22,7 +22,7 @@ static int larger(int a, int b) {
 
 /* What stands in front of track.cl. */
 static const char *track_parts(const ist_variant *v) {
-    return ist_lanes_of(v)->lanes == 1 ? "portable/frame+portable/lap_serial" : "portable/frame+portable/lap";
+    return ist_lanes_of(v)->lanes == 1 ? "codes/frame+portable/frame+portable/lap_serial" : "codes/frame+portable/frame+portable/lap";
 }
 
 /* A launch of `groups` groups, each of which solves one problem. */

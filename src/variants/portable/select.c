@@ -94,7 +94,7 @@ static void emit_top_scores(ist_plan *p, const ist_variant *v, void *node, int w
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = "portable/detect",
-                         .isa = "portable/frame",
+                         .isa = "codes/frame+portable/frame",
                          .defines = defines.text,
                          .kernel = "scores",
                          .dims = 2,

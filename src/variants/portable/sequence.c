@@ -1,4 +1,4 @@
-/* Sequences on GPUs: a group has a few rows in local memory and runs a tape of small steps on them (cl/portable/chain). */
+/* Sequences on GPUs: a group has a few rows in local memory and runs a tape of small steps on them (cl/portable/sequence). */
 #include "variants/portable/sequence.h"
 
 #include "base/mem.h"
@@ -124,8 +124,8 @@ static void launch(ist_plan *plan, struct ist_sequence *s, size_t first, size_t 
 
 #define FORM(parts)                                                                                                    \
     {.vector = 4, .outputs = OUTPUTS_MAX, .config = (parts), .pack = ist_tape_pack, .launch = launch}
-const ist_sequence_form ist_tape_sequence = FORM("portable/tape");
-const ist_sequence_form ist_tape_sequence_ptx = FORM("nvidia/ptx+portable/tape");
+const ist_sequence_form ist_tape_sequence = FORM("codes/tape+portable/distribution");
+const ist_sequence_form ist_tape_sequence_ptx = FORM("nvidia/ptx+codes/tape+portable/distribution");
 
 const ist_family ist_portable_sequence = {.takes = ist_tape_takes, .emit = ist_span_emit_sequence, .by_nodes = true};
 
