@@ -30,7 +30,7 @@ Test(core_tuning, written_and_read) {
     cr_assert_eq(back.count, 2);
     const ist_tuned *c = ist_tuning_find(&back, "dwconv", "n1h2");
     cr_assert_not_null(c);
-    cr_expect_str_eq(c->row, "any");
+    cr_expect_str_eq(c->variant, "any");
     cr_expect_eq(c->param, 4);
     cr_expect_null(ist_tuning_find(&back, "conv", "n1h2"));
     cr_expect_null(ist_tuning_find(NULL, "conv", "n1h2"));
@@ -45,7 +45,7 @@ Test(core_tuning, a_choice_takes_the_place_of_an_older_one) {
     ist_tuned other = {"conv", "n1h80w80c64", "cpu_8x48", 2};
     cr_assert_eq(ist_tuning_set(&t, &other, &err), IST_OK);
     cr_expect_eq(t.count, 2);
-    cr_expect_str_eq(ist_tuning_find(&t, "conv", "n1h80w80c64")->row, "cpu_8x48");
+    cr_expect_str_eq(ist_tuning_find(&t, "conv", "n1h80w80c64")->variant, "cpu_8x48");
     ist_tuning_free(&t);
 }
 
@@ -93,7 +93,7 @@ Test(core_tuning, damaged) {
 
 /* Lines that no record of ours has, with a right checksum. */
 Test(core_tuning, strange_lines) {
-    static const char *const keys[] = {"device A\nconv n1 row\n", "device A\nconv n1 row 1 2\n", "device A\nconv\n",
+    static const char *const keys[] = {"device A\nconv n1 variant\n", "device A\nconv n1 variant 1 2\n", "device A\nconv\n",
                                        "device A\nsum 0000000000000000\n"};
     ist_tuning none = {0}, back = {0};
     ist_error err;

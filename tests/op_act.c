@@ -1,7 +1,6 @@
 /* Accuracy of the activations, in every vector width: a 1x1 convolution with weight 1 hands its input to them
  * unchanged. */
-#include "variants/conv_rows.h"
-#include "support/optest.h"
+#include "support/convtest.h"
 
 #include <criterion/criterion.h>
 #include <float.h>
@@ -23,18 +22,20 @@ static ref_map sweep(optest *t) {
     return m;
 }
 
-/* Largest error |got - want| / scale(v) over the sweep, for one row and activation. */
-static double worst(const ist_conv_row *row, ist_act act, double (*scale)(double v, double want)) {
+/* Largest error |got - want| / scale(v) over the sweep, for one variant and activation. */
+static double worst(const ist_variant *v, ist_act act, double (*scale)(double v, double want)) {
     optest t;
-    optest_begin(&t, row->name, (unsigned)act);
+    optest_begin(&t, v->name, (unsigned)act);
     ref_map in = sweep(&t);
     float one = 1;
-    ist_conv_opts o = {.epi.act = act};
-    ist_tensor x = optest_in(&t, in, IST_ELEM_F32, false), y = {0};
-    o.into = optest_out(&t, 1, 1, in.w, 1, IST_ELEM_F32, false);
-    y = ist_op_conv_row(t.plan, x, (ist_filter){1, 1, 1, 1, &one, NULL}, &o, (ist_conv_choice){row, 1}, "act");
+    ist_conv q = {.label = "act",
+                  .x = optest_in(&t, in, IST_ELEM_F32, false),
+                  .y = optest_out(&t, 1, 1, in.w, 1, IST_ELEM_F32, false),
+                  .filter = {.out = 1, .in = 1, .kh = 1, .kw = 1, .w = &one},
+                  .o = {.epi.act = act}};
+    convtest_emit(&t, v, 1, &q);
     optest_run(&t);
-    ref_map got = optest_read(&t, y);
+    ref_map got = optest_read(&t, q.y);
     double most = 0;
     for (int i = 0; i < in.w; i++) {
         double want = ref_act(in.v[i], (int)act), e = fabs(got.v[i] - want) / scale(in.v[i], want);
@@ -55,22 +56,26 @@ static double by_input(double v, double want) {
     return fabs(v) > 1e-30 ? fabs(v) : 1e-30;
 }
 
-static bool runs(const ist_conv_row *row) {
+static bool takes(const ist_variant *v) {
     optest t;
     optest_begin(&t, "capabilities", 0);
-    bool can = ist_conv_row_runs(t.plan, row) && row->family == IST_CONV_PANELS; /* inputs here are float */
+    ist_tensor one = {.buffer = 1, .n = 1, .h = 1, .w = 1 << 12, .c = 1, .ld = 1, .elem = IST_ELEM_F32};
+    ist_conv q = {.label = "act", .x = one, .y = one, .filter = {.out = 1, .in = 1, .kh = 1, .kw = 1}};
+    bool yes = ist_variant_takes(t.plan, v, &q);
     optest_drop(&t);
-    return can;
+    return yes;
 }
 
 static void check(ist_act act, double (*scale)(double v, double want), double tolerance) {
-    for (int i = 0; i < ist_conv_row_count(); i++) {
-        const ist_conv_row *row = ist_conv_row_at(i);
-        if (!runs(row)) continue;
-        double e = worst(row, act, scale);
-        cr_assert(e <= tolerance, "%s, activation %d: error %g of the scale, at most %g", row->name, (int)act, e,
+    int checked = 0;
+    CONVTEST_EACH(v, IST_NODE_CONV) {
+        if (!takes(v)) continue;
+        double e = worst(v, act, scale);
+        cr_assert(e <= tolerance, "%s, activation %d: error %g of the scale, at most %g", v->name, (int)act, e,
                   tolerance);
+        checked++;
     }
+    cr_assert_geq(checked, 2, "the portable ones at least");
 }
 
 Test(act, relu_is_exact) {

@@ -1,5 +1,4 @@
-/* Dense convolutions and linear layers: every row the device can run, against the scalar definition. */
-#include "variants/conv_rows.h"
+/* Dense convolutions and linear layers: every variant of the table that the device can run, against the scalar definition. */
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -13,63 +12,84 @@ typedef struct shape {
 
 typedef convtest_extras extras;
 
-/* One case; items >= 0 is a limit. */
-static void check_case(ist_conv_choice choice, shape s, extras x, ist_elem out, int items, unsigned salt) {
+/* The node of a shape, with places for what it reads and writes. */
+static ist_conv node_of(optest *t, shape s, const extras *x, ist_elem out, ref_map in, ref_map want, ref_epilogue *r) {
+    ist_conv q = {.label = "test",
+                  .filter = {.out = s.cout, .in = s.cin, .kh = s.kh, .kw = s.kw},
+                  .o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right}};
+    convtest_epilogue(t, x, want, &q.o.epi, r);
+    q.y = q.o.into = optest_out(t, want.n, want.h, want.w, want.c, out, x->slices);
+    q.x = optest_in(t, in, IST_ELEM_T, x->slices);
+    return q;
+}
+
+static ref_map result_of(optest *t, shape s) {
+    return optest_zeros(t, s.n, (s.h + s.top + s.bottom - s.kh) / s.stride + 1,
+                        (s.w + s.left + s.right - s.kw) / s.stride + 1, s.cout);
+}
+
+/* Whether the variant is for the shape, with a dense result of the storage type and without addends. */
+static bool takes(const ist_variant *v, shape s) {
+    const extras none = {0};
+    optest t;
+    ref_epilogue r;
+    optest_begin(&t, v->name, 0);
+    ref_map want = result_of(&t, s);
+    ist_conv q = node_of(&t, s, &none, IST_ELEM_T, optest_zeros(&t, s.n, s.h, s.w, s.cin), want, &r);
+    bool yes = ist_variant_takes(t.plan, v, &q);
+    optest_drop(&t);
+    return yes;
+}
+
+/* One case, where the variant takes it; items >= 0 is a limit. Returns how many ways the variant has, 0: it does not
+ * take it. */
+static int check_case(const ist_variant *v, int way, shape s, extras x, ist_elem out, int items, unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, %d splits, case %u", choice.row->name,
-             s.n, s.h, s.w, s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, choice.splits, salt);
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, way %d, case %u", v->name, s.n, s.h,
+             s.w, s.cin, s.cout, s.kh, s.kw, s.stride, (int)x.act, way, salt);
     optest_begin(&t, name, salt);
-    int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1;
-    int ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
-    ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);
+    ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = result_of(&t, s);
     int terms = s.cin * s.kh * s.kw;
     float *w = optest_values(&t, (size_t)s.cout * s.cin * s.kh * s.kw, -1, 1);
     for (int i = 0; i < s.cout * s.cin * s.kh * s.kw; i++) w[i] = rintf(w[i] * 1024) / 1024; /* exact in half */
     float *b = x.no_bias ? NULL : optest_values(&t, (size_t)s.cout, -1, 1);
-    ist_conv_opts o = {.stride = s.stride, .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
     ref_epilogue r;
-    convtest_epilogue(&t, &x, want, &o.epi, &r);
-    o.into = optest_out(&t, s.n, oh, ow, s.cout, out, x.slices);
-    ist_tensor xin = optest_in(&t, in, IST_ELEM_T, x.slices);
-    ist_conv_problem problem = {.x = xin,
-                                .y = o.into,
-                                .f = {s.cout, s.cin, s.kh, s.kw, w, b},
-                                .o = &o,
-                                .taps = s.kh * s.kw,
-                                .oh = oh,
-                                .ow = ow};
-    ist_conv_family family = choice.row->family;
-    bool some = family == IST_CONV_WGMMA || family == IST_CONV_WALK || family == IST_CONV_RESIDENT ||
-                family == IST_CONV_DIRECT || family == IST_CONV_TOKENS || family == IST_CONV_AMX ||
-                (family == IST_CONV_PANELS && choice.row->bk);
-    if (some && !ist_conv_row_takes(t.plan, choice.row, &problem)) {
+    ist_conv q = node_of(&t, s, &x, out, in, want, &r);
+    q.filter.w = w, q.filter.b = b;
+    if (!ist_variant_takes(t.plan, v, &q)) {
         optest_drop(&t);
-        return;
+        return 0;
     }
+    int ways = ist_variant_ways(t.plan, v, &q);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o, choice, "test");
+    ist_emit_by(t.plan, v, way, &q);
     optest_run(&t);
-    if (choice.splits > 1)
-        cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
+    if (way > 1) cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
     ref_conv(in, w, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
     double tol = optest_tolerance(&t, terms);
-    optest_check(&t, "result", y, want, tol, tol * 2, items);
+    optest_check(&t, "result", q.y, want, tol, tol * 2, items);
     optest_end(&t);
+    return ways;
 }
 
-static const ist_conv_row *runnable(int i) {
-    const ist_conv_row *r = ist_conv_row_at(i);
-    optest t;
-    optest_begin(&t, "capabilities", 0);
-    bool runs = ist_conv_row_runs(t.plan, r);
-    optest_drop(&t);
-    return runs ? r : NULL;
-}
+/* What a variant that does not take every shape may take. */
+static const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6, 64, 24, 3, 3, 1, 1, 1, 1, 1};
+static const shape points = {2, 4, 6, 136, 24, 1, 1, 1, 0, 0, 0, 0}, few = {2, 9, 8, 16, 16, 3, 3, 1, 1, 1, 1, 1};
+static const shape tokens = {2, 4, 6, 3, 24, 1, 1, 1, 0, 0, 0, 0}, tiles = {1, 28, 30, 16, 32, 3, 3, 1, 1, 1, 1, 1};
 
-#define EACH_RUNNABLE_ROW(row)                                                                                         \
-    for (int row_index = 0; row_index < ist_conv_row_count(); row_index++)                                             \
-        for (const ist_conv_row *row = runnable(row_index); row; row = NULL)
+/* The first of those; fails when there is none: a new variant needs a shape of its own here. */
+static shape shape_for(const ist_variant *v) {
+    const shape all[] = {odd, whole, points, few, tokens, tiles};
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (takes(v, all[i])) return all[i];
+    cr_assert_fail("%s takes none of the shapes", v->name);
+    return odd;
+}
+/* Whether it leaves some shapes to others. */
+static bool is_special(const ist_variant *v) {
+    return !takes(v, odd);
+}
 
 Test(conv, kernel_sizes_strides_and_padding) {
     const shape shapes[] = {
@@ -80,24 +100,20 @@ Test(conv, kernel_sizes_strides_and_padding) {
         {2, 5, 7, 4, 270, 1, 1, 1, 0, 0, 0, 0}, {1, 3, 5, 3, 34, 1, 1, 1, 0, 0, 0, 0},
         {1, 40, 1, 8, 5, 3, 1, 1, 1, 0, 1, 0},  {1, 3, 3, 2, 1, 3, 3, 3, 0, 0, 0, 0},
     };
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_case((ist_conv_choice){row, 1}, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1,
+        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1,
                    i);
 }
 
 /* Every combination of bias, activation, LAB and addends. */
 Test(conv, epilogues) {
-    const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6, 64, 24, 3, 3, 1, 1, 1, 1, 1};
-    const shape points = {2, 4, 6, 136, 24, 1, 1, 1, 0, 0, 0, 0};
     unsigned salt = 100;
-    EACH_RUNNABLE_ROW(row)
-    for (int bits = 0; bits < 128; bits++) {
-        bool warpgroups = row->family == IST_CONV_WGMMA || row->family == IST_CONV_RESIDENT;
-        shape s = row->family == IST_CONV_WALK ? points : warpgroups ? whole : odd;
-        if (optest_small() && bits % 9) continue;
-        extras x = convtest_combination(bits);
-        check_case((ist_conv_choice){row, 1}, s, x, IST_ELEM_T, -1, salt++);
+    CONVTEST_EACH(v, IST_NODE_CONV) {
+        shape s = shape_for(v);
+        for (int bits = 0; bits < 128; bits++)
+            if (!optest_small() || bits % 9 == 0)
+                check_case(v, 1, s, convtest_combination(bits), IST_ELEM_T, -1, salt++);
     }
 }
 
@@ -105,7 +121,7 @@ Test(conv, random_shapes) {
     int rounds = optest_small() ? 3 : 40;
     optest seed;
     optest_begin(&seed, "shapes", 7);
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (int i = 0; i < rounds; i++) {
         int k = optest_int(&seed, 1, 4), big = optest_small() ? 6 : 24;
         shape s = {optest_int(&seed, 1, 3),
@@ -124,14 +140,14 @@ Test(conv, random_shapes) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)};
-        check_case((ist_conv_choice){row, 1}, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
+        check_case(v, 1, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
                    1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
 }
 
-/* Sums of more steps than a row keeps in local memory, whole and shared among groups; channels in whole vectors and
+/* Sums of more steps than a variant keeps in local memory, whole and shared among groups; channels in whole vectors and
  * not. */
 Test(conv, long_sums) {
     const shape shapes[] = {
@@ -141,16 +157,16 @@ Test(conv, long_sums) {
         {1, 8, 9, 43, 21, 3, 3, 1, 1, 1, 1, 1},    {3, 7, 6, 40, 24, 2, 2, 1, 0, 0, 1, 1},
         {2, 17, 9, 128, 72, 3, 3, 2, 1, 1, 1, 1},  {1, 33, 21, 200, 264, 1, 1, 1, 0, 0, 0, 0},
     };
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int splits = 1; splits <= (row->family == IST_CONV_MMA ? 5 : 1); splits += 1 + (splits > 1)) {
+        for (int way = 1, ways = 1; way <= (ways < 5 ? ways : 5); way += 1 + (way > 1)) {
             extras x = {.act = (ist_act)(i % 5), .lab = i == 1, .after = i == 2, .before = i == 3, .slices = i == 4};
-            if (optest_small() && i > 1) continue;
-            check_case((ist_conv_choice){row, splits}, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T, -1, 400 + i);
+            if (optest_small() && i > 1) break;
+            ways = check_case(v, way, shapes[i], x, i == 5 ? IST_ELEM_F32 : IST_ELEM_T, -1, 400 + i);
         }
 }
 
-/* For rows of warpgroups. 3x3 filters on maps that squares of eight pixels cover, which are copied with their borders
+/* For variants that leave some shapes to others. 3x3 filters on maps that squares of eight pixels cover, which are copied with their borders
  * once for all taps: several blocks of channels and one, squares beyond the last and pixels beyond the map, addends.
  * 1x1 filters that may stay in local memory, of more tiles than there are warpgroups. */
 Test(conv, squares_of_pixels) {
@@ -159,11 +175,11 @@ Test(conv, squares_of_pixels) {
         {2, 40, 40, 128, 64, 3, 3, 1, 1, 1, 1, 1}, {2, 33, 21, 200, 264, 1, 1, 1, 0, 0, 0, 0},
         {9, 17, 31, 40, 72, 1, 1, 1, 0, 0, 0, 0},
     };
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        if (row->family != IST_CONV_WGMMA && row->family != IST_CONV_WALK && row->family != IST_CONV_RESIDENT) break;
+        if (!is_special(v)) break;
         extras x = {.act = IST_ACT_RELU, .before = i == 1, .after = i == 1};
-        check_case((ist_conv_choice){row, 1}, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
+        check_case(v, 1, shapes[i], x, IST_ELEM_T, i % 2 ? -1 : 1, 500 + i);
     }
 }
 
@@ -175,13 +191,13 @@ Test(conv, few_channels) {
         {1, 60, 61, 8, 16, 2, 2, 1, 0, 0, 1, 1},    {1, 64, 70, 32, 16, 3, 3, 2, 1, 1, 1, 1},
         {1, 300, 300, 32, 24, 1, 1, 1, 0, 0, 0, 0},
     };
-    EACH_RUNNABLE_ROW(row)
-    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && row->family == IST_CONV_DIRECT; i++)
-        check_case((ist_conv_choice){row, 1}, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1,
+    CONVTEST_EACH(v, IST_NODE_CONV)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && is_special(v); i++)
+        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1,
                    500 + i);
 }
 
-/* Linear layers on few pixels: whole tiles and rests of rows, columns and steps, one pixel, as many as a row takes. */
+/* Linear layers on few pixels: whole tiles and rests of rows, columns and steps, one pixel, as many as a variant takes. */
 Test(conv, few_pixels) {
     const shape shapes[] = {
         {1, 1, 7, 256, 512, 1, 1, 1, 0, 0, 0, 0}, {1, 1, 8, 300, 96, 1, 1, 1, 0, 0, 0, 0},
@@ -189,18 +205,18 @@ Test(conv, few_pixels) {
         {64, 1, 1, 129, 64, 1, 1, 1, 0, 0, 0, 0}, {2, 1, 9, 1, 31, 1, 1, 1, 0, 0, 0, 0},
         {4, 2, 3, 385, 47, 1, 1, 1, 0, 0, 0, 0},  {1, 1, 65, 130, 40, 1, 1, 1, 0, 0, 0, 0},
     };
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_case((ist_conv_choice){row, 1}, shapes[i],
+        check_case(v, 1, shapes[i],
                    (extras){.act = i % 2 ? IST_ACT_RELU : IST_ACT_NONE, .no_bias = i == 2, .slices = i % 3 == 1},
                    i % 2 ? IST_ELEM_F32 : IST_ELEM_T, i == 4 ? 37 : -1, 600 + i);
 }
 
 Test(conv, items_beyond_the_count_are_untouched) {
     shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1};
-    EACH_RUNNABLE_ROW(row)
+    CONVTEST_EACH(v, IST_NODE_CONV)
     for (int items = 0; items <= 5; items++) {
-        check_case((ist_conv_choice){row, 1}, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items,
+        check_case(v, 1, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items,
                    300);
     }
 }
@@ -210,7 +226,7 @@ static ist_status refused(void (*record)(ist_plan *p, ist_tensor x, ist_filter f
     optest_begin(&t, "refusals", 0);
     float w[64] = {0};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 3), IST_ELEM_T, false);
-    record(t.plan, x, (ist_filter){2, 3, 3, 3, w, NULL});
+    record(t.plan, x, (ist_filter){.out = 2, .in = 3, .kh = 3, .kw = 3, .w = w});
     ist_status st = ist_plan_status(t.plan);
     cr_assert(strstr(ist_plan_error(t.plan)->text, part), "'%s' does not say '%s'", ist_plan_error(t.plan)->text, part);
     optest_drop(&t);
@@ -241,5 +257,5 @@ Test(conv, refuses_what_does_not_fit) {
     cr_assert_eq(refused(kernel_beyond_map, "layer.b: filter [2,3,5,3] with stride 1 on [1,4,4,3]"), IST_E_ARGUMENT);
     cr_assert_eq(refused(wrong_addend, "layer.c: addend [1,4,4,3]"), IST_E_ARGUMENT);
     cr_assert_eq(refused(wrong_place, "layer.d"), IST_E_ARGUMENT);
-    cr_assert_eq(refused(square_linear, "layer.e: a linear layer with a 3x3 kernel"), IST_E_ARGUMENT);
+    cr_assert_eq(refused(square_linear, "layer.e: a linear layer with a 3x3 filter"), IST_E_ARGUMENT);
 }

@@ -11,39 +11,41 @@ static void claim(void) {
 }
 TestSuite(conv_bf16, .init = claim);
 
-#define EACH_ROW(row)                                                                                                  \
-    int next_row = 0;                                                                                                  \
-    for (const ist_conv_row *row; (row = convlines_row(IST_CONV_BF16, true, &next_row));)
-
-static const ist_conv_row *first_row(void) {
+/* Every variant for plans that round. */
+static void check_all(void (*check)(const ist_variant *v, bool rounds)) {
     int index = 0;
-    return convlines_row(IST_CONV_BF16, true, &index);
+    for (const ist_variant *v; (v = convlines_next(0, true, &index));) check(v, true);
+}
+
+static const ist_variant *first(void) {
+    int index = 0;
+    return convlines_next(0, true, &index);
 }
 
 Test(conv_bf16, windows_strides_and_padding) {
-    EACH_ROW(row) convlines_shapes(row, true);
+    check_all(convlines_shapes);
 }
 
 Test(conv_bf16, random_shapes) {
-    EACH_ROW(row) convlines_random(row, true);
+    check_all(convlines_random);
 }
 
 Test(conv_bf16, items_beyond_the_count_are_untouched) {
-    EACH_ROW(row) convlines_limits(row, true);
+    check_all(convlines_limits);
 }
 
 Test(conv_bf16, only_where_the_model_says_so) {
-    if (!first_row()) cr_skip_test("no CPU row runs here");
-    cr_expect_eq(convlines_chosen(true, 32, 8), IST_CONV_BF16);
-    cr_expect_eq(convlines_chosen(false, 32, 8), IST_CONV_PANELS);
-    cr_expect_eq(convlines_chosen(true, 3, 8), IST_CONV_PANELS, "of images nothing is rounded");
+    if (!first()) cr_skip_test("no CPU variant runs here");
+    cr_expect(convlines_is(convlines_chosen(true, 32, 8), "bf16_"));
+    cr_expect(convlines_is(convlines_chosen(false, 32, 8), "cpu_"));
+    cr_expect(convlines_is(convlines_chosen(true, 3, 8), "cpu_"), "of images nothing is rounded");
     setenv("ISTHMUS_BF16", "0", 1);
-    cr_expect_eq(convlines_chosen(true, 32, 8), IST_CONV_PANELS, "without the option");
+    cr_expect(convlines_is(convlines_chosen(true, 32, 8), "cpu_"), "without the option");
 }
 
 /* Weights and inputs that lie halfway between two bfloat16 go to the even one. */
 Test(conv_bf16, ties_round_to_even) {
-    if (!first_row()) cr_skip_test("no CPU row runs here");
+    if (!first()) cr_skip_test("no CPU variant runs here");
     optest t;
     optest_begin(&t, "ties", 0);
     ist_plan_narrow(t.plan, true);
@@ -57,9 +59,12 @@ Test(conv_bf16, ties_round_to_even) {
     }
     const float w[] = {1 + 3 / 256.0f, 0};
     ist_tensor x = optest_in(&t, in, IST_ELEM_T, false);
-    ist_tensor y = ist_op_conv_row(t.plan, x, (ist_filter){1, 2, 1, 1, w, NULL}, NULL,
-                                   (ist_conv_choice){first_row(), 1}, "test");
+    ist_conv q = {.label = "test",
+                  .x = x,
+                  .y = optest_out(&t, 1, 1, 4, 1, IST_ELEM_T, false),
+                  .filter = {.out = 1, .in = 2, .kh = 1, .kw = 1, .w = w}};
+    convtest_emit(&t, first(), 1, &q);
     optest_run(&t);
-    optest_close(&t, "result", optest_read(&t, y), want, 0, 0);
+    optest_close(&t, "result", optest_read(&t, q.y), want, 0, 0);
     optest_end(&t);
 }

@@ -1,7 +1,6 @@
-/* The convolution rows on matrix instructions of AMD and Intel where there are none: the capability is claimed,
- * matrix/matrix then computes in plain OpenCL what the instructions do. Checks the rows' index arithmetic and the order of
+/* The convolution variants on matrix instructions of AMD and Intel where there are none: the capability is claimed,
+ * matrix/matrix then computes in plain OpenCL what the instructions do. Checks the variants' index arithmetic and the order of
  * packed weights on any device, slowly. */
-#include "variants/conv_rows.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
 
@@ -32,36 +31,38 @@ static const convtest_shape shapes[] = {
 };
 
 /* `small` on all shapes, `large`, whose tiles are split otherwise, on the first two. */
-static void check_rows(const char *small, const char *large) {
-    const ist_conv_row *row = convtest_row(small);
+static void check_variants(const char *small, const char *large) {
+    const ist_variant *v = convtest_variant(small);
     int count = optest_small() ? 2 : (int)(sizeof shapes / sizeof *shapes);
-    for (int i = 0; i < count; i++) convtest_check(row, &shapes[i], -1, (unsigned)i);
+    for (int i = 0; i < count; i++) convtest_check(v, &shapes[i], -1, (unsigned)i);
     for (int i = 0; i < 2 && !optest_small(); i++)
-        convtest_check(convtest_row(large), &shapes[i], -1, 50 + (unsigned)i);
+        convtest_check(convtest_variant(large), &shapes[i], -1, 50 + (unsigned)i);
     for (int items = 0; items <= 2 && !optest_small(); items++) /* what lies beyond the count stays untouched */
-        convtest_check(row, &shapes[1], items, 100 + (unsigned)items);
+        convtest_check(v, &shapes[1], items, 100 + (unsigned)items);
 }
 
 Test(conv_matrix, mfma) {
-    check_rows("mfma_32x32", "mfma_64x64");
+    check_variants("mfma_32x32", "mfma_64x64");
 }
 Test(conv_matrix, wmma) {
-    check_rows("wmma_32x32", "wmma_64x32");
+    check_variants("wmma_32x32", "wmma_64x32");
 }
 Test(conv_matrix, dpas) {
-    check_rows("dpas_32x32", "dpas_64x32");
+    check_variants("dpas_32x32", "dpas_64x32");
 }
 
-/* A device with one of the capabilities takes its rows for half storage, and no other device does. */
+/* A device with one of the capabilities takes its variants for half storage, and no other device does. */
 static void check_choice(const char *caps, const char *prefix) {
     setenv("ISTHMUS_CAPS", caps, 1);
     optest t;
     optest_begin(&t, caps, 0);
-    ist_conv_opts o = {.stride = 1};
-    ist_tensor x = {.buffer = 1, .n = 1, .h = 20, .w = 20, .c = 64, .ld = 64};
-    ist_conv_problem q = {.x = x, .f = {.out = 64, .in = 64, .kh = 1, .kw = 1}, .o = &o, .taps = 1, .oh = 20, .ow = 20};
-    const ist_conv_row *row = ist_conv_choose(t.plan, &q).row;
-    cr_assert(row && !strncmp(row->name, prefix, strlen(prefix)), "%s: %s", caps, row ? row->name : "none");
+    ist_conv q = {.label = "choice",
+                  .x = {.buffer = 1, .n = 1, .h = 20, .w = 20, .c = 64, .ld = 64},
+                  .y = {.buffer = 2, .n = 1, .h = 20, .w = 20, .c = 64, .ld = 64},
+                  .filter = {.out = 64, .in = 64, .kh = 1, .kw = 1},
+                  .o = {.stride = 1}};
+    const ist_variant *v = ist_variant_choose(t.plan, IST_NODE_CONV, &q).variant;
+    cr_assert(v && !strncmp(v->name, prefix, strlen(prefix)), "%s: %s", caps, v ? v->name : "none");
     optest_drop(&t);
 }
 Test(conv_matrix, chosen_with_mfma) {

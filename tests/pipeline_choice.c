@@ -1,5 +1,5 @@
-/* What is said about a frame's rows is what engines run, and a capability that is said to decide does: hidden or
- * claimed the way that users can, it changes those rows. */
+/* What is said about a frame's variants is what engines run, and a capability that is said to decide does: hidden or
+ * claimed the way that users can, it changes those variants. */
 #include "pipeline/choice.h"
 
 #include "device/device.h"
@@ -28,10 +28,10 @@ static ist_choice choose(const ist_config *c) {
 }
 
 /* Launches of the program in a choice. */
-static int launches_of(const ist_choice *c, const ist_row_use *u) {
+static int launches_of(const ist_choice *c, const ist_variant_use *u) {
     for (int i = 0; i < c->count; i++) {
-        const ist_row_use *v = &c->uses[i];
-        if (!strcmp(u->op, v->op) && !strcmp(u->row, v->row) && !strcmp(u->isa, v->isa) &&
+        const ist_variant_use *v = &c->uses[i];
+        if (!strcmp(u->op, v->op) && !strcmp(u->variant, v->variant) && !strcmp(u->isa, v->isa) &&
             !strcmp(u->defines, v->defines))
             return v->launches;
     }
@@ -50,14 +50,14 @@ Test(pipeline_choice, what_is_said_is_what_runs) {
     cr_expect_str_eq(c.detector, "dfine-n");
     cr_expect_str_eq(c.segmenter, "");
     for (int k = 0; k < c.count; k++) {
-        const ist_row_use *u = &c.uses[k];
+        const ist_variant_use *u = &c.uses[k];
         int found = 0;
         for (int i = 0; i < launches; i++) {
             const ist_launch *l = ist_plan_launch_at(e->plan, i);
             found += !strcmp(l->op, u->op) && !strcmp(l->defines, u->defines) &&
-                     !strcmp(l->isa ? l->isa : "", u->isa) && !strcmp(l->row ? l->row : "", u->row);
+                     !strcmp(l->isa ? l->isa : "", u->isa) && !strcmp(l->variant ? l->variant : "", u->variant);
         }
-        cr_expect_eq(found, u->launches, "%s %s %s: %d launches, %d said", u->op, u->row, u->defines, found,
+        cr_expect_eq(found, u->launches, "%s %s %s: %d launches, %d said", u->op, u->variant, u->defines, found,
                      u->launches);
         cr_expect(!(u->found & ~c.caps) && !(u->missing & c.caps), "%s", u->op);
         sum += u->launches;
@@ -80,9 +80,9 @@ static int check_cap(const ist_config *config, const ist_choice *c, int bit, con
     cr_expect_eq(status != IST_OK, (c->needed >> bit & 1) != 0, "%s: %s", caps, status ? err.text : "runs");
     if (status) return 0;
     for (int i = 0; i < c->count; i++) {
-        const ist_row_use *u = &c->uses[i];
+        const ist_variant_use *u = &c->uses[i];
         bool said = (has ? u->found : u->missing) >> bit & 1, is = launches_of(&other, u) < u->launches;
-        cr_expect_eq(said, is, "%s: %s %s %s has %d launches instead of %d", caps, u->op, u->row, u->defines,
+        cr_expect_eq(said, is, "%s: %s %s %s has %d launches instead of %d", caps, u->op, u->variant, u->defines,
                      launches_of(&other, u), u->launches);
         decided += said;
     }
@@ -100,7 +100,7 @@ Test(pipeline_choice, capabilities_decide) {
     ist_choice_free(&c);
 }
 
-/* What is not a CPU, without matrix instructions: which would do better, and there is one row that all depends on. */
+/* What is not a CPU, without matrix instructions: which would do better, and there is one variant that all depends on. */
 Test(pipeline_choice, what_is_missing) {
     static const char others[] = "-CPU,-SIMD16,-PTX_MMA,-PTX_WGMMA,-AMD_MFMA,-AMD_WMMA,-INTEL_DPAS";
     setenv("ISTHMUS_CAPS", others, 1);
@@ -112,8 +112,8 @@ Test(pipeline_choice, what_is_missing) {
         const unsigned matrix = IST_CAP_PTX_MMA | IST_CAP_AMD_MFMA | IST_CAP_AMD_WMMA | IST_CAP_INTEL_DPAS;
         if (strcmp(c.uses[i].op, "portable/conv_any")) continue;
         convolutions++;
-        cr_expect_eq(c.uses[i].missing & matrix, matrix, "%s: %#x", c.uses[i].row, c.uses[i].missing);
-        cr_expect_eq(strncmp(c.uses[i].row, "any_", 4), 0, "%s", c.uses[i].row);
+        cr_expect_eq(c.uses[i].missing & matrix, matrix, "%s: %#x", c.uses[i].variant, c.uses[i].missing);
+        cr_expect_eq(strncmp(c.uses[i].variant, "any_", 4), 0, "%s", c.uses[i].variant);
     }
     cr_expect_geq(convolutions, 1);
     cr_expect_eq(c.needed, IST_CAP_LOCAL, "%#x", c.needed);

@@ -1,9 +1,8 @@
-/* Tuning: the record that it writes is one that engines open with; a record decides rows, and one that is damaged, of
+/* Tuning: the record that it writes is one that engines open with; a record decides variants, and one that is damaged, of
  * another device or names what cannot be done decides nothing. */
 #include "pipeline/tune.h"
 
 #include "device/sources.h"
-#include "variants/conv_rows.h"
 #include "variants/tune.h"
 #include "pipeline/choice.h"
 #include "pipeline/engine.h"
@@ -33,7 +32,7 @@ static ist_engine *open_as(const ist_config *c, ist_open_mode mode) {
     return e;
 }
 
-/* A choice other than the heuristic's for the first problem that has one; false when the device has one row. */
+/* A choice other than the heuristic's for the first problem that has one; false when the device has one variant. */
 static bool other_choice(ist_engine *e, ist_tuned *choice) {
     ist_tune_way ways[64];
     const ist_tuning *notes = ist_plan_notes(e->plan);
@@ -48,7 +47,7 @@ static bool other_choice(ist_engine *e, ist_tuned *choice) {
         found = n > 1 && !strcmp(notes->items[i].family, "conv");
         *choice = notes->items[i];
         choice->param = 1;
-        snprintf(choice->row, sizeof choice->row, "%s", ways[n - 1].row); /* the portable one */
+        snprintf(choice->variant, sizeof choice->variant, "%s", ways[n - 1].variant); /* the portable one */
     }
     ist_plan_close(&p);
     return found;
@@ -79,14 +78,14 @@ static size_t different_launches(const ist_engine *a, const ist_engine *b) {
     return different;
 }
 
-/* Programs of which it is said that a record named their row (pipeline/choice.h), all of this row unless it is NULL. */
-static int said_of(const ist_config *c, const char *row) {
+/* Programs of which it is said that a record named their variant (pipeline/choice.h), all of this one unless it is NULL. */
+static int said_of(const ist_config *c, const char *variant) {
     ist_choice choice;
     int tuned = 0;
     cr_assert_eq(ist_choice_make(c, &choice, &err), IST_OK, "%s", err.text);
     for (int i = 0; i < choice.count; i++) {
         tuned += choice.uses[i].tuned;
-        if (choice.uses[i].tuned && row) cr_expect_str_eq(choice.uses[i].row, row);
+        if (choice.uses[i].tuned && variant) cr_expect_str_eq(choice.uses[i].variant, variant);
     }
     ist_choice_free(&choice);
     return tuned;
@@ -107,8 +106,8 @@ Test(pipeline_tune, a_record_decides) {
         int said_before = said_of(&c, NULL);
         keep(plain, folder, &choice, NULL, -1);
         ist_engine *tuned = open_as(&c, IST_OPEN_FRAMES);
-        cr_expect_geq(different_launches(plain, tuned), 1, "%s %s", choice.shape, choice.row);
-        cr_expect_geq(said_of(&c, choice.row), 1);
+        cr_expect_geq(different_launches(plain, tuned), 1, "%s %s", choice.shape, choice.variant);
+        cr_expect_geq(said_of(&c, choice.variant), 1);
         const ist_result *s = engines_run(tuned, &m, 1);
         cr_assert_eq(r->frames[0].object_count, s->frames[0].object_count);
         for (int i = 0; i < r->frames[0].object_count; i++)
@@ -124,10 +123,10 @@ Test(pipeline_tune, a_record_decides) {
         cr_expect_eq(different_launches(before, tuned), 0, "a damaged record");
         cr_expect_eq(said_of(&c, NULL), said_before);
         ist_close(&tuned);
-        static const ist_tuned impossible[] = {{"conv", "", "no_such_row", 1}, {"conv", "", "", 99}};
+        static const ist_tuned impossible[] = {{"conv", "", "no_such_variant", 1}, {"conv", "", "", 99}};
         for (int i = 0; i < 2; i++) {
             ist_tuned bad = choice;
-            if (i == 0) memcpy(bad.row, impossible[i].row, sizeof bad.row);
+            if (i == 0) memcpy(bad.variant, impossible[i].variant, sizeof bad.variant);
             if (i == 1) bad.param = impossible[i].param;
             keep(plain, folder, &bad, NULL, -1);
             tuned = open_as(&c, IST_OPEN_FRAMES);
@@ -141,13 +140,7 @@ Test(pipeline_tune, a_record_decides) {
     folder_remove(folder);
 }
 
-static bool conv_row_exists(const char *name) {
-    for (int i = 0; i < ist_conv_row_count(); i++)
-        if (!strcmp(ist_conv_row_at(i)->name, name)) return true;
-    return false;
-}
-
-/* Every shipped record is whole, speaks of problems and rows that there are, and is found by its own device alone. */
+/* Every shipped record is whole, speaks of problems and variants that there are, and is found by its own device alone. */
 Test(pipeline_tune, records_that_come_with_the_library) {
     ist_config c = tiny("off");
     c.detector = NULL;
@@ -166,7 +159,8 @@ Test(pipeline_tune, records_that_come_with_the_library) {
                 const ist_tuned *x = &t.items[i];
                 bool of_half = x->shape[strlen(x->shape) - 1] == '1';
                 if (of_half == half) cr_expect(ist_tune_known(p, x->family, x->shape), "%s: %s", s->name, x->shape);
-                if (!strcmp(x->family, "conv")) cr_expect(conv_row_exists(x->row), "%s: %s", s->name, x->row);
+                ist_node_kind kind = strcmp(x->family, "conv") ? IST_NODE_DWCONV : IST_NODE_CONV;
+                cr_expect(ist_variant_named(kind, x->variant), "%s: %s", s->name, x->variant);
             }
             ist_tuning_free(&t);
             ist_tuning_shipped("device Another, Platform\ndriver 1\nsources 0\n", &t);
@@ -182,7 +176,7 @@ static void count_report(void *arg, const ist_tune_result *r) {
     cr_expect_eq(r->done, ++*count);
     cr_expect_leq(r->done, r->total);
     cr_expect_geq(r->candidates, 1);
-    cr_expect_eq(r->wrong, 0, "%s: %d rows are wrong", r->shape, r->wrong);
+    cr_expect_eq(r->wrong, 0, "%s: %d variants are wrong", r->shape, r->wrong);
     cr_expect(r->first_us > 0 && r->best_us > 0 && r->best_us <= r->first_us);
     cr_expect_gt(r->launches, 0);
 }

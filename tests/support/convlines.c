@@ -15,17 +15,12 @@ void convlines_claim(const char *caps, bool rounds) {
     unsetenv("ISTHMUS_HALF");
 }
 
-const ist_conv_row *convlines_row(ist_conv_family family, bool rounds, int *index) {
-    const ist_conv_row *found = NULL;
-    optest t;
-    optest_begin(&t, "capabilities", 0);
-    ist_plan_narrow(t.plan, rounds);
-    while (!found && *index < ist_conv_row_count()) {
-        const ist_conv_row *r = ist_conv_row_at((*index)++);
-        if (r->family == family && ist_conv_row_runs(t.plan, r)) found = r;
-    }
-    optest_drop(&t);
-    return found;
+const ist_variant *convlines_next(unsigned needs, bool rounds, int *index) {
+    const ist_variant *v;
+    ist_storage storage = rounds ? IST_STORAGE_BF16 : IST_STORAGE_EXACT;
+    while ((v = convtest_next(IST_NODE_CONV, rounds, index)) && ((v->needs & needs) != needs || v->storage != storage))
+        ;
+    return v;
 }
 
 typedef struct shape {
@@ -34,10 +29,10 @@ typedef struct shape {
 } shape;
 
 /* One case; items >= 0 is a limit. */
-static void check_case(const ist_conv_row *row, bool rounds, shape s, int items, unsigned salt) {
+static void check_case(const ist_variant *v, bool rounds, shape s, int items, unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", row->name, s.n, s.h, s.w,
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w,
              s.cin, s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
     optest_begin(&t, name, salt);
     ist_plan_narrow(t.plan, rounds);
@@ -55,18 +50,22 @@ static void check_case(const ist_conv_row *row, bool rounds, shape s, int items,
     o.into = optest_out(&t, s.n, oh, ow, s.cout, IST_ELEM_T, s.x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s.x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s.cout, s.cin, s.kh, s.kw, w, b}, &o,
-                                   (ist_conv_choice){row, 1}, "test");
+    ist_conv q = {.label = "test",
+                  .x = xin,
+                  .y = o.into,
+                  .filter = {.out = s.cout, .in = s.cin, .kh = s.kh, .kw = s.kw, .w = w, .b = b},
+                  .o = o};
+    convtest_emit(&t, v, 1, &q);
     optest_run(&t);
     ref_conv(rounded, near, b, (ref_window){s.kh, s.kw, s.stride, s.top, s.left}, &r, want);
     double tol = optest_tolerance(&t, s.cin * s.kh * s.kw);
-    optest_check(&t, "result", y, want, tol, tol * 2, items);
+    optest_check(&t, "result", q.y, want, tol, tol * 2, items);
     optest_end(&t);
 }
 
 /* Inputs of odd numbers, whole and part vectors and tiles, planes of strides 2 and 3, lines that share their padding
  * and lines that do not, several parts of a map, more inputs than scratch has room for. */
-void convlines_shapes(const ist_conv_row *row, bool rounds) {
+void convlines_shapes(const ist_variant *v, bool rounds) {
     const shape shapes[] = {
         {2, 9, 13, 5, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_NONE}},
         {1, 11, 8, 33, 64, 3, 3, 2, 1, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}},
@@ -86,10 +85,10 @@ void convlines_shapes(const ist_conv_row *row, bool rounds) {
         {1, 10, 12, 3001, 70, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_SILU, .before = true, .up2 = true}},
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(row, rounds, shapes[i], -1, i);
+        check_case(v, rounds, shapes[i], -1, i);
 }
 
-void convlines_random(const ist_conv_row *row, bool rounds) {
+void convlines_random(const ist_variant *v, bool rounds) {
     int count = optest_small() ? 1 : 25;
     optest seed;
     optest_begin(&seed, "shapes", 7);
@@ -111,36 +110,36 @@ void convlines_random(const ist_conv_row *row, bool rounds) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)}};
-        check_case(row, rounds, s, -1, 1000 + (unsigned)i);
+        check_case(v, rounds, s, -1, 1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
 }
 
-void convlines_limits(const ist_conv_row *row, bool rounds) {
+void convlines_limits(const ist_variant *v, bool rounds) {
     const shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1, {.act = IST_ACT_RELU}};
     const shape linear = {4, 5, 7, 6, 21, 1, 1, 1, 0, 0, 0, 0, {.act = IST_ACT_RELU, .slices = true}};
     for (int items = 0; items <= 4; items += 2) {
-        check_case(row, rounds, s, items, 300);
-        check_case(row, rounds, linear, items, 301);
+        check_case(v, rounds, s, items, 300);
+        check_case(v, rounds, linear, items, 301);
     }
 }
 
-ist_conv_family convlines_chosen(bool narrow, int in, int size) {
+const ist_variant *convlines_chosen(bool narrow, int in, int size) {
     optest t;
     optest_begin(&t, "choice", 0);
     ist_plan_narrow(t.plan, narrow);
-    ist_conv_opts o = {.stride = 1};
-    ist_tensor x = {.buffer = 1, .n = 1, .h = size, .w = size, .c = in, .ld = in};
-    ist_conv_problem q = {.x = x,
-                          .f = {.out = 32, .in = in, .kh = 3, .kw = 3},
-                          .o = &o,
-                          .label = "choice",
-                          .taps = 9,
-                          .oh = size - 2,
-                          .ow = size - 2};
-    ist_conv_choice c = ist_conv_choose(t.plan, &q);
+    ist_conv q = {.label = "choice",
+                  .x = {.buffer = 1, .n = 1, .h = size, .w = size, .c = in, .ld = in},
+                  .y = {.buffer = 2, .n = 1, .h = size - 2, .w = size - 2, .c = 32, .ld = 32},
+                  .filter = {.out = 32, .in = in, .kh = 3, .kw = 3},
+                  .o = {.stride = 1}};
+    const ist_variant *v = ist_variant_choose(t.plan, IST_NODE_CONV, &q).variant;
     optest_drop(&t);
-    cr_assert_not_null(c.row);
-    return c.row->family;
+    cr_assert_not_null(v);
+    return v;
+}
+
+bool convlines_is(const ist_variant *v, const char *prefix) {
+    return !strncmp(v->name, prefix, strlen(prefix));
 }

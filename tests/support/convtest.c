@@ -39,17 +39,36 @@ void convtest_epilogue(optest *t, const convtest_extras *x, ref_map y, ist_epilo
     }
 }
 
-const ist_conv_row *convtest_row(const char *name) {
-    for (int i = 0; i < ist_conv_row_count(); i++)
-        if (!strcmp(ist_conv_row_at(i)->name, name)) return ist_conv_row_at(i);
-    cr_assert_fail("no row %s", name);
-    return NULL;
+const ist_variant *convtest_next(ist_node_kind kind, bool rounds, int *index) {
+    int count;
+    const ist_variant *all = ist_variants_of(kind, &count), *found = NULL;
+    optest t;
+    optest_begin(&t, "capabilities", 0);
+    ist_plan_narrow(t.plan, rounds);
+    while (!found && *index < count) {
+        const ist_variant *v = &all[(*index)++];
+        if (ist_variant_runs(t.plan, v)) found = v;
+    }
+    optest_drop(&t);
+    return found;
 }
 
-void convtest_check(const ist_conv_row *row, const convtest_shape *s, int items, unsigned salt) {
+const ist_variant *convtest_variant(const char *name) {
+    const ist_variant *v = ist_variant_named(IST_NODE_CONV, name);
+    cr_assert_not_null(v, "no variant %s", name);
+    return v;
+}
+
+void convtest_emit(optest *t, const ist_variant *v, int way, ist_conv *q) {
+    cr_assert(ist_variant_runs(t->plan, v), "%s: %s does not run here", t->name, v->name);
+    cr_assert_eq(ist_kind_of(v->kind)->infer(q, &t->err), IST_OK, "%s: %s", t->name, t->err.text);
+    v->family->emit(t->plan, v, q, way);
+}
+
+void convtest_check(const ist_variant *v, const convtest_shape *s, int items, unsigned salt) {
     optest t;
     char name[128];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", row->name, s->n, s->h, s->w, s->cin,
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, case %u", v->name, s->n, s->h, s->w, s->cin,
              s->cout, s->k, s->k, s->stride, salt);
     optest_begin(&t, name, salt);
     int oh = (s->h + 2 * s->pad - s->k) / s->stride + 1, ow = (s->w + 2 * s->pad - s->k) / s->stride + 1;
@@ -63,12 +82,16 @@ void convtest_check(const ist_conv_row *row, const convtest_shape *s, int items,
     o.into = optest_out(&t, s->n, oh, ow, s->cout, s->x.y32 ? IST_ELEM_F32 : IST_ELEM_T, s->x.slices);
     ist_tensor xin = optest_in(&t, in, IST_ELEM_T, s->x.slices);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_conv_row(t.plan, xin, (ist_filter){s->cout, s->cin, s->k, s->k, w, b}, &o,
-                                   (ist_conv_choice){row, s->splits}, "test");
+    ist_conv q = {.label = "test",
+                  .x = xin,
+                  .y = o.into,
+                  .filter = {.out = s->cout, .in = s->cin, .kh = s->k, .kw = s->k, .w = w, .b = b},
+                  .o = o};
+    ist_emit_by(t.plan, v, s->splits, &q);
     optest_run(&t);
     if (s->splits > 1) cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
     ref_conv(in, w, b, (ref_window){s->k, s->k, s->stride, s->pad, s->pad}, &r, want);
     double tol = optest_tolerance(&t, s->cin * s->k * s->k);
-    optest_check(&t, "result", y, want, tol, tol * 2, items);
+    optest_check(&t, "result", q.y, want, tol, tol * 2, items);
     optest_end(&t);
 }
