@@ -1,10 +1,10 @@
-/* bench_clblast [--device SPEC]: CLBlast's SGEMM beside the fp32 rows for 1x1 convolutions, on shapes of the models.
+/* bench_clblast [--device SPEC]: CLBlast's SGEMM beside the fp32 variants for 1x1 convolutions, on shapes of the models.
  *
- * For each shape: rate of the row that the heuristic takes and of the portable row, and of CLBlastSgemm on the same
+ * For each shape: rate of the variant that is chosen and of a portable one, and of CLBlastSgemm on the same
  * queue; then the processor time of the thread that enqueues a call, a launch of ours and one of CLBlast's. The product
  * alone: ours has bias and activation in it, CLBlast's would need another pass. Medians of interleaved rounds. */
 #include "core/plan.h"
-#include "variants/conv_rows.h"
+#include "variants/variant.h"
 
 #include <clblast_c.h>
 #include <stdio.h>
@@ -56,16 +56,19 @@ typedef struct bench {
     float *values;
 } bench;
 
-static ist_status make_plan(bench *b, const ist_conv_row *row, way *out, ist_error *err) {
+static ist_status make_plan(bench *b, const ist_variant *v, way *out, ist_error *err) {
     shape s = b->s;
-    ist_conv_opts o = {.stride = 1};
-    ist_filter f = {.out = s.n, .in = s.k, .kh = 1, .kw = 1, .w = b->values, .b = b->values};
     IST_TRY(ist_plan_begin(b->device, &(ist_plan_options){0}, &out->plan, err));
-    ist_tensor x = ist_plan_input(out->plan, 1, 1, s.m, s.k, IST_ELEM_T);
-    ist_op_conv_row(out->plan, x, f, &o, (ist_conv_choice){row, 1}, "1x1");
+    ist_conv q = {.label = "1x1",
+                  .x = ist_plan_input(out->plan, 1, 1, s.m, s.k, IST_ELEM_T),
+                  .filter = {.out = s.n, .in = s.k, .kh = 1, .kw = 1, .w = b->values, .b = b->values}};
+    if (v)
+        ist_emit_by(out->plan, v, 1, &q);
+    else
+        ist_emit(out->plan, IST_NODE_CONV, &q);
     IST_TRY(ist_plan_finish(out->plan, err));
-    out->name = row ? row->name : "heuristic";
-    return ist_plan_write_f32(out->plan, x, b->values, err);
+    out->name = v ? v->name : "chosen";
+    return ist_plan_write_f32(out->plan, q.x, b->values, err);
 }
 
 static ist_status call(bench *b, way *v, ist_error *err) {
@@ -127,12 +130,9 @@ static ist_status run(ist_device *device, shape s, ist_error *err) {
     bench b = {.device = device, .s = s};
     way ways[3] = {{.name = "CLBlast"}, {0}, {0}};
     int count = 1;
-    const ist_conv_row *portable = ist_conv_row_at(0);
-    for (int i = 0; i < ist_conv_row_count(); i++)
-        if (!strcmp(ist_conv_row_at(i)->name, "any_64x64")) portable = ist_conv_row_at(i);
     ist_status status = open_buffers(&b, err);
     if (!status) status = make_plan(&b, NULL, &ways[count++], err);
-    if (!status) status = make_plan(&b, portable, &ways[count++], err);
+    if (!status) status = make_plan(&b, ist_variant_named(IST_NODE_CONV, "any_64x64"), &ways[count++], err);
     if (!status) status = measure(&b, ways, count, err);
     for (int i = 1; i < count; i++) ist_plan_close(&ways[i].plan);
     ist_buffer_release(device, &b.x);

@@ -1,11 +1,11 @@
-/* bench_conv [ROW [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside
+/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside
  * the multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
- * machine is left out as far as possible. ROW forces one kernel variant (see src/ops/rows/conv.inc), - none; LAYERS is
+ * machine is left out as far as possible. VARIANT forces one of the table (src/variants/table.inc), - none; LAYERS is
  * part of the names of those to measure, such as "160 ->". */
-#include "variants/conv_rows.h"
 #include "variants/peak.h"
+#include "variants/variant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static double now_ms(void) {
 enum { USED = 64 };
 
 /* Least milliseconds of one replay; the kernel that ran and its constants go to `used`. */
-static ist_status measure(ist_device *device, const layer *l, const ist_conv_row *row, double *ms, double *flops,
+static ist_status measure(ist_device *device, const layer *l, const ist_variant *v, double *ms, double *flops,
                           char used[USED], ist_error *err) {
     int pad = l->k == 3 ? 1 : 0;
     size_t weights = (size_t)l->cout * l->cin * l->k * l->k, pixels = (size_t)l->h * l->w * l->cin;
@@ -73,13 +73,17 @@ static ist_status measure(ist_device *device, const layer *l, const ist_conv_row
     for (size_t i = 0; x && i < pixels; i++) x[i] = (float)(i * 2654435761u % 1009) / 1009 - 0.5f;
     if (!st) st = ist_plan_begin(device, NULL, &plan, err);
     if (!st) {
-        ist_conv_opts o = {
-            .stride = l->stride, .top = pad, .left = pad, .bottom = l->k / 2, .right = l->k / 2, .epi.act = l->act};
-        ist_tensor in = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T);
-        ist_op_conv_row(plan, in, (ist_filter){l->cout, l->cin, l->k, l->k, w, NULL}, &o, (ist_conv_choice){row, 1},
-                        l->model);
+        ist_conv q = {
+            .label = l->model,
+            .x = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T),
+            .filter = {.out = l->cout, .in = l->cin, .kh = l->k, .kw = l->k, .w = w},
+            .o = {.stride = l->stride, .top = pad, .left = pad, .bottom = l->k / 2, .right = l->k / 2, .epi.act = l->act}};
+        if (v)
+            ist_emit_by(plan, v, 1, &q);
+        else
+            ist_emit(plan, IST_NODE_CONV, &q);
         st = ist_plan_finish(plan, err);
-        if (!st) st = ist_plan_write_f32(plan, in, x, err);
+        if (!st) st = ist_plan_write_f32(plan, q.x, x, err);
         *flops = st ? 0 : ist_plan_launch_at(plan, 0)->flops;
         if (!st) snprintf(used, USED, "%s", strrchr(ist_plan_launch_at(plan, 0)->op, '/') + 1);
         if (!st) snprintf(used + strlen(used), USED - strlen(used), " %s", ist_plan_launch_at(plan, 0)->defines);
@@ -102,12 +106,12 @@ int main(int argc, char **argv) {
     ist_device *device = NULL;
     ist_error err = {0};
     ist_device_options options = {0};
-    const ist_conv_row *row = NULL;
-    for (int i = 0; argc > 1 && i < ist_conv_row_count(); i++)
-        if (!strcmp(ist_conv_row_at(i)->name, argv[1])) row = ist_conv_row_at(i);
-    if (argc > 3 || (argc > 1 && !row && strcmp(argv[1], "-"))) {
-        fprintf(stderr, "usage: bench_conv [ROW|- [LAYERS]]; rows:");
-        for (int i = 0; i < ist_conv_row_count(); i++) fprintf(stderr, " %s", ist_conv_row_at(i)->name);
+    const ist_variant *v = argc > 1 ? ist_variant_named(IST_NODE_CONV, argv[1]) : NULL;
+    if (argc > 3 || (argc > 1 && !v && strcmp(argv[1], "-"))) {
+        int count;
+        const ist_variant *all = ist_variants_of(IST_NODE_CONV, &count);
+        fprintf(stderr, "usage: bench_conv [VARIANT|- [LAYERS]]; variants:");
+        for (int i = 0; i < count; i++) fprintf(stderr, " %s", all[i].name);
         fprintf(stderr, "\n");
         return 2;
     }
@@ -123,7 +127,7 @@ int main(int argc, char **argv) {
                  l->k, l->stride);
         if (argc > 2 && !strstr(name, argv[2])) continue;
         double ms, flops;
-        st = measure(device, l, row, &ms, &flops, used, &err);
+        st = measure(device, l, v, &ms, &flops, used, &err);
         if (st) break;
         printf("%s %8.3f ms %8.1f GFLOP/s %5.1f %%  %s\n", name, ms, flops / ms * 1e-6,
                most > 0 ? flops / ms * 1e-4 / most : 0, used);

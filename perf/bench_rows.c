@@ -1,11 +1,11 @@
 /* bench_rows [--device SPEC] [--half] [--size N] [--count N] [--decoder] CHECKPOINT: every kernel of a network beside
  * what the device can do at most (cl/portable/peak.cl).
  *
- * First the operators that have several rows: every row, with every split, on every problem of the network, measured
- * alone, least of some runs of back-to-back launches; the heuristic's choice has a star. Then all kernels of the
- * network as it launches them, each launch waited for, summed by kernel. "Share" is the larger of the shares of the
- * peak in arithmetic and of the peak in bandwidth. Capabilities can be overruled (ISTHMUS_CAPS), which gives the rows
- * of other machines their turn. */
+ * First the kinds of nodes that are tuned: every kernel variant, with every split, on every problem of the network,
+ * measured alone, least of some runs of back-to-back launches; the heuristic's choice has a star. Then all kernels of
+ * the network as it launches them, each launch waited for, summed by kernel. "Share" is the larger of the shares of the
+ * peak in arithmetic and of the peak in bandwidth. Capabilities can be overruled (ISTHMUS_CAPS), which gives the
+ * variants of other machines their turn. */
 #include "variants/peak.h"
 #include "variants/tune.h"
 #include "support/model_plan.h"
@@ -34,7 +34,7 @@ static void print_rates(const ist_peak *peak, double ms, double flops, double by
            share(peak, ms, flops, bytes));
 }
 
-/* ---- rows ---- */
+/* ---- variants ---- */
 
 static ist_status fill(ist_plan *p, ist_tensor x, ist_error *err) {
     size_t n = (size_t)ist_pixels(x) * (size_t)x.c;
@@ -77,7 +77,7 @@ static ist_status time_way(const model_plan *m, const ist_tuned *problem, ist_tu
             flops += ist_plan_launch_at(p, i)->flops;
             bytes += ist_plan_launch_at(p, i)->bytes;
         }
-        printf("  %c %-16s /%d", first ? '*' : ' ', way.row, way.param);
+        printf("  %c %-16s /%d", first ? '*' : ' ', way.variant, way.way);
         print_rates(peak, least, flops, bytes);
         putchar('\n');
         fflush(stdout);
@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
     if (!status) status = ist_peak_measure(m.device, &peak, &err);
     if (!status) {
         const ist_device_info *f = ist_device_facts(m.device);
-        printf("%s on %s, driver %s: %.0f GFLOP/s, %.1f GB/s at most\n\nrows\n", m.what, f->name, f->driver,
+        printf("%s on %s, driver %s: %.0f GFLOP/s, %.1f GB/s at most\n\nvariants\n", m.what, f->name, f->driver,
                peak.gflops, peak.gbytes_per_second);
         status = bench_problems(&m, &peak, &err);
     }

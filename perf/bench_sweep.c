@@ -1,11 +1,11 @@
 /* bench_sweep [--device SPEC] [--size N] [--count N] [--decoder] CHECKPOINT: every dense convolution of a network, in
- * half storage, by every kernel row and split that can do it and is not held for hopeless, the largest first, and how
+ * half storage, by every kernel variant and split that can do it and is not held for hopeless, the largest first, and how
  * far the heuristic's choice is from the fastest.
  *
  * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
  * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
- * images, height, width, channels in and out, kernel, stride, odd places, activation, row, splits, microseconds. */
-#include "variants/conv_rows.h"
+ * images, height, width, channels in and out, kernel, stride, odd places, activation, variant, splits, microseconds. */
+#include "variants/conv.h"
 #include "support/model_plan.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ typedef struct problem {
 } problem;
 
 typedef struct timed {
-    ist_conv_choice choice;
+    ist_variant_choice choice;
     double us;
 } timed;
 
@@ -160,14 +160,24 @@ static ist_conv_opts opts_of(ist_plan *p, const problem *q, ist_tensor y) {
     return o;
 }
 
-static void record(ist_plan *p, const problem *q, const float *weights, ist_conv_choice choice) {
+/* The problem as a node without weights, of the tensors x and y. */
+static ist_conv node_of(const problem *q, ist_tensor x, ist_tensor y, const ist_conv_opts *o) {
+    return (ist_conv){.label = "sweep",
+                      .x = x,
+                      .y = y,
+                      .filter = {.out = q->cout, .in = q->cin, .kh = q->kh, .kw = q->kw},
+                      .o = *o};
+}
+
+static void record(ist_plan *p, const problem *q, const float *weights, ist_variant_choice choice) {
     ist_tensor x = ist_plan_input(p, q->n, q->h, q->w, q->ld, IST_ELEM_T);
     ist_tensor y = ist_plan_input(p, q->n, q->oh, q->ow, q->y_ld, q->y32 ? IST_ELEM_F32 : IST_ELEM_T);
     y = ist_slice(y, q->y_c0 % q->y_ld, q->cout);
     ist_conv_opts o = opts_of(p, q, y);
     o.into = y;
-    ist_op_conv_row(p, ist_slice(x, q->c0 % q->ld, q->cin), (ist_filter){q->cout, q->cin, q->kh, q->kw, weights, NULL},
-                    &o, choice, "sweep");
+    ist_conv node = node_of(q, ist_slice(x, q->c0 % q->ld, q->cin), y, &o);
+    node.filter.w = weights;
+    ist_emit_by(p, choice.variant, choice.way, &node);
 }
 
 /* Least microseconds of one launch; gives up after one trial when that is twice `enough`. */
@@ -203,22 +213,27 @@ static int by_time(const void *a, const void *b) {
     return (x->us > y->us) - (x->us < y->us);
 }
 
-static bool same(ist_conv_choice a, ist_conv_choice b) {
-    return a.row == b.row && a.splits == b.splits;
+static bool same(ist_variant_choice a, ist_variant_choice b) {
+    return a.variant == b.variant && a.way == b.way;
 }
 
 static void report(const problem *q, timed *t, int count, timed chosen) {
     double flop = flops_of(q);
     qsort(t, (size_t)count, sizeof *t, by_time);
     printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
-           q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, flop * 1e-9, chosen.choice.row->name,
-           chosen.choice.splits, chosen.us, chosen.us / t[0].us);
-    for (int i = 0; i < count && i < 4; i++) printf("  %s/%d %.2f", t[i].choice.row->name, t[i].choice.splits, t[i].us);
+           q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, flop * 1e-9, chosen.choice.variant->name,
+           chosen.choice.way, chosen.us, chosen.us / t[0].us);
+    for (int i = 0; i < count && i < 4; i++) printf("  %s/%d %.2f", t[i].choice.variant->name, t[i].choice.way, t[i].us);
     printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
     for (int i = 0; i < count; i++)
         printf("C %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,
-               q->stride, q->ld % 8 || q->c0 % 8, q->act, t[i].choice.row->name, t[i].choice.splits, t[i].us);
+               q->stride, q->ld % 8 || q->c0 % 8, q->act, t[i].choice.variant->name, t[i].choice.way, t[i].us);
     fflush(stdout);
+}
+
+/* Their configuration is a tile. */
+static bool of_matrix_instructions(const ist_variant *v) {
+    return v->machine == IST_MACHINE_NVIDIA || v->machine == IST_MACHINE_MATRIX;
 }
 
 /* Adds count times the chosen and the fastest candidate's time to sum[0], sum[1]. `scratch` holds addends of the shape.
@@ -233,29 +248,25 @@ static ist_status sweep(model_plan *m, ist_plan *scratch, blocker *b, const prob
         weights[i] = (float)(i * 2654435761u % 1000) / 10000 - 0.05f;
     ist_tensor y = {1, q->n, q->oh, q->ow, q->cout, q->y_ld, q->y_c0, q->y32 ? IST_ELEM_F32 : IST_ELEM_T};
     ist_conv_opts opts = opts_of(scratch, q, y);
-    ist_conv_problem whole = {.x = {1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T},
-                              .y = y,
-                              .f = {q->cout, q->cin, q->kh, q->kw, weights, NULL},
-                              .o = &opts,
-                              .label = "sweep",
-                              .taps = taps,
-                              .oh = q->oh,
-                              .ow = q->ow};
+    ist_conv whole = node_of(q, (ist_tensor){1, q->n, q->h, q->w, q->cin, q->ld, q->c0, IST_ELEM_T}, y, &opts);
     double best = 1e30;
     int units = ist_device_facts(m->device)->compute_units;
     ist_status st = IST_OK;
-    ist_conv_choice choice = ist_conv_choose(m->plan, &whole);
-    double estimate = ist_conv_cost(m->plan, choice, &whole);
-    for (int i = 0; i < ist_conv_row_count() && !st; i++) {
-        const ist_conv_row *r = ist_conv_row_at(i);
-        if (r->family == IST_CONV_PANELS || !ist_conv_row_takes(m->plan, r, &whole)) continue;
-        int bn = r->nv * r->vl, most = ist_conv_most_splits(r, &whole);
+    ist_variant_choice choice = ist_variant_choose(m->plan, IST_NODE_CONV, &whole);
+    double estimate = ist_variant_cost(m->plan, choice.variant, &whole, choice.way);
+    int variants;
+    const ist_variant *all = ist_variants_of(IST_NODE_CONV, &variants);
+    for (int i = 0; i < variants && !st; i++) {
+        const ist_variant *v = &all[i];
+        if (!of_matrix_instructions(v) || !ist_variant_takes(m->plan, v, &whole)) continue;
+        const ist_conv_tile *r = v->config;
+        int bn = r->nv * r->vl, most = ist_variant_ways(m->plan, v, &whole);
         int groups = ((q->n * q->oh * q->ow + r->mr - 1) / r->mr) * ((q->cout + bn - 1) / bn);
         for (int s = 1; s <= most && !st && count < MAX_TIMES; s++) {
             bool sensible = (s == 1 || groups * s <= 3 * units) && s < 5;
             timed *one = &t[count];
-            one->choice = (ist_conv_choice){r, s};
-            sensible = sensible && ist_conv_cost(m->plan, one->choice, &whole) <= hopeless * estimate;
+            one->choice = (ist_variant_choice){v, s};
+            sensible = sensible && ist_variant_cost(m->plan, v, &whole, s) <= hopeless * estimate;
             if (!sensible && !same(one->choice, choice)) continue;
             st = measure(m->device, b, q, weights, one, best, err);
             if (st || one->us > 1e29) continue;
@@ -264,7 +275,7 @@ static ist_status sweep(model_plan *m, ist_plan *scratch, blocker *b, const prob
             count++;
         }
     }
-    if (!st && !chosen.choice.row) {
+    if (!st && !chosen.choice.variant) {
         chosen.choice = choice;
         st = measure(m->device, b, q, weights, &chosen, 1e30, err);
     }
