@@ -1,5 +1,5 @@
 /* CSP blocks against the scalar definitions of their layers. */
-#include "variants/csp.h"
+#include "variants/variant.h"
 #include "support/claimed_matrix.h"
 #include "support/optest.h"
 
@@ -51,6 +51,17 @@ static ref_map wanted(optest *t, ref_map x, const ist_csp *b) {
     return convolved(t, l, &b->last, none);
 }
 
+static const char *kernel; /* that a case must launch, NULL: any */
+
+/* The node by the variant that the plan chooses, into `into` when that is a tensor. */
+static ist_tensor block(ist_plan *p, ist_tensor x, ist_csp node, ist_tensor into, const char *label) {
+    node.label = label;
+    node.x = x;
+    node.y = into;
+    ist_emit(p, IST_NODE_CSP, &node);
+    return node.y;
+}
+
 static void check_case(shape s, bool slice, int items, unsigned salt) {
     optest t;
     optest_begin(&t, "csp", salt);
@@ -59,8 +70,9 @@ static void check_case(shape s, bool slice, int items, unsigned salt) {
     ist_tensor in = optest_in(&t, x, IST_ELEM_T, slice);
     ist_tensor into = slice ? optest_out(&t, s.n, s.h, s.w, s.c, IST_ELEM_T, true) : (ist_tensor){0};
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_csp(t.plan, in, &b, into, "csp");
+    ist_tensor y = block(t.plan, in, b, into, "csp");
     optest_run(&t);
+    optest_takes(&t, kernel);
     double tol = optest_tolerance(&t, 9 * s.c);
     optest_check(&t, "result", y, wanted(&t, x, &b), tol, tol * 2, items);
     optest_end(&t);
@@ -84,6 +96,7 @@ Test(csp, items_beyond_the_count_are_untouched) {
 
 static void claim_all(void) {
     claim("-CPU,-SIMD16,+PTX_MMA");
+    kernel = "nvidia/csp";
 }
 TestSuite(csp_mma, .init = claim_all);
 
@@ -102,7 +115,7 @@ Test(csp, refuses_what_is_no_block) {
     optest_begin(&t, "refusal", 0);
     ist_csp b = block_of(&t, (shape){1, 8, 8, 16, 21, 2});
     ist_tensor x = ist_plan_input(t.plan, 1, 8, 8, 12, IST_ELEM_T);
-    cr_assert_not(ist_has(ist_op_csp(t.plan, x, &b, (ist_tensor){0}, "block.a")));
+    cr_assert_not(ist_has(block(t.plan, x, b, (ist_tensor){0}, "block.a")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert(strstr(ist_plan_error(t.plan)->text,
                      "block.a: CSP block of 42 outputs, 2 bottlenecks and 21 channels on [1,8,8,12]"));

@@ -1,5 +1,5 @@
 /* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
-#include "variants/mbconv.h"
+#include "variants/variant.h"
 #include "support/alike_rows.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
@@ -41,6 +41,16 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
 
 static const char *row; /* the kernel that a case must launch, NULL: any */
 
+/* The node by the variant that the plan chooses; *alike: which rows of x are the same, then of the result. */
+static ist_tensor bottleneck(ist_plan *p, ist_tensor x, ist_mbconv block, ist_alike *alike) {
+    block.label = "bottleneck";
+    block.x = x;
+    block.alike = *alike;
+    ist_emit(p, IST_NODE_MBCONV, &block);
+    *alike = block.alike;
+    return block.y;
+}
+
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16, 16 letterboxed pictures. */
 static void block_case(const shape *s, unsigned i) {
     optest t;
@@ -66,9 +76,9 @@ static void block_case(const shape *s, unsigned i) {
                         .act = s->act};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_mbconv(t.plan, xt, &block, &unlike, "bottleneck"), copied = {0};
+    ist_tensor y = bottleneck(t.plan, xt, block, &unlike), copied = {0};
     ist_alike alike = all.alike;
-    if (i & 16) copied = ist_op_mbconv(t.plan, xt, &block, &alike, "bottleneck");
+    if (i & 16) copied = bottleneck(t.plan, xt, block, &alike);
     optest_run(&t);
     optest_takes(&t, row);
     ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
@@ -163,7 +173,7 @@ Test(mbconv, refuses_what_does_not_fit) {
     ist_filter wide = {64, 64, 1, 1, zeros, NULL}, spread = {64, 1, 3, 3, zeros, NULL};
     ist_mbconv block = {.expand = wide, .spread = spread, .project = wide, .stride = 2, .residual = true};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_mbconv(t.plan, x, &block, &alike, "bottleneck")));
+    cr_assert_not(ist_has(bottleneck(t.plan, x, block, &alike)));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -1,5 +1,5 @@
 /* Norm and linear layers against the scalar operators, fused and one by one. */
-#include "variants/norm_mlp.h"
+#include "variants/variant.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
@@ -22,6 +22,14 @@ static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
 
 static const char *row; /* the kernel that a case must launch, NULL: any */
 
+/* The node by the variant that the plan chooses. */
+static ist_tensor layers(ist_plan *p, ist_tensor x, ist_norm_mlp node) {
+    node.label = "layers";
+    node.x = x;
+    ist_emit(p, IST_NODE_NORM_MLP, &node);
+    return node.y;
+}
+
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16. */
 static void layer_case(const shape *s, unsigned i) {
     optest t;
@@ -34,8 +42,7 @@ static void layer_case(const shape *s, unsigned i) {
     float *w1 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *w2 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *b = optest_values(&t, (size_t)(3 * c + s->hidden), -1, 1);
-    ist_norm_mlp layer = {.gamma = b,
-                          .beta = b + c,
+    ist_norm_mlp layer = {.norm = {b, b + c, c, NULL},
                           .eps = 1e-5f,
                           .fc1 = {s->hidden, c, 1, 1, w1, i & 4 ? NULL : b + 3 * c},
                           .act = s->second ? IST_ACT_GELU : IST_ACT_NONE};
@@ -48,11 +55,11 @@ static void layer_case(const shape *s, unsigned i) {
     }
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_norm_mlp(t.plan, xt, &layer, "layers");
+    ist_tensor y = layers(t.plan, xt, layer);
     optest_run(&t);
     optest_takes(&t, row);
     ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
-    ref_layernorm(z, none, 0, layer.gamma, layer.beta, 1e-5f, 0, u);
+    ref_layernorm(z, none, 0, layer.norm.gamma, layer.norm.beta, 1e-5f, 0, u);
     u.v = (float *)seen(&t, u.v, ref_size(u), narrow);
     ref_conv(u, seen(&t, w1, (size_t)(c * s->hidden), narrow), layer.fc1.b, (ref_window){1, 1, 1, 0, 0}, &act, h);
     if (s->second) {
@@ -148,9 +155,9 @@ Test(norm_mlp, refuses_what_does_not_fit) {
     optest t;
     optest_begin(&t, "norm and layers refusal", 1);
     float zeros[64 * 64] = {0};
-    ist_norm_mlp layer = {.gamma = zeros, .beta = zeros, .fc1 = {64, 32, 1, 1, zeros, NULL}};
+    ist_norm_mlp layer = {.norm = {zeros, zeros, 64, NULL}, .fc1 = {64, 32, 1, 1, zeros, NULL}};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 4, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_norm_mlp(t.plan, x, &layer, "layers")));
+    cr_assert_not(ist_has(layers(t.plan, x, layer)));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

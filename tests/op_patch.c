@@ -1,5 +1,5 @@
 /* Patch embedding against the scalar convolutions, in one launch and in two. */
-#include "variants/patch.h"
+#include "variants/variant.h"
 #include "support/alike_rows.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
@@ -12,6 +12,14 @@ typedef struct shape {
 } shape;
 
 static const char *row; /* the kernel that a case must launch, NULL: any */
+
+/* The node by the variant that the plan chooses; *alike: which rows of x are the same, then of the result. */
+static ist_tensor embed(ist_plan *p, ist_tensor x, ist_filter first, ist_filter second, ist_alike *alike) {
+    ist_patch_embed node = {.label = "patch", .image = x, .first = first, .second = second, .alike = *alike};
+    ist_emit(p, IST_NODE_PATCH_EMBED, &node);
+    *alike = node.alike;
+    return node.y;
+}
 
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 letterboxed pictures. */
 static void patch_case(const shape *s, unsigned i) {
@@ -31,9 +39,9 @@ static void patch_case(const shape *s, unsigned i) {
     ist_filter second = {s->out, s->mid, 3, 3, w2, i & 4 ? NULL : b + s->mid};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_patch_embed(t.plan, xt, first, second, &unlike, "patch"), copied = {0};
+    ist_tensor y = embed(t.plan, xt, first, second, &unlike), copied = {0};
     ist_alike alike = all.alike;
-    if (i & 8) copied = ist_op_patch_embed(t.plan, xt, first, second, &alike, "patch");
+    if (i & 8) copied = embed(t.plan, xt, first, second, &alike);
     optest_run(&t);
     optest_takes(&t, row);
     ref_conv(x, w1, first.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){.act = 3}, middle);
@@ -95,7 +103,7 @@ Test(patch, refuses_what_does_not_fit) {
     float zeros[64 * 64] = {0};
     ist_filter first = {8, 3, 3, 3, zeros, NULL}, second = {8, 16, 3, 3, zeros, NULL};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 3), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_patch_embed(t.plan, x, first, second, &alike, "patch")));
+    cr_assert_not(ist_has(embed(t.plan, x, first, second, &alike)));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -1,6 +1,5 @@
 /* HGNetv2's stem as one launch, against the scalar definitions of its layers. */
-#include "variants/rows.h"
-#include "variants/stem.h"
+#include "variants/variant.h"
 #include "support/claimed_matrix.h"
 #include "support/optest.h"
 
@@ -58,21 +57,18 @@ static ref_map wanted(optest *t, ref_map image, const ist_stem_layer l[5]) {
     return convolved(t, convolved(t, beside(t, pool, c), &l[3], 2, 1), &l[4], 1, 0);
 }
 
-static bool fits(shape s) {
-    optest t;
-    optest_begin(&t, "capabilities", 0);
-    ist_stem_layer l[5];
-    layers_of(&t, s, l);
-    bool yes = ist_stem_fits(t.plan, ist_plan_input(t.plan, s.n, s.h, s.w, 3, IST_ELEM_T), l);
-    optest_drop(&t);
-    return yes;
+/* The node; its layers' names are "layer". */
+static ist_stem node_of(ist_tensor image, const ist_stem_layer l[5], ist_tensor into, const char *label) {
+    ist_stem node = {.label = label, .image = image, .y = into};
+    for (int i = 0; i < IST_STEM_LAYERS; i++) {
+        node.names[i] = "layer";
+        node.layers[i] = l[i];
+    }
+    return node;
 }
 
-static bool available(void) {
-    return fits((shape){1, 64, 64, 16, 16, false});
-}
-
-static void check_case(shape s, bool slice, int items, unsigned salt) {
+/* By variant number `which`, if it takes the node; the first one tried must launch `kernel`, unless that is NULL. */
+static void check_case(shape s, bool slice, int items, unsigned salt, int which, int *tried, const char *kernel) {
     optest t;
     optest_begin(&t, "stem", salt);
     ist_stem_layer l[5];
@@ -81,25 +77,41 @@ static void check_case(shape s, bool slice, int items, unsigned salt) {
     ist_tensor x = optest_in(&t, image, IST_ELEM_T, false);
     ist_tensor into = optest_out(&t, s.n, s.h / 4, s.w / 4, s.out, IST_ELEM_T, slice);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = ist_op_stem(t.plan, x, l, into, "stem");
+    ist_stem node = node_of(x, l, into, "stem");
+    int count;
+    const ist_variant *v = ist_variants_of(IST_NODE_STEM, &count) + which;
+    cr_assert(ist_kind_of(IST_NODE_STEM)->infer(&node, &t.err) == IST_OK, "%s", t.err.text);
+    if (!ist_variant_takes(t.plan, v, &node)) {
+        optest_drop(&t);
+        return;
+    }
+    ist_emit_by(t.plan, v, 0, &node);
     optest_run(&t);
+    if (!*tried) optest_takes(&t, kernel);
+    ++*tried;
     double tol = optest_tolerance(&t, 18 * s.mid);
-    optest_check(&t, "result", y, wanted(&t, image, l), tol, tol * 2, items);
+    optest_check(&t, v->name, node.y, wanted(&t, image, l), tol, tol * 2, items);
     optest_end(&t);
+}
+
+/* By every variant that takes the node; returns how many do. */
+static int check_variants(shape s, bool slice, int items, unsigned salt, const char *kernel) {
+    int count, tried = 0;
+    ist_variants_of(IST_NODE_STEM, &count);
+    for (int i = 0; i < count; i++) check_case(s, slice, items, salt, i, &tried, kernel);
+    return tried;
 }
 
 Test(stem, matches_its_layers) {
     const shape shapes[] = {{1, 64, 64, 16, 16, true},  {2, 96, 128, 16, 32, false}, {1, 64, 160, 24, 32, true},
                             {1, 128, 64, 32, 48, true}, {1, 160, 96, 16, 16, true},  {1, 96, 96, 32, 64, false}};
-    if (!available()) return;
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        if (i < 3 || fits(shapes[i])) check_case(shapes[i], i % 2, -1, i); /* on matrix instructions L's is not fused */
+        cr_assert_geq(check_variants(shapes[i], i % 2, -1, i, NULL), 1);
 }
 
 Test(stem, items_beyond_the_count_are_untouched) {
-    if (!available()) return;
     for (int items = 0; items <= (optest_small() ? 0 : 3); items++)
-        check_case((shape){2, 64, 64, 16, 16, true}, true, items, 50);
+        check_variants((shape){2, 64, 64, 16, 16, true}, true, items, 50, NULL);
 }
 
 static void claim_all(void) {
@@ -110,9 +122,9 @@ TestSuite(stem_mma, .init = claim_all);
 /* The row on matrix instructions, by emulation where there are none (nvidia/ptx): each size of a tile, tiles that end
  * outside the map, channels that are rounded up. */
 Test(stem_mma, matches_its_layers) {
-    check_case((shape){1, 36, 44, 16, 16, true}, false, -1, 70);
+    check_variants((shape){1, 36, 44, 16, 16, true}, false, -1, 70, "nvidia/stem");
     if (optest_small()) return;
-    check_case((shape){2, 20, 36, 24, 32, true}, true, 1, 71);
+    check_variants((shape){2, 20, 36, 24, 32, true}, true, 1, 71, "nvidia/stem");
 }
 
 Test(stem, refuses_what_does_not_fit) {
@@ -120,10 +132,11 @@ Test(stem, refuses_what_does_not_fit) {
     ist_stem_layer l[5];
     optest_begin(&t, "refusal", 0);
     layers_of(&t, (shape){1, 64, 64, 16, 16, false}, l);
-    ist_tensor narrow = ist_plan_input(t.plan, 1, 64, 30, 3, IST_ELEM_T);
-    cr_assert_not(ist_stem_fits(t.plan, narrow, l));
-    cr_assert_not(ist_has(ist_op_stem(t.plan, narrow, l, (ist_tensor){0}, "layer.a")));
+    ist_stem node = node_of(ist_plan_input(t.plan, 1, 64, 30, 3, IST_ELEM_T), l, (ist_tensor){0}, "layer.a");
+    ist_emit(t.plan, IST_NODE_STEM, &node);
+    cr_assert_not(ist_has(node.y));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.a: no fused stem for an image [1,64,30,3] and 16 channels"));
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.a: "), "%s", ist_plan_error(t.plan)->text);
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "[1,64,30,3]"), "%s", ist_plan_error(t.plan)->text);
     optest_drop(&t);
 }

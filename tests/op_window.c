@@ -1,5 +1,5 @@
 /* Window attention against the scalar reference, on the device's own row and on the portable one. */
-#include "variants/norm_window.h"
+#include "variants/ops.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -81,6 +81,14 @@ Test(window, large_scores) {
 }
 
 /* bits of i: 1 slices, 2 limit, 4 no biases of the projection. */
+/* The node by the variant that the plan chooses. */
+static ist_tensor normed(ist_plan *p, ist_tensor x, ist_norm_window node) {
+    node.label = "window";
+    node.x = x;
+    ist_emit(p, IST_NODE_NORM_WINDOW, &node);
+    return node.y;
+}
+
 static void norm_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "norm and windows", i + 100u * (unsigned)(s->h + s->w));
@@ -98,16 +106,15 @@ static void norm_case(const shape *s, unsigned i) {
         for (int k = 0; k < c; k++) sum += (double)w[o * c + k] * norm[c + k];
         pad[o] = (float)sum;
     }
-    ist_norm_window layer = {.gamma = norm,
-                             .beta = norm + c,
-                             .bias = bias,
+    ist_norm_window layer = {.norm = {norm, norm + c, c, NULL},
+                             .bias = {bias, (size_t)(s->heads * s->ws * s->ws), NULL},
                              .eps = 1e-5f,
                              .qkv = {3 * c, c, 1, 1, w, i & 4 ? NULL : b},
                              .heads = s->heads,
                              .ws = s->ws};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_norm_window(t.plan, xt, &layer, "window");
+    ist_tensor y = normed(t.plan, xt, layer);
     optest_run(&t);
     optest_takes(&t, row);
     ref_layernorm(x, none, 0, norm, norm + c, 1e-5f, 0, u);

@@ -373,7 +373,7 @@ ist_status ist_infer_stem(void *node, ist_error *err) {
     int m = l[0].f.out, out = l[4].f.out;
     if (!filter_is(&l[0].f, m, q->image.c, 3) || !filter_is(&l[1].f, m / 2, m, 2) || !filter_is(&l[2].f, m, m / 2, 2) ||
         !filter_is(&l[3].f, m, 2 * m, 3) || !filter_is(&l[4].f, out, m, 1) || q->image.h % 4 || q->image.w % 4)
-        return ist_fail(err, IST_E_WEIGHTS, "%s: no stem of %d and %d channels for an image [%d,%d,%d,%d]", q->label, m,
+        return ist_fail(err, q->image.h % 4 || q->image.w % 4 ? IST_E_ARGUMENT : IST_E_WEIGHTS, "%s: no stem of %d and %d channels for an image [%d,%d,%d,%d]", q->label, m,
                         out, EXTENTS(q->image));
     return result(&q->y, extents(q->image.n, q->image.h / 4, q->image.w / 4, out, IST_ELEM_T), false, q->label, err);
 }

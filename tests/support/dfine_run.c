@@ -1,6 +1,6 @@
 /* See dfine_run.h. */
 #include "support/dfine_run.h"
-#include "variants/image.h"
+#include "graph/frame.h"
 #include "synth.h"
 
 #include <criterion/criterion.h>
@@ -28,6 +28,24 @@ static void write_images(ist_plan *plan, ist_tensor image, uint64_t seed) {
     free(values);
 }
 
+/* Records the network and lowers it into the plan; returns the plan's image. */
+static ist_tensor record(dfine_run *r, const dfine_setup *setup, const ist_weights *weights,
+                         const ist_checkpoint_info *info) {
+    ist_error err = {0};
+    ist_lowering *lowering = NULL;
+    ist_graph *g = NULL;
+    OK(ist_graph_open(&g, &err));
+    ist_tensor image = ist_graph_input(g, setup->n, setup->h, setup->w, 3, IST_ELEM_T), force = {0};
+    if (setup->order)
+        force = ist_graph_const(g, setup->order, 1, 1, IST_DFINE_QUERIES, 1, IST_ELEM_I32, "given order");
+    ist_dfine_forced(&(ist_net){g, weights}, info, image, force);
+    image = ist_plan_input(r->plan, setup->n, setup->h, setup->w, 3, IST_ELEM_T);
+    ist_lower(r->plan, g, &image, &lowering);
+    ist_lowering_close(&lowering);
+    ist_graph_close(&g);
+    return image;
+}
+
 void dfine_start(dfine_run *r, const dfine_setup *setup) {
     ist_error err = {0};
     ist_weights *weights = NULL;
@@ -41,10 +59,7 @@ void dfine_start(dfine_run *r, const dfine_setup *setup) {
     cr_assert(info.kind == setup->kind && info.classes == setup->classes);
     OK(ist_device_open(&device, &r->device, &err));
     OK(ist_plan_begin(r->device, &options, &r->plan, &err));
-    ist_tensor image = ist_plan_input(r->plan, setup->n, setup->h, setup->w, 3, IST_ELEM_T), force = {0};
-    if (setup->order)
-        force = ist_plan_const(r->plan, setup->order, 1, 1, IST_DFINE_QUERIES, 1, IST_ELEM_I32, "given order");
-    r->result = ist_dfine_forced(r->plan, weights, &info, image, force);
+    ist_tensor image = record(r, setup, weights, &info);
     ist_checkpoint_info_free(&info);
     ist_weights_close(&weights);
     OK(ist_plan_finish(r->plan, &err));

@@ -1,9 +1,10 @@
-/* A D-FINE with synthetic weights, recorded, replayed on synthetic images, ready to be read. A failing step ends the
- * test. */
+/* A D-FINE with synthetic weights, recorded, lowered, replayed on synthetic images, ready to be read. A failing step
+ * ends the test. */
 #ifndef IST_TESTS_DFINE_RUN_H
 #define IST_TESTS_DFINE_RUN_H
 
 #include "models/dfine.h"
+#include "variants/lower.h"
 
 typedef struct dfine_setup {
     ist_model_kind kind;
@@ -16,8 +17,7 @@ typedef struct dfine_setup {
 
 typedef struct dfine_run {
     ist_device *device;
-    ist_plan *plan; /* with taps */
-    ist_dfine_result result;
+    ist_plan *plan; /* with taps: the graph's names */
 } dfine_run;
 
 void dfine_start(dfine_run *run, const dfine_setup *setup);
