@@ -1,5 +1,5 @@
 /* Prompt tokens and joining of tokens against the scalar reference; the same kernels run everywhere. */
-#include "variants/prompt.h"
+#include "variants/variant.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
@@ -26,14 +26,24 @@ static void point_case(int kind, unsigned salt) {
             want = optest_zeros(&t, prompts, 1, k + (kind == 2), IST_POINT_DIM);
     for (size_t i = 0; i < ref_size(points); i++) points.v[i] = 512 + 700 * points.v[i]; /* some outside the image */
     float *gauss = optest_values(&t, IST_POINT_DIM, -4, 4), *table = optest_values(&t, 5 * IST_POINT_DIM, -1, 1);
-    ist_point_code code = {.gauss = gauss, .table = table, .side = 1024};
     ref_map own = optest_random(&t, 1, 1, salt % 3 + 1, IST_POINT_DIM);
     ist_tensor before = {0};
     if (salt % 3) before = optest_in(&t, own, IST_ELEM_T, false);
     ist_tensor given = {0}, at = optest_in(&t, points, IST_ELEM_F32, salt % 2);
     if (kind) given = ist_view(optest_ints(&t, labels, prompts * k), prompts, 1, k);
     if (count < prompts) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_point_tokens(t.plan, at, given, 2, kind == 2, &code, before, "tokens");
+    ist_point_tokens node = {.label = "tokens",
+                             .points = at,
+                             .labels = given,
+                             .own = before,
+                             .gauss = {gauss, IST_POINT_DIM, NULL},
+                             .first_label = 2,
+                             .pad = kind == 2,
+                             .side = 1024};
+    for (int i = 0; i < IST_POINT_LABELS; i++)
+        node.table[i] = (ist_array){table + i * IST_POINT_DIM, IST_POINT_DIM, NULL};
+    ist_emit(t.plan, IST_NODE_POINT_TOKENS, &node);
+    ist_tensor y = node.y;
     optest_run(&t);
     ref_point_tokens(points, kind ? labels : NULL, gauss, table, 1024, want);
     if (salt % 3) want = behind(&t, own, want);
@@ -50,7 +60,9 @@ static void join_case(unsigned i) {
     ref_map b = optest_random(&t, n, 1, optest_int(&t, 1, 6), c), want = optest_zeros(&t, n, 1, a.w + b.w, c);
     ist_tensor at = optest_in(&t, a, IST_ELEM_T, i & 4), bt = optest_in(&t, b, IST_ELEM_T, i & 4);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_join_tokens(t.plan, at, bt, "join");
+    ist_join_tokens node = {.label = "join", .a = at, .b = bt};
+    ist_emit(t.plan, IST_NODE_JOIN_TOKENS, &node);
+    ist_tensor y = node.y;
     optest_run(&t);
     for (int k = 0; k < n; k++)
         for (int w = 0; w < want.w; w++)

@@ -1,5 +1,6 @@
 /* Layers on few tokens against scalar arithmetic: on matrix instructions, or, without them, on nvidia/ptx's plain form. */
-#include "variants/token.h"
+#include "variants/nvidia/tokens.h"
+#include "variants/variant.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
@@ -26,7 +27,7 @@ static float *weights(optest *t, int count) {
 }
 
 /* y = LN(add + w hidden + b) of every token. */
-static void reference(ref_map hidden, const ist_token_layer *l, ref_map add, ref_map y) {
+static void reference(ref_map hidden, const ist_token_job *l, ref_map add, ref_map y) {
     for (int n = 0; n < y.n; n++)
         for (int i = 0; i < y.w; i++) {
             double v[256], mean = 0, variance = 0;
@@ -54,7 +55,7 @@ static ref_map linear(optest *t, ref_map x, int outs, const float *w, const floa
     return y;
 }
 
-static ref_map first_layer(optest *t, ref_map x, const ist_token_layer *l) {
+static ref_map first_layer(optest *t, ref_map x, const ist_token_job *l) {
     ref_map y = linear(t, x, l->hidden, l->w1, l->b1);
     for (size_t i = 0; i < ref_size(y); i++) y.v[i] = fmaxf(y.v[i], 0);
     return y;
@@ -88,7 +89,7 @@ static void layer_case(const shape *s, unsigned i) {
     optest_begin(&t, "token layer", i + 10u * (unsigned)(s->tokens + s->hidden));
     bool attends = i & 4;
     int count = i & 2 ? s->n - 1 : s->n, in = attends ? 0 : s->in;
-    ist_token_layer l = {.in = in, .hidden = s->hidden, .out = s->out, .eps = 1e-5f};
+    ist_token_job l = {.in = in, .hidden = s->hidden, .out = s->out, .eps = 1e-5f};
     l.w = weights(&t, s->out * s->hidden), l.b = optest_values(&t, (size_t)s->out, -1, 1);
     if (in) l.w1 = weights(&t, s->hidden * in), l.b1 = optest_values(&t, (size_t)s->hidden, -1, 1);
     l.gamma = optest_values(&t, (size_t)s->out, -1, 1), l.beta = optest_values(&t, (size_t)s->out, -1, 1);
@@ -109,8 +110,8 @@ static void layer_case(const shape *s, unsigned i) {
         }
     }
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = attends ? ist_op_token_attention(t.plan, xt, &q, &l, &projections, "layer")
-                           : ist_op_token_layer(t.plan, xt, &l, "layer");
+    ist_tensor y = attends ? ist_token_attention(t.plan, xt, &q, &l, &projections, "layer")
+                           : ist_token_layer(t.plan, xt, &l, "layer");
     optest_run(&t);
     cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */
     ref_map want = optest_zeros(&t, s->n, 1, s->tokens, s->out), hidden = x;
@@ -148,53 +149,54 @@ static void dense(const double *x, int in, const float *w, const float *b, int o
     }
 }
 
-static void perceptron_case(int n, int tokens, int c, int masks, int results, bool limited) {
-    enum { MOST = 4 };
-    optest t;
-    optest_begin(&t, "perceptrons", (unsigned)(n + c + masks));
+static void mlp_case(int n, int tokens, int c, int masks, int results, bool limited) {
+        optest t;
+    optest_begin(&t, "MLPs", (unsigned)(n + c + masks));
     int count = limited ? n - 1 : n, first = tokens - masks;
     ref_map x = optest_random(&t, n, 1, tokens, c);
-    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false), vectors;
-    ist_perceptron all[MOST];
-    for (int i = 0; i <= masks; i++)
+    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, false);
+    ist_token_mlps node = {.label = "MLPs", .x = xt, .count = masks + 1, .first = first - 1};
+    for (int i = 0; i <= masks; i++) {
+        node.names[i] = "MLP";
         for (int l = 0; l < 3; l++) {
             int out = l < 2 ? c : i ? 32 : results;
-            all[i].w[l] = weights(&t, out * c);
-            all[i].b[l] = optest_values(&t, (size_t)out, -1, 1);
+            node.mlp[i][l] = (ist_filter){out, c, 1, 1, weights(&t, out * c), optest_values(&t, (size_t)out, -1, 1), NULL};
         }
+    }
     if (limited) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor scores = ist_op_perceptrons(t.plan, xt, all, masks + 1, results, first, &vectors, "perceptrons");
+    ist_emit(t.plan, IST_NODE_TOKEN_MLPS, &node);
     optest_run(&t);
+    optest_takes(&t, "nvidia/token_mlps");
     ref_map want = optest_zeros(&t, count, 1, masks, 32), want_scores = optest_zeros(&t, count, 1, 1, results);
     for (int i = 0; i < count; i++)
         for (int m = 0; m <= masks; m++) {
             double a[256], b[256];
             for (int k = 0; k < c; k++) a[k] = ref_at(x, i, 0, m ? first + m - 1 : 0)[k];
-            dense(a, c, all[m].w[0], all[m].b[0], c, true, b);
-            dense(b, c, all[m].w[1], all[m].b[1], c, true, a);
-            dense(a, c, all[m].w[2], all[m].b[2], m ? 32 : results, false, b);
+            dense(a, c, node.mlp[m][0].w, node.mlp[m][0].b, c, true, b);
+            dense(b, c, node.mlp[m][1].w, node.mlp[m][1].b, c, true, a);
+            dense(a, c, node.mlp[m][2].w, node.mlp[m][2].b, m ? 32 : results, false, b);
             float *to = m ? ref_at(want, i, 0, m - 1) : ref_at(want_scores, i, 0, 0);
             for (int k = 0; k < (m ? 32 : results); k++) to[k] = (float)b[k];
         }
-    ref_map got = optest_read(&t, vectors), got_scores = optest_read(&t, scores);
+    ref_map got = optest_read(&t, node.vectors), got_scores = optest_read(&t, node.iou);
     got.n = got_scores.n = count;
     optest_close(&t, "vectors", got, want, 2e-3, 4e-3);
     optest_close(&t, "scores", got_scores, want_scores, 2e-3, 4e-3);
     optest_end(&t);
 }
 
-Test(token, perceptrons) {
-    perceptron_case(2, 3, 64, 1, 4, false);
+Test(token, mlps) {
+    mlp_case(2, 3, 64, 1, 4, false);
     if (optest_small()) return;
-    perceptron_case(17, 7, 64, 3, 4, true);
-    perceptron_case(3, 8, 128, 2, 32, false);
+    mlp_case(17, 7, 64, 3, 4, true);
+    mlp_case(3, 8, 128, 2, 32, false);
 }
 
 Test(token, refuses_too_many_tokens) {
     optest t;
     float zeros[64 * 128] = {0};
     optest_begin(&t, "token refusal", 1);
-    ist_token_layer l = {.in = 64,
+    ist_token_job l = {.in = 64,
                          .hidden = 128,
                          .out = 64,
                          .w1 = zeros,
@@ -205,8 +207,7 @@ Test(token, refuses_too_many_tokens) {
                          .beta = zeros,
                          .eps = 1e-5f};
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 9, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_token_layers(t.plan, 9));
-    cr_assert_not(ist_has(ist_op_token_layer(t.plan, x, &l, "layer")));
+    cr_assert_not(ist_has(ist_token_layer(t.plan, x, &l, "layer")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

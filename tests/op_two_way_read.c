@@ -54,7 +54,7 @@ static void reading_case(int prompts, int tokens, int rows, int c, unsigned i) {
     enum { OUTS = HEADS * 16 };
     optest t;
     optest_begin(&t, "reading", i + 100u * (unsigned)rows);
-    cr_assert(ist_image_reads(t.plan, tokens, c, 16) && ist_token_layers(t.plan, tokens));
+    cr_assert(ist_image_reads(tokens, c, 16) && two_way_halves(t.plan, tokens, c));
     int count = i & 8 ? prompts - 1 : prompts, images = i & 2 ? 2 : prompts, map[8];
     for (int n = 0; n < prompts; n++) map[n] = n < count ? n / 2 % 2 ^ n % 3 / 2 : 1 << 24;
     float *shift = i & 4 ? optest_values(&t, (size_t)c, -1, 1) : NULL;
@@ -73,8 +73,8 @@ static void reading_case(int prompts, int tokens, int rows, int c, unsigned i) {
     ist_image_keys keys = {wk, wv, b, position.v};
     ist_fold_job query = {.add = at,
                           .fold = {.d = 16, .k = c, .w = w, .b = b, .scale = 0.3f, .columns = true, .plain = true}};
-    ist_token_folds folds = {.jobs = &query, .count = 1};
-    ist_token_layer before = passing_layer(&t, 128), l = passing_layer(&t, c);
+    ist_token_folds folds = {.jobs = &query, .count = 1, .groups = two_way_groups(t.plan, c)};
+    ist_token_job before = passing_layer(&t, 128), l = passing_layer(&t, c);
     before.in = c, before.out = c, before.folds = &folds;
     before.w1 = optest_values(&t, (size_t)(128 * c), -0.3f, 0.3f), before.b1 = b;
     before.w = optest_values(&t, (size_t)(128 * c), -0.3f, 0.3f);
@@ -82,10 +82,10 @@ static void reading_case(int prompts, int tokens, int rows, int c, unsigned i) {
     for (int k = 0; k < OUTS; k++) sums[k % c * OUTS + k] = 1;
     l.hidden = OUTS, l.w = sums;
     if (count < prompts) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor kv = ist_op_image_keys(t.plan, &side, &keys, "keys");
-    ist_tensor tokens_read = ist_op_token_layer(t.plan, xt, &before, "before");
+    ist_tensor kv = ist_image_make_keys(t.plan, &side, &keys, "keys");
+    ist_tensor tokens_read = ist_token_layer(t.plan, xt, &before, "before");
     ist_token_reading reading = {kv, mt, folds.y[0]};
-    ist_tensor y = ist_op_token_read(t.plan, tokens_read, &reading, &l, "read");
+    ist_tensor y = ist_token_read(t.plan, tokens_read, &reading, &l, "read");
     optest_run(&t);
     x = optest_read(&t, tokens_read);
     cr_assert_eq(ist_plan_replay(t.plan, &t.err), IST_OK, "%s", t.err.text); /* counters are back */

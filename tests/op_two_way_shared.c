@@ -1,6 +1,6 @@
 /* Prompts that share all projections of their image, behind no, one and two updates, against the scalar reference,
  * which sees the image by itself for each of them. */
-#include "variants/two_way_shared.h"
+#include "variants/cpu/shared_prompts.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 #include "support/relative_tokens.h"
@@ -146,11 +146,11 @@ static void sharing_case(const shape *s, unsigned i) {
         values[j] = optest_in(&t, a.values[j], IST_ELEM_F32, false);
     }
     if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_shared_image image = ist_op_share_image(t.plan, &side, &w, PROMPTS, s->tokens, MOST, "share");
+    ist_shared_image image = ist_share_image(t.plan, &side, &w, PROMPTS, s->tokens, MOST, "share");
     for (int j = 0; j < 3; j++) {
         tokens.queries = queries[j];
         if (j) tokens.keys = keys[j - 1], tokens.values[j - 1] = values[j - 1];
-        ist_op_shared_read(t.plan, &image, j, &tokens, y[j], "read");
+        ist_shared_read(t.plan, &image, j, &tokens, y[j], "read");
     }
     optest_run(&t);
     double allowed = t.half ? 8e-3 : 2e-5;
@@ -185,7 +185,7 @@ static bool shares(void) {
     optest t;
     without = 0;
     optest_begin(&t, "sharing?", 1);
-    bool yes = ist_image_shares(t.plan);
+    bool yes = absorbed_kernels(t.plan)->shares;
     optest_drop(&t);
     return yes;
 }
@@ -202,15 +202,11 @@ Test(two_way_shared, refuses_what_does_not_fit) {
     float zeros[1] = {0};
     ist_shared_weights w = {.d = 4, .position = zeros};
     if (!shares()) return;
-    for (unsigned hidden = 0; hidden < 2; hidden++) { /* too many tokens, no row */
-        optest t;
-        without = hidden ? IST_CAP_VEC16 : 0;
-        optest_begin(&t, "sharing refusal", hidden);
-        ist_image_side side = {.x = optest_in(&t, optest_random(&t, 1, 1, 2, 64), IST_ELEM_T, false),
-                               .map = optest_ints(&t, of, 3)};
-        ist_op_share_image(t.plan, &side, &w, 3, hidden ? 7 : 9, MOST, "share");
-        cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
-        optest_drop(&t);
-    }
-    without = 0;
+    optest t;
+    optest_begin(&t, "sharing refusal", 0); /* too many tokens */
+    ist_image_side side = {.x = optest_in(&t, optest_random(&t, 1, 1, 2, 64), IST_ELEM_T, false),
+                           .map = optest_ints(&t, of, 3)};
+    ist_share_image(t.plan, &side, &w, 3, IST_TRACE_TOKENS + 1, MOST, "share");
+    cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
+    optest_drop(&t);
 }

@@ -1,6 +1,6 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
-#include "variants/two_way_shared.h"
-#include "variants/upscale.h"
+#include "variants/cpu/upscale.h"
+#include "variants/variant.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
@@ -14,12 +14,40 @@
 
 enum { C1 = IST_UPSCALE_MIDDLE, IMAGES = 5, MOST_PROMPTS = 5 };
 
-static const ist_upscale_seen nothing = {{0}, {0}};
+/* What of the logits is seen: both empty, all. */
+typedef struct seen_part {
+    ist_tensor content, image_of;
+} seen_part;
+static const seen_part nothing = {{0}, {0}};
+
+/* The node by the variant that the plan chooses. */
+static ist_tensor upscaled(ist_plan *p, ist_tensor x, ist_upscale node, ist_tensor vectors,
+                           const ist_upscale_sharing *sharing, seen_part seen) {
+    node.label = "upscale";
+    node.x = x;
+    node.vectors = vectors;
+    node.sharing = sharing;
+    node.content = seen.content;
+    node.image_of = seen.image_of;
+    ist_emit(p, IST_NODE_UPSCALE, &node);
+    return node.y;
+}
+
+/* Numbers of a node for k channels. */
+static ist_upscale numbers(int k, const float *w1, const float *b1, const float *gamma, const float *beta, const float *w2,
+                           const float *b2) {
+    return (ist_upscale){.w1 = {w1, (size_t)k * IST_UPSCALE_MIDDLE * 4, NULL},
+                         .b1 = {b1, IST_UPSCALE_MIDDLE, NULL},
+                         .w2 = {w2, IST_UPSCALE_MIDDLE * IST_UPSCALE_OUT * 4, NULL},
+                         .b2 = {b2, IST_UPSCALE_OUT, NULL},
+                         .norm = {gamma, beta, IST_UPSCALE_MIDDLE, NULL},
+                         .eps = 1e-6f};
+}
 
 /* Pictures of all kinds of sizes, and which one each prompt is of. */
 typedef struct pictures {
     int size[IMAGES][2], image_of[MOST_PROMPTS];
-    ist_upscale_seen seen;
+    seen_part seen;
 } pictures;
 
 static pictures draw_pictures(optest *t, int n, int h, int w) {
@@ -32,7 +60,7 @@ static pictures draw_pictures(optest *t, int n, int h, int w) {
                              : i == 2 ? (most[k] / IST_TOKEN_PIXELS + 1) / 2 * IST_TOKEN_PIXELS - 1
                                       : optest_int(t, 1, most[k]);
     for (int k = 0; k < MOST_PROMPTS; k++) all.image_of[k] = optest_int(t, 0, IMAGES - 1);
-    all.seen = (ist_upscale_seen){optest_ints(t, all.size[0], 2 * IMAGES), optest_ints(t, all.image_of, n)};
+    all.seen = (seen_part){optest_ints(t, all.size[0], 2 * IMAGES), optest_ints(t, all.image_of, n)};
     all.seen.content = ist_view(all.seen.content, 1, 1, IMAGES);
     all.seen.content.c = all.seen.content.ld = 2;
     return all;
@@ -66,7 +94,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     float *w1 = optest_values(&t, (size_t)k * C1 * 4, -0.2f, 0.2f), *b1 = optest_values(&t, C1, -1, 1);
     float *gamma = optest_values(&t, C1, -1, 1), *beta = optest_values(&t, C1, -1, 1);
     float *w2 = optest_values(&t, C1 * C2 * 4, -0.2f, 0.2f), *b2 = optest_values(&t, C2, -1, 1);
-    ist_upscale_weights weights = {w1, b1, gamma, beta, w2, b2, 1e-6f};
+    ist_upscale weights = numbers(k, w1, b1, gamma, beta, w2, b2);
     if (t.half) { /* rows may store weights as they store activations */
         for (int e = 0; e < k * C1 * 4; e++) w1[e] = rintf(w1[e] * 1024) / 1024;
         for (int e = 0; e < C1 * C2 * 4; e++) w2[e] = rintf(w2[e] * 1024) / 1024;
@@ -76,8 +104,8 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1), vt = optest_in(&t, vectors, IST_ELEM_T, i & 1);
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     pictures all = draw_pictures(&t, n, h, w);
-    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, NULL, nothing, "upscale");
-    ist_tensor part = ist_op_upscale(t.plan, xt, &weights, vt, NULL, all.seen, "upscale");
+    ist_tensor y = upscaled(t.plan, xt, weights, vt, NULL, nothing);
+    ist_tensor part = upscaled(t.plan, xt, weights, vt, NULL, all.seen);
     optest_run(&t);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
@@ -232,7 +260,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, unsigne
     update u[2];
     u[1] = random_update(&t, tokens, plain);
     u[0] = random_update(&t, tokens, u[1].behind);
-    ist_upscale_weights weights = {w1, b1, gamma, beta, w2, b2, 1e-6f};
+    ist_upscale weights = numbers(K, w1, b1, gamma, beta, w2, b2);
     ref_map x = optest_random(&t, 2, 1, h * w, K), image = optest_zeros(&t, 2, 1, h * w, OUTS);
     ref_map vectors = optest_random(&t, PROMPTS, 1, masks, C2), trace = optest_zeros(&t, PROMPTS, 2, h * w, 64);
     ref_map seen = optest_zeros(&t, PROMPTS, h, w, K), own = optest_zeros(&t, PROMPTS, h, w, K);
@@ -263,8 +291,8 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, unsigne
         sharing.values[i] = optest_in(&t, relative_to_last(&t, u[i].raised, false, tokens, HEADS), IST_ELEM_F32, false);
     if (count < PROMPTS) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     pictures all = draw_pictures(&t, PROMPTS, h, w);
-    ist_tensor y = ist_op_upscale(t.plan, xt, &weights, vt, &sharing, nothing, "upscale");
-    ist_tensor part = ist_op_upscale(t.plan, xt, &weights, vt, &sharing, all.seen, "upscale");
+    ist_tensor y = upscaled(t.plan, xt, weights, vt, &sharing, nothing);
+    ist_tensor part = upscaled(t.plan, xt, weights, vt, &sharing, all.seen);
     optest_run(&t);
     ref_map want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1), got = optest_read(&t, y);
     ref_upscale(seen, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
@@ -278,7 +306,8 @@ static void shared_shapes(void) {
     without = 0;
     optest t;
     optest_begin(&t, "sharing?", 1);
-    bool shares = ist_image_shares(t.plan);
+    const ist_variant *own = ist_variant_named(IST_NODE_UPSCALE, "cpu");
+    bool shares = own && ist_variant_runs(t.plan, own);
     optest_drop(&t);
     if (!shares) return;
     sharing_case(1, 3, 2, 1, 4, 11);
@@ -307,10 +336,10 @@ Test(upscale, refuses_other_vectors) {
     optest t;
     float zeros[64 * 64 * 4] = {0};
     optest_begin(&t, "upscale refusal", 1);
-    ist_upscale_weights weights = {zeros, zeros, zeros, zeros, zeros, zeros, 1e-6f};
+    ist_upscale weights = numbers(64, zeros, zeros, zeros, zeros, zeros, zeros);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 2, 2, 64), IST_ELEM_T, false);
     ist_tensor v = optest_in(&t, optest_random(&t, 1, 1, 1, 16), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_upscale(t.plan, x, &weights, v, NULL, nothing, "upscale")));
+    cr_assert_not(ist_has(upscaled(t.plan, x, weights, v, NULL, nothing)));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

@@ -365,7 +365,7 @@ enum { IST_POINT_DIM = 256, IST_POINT_LABELS = 5 };
 typedef struct ist_point_tokens {
     const char *label;
     ist_tensor points, labels, own, y;
-    ist_array gauss, table[IST_POINT_LABELS]; /* table[0] may have all of it */
+    ist_array gauss, table[IST_POINT_LABELS];
     int first_label;
     bool pad;
     float side;
