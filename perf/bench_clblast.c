@@ -1,4 +1,5 @@
-/* bench_clblast [--device SPEC]: CLBlast's SGEMM beside the fp32 variants for 1x1 convolutions, on shapes of the models.
+/* bench_clblast [--device SPEC]: CLBlast's SGEMM beside the fp32 variants for 1x1 convolutions, on shapes of the
+ * models.
  *
  * For each shape: rate of the variant that is chosen and of a portable one, and of CLBlastSgemm on the same
  * queue; then the processor time of the thread that enqueues a call, a launch of ours and one of CLBlast's. The product

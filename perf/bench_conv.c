@@ -1,5 +1,5 @@
-/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer, beside
- * the multiply-add rate that a loop on registers alone reaches on the same device.
+/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer,
+ * beside the multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
  * machine is left out as far as possible. VARIANT forces one of the table (src/variants/table.inc), - none; LAYERS is
@@ -73,11 +73,15 @@ static ist_status measure(ist_device *device, const layer *l, const ist_variant 
     for (size_t i = 0; x && i < pixels; i++) x[i] = (float)(i * 2654435761u % 1009) / 1009 - 0.5f;
     if (!st) st = ist_plan_begin(device, NULL, &plan, err);
     if (!st) {
-        ist_conv q = {
-            .label = l->model,
-            .x = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T),
-            .filter = {.out = l->cout, .in = l->cin, .kh = l->k, .kw = l->k, .w = w},
-            .o = {.stride = l->stride, .top = pad, .left = pad, .bottom = l->k / 2, .right = l->k / 2, .epi.act = l->act}};
+        ist_conv q = {.label = l->model,
+                      .x = ist_plan_input(plan, 1, l->h, l->w, l->cin, IST_ELEM_T),
+                      .filter = {.out = l->cout, .in = l->cin, .kh = l->k, .kw = l->k, .w = w},
+                      .o = {.stride = l->stride,
+                            .top = pad,
+                            .left = pad,
+                            .bottom = l->k / 2,
+                            .right = l->k / 2,
+                            .epi.act = l->act}};
         if (v)
             ist_emit_by(plan, v, 1, &q);
         else

@@ -1,6 +1,6 @@
 /* bench_sweep [--device SPEC] [--size N] [--count N] [--decoder] CHECKPOINT: every dense convolution of a network, in
- * half storage, by every kernel variant and split that can do it and is not held for hopeless, the largest first, and how
- * far the heuristic's choice is from the fastest.
+ * half storage, by every kernel variant and split that can do it and is not held for hopeless, the largest first, and
+ * how far the heuristic's choice is from the fastest.
  *
  * A blocking kernel keeps the device busy while the launches are enqueued behind it, so that the time of a launch is
  * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
@@ -33,8 +33,8 @@ static double now_us(void) {
 
 /* The problem of a launch whose arguments are nvidia/conv_mma's. */
 static bool problem_of(const ist_launch *l, problem *q) {
-    static const char *const ops[] = {"nvidia/conv_mma", "nvidia/conv_wgmma", "nvidia/conv_persistent", "nvidia/conv_resident",
-                                      "nvidia/conv_direct"};
+    static const char *const ops[] = {"nvidia/conv_mma", "nvidia/conv_wgmma", "nvidia/conv_persistent",
+                                      "nvidia/conv_resident", "nvidia/conv_direct"};
     bool alike = false;
     for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) alike = alike || !strcmp(l->op, ops[i]);
     if (!alike) return false;
@@ -162,11 +162,8 @@ static ist_conv_opts opts_of(ist_plan *p, const problem *q, ist_tensor y) {
 
 /* The problem as a node without weights, of the tensors x and y. */
 static ist_conv node_of(const problem *q, ist_tensor x, ist_tensor y, const ist_conv_opts *o) {
-    return (ist_conv){.label = "sweep",
-                      .x = x,
-                      .y = y,
-                      .filter = {.out = q->cout, .in = q->cin, .kh = q->kh, .kw = q->kw},
-                      .o = *o};
+    return (ist_conv){
+        .label = "sweep", .x = x, .y = y, .filter = {.out = q->cout, .in = q->cin, .kh = q->kh, .kw = q->kw}, .o = *o};
 }
 
 static void record(ist_plan *p, const problem *q, const float *weights, ist_variant_choice choice) {
@@ -223,7 +220,8 @@ static void report(const problem *q, timed *t, int count, timed chosen) {
     printf("%2d x %4dx%-4d %4d/%-4d ->%5d/%-5d %dx%d/%d %8.2f GF  %s/%d %.2f us (%.2f)  best", q->count, q->h, q->w,
            q->cin, q->ld, q->cout, q->y_ld, q->kh, q->kw, q->stride, flop * 1e-9, chosen.choice.variant->name,
            chosen.choice.way, chosen.us, chosen.us / t[0].us);
-    for (int i = 0; i < count && i < 4; i++) printf("  %s/%d %.2f", t[i].choice.variant->name, t[i].choice.way, t[i].us);
+    for (int i = 0; i < count && i < 4; i++)
+        printf("  %s/%d %.2f", t[i].choice.variant->name, t[i].choice.way, t[i].us);
     printf("  %.0f GFLOP/s\n", flop / t[0].us * 1e-3);
     for (int i = 0; i < count; i++)
         printf("C %d %d %d %d %d %d %d %d %d %d %s %d %.2f\n", q->count, q->n, q->oh, q->ow, q->cin, q->cout, q->kh,

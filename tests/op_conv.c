@@ -1,4 +1,5 @@
-/* Dense convolutions and linear layers: every variant of the table that the device can run, against the scalar definition. */
+/* Dense convolutions and linear layers: every variant of the table that the device can run, against the scalar
+ * definition. */
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -77,10 +78,11 @@ static int check_case(const ist_variant *v, int way, shape s, extras x, ist_elem
 static const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6, 64, 24, 3, 3, 1, 1, 1, 1, 1};
 static const shape points = {2, 4, 6, 136, 24, 1, 1, 1, 0, 0, 0, 0}, few = {2, 9, 8, 16, 16, 3, 3, 1, 1, 1, 1, 1};
 static const shape tokens = {2, 4, 6, 3, 24, 1, 1, 1, 0, 0, 0, 0}, tiles = {1, 28, 30, 16, 32, 3, 3, 1, 1, 1, 1, 1};
+static const shape deep = {1, 24, 24, 64, 64, 3, 3, 1, 1, 1, 1, 1}, thin = {2, 4, 6, 40, 24, 1, 1, 1, 0, 0, 0, 0};
 
 /* The first of those; fails when there is none: a new variant needs a shape of its own here. */
 static shape shape_for(const ist_variant *v) {
-    const shape all[] = {odd, whole, points, few, tokens, tiles};
+    const shape all[] = {odd, whole, points, thin, few, tokens, tiles, deep};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         if (takes(v, all[i])) return all[i];
     cr_assert_fail("%s takes none of the shapes", v->name);
@@ -102,8 +104,14 @@ Test(conv, kernel_sizes_strides_and_padding) {
     };
     CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1,
-                   i);
+        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_NONE, .slices = i % 2}, IST_ELEM_T, -1, i);
+}
+
+/* A new line of the table is tested, not skipped. */
+Test(conv, every_variant_takes_a_shape) {
+    int count = 0;
+    CONVTEST_EACH(v, IST_NODE_CONV) count += shape_for(v).n > 0;
+    cr_expect_gt(count, 0);
 }
 
 /* Every combination of bias, activation, LAB and addends. */
@@ -140,8 +148,7 @@ Test(conv, random_shapes) {
                     .lab = optest_int(&seed, 0, 1),
                     .after = optest_int(&seed, 0, 1),
                     .slices = optest_int(&seed, 0, 1)};
-        check_case(v, 1, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1,
-                   1000 + (unsigned)i);
+        check_case(v, 1, s, x, optest_int(&seed, 0, 1) ? IST_ELEM_F32 : IST_ELEM_T, -1, 1000 + (unsigned)i);
     }
     optest_run(&seed);
     optest_end(&seed);
@@ -166,9 +173,9 @@ Test(conv, long_sums) {
         }
 }
 
-/* For variants that leave some shapes to others. 3x3 filters on maps that squares of eight pixels cover, which are copied with their borders
- * once for all taps: several blocks of channels and one, squares beyond the last and pixels beyond the map, addends.
- * 1x1 filters that may stay in local memory, of more tiles than there are warpgroups. */
+/* For variants that leave some shapes to others. 3x3 filters on maps that squares of eight pixels cover, which are
+ * copied with their borders once for all taps: several blocks of channels and one, squares beyond the last and pixels
+ * beyond the map, addends. 1x1 filters that may stay in local memory, of more tiles than there are warpgroups. */
 Test(conv, squares_of_pixels) {
     const shape shapes[] = {
         {3, 16, 8, 192, 200, 3, 3, 1, 1, 1, 1, 1}, {1, 24, 31, 64, 264, 3, 3, 1, 1, 1, 1, 1},
@@ -193,11 +200,11 @@ Test(conv, few_channels) {
     };
     CONVTEST_EACH(v, IST_NODE_CONV)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && is_special(v); i++)
-        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1,
-                   500 + i);
+        check_case(v, 1, shapes[i], (extras){.act = IST_ACT_RELU, .lab = i % 2}, IST_ELEM_T, -1, 500 + i);
 }
 
-/* Linear layers on few pixels: whole tiles and rests of rows, columns and steps, one pixel, as many as a variant takes. */
+/* Linear layers on few pixels: whole tiles and rests of rows, columns and steps, one pixel, as many as a variant takes.
+ */
 Test(conv, few_pixels) {
     const shape shapes[] = {
         {1, 1, 7, 256, 512, 1, 1, 1, 0, 0, 0, 0}, {1, 1, 8, 300, 96, 1, 1, 1, 0, 0, 0, 0},
@@ -216,8 +223,7 @@ Test(conv, items_beyond_the_count_are_untouched) {
     shape s = {4, 5, 7, 6, 21, 3, 3, 1, 1, 1, 1, 1};
     CONVTEST_EACH(v, IST_NODE_CONV)
     for (int items = 0; items <= 5; items++) {
-        check_case(v, 1, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items,
-                   300);
+        check_case(v, 1, s, (extras){.act = IST_ACT_RELU, .slices = items % 2}, IST_ELEM_T, items, 300);
     }
 }
 

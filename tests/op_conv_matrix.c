@@ -1,6 +1,6 @@
 /* The convolution variants on matrix instructions of AMD and Intel where there are none: the capability is claimed,
- * matrix/matrix then computes in plain OpenCL what the instructions do. Checks the variants' index arithmetic and the order of
- * packed weights on any device, slowly. */
+ * matrix/matrix then computes in plain OpenCL what the instructions do. Checks the variants' index arithmetic and the
+ * order of packed weights on any device, slowly. */
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
 

@@ -1,6 +1,6 @@
-/* The convolution variants on matrix instructions where there are none: the capability is claimed, nvidia/ptx then computes in
- * plain OpenCL what the instructions do. Checks the variants' index arithmetic on any device, slowly; op_conv with
- * ISTHMUS_HALF=1 checks the instructions where they exist. */
+/* The convolution variants on matrix instructions where there are none: the capability is claimed, nvidia/ptx then
+ * computes in plain OpenCL what the instructions do. Checks the variants' index arithmetic on any device, slowly;
+ * op_conv with ISTHMUS_HALF=1 checks the instructions where they exist. */
 #include "device/device.h"
 #include "support/claimed_matrix.h"
 #include "support/convtest.h"
@@ -35,7 +35,8 @@ Test(conv_mma, index_arithmetic) {
     };
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         convtest_check(convtest_variant("mma_16x32"), &shapes[i], -1, i);
-    if (!optest_small()) convtest_check(convtest_variant("mma_32x32d"), &shapes[0], -1, 8); /* twice the inputs in a step */
+    if (!optest_small())
+        convtest_check(convtest_variant("mma_32x32d"), &shapes[0], -1, 8); /* twice the inputs in a step */
 }
 
 /* 3x3 convolutions whose tiles copy the pixels of all taps together: one block of channels; two in two splits, of two
@@ -78,8 +79,8 @@ Test(conv_mma, warpgroups_patches) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
     convtest_check(convtest_variant("wg_128x64"), &(convtest_shape){2, 8, 16, 128, 24, 3, 1, 1, 1, extras}, -1, 40);
     if (optest_small()) return;
-    convtest_check(convtest_variant("wg_256x64"), &(convtest_shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}},
-                   -1, 41);
+    convtest_check(convtest_variant("wg_256x64"),
+                   &(convtest_shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, -1, 41);
 }
 
 /* Images of `pixels` with which each group of a GPU has more than two tiles of 128 pixels; at least `least`. */
@@ -107,15 +108,15 @@ Test(conv_mma, walking_groups) {
     n = images_for_all(24 * 15, 3);
     convtest_check(convtest_variant("wk_256x128"), &(convtest_shape){n, 24, 15, 64, 136, 3, 1, 1, 1, same}, -1, 92);
     n = images_for_all(16 * 24, 2);
-    convtest_check(convtest_variant("wk_128x192"), &(convtest_shape){n, 16, 24, 128, 64, 3, 1, 1, 1, {.lab = true}}, n - 1,
-                   93);
+    convtest_check(convtest_variant("wk_128x192"), &(convtest_shape){n, 16, 24, 128, 64, 3, 1, 1, 1, {.lab = true}},
+                   n - 1, 93);
 }
 
 /* Filters that stay in local memory: several chunks of channels, the last not whole; squares of two images, of which
  * the last warpgroup has none left. */
 Test(conv_mma, resident_filters) {
-    convtest_check(convtest_variant("wr_64"), &(convtest_shape){1, 11, 13, 136, 72, 1, 1, 0, 1, {.act = IST_ACT_SILU}}, -1,
-                   50);
+    convtest_check(convtest_variant("wr_64"), &(convtest_shape){1, 11, 13, 136, 72, 1, 1, 0, 1, {.act = IST_ACT_SILU}},
+                   -1, 50);
     if (optest_small()) return;
     convtest_check(convtest_variant("wr_64"),
                    &(convtest_shape){2, 8, 23, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .lab = true}}, -1, 51);

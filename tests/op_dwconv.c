@@ -1,4 +1,5 @@
-/* Depthwise convolutions and the 2x2 maximum: every variant of the table that the device can run, against the scalar definition. */
+/* Depthwise convolutions and the 2x2 maximum: every variant of the table that the device can run, against the scalar
+ * definition. */
 #include "support/convtest.h"
 #include "support/hidden_caps.h"
 
@@ -15,8 +16,8 @@ typedef struct shape {
 static bool check_case(const ist_variant *v, shape s, convtest_extras x, ist_elem out, int items, unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w,
-             s.c, s.k, s.k, s.stride, (int)x.act, salt);
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w, s.c, s.k,
+             s.k, s.stride, (int)x.act, salt);
     optest_begin(&t, name, salt);
     int oh = (s.h + s.top + s.bottom - s.k) / s.stride + 1, ow = (s.w + s.left + s.right - s.k) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.c), want = optest_zeros(&t, s.n, oh, ow, s.c);
@@ -96,8 +97,8 @@ Test(dwconv, random_shapes) {
     optest_drop(&seed);
 }
 
-/* The variant that copies tiles to local memory, by emulation where there are no such copies: channels that end within a
- * block, tiles that end outside the map, uneven padding, items beyond the count. */
+/* The variant that copies tiles to local memory, by emulation where there are no such copies: channels that end within
+ * a block, tiles that end outside the map, uneven padding, items beyond the count. */
 Test(dwconv, tiles) {
     const shape shapes[] = {{2, 9, 23, 72, 5, 1, 2, 2, 2, 2}, {1, 12, 5, 64, 3, 1, 0, 2, 2, 0}};
     setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
@@ -125,8 +126,8 @@ Test(dwconv, large_maps) {
 Test(dwconv, items_beyond_the_count_are_untouched) {
     CONVTEST_EACH(v, IST_NODE_DWCONV)
     for (int items = 0; items <= 4; items++)
-        check_case(v, (shape){3, 5, 7, 18, 3, 1, 1, 1, 1, 1}, (convtest_extras){.act = IST_ACT_RELU}, IST_ELEM_T,
-                   items, 300);
+        check_case(v, (shape){3, 5, 7, 18, 3, 1, 1, 1, 1, 1}, (convtest_extras){.act = IST_ACT_RELU}, IST_ELEM_T, items,
+                   300);
 }
 
 Test(dwconv, refuses_what_does_not_fit) {
@@ -134,7 +135,8 @@ Test(dwconv, refuses_what_does_not_fit) {
     float w[64] = {0};
     optest_begin(&t, "refusal", 0);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 3), IST_ELEM_T, false);
-    cr_assert_not(ist_has(ist_op_dwconv(t.plan, x, (ist_filter){.out = 4, .in = 1, .kh = 3, .kw = 3, .w = w}, NULL, "layer.a")));
+    cr_assert_not(
+        ist_has(ist_op_dwconv(t.plan, x, (ist_filter){.out = 4, .in = 1, .kh = 3, .kw = 3, .w = w}, NULL, "layer.a")));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.a: depthwise filter [4,1,3,3] with stride 1 on [1,4,4,3]"));
     optest_drop(&t);

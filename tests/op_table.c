@@ -305,7 +305,8 @@ Test(table, without_a_variant_it_is_said_what_is_missing) {
     float w[9] = {0};
     ist_plan *p = begin(&t, (world){0});
     ist_tensor x = ist_plan_input(p, 1, 4, 4, 1, IST_ELEM_T);
-    cr_expect_not(ist_has(ist_op_conv(p, x, (ist_filter){.out = 1, .in = 1, .kh = 3, .kw = 3, .w = w}, NULL, "layer.a")));
+    cr_expect_not(
+        ist_has(ist_op_conv(p, x, (ist_filter){.out = 1, .in = 1, .kh = 3, .kw = 3, .w = w}, NULL, "layer.a")));
     cr_expect_eq(ist_plan_status(p), IST_E_UNSUPPORTED);
     cr_expect(strstr(ist_plan_error(p)->text, "layer.a: conv needs barriers and 8 KiB of local memory"), "%s",
               ist_plan_error(p)->text);
@@ -315,7 +316,8 @@ Test(table, without_a_variant_it_is_said_what_is_missing) {
 /* Maps between convolutions have whole vectors where kernels of matrix instructions read them. */
 Test(table, channels_fill_what_kernels_read) {
     const unsigned gpu = IST_CAP_LOCAL | IST_CAP_GROUP256;
-    bool nvidia = ist_variant_named(IST_NODE_CONV, "mma_64x64"), matrix = ist_variant_named(IST_NODE_CONV, "mfma_64x64");
+    bool nvidia = ist_variant_named(IST_NODE_CONV, "mma_64x64"),
+         matrix = ist_variant_named(IST_NODE_CONV, "mfma_64x64");
     const struct {
         world w;
         int channels, want;

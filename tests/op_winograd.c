@@ -21,7 +21,8 @@ static const ist_variant *own(void) {
 static void check_case(const ist_variant *v, shape s, convtest_extras x, ist_elem out, int items, unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, act %d, case %u", v->name, s.n, s.h, s.w, s.cin, s.cout, (int)x.act, salt);
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, act %d, case %u", v->name, s.n, s.h, s.w, s.cin, s.cout,
+             (int)x.act, salt);
     optest_begin(&t, name, salt);
     int oh = s.h + s.top + s.bottom - 2, ow = s.w + s.left + s.right - 2;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), want = optest_zeros(&t, s.n, oh, ow, s.cout);

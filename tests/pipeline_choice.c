@@ -100,7 +100,8 @@ Test(pipeline_choice, capabilities_decide) {
     ist_choice_free(&c);
 }
 
-/* What is not a CPU, without matrix instructions: which would do better, and there is one variant that all depends on. */
+/* What is not a CPU, without matrix instructions: which would do better, and there is one variant that all depends on.
+ */
 Test(pipeline_choice, what_is_missing) {
     static const char others[] = "-CPU,-SIMD16,-PTX_MMA,-PTX_WGMMA,-AMD_MFMA,-AMD_WMMA,-INTEL_DPAS";
     setenv("ISTHMUS_CAPS", others, 1);

@@ -1,5 +1,5 @@
-/* Tuning: the record that it writes is one that engines open with; a record decides variants, and one that is damaged, of
- * another device or names what cannot be done decides nothing. */
+/* Tuning: the record that it writes is one that engines open with; a record decides variants, and one that is damaged,
+ * of another device or names what cannot be done decides nothing. */
 #include "pipeline/tune.h"
 
 #include "device/sources.h"
@@ -78,7 +78,8 @@ static size_t different_launches(const ist_engine *a, const ist_engine *b) {
     return different;
 }
 
-/* Programs of which it is said that a record named their variant (pipeline/choice.h), all of this one unless it is NULL. */
+/* Programs of which it is said that a record named their variant (pipeline/choice.h), all of this one unless it is
+ * NULL. */
 static int said_of(const ist_config *c, const char *variant) {
     ist_choice choice;
     int tuned = 0;
@@ -140,7 +141,8 @@ Test(pipeline_tune, a_record_decides) {
     folder_remove(folder);
 }
 
-/* Every shipped record is whole, speaks of problems and variants that there are, and is found by its own device alone. */
+/* Every shipped record is whole, speaks of problems and variants that there are, and is found by its own device alone.
+ */
 Test(pipeline_tune, records_that_come_with_the_library) {
     ist_config c = tiny("off");
     c.detector = NULL;

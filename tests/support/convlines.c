@@ -32,8 +32,8 @@ typedef struct shape {
 static void check_case(const ist_variant *v, bool rounds, shape s, int items, unsigned salt) {
     optest t;
     char name[160];
-    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w,
-             s.cin, s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
+    snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w, s.cin,
+             s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
     optest_begin(&t, name, salt);
     ist_plan_narrow(t.plan, rounds);
     int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1, ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
