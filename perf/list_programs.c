@@ -2,7 +2,8 @@
  *
  * FOLDER gets one NUMBER.cl per program, the text as it is compiled, and programs.txt, a line for each: file, op, isa,
  * options, kernels and number of launches, separated by tabs. ISTHMUS_CAPS claims and hides what another device has:
- * which rows are chosen is then what that device would run, for as many compute units as the device at hand has. */
+ * which kernel variants are chosen is then what that device would run, for as many compute units as the device at hand
+ * has. On CPUs launches that would be one (core/series.c) are listed apart. */
 #include "pipeline/engine.h"
 
 #include <stdio.h>
@@ -107,7 +108,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s [--half] [--segmenter CHECKPOINT] DETECTOR FOLDER\n", argv[0]);
         return 2;
     }
-    ist_status status = ist_engine_open(&config, &engine, &err);
+    ist_status status = ist_engine_open_as(&config, IST_OPEN_APART, NULL, &engine, &err);
     if (!status) status = write_all(engine->plan, folder, &err);
     if (status) fprintf(stderr, "%s\n", err.text);
     ist_engine_close(&engine);

@@ -46,10 +46,11 @@ static void print(const row *r, const char *name, const totals *t) {
 
 /* Convolutions, linear layers and what is fused with them: launches of which products of matrices are the bulk. */
 static bool is_product(const ist_launch *l) {
-    static const char *const names[] = {"conv", "winograd", "stem", "csp", "chain", "norm_mlp", "mbconv", "patch",
-                                        "stage", "separable", "two_way", "upscale"};
+    static const char *const names[] = {"conv",   "winograd", "stem",  "csp",       "sequence", "norm_mlp",
+                                        "mbconv", "patch",    "stage", "separable", "two_way",  "upscale"};
+    const char *slash = strrchr(l->op, '/'), *op = slash ? slash + 1 : l->op; /* without the machine's folder */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strncmp(l->op + strlen("op/"), names[i], strlen(names[i]))) return l->flops > 0;
+        if (!strncmp(op, names[i], strlen(names[i]))) return l->flops > 0;
     return false;
 }
 
