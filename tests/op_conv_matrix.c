@@ -11,6 +11,7 @@
 #include <string.h>
 
 static void claim_all(void) {
+    convtest_needs(IST_MACHINE_MATRIX);
     claim("+AMD_MFMA,+AMD_WMMA,+INTEL_DPAS");
 }
 TestSuite(conv_matrix, .init = claim_all);

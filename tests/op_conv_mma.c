@@ -12,6 +12,7 @@
 #include <string.h>
 
 static void claim_all(void) {
+    convtest_needs(IST_MACHINE_NVIDIA);
     claim("+PTX_MMA,+PTX_WGMMA");
 }
 TestSuite(conv_mma, .init = claim_all);

@@ -53,6 +53,12 @@ const ist_variant *convtest_next(ist_node_kind kind, bool rounds, int *index) {
     return found;
 }
 
+void convtest_needs(ist_machine machine) {
+    for (int i = 0; i < ist_variant_count(); i++)
+        if (ist_variant_at(i)->machine == machine) return;
+    cr_skip_test("built without %s", ist_machine_name(machine));
+}
+
 const ist_variant *convtest_variant(const char *name) {
     const ist_variant *v = ist_variant_named(IST_NODE_CONV, name);
     cr_assert_not_null(v, "no variant %s", name);

@@ -27,6 +27,8 @@ const ist_variant *convtest_next(ist_node_kind kind, bool rounds, int *index);
     for (int next_##v = 0, once_##v = 1; once_##v; once_##v = 0)                                                       \
         for (const ist_variant *v; (v = convtest_next(kind, false, &next_##v));)
 
+/* Skips the test where the library is built without the machine. */
+void convtest_needs(ist_machine machine);
 /* The dense convolution's; fails the test when there is none of that name. */
 const ist_variant *convtest_variant(const char *name);
 
