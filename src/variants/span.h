@@ -47,7 +47,7 @@ static inline const void *ist_span_node(const ist_spanned *s, int i, ist_node_ki
 
 /* Rows of a sequence: of n items, `rows` each; channels of the rows that are normalised, the most that a linear layer
  * makes of activations, and of all. */
-typedef struct ist_span_rows {
+typedef struct ist_span_rows { /* n and rows 0: nothing is normalised, and no sequence begins */
     int n, rows, width, widest, most;
 } ist_span_rows;
 ist_span_rows ist_span_rows_of(const void *span);

@@ -336,7 +336,7 @@ const ist_sequence_form ist_cpu_sequence_amx = FORM(&amx);
 static bool takes_rows(const ist_plan *p, const ist_variant *v, const void *span) {
     ist_span_rows r = ist_span_rows_of(span);
     (void)p, (void)v;
-    return r.width % VEC == 0 && r.widest % VEC == 0;
+    return r.rows > 0 && r.width % VEC == 0 && r.widest % VEC == 0;
 }
 
 const ist_family ist_cpu_sequence = {.takes = takes_rows, .emit = ist_span_emit_sequence, .by_nodes = true};

@@ -15,7 +15,7 @@ enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280,
 bool ist_tape_takes(const ist_plan *p, const ist_variant *v, const void *node) {
     ist_span_rows r = ist_span_rows_of(node);
     (void)v;
-    return r.n * r.rows <= ROWS_MAX &&
+    return r.rows > 0 && r.n * r.rows <= ROWS_MAX &&
            ist_device_local_bytes(ist_plan_device(p)) >= 16u * SLOTS + LOCAL_REST &&
            r.most + 2 * r.width + LINEAR_ROOM <= SLOTS && 2 * r.rows + 2 * r.width + KEYS_ROOM <= SLOTS &&
            r.most <= OUTPUTS_MAX;

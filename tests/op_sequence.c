@@ -1,25 +1,48 @@
-/* Chains: the same operators once as launches of their own (each tested against its definition) and once gathered into
- * a chain must agree, leave items beyond the count alone, and give the same bits twice. */
-#include "variants/chain.h"
+/* Fused sequences: the same operators once as launches of their own (each tested against its definition) and once gathered
+ * into a sequence must agree, leave items beyond the count alone, and give the same bits twice. In the form of every
+ * variant of the table that the device runs. */
+#include "variants/ops.h"
+#include "variants/sequence.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/hidden_caps.h"
+#include "support/lowered.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* Devices with little local memory or small groups begin no chain: there is nothing to test on them. */
-static bool device_chains(void) {
+/* The first variant of a kind of span with a form of its own that the plan's device runs, NULL where there is none. */
+static const ist_variant *first_form(const ist_plan *p, ist_node_kind kind) {
+    int count;
+    const ist_variant *v = ist_variants_of(kind, &count);
+    for (int i = 0; i < count; i++)
+        if (v[i].config && ist_variant_runs(p, &v[i])) return &v[i];
+    return NULL;
+}
+
+/* Begins a sequence in that form; false where the device has none. */
+static bool begin(ist_plan *p, int n, int rows) {
+    const ist_variant *v = first_form(p, IST_SPAN_SEQUENCE);
+    if (v) ist_sequence_begin(p, v->config, n, rows, 0);
+    return v != NULL;
+}
+
+/* The same of the last layers of n maps [h,w]. */
+static bool begin_map(ist_plan *p, int n, int h, int w) {
+    const ist_variant *v = first_form(p, IST_SPAN_TRANSITION);
+    if (v) ist_sequence_begin(p, v->config, n, h * w, w);
+    return v != NULL;
+}
+
+/* Devices with small groups begin no sequence: there is nothing to test on them. */
+static bool device_sequences(void) {
     optest t;
     optest_begin(&t, "capabilities", 0);
-    ist_chain_begin(t.plan, 1, 8, 8, 8);
-    bool begun = ist_plan_chain(t.plan) != NULL;
-    bool has = (ist_plan_caps(t.plan) & IST_CAP_GROUP256) && ist_device_local_bytes(t.device) >= 48 << 10;
-    cr_assert(begun || !has, "256 work-items and 48 KiB of local memory are enough");
-    ist_chain_end(t.plan, NULL, 0, "chain");
+    bool has = first_form(t.plan, IST_SPAN_SEQUENCE) != NULL;
+    cr_assert(has || !(ist_plan_caps(t.plan) & IST_CAP_GROUP256), "256 work-items are enough");
     optest_drop(&t);
-    return begun;
+    return has;
 }
 
 typedef struct shape {
@@ -40,9 +63,9 @@ static ist_tensor normal(optest *t, ist_tensor x, ist_norm_opts o) {
     return ist_op_layernorm(t->plan, x, gamma, beta, 1e-5f, &o, "norm");
 }
 
-/* A small decoder in which every step that a chain knows occurs: what is gathered, two attentions (the second one's
- * keys are made in the chain), sampling, gate, boxes and their distribution. */
-static void network(optest *t, const shape *s, bool chained, ist_tensor results[RESULTS]) {
+/* A small decoder in which every step that a sequence knows occurs: what is gathered, two attentions (the second one's
+ * keys are made in the sequence), sampling, gate, boxes and their distribution. */
+static void network(optest *t, const shape *s, bool gathered, ist_tensor results[RESULTS]) {
     ist_plan *p = t->plan;
     int n = s->n, rows = s->rows, c = s->heads * s->d;
     ist_level level = {.h = 3, .w = 4, .start = 1, .points = POINTS};
@@ -56,8 +79,7 @@ static void network(optest *t, const shape *s, bool chained, ist_tensor results[
     if (s->count < n) ist_plan_limit(p, optest_ints(t, &s->count, 1));
     ist_attention_opts heads = {.heads = s->heads, .scale = 0.4f};
 
-    if (chained) ist_chain_begin(p, n, rows, c, s->inner);
-    cr_assert_eq(ist_plan_chain(p) != NULL, chained, "the device has what chains need");
+    if (gathered) cr_assert(begin(p, n, rows), "the device has what sequences need");
     ist_tensor x = ist_op_gather(p, memory, index, "gather"), logit = ist_op_gather(p, anchors, index, "anchor");
     ist_tensor delta = linear(t, x, 4, (ist_conv_opts){.into = ist_plan_tensor(p, n, 1, rows, 4, IST_ELEM_F32)}, "d");
     ist_tensor ref = ist_op_box_init(p, delta, logit, "init");
@@ -91,10 +113,10 @@ static void network(optest *t, const shape *s, bool chained, ist_tensor results[
     ist_tensor quality = linear(t, ist_op_lqe(p, more, "lqe"), 1, (ist_conv_opts){0}, "quality");
     ist_tensor logits = ist_op_add_quality(p, linear(t, f, s->classes, (ist_conv_opts){0}, "score"), quality, "logits");
     memcpy(results, (ist_tensor[RESULTS]){logits, ref, more, outer}, RESULTS * sizeof *results);
-    if (chained) ist_chain_end(p, results, RESULTS, "chain");
+    if (gathered) ist_sequence_end(p, results, RESULTS, "sequence");
 }
 
-/* A chain of two attentions, one of which must begin a piece; on matrix instructions each is a launch of its own. */
+/* A sequence of two attentions, one of which must begin a piece; on matrix instructions each is a launch of its own. */
 static int launches_of(const optest *t) {
     return t->half && (ist_plan_caps(t->plan) & IST_CAP_PTX_MMA) ? 5 : 2;
 }
@@ -102,51 +124,51 @@ static int launches_of(const optest *t) {
 /* `launches`: 0 for launches_of; `hidden`: capabilities that only the launches do without. */
 static void agrees(shape s, unsigned salt, int launches, unsigned hidden) {
     static const char *const names[RESULTS] = {"logits", "boxes", "corners", "outer"};
-    optest plain, chain;
+    optest plain, fused;
     ist_tensor a[RESULTS], b[RESULTS];
     without |= hidden;
     optest_begin(&plain, "as launches", salt);
     network(&plain, &s, false, a);
     optest_run(&plain);
     without &= ~hidden;
-    optest_begin(&chain, "as a chain", salt);
-    network(&chain, &s, true, b);
-    optest_run(&chain);
-    cr_expect_eq(ist_plan_describe(chain.plan).launches, launches ? launches : launches_of(&chain), "%d launches",
-                 ist_plan_describe(chain.plan).launches);
+    optest_begin(&fused, "as a sequence", salt);
+    network(&fused, &s, true, b);
+    optest_run(&fused);
+    cr_expect_eq(ist_plan_describe(fused.plan).launches, launches ? launches : launches_of(&fused), "%d launches",
+                 ist_plan_describe(fused.plan).launches);
     double tol = plain.half ? 3e-2 : 2e-4; /* plain storage rounds every intermediate result */
     for (int i = 0; i < RESULTS; i++) {
-        ref_map want = optest_read(&plain, a[i]), got = optest_read(&chain, b[i]);
+        ref_map want = optest_read(&plain, a[i]), got = optest_read(&fused, b[i]);
         want.n = got.n = s.count;
-        optest_close(&chain, names[i], got, want, tol, tol);
+        optest_close(&fused, names[i], got, want, tol, tol);
     }
-    optest_check(&chain, "beyond the count", b[3], optest_read(&plain, a[3]), tol, tol, s.count);
-    ref_map once = optest_read(&chain, b[0]);
-    cr_assert_eq(ist_plan_replay(chain.plan, &chain.err), IST_OK, "%s", chain.err.text);
-    ref_map twice = optest_read(&chain, b[0]);
+    optest_check(&fused, "beyond the count", b[3], optest_read(&plain, a[3]), tol, tol, s.count);
+    ref_map once = optest_read(&fused, b[0]);
+    cr_assert_eq(ist_plan_replay(fused.plan, &fused.err), IST_OK, "%s", fused.err.text);
+    ref_map twice = optest_read(&fused, b[0]);
     cr_expect_eq(memcmp(once.v, twice.v, (size_t)s.count * (ref_size(once) / (size_t)once.n) * sizeof *once.v), 0);
     optest_end(&plain);
-    optest_end(&chain);
+    optest_end(&fused);
 }
 
-Test(chain, agrees_with_its_operators) {
+Test(sequence, agrees_with_its_operators) {
     static const shape shapes[] = {{1, 5, 14, 2, 4, 24, 3, 1, false},  {2, 30, 40, 8, 16, 512, 80, 2, true},
                                    {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 300, 320, 8, 24, 768, 80, 1, false},
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true},
                                    {1, 21, 40, 8, 32, 512, 80, 1, false}, {2, 17, 40, 8, 32, 512, 80, 2, true}};
-    hide(IST_CAP_VEC16);
-    for (unsigned i = 0; device_chains() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
+    hide(IST_CAP_VEC16 | IST_CAP_CPU);
+    for (unsigned i = 0; device_sequences() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
         agrees(shapes[i], i, 0, 0);
 }
 
 /* The row on matrix instructions: where there are none, in the plain OpenCL of nvidia/ptx. Both attentions are launches of
  * their own. */
-Test(chain, agrees_on_matrix_instructions) {
+Test(sequence, agrees_on_matrix_instructions) {
     static const shape shapes[] = {{3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 8, 70, 8, 32, 1024, 80, 1, false},
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 11, 100, 12, 20, 333, 91, 1, true}};
     if (optest_small() || !claim_matrix_instructions()) return; /* oclgrind takes minutes for one */
-    without = IST_CAP_VEC16;
-    for (unsigned i = 0; device_chains() && i < sizeof shapes / sizeof *shapes; i++)
+    without = IST_CAP_VEC16 | IST_CAP_CPU;
+    for (unsigned i = 0; device_sequences() && i < sizeof shapes / sizeof *shapes; i++)
         agrees(shapes[i], i, 0, IST_CAP_PTX_MMA);
 }
 
@@ -157,27 +179,26 @@ static void agrees_on_cpu(void) {
                                    {2, 1, 13, 1, 64, 112, 1, 0, true}, {1, 131, 150, 5, 32, 336, 91, 1, true}};
     optest t;
     optest_begin(&t, "capabilities", 0);
-    ist_chain_begin(t.plan, 1, 8, 16, 16);
-    bool begun = ist_plan_chain(t.plan) != NULL, cpu = (ist_plan_caps(t.plan) & IST_CAP_CPU) != 0;
-    ist_chain_end(t.plan, NULL, 0, "chain");
+    const ist_variant *form = first_form(t.plan, IST_SPAN_SEQUENCE);
+    bool begun = form != NULL, cpu = begun && form->machine == IST_MACHINE_CPU;
     optest_drop(&t);
     for (unsigned i = 0; cpu && begun && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
         agrees(shapes[i], i, 5, 0);
 }
 
-Test(chain, agrees_on_cpus) {
+Test(sequence, agrees_on_cpus) {
     without = IST_CAP_X86_AMX;
     agrees_on_cpu();
 }
 
 /* Most linear layers in three parts of bfloat16. */
-Test(chain, agrees_on_amx) {
+Test(sequence, agrees_on_amx) {
     claim_amx();
     agrees_on_cpu();
 }
 
 /* Two linear layers with everything their epilogue may have, and the depthwise convolution behind them. */
-static void map_network(optest *t, int h, bool wide, bool chained, bool keeps, ist_tensor results[2]) {
+static void map_network(optest *t, int h, bool wide, bool gathered, bool keeps, ist_tensor results[2]) {
     enum { N = 2, W = 22 };
     const int IN = wide ? 180 : 20, MID = wide ? 96 : 36, C = wide ? 144 : 48;
     ist_plan *p = t->plan;
@@ -187,7 +208,7 @@ static void map_network(optest *t, int h, bool wide, bool chained, bool keeps, i
     ist_tensor out = optest_out(t, N, h / 2, W / 2, C, IST_ELEM_T, true);
     float *w = optest_values(t, 9 * C, -0.4f, 0.4f), *b = optest_values(t, C, -0.5f, 0.5f);
     ist_plan_limit(p, optest_ints(t, &count, 1));
-    if (chained) ist_chain_begin_map(p, N, h, W, C);
+    if (gathered) begin_map(p, N, h, W);
     ist_epilogue lab = {.act = IST_ACT_RELU, .has_lab = true, .lab_scale = 1.25f, .lab_bias = -0.125f};
     ist_tensor y = linear(t, x, MID, (ist_conv_opts){.epi = lab}, "squeeze");
     lab.add_after = extra;
@@ -195,44 +216,42 @@ static void map_network(optest *t, int h, bool wide, bool chained, bool keeps, i
     ist_conv_opts down = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1, .into = out};
     ist_op_dwconv(p, y, (ist_filter){C, 1, 3, 3, w, b}, &down, "down");
     memcpy(results, (ist_tensor[]){out, y}, 2 * sizeof *results);
-    if (chained) ist_chain_end(p, results, keeps ? 2 : 1, "map");
+    if (gathered) ist_sequence_end(p, results, keeps ? 2 : 1, "map");
 }
 
 static void map_agrees(bool wide) {
-    optest plain, chain;
+    optest plain, fused;
     ist_tensor a[2], b[2];
     without = 0;
     for (int keeps = 0; keeps < 2 && !optest_small(); keeps++) {
         optest_begin(&plain, "as launches", 70);
         int units = ist_device_facts(plain.device)->compute_units, h = 32 * units + 2;
-        ist_chain_begin_map(plain.plan, 2, h, 22, wide ? 144 : 48);
-        bool begun = ist_plan_chain(plain.plan) != NULL;
-        ist_chain_end(plain.plan, NULL, 0, "map");
+        bool begun = first_form(plain.plan, IST_SPAN_TRANSITION) != NULL;
         map_network(&plain, h, wide, false, true, a);
         optest_run(&plain);
-        optest_begin(&chain, "as a chain", 70);
-        map_network(&chain, h, wide, begun, keeps, b);
-        optest_run(&chain);
-        cr_expect_eq(ist_plan_describe(chain.plan).launches, begun ? 1 : 3);
+        optest_begin(&fused, "as a sequence", 70);
+        map_network(&fused, h, wide, begun, keeps, b);
+        optest_run(&fused);
+        cr_expect_eq(ist_plan_describe(fused.plan).launches, begun ? 1 : 3);
         double tol = plain.half ? 3e-2 : 2e-5;
-        optest_check(&chain, "the result", b[0], optest_read(&plain, a[0]), tol, tol, 1);
-        if (keeps) optest_check(&chain, "the map", b[1], optest_read(&plain, a[1]), tol, tol, 1);
+        optest_check(&fused, "the result", b[0], optest_read(&plain, a[0]), tol, tol, 1);
+        if (keeps) optest_check(&fused, "the map", b[1], optest_read(&plain, a[1]), tol, tol, 1);
         optest_end(&plain);
-        optest_end(&chain);
+        optest_end(&fused);
     }
 }
 
-Test(chain, map_agrees_with_its_operators) {
+Test(sequence, map_agrees_with_its_operators) {
     map_agrees(false);
 }
 
 /* Of layers wide enough for AMX, where the processor has none in plain OpenCL. */
-Test(chain, map_agrees_on_amx) {
+Test(sequence, map_agrees_on_amx) {
     claim_amx();
     map_agrees(true);
 }
 
-Test(chain, nothing_follows_the_end_of_a_map) {
+Test(sequence, nothing_follows_the_end_of_a_map) {
     optest t;
     without = 0;
     optest_begin(&t, "behind", 0);
@@ -240,8 +259,7 @@ Test(chain, nothing_follows_the_end_of_a_map) {
     ist_tensor x = optest_in(&t, optest_random(&t, 1, h, 4, 16), IST_ELEM_T, false);
     float *w = optest_values(&t, 9 * 16, -1, 1);
     ist_conv_opts down = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1};
-    ist_chain_begin_map(t.plan, 1, h, 4, 16);
-    bool begun = ist_plan_chain(t.plan) != NULL;
+    bool begun = begin_map(t.plan, 1, h, 4);
     ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "sum");
     ist_tensor z = ist_op_dwconv(t.plan, y, (ist_filter){16, 1, 3, 3, w, NULL}, &down, "down");
     if (begun) {
@@ -249,52 +267,79 @@ Test(chain, nothing_follows_the_end_of_a_map) {
         cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
         cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.more: behind the depthwise convolution"));
     }
-    ist_chain_end(t.plan, &z, 1, "map");
+    ist_sequence_end(t.plan, &z, 1, "map");
     optest_drop(&t);
 }
 
-Test(chain, nothing_else_launches_inside) {
+Test(sequence, nothing_else_launches_inside) {
     optest t;
-    without = IST_CAP_VEC16;
-    if (!device_chains()) return;
+    without = IST_CAP_VEC16 | IST_CAP_CPU;
+    if (!device_sequences()) return;
     optest_begin(&t, "inside", 0);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 8, 8), IST_ELEM_T, false);
-    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    begin(t.plan, 1, 8);
     ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "sum");
     ist_op_row_max(t.plan, y, "layer.best");
     cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
-    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.best: not an operator that a chain takes"));
-    ist_chain_end(t.plan, &y, 1, "chain");
-    cr_assert_null(ist_plan_chain(t.plan));
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.best: "));
+    ist_sequence_end(t.plan, &y, 1, "sequence");
+    cr_assert_null(ist_plan_sequence(t.plan));
     optest_drop(&t);
 }
 
-Test(chain, rows_must_agree) {
+Test(sequence, rows_must_agree) {
     optest t;
-    without = IST_CAP_VEC16;
-    if (!device_chains()) return;
+    without = IST_CAP_VEC16 | IST_CAP_CPU;
+    if (!device_sequences()) return;
     optest_begin(&t, "rows", 0);
     ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 7, 8), IST_ELEM_T, false);
-    ist_chain_begin(t.plan, 1, 8, 8, 8);
+    begin(t.plan, 1, 8);
     ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "layer.sum");
     cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
-    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.sum: not on the 8 rows of 1 items of the chain"));
-    ist_chain_end(t.plan, &y, 1, "chain");
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.sum: not on the 8 rows of 1 items of the sequence"));
+    ist_sequence_end(t.plan, &y, 1, "sequence");
     optest_drop(&t);
 }
 
-Test(chain, not_for_odd_channels_on_cpus_nor_for_many_rows) {
+/* A span of a linear layer and a norm over rows of c channels; whether it became one launch. */
+static bool fuses(int n, int rows, int c) {
+    optest t;
+    lowered g;
+    optest_begin(&t, "span", (unsigned)(rows + c));
+    lowered_begin(&g);
+    ist_tensor x = lowered_input(&g, optest_in(&t, optest_random(&t, n, 1, rows, c), IST_ELEM_T, false));
+    ist_graph_begin(g.graph, IST_SPAN_SEQUENCE, "span");
+    const float *w = optest_values(&t, (size_t)(c * c), -1, 1);
+    ist_conv first = {.label = "first", .x = x, .filter = {c, c, 1, 1, w, NULL, NULL}};
+    const float *norm = optest_values(&t, (size_t)(2 * c), -1, 1);
+    ist_layer_norm second = {.label = "second", .add = x, .norm = {norm, norm + c, c, NULL}, .eps = 1e-5f};
+    lowered_add(&g, IST_NODE_CONV, &first);
+    second.x = first.y;
+    lowered_add(&g, IST_NODE_LAYER_NORM, &second);
+    ist_graph_end(g.graph);
+    ist_graph_output(g.graph, second.y);
+    lowered_run(&g, &t);
+    int launches = ist_plan_describe(t.plan).launches;
+    cr_assert(launches == 1 || launches == 2, "%d launches", launches);
+    lowered_end(&g);
+    optest_drop(&t);
+    return launches == 1;
+}
+
+Test(sequence, not_for_odd_channels_on_cpus_nor_for_many_rows) {
     optest t;
     without = 0;
-    optest_begin(&t, "not begun", 0);
-    bool cpu = (ist_plan_caps(t.plan) & IST_CAP_CPU) != 0;
-    ist_chain_begin(t.plan, 1, 8, 8, 8);
-    cr_expect(!cpu || !ist_plan_chain(t.plan));
-    ist_chain_end(t.plan, NULL, 0, "chain");
-    without = IST_CAP_VEC16;
-    ist_chain_begin(t.plan, 32, 300, 8, 8);
-    cr_expect_null(ist_plan_chain(t.plan));
-    ist_chain_begin(t.plan, 1, 300, 256, 2048);
-    cr_expect_null(ist_plan_chain(t.plan));
+    optest_begin(&t, "capabilities", 0);
+    const ist_variant *form = first_form(t.plan, IST_SPAN_SEQUENCE);
+    bool cpu = form && form->machine == IST_MACHINE_CPU;
     optest_drop(&t);
+    if (cpu) {
+        cr_expect(fuses(1, 8, 16));
+        cr_expect_not(fuses(1, 8, 8));
+    }
+    hide(IST_CAP_VEC16 | IST_CAP_CPU);
+    if (device_sequences()) {
+        cr_expect(fuses(1, 300, 8));
+        cr_expect_not(fuses(32, 300, 8));
+    }
 }
