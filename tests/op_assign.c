@@ -1,7 +1,7 @@
 /* Assignment: totals equal to SciPy's on 2000 stored problems, and equal to the scalar reference on random ones; ties,
  * rectangles, forbidden pairs, counts from device memory; D-FINE's cost matrices. */
 #include "variants/assign.h"
-#include "variants/image.h"
+#include "variants/ops.h"
 #include "support/external.h"
 #include "support/golden.h"
 #include "synth.h"

@@ -1,6 +1,6 @@
 /* Detection: scores, order, threshold, class filter, counts, prompts, against a plain loop over sorted candidates. */
-#include "variants/detect.h"
-#include "variants/image.h"
+#include "variants/upload.h"
+#include "variants/variant.h"
 #include "support/external.h"
 #include "support/hidden_caps.h"
 
@@ -48,8 +48,15 @@ static void run(optest *t, scene *s, const uint32_t *up, size_t bytes, bool slic
     ist_tensor eu = ist_plan_external(t->plan, 3, IST_ELEM_I32);
     ist_tensor logits = optest_in(t, s->logits, IST_ELEM_F32, slice),
                boxes = optest_in(t, s->boxes, IST_ELEM_F32, slice);
-    ist_detect_opts o = {.conf = s->conf, .max_objects = s->most, .keep = slice ? s->keep : NULL};
-    s->det = ist_op_detect(t->plan, logits, boxes, eu, &o, "detect");
+    ist_detect node = {.label = "detect",
+                       .logits = logits,
+                       .boxes = boxes,
+                       .upload = eu,
+                       .det = {.max_objects = s->most},
+                       .conf = s->conf,
+                       .keep = slice ? s->keep : NULL};
+    ist_emit(t->plan, IST_NODE_DETECT, &node);
+    s->det = node.det;
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, 3, upload.mem, &t->err));
     for (int i = 0; i < t->tensor_count; i++)

@@ -1,7 +1,7 @@
 /* Preprocessing: bit for bit Pillow's resizer followed by the networks' normalisation, for every pixel format, and the
  * layouts that kernels and host share. */
-#include "variants/image.h"
-#include "variants/detect.h"
+#include "variants/upload.h"
+#include "variants/variant.h"
 #include "support/external.h"
 #include "support/golden.h"
 #include "synth.h"
@@ -192,6 +192,15 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int size, u
 
 enum { EXT_UPLOAD, EXT_PIXELS };
 
+static ist_tensor resize(ist_plan *p, ist_resize_for what, ist_tensor upload, ist_tensor pixels, int batch, int size,
+                         const char *label) {
+    ist_resize node = {.label = label, .upload = upload, .pixels = pixels, .what = what, .batch = batch};
+    node.w = node.h = size;
+    node.channels = 3;
+    ist_emit(p, IST_NODE_RESIZE, &node);
+    return node.y;
+}
+
 /* Runs both preprocessors on `count` pictures in a plan for `batch` and compares with the reference. */
 static void check(optest *t, const picture *p, int count, int batch, int size, bool segmenter) {
     size_t words, bytes;
@@ -200,8 +209,8 @@ static void check(optest *t, const picture *p, int count, int batch, int size, b
     external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
     ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor det = ist_op_resize_detector(t->plan, eu, ep, batch, size, "detector input"), seg = {0};
-    if (segmenter) seg = ist_op_resize_segmenter(t->plan, eu, ep, batch, "segmenter input");
+    ist_tensor det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, size, "detector input"), seg = {0};
+    if (segmenter) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, 1024, "segmenter input");
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
@@ -305,8 +314,8 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
                ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y = segmenter ? ist_op_resize_segmenter(t.plan, eu, ep, 1, name)
-                             : ist_op_resize_detector(t.plan, eu, ep, 1, 640, name);
+    ist_tensor y = resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1,
+                          segmenter ? 1024 : 640, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));

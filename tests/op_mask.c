@@ -1,7 +1,7 @@
 /* Masks and the packet: bits, counts and boxes against PyTorch's two-step upsampling in plain C; windows, prefix sums,
  * and nothing lost when the packet is too small. */
-#include "variants/image.h"
-#include "variants/mask.h"
+#include "variants/upload.h"
+#include "variants/variant.h"
 #include "support/external.h"
 
 #include <math.h>
@@ -90,15 +90,18 @@ static void run(optest *t, scene *s, bool masks, const int *match) {
     external packet = external_create(t, NULL, 4 * (ist_packet_masks_at(s->batch, s->most) + s->room));
     ist_detections d = detections_of(t, s);
     ref_map low = {(int)prompts, LOW, LOW, 1, s->low}, score = {(int)prompts, 1, 1, 1, s->score};
-    ist_pack_inputs in = {.det = &d, .score = optest_in(t, score, IST_ELEM_T, true)};
+    ist_pack in = {.label = "pack", .det = d, .score = optest_in(t, score, IST_ELEM_T, true)};
     in.upload = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
     in.packet = ist_plan_external(t->plan, EXT_PACKET, IST_ELEM_I32);
     if (masks) {
         in.store = ist_plan_external(t->plan, EXT_STORE, IST_ELEM_I32);
-        in.stats = ist_op_masks(t->plan, optest_in(t, low, IST_ELEM_F32, false), in.upload, &d, in.store, "masks");
+        ist_masks node = {.label = "masks", .upload = in.upload, .store = in.store, .det = d, .side = 4 * LOW};
+        node.logits = optest_in(t, low, IST_ELEM_F32, false);
+        ist_emit(t->plan, IST_NODE_MASKS, &node);
+        in.stats = node.stats;
     }
     if (match) in.match = optest_ints(t, match, 2 * (int)prompts);
-    ist_op_pack(t->plan, &in, "pack");
+    ist_emit(t->plan, IST_NODE_PACK, &in);
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_STORE, store.mem, &t->err));

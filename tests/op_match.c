@@ -1,6 +1,6 @@
 /* Matching of detections: tracks over batches of frames, given targets, D-FINE's set, against plain C. */
-#include "variants/assign.h"
-#include "variants/image.h"
+#include "variants/upload.h"
+#include "variants/variant.h"
 #include "support/external.h"
 #include "support/golden.h"
 
@@ -125,6 +125,14 @@ static void rig_begin(rig *r, const char *name, unsigned salt, int batch, int mo
     r->det = (ist_detections){.batch = batch, .max_objects = most, .objects = r->objects, .counts = r->counts};
 }
 
+/* Records a match of the rig's objects. */
+static void rig_match(rig *r, ist_match node) {
+    node.upload = ist_plan_external(r->t.plan, EXT_UPLOAD, IST_ELEM_I32);
+    node.det = r->det;
+    ist_emit(r->t.plan, IST_NODE_MATCH, &node);
+    r->match = node.match;
+}
+
 static void rig_finish(rig *r) {
     r->upload = external_create(&r->t, r->up, r->bytes);
     EXTERNAL_OK(&r->t, ist_plan_finish(r->t.plan, &r->t.err));
@@ -188,8 +196,7 @@ Test(op_match, tracks) {
     float boxes[MOST][4], ious[MOST], least = 0.2f;
     rig r;
     rig_begin(&r, "tracks", 0, BATCH, MOST, 0);
-    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, least, age,
-                                  "tracks");
+    rig_match(&r, (ist_match){.label = "tracks", .by = IST_MATCH_BY_TRACKS, .track_iou = least, .age = age});
     rig_finish(&r);
     tracker s = {.count = 0};
     for (int w = 0; w < walkers; w++) random_box(&r.t, 400, boxes[w]);
@@ -220,8 +227,7 @@ Test(op_match, full_house) {
     static tracker s;
     rig r;
     rig_begin(&r, "full house", 0, 1, MANY, 0);
-    r.match = ist_op_match_tracks(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, 0.3f, 50,
-                                  "tracks");
+    rig_match(&r, (ist_match){.label = "tracks", .by = IST_MATCH_BY_TRACKS, .track_iou = 0.3f, .age = 50});
     rig_finish(&r);
     for (int round = 0; round < 4; round++) {
         f.count = 0;
@@ -257,8 +263,7 @@ Test(op_match, targets) {
         rig r;
         size_t at = IST_UP_HEADER + 2 * IST_IM_WORDS;
         rig_begin(&r, "targets", round, 2, MOST, 2 * TARGETS * IST_TARGET_WORDS);
-        r.match = ist_op_match_targets(r.t.plan, ist_plan_external(r.t.plan, EXT_UPLOAD, IST_ELEM_I32), &r.det, TARGETS,
-                                       "targets");
+        rig_match(&r, (ist_match){.label = "targets", .by = IST_MATCH_BY_TARGETS, .max_targets = TARGETS});
         frame f[2];
         int match[4 * MOST], labels[2][TARGETS], counts[2], partner[MOST];
         float boxes[2][TARGETS][4], ious[MOST];
@@ -335,8 +340,13 @@ static void check_set(const ist_weights *golden, int targets) {
     external upload = external_create(&t, up, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32);
     ist_tensor l = optest_in(&t, logits, IST_ELEM_F32, true), b = optest_in(&t, boxes, IST_ELEM_F32, false);
-    ist_detections det = ist_op_detect(t.plan, l, b, eu, &(ist_detect_opts){.conf = 0, .max_objects = 300}, "detect");
-    ist_tensor match = ist_op_match_set(t.plan, eu, &det, l, b, targets + 3, "set");
+    ist_detect detect = {.label = "detect", .logits = l, .boxes = b, .upload = eu, .det = {.max_objects = 300}};
+    ist_emit(t.plan, IST_NODE_DETECT, &detect);
+    ist_detections det = detect.det;
+    ist_match set = {.label = "set", .by = IST_MATCH_BY_SET, .upload = eu, .logits = l, .boxes = b, .det = det};
+    set.max_targets = targets + 3;
+    ist_emit(t.plan, IST_NODE_MATCH, &set);
+    ist_tensor match = set.match;
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     for (int i = 0; i < t.tensor_count; i++)
