@@ -225,21 +225,36 @@ Test(model_dfine_traps, batch_x) {
 static void refused(int h, int w, ist_model_kind kind, const char *sentence) {
     ist_error err = {0};
     ist_weights *weights = NULL;
+    ist_graph *g = NULL;
+    ist_checkpoint_info info = {.kind = kind, .classes = 1};
+    cr_assert_eq(ist_weights_create(&weights, &err), IST_OK);
+    cr_assert_eq(ist_graph_open(&g, &err), IST_OK);
+    ist_dfine_result r = ist_dfine(&(ist_net){g, weights}, &info, ist_graph_input(g, 1, h, w, 3, IST_ELEM_T));
+    cr_assert(!ist_has(r.logits) && !ist_has(r.boxes));
+    cr_assert(ist_graph_failed(g));
+    cr_assert_not_null(strstr(g->error.text, sentence), "%s", g->error.text);
+    ist_graph_close(&g);
+    ist_weights_close(&weights);
+}
+
+/* What a graph says is what a plan made of it says. */
+Test(model_dfine_traps, a_failed_graph_fails_its_plan) {
+    ist_error err = {0};
     ist_device *device = NULL;
     ist_plan *plan = NULL;
-    ist_checkpoint_info info = {.kind = kind, .classes = 1};
-    ist_device_options device_options = {0};
-    ist_plan_options options = {0};
-    cr_assert_eq(ist_weights_create(&weights, &err), IST_OK);
-    cr_assert_eq(ist_device_open(&device_options, &device, &err), IST_OK);
-    cr_assert_eq(ist_plan_begin(device, &options, &plan, &err), IST_OK);
-    ist_dfine_result r = ist_dfine(plan, weights, &info, ist_plan_input(plan, 1, h, w, 3, IST_ELEM_T));
-    cr_assert(!ist_has(r.logits) && !ist_has(r.boxes));
-    cr_assert_neq(ist_plan_status(plan), IST_OK);
-    cr_assert_not_null(strstr(ist_plan_error(plan)->text, sentence), "%s", ist_plan_error(plan)->text);
+    ist_lowering *lowering = NULL;
+    ist_graph *g = NULL;
+    cr_assert_eq(ist_device_open(&(ist_device_options){0}, &device, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_plan_begin(device, &(ist_plan_options){0}, &plan, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_graph_open(&g, &err), IST_OK);
+    ist_graph_fail(g, IST_E_WEIGHTS, "layer %d has no weights", 7);
+    ist_lower(plan, g, NULL, &lowering);
+    cr_assert_null(lowering);
+    cr_assert_eq(ist_plan_status(plan), IST_E_WEIGHTS);
+    cr_assert_str_eq(ist_plan_error(plan)->text, "layer 7 has no weights");
+    ist_graph_close(&g);
     ist_plan_close(&plan);
     ist_device_close(&device);
-    ist_weights_close(&weights);
 }
 
 Test(model_dfine_traps, refusals) {

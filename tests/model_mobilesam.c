@@ -1,7 +1,8 @@
 /* MobileSAM against the published network (golden seed 1): synthetic checkpoint and image are rebuilt from the seed. */
-#include "models/mobilesam.h"
+#include "models/sam.h"
 #include "support/golden.h"
 #include "synth.h"
+#include "variants/lower.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -14,7 +15,7 @@
         if ((expr) != IST_OK) cr_assert_fail("%s", err.text);                                                          \
     } while (0)
 
-enum { SIDE = IST_SAM_SIDE, ROWS = 768, COLUMNS = 1024 }; /* the picture; the rest of the input is padding */
+enum { SIDE = 1024, ROWS = 768, COLUMNS = 1024 }; /* the picture; the rest of the input is padding */
 
 static ist_weights *checkpoint(void) {
     ist_error err = {0};
@@ -41,6 +42,14 @@ static const char *const encoder_tokens[] = {
     "layer2.block3", "layer2.block4", "layer2.block5", "layer2.down", "layer3.block0", "layer3.block1",
 };
 
+/* Lowers the graph, which is closed. */
+static void lower(ist_plan *plan, ist_graph **g, const ist_tensor *inputs) {
+    ist_lowering *lowering = NULL;
+    ist_lower(plan, *g, inputs, &lowering);
+    ist_lowering_close(&lowering);
+    ist_graph_close(g);
+}
+
 /* ---- encoder ---- */
 
 /* Replays TinyViT on the picture, `boxed`: of which it knows the size; the caller closes plan and device. */
@@ -49,11 +58,13 @@ static void encode(ist_device **device, ist_plan **plan, const ist_weights *weig
     float *x = picture();
     OK(ist_device_open(&(ist_device_options){0}, device, &err));
     OK(ist_plan_begin(*device, &(ist_plan_options){.taps = true, .half = half}, plan, &err));
-    ist_tensor image = ist_plan_input(*plan, 1, SIDE, SIDE, 3, IST_ELEM_T);
     static const int size[2] = {COLUMNS, ROWS};
-    ist_tensor content = {0};
-    if (boxed) content = ist_plan_const(*plan, size, 1, 1, 1, 2, IST_ELEM_I32, "content");
-    ist_tinyvit(*plan, weights, image, content);
+    ist_graph *g = NULL;
+    ist_tensor image = ist_plan_input(*plan, 1, SIDE, SIDE, 3, IST_ELEM_T), content = {0};
+    OK(ist_graph_open(&g, &err));
+    if (boxed) content = ist_graph_const(g, size, 1, 1, 1, 2, IST_ELEM_I32, "content");
+    ist_tinyvit(&(ist_net){g, weights}, ist_graph_input(g, 1, SIDE, SIDE, 3, IST_ELEM_T), content);
+    lower(*plan, &g, &image);
     OK(ist_plan_finish(*plan, &err));
     OK(ist_plan_write_f32(*plan, image, x, &err));
     OK(ist_plan_replay(*plan, &err));
@@ -86,7 +97,7 @@ Test(model_mobilesam, encoder_stored_as_half) {
 
 /* ---- prompts ---- */
 
-enum { GRID = IST_SAM_GRID, DIM = IST_SAM_DIM, LOW = IST_SAM_LOW_RES, EMBEDDING = GRID * GRID * DIM };
+enum { GRID = SIDE / IST_SAM_PATCH, DIM = IST_SAM_DIM, LOW = 4 * GRID, EMBEDDING = GRID * GRID * DIM };
 
 /* One decoder run. `images` embeddings; prompt i looks at image image_of[i]. Absent parts are NULL or 0. */
 typedef struct prompt_case {
@@ -105,39 +116,46 @@ typedef struct prompt_run {
     ist_device *device;
     ist_plan *plan;
     ist_weights *weights;
-    ist_sam_masks out;
+    int prompts;
 } prompt_run;
 
-static ist_tensor sparse_of(prompt_run *r, const prompt_case *c, ist_tensor boxes, ist_tensor points,
-                            ist_tensor labels) {
-    if (!c->points) return ist_sam_box_tokens(r->plan, r->weights, boxes, true);
-    ist_tensor dots = ist_sam_point_tokens(r->plan, r->weights, points, labels, !c->boxes);
-    return c->boxes ? ist_sam_join_tokens(r->plan, dots, ist_sam_box_tokens(r->plan, r->weights, boxes, false)) : dots;
+static ist_tensor sparse_of(const ist_net *net, const prompt_case *c, ist_tensor boxes) {
+    if (!c->points) return ist_sam_box_tokens(net, boxes, SIDE, true);
+    ist_graph *g = net->graph;
+    ist_tensor points = ist_graph_const(g, c->points, c->prompts, 1, c->points_each, 2, IST_ELEM_F32, "points");
+    ist_tensor labels = ist_graph_const(g, c->labels, c->prompts, 1, c->points_each, 1, IST_ELEM_I32, "labels");
+    ist_tensor dots = ist_sam_point_tokens(net, points, labels, SIDE, !c->boxes);
+    return c->boxes ? ist_sam_join_tokens(net, dots, ist_sam_box_tokens(net, boxes, SIDE, false)) : dots;
+}
+
+static void record_prompts(const ist_net *net, const prompt_case *c) {
+    ist_graph *g = net->graph;
+    ist_tensor boxes = {0}, masks = {0};
+    ist_sam_prompted in = {.embedding = ist_graph_input(g, c->images, GRID, GRID, DIM, IST_ELEM_T)};
+    in.image_of = ist_graph_const(g, c->image_of, 1, 1, c->prompts, 1, IST_ELEM_I32, "images");
+    if (c->boxes) boxes = ist_graph_const(g, c->boxes, c->prompts, 1, 2, 2, IST_ELEM_F32, "boxes");
+    if (c->masks) masks = ist_graph_const(g, c->masks, c->prompts, LOW, LOW, 1, IST_ELEM_F32, "masks");
+    if (c->count) ist_graph_limit(g, ist_graph_const(g, &c->count, 1, 1, 1, 1, IST_ELEM_I32, "count"));
+    in.sparse = sparse_of(net, c, boxes);
+    ist_net_name(net, in.sparse, "sparse");
+    if (c->masks) in.dense = ist_sam_mask_prompt(net, masks);
+    ist_sam_masks out = ist_sam_decode(net, &in, c->multimask);
+    cr_assert(ist_graph_failed(g) || (out.masks == (c->multimask ? 3 : 1) && out.iou.n == c->prompts));
 }
 
 static void decode(prompt_run *r, const prompt_case *c) {
     ist_error err = {0};
-    ist_tensor none = {0}, boxes = none, points = none, labels = none, masks = none, dense = none;
-    *r = (prompt_run){.weights = checkpoint()};
+    ist_graph *g = NULL;
+    *r = (prompt_run){.weights = checkpoint(), .prompts = c->prompts};
     OK(ist_device_open(&(ist_device_options){0}, &r->device, &err));
     OK(ist_plan_begin(r->device, &(ist_plan_options){.taps = true, .half = c->half}, &r->plan, &err));
-    ist_plan *p = r->plan;
-    ist_tensor embedding = ist_plan_input(p, c->images, GRID, GRID, DIM, IST_ELEM_T);
-    ist_tensor image_of = ist_plan_const(p, c->image_of, 1, 1, c->prompts, 1, IST_ELEM_I32, "images");
-    if (c->boxes) boxes = ist_plan_const(p, c->boxes, c->prompts, 1, 2, 2, IST_ELEM_F32, "boxes");
-    if (c->points) {
-        points = ist_plan_const(p, c->points, c->prompts, 1, c->points_each, 2, IST_ELEM_F32, "points");
-        labels = ist_plan_const(p, c->labels, c->prompts, 1, c->points_each, 1, IST_ELEM_I32, "labels");
-    }
-    if (c->masks) masks = ist_plan_const(p, c->masks, c->prompts, LOW, LOW, 1, IST_ELEM_F32, "masks");
-    if (c->count) ist_plan_limit(p, ist_plan_const(p, &c->count, 1, 1, 1, 1, IST_ELEM_I32, "count"));
-    ist_tensor sparse = sparse_of(r, c, boxes, points, labels);
-    ist_plan_tap(p, "sparse", sparse);
-    if (c->masks) dense = ist_sam_mask_prompt(p, r->weights, masks);
-    r->out = ist_sam_decode(p, r->weights, embedding, (ist_tensor){0}, image_of, sparse, dense, c->multimask);
-    OK(ist_plan_finish(p, &err));
-    OK(ist_plan_write_f32(p, embedding, c->embeddings, &err));
-    OK(ist_plan_replay(p, &err));
+    ist_tensor embedding = ist_plan_input(r->plan, c->images, GRID, GRID, DIM, IST_ELEM_T);
+    OK(ist_graph_open(&g, &err));
+    record_prompts(&(ist_net){g, r->weights}, c);
+    lower(r->plan, &g, &embedding);
+    OK(ist_plan_finish(r->plan, &err));
+    OK(ist_plan_write_f32(r->plan, embedding, c->embeddings, &err));
+    OK(ist_plan_replay(r->plan, &err));
 }
 
 static void close_run(prompt_run *r) {
@@ -172,9 +190,9 @@ static void check_prompt(const prompt_run *r, const ist_weights *golden, const c
     char name[64];
     size_t count;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (r->out.iou.n > 1 && !strcmp(names[i], "keys")) continue;
+        if (r->prompts > 1 && !strcmp(names[i], "keys")) continue;
         float *got = read_tap(r, names[i], &count);
-        if (!strcmp(names[i], "sparse")) count = drop_own_tokens(got, count, r->out.iou.n);
+        if (!strcmp(names[i], "sparse")) count = drop_own_tokens(got, count, r->prompts);
         snprintf(name, sizeof name, "%s.%s", prefix, names[i]);
         ist_tensor t = ist_plan_tapped(r->plan, names[i]), all = ist_plan_tapped(r->plan, "sparse");
         if (!strcmp(names[i], "tokens"))
@@ -344,17 +362,37 @@ Test(model_mobilesam, prompts_of_two_images_with_a_count) {
     ist_weights_close(&golden);
 }
 
-Test(model_mobilesam, refuses_another_image_size) {
+/* Squares of multiples of 32 only. */
+static void refused(int h, int w, int c) {
     ist_error err = {0};
-    ist_device *device = NULL;
-    ist_plan *plan = NULL;
+    ist_graph *g = NULL;
     ist_weights *weights = checkpoint();
-    OK(ist_device_open(&(ist_device_options){0}, &device, &err));
-    OK(ist_plan_begin(device, &(ist_plan_options){0}, &plan, &err));
-    ist_tensor y = ist_tinyvit(plan, weights, ist_plan_input(plan, 1, 512, 512, 3, IST_ELEM_T), (ist_tensor){0});
+    char sentence[96];
+    snprintf(sentence, sizeof sentence, "image [1,%d,%d,%d], it takes squares of multiples of 32, RGB", h, w, c);
+    OK(ist_graph_open(&g, &err));
+    ist_tensor y = ist_tinyvit(&(ist_net){g, weights}, ist_graph_input(g, 1, h, w, c, IST_ELEM_T), (ist_tensor){0});
     cr_assert_not(ist_has(y));
-    cr_assert_eq(ist_plan_status(plan), IST_E_ARGUMENT);
-    ist_plan_close(&plan);
-    ist_device_close(&device);
+    cr_assert_eq(g->error.code, IST_E_ARGUMENT);
+    cr_assert_not_null(strstr(g->error.text, sentence), "%s", g->error.text);
+    ist_graph_close(&g);
+    ist_weights_close(&weights);
+}
+
+Test(model_mobilesam, refuses_another_image_size) {
+    refused(512, 1024, 3);
+    refused(1000, 1000, 3);
+    refused(16, 16, 3);
+    refused(1024, 1024, 4);
+}
+
+/* A side other than the published one makes an embedding of its own grid. */
+Test(model_mobilesam, embedding_of_a_smaller_side) {
+    ist_error err = {0};
+    ist_graph *g = NULL;
+    ist_weights *weights = checkpoint();
+    OK(ist_graph_open(&g, &err));
+    ist_tensor y = ist_tinyvit(&(ist_net){g, weights}, ist_graph_input(g, 2, 256, 256, 3, IST_ELEM_T), (ist_tensor){0});
+    cr_assert(y.n == 2 && y.h == 16 && y.w == 16 && y.c == DIM, "%s", g->error.text);
+    ist_graph_close(&g);
     ist_weights_close(&weights);
 }
