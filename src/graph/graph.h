@@ -128,8 +128,9 @@ bool ist_graph_leaves(const ist_graph *g, int value, int first, int end);
 /* The only node that reads the value, -1 when there are more or none. */
 int ist_graph_reader(const ist_graph *g, int value);
 
-/* One line for each node: label, kind, extents, multiply-adds, in the order of the graph, regions indented. `more`, when
- * it is not NULL, writes what else is known of a node (-1) or of a region (its number) to the end of its line. */
+/* One line for each node: label, kind, extents of its first result, multiply-adds if it has any, in the order of the
+ * graph. A region has a line of its own, label and kind, and its nodes are indented by two more. `more`, when it is not
+ * NULL, writes to the end of a line what else is known of a node (region -1) or of a region (node -1). */
 typedef void (*ist_graph_remark)(void *user, int node, int region, FILE *out);
 void ist_graph_print(const ist_graph *g, FILE *out, ist_graph_remark more, void *user);
 
