@@ -1,5 +1,5 @@
-/* Recording a graph: values and their uses, regions, names, places, constants, failures that stick, what is printed, and
- * host memory that runs out at every allocation. */
+/* Recording a graph: values and their uses, regions, names, places, constants, failures that stick, what is printed,
+ * and host memory that runs out at every allocation. */
 #include "graph/graph.h"
 #include "support/host_memory.h"
 
@@ -175,9 +175,8 @@ Test(graph, regions_nest) {
     ist_graph_end(g);
     ist_graph_end(g);
     conv(x, 3, 1, "e");
-    static const ist_graph_region want[] = {{IST_SPAN_STAGE, "layers.1", 0, 4},
-                                            {IST_SPAN_SEQUENCE, "inner", 1, 3},
-                                            {IST_SPAN_SEQUENCE, "next", 3, 4}};
+    static const ist_graph_region want[] = {
+        {IST_SPAN_STAGE, "layers.1", 0, 4}, {IST_SPAN_SEQUENCE, "inner", 1, 3}, {IST_SPAN_SEQUENCE, "next", 3, 4}};
     cr_assert_eq(g->region_count, 3);
     cr_assert_eq(g->open, 0);
     for (int i = 0; i < 3; i++) {

@@ -314,8 +314,8 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
                ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y = resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1,
-                          segmenter ? 1024 : 640, name);
+    ist_tensor y =
+        resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, segmenter ? 1024 : 640, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));

@@ -4,7 +4,8 @@
 /* The first result of a node; empty where it has none. */
 static ist_tensor result_of(const ist_node *n) {
     for (const ist_field *f = ist_kind_of(n->kind)->fields; f->kind != IST_FIELD_END; f++)
-        if (f->kind == IST_FIELD_OUT || f->kind == IST_FIELD_MADE) return *(const ist_tensor *)ist_field_of(n->of, f, 0);
+        if (f->kind == IST_FIELD_OUT || f->kind == IST_FIELD_MADE)
+            return *(const ist_tensor *)ist_field_of(n->of, f, 0);
     return (ist_tensor){0};
 }
 

@@ -36,8 +36,7 @@ static ist_tensor record(dfine_run *r, const dfine_setup *setup, const ist_weigh
     ist_graph *g = NULL;
     OK(ist_graph_open(&g, &err));
     ist_tensor image = ist_graph_input(g, setup->n, setup->h, setup->w, 3, IST_ELEM_T), force = {0};
-    if (setup->order)
-        force = ist_graph_const(g, setup->order, 1, 1, IST_DFINE_QUERIES, 1, IST_ELEM_I32, "given order");
+    if (setup->order) force = ist_graph_const(g, setup->order, 1, 1, IST_DFINE_QUERIES, 1, IST_ELEM_I32, "given order");
     ist_dfine_forced(&(ist_net){g, weights}, info, image, force);
     image = ist_plan_input(r->plan, setup->n, setup->h, setup->w, 3, IST_ELEM_T);
     ist_lower(r->plan, g, &image, &lowering);
