@@ -113,9 +113,10 @@ ist_status ist_widen(ist_conv_weights taken, ist_widening outputs, ist_widening 
     if (outputs.wide == outputs.run && inputs.wide == inputs.run) return IST_OK;
     *out = (ist_conv_weights){0};
     if (!has_runs(outputs, taken.out) || !has_runs(inputs, taken.in)) {
+        ist_status status = ist_fail(err, IST_E_WEIGHTS, "a layer with %d inputs and %d outputs has no runs of %d and %d",
+                                     taken.in, taken.out, inputs.run, outputs.run);
         ist_conv_weights_free(&taken);
-        return ist_fail(err, IST_E_WEIGHTS, "a layer with %d inputs and %d outputs has no runs of %d and %d", taken.in,
-                        taken.out, inputs.run, outputs.run);
+        return status;
     }
     ist_conv_weights w = taken;
     w.out = ist_widened(outputs, taken.out);
