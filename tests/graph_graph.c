@@ -253,8 +253,22 @@ Test(graph, extents_have_limits) {
     no_tensor(1, 0, 4, 4, "[1,0,4,4] is no tensor");
     no_tensor(1, 1, -3, 4, "[1,1,-3,4] is no tensor");
     no_tensor(1, 65536, 65536, 1, "4294967296 values in one tensor, at most 2147483647 are possible");
-    ist_graph_input(g, 1, 1, 1, 2147483647, IST_ELEM_T);
-    cr_assert(!ist_graph_failed(g));
+    ist_tensor x = ist_graph_input(g, 1, 1, 1, 2147483647, IST_ELEM_T);
+    cr_assert(ist_has(x) && !ist_graph_failed(g));
+}
+
+/* What a node makes may be larger than any tensor in memory, as a variant of a span may do without it; its pixels are
+ * counted. */
+Test(graph, made_values_may_be_larger_than_tensors) {
+    static const int images[20000];
+    ist_tensor map = ist_graph_const(g, images, 1, 1, 20000, 1, IST_ELEM_I32, "images");
+    ist_expand each = {.label = "image of prompt", .x = ist_graph_input(g, 1, 1, 4096, 256, IST_ELEM_T), .map = map};
+    ist_graph_add(g, IST_NODE_EXPAND, &each);
+    cr_assert(each.y.n == 20000 && each.y.w == 4096 && each.y.c == 256, "%s", g->error.text);
+    ist_expand many = {.label = "too many", .x = ist_view(each.y, 1, 4096, 20000), .map = map};
+    ist_graph_add(g, IST_NODE_EXPAND, &many);
+    cr_assert(!ist_has(many.y) && g->error.code == IST_E_LIMIT);
+    cr_assert_str_eq(g->error.text, "419430400000000 values in one tensor, at most 2147483647 are possible");
 }
 
 /* ---- print ---- */

@@ -100,19 +100,28 @@ static bool grow(ist_graph *g, void *items, size_t *capacity, size_t count, size
 
 /* ---- values ---- */
 
-/* Elements of a dense tensor; 0 when the extents are not positive or too large. */
-static size_t elements(ist_tensor t) {
-    size_t count = 1;
+/* Whether a tensor has pixels and channels that can be counted. */
+static bool countable(ist_tensor t) {
+    size_t pixels = 1;
     const int extents[] = {t.n, t.h, t.w, t.c};
     for (int i = 0; i < 4; i++)
-        if (extents[i] < 1 || !ist_mul_size(count, (size_t)extents[i], &count) || count > INT_MAX) return 0;
+        if (extents[i] < 1) return false;
+    return ist_mul_size((size_t)t.n, (size_t)t.h, &pixels) && ist_mul_size(pixels, (size_t)t.w, &pixels) &&
+           pixels <= INT_MAX;
+}
+
+/* Elements of a dense tensor; 0 when the extents are not positive or too large for one that lies in memory. */
+static size_t elements(ist_tensor t) {
+    size_t count;
+    if (!countable(t) || !ist_mul_size((size_t)ist_pixels(t), (size_t)t.c, &count) || count > INT_MAX) return 0;
     return count;
 }
 
+/* What a node makes may be larger than any tensor of a plan: a variant of a span may do without it. */
 static ist_tensor new_value(ist_graph *g, ist_value value) {
     ist_tensor none = {0};
     ist_tensor *t = &value.whole;
-    if (!ist_graph_failed(g) && !elements(*t)) {
+    if (!ist_graph_failed(g) && !(value.home == IST_VALUE_MADE ? countable(*t) : elements(*t) > 0)) {
         double count = (double)t->n * t->h * t->w * t->c;
         if (t->n > 0 && t->h > 0 && t->w > 0 && t->c > 0)
             ist_graph_fail(g, IST_E_LIMIT, "%.0f values in one tensor, at most %d are possible", count, INT_MAX);
