@@ -256,7 +256,7 @@ Test(cli_bench, profile_draws_tables_and_a_flame) {
     /* 56 columns for 10 ms: 0.5 ms are two, 9.5 ms the other 54 */
     cr_expect_not_null(strstr(r.out, "preprocess                           0.500 ms   5.0 % |##   "), "%s", r.out);
     cr_expect_not_null(strstr(r.out, "backbone                             9.500 ms  95.0 % |  ####"), "%s", r.out);
-    cr_expect_not_null(strstr(r.out, "  cpu/conv conv                       9.500 ms  95.0 % |  ----"), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, "  cpu/conv conv                      9.500 ms  95.0 % |  ----"), "%s", r.out);
     cr_expect_not_null(strstr(r.out, "    9.500   95.0      52.6       0.2    52.6       2  cpu/conv conv -D MR=4\n"),
                        "%s", r.out);
     cr_expect_not_null(strstr(r.out, "    0.500    5.0         -       4.0    50.0  preprocess: resize\n"), "%s",
