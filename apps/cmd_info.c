@@ -1,7 +1,7 @@
 /* isthmus info: what a checkpoint is, as `key  value` lines. */
 #include "cli.h"
 
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
     printf("%-12s %s\n", "format", info->format);
     printf("%-12s %s\n", "naming", info->naming);
     printf("%-12s %s%s\n", "model", ist_model_name(info->kind), info->deployed ? " (deployed)" : "");
-    if (ist_model_is_dfine(info->kind)) print_classes(weights, info);
+    if (ist_model_is(info->kind, IST_SLOT_DETECTOR)) print_classes(weights, info);
     printf("%-12s %zu\n", "tensors", info->tensors);
     printf("%-12s %llu\n", "parameters", (unsigned long long)info->parameters);
     printf("%-12s %llu\n", "bytes", (unsigned long long)info->bytes);

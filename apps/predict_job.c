@@ -9,7 +9,7 @@
 #include "io/atomic_file.h"
 #include "io/claim.h"
 #include "pipeline/profile.h"
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -13,7 +13,7 @@ set(IST_TEST_DEVICE_LAYERS device core op model pipeline cli api)
 set(IST_TEST_LIB_base ist_base)
 set(IST_TEST_LIB_device ist_device)
 set(IST_TEST_LIB_core ist_core)
-set(IST_TEST_LIB_weights ist_weights)
+set(IST_TEST_LIB_weights ist_models)
 set(IST_TEST_LIB_graph ist_graph)
 set(IST_TEST_LIB_op ist_variants)
 set(IST_TEST_LIB_model ist_models)
@@ -42,7 +42,7 @@ target_link_libraries(ist_test_support PRIVATE PkgConfig::CRITERION OpenCL::Open
 add_executable(make_checkpoint tests/make_checkpoint.c tests/synth.c) # without Criterion: tests start it
 set_target_properties(make_checkpoint PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 ist_test_common(make_checkpoint)
-target_link_libraries(make_checkpoint PRIVATE ist_weights m)
+target_link_libraries(make_checkpoint PRIVATE ist_models m)
 
 # Programs with planted faults for cli_audit: debug information tells the lines.
 add_custom_target(isthmus_audited)

@@ -176,6 +176,9 @@ typedef struct ist_config {
     ist_prompts prompts;      /* default IST_PROMPTS_DETECTIONS; IST_PROMPTS_TARGETS needs a segmenter, and takes
                                *   neither classes nor another match than IST_MATCH_NONE */
     ist_overlap overlap;      /* default IST_OVERLAP_AUTO */
+    int segmenter_size;       /* side of the segmenter's square input, a multiple of 32 in [64, 1024] (1024 alone for
+                               *   networks that know no other); default 0: what the checkpoint's metadata say
+                               *   ("image_size"), else 1024 */
 } ist_config;
 
 ist_config ist_config_default(void);

@@ -2,6 +2,7 @@
 #include "synth.h"
 
 #include "base/mem.h"
+#include "models/dfine.h"
 
 #include <math.h>
 #include <stdio.h>

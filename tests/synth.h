@@ -5,7 +5,7 @@
 #ifndef IST_TESTS_SYNTH_H
 #define IST_TESTS_SYNTH_H
 
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 uint64_t synth_fnv1a64(const void *bytes, size_t size);
 

@@ -1,5 +1,5 @@
 /* The tensor lists against the state dicts of the published networks. */
-#include "weights/arch.h"
+#include "models/dfine.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

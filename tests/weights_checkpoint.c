@@ -54,7 +54,7 @@ static void expect_recognised(ist_model_kind kind, int classes, bool deployed) {
     ist_error err;
     cr_assert_eq(ist_checkpoint_identify(w, &info, &err), IST_OK, "%s", err.text);
     cr_expect_eq(info.kind, kind, "%s taken for %s", ist_model_name(kind), ist_model_name(info.kind));
-    cr_expect_eq(info.classes, ist_model_is_dfine(kind) ? classes : 0);
+    cr_expect_eq(info.classes, ist_model_is(kind, IST_SLOT_DETECTOR) ? classes : 0);
     cr_expect_eq(info.deployed, deployed);
     cr_expect_eq(info.missing.count + info.mismatched.count, 0);
     cr_expect_eq(ist_checkpoint_check(&info, &err), IST_OK);

@@ -1,6 +1,6 @@
 /* Hugging Face D-FINE names come back as the official ones. tests/golden/weights/names.txt pairs every tensor of
  * D-FINE-N with its names in transformers' DFineForObjectDetection (tests/official/make_weights.py). */
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "core/plan.h"
 #include "core/tuning.h"
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 typedef struct model_plan {
     ist_device *device;

@@ -39,7 +39,7 @@ enum ist_image_word {
     IST_IM_STRIDE = 6,      /* bytes from row to row, below 2^31 */
     IST_IM_DET_X = 7,       /* tap table W -> detector size */
     IST_IM_DET_Y = 8,       /* tap table H -> detector size */
-    IST_IM_SEG_WIDTH = 9,   /* w: width of the image inside the segmenter's 1024 x 1024 input */
+    IST_IM_SEG_WIDTH = 9,   /* w: width of the image inside the segmenter's square input */
     IST_IM_SEG_HEIGHT = 10, /* h */
     IST_IM_SEG_X = 11,      /* tap table W -> w */
     IST_IM_SEG_Y = 12,      /* tap table H -> h */

@@ -447,15 +447,17 @@ typedef struct ist_upscale {
 /* ---- the frame around the networks: upload and packet are those of graph/frame.h ---- */
 
 /* RESIZE: the images of the upload as a network's input, bit-exact with Pillow's BILINEAR: [batch,h,w,3]. For a
- * DETECTOR of w x h: value / 256, exact. For a SEGMENTER of w x w: longest side w, (value - mean) / std inside the
- * resized picture, 0 outside (segment-anything's preprocess); `content` [1,1,batch,2] I32: width and height of the
- * picture in there. */
+ * DETECTOR of w x h: stretched. For a SEGMENTER of w x w: longest side w, 0 outside of the resized picture
+ * (segment-anything's preprocess); `content` [1,1,batch,2] I32: width and height of the picture in there. Values are
+ * (value - mean) / std, correctly rounded; without std, value / 256 for a detector, segment-anything's numbers for a
+ * segmenter. */
 typedef enum ist_resize_for { IST_RESIZE_DETECTOR, IST_RESIZE_SEGMENTER } ist_resize_for;
 typedef struct ist_resize {
     const char *label;
     ist_tensor upload, pixels, y, content;
     ist_resize_for what;
     int batch, w, h, channels;
+    float mean[3], std[3];
 } ist_resize;
 
 /* What detections are, for all that follows them. Objects per image are rows of IST_DET_WORDS words, by falling score,

@@ -57,3 +57,14 @@ ist_dfine_result ist_dfine_forced(const ist_net *net, const ist_checkpoint_info 
 ist_dfine_result ist_dfine(const ist_net *net, const ist_checkpoint_info *info, ist_tensor image) {
     return ist_dfine_forced(net, info, image, (ist_tensor){0});
 }
+
+/* ---- the five sizes ---- */
+
+#define SIZE(letter)                                                                                                   \
+    const ist_detector_model ist_dfine_##letter = {                                                                    \
+        .is = {"dfine-" #letter, "D-FINE", ist_dfine_tensors, ist_dfine_form},                                         \
+        .multiple = 32,                                                                                                \
+        .std = {256, 256, 256}, /* IST_DETECTOR_WHITE */                                                               \
+        .record = ist_dfine,                                                                                           \
+    };
+SIZE(n) SIZE(s) SIZE(m) SIZE(l) SIZE(x)

@@ -5,14 +5,45 @@
 #ifndef IST_MODELS_DFINE_H
 #define IST_MODELS_DFINE_H
 
-#include "models/net.h"
-#include "weights/checkpoint.h"
+#include "models/models.h"
 
-/* One row per query, unsorted; boxes are cx, cy, w, h as fractions of the image and not clipped. */
-typedef struct ist_dfine_result {
-    ist_tensor logits; /* [n,1,300,classes] F32 */
-    ist_tensor boxes;  /* [n,1,300,4] F32 */
-} ist_dfine_result;
+/* ---- sizes ---- */
+
+/* One HGNetv2 stage. */
+typedef struct ist_hgnet_stage {
+    int in, mid, out; /* channels */
+    int blocks, layers;
+    bool light; /* layers are 1x1 + depthwise 5x5 instead of 3x3 */
+} ist_hgnet_stage;
+
+/* One D-FINE size. */
+typedef struct ist_dfine_arch {
+    int stem_mid, stem_out;
+    bool lab;       /* learnable affine after every activated backbone unit */
+    bool frozen_bn; /* backbone batch norms have no num_batches_tracked */
+    ist_hgnet_stage stages[4];
+    int levels;             /* maps handed to the encoder: the last 2 or 3 stages */
+    int hidden, encoder_ff; /* encoder width C and feed-forward width */
+    int elan, bottlenecks;  /* c4 and bottlenecks per CSP block */
+    int dim, layers, decoder_ff;
+    int points[3];     /* sampling points per level, finest first; their sum is 12 */
+    bool decoder_proj; /* 1x1 hidden -> dim before the decoder */
+    int reg_scale;     /* value in the official configuration; the checkpoint's own value is what counts */
+} ist_dfine_arch;
+
+/* Constants of every D-FINE size. */
+enum { IST_DFINE_QUERIES = 300, IST_DFINE_REG_MAX = 32, IST_DFINE_HEADS = 8, IST_DFINE_POINTS = 12 };
+
+/* The table row, NULL unless kind is a D-FINE size. */
+const ist_dfine_arch *ist_dfine_arch_of(ist_model_kind kind);
+
+/* The list of tensors, and what a file tells of itself. */
+void ist_dfine_tensors(ist_walk *walk);
+void ist_dfine_form(const ist_weights *weights, ist_arch_form *form);
+
+/* ---- the network ---- */
+
+typedef ist_detected ist_dfine_result; /* [n,1,300,..] */
 
 /* Records the detector that `info` describes for image [n,h,w,3], 0 for black to IST_DETECTOR_WHITE (graph/frame.h);
  * empty when the graph has failed. */

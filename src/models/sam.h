@@ -6,7 +6,7 @@
 #ifndef IST_MODELS_SAM_H
 #define IST_MODELS_SAM_H
 
-#include "models/net.h"
+#include "models/models.h"
 
 enum {
     IST_SAM_PATCH = 16,    /* pixels of the input for a token of the embedding */
@@ -32,21 +32,13 @@ ist_tensor ist_sam_join_tokens(const ist_net *net, ist_tensor a, ist_tensor b);
 /* masks [P,side/4,side/4,1]: low-resolution logits of an earlier answer -> dense [P,side/16,side/16,256]. */
 ist_tensor ist_sam_mask_prompt(const ist_net *net, ist_tensor masks);
 
-/* What is to be cut out of which image. */
-typedef struct ist_sam_prompted {
-    ist_tensor embedding; /* [images,grid,grid,256] */
-    ist_tensor image_of;  /* [1,1,P,1] I32: the image of each prompt; empty: all of image 0 */
-    ist_tensor sparse;    /* [P,1,5 + T,256]: the decoder's own tokens, then the prompt's */
-    ist_tensor dense;     /* [P,grid,grid,256]: a mask prompt's code, or empty */
-    ist_tensor content;   /* as above: logits outside of the picture then may stay undefined; empty: all are made */
-} ist_sam_prompted;
-
-typedef struct ist_sam_masks {
-    ist_tensor low_res; /* [P * masks,4 grid,4 grid,1] F32 logits; prompt i's mask m is item i * masks + m */
-    ist_tensor iou;     /* [P,1,1,masks] F32 predicted quality, no sigmoid */
-    int masks;          /* 1, or 3 with multimask */
-} ist_sam_masks;
+/* sparse [P,1,5 + T,256], dense [P,grid,grid,256]. */
+typedef ist_prompted ist_sam_prompted;
+typedef ist_prompt_masks ist_sam_masks;
 ist_sam_masks ist_sam_decode(const ist_net *net, const ist_sam_prompted *in, bool multimask);
+
+/* The tensors of prompt encoder and mask decoder. */
+void ist_sam_tensors(ist_walk *walk);
 
 /* ---- parts of the decoder ---- */
 

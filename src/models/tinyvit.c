@@ -1,6 +1,7 @@
 /* TinyViT-5M, MobileSAM's image encoder (ChaoningZhang/MobileSAM, modeling/tiny_vit_sam.py), for square inputs of any side
  * that is a multiple of 32: 1024 in MobileSAM, 256 in LiteMedSAM. */
 #include "models/sam.h"
+#include "models/tensors.h"
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
 
@@ -100,3 +101,84 @@ ist_tensor ist_tinyvit(const ist_net *net, ist_tensor image, ist_tensor content)
     ist_net_name(net, x, "embedding");
     return x;
 }
+
+/* ---- tensors ---- */
+
+static void conv_tensors(ist_walk *w, const char *prefix, int out, int in, int k) {
+    size_t p = ist_walk_enter(w, "%s", prefix);
+    IST_EMIT(w, "c.weight", out, in, k, k);
+    ist_walk_batch_norm(w, "bn.", out);
+    ist_walk_leave(w, p);
+}
+
+static void block_tensors(ist_walk *w, int dim, int window) {
+    int heads = dim / 32;
+    IST_EMIT(w, "attn.attention_biases", heads, window * window);
+    ist_walk_norm(w, "attn.norm.", dim);
+    ist_walk_linear(w, "attn.qkv.", 3 * dim, dim);
+    ist_walk_linear(w, "attn.proj.", dim, dim);
+    ist_walk_norm(w, "mlp.norm.", dim);
+    ist_walk_linear(w, "mlp.fc1.", 4 * dim, dim);
+    ist_walk_linear(w, "mlp.fc2.", dim, 4 * dim);
+    conv_tensors(w, "local_conv.", dim, 1, 3);
+}
+
+static void layer_tensors(ist_walk *w, int layer, int dim, int blocks, int window, int merged) {
+    size_t p = ist_walk_enter(w, "layers.%d.", layer);
+    for (int b = 0; b < blocks; b++) {
+        size_t q = ist_walk_enter(w, "blocks.%d.", b);
+        if (window) {
+            block_tensors(w, dim, window);
+        } else {
+            conv_tensors(w, "conv1.", 4 * dim, dim, 1);
+            conv_tensors(w, "conv2.", 4 * dim, 1, 3);
+            conv_tensors(w, "conv3.", dim, 4 * dim, 1);
+        }
+        ist_walk_leave(w, q);
+    }
+    if (merged) {
+        conv_tensors(w, "downsample.conv1.", merged, dim, 1);
+        conv_tensors(w, "downsample.conv2.", merged, 1, 3);
+        conv_tensors(w, "downsample.conv3.", merged, merged, 1);
+    }
+    ist_walk_leave(w, p);
+}
+
+static void tensors(ist_walk *w) {
+    size_t p = ist_walk_enter(w, "image_encoder.");
+    conv_tensors(w, "patch_embed.seq.0.", 32, 3, 3);
+    conv_tensors(w, "patch_embed.seq.2.", 64, 32, 3);
+    layer_tensors(w, 0, 64, 2, 0, 128);
+    layer_tensors(w, 1, 128, 2, 7, 160);
+    layer_tensors(w, 2, 160, 6, 14, 320);
+    layer_tensors(w, 3, 320, 2, 7, 0);
+    w->needed = false; /* the classifier of the pretraining */
+    ist_walk_norm(w, "norm_head.", 320);
+    ist_walk_linear(w, "head.", 1000, 320);
+    w->needed = true;
+    IST_EMIT(w, "neck.0.weight", 256, 320, 1, 1);
+    ist_walk_norm(w, "neck.1.", 256);
+    IST_EMIT(w, "neck.2.weight", 256, 256, 3, 3);
+    ist_walk_norm(w, "neck.3.", 256);
+    ist_walk_leave(w, p);
+}
+
+static void all_tensors(ist_walk *w) {
+    tensors(w);
+    ist_sam_tensors(w);
+}
+
+/* ---- MobileSAM ---- */
+
+const ist_segmenter_model ist_mobile_sam = {
+    .is = {.name = "mobilesam", .family = "MobileSAM", .tensors = all_tensors},
+    .side = 1024,
+    .multiple = 32,
+    .least = 64,
+    .most = 1024,
+    .mean = {123.675f, 116.28f, 103.53f},
+    .std = {58.395f, 57.12f, 57.375f},
+    .encode = ist_tinyvit,
+    .boxes = ist_sam_box_tokens,
+    .decode = ist_sam_decode,
+};

@@ -37,6 +37,7 @@ static ist_status open_checkpoints(ist_engine *e, const ist_config *config, ist_
     if (config->prompts == IST_PROMPTS_DETECTIONS) IST_TRY(open_detector(e, config->detector, c, err));
     if (!config->segmenter) return IST_OK;
     IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
+    IST_TRY(ist_segmenter_side(&c->segmenter_info, e->config.segmenter_size, &e->config.segmenter_size, err));
     e->has_masks = true;
     snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
     return IST_OK;

@@ -1,15 +1,15 @@
 /* See record.h. */
 #include "pipeline/record.h"
 
-#include "models/dfine.h"
-#include "models/sam.h"
+#include "models/models.h"
 #include "variants/lower.h"
 
-enum { SEGMENTER_SIDE = 1024 };
+#include <string.h>
 
 typedef struct frame {
     ist_graph *g;
     const ist_config *config;
+    int side; /* of the segmenter's input */
     const ist_checkpoints *c;
     ist_tensor upload, pixels, packet, store; /* of no size: external */
     bool masks, kept;
@@ -32,10 +32,11 @@ static void of_all(const frame *f, const char *stage) {
 
 /* ---- detector ---- */
 
-static ist_detections detect(const frame *f, const unsigned char *keep, ist_dfine_result *raw) {
+static ist_detections detect(const frame *f, const unsigned char *keep, ist_detected *raw) {
     const ist_config *config = f->config;
     ist_graph_part(f->g);
     of_images(f, "preprocess");
+    const ist_detector_model *model = ist_detector_of(f->c->detector_info.kind);
     ist_resize resize = {.label = "detector input",
                          .upload = f->upload,
                          .pixels = f->pixels,
@@ -44,8 +45,10 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dfin
                          .w = config->input_size,
                          .h = config->input_size,
                          .channels = 3};
+    memcpy(resize.mean, model->mean, sizeof resize.mean);
+    memcpy(resize.std, model->std, sizeof resize.std);
     const ist_net net = {f->g, f->c->detector};
-    *raw = ist_dfine(&net, &f->c->detector_info, node(f, IST_NODE_RESIZE, &resize));
+    *raw = model->record(&net, &f->c->detector_info, node(f, IST_NODE_RESIZE, &resize));
     of_all(f, "detections");
     ist_detect detect = {.label = "detections",
                          .logits = raw->logits,
@@ -58,7 +61,7 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dfin
     return detect.det;
 }
 
-static ist_tensor match(const frame *f, const ist_detections *det, ist_dfine_result raw) {
+static ist_tensor match(const frame *f, const ist_detections *det, ist_detected raw) {
     const ist_config *config = f->config;
     ist_match m = {.label = config->match == IST_MATCH_TRACKS ? "tracks" : "targets",
                    .upload = f->upload,
@@ -100,6 +103,7 @@ static ist_detections given_boxes(const frame *f, ist_tensor *match) {
 /* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. */
 static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
     const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
     ist_graph_part(f->g);
     if (f->config->prompts == IST_PROMPTS_DETECTIONS) ist_graph_branch(f->g, 2);
     of_images(f, "preprocess");
@@ -108,30 +112,32 @@ static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
                          .pixels = f->pixels,
                          .what = IST_RESIZE_SEGMENTER,
                          .batch = f->config->batch,
-                         .w = SEGMENTER_SIDE,
-                         .h = SEGMENTER_SIDE,
+                         .w = f->side,
+                         .h = f->side,
                          .channels = 3};
+    memcpy(resize.mean, model->mean, sizeof resize.mean);
+    memcpy(resize.std, model->std, sizeof resize.std);
     ist_tensor x = node(f, IST_NODE_RESIZE, &resize);
     ist_graph_stage(f->g, "segmenter_encoder");
-    ist_sam_prompted in = {.embedding = ist_tinyvit(&net, x, resize.content), .image_of = det->image_of};
+    ist_prompted in = {.embedding = model->encode(&net, x, resize.content), .image_of = det->image_of};
     ist_graph_branch(f->g, 0);
     ist_graph_limit(f->g, det->total);
     ist_graph_stage(f->g, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
-    in.sparse = ist_sam_box_tokens(&net, corners, SEGMENTER_SIDE, true);
+    in.sparse = model->boxes(&net, corners, f->side, true);
     if (!f->kept) in.content = resize.content;
-    ist_sam_masks sam = ist_sam_decode(&net, &in, false);
+    ist_prompt_masks out = model->decode(&net, &in, false);
     of_all(f, "masks");
     ist_graph_part(f->g);
     ist_masks masks = {.label = "masks",
-                       .logits = sam.low_res,
+                       .logits = out.low_res,
                        .upload = f->upload,
                        .store = f->store,
                        .det = *det,
-                       .side = SEGMENTER_SIDE};
+                       .side = f->side};
     pack->stats = node(f, IST_NODE_MASKS, &masks);
-    pack->score = sam.iou;
+    pack->score = out.iou;
     pack->store = f->store;
 }
 
@@ -142,7 +148,7 @@ static void record(const frame *f, const unsigned char *keep) {
     if (f->config->prompts == IST_PROMPTS_TARGETS) {
         pack.det = given_boxes(f, &pack.match);
     } else {
-        ist_dfine_result raw;
+        ist_detected raw;
         if (f->masks) ist_graph_branch(f->g, 1);
         pack.det = detect(f, keep, &raw);
         pack.match = match(f, &pack.det, raw);
@@ -157,7 +163,7 @@ static void record(const frame *f, const unsigned char *keep) {
 ist_status ist_frame_record(ist_engine *e, const ist_checkpoints *c, const unsigned char *keep, bool kept,
                             ist_error *err) {
     ist_lowering *lowering = NULL;
-    frame f = {.config = &e->config, .c = c, .masks = e->has_masks, .kept = kept};
+    frame f = {.config = &e->config, .side = e->config.segmenter_size, .c = c, .masks = e->has_masks, .kept = kept};
     IST_TRY(ist_graph_open(&f.g, err));
     f.upload = ist_graph_external(f.g, IST_EXT_UPLOAD, IST_ELEM_I32);
     f.pixels = ist_graph_external(f.g, IST_EXT_PIXELS, IST_ELEM_U8);

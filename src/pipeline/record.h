@@ -3,7 +3,7 @@
 #define IST_PIPELINE_RECORD_H
 
 #include "pipeline/engine.h"
-#include "weights/checkpoint.h"
+#include "models/models.h"
 
 /* The checkpoints of an engine being opened; freed once the plan holds their constants. */
 typedef struct ist_checkpoints {

@@ -57,7 +57,7 @@ static void lay_out(const ist_engine *e, const ist_slot *s, const ist_image *ima
         const ist_image *m = &images[i];
         image_layout *o = &l->images[i];
         *o = (image_layout){.det_x = at};
-        if (e->has_masks) ist_segmenter_size(m->width, m->height, &o->seg_w, &o->seg_h);
+        if (e->has_masks) ist_segmenter_size(e->config.segmenter_size, m->width, m->height, &o->seg_w, &o->seg_h);
         o->geometry = geometry_of(e, s, i, m, o);
         o->det_y = o->det_x + o->geometry.words[0];
         at = o->det_y + o->geometry.words[1];
@@ -169,7 +169,8 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
                                  .seg_x = (uint32_t)o->seg_x,
                                  .seg_y = (uint32_t)o->seg_y,
                                  .targets = m->target_count,
-                                 .target_at = (uint32_t)o->targets};
+                                 .target_at = (uint32_t)o->targets,
+                                 .seg_side = e->config.segmenter_size};
         ist_upload_image(up, i, &block);
         fill_targets(up + o->targets, m);
         if (!m->cl_buffer) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);

@@ -29,7 +29,8 @@ static ist_tensor content_of(ist_tensor upload, int batch) {
 void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int columns, int items) {
     const recipe *r = &recipes[q->what];
     const int *f = r->fields;
-    const float *m = r->mean, *s = r->std;
+    bool given = q->std[0] != 0;
+    const float *m = given ? q->mean : r->mean, *s = given ? q->std : r->std;
     ist_tensor y = q->y;
     ist_defines defines = ist_defines_of(p, "-DROWS=%d", rows);
     size_t across = (size_t)ist_div_up(y.w, columns);

@@ -51,8 +51,8 @@ void ist_resize_taps(int n_in, int n_out, uint32_t *table) {
     }
 }
 
-void ist_segmenter_size(int width, int height, int *w, int *h) {
-    double scale = 1024.0 / (width > height ? width : height);
+void ist_segmenter_size(int side, int width, int height, int *w, int *h) {
+    double scale = (double)side / (width > height ? width : height);
     *w = (int)(width * scale + 0.5);
     *h = (int)(height * scale + 0.5);
     if (*w < 1) *w = 1;
@@ -68,7 +68,7 @@ static uint32_t bits_of(float f) {
 void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *m) {
     uint32_t *im = upload + IST_UP_HEADER + (size_t)i * IST_IM_WORDS;
     int w, h;
-    ist_segmenter_size(m->width, m->height, &w, &h);
+    ist_segmenter_size(m->seg_side ? m->seg_side : IST_SEGMENTER_SIDE, m->width, m->height, &w, &h);
     double sx = (double)w / m->width, sy = (double)h / m->height;
     memset(im, 0, IST_IM_WORDS * sizeof *im);
     im[IST_IM_WIDTH] = (uint32_t)m->width;

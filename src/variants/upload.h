@@ -10,13 +10,16 @@
 /* Longest axis a tap table is made for. */
 #define IST_RESIZE_MAX 65536
 
+/* What most segmenters read. */
+#define IST_SEGMENTER_SIDE 1024
+
 /* Words of the tap table for n_in -> n_out, and the table itself (computed in double as Pillow does). Depends on the
  * two numbers only. 1 <= n_in, n_out <= IST_RESIZE_MAX. */
 size_t ist_resize_taps_words(int n_in, int n_out);
 void ist_resize_taps(int n_in, int n_out, uint32_t *table);
 
-/* Size of a W x H image inside the segmenter's input: longest side 1024 (SAM's ResizeLongestSide), at least 1. */
-void ist_segmenter_size(int width, int height, int *w, int *h);
+/* Size of a W x H image inside the segmenter's input: longest side `side` (SAM's ResizeLongestSide), at least 1. */
+void ist_segmenter_size(int side, int width, int height, int *w, int *h);
 
 typedef struct ist_frame_image {
     int width, height, channels, sample_bytes;
@@ -25,6 +28,7 @@ typedef struct ist_frame_image {
     uint32_t det_x, det_y, seg_x, seg_y; /* word offsets of the tap tables; seg_* 0 without a segmenter */
     int targets;
     uint32_t target_at; /* word offset */
+    int seg_side;       /* of the segmenter's input; 0: IST_SEGMENTER_SIDE */
 } ist_frame_image;
 
 /* Writes the block of image i. */

@@ -1,7 +1,7 @@
 /* Opens the input as a checkpoint and touches everything a caller may touch; then once more with the header length set
  * to where the last brace is, so that mutations of the JSON text are not all stopped by a length that no longer fits.
  */
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

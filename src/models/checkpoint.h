@@ -1,9 +1,8 @@
 /* Which model a checkpoint holds, whether it is complete, and the facts `info` prints. */
-#ifndef IST_WEIGHTS_CHECKPOINT_H
-#define IST_WEIGHTS_CHECKPOINT_H
+#ifndef IST_MODELS_CHECKPOINT_H
+#define IST_MODELS_CHECKPOINT_H
 
-#include "weights/arch.h"
-#include "weights/weights.h"
+#include "models/arch.h"
 
 /* More classes than this are taken for damage. */
 #define IST_WEIGHTS_CLASSES_MAX 10000
@@ -16,7 +15,9 @@ typedef struct ist_name_list {
 
 typedef struct ist_checkpoint_info {
     ist_model_kind kind;
-    int classes;        /* D-FINE: rows of decoder.enc_score_head.weight; 0 for MobileSAM */
+    int classes;        /* of a detector: rows of its class head; 0 for a segmenter */
+    int channels;       /* of the images it reads */
+    int side;           /* of a segmenter's input, where the file tells; else 0 */
     bool deployed;      /* D-FINE after the official deploy(): convolutions already fused */
     const char *format; /* see ist_weights_format / ist_weights_naming */
     const char *naming;
@@ -38,9 +39,6 @@ ist_status ist_checkpoint_identify(const ist_weights *weights, ist_checkpoint_in
 ist_status ist_checkpoint_check(const ist_checkpoint_info *info, ist_error *err);
 
 void ist_checkpoint_info_free(ist_checkpoint_info *info);
-
-/* What an engine opens a file for. */
-typedef enum ist_checkpoint_slot { IST_SLOT_DETECTOR, IST_SLOT_SEGMENTER } ist_checkpoint_slot;
 
 /* Open, identify, check, and refuse a model of the wrong kind for the slot. Sentences start with the path. On success
  * the caller closes *weights and frees *info; after a failure there is nothing to free. */

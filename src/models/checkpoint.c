@@ -1,5 +1,5 @@
 /* Recognition, completeness and facts of a checkpoint, all from one walk over the expected tensors. */
-#include "weights/checkpoint.h"
+#include "models/checkpoint.h"
 
 #include "base/mem.h"
 
@@ -49,32 +49,24 @@ static ist_status count_fit(void *user, const ist_arch_entry *e) {
     return IST_OK;
 }
 
-/* Rows of a class head; 0 when none of them is in the file. */
-static int class_rows(const ist_weights *weights, const ist_dfine_arch *arch) {
-    char last[64];
-    snprintf(last, sizeof last, "decoder.dec_score_head.%d.weight", arch->layers - 1);
-    const char *const heads[] = {"decoder.enc_score_head.weight", last};
-    for (int i = 0; i < 2; i++) {
-        const ist_weight *t = ist_weights_find(weights, heads[i]);
-        if (t && t->rank == 2 && t->dims[0] > 0 && t->dims[0] <= IST_WEIGHTS_CLASSES_MAX) return (int)t->dims[0];
-    }
-    return 0;
-}
-
-static ist_arch_form form_of(const ist_weights *weights, ist_model_kind kind) {
-    ist_arch_form form = {.kind = kind, .size = 640};
-    const ist_dfine_arch *arch = ist_dfine_arch_of(kind);
-    if (!arch) return form;
-    form.classes = class_rows(weights, arch);
-    form.deployed = ist_weights_find(weights, "encoder.lateral_convs.0.conv_bn_fused.weight") != NULL;
-    return form;
+static ist_status unknown(const ist_weights *weights, const ist_arch_form *best, const fit *most, ist_error *err) {
+    char none[160], segmenters[80];
+    ist_model_families(IST_SLOT_DETECTOR, " nor ", none, sizeof none);
+    size_t used = strlen(none), tensors = ist_weights_count(weights);
+    snprintf(none + used, sizeof none - used, " nor %s",
+             ist_model_families(IST_SLOT_SEGMENTER, " nor ", segmenters, sizeof segmenters));
+    if (!most->matched)
+        return ist_fail(err, IST_E_WEIGHTS, "is neither %s: of its %zu %s (first: %s) none is known", none, tensors,
+                        ist_plural(tensors, "tensor", "tensors"), tensors ? ist_weights_at(weights, 0)->name : "");
+    return ist_fail(err, IST_E_WEIGHTS, "is neither %s: the closest, %s, finds %d of its %d tensors", none,
+                    ist_model_name(best->kind), most->matched, most->needed);
 }
 
 /* The model whose needed tensors are matched best; it must be at least half of them. */
 static ist_status recognise(const ist_weights *weights, ist_arch_form *best, ist_error *err) {
     fit most = {weights, 1, 0};
-    for (int k = IST_MODEL_DFINE_N; k < IST_MODEL_KINDS; k++) {
-        ist_arch_form form = form_of(weights, (ist_model_kind)k);
+    for (int k = IST_MODEL_UNKNOWN + 1; k < IST_MODEL_KINDS; k++) {
+        ist_arch_form form = ist_arch_form_of(weights, (ist_model_kind)k);
         fit f = {weights, 0, 0};
         ist_arch_walk(&form, count_fit, &f);
         if ((int64_t)f.matched * most.needed > (int64_t)most.matched * f.needed) {
@@ -83,12 +75,7 @@ static ist_status recognise(const ist_weights *weights, ist_arch_form *best, ist
         }
     }
     if (2 * most.matched >= most.needed) return IST_OK;
-    const char *first = ist_weights_count(weights) ? ist_weights_at(weights, 0)->name : "";
-    if (!most.matched)
-        return ist_fail(err, IST_E_WEIGHTS, "is neither D-FINE nor MobileSAM: of its %zu %s (first: %s) none is known",
-                        ist_weights_count(weights), ist_plural(ist_weights_count(weights), "tensor", "tensors"), first);
-    return ist_fail(err, IST_E_WEIGHTS, "is neither D-FINE nor MobileSAM: the closest, %s, finds %d of its %d tensors",
-                    ist_model_name(best->kind), most.matched, most.needed);
+    return unknown(weights, best, &most, err);
 }
 
 /* ---- facts ---- */
@@ -148,6 +135,8 @@ ist_status ist_checkpoint_identify(const ist_weights *weights, ist_checkpoint_in
     info->kind = form.kind;
     info->classes = form.classes;
     info->deployed = form.deployed;
+    info->channels = form.channels;
+    info->side = form.side;
     return fill_lists(weights, &form, info, err);
 }
 
@@ -165,10 +154,11 @@ ist_status ist_checkpoint_check(const ist_checkpoint_info *info, ist_error *err)
 }
 
 static ist_status check_slot(const ist_checkpoint_info *info, ist_checkpoint_slot slot, ist_error *err) {
-    bool detector = ist_model_is_dfine(info->kind);
-    if (detector == (slot == IST_SLOT_DETECTOR)) return IST_OK;
-    return ist_fail(err, IST_E_WEIGHTS, "is a %s checkpoint; the %s", ist_model_name(info->kind),
-                    slot == IST_SLOT_DETECTOR ? "detector must be D-FINE" : "segmenter must be MobileSAM");
+    char families[80];
+    if (ist_model_is(info->kind, slot)) return IST_OK;
+    return ist_fail(err, IST_E_WEIGHTS, "is a %s checkpoint; the %s must be %s", ist_model_name(info->kind),
+                    slot == IST_SLOT_DETECTOR ? "detector" : "segmenter",
+                    ist_model_families(slot, " or ", families, sizeof families));
 }
 
 ist_status ist_checkpoint_open(const char *path, ist_checkpoint_slot slot, ist_weights **weights,
