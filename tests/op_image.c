@@ -150,13 +150,13 @@ static picture random_picture(optest *t, int w, int h, int channels, int sample,
 }
 
 /* An upload of `count` pictures; with `apart` the pixels go to *pixels instead of into the upload. */
-static uint32_t *make_upload(optest *t, const picture *p, int count, int size, unsigned char **pixels, size_t *words,
-                             size_t *pixel_bytes) {
+static uint32_t *make_upload(optest *t, const picture *p, int count, int width, int height, int side,
+                             unsigned char **pixels, size_t *words, size_t *pixel_bytes) {
     size_t at = IST_UP_HEADER + (size_t)count * IST_IM_WORDS, bytes = 0;
     for (int i = 0; i < count; i++) {
         int w, h;
-        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
-        at += ist_resize_taps_words(p[i].w, size) + ist_resize_taps_words(p[i].h, size) +
+        ist_segmenter_size(side, p[i].w, p[i].h, &w, &h);
+        at += ist_resize_taps_words(p[i].w, width) + ist_resize_taps_words(p[i].h, height) +
               ist_resize_taps_words(p[i].w, w) + ist_resize_taps_words(p[i].h, h);
         bytes += p[i].bytes + 3; /* odd places */
     }
@@ -173,10 +173,11 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int size, u
                               .channels = p[i].channels,
                               .sample_bytes = p[i].sample,
                               .offset = bytes,
-                              .stride = (uint32_t)p[i].stride};
+                              .stride = (uint32_t)p[i].stride,
+                              .seg_side = side};
         int w, h;
-        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
-        const int pairs[4][2] = {{p[i].w, size}, {p[i].h, size}, {p[i].w, w}, {p[i].h, h}};
+        ist_segmenter_size(side, p[i].w, p[i].h, &w, &h);
+        const int pairs[4][2] = {{p[i].w, width}, {p[i].h, height}, {p[i].w, w}, {p[i].h, h}};
         uint32_t *places[4] = {&im.det_x, &im.det_y, &im.seg_x, &im.seg_y};
         for (int k = 0; k < 4; k++) {
             *places[k] = (uint32_t)at;
@@ -192,45 +193,36 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int size, u
 
 enum { EXT_UPLOAD, EXT_PIXELS };
 
-static ist_tensor resize(ist_plan *p, ist_resize_for what, ist_tensor upload, ist_tensor pixels, int batch, int size,
-                         const char *label) {
+static ist_tensor resize(ist_plan *p, ist_resize_for what, ist_tensor upload, ist_tensor pixels, int batch, int width,
+                         int height, const char *label) {
     ist_resize node = {.label = label, .upload = upload, .pixels = pixels, .what = what, .batch = batch};
-    node.w = node.h = size;
+    node.w = width;
+    node.h = height;
     node.channels = 3;
     ist_emit(p, IST_NODE_RESIZE, &node);
     return node.y;
 }
 
-/* Runs both preprocessors on `count` pictures in a plan for `batch` and compares with the reference. */
-static void check(optest *t, const picture *p, int count, int batch, int size, bool segmenter) {
-    size_t words, bytes;
-    unsigned char *pixels;
-    uint32_t *up = make_upload(t, p, count, size, &pixels, &words, &bytes);
-    external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
-    ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
-    ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, size, "detector input"), seg = {0};
-    if (segmenter) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, 1024, "segmenter input");
-    EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
-    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
-    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
-    EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
-
-    ref_map got = optest_read(t, det), want = optest_zeros(t, 1, size, size, 3);
-    unsigned char *small = optest_alloc(t, (size_t)size * size * 3);
+/* The detector's input of each picture. */
+static void check_detector(optest *t, const picture *p, int count, ist_tensor det) {
+    ref_map got = optest_read(t, det), want = optest_zeros(t, 1, det.h, det.w, 3);
+    unsigned char *small = optest_alloc(t, ref_size(want));
     for (int i = 0; i < count; i++) {
-        ref_resize(p[i].rgb, p[i].h, p[i].w, small, size, size);
+        ref_resize(p[i].rgb, p[i].h, p[i].w, small, det.h, det.w);
         for (size_t k = 0; k < ref_size(want); k++) want.v[k] = (float)small[k] / 256.0f;
-        ref_map one = {1, size, size, 3, ref_at(got, i, 0, 0)};
+        ref_map one = {1, det.h, det.w, 3, ref_at(got, i, 0, 0)};
         optest_close(t, "detector input", one, want, 0, 0);
     }
-    for (size_t k = (size_t)count * size * size * 3; k < ref_size(got); k++) cr_assert(isnan(got.v[k]));
-    if (!segmenter) return;
-    got = optest_read(t, seg);
-    want = optest_zeros(t, 1, 1024, 1024, 3);
+    for (size_t k = (size_t)count * ref_size(want); k < ref_size(got); k++) cr_assert(isnan(got.v[k]));
+}
+
+/* The segmenter's: zeros outside of the picture. */
+static void check_segmenter(optest *t, const picture *p, int count, ist_tensor seg) {
+    int side = seg.w;
+    ref_map got = optest_read(t, seg), want = optest_zeros(t, 1, side, side, 3);
     for (int i = 0; i < count; i++) {
         int w, h;
-        ist_segmenter_size(p[i].w, p[i].h, &w, &h);
+        ist_segmenter_size(side, p[i].w, p[i].h, &w, &h);
         unsigned char *part = optest_alloc(t, (size_t)w * h * 3);
         ref_resize(p[i].rgb, p[i].h, p[i].w, part, h, w);
         memset(want.v, 0, ref_size(want) * sizeof *want.v);
@@ -240,11 +232,34 @@ static void check(optest *t, const picture *p, int count, int batch, int size, b
                     volatile float centred = (float)part[((size_t)y * w + x) * 3 + c] - mean[c];
                     ref_at(want, 0, y, x)[c] = centred / std[c];
                 }
-        ref_map one = {1, 1024, 1024, 3, ref_at(got, i, 0, 0)};
+        ref_map one = {1, side, side, 3, ref_at(got, i, 0, 0)};
         optest_close(t, "segmenter input", one, want, t->half ? 5e-4 : 0, 0);
     }
+}
+
+/* Runs both preprocessors on `count` pictures in a plan for `batch` and compares with the reference; side 0: the
+ * detector's alone. */
+static void check_sizes(optest *t, const picture *p, int count, int batch, int width, int height, int side) {
+    size_t words, bytes;
+    unsigned char *pixels;
+    uint32_t *up = make_upload(t, p, count, width, height, side ? side : 1024, &pixels, &words, &bytes);
+    external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
+    ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
+    ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
+    ist_tensor seg = {0}, det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, width, height, "detector input");
+    if (side) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, side, side, "segmenter input");
+    EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
+    check_detector(t, p, count, det);
+    if (side) check_segmenter(t, p, count, seg);
     external_release(t, &upload);
     external_release(t, &raw);
+}
+
+static void check(optest *t, const picture *p, int count, int batch, int size, bool segmenter) {
+    check_sizes(t, p, count, batch, size, size, segmenter ? 1024 : 0);
 }
 
 Test(op_image, every_format) {
@@ -284,14 +299,31 @@ Test(op_image, segmenter) {
     }
 }
 
+/* Detectors of unequal sides, segmenters of others than 1024. */
+Test(op_image, other_sizes) {
+    static const struct {
+        int w, h, width, height, side;
+    } cases[] = {{90, 61, 96, 32, 256}, {33, 140, 32, 160, 64}, {300, 20, 160, 64, 512}, {70, 70, 64, 96, 224}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (optest_small() && cases[i].side > 64) continue;
+        optest t;
+        optest_begin(&t, "sizes", i);
+        picture p = random_picture(&t, cases[i].w, cases[i].h, i % 2 ? 3 : 1, 1, 2);
+        check_sizes(&t, &p, 1, 2, cases[i].width, cases[i].height, cases[i].side);
+        optest_end(&t);
+    }
+}
+
 /* A row or column of one pixel at the end of a strip of any size keeps inside its image: 2000 columns to 1024. */
 Test(op_image, segmenter_size) {
-    static const int want[][4] = {{1280, 720, 1024, 576}, {720, 1280, 576, 1024}, {1, 5000, 1, 1024},
-                                  {5000, 2, 1024, 1},     {854, 480, 1024, 576},  {1024, 1024, 1024, 1024},
-                                  {3, 2, 1024, 683}};
+    static const int want[][5] = {{1280, 720, 1024, 576, 1024}, {720, 1280, 576, 1024, 1024},
+                                  {1, 5000, 1, 1024, 1024},     {5000, 2, 1024, 1, 1024},
+                                  {854, 480, 1024, 576, 1024},  {1024, 1024, 1024, 1024, 1024},
+                                  {3, 2, 1024, 683, 1024},      {1280, 720, 256, 144, 256},
+                                  {3, 2, 512, 341, 512},        {5000, 2, 256, 1, 256}};
     for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
         int w, h;
-        ist_segmenter_size(want[i][0], want[i][1], &w, &h);
+        ist_segmenter_size(want[i][4], want[i][0], want[i][1], &w, &h);
         cr_assert(w == want[i][2] && h == want[i][3], "%d x %d gives %d x %d", want[i][0], want[i][1], w, h);
     }
 }
@@ -310,12 +342,12 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     synth_phantom(p.h, p.w, 1, p.pixels);
     size_t words, bytes;
     unsigned char *pixels;
-    uint32_t *up = make_upload(&t, &p, 1, 640, &pixels, &words, &bytes);
+    int side = segmenter ? 1024 : 640;
+    uint32_t *up = make_upload(&t, &p, 1, 640, 640, 1024, &pixels, &words, &bytes);
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
                ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y =
-        resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, segmenter ? 1024 : 640, name);
+    ist_tensor y = resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, side, side, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));

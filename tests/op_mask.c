@@ -7,13 +7,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LOW = 256, EXT_UPLOAD = 0, EXT_STORE = 1, EXT_PACKET = 2, MAX_OBJECTS = 12 };
+enum { EXT_UPLOAD = 0, EXT_STORE = 1, EXT_PACKET = 2, MAX_OBJECTS = 12 };
 
 typedef struct scene {
     int batch, count, most, total; /* plan's images, images here, objects per image, objects in all */
     int width[4], height[4], objects_of[4];
+    int size;      /* of the low-resolution logits */
     uint32_t room; /* mask words of the packet */
-    float *low;    /* [P][256 * 256] */
+    float *low;    /* [P][size * size] */
     float *score;  /* [P] */
     int *words;    /* objects: [batch][most][IST_DET_WORDS] */
     size_t store_words;
@@ -21,21 +22,24 @@ typedef struct scene {
 } scene;
 
 /* Blobs on a slope: some of it beyond +-1, edges everywhere; kind 1 empty, 2 full, 3 a single spot, 4 with NaN. */
-static void low_logits(optest *t, float *low, int kind) {
-    float cx = optest_uniform(t, 20, 230), cy = optest_uniform(t, 20, 230), r = optest_uniform(t, 8, 90);
-    for (int y = 0; y < LOW; y++)
-        for (int x = 0; x < LOW; x++) {
+static void low_logits(optest *t, float *low, int size, int kind) {
+    float one = (float)size / 256, r = optest_uniform(t, 8, 90) * one;
+    float cx = optest_uniform(t, 20, 230) * one, cy = optest_uniform(t, 20, 230) * one;
+    for (int y = 0; y < size; y++)
+        for (int x = 0; x < size; x++) {
             float v = r - hypotf((float)x - cx, (float)y - cy) + optest_uniform(t, -3, 3);
             if (kind == 1) v = -5;
             if (kind == 2) v = 2.5f;
-            if (kind == 3) v = x == 100 && y == 130 ? 6.0f : -8.0f;
+            if (kind == 3) v = x == 100 * size / 256 && y == 130 * size / 256 ? 6.0f : -8.0f;
             if (kind == 4 && optest_int(t, 0, 50) == 0) v = NAN;
-            low[y * LOW + x] = v;
+            low[y * size + x] = v;
         }
 }
 
 static void fill(optest *t, scene *s) {
-    s->low = optest_alloc(t, sizeof *s->low * LOW * LOW * (size_t)(s->batch * s->most));
+    if (!s->size) s->size = 256;
+    size_t logits = (size_t)s->size * (size_t)s->size;
+    s->low = optest_alloc(t, sizeof *s->low * logits * (size_t)(s->batch * s->most));
     s->score = optest_alloc(t, sizeof *s->score * (size_t)(s->batch * s->most));
     s->words = optest_alloc(t, sizeof *s->words * IST_DET_WORDS * (size_t)(s->batch * s->most));
     s->total = 0;
@@ -46,7 +50,7 @@ static void fill(optest *t, scene *s) {
     }
     s->store_words += 3;
     for (int k = 0; k < s->batch * s->most; k++) {
-        low_logits(t, s->low + (size_t)k * LOW * LOW, k % 6);
+        low_logits(t, s->low + (size_t)k * logits, s->size, k % 6);
         s->score[k] = (float)optest_int(t, 0, 1024) / 1024;
     }
     for (int i = 0; i < s->batch * s->most * IST_DET_WORDS; i++) s->words[i] = (int)optest_u32(t);
@@ -59,10 +63,13 @@ static uint32_t *upload_of(optest *t, const scene *s, size_t *bytes) {
     up[IST_UP_PACKET_WORDS] = s->room;
     up[IST_UP_STORE_WORDS] = (uint32_t)s->store_words;
     for (int i = 0; i < s->count; i++)
-        ist_upload_image(
-            up, i,
-            &(ist_frame_image){
-                .width = s->width[i], .height = s->height[i], .channels = 3, .sample_bytes = 1, .stride = 1});
+        ist_upload_image(up, i,
+                         &(ist_frame_image){.width = s->width[i],
+                                            .height = s->height[i],
+                                            .channels = 3,
+                                            .sample_bytes = 1,
+                                            .stride = 1,
+                                            .seg_side = 4 * s->size});
     return up;
 }
 
@@ -89,13 +96,13 @@ static void run(optest *t, scene *s, bool masks, const int *match) {
     external upload = external_create(t, up, bytes), store = external_create(t, NULL, 4 * s->store_words * prompts);
     external packet = external_create(t, NULL, 4 * (ist_packet_masks_at(s->batch, s->most) + s->room));
     ist_detections d = detections_of(t, s);
-    ref_map low = {(int)prompts, LOW, LOW, 1, s->low}, score = {(int)prompts, 1, 1, 1, s->score};
+    ref_map low = {(int)prompts, s->size, s->size, 1, s->low}, score = {(int)prompts, 1, 1, 1, s->score};
     ist_pack in = {.label = "pack", .det = d, .score = optest_in(t, score, IST_ELEM_T, true)};
     in.upload = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
     in.packet = ist_plan_external(t->plan, EXT_PACKET, IST_ELEM_I32);
     if (masks) {
         in.store = ist_plan_external(t->plan, EXT_STORE, IST_ELEM_I32);
-        ist_masks node = {.label = "masks", .upload = in.upload, .store = in.store, .det = d, .side = 4 * LOW};
+        ist_masks node = {.label = "masks", .upload = in.upload, .store = in.store, .det = d, .side = 4 * s->size};
         node.logits = optest_in(t, low, IST_ELEM_F32, false);
         ist_emit(t->plan, IST_NODE_MASKS, &node);
         in.stats = node.stats;
@@ -154,8 +161,8 @@ static uint32_t check_mask(const optest *t, const scene *s, int k, int w, int h,
     const uint32_t *o = s->packet + ist_packet_objects_at(s->batch) + (size_t)k * IST_OB_WORDS;
     float *v = malloc(sizeof *v * (size_t)w * (size_t)h);
     int sw, sh;
-    ist_segmenter_size(w, h, &sw, &sh);
-    ref_upsample(s->low + (size_t)k * LOW * LOW, sw, sh, v, w, h);
+    ist_segmenter_size(4 * s->size, w, h, &sw, &sh);
+    ref_upsample(s->low + (size_t)k * (size_t)s->size * (size_t)s->size, s->size, sw, sh, v, w, h);
     facts f = facts_of(v, w, h);
     cr_assert_eq((int)o[IST_OB_AREA], f.area, "%s, object %d, %d x %d, seed %llu: area %d, not %d", t->name, k, w, h,
                  (unsigned long long)t->seed, (int)o[IST_OB_AREA], f.area);
@@ -222,6 +229,9 @@ static const scene scenes[] = {
     {.batch = 1, .count = 1, .most = 6, .objects_of = {3}, .width = {1500}, .height = {1700}, .room = 0},
     {.batch = 2, .count = 2, .most = 4, .objects_of = {0, 0}, .width = {10, 10}, .height = {10, 10}, .room = 10},
     {.batch = 1, .count = 1, .most = 12, .objects_of = {12}, .width = {100}, .height = {64}, .room = 700},
+    {.batch = 1, .count = 1, .most = 6, .objects_of = {6}, .width = {75}, .height = {101}, .room = 10000, .size = 64},
+    {.batch = 1, .count = 1, .most = 6, .objects_of = {6}, .width = {61}, .height = {45}, .room = 9000, .size = 128},
+    {.batch = 1, .count = 1, .most = 6, .objects_of = {5}, .width = {83}, .height = {1}, .room = 900, .size = 16},
 };
 
 Test(op_mask, packets) {

@@ -102,9 +102,9 @@ void ref_lqe(ref_map corners, ref_map y);
 void ref_add_quality(ref_map logits, ref_map quality, ref_map y);
 /* Pillow's BILINEAR on interleaved 8-bit RGB. */
 void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow);
-/* Mask logits 256 x 256 -> 1024 x 1024 -> the first h rows and w columns -> out [height][width], in float as PyTorch.
- */
-void ref_upsample(const float *low, int w, int h, float *out, int width, int height);
+/* Mask logits size x size -> four times that -> the first h rows and w columns -> out [height][width], in float as
+ * PyTorch. */
+void ref_upsample(const float *low, int size, int w, int h, float *out, int width, int height);
 /* Least total cost of min(rows, cols) pairs in double; row_to_col -1 where free. +inf forbids. False when there is no
  * complete assignment. */
 bool ref_assign(const float *cost, int rows, int cols, int ld, int *row_to_col, double *total);

@@ -174,10 +174,11 @@ static void bilinear(const float *in, int ld, int h, int w, float *out, int oh, 
         }
 }
 
-void ref_upsample(const float *low, int w, int h, float *out, int width, int height) {
-    float *map = malloc(sizeof *map * 1024 * 1024);
-    bilinear(low, 256, 256, 256, map, 1024, 1024);
-    bilinear(map, 1024, h, w, out, height, width);
+void ref_upsample(const float *low, int size, int w, int h, float *out, int width, int height) {
+    int side = 4 * size;
+    float *map = malloc(sizeof *map * (size_t)side * (size_t)side);
+    bilinear(low, size, size, size, map, side, side);
+    bilinear(map, side, h, w, out, height, width);
     free(map);
 }
 

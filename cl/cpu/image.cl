@@ -1,6 +1,6 @@
 /* Resampling of raw pixels into network input, CPU row: one work-item makes ROWS x COLS output pixels.
  *
- * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
+ * out [batch, size.y, size.x, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
  * Pillow does, and added into the output rows that use them; nothing but the tile's accumulators is kept. The tap
  * tables say everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized
  * image. */
@@ -93,13 +93,13 @@ NOINLINE void normalise(const int16 *acc, float *value, float4 mean, float4 std,
 
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
 NOINLINE void resize_group(__global T *out, __global const uint *upload, __global const uchar *pixels, int4 fields,
-                           int size, float4 mean, float4 std, float4 rcp, const int4 group) {
+                           int4 size, float4 mean, float4 std, float4 rcp, const int4 group) {
     int image = group.z, x0 = group.x * COLS, y0 = group.y * ROWS;
     if (image >= (int)upload[UP_COUNT]) return;
     __global const uint *im = IMAGE_AT(upload, image);
     __global const int *tx = (__global const int *)upload + im[fields.x];
     __global const int *ty = (__global const int *)upload + im[fields.y];
-    int w = fields.z ? (int)im[fields.z] : size, h = fields.w ? (int)im[fields.w] : size;
+    int w = fields.z ? (int)im[fields.z] : size.x, h = fields.w ? (int)im[fields.w] : size.y;
     int kx = tx[TAPS_K], ky = ty[TAPS_K], columns = min(COLS, w - x0), rows = min(ROWS, h - y0);
     __global const int *py = ty + TAPS_PAIRS + 2 * y0, *cy = ty + TAPS_PAIRS + 2 * h + y0 * ky;
     __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
@@ -129,10 +129,10 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
             }
         }
     }
-    int made = min(COLS, size - x0), inside = 3 * max(columns, 0);
+    int made = min(COLS, size.x - x0), inside = 3 * max(columns, 0);
     float value[3 * COLS];
-    for (int r = 0; r < ROWS && y0 + r < size; r++) {
-        __global T *o = out + (((size_t)image * size + y0 + r) * size + x0) * 3;
+    for (int r = 0; r < ROWS && y0 + r < size.y; r++) {
+        __global T *o = out + (((size_t)image * size.y + y0 + r) * size.x + x0) * 3;
         int samples = r < rows ? inside : 0;
         for (int v = 0; v < VECS && 16 * v < samples; v += 3)
             normalise(acc + r * VECS + v, value + 16 * v, mean, std, rcp);
@@ -145,7 +145,7 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
-resize(__global T *out, __global const uint *upload, __global const uchar *pixels, int4 fields, int size, float4 mean,
+resize(__global T *out, __global const uint *upload, __global const uchar *pixels, int4 fields, int4 size, float4 mean,
        float4 std, float4 rcp) {
     resize_group(out, upload, pixels, fields, size, mean, std, rcp, THIS_GROUP);
 }

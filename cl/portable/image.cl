@@ -1,6 +1,6 @@
 /* Resampling of raw pixels into network input, portable row: one work-item makes ROWS output pixels of one column.
  *
- * out [batch, size, size, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
+ * out [batch, size.y, size.x, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
  * Pillow does, and added into the output rows that use them. The tap tables say everything about geometry (frame.h).
  * Result (v - mean) / std, correctly rounded, 0 outside the resized image. */
 #ifndef ROWS
@@ -26,13 +26,13 @@ static float4 divide(float4 a, float4 d, float4 r) {
 /* fields: x table, y table, and the fields of the resized width and height in the image's block (0: size). */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T *out, __global const uint *upload,
                                                                      __global const uchar *pixels, int4 fields,
-                                                                     int size, float4 mean, float4 std, float4 rcp) {
+                                                                     int4 size, float4 mean, float4 std, float4 rcp) {
     int image = get_global_id(2), x = get_global_id(0), y0 = get_global_id(1) * ROWS;
-    if (image >= (int)upload[UP_COUNT] || x >= size) return;
+    if (image >= (int)upload[UP_COUNT] || x >= size.x) return;
     __global const uint *im = IMAGE_AT(upload, image);
     __global const int *tx = (__global const int *)upload + im[fields.x];
     __global const int *ty = (__global const int *)upload + im[fields.y];
-    int w = fields.z ? (int)im[fields.z] : size, h = fields.w ? (int)im[fields.w] : size;
+    int w = fields.z ? (int)im[fields.z] : size.x, h = fields.w ? (int)im[fields.w] : size.y;
     int kx = tx[TAPS_K], ky = ty[TAPS_K], rows = min(ROWS, h - y0);
     __global const int *py = ty + TAPS_PAIRS + 2 * y0, *cy = ty + TAPS_PAIRS + 2 * h + y0 * ky;
     __global const int *cx = tx + TAPS_PAIRS + 2 * w + x * kx;
@@ -55,8 +55,8 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
             }
         }
     }
-    for (int r = 0; r < ROWS && y0 + r < size; r++) {
-        size_t o = (((size_t)image * size + y0 + r) * size + x) * 3;
+    for (int r = 0; r < ROWS && y0 + r < size.y; r++) {
+        size_t o = (((size_t)image * size.y + y0 + r) * size.x + x) * 3;
         float4 v = divide(convert_float4(min(acc[r] >> 22, (int4)(255))) - mean, std, rcp);
         if (x >= w || r >= rows) v = (float4)(0.0f);
         STORE(v.x, out, o);

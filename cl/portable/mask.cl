@@ -1,8 +1,9 @@
 /* Low-resolution mask logits -> bits at the image's size (postprocess_masks of segment-anything's modeling/sam.py):
- * bilinear 256 -> 1024, the first h rows and w columns of that, bilinear -> H x W, logit > 0.
+ * bilinear LOW -> 4 LOW, the first h rows and w columns of that, bilinear -> H x W, logit > 0. -D LOW: a quarter of the
+ * network's input, 256 of 1024.
  *
- * The 1024 map is never stored. A strip of columns walks down 32 rows at a time and keeps, of the low-resolution rows
- * and of the 1024 map's rows that the current output row lies between, the values at its own columns. Each
+ * The large map is never stored. A strip of columns walks down 32 rows at a time and keeps, of the low-resolution rows
+ * and of the large map's rows that the current output row lies between, the values at its own columns. Each
  * interpolation is fma(a, 1 - t, b * t), horizontal before vertical: bit for bit what PyTorch computes on CPUs.
  *
  * LANES 1: a work-item is a strip of 16 columns in a vector; else a work-item is one column of a strip of LANES. */
@@ -10,7 +11,9 @@
 #ifndef LANES
 #define LANES 1
 #endif
-#define LOW   256
+#ifndef LOW
+#define LOW 256
+#endif
 #define STATS 8
 
 #if LANES == 1
@@ -43,7 +46,7 @@
 #define SOURCE(d, scale, zero) fmax((scale) * ((d) + 0.5f) - 0.5f, (zero))
 #define MIX(a, b, t)           fma((a), 1.0f - (t), (b) * (t))
 
-/* Where columns x of the 1024 map lie among the low-resolution columns. */
+/* Where columns x of the large map lie among the low-resolution columns. */
 typedef struct columns {
     I b0, b1;
     V t;
@@ -58,7 +61,7 @@ static columns columns_of(I x) {
     return c;
 }
 
-/* A strip's columns: their two neighbours in the 1024 map and the weight of the second. */
+/* A strip's columns: their two neighbours in the large map and the weight of the second. */
 typedef struct strip {
     columns left, right;
     V t;
@@ -92,7 +95,7 @@ static low_row low_row_of(__global const float *p, const strip *s, int row) {
     return r;
 }
 
-/* The two low-resolution rows around row y of the 1024 map; rows are asked for in rising order. */
+/* The two low-resolution rows around row y of the large map; rows are asked for in rising order. */
 typedef struct pair {
     low_row r0, r1;
 } pair;
@@ -106,7 +109,7 @@ static V map_row(__global const float *p, const strip *s, pair *k, int y) {
     return MIX(MIX(k->r0.left, k->r1.left, t), MIX(k->r0.right, k->r1.right, t), s->t);
 }
 
-/* Largest low-resolution logit that rows y0 to y1 of the 1024 map can see at the strip's columns. */
+/* Largest low-resolution logit that rows y0 to y1 of the large map can see at the strip's columns. */
 static float largest(__global const float *p, const strip *s, int y0, int y1) {
     float m = -INFINITY;
     int from = (int)SOURCE((float)y0, 0.25f, 0.0f), to = min((int)SOURCE((float)y1, 0.25f, 0.0f) + 1, LOW - 1);
@@ -194,7 +197,7 @@ static int reduced(int v, __local int *room, bool least) {
 #endif
 
 /* An object's groups (parts_of in frame.cl) take equal shares of its image's strips and row blocks. stats [group,
- * STATS]: area, least x, most x, least y, most y, above 1, above -1. Object k's 65536 logits begin at
+ * STATS]: area, least x, most x, least y, most y, above 1, above -1. Object k's LOW * LOW logits begin at
  * place.x * k + place.y; place.z, place.w: most groups of all objects and of one. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 masks(__global uint *store, __global int *stats, __global const float *logits, __global const int *image_of,

@@ -44,7 +44,7 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
                                      .global = {across * (size_t)items, (size_t)ist_div_up(y.h, rows), (size_t)y.n},
                                      .local = {(size_t)items, 1, 1},
                                      .args = {IST_OUT(y), IST_IN(q->upload), IST_IN(q->pixels),
-                                              IST_INT4(f[0], f[1], f[2], f[3]), IST_INT(y.w),
+                                              IST_INT4(f[0], f[1], f[2], f[3]), IST_INT4(y.w, y.h, 0, 0),
                                               IST_FLOAT4(m[0], m[1], m[2], 0), IST_FLOAT4(s[0], s[1], s[2], 1),
                                               IST_FLOAT4(1 / s[0], 1 / s[1], 1 / s[2], 1)},
                                      .arg_count = 8,

@@ -31,7 +31,7 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     int pixels = logits.h * logits.w;
     groups g = groups_of(ist_lanes_of(v), d->batch * d->max_objects);
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
-    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DLOW=%d", (int)lanes, q->side / IST_LOGIT_PIXELS);
     (void)way;
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
