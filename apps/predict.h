@@ -43,6 +43,8 @@ typedef struct predict_options {
     ist_overlap overlap;
     float conf;
     int max_objects, batch, limit; /* limit 0: all images */
+    int input_width, input_height; /* of the detector; 0: the default */
+    int segmenter_size;            /* 0: the default */
     unsigned save;                 /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
@@ -72,6 +74,8 @@ const char *predict_precision_name(ist_precision precision);
 #define PREDICT_MODEL_OPTIONS(X)                                                                                       \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
+    X(IMGSZ, 0, "imgsz", "N", "detector input: N or WxH pixels, multiples of 32 from 64 to 2048 (640)")                \
+    X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
     X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")       \
@@ -89,6 +93,8 @@ enum {
 
 /* Stores one of these; 0 or the exit code. *mine becomes false when `id` is none of them. */
 int predict_take_model_option(int id, const char *value, predict_options *options, bool *mine);
+/* The sides and what else of the models' inputs the options ask for. */
+void predict_configure_inputs(const predict_options *options, ist_config *config);
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out);
 
 enum { PREDICT_MAX_DEVICES = 64 };

@@ -165,6 +165,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     config->device = o->device;
     config->precision = o->precision;
     config->overlap = o->overlap;
+    predict_configure_inputs(o, config);
     config->match = job->match;
     config->batch = o->batch;
     config->max_objects = o->max_objects;

@@ -139,6 +139,26 @@ static int copy_path(const char *path, char **out) {
     return *out ? CLI_SUCCESS : cli_fail(CLI_FAILED, "out of memory");
 }
 
+/* "N" or "WxH". */
+static int parse_imgsz(const char *text, predict_options *o) {
+    char width[16];
+    const char *x = strchr(text, 'x');
+    size_t n = x ? (size_t)(x - text) : strlen(text);
+    snprintf(width, sizeof width, "%.*s", (int)n, text);
+    if (n < sizeof width && cli_parse_int(width, 64, 2048, &o->input_width) &&
+        cli_parse_int(x ? x + 1 : width, 64, 2048, &o->input_height) && o->input_width % 32 == 0 &&
+        o->input_height % 32 == 0)
+        return CLI_SUCCESS;
+    return cli_usage(o->command, "--imgsz: '%s' is not N or WxH, multiples of 32 from 64 to 2048", text);
+}
+
+void predict_configure_inputs(const predict_options *o, ist_config *config) {
+    config->input_width = o->input_width;
+    config->input_height = o->input_height;
+    if (o->input_width && o->input_width == o->input_height) config->input_size = o->input_width;
+    config->segmenter_size = o->segmenter_size;
+}
+
 static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
@@ -154,6 +174,12 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
         return copy_path(value, &o->detector);
     case OPTION_SEGMENTER:
         return copy_path(value, &o->segmenter);
+    case OPTION_IMGSZ:
+        return parse_imgsz(value, o);
+    case OPTION_SEGMENTER_SIZE:
+        if (!cli_parse_int(value, 32, 4096, &o->segmenter_size) || o->segmenter_size % 32)
+            return cli_usage(o->command, "--segmenter-size: '%s' is not a multiple of 32 from 32 to 4096", value);
+        break;
     case OPTION_NO_MASKS:
         o->masks = false;
         break;

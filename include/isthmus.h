@@ -179,6 +179,8 @@ typedef struct ist_config {
     int segmenter_size;       /* side of the segmenter's square input, a multiple of 32 in [64, 1024] (1024 alone for
                                *   networks that know no other); default 0: what the checkpoint's metadata say
                                *   ("image_size"), else 1024 */
+    int input_width;          /* detector input of unequal sides, each as input_size; both 0 (the default): a square */
+    int input_height;         /*   of input_size */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -193,7 +195,8 @@ void ist_close(ist_engine **engine);
 /* ---- frames in ----------------------------------------------------------------------------------------------- */
 
 /* Samples are interleaved; 16-bit samples are in host byte order. Gray is replicated, alpha is dropped, 16-bit values
- * are scaled to 8 bit (round(v / 257)), all on the device. */
+ * are scaled to 8 bit (round(v / 257)), all on the device. For a detector of one channel colours become gray (Pillow's
+ * convert("L")); one of four also reads alpha, 255 where the image has none. */
 typedef enum ist_pixel_format {
     IST_GRAY8 = 0x11, IST_GRAYA8 = 0x12, IST_RGB8 = 0x13, IST_RGBA8 = 0x14,
     IST_GRAY16 = 0x21, IST_GRAYA16 = 0x22, IST_RGB16 = 0x23, IST_RGBA16 = 0x24
@@ -296,6 +299,8 @@ typedef struct ist_engine_info {
     uint64_t device_peak_bytes;
     int kernels;                  /* launches per frame */
     int overlap;                  /* 1: on two queues; what AUTO became */
+    int input_width, input_height; /* of the detector */
+    int segmenter_size;           /* side of the segmenter's input; 0 without one */
 } ist_engine_info;
 
 ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, ist_error *err);

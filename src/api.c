@@ -48,10 +48,20 @@ static ist_status in_range(ist_error *err, const char *name, double value, doubl
     return ist_fail(err, IST_E_ARGUMENT, "config.%s is %g, want %g..%g", name, value, low, high);
 }
 
+static ist_status check_sides(const ist_config *c, ist_error *err) {
+    if (!c->input_width && !c->input_height) return IST_OK;
+    IST_TRY(in_range(err, "input_width", c->input_width, 64, 2048));
+    IST_TRY(in_range(err, "input_height", c->input_height, 64, 2048));
+    if (c->input_width % 32 == 0 && c->input_height % 32 == 0) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "config.input_width and input_height are %d and %d, want multiples of 32",
+                    c->input_width, c->input_height);
+}
+
 static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "input_size", c->input_size, 64, 2048));
     if (c->input_size % 32)
         return ist_fail(err, IST_E_ARGUMENT, "config.input_size is %d, want a multiple of 32", c->input_size);
+    IST_TRY(check_sides(c, err));
     IST_TRY(in_range(err, "batch", c->batch, 1, IST_MAX_BATCH));
     IST_TRY(in_range(err, "max_objects", c->max_objects, 1, IST_MAX_OBJECTS));
     IST_TRY(in_range(err, "conf", c->conf, 0, 1));
@@ -179,6 +189,9 @@ ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_e
                               .precision = e->config.precision,
                               .classes = e->classes,
                               .input_size = e->config.input_size,
+                              .input_width = e->config.input_width,
+                              .input_height = e->config.input_height,
+                              .segmenter_size = e->has_masks ? e->config.segmenter_size : 0,
                               .batch = e->config.batch,
                               .max_objects = e->config.max_objects,
                               .overlap = e->config.overlap == IST_OVERLAP_ON};

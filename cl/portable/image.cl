@@ -1,20 +1,37 @@
 /* Resampling of raw pixels into network input, portable row: one work-item makes ROWS output pixels of one column.
  *
- * out [batch, size.y, size.x, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
+ * out [batch, size.y, size.x, OUT] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
  * Pillow does, and added into the output rows that use them. The tap tables say everything about geometry (frame.h).
- * Result (v - mean) / std, correctly rounded, 0 outside the resized image. */
+ * Result (v - mean) / std, correctly rounded, 0 outside the resized image.
+ *
+ * -D OUT: 3, gray repeated and alpha dropped; 1, colours by Pillow's convert("L"), before they are resampled; 4, alpha
+ * behind the colours, 255 where the image has none. */
 #ifndef ROWS
 #define ROWS 8
 #endif
+#ifndef OUT
+#define OUT 3
+#endif
 #define HALF (1 << 21)
 
-/* Samples of pixel x as 8-bit RGB. */
-static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
-    int i = x * channels, step = channels < 3 ? 0 : 1;
-    if (sample == 1) return (int4)(row[i], row[i + step], row[i + 2 * step], 0);
-    uint4 v = (uint4)(row[2 * i], row[2 * (i + step)], row[2 * (i + 2 * step)], 0);
-    v += (uint4)(row[2 * i + 1], row[2 * (i + step) + 1], row[2 * (i + 2 * step) + 1], 0) << 8;
+/* Samples of pixel x as 8-bit RGB, and alpha where it is asked for. */
+static int4 samples(__global const uchar *row, int x, int channels, int sample) {
+    int i = x * channels, step = channels < 3 ? 0 : 1, a = OUT == 4 ? i + channels - 1 : i;
+    if (sample == 1) return (int4)(row[i], row[i + step], row[i + 2 * step], row[a]);
+    uint4 v = (uint4)(row[2 * i], row[2 * (i + step)], row[2 * (i + 2 * step)], row[2 * a]);
+    v += (uint4)(row[2 * i + 1], row[2 * (i + step) + 1], row[2 * (i + 2 * step) + 1], row[2 * a + 1]) << 8;
     return convert_int4((v + 128u) / 257u);
+}
+
+/* The OUT channels of pixel x, in the first places. */
+static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
+    int4 v = samples(row, x, channels, sample);
+#if OUT == 1
+    if (channels >= 3) v.x = (v.x * 19595 + v.y * 38470 + v.z * 7471 + 0x8000) >> 16;
+#elif OUT == 4
+    if (channels % 2) v.w = 255;
+#endif
+    return v;
 }
 
 /* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
@@ -56,11 +73,16 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
         }
     }
     for (int r = 0; r < ROWS && y0 + r < size.y; r++) {
-        size_t o = (((size_t)image * size.y + y0 + r) * size.x + x) * 3;
+        size_t o = (((size_t)image * size.y + y0 + r) * size.x + x) * OUT;
         float4 v = divide(convert_float4(min(acc[r] >> 22, (int4)(255))) - mean, std, rcp);
         if (x >= w || r >= rows) v = (float4)(0.0f);
         STORE(v.x, out, o);
+#if OUT > 1
         STORE(v.y, out, o + 1);
         STORE(v.z, out, o + 2);
+#endif
+#if OUT == 4
+        STORE(v.w, out, o + 3);
+#endif
     }
 }

@@ -577,6 +577,8 @@ ist_status ist_infer_upscale(void *node, ist_error *err) {
 
 ist_status ist_infer_resize(void *node, ist_error *err) {
     ist_resize *q = node;
+    if (q->channels != 1 && q->channels != 3 && q->channels != 4)
+        return ist_fail(err, IST_E_ARGUMENT, "%s: %d channels of an image, want 1, 3 or 4", q->label, q->channels);
     if (q->what == IST_RESIZE_SEGMENTER) q->content = extents(1, 1, q->batch, 2, IST_ELEM_I32);
     return result(&q->y, extents(q->batch, q->h, q->w, q->channels, IST_ELEM_T), false, q->label, err);
 }

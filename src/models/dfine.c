@@ -19,14 +19,15 @@ static ist_dfine_memory memory_of(const ist_net *net, const ist_dfine_arch *arch
 
 static bool accepts(const ist_net *net, const ist_checkpoint_info *info, const ist_dfine_arch *arch, ist_tensor image) {
     ist_graph *g = net->graph;
+    int channels = info->channels ? info->channels : 3;
     if (ist_graph_failed(g)) return false;
     if (!arch) {
         ist_graph_fail(g, IST_E_WEIGHTS, "the checkpoint is %s, not a D-FINE", ist_model_name(info->kind));
         return false;
     }
-    if (image.n < 1 || image.h < 32 || image.w < 32 || image.h % 32 || image.w % 32 || image.c != 3) {
-        ist_graph_fail(g, IST_E_ARGUMENT, "D-FINE reads [n,h,w,3] with h and w divisible by 32, got [%d,%d,%d,%d]",
-                       image.n, image.h, image.w, image.c);
+    if (image.n < 1 || image.h < 32 || image.w < 32 || image.h % 32 || image.w % 32 || image.c != channels) {
+        ist_graph_fail(g, IST_E_ARGUMENT, "D-FINE reads [n,h,w,%d] with h and w divisible by 32, got [%d,%d,%d,%d]",
+                       channels, image.n, image.h, image.w, image.c);
         return false;
     }
     int tokens = 0;

@@ -70,7 +70,7 @@ static void hgnet(ist_walk *w) {
     int m = a->stem_mid;
     w->tracked = !a->frozen_bn;
     size_t p = ist_walk_enter(w, "backbone.");
-    hgnet_unit(w, "stem.stem1.", m, 3, 3, true);
+    hgnet_unit(w, "stem.stem1.", m, w->form->channels ? w->form->channels : 3, 3, true);
     hgnet_unit(w, "stem.stem2a.", m / 2, m, 2, true);
     hgnet_unit(w, "stem.stem2b.", m, m / 2, 2, true);
     hgnet_unit(w, "stem.stem3.", m, 2 * m, 3, true);
@@ -272,8 +272,15 @@ static int class_rows(const ist_weights *weights, const ist_dfine_arch *arch) {
     return 0;
 }
 
+/* Channels of the images that the stem reads: 1, 3 or 4. */
+static int stem_channels(const ist_weights *weights) {
+    const ist_weight *t = ist_weights_find(weights, "backbone.stem.stem1.conv.weight");
+    return t && t->rank == 4 && (t->dims[1] == 1 || t->dims[1] == 4) ? (int)t->dims[1] : 3;
+}
+
 void ist_dfine_form(const ist_weights *weights, ist_arch_form *form) {
     form->size = 640;
+    form->channels = stem_channels(weights);
     form->classes = class_rows(weights, ist_dfine_arch_of(form->kind));
     form->deployed = ist_weights_find(weights, "encoder.lateral_convs.0.conv_bn_fused.weight") != NULL;
 }

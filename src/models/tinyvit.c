@@ -3,6 +3,8 @@
 #include "models/sam.h"
 #include "models/tensors.h"
 
+#include <stdlib.h>
+
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
 
 static const float LN_EPS = 1e-5f, LN2D_EPS = 1e-6f;
@@ -168,10 +170,18 @@ static void all_tensors(ist_walk *w) {
     ist_sam_tensors(w);
 }
 
+/* No tensor has a shape that depends on the input's side; a file may say it in its metadata. */
+static void form(const ist_weights *weights, ist_arch_form *f) {
+    const char *text = ist_weights_metadata(weights, "image_size");
+    char *end;
+    long side = text ? strtol(text, &end, 10) : 0;
+    if (text && end != text && !*end && side > 0 && side <= INT32_MAX) f->side = (int)side;
+}
+
 /* ---- MobileSAM ---- */
 
 const ist_segmenter_model ist_mobile_sam = {
-    .is = {.name = "mobilesam", .family = "MobileSAM", .tensors = all_tensors},
+    .is = {.name = "mobilesam", .family = "MobileSAM", .tensors = all_tensors, .form = form},
     .side = 1024,
     .multiple = 32,
     .least = 64,

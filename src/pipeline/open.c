@@ -159,6 +159,8 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
     e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
     e->config.classes = NULL;
+    if (!config->input_width || !config->input_height)
+        e->config.input_width = e->config.input_height = config->input_size;
     ist_device_options options = {.spec = config->device,
                                   .cl_context = config->cl_context,
                                   .cl_device = config->cl_device,

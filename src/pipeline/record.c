@@ -42,9 +42,9 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dete
                          .pixels = f->pixels,
                          .what = IST_RESIZE_DETECTOR,
                          .batch = config->batch,
-                         .w = config->input_size,
-                         .h = config->input_size,
-                         .channels = 3};
+                         .w = config->input_width,
+                         .h = config->input_height,
+                         .channels = f->c->detector_info.channels};
     memcpy(resize.mean, model->mean, sizeof resize.mean);
     memcpy(resize.std, model->std, sizeof resize.std);
     const ist_net net = {f->g, f->c->detector};

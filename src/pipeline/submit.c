@@ -37,11 +37,10 @@ static int sample_bytes_of(ist_pixel_format f) {
 static ist_slot_geometry geometry_of(const ist_engine *e, const ist_slot *s, int i, const ist_image *m,
                                      const image_layout *o) {
     ist_slot_geometry g = {.width = m->width, .height = m->height};
-    int size = e->config.input_size;
     if (s && i < s->geometry_count && s->geometry[i].width == m->width && s->geometry[i].height == m->height)
         return s->geometry[i];
-    g.words[0] = ist_resize_taps_words(m->width, size);
-    g.words[1] = ist_resize_taps_words(m->height, size);
+    g.words[0] = ist_resize_taps_words(m->width, e->config.input_width);
+    g.words[1] = ist_resize_taps_words(m->height, e->config.input_height);
     if (!e->has_masks) return g;
     g.words[2] = ist_resize_taps_words(m->width, o->seg_w);
     g.words[3] = ist_resize_taps_words(m->height, o->seg_h);
@@ -114,8 +113,8 @@ static void fill_tables(const ist_engine *e, ist_slot *s, const ist_image *image
     if (same_geometry(s, images, count)) return;
     for (int i = 0; i < count; i++) {
         const image_layout *o = &l->images[i];
-        ist_resize_taps(images[i].width, e->config.input_size, up + o->det_x);
-        ist_resize_taps(images[i].height, e->config.input_size, up + o->det_y);
+        ist_resize_taps(images[i].width, e->config.input_width, up + o->det_x);
+        ist_resize_taps(images[i].height, e->config.input_height, up + o->det_y);
         if (e->has_masks) {
             ist_resize_taps(images[i].width, o->seg_w, up + o->seg_x);
             ist_resize_taps(images[i].height, o->seg_h, up + o->seg_y);

@@ -32,7 +32,7 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
     bool given = q->std[0] != 0;
     const float *m = given ? q->mean : r->mean, *s = given ? q->std : r->std;
     ist_tensor y = q->y;
-    ist_defines defines = ist_defines_of(p, "-DROWS=%d", rows);
+    ist_defines defines = ist_defines_of(p, y.c == 3 ? "-DROWS=%d" : "-DROWS=%d -DOUT=%d", rows, y.c);
     size_t across = (size_t)ist_div_up(y.w, columns);
     if (q->what == IST_RESIZE_SEGMENTER) q->content = content_of(q->upload, q->batch);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
@@ -45,8 +45,8 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
                                      .local = {(size_t)items, 1, 1},
                                      .args = {IST_OUT(y), IST_IN(q->upload), IST_IN(q->pixels),
                                               IST_INT4(f[0], f[1], f[2], f[3]), IST_INT4(y.w, y.h, 0, 0),
-                                              IST_FLOAT4(m[0], m[1], m[2], 0), IST_FLOAT4(s[0], s[1], s[2], 1),
-                                              IST_FLOAT4(1 / s[0], 1 / s[1], 1 / s[2], 1)},
+                                              IST_FLOAT4(m[0], m[1], m[2], m[2]), IST_FLOAT4(s[0], s[1], s[2], s[2]),
+                                              IST_FLOAT4(1 / s[0], 1 / s[1], 1 / s[2], 1 / s[2])},
                                      .arg_count = 8,
-                                     .bytes = 12.0 * y.n * y.h * y.w});
+                                     .bytes = 4.0 * y.c * y.n * y.h * y.w});
 }
