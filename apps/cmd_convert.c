@@ -7,12 +7,16 @@
 
 #include <getopt.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const cli_option options[] = {
     {"half", 256, NULL, "store floating point tensors as 16 bit"},
+    {"set", 257, "KEY=VALUE",
+     "write this into the metadata: image_size=256, a segmenter's input;\n"
+     "activation=silu, a D-FINE trained by DEIM; may be given again"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -48,14 +52,49 @@ static ist_status save_in_folder(const ist_weights *weights, const char *out, bo
     return status;
 }
 
-int cmd_convert(int argc, char **argv) {
-    bool half = false;
-    int id, code = CLI_SUCCESS;
+enum { SETS = 16 };
+
+typedef struct settings {
+    bool half;
+    const char *sets[SETS]; /* "KEY=VALUE" */
+    int count;
+} settings;
+
+/* The options; the exit code in *code when they are all there is to do. */
+static bool parse(int argc, char **argv, settings *s, int *code) {
+    int id;
     const char *value;
-    while ((id = cli_next("convert", options, argc, argv, &value, &code)) != CLI_END) {
-        if (id == CLI_STOP) return code;
-        half = true;
+    *s = (settings){0};
+    while ((id = cli_next("convert", options, argc, argv, &value, code)) != CLI_END) {
+        if (id == CLI_STOP) return false;
+        if (id == 256) s->half = true;
+        if (id != 257) continue;
+        const char *equals = strchr(value, '=');
+        if (!equals || equals == value || equals - value > 63)
+            *code = cli_usage("convert", "--set: '%s' is not KEY=VALUE", value);
+        else if (s->count == SETS)
+            *code = cli_usage("convert", "--set: more than %d times", SETS);
+        else
+            s->sets[s->count++] = value;
+        if (*code) return false;
     }
+    return true;
+}
+
+static ist_status set_metadata(ist_weights *weights, const settings *s, ist_error *err) {
+    for (int i = 0; i < s->count; i++) {
+        char key[64];
+        const char *equals = strchr(s->sets[i], '=');
+        snprintf(key, sizeof key, "%.*s", (int)(equals - s->sets[i]), s->sets[i]);
+        IST_TRY(ist_weights_set_metadata(weights, key, equals + 1, err));
+    }
+    return IST_OK;
+}
+
+int cmd_convert(int argc, char **argv) {
+    settings s;
+    int code = CLI_SUCCESS;
+    if (!parse(argc, argv, &s, &code)) return code;
     if (argc - optind != 2) return cli_usage("convert", "expected two file names, got %d", argc - optind);
     const char *in = argv[optind], *out = argv[optind + 1];
     const char *dot = strrchr(out, '.');
@@ -66,7 +105,8 @@ int cmd_convert(int argc, char **argv) {
     if (ist_atomic_try(out, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     ist_weights *weights = NULL;
     if (ist_weights_open(in, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
-    ist_status status = save_in_folder(weights, out, half, &err);
+    ist_status status = set_metadata(weights, &s, &err);
+    if (!status) status = save_in_folder(weights, out, s.half, &err);
     size_t count = ist_weights_count(weights);
     ist_weights_close(&weights);
     if (status) return cli_fail(status == IST_E_WEIGHTS ? CLI_BAD_MODEL : cli_exit_code(status), "%s", err.text);

@@ -48,6 +48,7 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
     printf("%-12s %s%s\n", "model", ist_model_name(info->kind), info->deployed ? " (deployed)" : "");
     if (ist_model_is(info->kind, IST_SLOT_DETECTOR)) print_classes(weights, info);
     if (info->side) printf("%-12s %d x %d\n", "input", info->side, info->side);
+    if (info->silu) printf("%-12s %s\n", "activation", "silu");
     if (info->channels != 3) printf("%-12s %d\n", "channels", info->channels);
     printf("%-12s %zu\n", "tensors", info->tensors);
     printf("%-12s %llu\n", "parameters", (unsigned long long)info->parameters);

@@ -43,6 +43,7 @@ typedef struct ist_arch_form {
     int size;      /* D-FINE only: side of the square evaluation image that the stored anchors are for */
     bool deployed; /* D-FINE only: after the official deploy() */
     int channels;  /* of the images it reads: 1, 3 or 4; 0 stands for 3 */
+    bool silu;     /* D-FINE only: the decoder's MLPs have SiLU where the published one has ReLU, as DEIM trains them */
     int side;      /* segmenters only: side of the square input where the file tells, else 0 */
 } ist_arch_form;
 

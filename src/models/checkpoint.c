@@ -136,6 +136,7 @@ ist_status ist_checkpoint_identify(const ist_weights *weights, ist_checkpoint_in
     info->classes = form.classes;
     info->deployed = form.deployed;
     info->channels = form.channels;
+    info->silu = form.silu;
     info->side = form.side;
     return fill_lists(weights, &form, info, err);
 }

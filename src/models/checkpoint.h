@@ -17,6 +17,7 @@ typedef struct ist_checkpoint_info {
     ist_model_kind kind;
     int classes;        /* of a detector: rows of its class head; 0 for a segmenter */
     int channels;       /* of the images it reads */
+    bool silu;          /* D-FINE: see ist_arch_form */
     int side;           /* of a segmenter's input, where the file tells; else 0 */
     bool deployed;      /* D-FINE after the official deploy(): convolutions already fused */
     const char *format; /* see ist_weights_format / ist_weights_naming */

@@ -67,6 +67,7 @@ typedef struct ist_dfine_memory {
     ist_tensor tokens; /* [n,1,T,dim] */
     int levels;
     ist_level level[3];
+    ist_act act; /* of the decoder's MLPs */
 } ist_dfine_memory;
 
 /* The last arch->levels stages of the backbone. */

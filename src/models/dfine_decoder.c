@@ -10,18 +10,18 @@
 #include <string.h>
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
-#define RELU      .epi.act = IST_ACT_RELU
 #define EXACT     .exact = true /* what positions, boxes and scores are made of: float also where activations are half */
 
 enum { BINS = IST_DFINE_REG_MAX + 1, HEADS = IST_DFINE_HEADS, QUERIES = IST_DFINE_QUERIES };
 
 static const float ln_eps = 1e-5f;
 
-/* Layers first.. of an MLP: linear layers with ReLU between them; `count` is the number of all its layers. */
-static ist_tensor mlp(const ist_net *net, ist_tensor x, int first, int count, bool exact, const char *name) {
+/* Layers first.. of an MLP: linear layers with `act` between them; `count` is the number of all its layers. */
+static ist_tensor mlp(const ist_net *net, ist_act act, ist_tensor x, int first, int count, bool exact,
+                      const char *name) {
     for (int i = first; i < count; i++) {
         bool last = i + 1 == count;
-        ist_conv_opts opts = {.epi.act = last ? IST_ACT_NONE : IST_ACT_RELU, .exact = last && exact};
+        ist_conv_opts opts = {.epi.act = last ? IST_ACT_NONE : act, .exact = last && exact};
         x = ist_net_dense(net, x, &opts, "%s.layers.%d", name, i);
     }
     return x;
@@ -100,7 +100,7 @@ static void select_queries(const ist_net *net, const ist_dfine_memory *memory, i
     *target = IST_NODE(net, GATHER, gather, .label = "decoder.target", .x = e, .index = index); /* [n,1,300,D] */
     ist_net_name(net, *target, "dec.target");
     ist_tensor logit = IST_NODE(net, GATHER, gather, .label = "decoder.anchor", .x = anchor.logits, .index = index);
-    ist_tensor delta = mlp(net, *target, 0, 3, true, "decoder.enc_bbox_head");                /* [n,1,300,4] */
+    ist_tensor delta = mlp(net, memory->act, *target, 0, 3, true, "decoder.enc_bbox_head");                /* [n,1,300,4] */
     *ref = IST_NODE(net, BOX_INIT, box, .label = "decoder.ref", .a = delta, .b = logit); /* [n,1,300,4] */
 }
 
@@ -167,7 +167,7 @@ static ist_tensor gateway(const ist_net *net, int i, ist_tensor x, ist_tensor y)
 /* Self-attention, deformable attention, gate, feed-forward: the new x. */
 static ist_tensor transform(const ist_net *net, int i, const state *s, const ist_dfine_memory *memory) {
     ist_name name = ist_name_of("decoder.decoder.layers.%d", i);
-    ist_tensor pos = mlp(net, s->ref, 0, 2, false, "decoder.query_pos_head"); /* [n,1,300,D] */
+    ist_tensor pos = mlp(net, memory->act, s->ref, 0, 2, false, "decoder.query_pos_head"); /* [n,1,300,D] */
     ist_net_name(net, pos, "dec.pos%d", i);
     pos = IST_NODE(net, CLAMP, clamp, .label = "decoder.query_pos", .x = pos, .lo = -10, .hi = 10);
     ist_tensor a = self_attention(net, i, s->x, pos); /* [n,1,300,D] */
@@ -175,7 +175,7 @@ static ist_tensor transform(const ist_net *net, int i, const state *s, const ist
     ist_tensor query = ist_net_add(net, x, pos, name.text);            /* [n,1,300,D] */
     ist_tensor y = cross_attention(net, i, query, s->ref, memory);     /* [n,1,300,D] */
     x = gateway(net, i, x, y);                                         /* [n,1,300,D] */
-    ist_tensor f = ist_net_dense(net, x, OPTS(RELU), "%s.linear1", name.text); /* [n,1,300,ff] */
+    ist_tensor f = ist_net_dense(net, x, OPTS(.epi.act = memory->act), "%s.linear1", name.text); /* [n,1,300,ff] */
     f = ist_net_dense(net, f, NULL, "%s.linear2", name.text);                  /* [n,1,300,D] */
     ist_net_name(net, f, "dec.l%d.ffn", i);
     x = ist_net_layer_norm(net, (ist_layer_norm){.x = f, .add = x, .eps = ln_eps, .clamp = 65504}, "%s.norm3", name.text);
@@ -184,16 +184,16 @@ static ist_tensor transform(const ist_net *net, int i, const state *s, const ist
 }
 
 /* Layer 0 also makes the boxes that all layers refine; its two heads read the same x, their first layers are one. */
-static ist_tensor first_heads(const ist_net *net, state *s) {
+static ist_tensor first_heads(const ist_net *net, ist_act act, state *s) {
     int width = s->x.c;
     ist_filter w_pre = ist_take_dense(net, "decoder.pre_bbox_head.layers.0");
     ist_filter w_box = ist_take_dense(net, "decoder.dec_bbox_head.0.layers.0");
     ist_tensor h =
-        ist_net_apply(net, s->x, ist_take_stack(net, w_pre, w_box), OPTS(RELU), "decoder.bbox_heads.layers.0");
-    ist_tensor delta = mlp(net, ist_slice(h, 0, width), 1, 3, true, "decoder.pre_bbox_head"); /* [n,1,300,4] */
+        ist_net_apply(net, s->x, ist_take_stack(net, w_pre, w_box), OPTS(.epi.act = act), "decoder.bbox_heads.layers.0");
+    ist_tensor delta = mlp(net, act, ist_slice(h, 0, width), 1, 3, true, "decoder.pre_bbox_head"); /* [n,1,300,4] */
     ist_net_name(net, delta, "dec.pre_bbox");
     s->ref_init = IST_NODE(net, BOX_REFINE, box, .label = "decoder.pre_bbox_head", .a = delta, .b = s->ref);
-    return mlp(net, ist_slice(h, width, width), 1, 3, true, "decoder.dec_bbox_head.0"); /* [n,1,300,132] */
+    return mlp(net, act, ist_slice(h, width, width), 1, 3, true, "decoder.dec_bbox_head.0"); /* [n,1,300,132] */
 }
 
 static void layer(const ist_net *net, int i, const ist_dfine_memory *memory, const float *bins, float reg_scale,
@@ -203,9 +203,9 @@ static void layer(const ist_net *net, int i, const ist_dfine_memory *memory, con
     ist_net_name(net, s->ref, "dec.ref%d", i);
     s->x = transform(net, i, s, memory); /* [n,1,300,D] */
     if (i == 0)
-        increment = first_heads(net, s); /* [n,1,300,132] */
+        increment = first_heads(net, memory->act, s); /* [n,1,300,132] */
     else
-        increment = mlp(net, ist_net_add(net, s->x, s->previous, head.text), 0, 3, true, head.text);
+        increment = mlp(net, memory->act, ist_net_add(net, s->x, s->previous, head.text), 0, 3, true, head.text);
     ist_net_name(net, increment, "dec.l%d.corners", i);
     ist_fdr node = {.label = head.text,
                     .increment = increment,
@@ -232,7 +232,7 @@ ist_dfine_result ist_dfine_decoder(const ist_net *net, const ist_dfine_arch *arc
     ist_tensor logits = ist_net_dense(net, s.x, OPTS(EXACT), "decoder.dec_score_head.%d", last); /* [n,1,300,classes] */
     ist_net_name(net, logits, "dec.logits_before_lqe");
     ist_tensor shape = IST_NODE(net, LQE, lqe, .label = quality_head.text, .corners = s.corners); /* [n,1,300,20] */
-    ist_tensor quality = mlp(net, shape, 0, 2, true, quality_head.text);                          /* [n,1,300,1] */
+    ist_tensor quality = mlp(net, memory->act, shape, 0, 2, true, quality_head.text);                          /* [n,1,300,1] */
     logits = IST_NODE(net, ADD_QUALITY, box, .label = quality_head.text, .a = logits, .b = quality);
     ist_graph_end(net->graph);
     ist_net_name(net, logits, "logits");

@@ -4,6 +4,7 @@
 #include "models/tensors.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* clang-format off */
 /*   stage:   in   mid   out blocks layers light */
@@ -282,5 +283,8 @@ void ist_dfine_form(const ist_weights *weights, ist_arch_form *form) {
     form->size = 640;
     form->channels = stem_channels(weights);
     form->classes = class_rows(weights, ist_dfine_arch_of(form->kind));
+    /* DEIM's tensors are those of D-FINE: only somebody who knows can say it, in the metadata. */
+    const char *act = ist_weights_metadata(weights, "activation");
+    form->silu = act && !strcmp(act, "silu");
     form->deployed = ist_weights_find(weights, "encoder.lateral_convs.0.conv_bn_fused.weight") != NULL;
 }
