@@ -73,6 +73,15 @@ Test(api_arguments, configuration) {
     BAD(input_size, 650, IST_E_ARGUMENT, "multiple of 32");
     BAD(input_size, 2080, IST_E_ARGUMENT, "input_size is 2080");
     BAD(input_size, -640, IST_E_ARGUMENT, "input_size");
+    BAD(input_width, 320, IST_E_ARGUMENT, "input_height is 0");
+    BAD(input_height, 320, IST_E_ARGUMENT, "input_width is 0");
+    BAD(input_width, -32, IST_E_ARGUMENT, "input_width is -32");
+    ist_config odd = good;
+    odd.input_width = 320;
+    odd.input_height = 300;
+    not_opened(&odd, IST_E_ARGUMENT, "input_width and input_height are 320 and 300, want multiples of 32");
+    BAD(segmenter_size, -1, IST_E_ARGUMENT, "segmenter_size is -1");
+    BAD(segmenter_size, 4128, IST_E_ARGUMENT, "segmenter_size is 4128");
     BAD(batch, 0, IST_E_ARGUMENT, "batch");
     BAD(batch, 65, IST_E_ARGUMENT, "batch is 65");
     BAD(max_objects, 0, IST_E_ARGUMENT, "max_objects");

@@ -58,6 +58,12 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "0"), 2, NULL, "--batch: '0'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "65"), 2, NULL, "from 1 to 64");
     expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", "301"), 2, NULL, "from 1 to 300");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "650"), 2, NULL, "--imgsz: '650' is not N or WxH");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x"), 2, NULL, "--imgsz: '640x'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x480x3"), 2, NULL, "--imgsz: '640x480x3'");
+    expect(RUN(&s, "bench", "--imgsz", "32x640"), 2, NULL, "--imgsz: '32x640'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--segmenter-size", "100"), 2, NULL,
+           "--segmenter-size: '100' is not a multiple of 32");
     expect(RUN(&s, "predict", "x", "-o", "y", "--limit", "3x"), 2, NULL, "--limit");
     expect(RUN(&s, "predict", "x", "-o", "y", "--precision", "int8"), 2, NULL, "'int8'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--save", "json,video"), 2, NULL, "'video'");
@@ -73,6 +79,8 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "info", "a", "b"), 2, NULL, "got 2");
     expect(RUN(&s, "convert", "a"), 2, NULL, "two file names");
     expect(RUN(&s, "convert", "a", "b.pth"), 2, NULL, ".safetensors");
+    expect(RUN(&s, "convert", "a", "b.safetensors", "--set", "key"), 2, NULL, "--set: 'key' is not KEY=VALUE");
+    expect(RUN(&s, "convert", "a", "b.safetensors", "--set", "=v"), 2, NULL, "--set: '=v'");
     cr_expect(!scratch_exists("y"), "a mistake must leave nothing behind");
     scratch_remove(&s);
 }

@@ -1,6 +1,7 @@
-/* Writes a synthetic checkpoint: make_checkpoint MODEL SEED CLASSES OUT.safetensors
+/* Writes a synthetic checkpoint: make_checkpoint MODEL SEED CLASSES OUT.safetensors [CHANNELS]
  *
- * MODEL is n, s, m, l, x or sam. SEED g:N stands for golden seed N of that model. CLASSES is ignored for sam. */
+ * MODEL is n, s, m, l, x or sam. SEED g:N stands for golden seed N of that model. CLASSES is ignored for sam,
+ * CHANNELS are of a detector's images. */
 #include "synth.h"
 
 #include <errno.h>
@@ -9,8 +10,8 @@
 #include <string.h>
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        fprintf(stderr, "usage: %s n|s|m|l|x|sam SEED|g:SEED CLASSES OUT.safetensors\n", argv[0]);
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "usage: %s n|s|m|l|x|sam SEED|g:SEED CLASSES OUT.safetensors [1|3|4]\n", argv[0]);
         return 2;
     }
     ist_model_kind kind = synth_kind(argv[1]);
@@ -25,7 +26,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     ist_error err;
-    if (synth_checkpoint(kind, (int)classes, golden ? synth_golden_seed(kind, seed) : seed, argv[4], &err)) {
+    ist_arch_form form = {.kind = kind, .classes = (int)classes, .size = 640};
+    if (argc == 6) form.channels = atoi(argv[5]);
+    if (synth_form_checkpoint(&form, golden ? synth_golden_seed(kind, seed) : seed, NULL, NULL, argv[4], &err)) {
         fprintf(stderr, "%s: %s\n", argv[0], err.text);
         return 1;
     }

@@ -241,14 +241,13 @@ static ist_status add_entry(void *user, const ist_arch_entry *e) {
     return status;
 }
 
-ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err) {
+static ist_status form_weights(const ist_arch_form *form, uint64_t seed, ist_weights **out, ist_error *err) {
     ist_weights *w = NULL;
-    if (kind == IST_MODEL_UNKNOWN || classes < 1)
-        return ist_fail(err, IST_E_ARGUMENT, "no model with %d classes to make up", classes);
+    if (form->kind == IST_MODEL_UNKNOWN || form->classes < 1)
+        return ist_fail(err, IST_E_ARGUMENT, "no model with %d classes to make up", form->classes);
     IST_TRY(ist_weights_create(&w, err));
-    ist_arch_form form = {.kind = kind, .classes = classes, .size = 640};
-    synth_job job = {&form, seed, w, err};
-    ist_status status = ist_arch_walk(&form, add_entry, &job);
+    synth_job job = {form, seed, w, err};
+    ist_status status = ist_arch_walk(form, add_entry, &job);
     if (status)
         ist_weights_close(&w);
     else
@@ -256,12 +255,23 @@ ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_we
     return status;
 }
 
+ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err) {
+    return form_weights(&(ist_arch_form){.kind = kind, .classes = classes, .size = 640}, seed, out, err);
+}
+
 ist_status synth_checkpoint(ist_model_kind kind, int classes, uint64_t seed, const char *path, ist_error *err) {
+    ist_arch_form form = {.kind = kind, .classes = classes, .size = 640};
+    return synth_form_checkpoint(&form, seed, NULL, NULL, path, err);
+}
+
+ist_status synth_form_checkpoint(const ist_arch_form *form, uint64_t seed, const char *key, const char *value,
+                                 const char *path, ist_error *err) {
     ist_weights *w = NULL;
-    IST_TRY(synth_weights(kind, classes, seed, &w, err));
+    IST_TRY(form_weights(form, seed, &w, err));
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
     ist_status status = ist_weights_set_metadata(w, "synthetic_seed", text, err);
+    if (!status && key) status = ist_weights_set_metadata(w, key, value, err);
     if (!status) status = ist_weights_save_safetensors(w, path, false, err);
     ist_weights_close(&w);
     return status;

@@ -28,6 +28,10 @@ void synth_weight(const char *key, int rank, const int64_t *dims, uint64_t seed,
 ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err);
 ist_status synth_checkpoint(ist_model_kind kind, int classes, uint64_t seed, const char *path, ist_error *err);
 
+/* The same of any form of a model, and with a line of metadata unless `key` is NULL. */
+ist_status synth_form_checkpoint(const ist_arch_form *form, uint64_t seed, const char *key, const char *value,
+                                 const char *path, ist_error *err);
+
 /* RGB test image, height x width x 3 bytes: lattice noise, ellipses, speckle. */
 void synth_phantom(int height, int width, uint64_t seed, uint8_t *rgb);
 
