@@ -65,6 +65,10 @@ void ref_attention(ref_map q, ref_map k, ref_map v, int heads, float scale, cons
                    ref_map out);
 /* TinyViT: qkv [..,heads * 96], pad [heads * 96] outside the map, bias [heads][ws * ws]. */
 void ref_window_attention(ref_map qkv, const float *pad, const float *bias, int heads, int ws, ref_map out);
+/* SAM's: qkv [..,3 heads d], pad [3 heads d] outside the map, windows of wh x ww, rel_h [2 wh - 1][d], rel_w
+ * [2 ww - 1][d]. */
+void ref_relative_attention(ref_map qkv, const float *rel_h, int wh, const float *rel_w, int ww, const float *pad,
+                            int heads, ref_map out);
 typedef struct ref_level {
     int h, w, start, points;
 } ref_level;

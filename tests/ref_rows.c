@@ -120,6 +120,34 @@ void ref_window_attention(ref_map qkv, const float *pad, const float *bias, int 
                 }
 }
 
+void ref_relative_attention(ref_map qkv, const float *rel_h, int wh, const float *rel_w, int ww, const float *pad,
+                            int heads, ref_map out) {
+    int d = out.c / heads, keys = wh * ww;
+    double *s = malloc((size_t)keys * sizeof *s);
+    for (int n = 0; n < out.n; n++)
+        for (int y = 0; y < out.h; y++)
+            for (int x = 0; x < out.w; x++)
+                for (int h = 0; h < heads; h++) {
+                    const float *query = ref_at(qkv, n, y, x) + h * d;
+                    float *to = ref_at(out, n, y, x) + h * d;
+                    double sum[64] = {0};
+                    for (int j = 0; j < keys; j++) {
+                        int ky = y / wh * wh + j / ww, kx = x / ww * ww + j % ww;
+                        const float *key = (ky < qkv.h && kx < qkv.w ? ref_at(qkv, n, ky, kx) : pad) + out.c + h * d;
+                        s[j] = dot(query, key, d) / sqrt(d) + dot(query, rel_h + (y - ky + wh - 1) * d, d) +
+                               dot(query, rel_w + (x - kx + ww - 1) * d, d);
+                    }
+                    softmax(s, keys);
+                    for (int j = 0; j < keys; j++) {
+                        int ky = y / wh * wh + j / ww, kx = x / ww * ww + j % ww;
+                        const float *v = (ky < qkv.h && kx < qkv.w ? ref_at(qkv, n, ky, kx) : pad) + 2 * out.c + h * d;
+                        for (int c = 0; c < d; c++) sum[c] += s[j] * v[c];
+                    }
+                    for (int c = 0; c < d; c++) to[c] = (float)sum[c];
+                }
+    free(s);
+}
+
 /* Channel c of level l of item n at (x, y) in pixels; zero outside. */
 static double bilinear(ref_map memory, int n, ref_level l, double x, double y, int c) {
     double x0 = floor(x), y0 = floor(y), sum = 0;

@@ -11,11 +11,18 @@
 #ifndef D
 #define D 32 /* largest head dimension served, a multiple of 16 */
 #endif
-#define KT 8 /* keys per register tile */
+#ifndef KT
+#define KT 8 /* keys per register tile; 7 with SIMD16 only */
+#endif
 #define KB 64 /* keys per block, a multiple of KT */
 #define QV 2 /* vectors of 16 queries per group */
 #define CT 8 /* channels per register tile of the second product */
-#define KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define SEVEN_KEYS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6)
+#if KT == 7
+#define KEYS(X) SEVEN_KEYS(X)
+#else
+#define KEYS(X) SEVEN_KEYS(X) X(7)
+#endif
 #define CHANNELS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* ---- results: 16 tokens by 16 channels at a time ---- */
@@ -68,10 +75,21 @@ static inline void softmax_begin(softmax_state *s, int d) {
     for (int i = 0; i < d * QV; i++) s->ot[i] = (float16)(0.0f);
 }
 
+/* What scores start at: with -D RELATIVE the sum of a bias for each key's column and one for the keys' line. */
+#ifdef RELATIVE
+#define BIASES          , const float16 *column, const float16 *line
+#define BIASES_FROM(j, g) , column + (j) * QV + (g), line + (g)
+#define FIRST_SCORE(i, g) (column[(i) * QV + (g)] + line[g])
+#else
+#define BIASES
+#define BIASES_FROM(j, g)
+#define FIRST_SCORE(i, g) ((float16)(0.0f))
+#endif
+
 /* p[j] = q . k_j for KT keys; ma, mb become the maxima. */
 #ifdef SIMD16
-static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, float16 *ma, float16 *mb) {
-#define OPEN(i) float16 a##i = (float16)(0.0f), b##i = a##i;
+static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, float16 *ma, float16 *mb BIASES) {
+#define OPEN(i) float16 a##i = FIRST_SCORE(i, 0), b##i = FIRST_SCORE(i, 1);
     KEYS(OPEN)
 #undef OPEN
     for (int c = 0; c < d; c++) {
@@ -95,9 +113,9 @@ static inline void score_tile(const float16 *qt, const float *k, float16 *p, int
 }
 #else /* 8 registers of 8 floats: a vector of queries and four keys at a time */
 #define FOUR(X) X(0) X(1) X(2) X(3)
-NOINLINE void scores4(const float16 *qt, const float *k, float16 *p, int d, float16 *top) {
+NOINLINE void scores4(const float16 *qt, const float *k, float16 *p, int d, float16 *top BIASES) {
     float16 m = *top;
-#define OPEN(i) float16 a##i = (float16)(0.0f);
+#define OPEN(i) float16 a##i = FIRST_SCORE(i, 0);
     FOUR(OPEN)
 #undef OPEN
     for (int c = 0; c < d; c++) {
@@ -111,9 +129,9 @@ NOINLINE void scores4(const float16 *qt, const float *k, float16 *p, int d, floa
 #undef CLOSE
     *top = m;
 }
-static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, float16 *ma, float16 *mb) {
+static inline void score_tile(const float16 *qt, const float *k, float16 *p, int d, float16 *ma, float16 *mb BIASES) {
     for (int v = 0; v < QV; v++)
-        for (int j = 0; j < KT; j += 4) scores4(qt + v, k + j * D, p + j * QV + v, d, v ? mb : ma);
+        for (int j = 0; j < KT; j += 4) scores4(qt + v, k + j * D, p + j * QV + v, d, v ? mb : ma BIASES_FROM(j, v));
 }
 #endif
 
@@ -218,6 +236,32 @@ static inline void copy_rows(float16 *dst, __global const T *x, int at, int ld, 
 
 #define TURNS 2 /* tiles of QV * 16 queries that see the same copies of keys and values, at most */
 
+/* qt: lane j of vector g = scale * row at[g * 16 + j] of q, zeros from `dim` to d. */
+static inline void load_tile(float16 *qt, __global const T *q, const int *at, float scale, int dim, int d) {
+    for (int g = 0; g < QV; g++, at += 16) {
+        int c = 0;
+        for (; c + 16 <= dim; c += 16) load_queries(q + c, at, 16, scale, qt + c * QV + g, QV);
+        for (; c < d; c++)
+            for (int j = 0; j < 16; j++)
+                ((float *)(qt + c * QV + g))[j] = c < dim ? scale * (float)LOAD(q, at[j] + c) : 0.0f;
+    }
+}
+
+/* Row at[g * 16 + j] of out = results of lane j of vector g, where that is not negative. */
+static inline void store_tile(__global T *out, const int *at, const softmax_state *s, int dim) {
+    for (int g = 0; g < QV; g++, at += 16) {
+        float16 inv = 1.0f / s->sum[g];
+        int c = 0;
+        for (; c + 16 <= dim; c += 16) store_results(out, at, c, inv, s->ot + c * QV + g);
+        for (; c < dim; c++) {
+            float16 r = s->ot[c * QV + g] * inv;
+            for (int j = 0; j < 16; j++)
+                if (at[j] >= 0) STORE(((float *)&r)[j], out, at[j] + c);
+        }
+    }
+}
+
+#ifndef RELATIVE
 /* The results of queries [q0, q1) of item n in heads [h, past); the arguments are the kernel's. */
 static inline void attend(__global T *out, __global const T *q, __global const T *k, __global const T *v, int q_first,
                           int k_first, int n, int q0, int q1, int h, int past, int4 lds, int4 firsts, int4 sizes,
@@ -228,16 +272,9 @@ static inline void attend(__global T *out, __global const T *q, __global const T
     softmax_state s[TURNS];
     for (; h < past; h++) {
         for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
-            for (int g = 0; g < QV; g++) {
-                int at[16];
-                for (int j = 0; j < 16; j++)
-                    at[j] = (q_first + min(i + g * 16 + j, q1 - 1)) * lds.x + firsts.x + h * dim;
-                int c = 0;
-                for (; c + 16 <= dim; c += 16) load_queries(q + c, at, 16, scale, qt[turn] + c * QV + g, QV);
-                for (; c < d; c++)
-                    for (int j = 0; j < 16; j++)
-                        ((float *)(qt[turn] + c * QV + g))[j] = c < dim ? scale * (float)LOAD(q, at[j] + c) : 0.0f;
-            }
+            int at[QV * 16];
+            for (int j = 0; j < QV * 16; j++) at[j] = (q_first + min(i + j, q1 - 1)) * lds.x + firsts.x + h * dim;
+            load_tile(qt[turn], q, at, scale, dim, d);
             softmax_begin(s + turn, d);
         }
         for (int k0 = 0; k0 < nk; k0 += KB) {
@@ -253,22 +290,12 @@ static inline void attend(__global T *out, __global const T *q, __global const T
                 accumulate(s + turn, p, (const float *)vb, ma, mb, d, kn);
             }
         }
-        for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++)
-            for (int g = 0; g < QV; g++) {
-                int at[16];
-                float16 inv = 1.0f / s[turn].sum[g];
-                for (int j = 0; j < 16; j++) {
-                    const int query = i + g * 16 + j;
-                    at[j] = query < q1 ? (n * nq + query) * lds.w + firsts.w + h * dim : -1;
-                }
-                int c = 0;
-                for (; c + 16 <= dim; c += 16) store_results(out, at, c, inv, s[turn].ot + c * QV + g);
-                for (; c < dim; c++) {
-                    float16 r = s[turn].ot[c * QV + g] * inv;
-                    for (int j = 0; j < 16; j++)
-                        if (at[j] >= 0) STORE(((float *)&r)[j], out, at[j] + c);
-                }
-            }
+        for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+            int at[QV * 16];
+            for (int j = 0; j < QV * 16; j++)
+                at[j] = i + j < q1 ? (n * nq + i + j) * lds.w + firsts.w + h * dim : -1;
+            store_tile(out, at, s + turn, dim);
+        }
     }
 }
 
@@ -297,4 +324,139 @@ attention(__global T *out, __global const T *q, __global const T *k, __global co
           float scale, int n, __global int *queue) {
     attention_group(out, q, k, v, q_map, kv_map, limit, lds, firsts, sizes, more, scale, n, queue, THIS_GROUP);
 }
+#else /* RELATIVE: windows of WH x WW tokens, at most 64 either way, with decomposed relative positions */
+#define LINE  ((WW + KT - 1) / KT * KT) /* keys of a line, with those that make it whole tiles */
+#define LINES (KB / LINE)               /* of a block of keys */
 
+/* bias[u] = what a key at u gives every query, inverse * q . rel[position - u + side - 1], u < side, where position[j]
+ * is that of query j, of `count`. A row of rel meets all queries at once, and each takes what is its own. */
+static inline void position_scores(float16 *bias, const float16 *qt, __global const float *rel, const int *position,
+                                   int count, int side, int dim, float inverse) {
+    int lo = position[0], hi = lo;
+    for (int j = 1; j < count; j++) lo = min(lo, position[j]), hi = max(hi, position[j]);
+    const int past = hi + side;
+    for (int r = lo; r < past; r += 4) {
+        __global const float *r0 = rel + r * dim, *r1 = rel + min(r + 1, past - 1) * dim;
+        __global const float *r2 = rel + min(r + 2, past - 1) * dim, *r3 = rel + min(r + 3, past - 1) * dim;
+        float16 sums[4][QV];
+        for (int g = 0; g < QV; g++) {
+            float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
+            for (int c = 0; c < dim; c++) {
+                const float16 q = qt[c * QV + g];
+                a0 = fma((float16)(r0[c]), q, a0);
+                a1 = fma((float16)(r1[c]), q, a1);
+                a2 = fma((float16)(r2[c]), q, a2);
+                a3 = fma((float16)(r3[c]), q, a3);
+            }
+            sums[0][g] = a0 * inverse, sums[1][g] = a1 * inverse;
+            sums[2][g] = a2 * inverse, sums[3][g] = a3 * inverse;
+        }
+        for (int k = 0; k < 4 && r + k < past; k++)
+            for (int j = 0; j < count; j++) {
+                const int u = position[j] + side - 1 - r - k;
+                if (u >= 0 && u < side) ((float *)(bias + u * QV))[j] = ((const float *)sums[k])[j];
+            }
+    }
+}
+
+/* Queries of a window, and what they know of their keys' positions. */
+typedef struct position_state {
+    float16 line[WH * QV], column[LINE * QV];
+} position_state;
+
+static inline void positions_begin(position_state *s, const float16 *qt, __global const float *rel_h,
+                                   __global const float *rel_w, int first, int cols, int dim, float inverse) {
+    int y[QV * 16], x[QV * 16];
+    for (int j = 0; j < QV * 16; j++) y[j] = min((first + j) / cols, WH - 1), x[j] = (first + j) % cols;
+    position_scores(s->line, qt, rel_h, y, QV * 16, WH, dim, inverse);
+    position_scores(s->column, qt, rel_w, x, QV * 16, WW, dim, inverse);
+    for (int i = WW * QV; i < LINE * QV; i++) s->column[i] = (float16)(LOWEST);
+}
+
+/* Keys and values of lines [v0, v1) of the window at (y0, x0), of token rows of `ld`; outside the map those of `pad`.
+ * `at` is where channel 0 of the head's keys is in a token, C more for values. */
+static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, __global const T *pad, int first, int4 size,
+                              int ld, int at, int y0, int x0, int v0, int v1, int dim, int d) {
+    for (int v = v0; v < v1; v++)
+        for (int u = 0; u < LINE; u++, kb += D / 16, vb += D / 16) {
+            if (u >= WW) {
+                for (int c = 0; c < D / 16; c++) kb[c] = vb[c] = (float16)(0.0f);
+            } else if (y0 + v < size.x && x0 + u < size.y) {
+                const int token = first + ((y0 + v) * size.y + x0 + u) * ld;
+                copy_row(kb, qkv, token + at, dim, d);
+                copy_row(vb, qkv, token + at + size.w, dim, d);
+            } else {
+                copy_row(kb, pad, at, dim, d);
+                copy_row(vb, pad, at + size.w, dim, d);
+            }
+        }
+}
+
+/* The results of queries [q0, q1) of those of the window at (y0, x0) that lie inside the map, `cols` in a line. */
+static inline void attend_window(__global T *out, __global const T *qkv, __global const float *rel_h,
+                                 __global const float *rel_w, __global const T *pad, int n, int h, int y0, int x0, int q0,
+                                 int q1, int cols, int4 size, int4 places, int dim, float scale) {
+    const int d = (dim + CT - 1) / CT * CT, first = n * size.x * size.y;
+    const float factor = scale * 1.44269504f;
+    float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
+    float16 kb[KB * D / 16], vb[KB * D / 16];
+    softmax_state s[TURNS];
+    position_state b[TURNS];
+    for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+        int at[QV * 16];
+        for (int j = 0; j < QV * 16; j++) {
+            const int query = min(i + j, q1 - 1);
+            at[j] = (first + (y0 + query / cols) * size.y + x0 + query % cols) * places.x + places.y + h * dim;
+        }
+        load_tile(qt[turn], qkv, at, factor, dim, d);
+        positions_begin(b + turn, qt[turn], rel_h, rel_w, i, cols, dim, 1.0f / scale);
+        softmax_begin(s + turn, d);
+    }
+    for (int v0 = 0; v0 < WH; v0 += LINES) {
+        const int lines = min(LINES, WH - v0);
+        copy_lines(kb, vb, qkv + places.y, pad, first * places.x, size, places.x, size.w + h * dim, y0, x0, v0, v0 + lines,
+                   dim, d);
+        for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+            float16 ma = s[turn].m[0], mb = s[turn].m[QV - 1];
+            for (int j = 0; j < lines * LINE; j += KT)
+                score_tile(qt[turn], (const float *)kb + j * D, p + j * QV, d, &ma, &mb, b[turn].column + j % LINE * QV,
+                           b[turn].line + (v0 + j / LINE) * QV);
+            accumulate(s + turn, p, (const float *)vb, ma, mb, d, lines * LINE);
+        }
+    }
+    for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
+        int at[QV * 16];
+        for (int j = 0; j < QV * 16; j++) {
+            const int query = min(i + j, q1 - 1);
+            at[j] = i + j < q1 ? (first + (y0 + query / cols) * size.y + x0 + query % cols) * places.z + places.w + h * dim
+                               : -1;
+        }
+        store_tile(out, at, s + turn, dim);
+    }
+}
+
+/* An item of work: some queries of a window, a head, one of n maps. size {height, width, windows, C}; places {ld and c0
+ * of qkv, ld and c0 of out}; more {windows per row, heads, d, whether to go backwards}. Grid as attention's. */
+NOINLINE void relative_group(__global T *out, __global const T *qkv, __global const float *rel_h,
+                             __global const float *rel_w, __global const T *pad, __global const int *limit, int4 size,
+                             int4 places, int4 more, float scale, int n, __global int *queue, const int4 group) {
+    const int some = TURNS * QV * 16, parts = (WH * WW + some - 1) / some, heads = more.y;
+    work_t work = work_begin(group.w, min(n, *limit) * size.z * heads * parts, more.w != 0);
+    for (int item; (item = work_next(&work, queue)) >= 0;) {
+        const int q0 = item % parts * some, h = item / parts % heads, w = item / parts / heads % size.z;
+        const int y0 = w / more.x * WH, x0 = w % more.x * WW, cols = min(WW, size.y - x0);
+        const int q1 = min(q0 + some, min(WH, size.x - y0) * cols);
+        if (q0 < q1)
+            attend_window(out, qkv, rel_h, rel_w, pad, item / parts / heads / size.z, h, y0, x0, q0, q1, cols, size,
+                          places, more.z, scale);
+    }
+    work_end(&work, queue);
+}
+
+__attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
+relative(__global T *out, __global const T *qkv, __global const float *rel_h, __global const float *rel_w,
+         __global const T *pad, __global const int *limit, int4 size, int4 places, int4 more, float scale, int n,
+         __global int *queue) {
+    relative_group(out, qkv, rel_h, rel_w, pad, limit, size, places, more, scale, n, queue, THIS_GROUP);
+}
+#endif

@@ -2,7 +2,7 @@
  *
  *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
  *
- * attention_rows and window: a query per work-item, keys and values shared through local memory in blocks of KB.
+ * attention_rows, window and relative: a query per work-item, keys and values shared through local memory in blocks of KB.
  * attention_keys, for few queries: a group per query, keys spread over its work-items, partial softmaxes merged. */
 #ifndef D
 #define D 32 /* head dimension, a multiple of 4 */
@@ -141,6 +141,65 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
         if (lane == 0 && c >= 0) STORE4(part[0] / sum, out, (n * sizes.x + i) * lds.w + firsts.w + h * D + 4 * c);
     }
 }
+
+#ifdef WW
+#define WINDOW_BLOCKS ((WH * WW + GROUP - 1) / GROUP)
+#define COLUMNS       16 /* of a window at a time, whose position scores lie in registers; at most KB */
+
+/* query . row, divided by the scale that the query has been multiplied by. */
+static inline float position_score(const float4 *query, __global const float *row, float inverse) {
+    float4 a = (float4)(0.0f);
+#pragma unroll
+    for (int c = 0; c < D4; c++) a = fma(query[c], vload4(c, row), a);
+    return ((a.x + a.y) + (a.z + a.w)) * inverse;
+}
+
+/* Self-attention within windows of WH x WW tokens with decomposed relative positions: bias_ij = q_i . rel_h[y_i - y_j +
+ * WH - 1] + q_i . rel_w[x_i - x_j + WW - 1]. qkv [n][h][w][3 C], tokens outside the map are `pad`. Group (x, y, z): block
+ * x % WINDOW_BLOCKS of the queries of window x / WINDOW_BLOCKS, head y, item z. size {height, width, windows per row,
+ * C}; places {ld and c0 of qkv, ld and c0 of out}. */
+__attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
+relative(__global T *out, __global const T *qkv, __global const float *rel_h, __global const float *rel_w,
+         __global const T *pad, __global const int *limit, int4 size, int4 places, float scale) {
+    __local float4 lk[COLUMNS * D4], lv[COLUMNS * D4];
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), w = get_group_id(0) / WINDOW_BLOCKS;
+    if (n >= *limit) return;
+    const int x0 = w % size.z * WW, y0 = w / size.z * WH, i = get_group_id(0) % WINDOW_BLOCKS * GROUP + lane;
+    const int qy = min(i, WH * WW - 1) / WW, qx = min(i, WH * WW - 1) % WW, C = size.w;
+    const int inside = i < WH * WW && y0 + qy < size.x && x0 + qx < size.y; /* the others compute along */
+    const int token = (n * size.x + (inside ? y0 + qy : y0)) * size.y + (inside ? x0 + qx : x0);
+    float4 query[D4], column[COLUMNS / 4];
+    softmax_state s;
+    load_query(query, qkv, token * places.x + places.y + h * D, scale);
+    softmax_begin(&s);
+    pad += h * D;
+#pragma unroll 1
+    for (int u0 = 0; u0 < WW; u0 += COLUMNS) {
+        const int kn = min(COLUMNS, WW - u0);
+#pragma unroll
+        for (int u = 0; u < COLUMNS; u++)
+            ((float *)column)[u] =
+                position_score(query, rel_w + (qx - min(u0 + u, WW - 1) + WW - 1) * D, 1.0f / scale);
+#pragma unroll 1
+        for (int v = 0; v < WH; v++) {
+            const float line = position_score(query, rel_h + (qy - v + WH - 1) * D, 1.0f / scale);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
+                const int j = e / D4, c = e % D4 * 4, x = x0 + u0 + j, y = y0 + v;
+                const int at = ((n * size.x + y) * size.y + x) * places.x + places.y + h * D + c;
+                const int in = y < size.x && x < size.y && j < kn;
+                lk[e] = in ? LOAD4(qkv, at + C) : j < kn ? LOAD4(pad, C + c) : (float4)(0.0f);
+                lv[e] = in ? LOAD4(qkv, at + 2 * C) : j < kn ? LOAD4(pad, 2 * C + c) : (float4)(0.0f);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+            for (int j = 0; j < COLUMNS; j += 4)
+                if (j < kn) take_four(&s, query, lk + j * D4, lv + j * D4, column[j / 4] + line, kn - j);
+        }
+    }
+    if (inside) store_result(out, token * places.z + places.w + h * D, &s);
+}
+#endif
 
 #ifdef WS
 #define TOKENS (WS * WS)

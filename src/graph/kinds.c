@@ -43,6 +43,10 @@ static const ist_field attention[] = {TEXT(ist_attention, label), IN(ist_attenti
                                       OUT(ist_attention, y), END};
 static const ist_field window_attention[] = {TEXT(ist_window_attention, label), IN(ist_window_attention, qkv),
                                              OUT(ist_window_attention, y), END};
+static const ist_field relative_attention[] = {TEXT(ist_relative_attention, label), IN(ist_relative_attention, qkv),
+                                               OUT(ist_relative_attention, y), ARRAY(ist_relative_attention, rel_h),
+                                               ARRAY(ist_relative_attention, rel_w),
+                                               ARRAY(ist_relative_attention, pad), END};
 static const ist_field deform[] = {TEXT(ist_deform, label), IN(ist_deform, offsets), IN(ist_deform, weights),
                                    IN(ist_deform, ref), IN(ist_deform, memory), OUT(ist_deform, y), END};
 static const ist_field top_rows[] = {TEXT(ist_top_rows, label), IN(ist_top_rows, x), OUT(ist_top_rows, y), END};

@@ -23,6 +23,7 @@
     X(GATE, gate, gate)                                                                                                \
     X(ATTENTION, attention, attention)                                                                                 \
     X(WINDOW_ATTENTION, window_attention, window_attention)                                                            \
+    X(RELATIVE_ATTENTION, relative_attention, relative_attention)                                                      \
     X(DEFORM, deform_attention, deform)                                                                                \
     X(ROW_MAX, row_max, row_max)                                                                                       \
     X(TOPK, topk, top_rows)                                                                                            \

@@ -172,6 +172,22 @@ typedef struct ist_window_attention {
     int heads, ws;
 } ist_window_attention;
 
+/* RELATIVE_ATTENTION: self-attention of a map with decomposed relative positions (MViTv2, Li et al., arXiv 2112.01526)
+ * within windows of wh x ww tokens (ViTDet, Li et al., arXiv 2203.16527), as SAM's image encoders have it. The score of
+ * the query at line y and column x of a window and the key at (v, u) is
+ *     q . k / sqrt(d) + q . rel_h[y - v + wh - 1] + q . rel_w[x - u + ww - 1].
+ * qkv [n,h,w,3 C]: all queries, all keys, all values, each in `heads` heads of d = C / heads channels; rel_h
+ * [2 wh - 1][d], rel_w [2 ww - 1][d], which have the window's extents: those of the map for attention to all of it.
+ * Tokens of a window beyond the map are zeros before the projection to qkv: keys and values of its bias, pad [3 C].
+ * Result [n,h,w,C]. d is a multiple of 4 up to 64, wh and ww are at most 64. */
+enum { IST_RELATIVE_SIDE_MAX = 64 };
+typedef struct ist_relative_attention {
+    const char *label;
+    ist_tensor qkv, y;
+    ist_array rel_h, rel_w, pad;
+    int heads;
+} ist_relative_attention;
+
 /* One level of the deformable attention's memory: h x w pixels starting at token `start`, `points` per head. */
 typedef struct ist_level {
     int h, w, start, points;

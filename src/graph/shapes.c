@@ -242,6 +242,26 @@ ist_status ist_infer_window_attention(void *node, ist_error *err) {
                   err);
 }
 
+/* Tokens of a window along an axis whose relative positions are `count` floats, d of each; 0 where they are of none. */
+static int relative_side(size_t count, int d) {
+    size_t rows = count / (size_t)d;
+    return rows * (size_t)d == count && rows % 2 ? (int)(rows / 2 + 1) : 0;
+}
+
+ist_status ist_infer_relative_attention(void *node, ist_error *err) {
+    ist_relative_attention *q = node;
+    int d = q->heads > 0 ? q->qkv.c / 3 / q->heads : 0;
+    if (d < 4 || d % 4 || d > HEAD_MAX || 3 * q->heads * d != q->qkv.c || q->pad.count != (size_t)q->qkv.c)
+        return ist_fail(err, IST_E_ARGUMENT, "%s: attention of %d channels, %zu of padding, in %d heads", q->label,
+                        q->qkv.c, q->pad.count, q->heads);
+    int wh = relative_side(q->rel_h.count, d), ww = relative_side(q->rel_w.count, d);
+    if (wh < 1 || ww < 1 || wh > IST_RELATIVE_SIDE_MAX || ww > IST_RELATIVE_SIDE_MAX)
+        return ist_fail(err, IST_E_WEIGHTS,
+                        "%s: %zu and %zu relative positions of %d channels are not 2 s - 1 of windows of up to %d tokens",
+                        q->label, q->rel_h.count / (size_t)d, q->rel_w.count / (size_t)d, d, IST_RELATIVE_SIDE_MAX);
+    return result(&q->y, extents(q->qkv.n, q->qkv.h, q->qkv.w, q->heads * d, IST_ELEM_T), false, q->label, err);
+}
+
 /* Points of all levels, or 0 when the levels do not describe `tokens`. */
 static int points_of(const ist_deform *q, int tokens) {
     int points = 0;
@@ -679,6 +699,11 @@ static double of_windows(ist_tensor x, int ws, int dim) {
     return 2 * windows * tokens * tokens * dim;
 }
 
+static double of_relative(const ist_relative_attention *q) {
+    int d = q->y.c / q->heads, wh = relative_side(q->rel_h.count, d), ww = relative_side(q->rel_w.count, d);
+    return pixels(q->y) * q->y.c * (2.0 * wh * ww + wh + ww);
+}
+
 static double of_attention_layer(const ist_attention_layer *l) {
     double nq = pixels(l->q), nk = pixels(l->k);
     return nq * (weights(&l->query) + weights(&l->out)) + nk * (weights(&l->key) + weights(&l->value)) +
@@ -707,6 +732,8 @@ double ist_multiply_adds(ist_node_kind kind, const void *node) {
         const ist_window_attention *q = node;
         return of_windows(q->qkv, q->ws, q->y.c);
     }
+    case IST_NODE_RELATIVE_ATTENTION:
+        return of_relative(node);
     case IST_NODE_DEFORM: {
         const ist_deform *q = node;
         return 4 * pixels(q->y) * q->weights.c / q->heads * q->y.c;

@@ -103,6 +103,18 @@ ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad
     return emitted(p, IST_NODE_WINDOW_ATTENTION, &q, &q.y);
 }
 
+ist_tensor ist_op_relative_attention(ist_plan *p, ist_tensor qkv, const float *rel_h, int wh, const float *rel_w, int ww,
+                                     const float *pad, int heads, const char *label) {
+    size_t d = heads > 0 ? (size_t)(qkv.c / 3 / heads) : 0;
+    ist_relative_attention q = {.label = label,
+                                .qkv = qkv,
+                                .rel_h = {rel_h, (2 * (size_t)wh - 1) * d, NULL},
+                                .rel_w = {rel_w, (2 * (size_t)ww - 1) * d, NULL},
+                                .pad = {pad, (size_t)qkv.c, NULL},
+                                .heads = heads};
+    return emitted(p, IST_NODE_RELATIVE_ATTENTION, &q, &q.y);
+}
+
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
                                    ist_tensor memory, const ist_level *levels, int level_count, int heads,
                                    ist_tensor into, const char *label) {

@@ -39,6 +39,9 @@ ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor 
                             const char *label);
 ist_tensor ist_op_window_attention(ist_plan *p, ist_tensor qkv, const float *pad_qkv, const float *bias, int heads,
                                    int ws, const char *label);
+/* rel_h [2 wh - 1][d], rel_w [2 ww - 1][d], pad [3 heads d]. */
+ist_tensor ist_op_relative_attention(ist_plan *p, ist_tensor qkv, const float *rel_h, int wh, const float *rel_w, int ww,
+                                     const float *pad, int heads, const char *label);
 ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor weights, ist_tensor ref,
                                    ist_tensor memory, const ist_level *levels, int level_count, int heads,
                                    ist_tensor into, const char *label);
