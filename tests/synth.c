@@ -148,6 +148,8 @@ void synth_weight(const char *key, int rank, const int64_t *dims, uint64_t seed,
         fill(base, n, 1, 0.125, dst);
     } else if (!strcmp(last, "attention_biases")) {
         fill(base, n, 0, 2, dst);
+    } else if (!strcmp(last, "pos_embed")) {
+        fill(base, n, 0, 1, dst);
     } else if (is_table(key)) {
         fill(base, n, 0, 1, dst);
     } else if (rank == 1) {

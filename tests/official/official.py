@@ -5,6 +5,7 @@ Nothing of that code is stored here; this module only calls it. What must hold: 
 and every tensor of the model is filled, with the documented exceptions of `load_strict`.
 """
 import glob
+import importlib
 import importlib.machinery
 import os
 import sys
@@ -74,9 +75,24 @@ def build_mobile_sam(root):
         return mobile_sam.sam_model_registry["vit_t"]().eval()
 
 
+def import_sam(root):
+    """The package segment_anything of a checkout of facebookresearch/segment-anything."""
+    root = os.path.abspath(root)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    import segment_anything
+    return segment_anything
+
+
+def build_sam_vit_b(root):
+    """The official SAM with its ViT-B encoder in evaluation mode; MedSAM's checkpoint fits it too."""
+    return import_sam(root).sam_model_registry["vit_b"]().eval()
+
+
 def sam_predictor(model):
-    import mobile_sam
-    return mobile_sam.SamPredictor(model)
+    """The SamPredictor of the package that the model is from."""
+    package = importlib.import_module(type(model).__module__.split(".")[0])
+    return package.SamPredictor(model)
 
 
 def read_checkpoint(path):

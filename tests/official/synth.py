@@ -57,6 +57,8 @@ def weight(key, shape, seed):
         v = 1 + u / 8
     elif last == "attention_biases":
         v = 2 * u
+    elif last == "pos_embed":
+        v = u
     elif any(t in key for t in TABLES):
         v = u
     elif rank == 1:
