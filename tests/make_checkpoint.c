@@ -1,7 +1,7 @@
 /* Writes a synthetic checkpoint: make_checkpoint MODEL SEED CLASSES OUT.safetensors [CHANNELS]
  *
- * MODEL is n, s, m, l, x or sam. SEED g:N stands for golden seed N of that model. CLASSES is ignored for sam,
- * CHANNELS are of a detector's images. */
+ * MODEL is n, s, m, l, x, sam or sam_vit_b. SEED g:N stands for golden seed N of that model. CLASSES is ignored for
+ * segmenters, CHANNELS are of a detector's images. */
 #include "synth.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv) {
     if (argc != 5 && argc != 6) {
-        fprintf(stderr, "usage: %s n|s|m|l|x|sam SEED|g:SEED CLASSES OUT.safetensors [1|3|4]\n", argv[0]);
+        fprintf(stderr, "usage: %s n|s|m|l|x|sam|sam_vit_b SEED|g:SEED CLASSES OUT.safetensors [1|3|4]\n", argv[0]);
         return 2;
     }
     ist_model_kind kind = synth_kind(argv[1]);

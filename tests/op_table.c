@@ -47,6 +47,7 @@ static unsigned least_needs(ist_node_kind kind) {
     case IST_NODE_CONV:
     case IST_NODE_ATTENTION:
     case IST_NODE_WINDOW_ATTENTION:
+    case IST_NODE_RELATIVE_ATTENTION:
     case IST_NODE_UPSCALE:
         return IST_CAP_LOCAL;
     case IST_NODE_ASSIGN:

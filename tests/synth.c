@@ -213,14 +213,14 @@ static bool fill_constant(const ist_arch_form *form, const ist_arch_entry *e, vo
 /* ---- checkpoints ---- */
 
 ist_model_kind synth_kind(const char *model) {
-    static const char *const shorts[IST_MODEL_KINDS] = {"", "n", "s", "m", "l", "x", "sam"};
+    static const char *const shorts[IST_MODEL_KINDS] = {"", "n", "s", "m", "l", "x", "sam", "sam_vit_b"};
     for (int k = IST_MODEL_DFINE_N; k < IST_MODEL_KINDS; k++)
         if (!strcmp(model, shorts[k]) || !strcmp(model, ist_model_name((ist_model_kind)k))) return (ist_model_kind)k;
     return IST_MODEL_UNKNOWN;
 }
 
 uint64_t synth_golden_seed(ist_model_kind kind, uint64_t seed) {
-    static const int salts[IST_MODEL_KINDS] = {0, 49, 29, 22, 4, 13, 0};
+    static const int salts[IST_MODEL_KINDS] = {0, 49, 29, 22, 4, 13, 0, 0};
     return seed + 1000u * (uint64_t)salts[kind];
 }
 
@@ -243,7 +243,7 @@ static ist_status add_entry(void *user, const ist_arch_entry *e) {
     return status;
 }
 
-static ist_status form_weights(const ist_arch_form *form, uint64_t seed, ist_weights **out, ist_error *err) {
+ist_status synth_weights_of(const ist_arch_form *form, uint64_t seed, ist_weights **out, ist_error *err) {
     ist_weights *w = NULL;
     if (form->kind == IST_MODEL_UNKNOWN || form->classes < 1)
         return ist_fail(err, IST_E_ARGUMENT, "no model with %d classes to make up", form->classes);
@@ -258,7 +258,7 @@ static ist_status form_weights(const ist_arch_form *form, uint64_t seed, ist_wei
 }
 
 ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err) {
-    return form_weights(&(ist_arch_form){.kind = kind, .classes = classes, .size = 640}, seed, out, err);
+    return synth_weights_of(&(ist_arch_form){.kind = kind, .classes = classes, .size = 640}, seed, out, err);
 }
 
 ist_status synth_checkpoint(ist_model_kind kind, int classes, uint64_t seed, const char *path, ist_error *err) {
@@ -269,7 +269,7 @@ ist_status synth_checkpoint(ist_model_kind kind, int classes, uint64_t seed, con
 ist_status synth_form_checkpoint(const ist_arch_form *form, uint64_t seed, const char *key, const char *value,
                                  const char *path, ist_error *err) {
     ist_weights *w = NULL;
-    IST_TRY(form_weights(form, seed, &w, err));
+    IST_TRY(synth_weights_of(form, seed, &w, err));
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
     ist_status status = ist_weights_set_metadata(w, "synthetic_seed", text, err);

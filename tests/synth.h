@@ -13,7 +13,7 @@ uint64_t synth_fnv1a64(const void *bytes, size_t size);
 uint64_t synth_base(const char *name, uint64_t seed);
 uint32_t synth_draw(uint64_t base, uint64_t i);
 
-/* "n", "s", "m", "l", "x", "sam" (also "dfine-n", "mobilesam", ..) -> kind; UNKNOWN when it is none of them. */
+/* "n", "s", "m", "l", "x", "sam", "sam_vit_b" (also "dfine-n", "mobilesam", ..) -> kind; UNKNOWN when it is none of them. */
 ist_model_kind synth_kind(const char *model);
 
 /* The seed golden data were made with: seed + 1000 * salt of the model. */
@@ -26,6 +26,8 @@ void synth_weight(const char *key, int rank, const int64_t *dims, uint64_t seed,
 /* The whole state dict in memory (the caller closes it) or as a safetensors file. `classes` is ignored for MobileSAM.
  */
 ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err);
+/* Of a network of other sizes. */
+ist_status synth_weights_of(const ist_arch_form *form, uint64_t seed, ist_weights **out, ist_error *err);
 ist_status synth_checkpoint(ist_model_kind kind, int classes, uint64_t seed, const char *path, ist_error *err);
 
 /* The same of any form of a model, and with a line of metadata unless `key` is NULL. */

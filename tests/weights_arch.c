@@ -60,6 +60,10 @@ Test(weights_arch, mobile_sam) {
     compare("mobilesam", IST_MODEL_MOBILE_SAM, 439);
 }
 
+Test(weights_arch, sam_vit_b) {
+    compare("sam_vit_b", IST_MODEL_SAM_VIT, 314);
+}
+
 static ist_status count_entry(void *user, const ist_arch_entry *e) {
     int *counts = user;
     counts[0]++;

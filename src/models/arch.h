@@ -45,6 +45,8 @@ typedef struct ist_arch_form {
     int channels;  /* of the images it reads: 1, 3 or 4; 0 stands for 3 */
     bool silu;     /* D-FINE only: the decoder's MLPs have SiLU where the published one has ReLU, as DEIM trains them */
     int side;      /* segmenters only: side of the square input where the file tells, else 0 */
+    int blocks, width;  /* ViT only; with 0 blocks, side 0 and width 0 those of ViT-B are meant */
+    unsigned whole_map; /* ViT only: bit b: block b sees the whole map, not windows */
 } ist_arch_form;
 
 /* Calls `visit` once per state_dict entry, in the official order, and stops with the first failure it returns. */

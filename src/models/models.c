@@ -93,6 +93,9 @@ ist_status ist_arch_walk(const ist_arch_form *form, ist_arch_visit visit, void *
 ist_status ist_segmenter_side(const ist_checkpoint_info *info, int asked, int *side, ist_error *err) {
     const ist_segmenter_model *m = ist_segmenter_of(info->kind);
     *side = asked ? asked : info->side ? info->side : m->side;
+    if (m->one_side && asked && info->side && asked != info->side)
+        return ist_fail(err, IST_E_ARGUMENT, "segmenter size %d: this %s checkpoint is for %d", asked, m->is.name,
+                        info->side);
     if (*side >= m->least && *side <= m->most && *side % m->multiple == 0) return IST_OK;
     return ist_fail(err, asked ? IST_E_ARGUMENT : IST_E_WEIGHTS,
                     "segmenter size %d: %s works at multiples of %d from %d to %d", *side, m->is.name, m->multiple,

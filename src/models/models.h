@@ -62,6 +62,7 @@ typedef struct ist_segmenter_model {
     ist_model is;
     int side;                  /* of its square input unless something else is asked for or known of the file */
     int multiple, least, most; /* the other sides it can work at */
+    bool one_side;             /* a file is for one side, its own */
     float mean[3], std[3];     /* its input is (v - mean) / std inside the picture, whose longest side is `side`; 0
                                 *   outside */
     /* image [n,side,side,3] -> embedding. content [1,1,n,2] I32: width and height of the picture in each, since what is

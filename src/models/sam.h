@@ -1,5 +1,6 @@
-/* Segment Anything (Kirillov et al., ICCV 2023; facebookresearch/segment-anything): prompt encoder and mask decoder, which
- * all of its image encoders share, and TinyViT, the encoder of MobileSAM (ChaoningZhang/MobileSAM, builder vit_t).
+/* Segment Anything (Kirillov et al., ICCV 2023; facebookresearch/segment-anything): prompt encoder, mask decoder and neck,
+ * which all of its image encoders share, and these: its own ViT, and TinyViT, that of MobileSAM (ChaoningZhang/MobileSAM,
+ * builder vit_t).
  *
  * Coordinates are pixels of the network's input, float32. P is the prompt capacity; with ist_graph_limit set to the
  * device's prompt count around these calls, prompts beyond the count cost nothing. */
@@ -17,6 +18,12 @@ enum {
 /* image [n,side,side,3]: normalised, zero outside the resized picture -> embedding [n,side/16,side/16,256]. content
  * [1,1,n,2] I32: width and height of the picture, since rows below it need less work; empty: nobody knows. */
 ist_tensor ist_tinyvit(const ist_net *net, ist_tensor image, ist_tensor content);
+
+/* The same of a ViT, whose position embedding is for one side. */
+ist_tensor ist_sam_vit(const ist_net *net, ist_tensor image, ist_tensor content);
+
+/* What is behind the blocks of both: [n,g,g,c] -> [n,g,g,256]. */
+ist_tensor ist_sam_neck(const ist_net *net, ist_tensor x);
 
 /* boxes [P,1,2,2] F32: corners (x1,y1), (x2,y2) of an input of `side` pixels -> sparse tokens [P,1,2,256]; with `own`,
  * behind the decoder's own: [P,1,7,256]. */
@@ -37,8 +44,9 @@ typedef ist_prompted ist_sam_prompted;
 typedef ist_prompt_masks ist_sam_masks;
 ist_sam_masks ist_sam_decode(const ist_net *net, const ist_sam_prompted *in, bool multimask);
 
-/* The tensors of prompt encoder and mask decoder. */
+/* The tensors of prompt encoder and mask decoder; of the neck behind c channels. */
 void ist_sam_tensors(ist_walk *walk);
+void ist_sam_neck_tensors(ist_walk *walk, int c);
 
 /* ---- parts of the decoder ---- */
 

@@ -60,6 +60,13 @@ static void mask_decoder(ist_walk *w) {
     ist_walk_leave(w, p);
 }
 
+void ist_sam_neck_tensors(ist_walk *w, int c) {
+    IST_EMIT(w, "neck.0.weight", 256, c, 1, 1);
+    ist_walk_norm(w, "neck.1.", 256);
+    IST_EMIT(w, "neck.2.weight", 256, 256, 3, 3);
+    ist_walk_norm(w, "neck.3.", 256);
+}
+
 void ist_sam_tensors(ist_walk *w) {
     prompt_encoder(w);
     mask_decoder(w);

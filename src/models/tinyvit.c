@@ -7,7 +7,7 @@
 
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
 
-static const float LN_EPS = 1e-5f, LN2D_EPS = 1e-6f;
+static const float LN_EPS = 1e-5f;
 
 /* Convolution BLOCK.PART.c and its batch norm. */
 static ist_filter take(const ist_net *net, const char *block, const char *part) {
@@ -73,14 +73,6 @@ static ist_tensor stage(const ist_net *net, ist_tensor x, int layer, int blocks,
     return x;
 }
 
-static ist_tensor neck(const ist_net *net, ist_tensor x) {
-    ist_layer_norm norm = {.eps = LN2D_EPS};
-    norm.x = ist_net_dense(net, x, NULL, "image_encoder.neck.0");             /* [n,s/16,s/16,256] */
-    x = ist_net_layer_norm(net, norm, "image_encoder.neck.1");                /* [n,s/16,s/16,256] */
-    norm.x = ist_net_dense(net, x, OPTS(IST_PAD(1)), "image_encoder.neck.2"); /* [n,s/16,s/16,256] */
-    return ist_net_layer_norm(net, norm, "image_encoder.neck.3");             /* [n,s/16,s/16,256] */
-}
-
 ist_tensor ist_tinyvit(const ist_net *net, ist_tensor image, ist_tensor content) {
     if (image.h != image.w || image.h % 32 || image.h < 32 || image.c != 3)
         ist_graph_fail(net->graph, IST_E_ARGUMENT, "TinyViT: image [%d,%d,%d,%d], it takes squares of multiples of 32, RGB",
@@ -98,7 +90,7 @@ ist_tensor ist_tinyvit(const ist_net *net, ist_tensor image, ist_tensor content)
     x = stage(net, x, 2, 6, 5, 14);  /* [n,s/16,s/16,160] */
     x = merge(net, x, 2, 1);         /* [n,s/16,s/16,320] */
     x = stage(net, x, 3, 2, 10, 7);  /* [n,s/16,s/16,320] */
-    x = neck(net, x);                /* [n,s/16,s/16,256] */
+    x = ist_sam_neck(net, x);        /* [n,s/16,s/16,256] */
     ist_graph_reduced(net->graph, false);
     ist_net_name(net, x, "embedding");
     return x;
@@ -158,10 +150,7 @@ static void tensors(ist_walk *w) {
     ist_walk_norm(w, "norm_head.", 320);
     ist_walk_linear(w, "head.", 1000, 320);
     w->needed = true;
-    IST_EMIT(w, "neck.0.weight", 256, 320, 1, 1);
-    ist_walk_norm(w, "neck.1.", 256);
-    IST_EMIT(w, "neck.2.weight", 256, 256, 3, 3);
-    ist_walk_norm(w, "neck.3.", 256);
+    ist_sam_neck_tensors(w, 320);
     ist_walk_leave(w, p);
 }
 
