@@ -73,7 +73,7 @@ const char *predict_precision_name(ist_precision precision);
 /* Options of every command that opens an engine, for its list: X(id, letter or 0, name, name of its value, help). */
 #define PREDICT_MODEL_OPTIONS(X)                                                                                       \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
-    X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM checkpoint; default: the demo weights")                            \
+    X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM or SAM ViT-B checkpoint; default: the demo weights")               \
     X(IMGSZ, 0, "imgsz", "N", "detector input: N or WxH pixels, multiples of 32 from 64 to 2048 (640)")                \
     X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \

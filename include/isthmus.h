@@ -153,7 +153,7 @@ typedef struct ist_config {
     size_t struct_size;
     const char *detector;     /* D-FINE checkpoint (.pth, .pt, .safetensors), or NULL: see prompts; without either,
                                *   an engine for ist_assign only */
-    const char *segmenter;    /* MobileSAM checkpoint, or NULL: no masks */
+    const char *segmenter;    /* MobileSAM or SAM ViT-B checkpoint, or NULL: no masks */
     const char *device;       /* SPEC: "0", "1:0", "gpu", "cpu", part of a name, "uuid:..."; NULL or "": the default */
     void *cl_context;         /* adopt a cl_context, cl_device_id, in-order cl_command_queue of the caller: give all */
     void *cl_device;          /*   three or none. The engine retains them and the caller may release its references. */

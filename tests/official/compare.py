@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Black-box comparison of isthmus with the published PyTorch code: same files in, same boxes, scores and masks out.
 
-    compare.py --dfine CHECKOUT --mobilesam CHECKOUT --detector CKPT [--segmenter CKPT] --images DIR
+    compare.py --dfine CHECKOUT [--mobilesam CHECKOUT] [--sam CHECKOUT] --detector CKPT [--segmenter CKPT] --images DIR
                [--isthmus BINARY] [--conf 0.4] [--max-objects 16] [--device SPEC] [--write-golden FILE]
+
+A segmenter is MobileSAM, or SAM with its ViT-B encoder (facebookresearch/segment-anything): its tensors say which.
 
 The published side is used as its own inference tools use it: Pillow reads and resizes, the deployed D-FINE and its own
 post-processing give 300 results, SamPredictor gets each box that is kept (unclipped float pixels, one mask per box).
@@ -44,7 +46,7 @@ def read_image(path):
 class Official:
     """The published chain for one pair of checkpoints."""
 
-    def __init__(self, dfine, mobilesam, detector, segmenter=None, dtype=torch.float32):
+    def __init__(self, dfine, mobilesam, detector, segmenter=None, dtype=torch.float32, sam=None):
         state = detector if isinstance(detector, dict) else official.read_checkpoint(detector)
         self.size, self.classes = official.recognise_dfine(state)
         model, self.post = official.build_dfine(dfine, self.size, self.classes)
@@ -54,7 +56,9 @@ class Official:
         self.predictor = None
         if segmenter is not None:
             state = segmenter if isinstance(segmenter, dict) else official.read_checkpoint(segmenter)
-            self.predictor = official.sam_predictor(official.load_strict(official.build_mobile_sam(mobilesam), state))
+            vit = "image_encoder.pos_embed" in state
+            model = official.build_sam_vit_b(sam) if vit else official.build_mobile_sam(mobilesam)
+            self.predictor = official.sam_predictor(official.load_strict(model, state))
 
     def _see_selection(self, module, inputs, scores):
         top = torch.topk(scores[0].max(-1).values, 301).values
@@ -204,9 +208,9 @@ def golden(ref, full_rle=True, step=1):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--dfine", "--mobilesam", "--detector", "--images"):
+    for name in ("--dfine", "--detector", "--images"):
         p.add_argument(name, required=True)
-    for name in ("--segmenter", "--isthmus", "--write-golden", "--device"):
+    for name in ("--mobilesam", "--sam", "--segmenter", "--isthmus", "--write-golden", "--device"):
         p.add_argument(name)
     p.add_argument("--precision", default="fp32")
     p.add_argument("--conf", type=float, default=0.4)
@@ -217,7 +221,7 @@ def main():
     files = official.image_files(a.images)
     if not files:
         sys.exit("no images in " + a.images)
-    chain = Official(a.dfine, a.mobilesam, a.detector, a.segmenter)
+    chain = Official(a.dfine, a.mobilesam, a.detector, a.segmenter, sam=a.sam)
     print("D-FINE-%s, %d classes, %d images" % (chain.size.upper(), chain.classes, len(files)))
     frames = run_isthmus(a) if a.isthmus else {}
     stored, failed = [], 0
