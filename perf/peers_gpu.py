@@ -5,7 +5,8 @@
                  [--modes eager,compile,graph] [--prepare-jobs 4] [--json FILE] [--plot FILE]
 
 A case is NETWORK:COUNT: n, s, m, l, x (D-FINE, 640x640, network only, deployed form), tinyvit (encoder at 1024) with COUNT
-images, or decoder (SAM's prompt encoder and mask decoder, one mask) with COUNT boxes. Contenders:
+images, vit_b (SAM's ViT-B encoder at 1024, from the same checkout), or decoder (SAM's prompt encoder and mask decoder, one
+mask) with COUNT boxes. Contenders:
     eager    the published modules in half (position codes of prompts in float, as published)
     compile  torch.compile of them
     graph    that, captured in one CUDA graph with every constant on the GPU
@@ -96,12 +97,12 @@ def build(a, network, count):
         module = Detector(official.load_strict(model, state).deploy())
         shape, path = (count, 3, 640, 640), os.path.join(a.work, "dfine_%s.safetensors" % network)
     else:
-        sam = official.build_mobile_sam(a.mobilesam)
+        sam = official.build_mobile_sam(a.mobilesam, "vit_b" if network == "vit_b" else "vit_t")
         state = synthetic(sam)
         official.load_strict(sam, state)
-        module = sam.image_encoder if network == "tinyvit" else Decoder(sam)
-        shape = (count, 3, 1024, 1024) if network == "tinyvit" else (1, 256, 64, 64)
-        path = os.path.join(a.work, "mobile_sam.safetensors")
+        module = Decoder(sam) if network == "decoder" else sam.image_encoder
+        shape = (1, 256, 64, 64) if network == "decoder" else (count, 3, 1024, 1024)
+        path = os.path.join(a.work, "sam_vit_b.safetensors" if network == "vit_b" else "mobile_sam.safetensors")
     if not os.path.exists(path):
         save_weights(path, state)
     module = module.eval().to(DEVICE)

@@ -1,8 +1,7 @@
 /* See model_plan.h. */
 #include "support/model_plan.h"
 
-#include "models/dfine.h"
-#include "models/sam.h"
+#include "models/models.h"
 #include "pipeline/tuning_record.h"
 #include "variants/lower.h"
 
@@ -70,31 +69,35 @@ static ist_status fill_boxes(ist_plan *plan, ist_tensor boxes, ist_error *err) {
     return status;
 }
 
-enum { SEGMENTER_SIDE = 1024, GRID = SEGMENTER_SIDE / IST_SAM_PATCH };
+enum { PATCH = 16, CHANNELS = 256 /* of a segmenter's embedding: pixels of the input for a token, channels */ };
 
 /* The network's graph; its inputs, of which there are at most two: an image or embedding, boxes. */
 static void draw(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_graph *g, ist_tensor *in) {
     const char *name = ist_model_name(m->info.kind);
+    const ist_detector_model *detector = ist_detector_of(m->info.kind);
+    const ist_segmenter_model *segmenter = ist_segmenter_of(m->info.kind);
     const ist_net net = {g, weights};
-    int n = o->count;
-    if (m->info.kind != IST_MODEL_MOBILE_SAM) {
+    ist_error err;
+    int n = o->count, side = 0;
+    if (detector) {
         in[0] = ist_graph_input(g, n, o->size, o->size, 3, IST_ELEM_T);
-        ist_dfine_result r = ist_dfine(&net, &m->info, in[0]);
+        ist_detected r = detector->record(&net, &m->info, in[0]);
         ist_graph_output(g, r.logits);
         ist_graph_output(g, r.boxes);
         snprintf(m->what, sizeof m->what, "%s %dx%d batch %d", name, o->size, o->size, n);
+    } else if (!segmenter || ist_segmenter_side(&m->info, 0, &side, &err)) {
+        ist_graph_fail(g, IST_E_WEIGHTS, "%s is neither a detector nor a segmenter", name);
     } else if (o->decoder) {
-        in[0] = ist_graph_input(g, 1, GRID, GRID, IST_SAM_DIM, IST_ELEM_T);
+        in[0] = ist_graph_input(g, 1, side / PATCH, side / PATCH, CHANNELS, IST_ELEM_T);
         in[1] = ist_graph_input(g, n, 1, 2, 2, IST_ELEM_F32);
-        ist_sam_prompted prompted = {.embedding = in[0],
-                                     .sparse = ist_sam_box_tokens(&net, in[1], SEGMENTER_SIDE, true)};
-        ist_sam_masks masks = ist_sam_decode(&net, &prompted, false);
+        ist_prompted prompted = {.embedding = in[0], .sparse = segmenter->boxes(&net, in[1], side, true)};
+        ist_prompt_masks masks = segmenter->decode(&net, &prompted, false);
         ist_graph_output(g, masks.low_res);
         ist_graph_output(g, masks.iou);
         snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
     } else {
-        in[0] = ist_graph_input(g, n, SEGMENTER_SIDE, SEGMENTER_SIDE, 3, IST_ELEM_T);
-        ist_graph_output(g, ist_tinyvit(&net, in[0], (ist_tensor){0}));
+        in[0] = ist_graph_input(g, n, side, side, 3, IST_ELEM_T);
+        ist_graph_output(g, segmenter->encode(&net, in[0], (ist_tensor){0}));
         snprintf(m->what, sizeof m->what, "%s encoder batch %d", name, n);
     }
 }

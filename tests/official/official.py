@@ -64,15 +64,16 @@ def build_dfine(root, size, classes=80, image=640):
     return cfg.model.eval(), cfg.postprocessor.eval()
 
 
-def build_mobile_sam(root):
-    """The official MobileSAM (vit_t) in evaluation mode. Call eval() again after loading weights."""
+def build_mobile_sam(root, encoder="vit_t"):
+    """The official MobileSAM (vit_t), or SAM with another encoder of its registry, in evaluation mode. Call eval() again
+    after loading weights."""
     root = os.path.abspath(root)
     if root not in sys.path:
         sys.path.insert(0, root)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mobile_sam
-        return mobile_sam.sam_model_registry["vit_t"]().eval()
+        return mobile_sam.sam_model_registry[encoder]().eval()
 
 
 def import_sam(root):
