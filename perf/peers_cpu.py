@@ -18,7 +18,8 @@ PoCL uses as many threads as POCL_CPU_MAX_CU_COUNT says; it is set from --thread
 
 A round goes through the contenders in turn; each pauses until the other's spinning threads sleep, runs one frame that does
 not count (caches) and three that do. Reported: median and least over all counted frames, and the ratio of the medians,
-isthmus / peer (below 1: isthmus is faster). --models may name n, s, m, l, x, tinyvit and decoder.
+isthmus / peer (below 1: isthmus is faster). --models may name n, s, m, l, x, tinyvit, vit_b (SAM's ViT-B encoder, from the
+same checkout) and decoder.
 
 --processor-time reports the time that each contender's threads ran, which tells the work of a frame apart from the work of
 other programs on the machine; use it with --threads 1, since threads that wait by spinning run too.
@@ -88,8 +89,8 @@ def prepare(a, name):
     if name in official.SIZES:
         weights, inputs, options = os.path.join(a.work, "dfine_%s.safetensors" % name), dict(image=draw(1, 3, 640, 640)), []
     else:
-        weights = os.path.join(a.work, "mobile_sam.safetensors")
-        inputs = dict(image=draw(1, 3, 1024, 1024)) if name == "tinyvit" else dict(
+        weights = os.path.join(a.work, "sam_vit_b.safetensors" if name == "vit_b" else "mobile_sam.safetensors")
+        inputs = dict(image=draw(1, 3, 1024, 1024)) if name != "decoder" else dict(
             embedding=draw(1, 256, 64, 64), box=np.array([[100, 120, 420, 380]], np.float32))
         options = ["--decoder"] if name == "decoder" else []
     if not (os.path.exists(onnx) and os.path.exists(weights)):
@@ -98,10 +99,10 @@ def prepare(a, name):
             state = synthetic(model, 1)
             network = Detector(official.load_strict(model, state).deploy())
         else:
-            sam = official.build_mobile_sam(a.mobilesam)
+            sam = official.build_mobile_sam(a.mobilesam, "vit_b" if name == "vit_b" else "vit_t")
             state = synthetic(sam, 1)
             official.load_strict(sam, state)
-            network = sam.image_encoder if name == "tinyvit" else Decoder(sam)
+            network = Decoder(sam) if name == "decoder" else sam.image_encoder
         save_weights(weights, state)
         torch.onnx.export(network.eval(), tuple(torch.from_numpy(v) for v in inputs.values()), onnx, input_names=list(inputs),
                           opset_version=17, dynamo=False)
@@ -205,7 +206,7 @@ def measure(a, name):
 
 
 NAMES = dict(n="D-FINE-N", s="D-FINE-S", m="D-FINE-M", l="D-FINE-L", x="D-FINE-X", tinyvit="TinyViT encoder",
-             decoder="SAM decoder, 1 box")
+             vit_b="SAM ViT-B encoder", decoder="SAM decoder, 1 box")
 COLOURS = dict(isthmus="#0b7285", onnxruntime="#adb5bd", openvino="#868e96")
 
 
