@@ -119,7 +119,7 @@ static int compare_defines(const char *source) {
 }
 
 Test(op_image, layouts_agree) {
-    cr_assert_eq(compare_defines("portable/frame"), ENTRIES);
+    cr_assert_eq(compare_defines("codes/frame"), ENTRIES);
 }
 
 /* ---- pixels ---- */
@@ -274,6 +274,74 @@ Test(op_image, every_format) {
             check(&t, p, 2, 3, optest_small() ? 32 : 96, false);
             optest_end(&t);
         }
+}
+
+/* Sample c of pixel i as 8 bits. */
+static int sample_of(const picture *p, int x, int y, int c) {
+    const unsigned char *s =
+        p->pixels + (size_t)y * p->stride + ((size_t)x * (size_t)p->channels + (size_t)c) * (size_t)p->sample;
+    return p->sample == 1 ? s[0] : (int)floor((s[0] + 256 * s[1]) / 257.0 + 0.5);
+}
+
+/* What a channel of such a network sees of the picture, three times: Pillow's convert("L"), or alpha. */
+static unsigned char *one_channel(optest *t, const picture *p, bool alpha) {
+    unsigned char *v = optest_alloc(t, (size_t)p->w * (size_t)p->h * 3);
+    for (int y = 0; y < p->h; y++)
+        for (int x = 0; x < p->w; x++) {
+            int value = sample_of(p, x, y, 0);
+            if (alpha)
+                value = p->channels % 2 ? 255 : sample_of(p, x, y, p->channels - 1);
+            else if (p->channels > 2)
+                value = (sample_of(p, x, y, 0) * 19595 + sample_of(p, x, y, 1) * 38470 + sample_of(p, x, y, 2) * 7471 +
+                         0x8000) >>
+                        16;
+            for (int c = 0; c < 3; c++)
+                v[3 * ((size_t)y * (size_t)p->w + (size_t)x) + (size_t)c] = (unsigned char)value;
+        }
+    return v;
+}
+
+/* A detector's input of 1 or 4 channels of a picture. */
+static void check_channels(optest *t, const picture *p, int channels) {
+    enum { W = 96, H = 64 };
+    size_t words, bytes;
+    unsigned char *pixels, *want = optest_alloc(t, W * H * 3), *last = optest_alloc(t, W * H * 3);
+    uint32_t *up = make_upload(t, p, 1, W, H, 1024, &pixels, &words, &bytes);
+    external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
+    ist_resize node = {.label = "detector input", .what = IST_RESIZE_DETECTOR, .batch = 1, .w = W, .h = H};
+    node.upload = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
+    node.pixels = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
+    node.channels = channels;
+    ist_emit(t->plan, IST_NODE_RESIZE, &node);
+    EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
+    EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
+    ref_map got = optest_read(t, node.y);
+    cr_assert(got.h == H && got.w == W && got.c == channels);
+    ref_resize(channels == 1 ? one_channel(t, p, false) : p->rgb, p->h, p->w, want, H, W);
+    ref_resize(one_channel(t, p, true), p->h, p->w, last, H, W);
+    for (int i = 0; i < W * H; i++)
+        for (int c = 0; c < channels; c++) {
+            float v = (float)(c == 3 ? last[3 * i] : want[3 * i + c]) / 256;
+            cr_assert_eq(got.v[i * channels + c], v, "%s, seed %llu: channel %d of pixel %d is %g, not %g", t->name,
+                         (unsigned long long)t->seed, c, i, got.v[i * channels + c], v);
+        }
+    external_release(t, &upload);
+    external_release(t, &raw);
+}
+
+Test(op_image, networks_of_one_and_four_channels) {
+    unsigned salt = 0;
+    for (int of = 1; of <= 4; of += 3)
+        for (int sample = 1; sample <= 2; sample++)
+            for (int channels = 1; channels <= 4; channels++) {
+                optest t;
+                optest_begin(&t, "network's channels", salt++);
+                picture p = random_picture(&t, optest_int(&t, 1, 90), optest_int(&t, 1, 90), channels, sample, 3);
+                check_channels(&t, &p, of);
+                optest_end(&t);
+            }
 }
 
 Test(op_image, every_shape) {
