@@ -146,6 +146,20 @@ static void put_checkpoint(const char *path, float value) {
     put_floats(path, value, 1);
 }
 
+/* Metadata follow the eight bytes of the header's length. */
+Test(cli_program, convert_sets_metadata) {
+    scratch s = scratch_make();
+    put_checkpoint(scratch_path(&s, "in.safetensors"), 1);
+    expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "out.safetensors"), "--set",
+               "image_size=512", "--set", "activation=silu", "--set", "image_size=256"),
+           0, NULL, "1 tensor written");
+    char *bytes = scratch_read(scratch_path(&s, "out.safetensors"), NULL);
+    cr_expect_not_null(strstr(bytes + 8, "\"image_size\":\"256\""), "%s", bytes + 8);
+    cr_expect_not_null(strstr(bytes + 8, "\"activation\":\"silu\""), "%s", bytes + 8);
+    free(bytes);
+    scratch_remove(&s);
+}
+
 Test(cli_program, convert_makes_the_folder_of_its_output) {
     scratch s = scratch_make();
     put_checkpoint(scratch_path(&s, "in.safetensors"), 1);
