@@ -156,7 +156,7 @@ Test(api_arguments, checkpoints) {
     const ist_config good = small_config();
     const char *sam = engines_checkpoint("sam", 80, 3);
     BAD(detector, sam, IST_E_WEIGHTS, "the detector must be D-FINE");
-    BAD(segmenter, good.detector, IST_E_WEIGHTS, "the segmenter must be MobileSAM");
+    BAD(segmenter, good.detector, IST_E_WEIGHTS, "the segmenter must be MobileSAM or SAM ViT");
     BAD(detector, "/no/such/file.pth", IST_E_IO, "/no/such/file.pth");
     BAD(segmenter, "/no/such/sam.pt", IST_E_IO, "/no/such/sam.pt");
     BAD(detector, IST_SOURCE_DIR, IST_E_IO, IST_SOURCE_DIR);

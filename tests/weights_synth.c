@@ -60,6 +60,7 @@ Test(weights_synth, seeds_and_kinds) {
     cr_expect_eq(synth_kind("n"), IST_MODEL_DFINE_N);
     cr_expect_eq(synth_kind("dfine-x"), IST_MODEL_DFINE_X);
     cr_expect_eq(synth_kind("sam"), IST_MODEL_MOBILE_SAM);
+    cr_expect_eq(synth_kind("sam_vit_b"), IST_MODEL_SAM_VIT);
     cr_expect_eq(synth_kind(""), IST_MODEL_UNKNOWN);
     cr_expect_eq(synth_golden_seed(IST_MODEL_DFINE_N, 1), 49001);
     cr_expect_eq(synth_golden_seed(IST_MODEL_DFINE_L, 1), 4001);
