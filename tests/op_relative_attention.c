@@ -1,5 +1,6 @@
 /* Attention with decomposed relative positions against the scalar reference: every variant of the table that the device
  * can run. */
+#include "support/claimed_matrix.h"
 #include "support/optest.h"
 #include "variants/ops.h"
 
@@ -18,8 +19,8 @@ static double tolerance(const optest *t, const shape *s) {
     return (t->half ? 2e-3 : 0) + optest_tolerance(t, s->wh * s->ww) + 4 * score * 6e-8 * sqrt(s->d);
 }
 
-/* bits of i: 1 slices, 2 limit. */
-static void relative_case(const ist_variant *v, const shape *s, unsigned i) {
+/* bits of i: 1 slices, 2 limit. Whether the variant takes it. */
+static bool relative_case(const ist_variant *v, const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, v->name, i + 10u * (unsigned)(s->h + s->w + s->d));
     int c = s->heads * s->d, count = i & 2 ? s->n - 1 : s->n;
@@ -37,7 +38,8 @@ static void relative_case(const ist_variant *v, const shape *s, unsigned i) {
                                    .heads = s->heads,
                                    .y = optest_out(&t, s->n, s->h, s->w, c, IST_ELEM_T, i & 1)};
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    if (ist_variant_runs(t.plan, v)) {
+    bool takes = ist_variant_takes(t.plan, v, &node);
+    if (takes) {
         ist_emit_by(t.plan, v, 0, &node);
         optest_run(&t);
         ref_relative_attention(qkv, rel_h, s->wh, rel_w, s->ww, pad.v, s->heads, want);
@@ -46,6 +48,7 @@ static void relative_case(const ist_variant *v, const shape *s, unsigned i) {
     } else {
         optest_drop(&t);
     }
+    return takes;
 }
 
 Test(relative_attention, every_variant) {
@@ -61,7 +64,10 @@ Test(relative_attention, every_variant) {
     cr_assert_geq(variants, 1);
     for (int j = 0; j < variants; j++)
         for (int k = 0; k < count; k++)
-            for (unsigned i = 0; i < 4; i++) relative_case(&v[j], optest_small() ? &tiny[k] : &all[k], i);
+            for (unsigned i = 0; i < 4; i++) {
+                bool takes = relative_case(&v[j], optest_small() ? &tiny[k] : &all[k], i);
+                cr_expect(takes || j < variants - 1, "the last variant takes every shape");
+            }
 }
 
 /* A block of SAM's that sees the whole map. */
@@ -70,6 +76,17 @@ Test(relative_attention, model_shape) {
     int variants;
     const ist_variant *v = ist_variants_of(IST_NODE_RELATIVE_ATTENTION, &variants);
     for (int j = 0; j < variants && !optest_small(); j++) relative_case(&v[j], &all, 0);
+}
+
+/* Matrix instructions, emulated where there are none. */
+Test(relative_attention, matrix_instructions) {
+    static const shape few[] = {{1, 7, 9, 2, 64, 7, 7, 2},
+                                {2, 17, 3, 1, 32, 14, 14, 2},
+                                {1, 3, 18, 1, 64, 3, 18, 4},
+                                {2, 5, 40, 1, 32, 5, 40, 2}};
+    if (!claim_matrix_instructions()) return;
+    const ist_variant *v = ist_variant_named(IST_NODE_RELATIVE_ATTENTION, "mma");
+    for (unsigned k = 0; v && k < 4; k++) cr_expect(relative_case(v, &few[k], k & 2));
 }
 
 /* A padding token is a key like any other: a window all of whose other keys score far below takes its value. */
@@ -92,7 +109,8 @@ Test(relative_attention, padding_takes_part) {
                                        .rel_w = {rel, (2 * SIDE - 1) * D, NULL},
                                        .pad = {pad, 3 * D, NULL},
                                        .heads = 1};
-        if (ist_variant_runs(t.plan, &v[j])) {
+        node.y = optest_out(&t, 1, 2, 2, D, IST_ELEM_T, false);
+        if (ist_variant_takes(t.plan, &v[j], &node)) {
             ist_emit_by(t.plan, &v[j], 0, &node);
             optest_run(&t);
             optest_check(&t, v[j].name, node.y, want, t.half ? 2e-3 : 1e-5, 0, -1);

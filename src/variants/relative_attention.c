@@ -17,10 +17,10 @@ ist_relative_windows ist_relative_windows_of(const ist_relative_attention *a) {
                                   .scale = 1.0f / sqrtf((float)d)};
 }
 
-ist_launch ist_relative_launch(ist_plan *p, const ist_relative_attention *a) {
+ist_launch ist_relative_launch(ist_plan *p, const ist_relative_attention *a, ist_elem positions) {
     ist_relative_windows w = ist_relative_windows_of(a);
-    ist_tensor rel_h = ist_plan_const(p, a->rel_h.v, 1, 1, 2 * w.h - 1, w.d, IST_ELEM_F32, a->label);
-    ist_tensor rel_w = ist_plan_const(p, a->rel_w.v, 1, 1, 2 * w.w - 1, w.d, IST_ELEM_F32, a->label);
+    ist_tensor rel_h = ist_plan_const(p, a->rel_h.v, 1, 1, 2 * w.h - 1, w.d, positions, a->label);
+    ist_tensor rel_w = ist_plan_const(p, a->rel_w.v, 1, 1, 2 * w.w - 1, w.d, positions, a->label);
     ist_tensor pad = ist_plan_const(p, a->pad.v, 1, 1, 1, a->qkv.c, IST_ELEM_T, a->label);
     return (ist_launch){.label = a->label,
                         .kernel = "relative",

@@ -13,7 +13,7 @@ typedef struct ist_relative_windows {
 ist_relative_windows ist_relative_windows_of(const ist_relative_attention *a);
 
 /* Operands (result, qkv, rel_h, rel_w, pad, limit) and flops; grid, program and further arguments are the machine's.
- * Relative positions are float, pad is as activations are. */
-ist_launch ist_relative_launch(ist_plan *p, const ist_relative_attention *a);
+ * Relative positions are of the type `positions`, pad is as activations are. */
+ist_launch ist_relative_launch(ist_plan *p, const ist_relative_attention *a, ist_elem positions);
 
 #endif

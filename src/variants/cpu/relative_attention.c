@@ -10,7 +10,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int keys = ist_plan_caps(p) & IST_CAP_SIMD16 && w.w % 7 == 0 ? 7 : 8; /* of a tile: whole ones fill a line */
     ist_defines d = ist_defines_of(p, "-DRELATIVE -DD=%d -DKT=%d -DWH=%d -DWW=%d", w.d > 32 ? 64 : 32, keys, w.h, w.w);
     (void)v, (void)way;
-    ist_launch l = ist_relative_launch(p, a);
+    ist_launch l = ist_relative_launch(p, a, IST_ELEM_F32);
     l.op = "cpu/attention";
     l.isa = "cpu/tile+cpu/attention_parts";
     l.defines = d.text;

@@ -13,7 +13,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor qkv = a->qkv, y = a->y;
     ist_defines d = ist_defines_of(p, "-DD=%d -DWH=%d -DWW=%d", w.d, w.h, w.w);
     (void)v, (void)way;
-    ist_launch l = ist_relative_launch(p, a);
+    ist_launch l = ist_relative_launch(p, a, IST_ELEM_F32);
     l.op = "portable/attention";
     l.defines = d.text;
     l.global[0] = (size_t)(w.down * w.across) * (size_t)ist_div_up(w.h * w.w, GROUP) * GROUP;
