@@ -81,17 +81,18 @@ Test(device_join, variants_of_one_source) {
 
 /* Variants of sources whose functions are made by macros: each must be found and renamed, or the join has them twice.
  */
+#define SEQUENCE_PARTS "codes/step+codes/sequence_cpu+portable/distribution+cpu/tile"
 Test(device_join, variants_of_functions_that_macros_define) {
     static const ist_program_part parts[] = {{"cpu/attention", "cpu/tile+cpu/attention_parts", "-DD=32"},
                                              {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DD=64"},
                                              {"cpu/window", "cpu/tile+cpu/attention_parts", "-DTOKENS=256"},
-                                             {"cpu/sequence", "cpu/tile", ""},
-                                             {"cpu/sequence", "cpu/tile", "-DOTHER"},
+                                             {"cpu/sequence", SEQUENCE_PARTS, ""},
+                                             {"cpu/sequence", SEQUENCE_PARTS, "-DOTHER"},
                                              {"cpu/dwconv", "portable/vector", "-DVL=16 -DRING=4096"},
                                              {"cpu/dwconv", "portable/vector", "-DVL=16 -DRING=8192"},
                                              {"portable/pool", NULL, ""},
                                              {"portable/pool", NULL, "-DRUN=4"}};
-    static const char *const names[] = {"attention", "attention", "window",     "chain",     "chain",
+    static const char *const names[] = {"attention", "attention", "window",     "sequence",  "sequence",
                                         "dwconv",    "dwconv",    "maxpool2x2", "maxpool2x2"};
     const int count = sizeof parts / sizeof *parts;
     if (!(ist_device_caps(d) & IST_CAP_CPU)) cr_skip_test("sources for CPUs");

@@ -281,7 +281,7 @@ Test(sequence, nothing_else_launches_inside) {
     ist_tensor y = ist_op_add(t.plan, x, x, (ist_tensor){0}, "sum");
     ist_op_row_max(t.plan, y, "layer.best");
     cr_assert_eq(ist_plan_status(t.plan), IST_E_STATE);
-    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.best: "));
+    cr_assert(strstr(ist_plan_error(t.plan)->text, "layer.best: not an operator that a sequence takes"));
     ist_sequence_end(t.plan, &y, 1, "sequence");
     cr_assert_null(ist_plan_sequence(t.plan));
     optest_drop(&t);
