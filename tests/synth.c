@@ -245,8 +245,7 @@ static ist_status add_entry(void *user, const ist_arch_entry *e) {
 
 ist_status synth_weights_of(const ist_arch_form *form, uint64_t seed, ist_weights **out, ist_error *err) {
     ist_weights *w = NULL;
-    if (form->kind == IST_MODEL_UNKNOWN || form->classes < 1)
-        return ist_fail(err, IST_E_ARGUMENT, "no model with %d classes to make up", form->classes);
+    if (form->kind == IST_MODEL_UNKNOWN) return ist_fail(err, IST_E_ARGUMENT, "no such model to make up");
     IST_TRY(ist_weights_create(&w, err));
     synth_job job = {form, seed, w, err};
     ist_status status = ist_arch_walk(form, add_entry, &job);
@@ -258,6 +257,7 @@ ist_status synth_weights_of(const ist_arch_form *form, uint64_t seed, ist_weight
 }
 
 ist_status synth_weights(ist_model_kind kind, int classes, uint64_t seed, ist_weights **out, ist_error *err) {
+    if (classes < 1) return ist_fail(err, IST_E_ARGUMENT, "no model with %d classes to make up", classes);
     return synth_weights_of(&(ist_arch_form){.kind = kind, .classes = classes, .size = 640}, seed, out, err);
 }
 
