@@ -107,6 +107,28 @@ Test(device_join, variants_of_functions_that_macros_define) {
     cr_expect_eq(ist_device_builds(d).built, before + 1, "the join failed and parts were built alone");
 }
 
+/* The kernels of one source that options choose between. */
+Test(device_join, kernels_of_one_source) {
+    static const ist_program_part parts[] = {
+        {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DD=64"},
+        {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DRELATIVE -DD=64 -DKT=8 -DWH=16 -DWW=16"},
+        {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DRELATIVE -DD=64 -DKT=8 -DWH=14 -DWW=14"},
+        {"portable/attention", NULL, "-DD=64 -DWH=14 -DWW=14"},
+        {"portable/attention", NULL, "-DD=32 -DWS=7"}};
+    static const char *const names[] = {"attention", "relative", "relative", "relative", "window"};
+    const int count = sizeof parts / sizeof *parts;
+    if (!(ist_device_caps(d) & IST_CAP_CPU)) cr_skip_test("sources for CPUs");
+    int before = ist_device_builds(d).built;
+    cr_assert_eq(join(parts, count), IST_OK, "%s", err.text);
+    for (int i = 0; i < count; i++) {
+        cl_kernel k;
+        cr_expect_eq(ist_kernel_create(d, parts[i].op, parts[i].isa, parts[i].defines, names[i], &k, &err), IST_OK,
+                     "%s", err.text);
+        ist_kernel_release(&k);
+    }
+    cr_expect_eq(ist_device_builds(d).built, before + 1, "the join failed and parts were built alone");
+}
+
 /* The text of a join does not depend on the order in which a frame uses its programs, so that a cache finds it again.
  */
 Test(device_join, order_does_not_matter) {
