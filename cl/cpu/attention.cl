@@ -375,8 +375,8 @@ static inline void positions_begin(position_state *s, const float16 *qt, __globa
 
 /* Keys and values of lines [v0, v1) of the window at (y0, x0), of token rows of `ld`; outside the map those of `pad`.
  * `at` is where channel 0 of the head's keys is in a token, C more for values. */
-static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, __global const T *pad, int first, int4 size,
-                              int ld, int at, int y0, int x0, int v0, int v1, int dim, int d) {
+static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, __global const T *pad, int first,
+                              int4 size, int ld, int at, int y0, int x0, int v0, int v1, int dim, int d) {
     for (int v = v0; v < v1; v++)
         for (int u = 0; u < LINE; u++, kb += D / 16, vb += D / 16) {
             if (u >= WW) {
@@ -394,8 +394,8 @@ static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, _
 
 /* The results of queries [q0, q1) of those of the window at (y0, x0) that lie inside the map, `cols` in a line. */
 static inline void attend_window(__global T *out, __global const T *qkv, __global const float *rel_h,
-                                 __global const float *rel_w, __global const T *pad, int n, int h, int y0, int x0, int q0,
-                                 int q1, int cols, int4 size, int4 places, int dim, float scale) {
+                                 __global const float *rel_w, __global const T *pad, int n, int h, int y0, int x0,
+                                 int q0, int q1, int cols, int4 size, int4 places, int dim, float scale) {
     const int d = (dim + CT - 1) / CT * CT, first = n * size.x * size.y;
     const float factor = scale * 1.44269504f;
     float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
@@ -414,8 +414,8 @@ static inline void attend_window(__global T *out, __global const T *qkv, __globa
     }
     for (int v0 = 0; v0 < WH; v0 += LINES) {
         const int lines = min(LINES, WH - v0);
-        copy_lines(kb, vb, qkv + places.y, pad, first * places.x, size, places.x, size.w + h * dim, y0, x0, v0, v0 + lines,
-                   dim, d);
+        copy_lines(kb, vb, qkv + places.y, pad, first * places.x, size, places.x, size.w + h * dim, y0, x0, v0,
+                   v0 + lines, dim, d);
         for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
             float16 ma = s[turn].m[0], mb = s[turn].m[QV - 1];
             for (int j = 0; j < lines * LINE; j += KT)
@@ -428,8 +428,8 @@ static inline void attend_window(__global T *out, __global const T *qkv, __globa
         int at[QV * 16];
         for (int j = 0; j < QV * 16; j++) {
             const int query = min(i + j, q1 - 1);
-            at[j] = i + j < q1 ? (first + (y0 + query / cols) * size.y + x0 + query % cols) * places.z + places.w + h * dim
-                               : -1;
+            const int token = first + (y0 + query / cols) * size.y + x0 + query % cols;
+            at[j] = i + j < q1 ? token * places.z + places.w + h * dim : -1;
         }
         store_tile(out, at, s + turn, dim);
     }

@@ -3,14 +3,14 @@
  * values come in blocks of whole lines of the window through local memory, one block under way while the other is used,
  * with an online softmax in fp32 (Milakov & Gimelshein, arXiv 1805.02867).
  *
- * What a query makes of positions is a product with all of rel_h or rel_w, of which each query takes the rows around its
- * own place: those of columns stay in registers, as the fragments that scores begin with, those of lines in local
+ * What a query makes of positions is a product with all of rel_h or rel_w, of which each query takes the rows around
+ * its own place: those of columns stay in registers, as the fragments that scores begin with, those of lines in local
  * memory. Keys that do not exist get -1e30. Rows of D halves lie D + 8 apart, so that the eight rows of a matrix are in
  * different banks.
  *
  * -D D: channels of a head, 32 or 64. -D WH, WW: the window. -D LINE, LINES: keys of a line, with those that make it a
- * multiple of 16, and lines of a block, at most 64 keys. -D WARPS. Arguments as in portable/attention, rel_h and rel_w in
- * half; group (x, y, z): window x / PARTS and a part of its queries, head y, item z. */
+ * multiple of 16, and lines of a block, at most 64 keys. -D WARPS. Arguments as in portable/attention, rel_h and rel_w
+ * in half; group (x, y, z): window x / PARTS and a part of its queries, head y, item z. */
 #ifndef D
 #define D     64
 #define WH    14

@@ -2,7 +2,7 @@
  *
  *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
  *
- * attention_rows, window and relative: a query per work-item, keys and values shared through local memory in blocks of KB.
+ * attention_rows, window and relative: a query per work-item, keys and values shared through local memory in blocks.
  * attention_keys, for few queries: a group per query, keys spread over its work-items, partial softmaxes merged. */
 #ifndef D
 #define D 32 /* head dimension, a multiple of 4 */
@@ -155,8 +155,8 @@ static inline float position_score(const float4 *query, __global const float *ro
 }
 
 /* Self-attention within windows of WH x WW tokens with decomposed relative positions: bias_ij = q_i . rel_h[y_i - y_j +
- * WH - 1] + q_i . rel_w[x_i - x_j + WW - 1]. qkv [n][h][w][3 C], tokens outside the map are `pad`. Group (x, y, z): block
- * x % WINDOW_BLOCKS of the queries of window x / WINDOW_BLOCKS, head y, item z. size {height, width, windows per row,
+ * WH - 1] + q_i . rel_w[x_i - x_j + WW - 1]. qkv [n][h][w][3 C], tokens outside the map are `pad`. Group (x, y, z):
+ * block x % WINDOW_BLOCKS of the queries of window x / WINDOW_BLOCKS, head y, item z. size {height, width, windows per row,
  * C}; places {ld and c0 of qkv, ld and c0 of out}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 relative(__global T *out, __global const T *qkv, __global const float *rel_h, __global const float *rel_w,

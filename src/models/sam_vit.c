@@ -9,7 +9,7 @@
 #define OPTS(...) (&(ist_conv_opts){__VA_ARGS__})
 
 static const float LN_EPS = 1e-6f;
-enum { HEAD = 64, WINDOW = 14, BLOCKS_MAX = 32, WIDTH_MAX = 1024 };
+enum { HEAD = 64, WINDOW = 14, CHOICES = 32 /* blocks of which the form says what they see */, WIDTH_MAX = 1024 };
 static const ist_arch_form vit_b = {
     .side = 1024, .blocks = 12, .width = 768, .whole_map = 1 << 2 | 1 << 5 | 1 << 8 | 1 << 11};
 
@@ -22,9 +22,7 @@ static int extent(const ist_weights *weights, const char *name, int rank, int di
 /* Blocks 0, 1, .. that the checkpoint has. */
 static int blocks_of(const ist_weights *weights) {
     int count = 0;
-    while (count < BLOCKS_MAX &&
-           ist_weights_find(weights, ist_name_of("image_encoder.blocks.%d.norm1.weight", count).text))
-        count++;
+    while (ist_weights_find(weights, ist_name_of("image_encoder.blocks.%d.norm1.weight", count).text)) count++;
     return count;
 }
 
@@ -103,7 +101,7 @@ static void tensors(ist_walk *w) {
     ist_walk_conv_bias(w, "patch_embed.proj.", c, 3, IST_SAM_PATCH, c);
     for (int b = 0; b < f->blocks; b++) {
         size_t q = ist_walk_enter(w, "blocks.%d.", b);
-        block_tensors(w, c, f->whole_map >> b & 1 ? grid : WINDOW);
+        block_tensors(w, c, b < CHOICES && f->whole_map >> b & 1 ? grid : WINDOW);
         ist_walk_leave(w, q);
     }
     ist_sam_neck_tensors(w, c);
@@ -118,7 +116,7 @@ static void form_of(const ist_weights *weights, ist_arch_form *form) {
     form->width = width % HEAD == 0 && width > 0 && width <= WIDTH_MAX ? width : vit_b.width;
     form->side = grid > 0 && grid <= IST_RELATIVE_SIDE_MAX ? grid * IST_SAM_PATCH : vit_b.side;
     form->blocks = blocks ? blocks : vit_b.blocks;
-    for (int b = 0; b < blocks; b++) {
+    for (int b = 0; b < blocks && b < CHOICES; b++) {
         int rows = extent(weights, ist_name_of("image_encoder.blocks.%d.attn.rel_pos_h", b).text, 2, 0);
         if (rows == 2 * (form->side / IST_SAM_PATCH) - 1) form->whole_map |= 1u << b;
     }
