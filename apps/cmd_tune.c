@@ -82,7 +82,10 @@ static int check_folder(const ist_config *config) {
 static int store(const ist_tune_summary *s, const char *text) {
     ist_error err;
     if (!*s->path) return CLI_SUCCESS;
-    if (ist_atomic_write(s->path, text, strlen(text), &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    char folder[sizeof s->path];
+    const char *name = ist_last_part(s->path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - s->path), s->path);
+    if (ist_atomic_write_in(folder, name, text, strlen(text), &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     printf("kept in %s\n", s->path);
     return CLI_SUCCESS;
 }

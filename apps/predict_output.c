@@ -55,22 +55,29 @@ static bool exists(const char *folder, const char *name) {
     return there;
 }
 
-/* Makes `path` DIR/folder/STEM.extension; NULL when out of memory. */
-static const char *image_path(const char *root, const output_kind *kind, const ist_source *source, ist_text *path) {
-    ist_text_clear(path);
-    ist_text_printf(path, "%s/%s/%s.%s", root, kind->name, source->stem, kind->extension);
-    return path->failed ? NULL : path->data;
+/* Makes `name` folder/STEM.extension; NULL when out of memory. */
+static const char *image_name(const output_kind *kind, const ist_source *source, ist_text *name) {
+    ist_text_clear(name);
+    ist_text_printf(name, "%s/%s.%s", kind->name, source->stem, kind->extension);
+    return name->failed ? NULL : name->data;
+}
+
+/* Whoever put a link in the folder would choose what is overwritten: said before any work. */
+static ist_status refuse_links(const char *folder, ist_error *err) {
+    IST_TRY(ist_refuse_link(folder, IST_JOURNAL_PARTIAL, err));
+    IST_TRY(ist_refuse_link(folder, FAILURES, err));
+    for (int i = 0; i < TABLE_COUNT; i++) IST_TRY(ist_refuse_link(folder, tables[i].name, err));
+    for (int i = 0; i < IMAGE_OUTPUT_COUNT; i++) IST_TRY(ist_refuse_link(folder, image_outputs[i].name, err));
+    return IST_OK;
 }
 
 ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err) {
     IST_TRY(ist_make_folders(folder, there, err));
-    char *path = ist_path_join(folder, IST_JOURNAL_NAME);
     ist_atomic_file probe;
-    ist_status status =
-        path ? ist_atomic_begin(&probe, path, err) : ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    ist_status status = refuse_links(folder, err);
+    if (!status) status = ist_atomic_begin_in(&probe, folder, IST_JOURNAL_NAME, err);
     if (!status) ist_atomic_abort(&probe);
     if (status) ist_remove_empty_folders(folder, *there);
-    free(path);
     return status;
 }
 
@@ -92,8 +99,8 @@ bool predict_image_exists(void *context, const ist_source *source) {
     bool all = true;
     for (int i = 0; i < IMAGE_OUTPUT_COUNT && all; i++) {
         if (!(o->save & image_outputs[i].bit)) continue;
-        const char *name = image_path(o->output, &image_outputs[i], source, &path);
-        all = name && !access(name, F_OK);
+        const char *name = image_name(&image_outputs[i], source, &path);
+        all = name && exists(o->output, name);
     }
     ist_text_free(&path);
     return all;
@@ -116,14 +123,14 @@ void predict_remove_tables(const predict_options *o) {
     remove_one(o->output, FAILURES);
 }
 
-static ist_status write_output(const predict_job *job, const output_kind *kind, const char *path,
+static ist_status write_output(const predict_job *job, const output_kind *kind, const char *name,
                                const ist_bitmap *image, const ist_frame *frame, ist_error *err) {
     ist_bitmap picture = {0};
     ist_status status;
     if (kind->bit == PREDICT_SAVE_YOLO) {
         ist_text text = {0};
         status = ist_record_yolo(frame, &text, err);
-        if (!status) status = ist_atomic_write(path, text.data, text.length, err);
+        if (!status) status = ist_atomic_write_in(job->options->output, name, text.data, text.length, err);
         ist_text_free(&text);
         return status;
     }
@@ -131,21 +138,21 @@ static ist_status write_output(const predict_job *job, const output_kind *kind, 
         status = ist_record_instance_map(frame, &picture, err);
     else
         status = ist_overlay_draw(image, frame, &job->labels, job->match, &picture, err);
-    if (!status) status = ist_png_write(path, &picture, err);
+    if (!status) status = ist_png_write_in(job->options->output, name, &picture, err);
     ist_bitmap_free(&picture);
     return status;
 }
 
 ist_status predict_write_image(const predict_job *job, const ist_source *source, const ist_bitmap *image,
                                const ist_frame *frame, ist_error *err) {
-    ist_text path = {0};
+    ist_text text = {0};
     ist_status status = IST_OK;
     for (int i = 0; i < IMAGE_OUTPUT_COUNT && !status; i++) {
         if (!(job->options->save & image_outputs[i].bit)) continue;
-        const char *name = image_path(job->options->output, &image_outputs[i], source, &path);
-        status = name ? write_output(job, &image_outputs[i], name, image, frame, err) : ist_text_status(&path, err);
+        const char *name = image_name(&image_outputs[i], source, &text);
+        status = name ? write_output(job, &image_outputs[i], name, image, frame, err) : ist_text_status(&text, err);
     }
-    ist_text_free(&path);
+    ist_text_free(&text);
     return status;
 }
 
@@ -155,11 +162,7 @@ static ist_status write_failures(const char *folder, const ist_text *failures, i
         return IST_OK;
     }
     IST_TRY(ist_text_status(failures, err));
-    char *path = ist_path_join(folder, FAILURES);
-    if (!path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
-    ist_status status = ist_atomic_write(path, failures->data, failures->length, err);
-    free(path);
-    return status;
+    return ist_atomic_write_in(folder, FAILURES, failures->data, failures->length, err);
 }
 
 ist_status predict_write_tables(predict_job *job, const ist_text *failures, ist_error *err) {

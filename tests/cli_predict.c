@@ -331,3 +331,40 @@ Test(cli_predict, an_unwritable_output_is_said_before_any_work) {
     }
     scratch_remove(&b.s);
 }
+
+/* Who may write to the folder must not choose which of the user's other files is overwritten. */
+Test(cli_predict, links_in_the_output_folder_are_refused) {
+    static const char *const names[] = {"frames.ndjson.partial", "frames.ndjson", "results.json", "masks", "overlays"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bench b = make_bench(2);
+        mkdir(b.out, 0777);
+        mkdir(scratch_path(&b.s, "folder"), 0777);
+        scratch_put(scratch_path(&b.s, "file"), "precious");
+        cr_assert_eq(symlink(i < 3 ? "../file" : "../folder", scratch_path(&b.s, "out/%s", names[i])), 0);
+        char want[200];
+        snprintf(want, sizeof want, "out/%s: it is a symbolic link", names[i]);
+        expect(PREDICT(&b, NULL), 1, want);
+        expect(PREDICT(&b, "--resume"), 1, want);
+        char *text = scratch_read(scratch_path(&b.s, "file"), NULL);
+        cr_expect_str_eq(text, "precious");
+        free(text);
+        cr_expect_eq(rmdir(scratch_path(&b.s, "folder")), 0, "something was written to the linked folder");
+        unlink(scratch_path(&b.s, "out/%s", names[i]));
+        expect(PREDICT(&b, NULL), 0, "2 images, 0 failed");
+        scratch_remove(&b.s);
+    }
+}
+
+Test(cli_predict, a_link_in_the_place_of_one_image_s_file_fails_that_image) {
+    bench b = make_bench(2);
+    mkdir(b.out, 0777);
+    mkdir(scratch_path(&b.s, "out/masks"), 0777);
+    scratch_put(scratch_path(&b.s, "file"), "precious");
+    cr_assert_eq(symlink("../../file", scratch_path(&b.s, "out/masks/01-x.png")), 0);
+    expect(PREDICT(&b, NULL), 7, "out/masks/01-x.png: it is a symbolic link");
+    expect_frames(&b, 1, (const char *[]){"00-x.png"});
+    char *text = scratch_read(scratch_path(&b.s, "file"), NULL);
+    cr_expect_str_eq(text, "precious");
+    free(text);
+    scratch_remove(&b.s);
+}

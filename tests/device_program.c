@@ -271,3 +271,21 @@ Test(device_program, where_the_cache_goes) {
     cr_expect_null(d->cache_dir, "PoCL keeps its own");
     folder_remove(dir);
 }
+
+/* A link would let whoever put it there choose what is overwritten, or taken for a kernel. */
+Test(device_program, cache_files_that_are_links_are_not_followed) {
+    char folder[200], victim[256], linked[256];
+    struct stat st;
+    folder_make(folder, sizeof folder);
+    snprintf(victim, sizeof victim, "%s/victim", folder);
+    snprintf(linked, sizeof linked, "%s/link", folder);
+    cr_assert_eq(symlink("victim", linked), 0);
+    cr_expect(!ist_cache_make_mark(linked));
+    cr_expect(lstat(victim, &st) != 0, "a file was made through the link");
+    cr_expect(ist_cache_make_mark(victim) && ist_cache_make_mark(victim));
+    cr_expect_null(ist_cache_open_file(linked));
+    FILE *file = ist_cache_open_file(victim);
+    cr_assert_not_null(file);
+    fclose(file);
+    folder_remove(folder);
+}

@@ -194,3 +194,77 @@ Test(io_atomic_file, read_file_checks_its_limit) {
     cr_expect_eq(ist_read_file(scratch_path(&s, "f"), 2, &bytes, &count, &err), IST_E_LIMIT);
     scratch_remove(&s);
 }
+
+/* ---- links ---- */
+
+static void expect_text(const char *path, const char *want) {
+    char *text = scratch_read(path, NULL);
+    cr_assert_not_null(text, "%s", path);
+    cr_expect_str_eq(text, want, "%s", path);
+    free(text);
+}
+
+/* A file somewhere else, and a folder for output. */
+static scratch make_victim(void) {
+    scratch s = scratch_make();
+    scratch_put(scratch_path(&s, "victim"), "precious");
+    cr_assert_eq(mkdir(scratch_path(&s, "out"), 0777), 0);
+    cr_assert_eq(mkdir(scratch_path(&s, "other"), 0777), 0);
+    return s;
+}
+
+Test(io_atomic_file, links_in_an_output_folder_are_not_followed) {
+    static const char *const folders[] = {"out", "out/", "out//"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        scratch s = make_victim();
+        ist_error err;
+        const char *out = scratch_path(&s, "%s", folders[i]);
+        cr_assert_eq(symlink("../victim", scratch_path(&s, "out/file")), 0);
+        cr_assert_eq(symlink("/dev/null", scratch_path(&s, "out/null")), 0);
+        cr_assert_eq(symlink("../other", scratch_path(&s, "out/masks")), 0);
+        static const char *const names[] = {"file", "null", "masks/a.png", "masks/deep/a.png"};
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            cr_expect_eq(ist_atomic_write_in(out, names[k], "new", 3, &err), IST_E_IO, "%s", names[k]);
+            cr_expect(strstr(err.text, "symbolic link") && strstr(err.text, "out/"), "%s", err.text);
+        }
+        expect_text(scratch_path(&s, "victim"), "precious");
+        cr_expect_eq(entries(scratch_path(&s, "other")), 0);
+        cr_expect_eq(entries(scratch_path(&s, "out")), 3);
+        cr_assert_eq(ist_atomic_write_in(out, "labels/a/b.txt", "new", 3, &err), IST_OK, "%s", err.text);
+        expect_text(scratch_path(&s, "out/labels/a/b.txt"), "new");
+        scratch_remove(&s);
+    }
+}
+
+/* The folder itself is the user's own word, and so is a file outside of output folders: there the link is replaced. */
+Test(io_atomic_file, links_that_the_user_names_are_used) {
+    scratch s = make_victim();
+    ist_error err;
+    cr_assert_eq(symlink("out", scratch_path(&s, "way")), 0);
+    cr_assert_eq(ist_atomic_write_in(scratch_path(&s, "way"), "a/b", "new", 3, &err), IST_OK, "%s", err.text);
+    expect_text(scratch_path(&s, "out/a/b"), "new");
+    cr_assert_eq(symlink("victim", scratch_path(&s, "report.json")), 0);
+    cr_assert_eq(ist_atomic_write(scratch_path(&s, "report.json"), "new", 3, &err), IST_OK, "%s", err.text);
+    expect_text(scratch_path(&s, "report.json"), "new");
+    expect_text(scratch_path(&s, "victim"), "precious");
+    scratch_remove(&s);
+}
+
+Test(io_atomic_file, a_link_of_the_temporary_name_is_not_followed) {
+    scratch s = make_victim();
+    ist_error err;
+    ist_atomic_file f;
+    cr_assert_eq(ist_atomic_begin_in(&f, scratch_path(&s, "out"), "file", &err), IST_OK, "%s", err.text);
+    const char *temporary = scratch_path(&s, "out/%s", f.temporary);
+    ist_atomic_abort(&f);
+    cr_expect_eq(entries(scratch_path(&s, "out")), 0);
+    cr_assert_eq(symlink("../victim", temporary), 0);
+    cr_assert_eq(ist_atomic_write_in(scratch_path(&s, "out"), "file", "new", 3, &err), IST_OK, "%s", err.text);
+    expect_text(scratch_path(&s, "out/file"), "new");
+    cr_assert_eq(link(scratch_path(&s, "victim"), temporary), 0); /* nor a second name of a file */
+    cr_assert_eq(ist_atomic_write_in(scratch_path(&s, "out"), "file", "newer", 5, &err), IST_OK, "%s", err.text);
+    expect_text(scratch_path(&s, "out/file"), "newer");
+    expect_text(scratch_path(&s, "victim"), "precious");
+    cr_expect_eq(entries(scratch_path(&s, "out")), 1);
+    scratch_remove(&s);
+}

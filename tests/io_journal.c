@@ -96,6 +96,40 @@ Test(io_journal, a_fresh_run_forgets_the_old_one) {
     free_bench(&b);
 }
 
+/* A link would let whoever put it there choose what is overwritten. */
+Test(io_journal, links_are_refused) {
+    static const char *const names[] = {IST_JOURNAL_NAME, IST_JOURNAL_PARTIAL};
+    for (int i = 0; i < 4; i++) {
+        bench b = make_bench(2);
+        ist_journal *j;
+        ist_error err;
+        scratch other = scratch_make();
+        scratch_put(scratch_path(&other, "victim"), LINE("a.png", "1"));
+        cr_assert_eq(symlink(scratch_path(&other, "victim"), scratch_path(&b.s, "%s", names[i % 2])), 0);
+        cr_expect_eq(ist_journal_open(b.s.path, &b.sources, i > 1, keep_but, NULL, &j, &err), IST_E_IO);
+        cr_expect(strstr(err.text, names[i % 2]) && strstr(err.text, "symbolic link"), "%s", err.text);
+        cr_expect_null(j);
+        char *text = scratch_read(scratch_path(&other, "victim"), NULL);
+        cr_expect_str_eq(text, LINE("a.png", "1"));
+        free(text);
+        scratch_remove(&other);
+        free_bench(&b);
+    }
+}
+
+/* Nor is a file written through that has a second name elsewhere. */
+Test(io_journal, a_fresh_run_has_a_file_of_its_own) {
+    bench b = make_bench(1);
+    scratch_put(scratch_path(&b.s, "victim"), "precious");
+    cr_assert_eq(link(scratch_path(&b.s, "victim"), scratch_path(&b.s, IST_JOURNAL_PARTIAL)), 0);
+    ist_journal *j = open_journal(&b, false, NULL);
+    append(j, 0, 1);
+    expect_file(&b, "victim", "precious");
+    expect_file(&b, IST_JOURNAL_PARTIAL, LINE("a.png", "1"));
+    ist_journal_close(&j);
+    free_bench(&b);
+}
+
 Test(io_journal, resumes_after_a_crash_in_the_middle_of_a_line) {
     bench b = make_bench(3);
     scratch_put(scratch_path(&b.s, IST_JOURNAL_PARTIAL), LINE("a.png", "1") "{\"schema\":1,\"file\":\"b.p");

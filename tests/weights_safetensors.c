@@ -256,3 +256,27 @@ Test(weights_safetensors, unwritable) {
     remove(path);
     ist_weights_close(&w);
 }
+
+/* Whoever may write to the folder must not choose which other file is overwritten. */
+Test(weights_safetensors, a_link_of_the_temporary_name_is_not_followed) {
+    char folder[] = IST_BUILD_DIR "/weights_XXXXXX", path[512], victim[512], temp[512], text[16] = "";
+    ist_error err;
+    ist_weights *w = sample();
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/out.safetensors", folder);
+    snprintf(victim, sizeof victim, "%s/victim", folder);
+    snprintf(temp, sizeof temp, "%s/.isthmus-%ld-0.tmp", folder, (long)getpid());
+    FILE *f = fopen(victim, "w+");
+    cr_assert_not_null(f);
+    fputs("precious", f);
+    fflush(f);
+    cr_assert_eq(symlink("victim", temp), 0);
+    cr_expect_eq(ist_weights_save_safetensors(w, path, false, &err), IST_OK, "%s", err.text);
+    rewind(f);
+    cr_expect_str_eq(fgets(text, sizeof text, f), "precious");
+    fclose(f);
+    remove(path);
+    remove(victim);
+    cr_expect_eq(rmdir(folder), 0);
+    ist_weights_close(&w);
+}

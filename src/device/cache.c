@@ -1,8 +1,9 @@
 /* Kernel binaries on disk, one file per program; and what the probes found (probe.c), one file per device.
  *
  * File: a 48-byte header {magic, key, length, checksum} and the content; written under a temporary name and renamed, so
- * that a reader sees a whole file or none. Nothing here can fail an engine: what cannot be read, does not fit its key
- * or is refused by the driver is compiled again and replaced. */
+ * that a reader sees a whole file or none (after a power failure the checksum tells). No link is followed. Nothing here
+ * can fail an engine: what cannot be read, does not fit its key or is refused by the driver is compiled again and
+ * replaced. */
 #include "device/state.h"
 
 #include "base/hash.h"
@@ -10,6 +11,7 @@
 #include "device/sources.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,9 +147,22 @@ static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
     return data;
 }
 
+FILE *ist_cache_open_file(const char *path) {
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (fd >= 0 && !file) close(fd);
+    return file;
+}
+
+bool ist_cache_make_mark(const char *path) {
+    ist_cache_make_folder_of(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return fd >= 0 && !close(fd);
+}
+
 unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char *suffix, size_t *bytes, bool *found) {
     char path[1200];
-    FILE *file = entry_path(folder, key, suffix, path, sizeof path) ? fopen(path, "rb") : NULL;
+    FILE *file = entry_path(folder, key, suffix, path, sizeof path) ? ist_cache_open_file(path) : NULL;
     *found = file != NULL;
     if (!file) return NULL;
     unsigned char *data = read_entry(file, key, bytes);

@@ -15,6 +15,7 @@
 #include <CL/cl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct ist_device ist_device;
 
@@ -139,6 +140,12 @@ ist_sharing ist_device_sharing(const ist_device_info *info);
 bool ist_cache_folder(const char *cache_dir, char *path, size_t size);
 /* Makes the folders that a file at `path` needs, as far as that can be done. */
 void ist_cache_make_folder_of(const char *path);
+
+/* Opens a file of the cache folder to read; NULL where there is none, or a link. */
+FILE *ist_cache_open_file(const char *path);
+
+/* Makes an empty file there, with its folder, unless it is there; false when that fails or it is a link. */
+bool ist_cache_make_mark(const char *path);
 
 typedef struct ist_cache_key {
     uint64_t hash[2];

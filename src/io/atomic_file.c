@@ -13,63 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *ist_path_join(const char *folder, const char *name) {
-    size_t a = strlen(folder), b = strlen(name);
-    bool slash = a && folder[a - 1] != '/';
-    char *path = malloc(a + b + 2);
-    if (!path) return NULL;
-    memcpy(path, folder, a);
-    if (slash) path[a] = '/';
-    memcpy(path + a + slash, name, b + 1);
-    return path;
-}
-
-ist_status ist_make_folders(const char *path, size_t *there, ist_error *err) {
-    char *copy = ist_strdup(path);
-    bool any = false; /* "out/" is there once "out" has been made */
-    *there = 0;
-    if (!copy) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
-    for (char *p = copy + 1; *copy; p++) {
-        if (*p != '/' && *p != '\0') continue;
-        char end = *p;
-        *p = '\0';
-        struct stat st;
-        bool made = !mkdir(copy, 0777);
-        if (!made && (errno != EEXIST || stat(copy, &st) || !S_ISDIR(st.st_mode))) {
-            int code = errno == EEXIST ? ENOTDIR : errno;
-            ist_status status = ist_fail(err, IST_E_IO, "cannot make the folder %s: %s", copy, strerror(code));
-            ist_remove_empty_folders(path, *there);
-            free(copy);
-            return status;
-        }
-        any |= made;
-        if (!any) *there = (size_t)(p - copy);
-        *p = end;
-        if (!end) break;
-    }
-    free(copy);
-    return IST_OK;
-}
-
-void ist_remove_empty_folders(const char *path, size_t there) {
-    char *copy = ist_strdup(path);
-    for (size_t n = copy ? strlen(copy) : 0; n > there; n--) {
-        if (copy[n] != '\0' && copy[n] != '/') continue;
-        copy[n] = '\0';
-        rmdir(copy);
-    }
-    free(copy);
-}
-
 /* Temporary names of one process differ because final names do; of two processes, because their ids do. */
 static char *temporary_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    enum { SIZE = 64 };
     unsigned long long hash = ist_fnv(IST_FNV_OFFSET, path, strlen(path));
-    char *name = malloc(folder + 64);
-    if (!name) return NULL;
-    memcpy(name, path, folder);
-    snprintf(name + folder, 64, ".isthmus-%ld-%016llx.tmp", (long)getpid(), hash);
+    char *name = malloc(SIZE);
+    if (name) snprintf(name, SIZE, ".isthmus-%ld-%016llx.tmp", (long)getpid(), hash);
     return name;
 }
 
@@ -86,43 +35,62 @@ static bool is_special(const char *path) {
     return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-static int open_new(const char *name) {
-    return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+/* A file that nobody else has made. What is there is an earlier process's with our number, or put there by somebody: its
+ * name goes, and what a link of that name points to stays as it is. */
+static int open_new(int folder, const char *name) {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(folder, name, flags, 0666);
+    if (fd < 0 && errno == EEXIST && !unlinkat(folder, name, 0)) fd = openat(folder, name, flags, 0666);
+    return fd;
+}
+
+static ist_status give_up(ist_atomic_file *file, ist_status status) {
+    ist_atomic_abort(file);
+    return status;
+}
+
+/* With path, root and, for files that are renamed, temporary set. */
+static ist_status open_stream(ist_atomic_file *file, ist_error *err) {
+    int fd = -1, code = 0;
+    struct stat st;
+    if (file->temporary) {
+        ist_status status = ist_open_folder_of(file->path, file->root, &file->folder, err);
+        if (status) return give_up(file, status);
+        const char *name = ist_last_part(file->path);
+        if (file->root && !fstatat(file->folder, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode))
+            return give_up(file, ist_fail_link(file->path, err));
+        fd = open_new(file->folder, file->temporary);
+    } else {
+        fd = open(file->path, O_WRONLY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        code = errno;
+    else if (!(file->stream = fdopen(fd, "wb"))) {
+        code = errno;
+        close(fd);
+        if (file->temporary) unlinkat(file->folder, file->temporary, 0);
+    }
+    if (!code) return IST_OK;
+    ist_status status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(code));
+    return give_up(file, status);
 }
 
 ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err) {
     bool special = is_special(path);
-    *file = (ist_atomic_file){.path = ist_strdup(path), .temporary = special ? NULL : temporary_name(path)};
-    if (!file->path || (!file->temporary && !special)) {
-        ist_atomic_abort(file);
-        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
-    }
-    int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : open_new(file->temporary);
-    if (fd < 0 && errno == ENOENT && !special) {
-        char *slash = strrchr(file->temporary, '/');
-        if (slash) {
-            size_t there;
-            *slash = '\0';
-            ist_status status = ist_make_folders(file->temporary, &there, err);
-            *slash = '/';
-            if (status) {
-                ist_atomic_abort(file);
-                return status;
-            }
-            fd = open_new(file->temporary);
-        }
-    }
-    int code = errno;
-    if (fd >= 0 && !(file->stream = fdopen(fd, "wb"))) {
-        code = errno;
-        close(fd);
-        if (file->temporary) unlink(file->temporary);
-    }
-    if (!file->stream) {
-        ist_atomic_abort(file);
-        return ist_fail(err, IST_E_IO, "cannot write %s: %s", path, strerror(code));
-    }
-    return IST_OK;
+    *file = (ist_atomic_file){
+        .path = ist_strdup(path), .temporary = special ? NULL : temporary_name(path), .folder = -1};
+    if (!file->path || (!file->temporary && !special))
+        return give_up(file, ist_fail(err, IST_E_MEMORY, "%s: out of memory", path));
+    return open_stream(file, err);
+}
+
+ist_status ist_atomic_begin_in(ist_atomic_file *file, const char *folder, const char *name, ist_error *err) {
+    if (!strcmp(folder, "/")) folder = "/.";
+    *file = (ist_atomic_file){.path = ist_path_join(folder, name), .root = strlen(folder), .folder = -1};
+    if (file->path) file->temporary = temporary_name(file->path);
+    if (!file->temporary) return give_up(file, ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder));
+    while (file->root > 1 && file->path[file->root] != '/') file->root--; /* a name that ends with a slash */
+    return open_stream(file, err);
 }
 
 /* Why a stream has failed, 0 if it has not. stdio keeps no number of a failure that came while the buffer was filled,
@@ -141,11 +109,13 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
     errno = 0;
     if (fclose(file->stream) && !code) code = errno ? errno : EIO;
     file->stream = NULL;
-    if (!code && file->temporary && rename(file->temporary, file->path)) code = errno;
+    if (!code && file->temporary &&
+        renameat(file->folder, file->temporary, file->folder, ist_last_part(file->path)))
+        code = errno;
     ist_status status = IST_OK;
     if (code) {
         status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(code));
-        if (file->temporary) unlink(file->temporary);
+        if (file->temporary) unlinkat(file->folder, file->temporary, 0);
     }
     ist_atomic_abort(file);
     return status;
@@ -154,11 +124,12 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
 void ist_atomic_abort(ist_atomic_file *file) {
     if (file->stream) {
         fclose(file->stream);
-        if (file->temporary) unlink(file->temporary);
+        if (file->temporary) unlinkat(file->folder, file->temporary, 0);
     }
+    if (file->folder >= 0 && file->path) close(file->folder);
     free(file->path);
     free(file->temporary);
-    *file = (ist_atomic_file){0};
+    *file = (ist_atomic_file){.folder = -1};
 }
 
 /* What a rename would find at `path`: 0 for a file or nothing, else an errno. */
@@ -206,11 +177,21 @@ bool ist_disk_is_full(const ist_error *err) {
     return err->code == IST_E_IO && (ends_with(err->text, strerror(ENOSPC)) || ends_with(err->text, strerror(EDQUOT)));
 }
 
+static ist_status write_all(ist_atomic_file *file, const void *bytes, size_t count, ist_error *err) {
+    if (count) fwrite(bytes, 1, count, file->stream); /* commit reports a failed write */
+    return ist_atomic_commit(file, err);
+}
+
 ist_status ist_atomic_write(const char *path, const void *bytes, size_t count, ist_error *err) {
     ist_atomic_file file;
     IST_TRY(ist_atomic_begin(&file, path, err));
-    if (count) fwrite(bytes, 1, count, file.stream); /* commit reports a failed write */
-    return ist_atomic_commit(&file, err);
+    return write_all(&file, bytes, count, err);
+}
+
+ist_status ist_atomic_write_in(const char *folder, const char *name, const void *bytes, size_t count, ist_error *err) {
+    ist_atomic_file file;
+    IST_TRY(ist_atomic_begin_in(&file, folder, name, err));
+    return write_all(&file, bytes, count, err);
 }
 
 static ist_status read_open_file(int fd, const char *path, size_t limit, char **bytes, size_t *count, ist_error *err) {

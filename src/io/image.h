@@ -50,4 +50,7 @@ ist_status ist_jpeg_decode(const void *bytes, size_t count, const char *name, si
 /* Writes GRAY8, GRAY16 or RGB8 as PNG, complete or not at all. */
 ist_status ist_png_write(const char *path, const ist_bitmap *bitmap, ist_error *err);
 
+/* The same for the file `name` of an output folder, where no link is followed (atomic_file.h). */
+ist_status ist_png_write_in(const char *folder, const char *name, const ist_bitmap *bitmap, ist_error *err);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ typedef struct journal_line {
 struct ist_journal {
     const ist_sources *sources;
     journal_line *lines; /* one per source */
-    char *path, *partial;
+    char *folder, *path, *partial;
     FILE *stream; /* the partial file, at its end */
     off_t end;
     size_t last; /* index of the line written last, plus 1 */
@@ -106,9 +107,14 @@ static bool keep_line(collector *c, const ist_text *line) {
 }
 
 static ist_status collect(collector *c, const char *path, ist_error *err) {
-    FILE *stream = fopen(path, "rb");
-    if (!stream && errno == ENOENT) return IST_OK;
-    if (!stream) return ist_fail(err, IST_E_IO, "cannot read %s: %s", path, strerror(errno));
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a pipe must not hang the program */
+    if (fd < 0 && errno == ENOENT) return IST_OK;
+    FILE *stream = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (!stream) {
+        ist_status status = ist_fail(err, IST_E_IO, "cannot read %s: %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return status;
+    }
     ist_text line = {0};
     bool complete = true, fits = true;
     for (size_t i = 0; i < c->sources->count; i++) c->twins[i].turn = i;
@@ -124,7 +130,7 @@ static ist_status collect(collector *c, const char *path, ist_error *err) {
 /* Writes the kept lines, in input order, as the new partial file. */
 static ist_status start_with(ist_journal *j, char **kept, ist_error *err) {
     ist_atomic_file file;
-    IST_TRY(ist_atomic_begin(&file, j->partial, err));
+    IST_TRY(ist_atomic_begin_in(&file, j->folder, IST_JOURNAL_PARTIAL, err));
     for (size_t i = 0; i < j->sources->count; i++) {
         size_t length = kept[i] ? strlen(kept[i]) : 0;
         if (!length) continue;
@@ -156,16 +162,30 @@ static ist_status resume_from(ist_journal *j, ist_journal_check check, void *con
     return status;
 }
 
+/* The partial file to append to: a new one that nobody else has made, or what start_with has just put there. */
+static ist_status open_partial(ist_journal *j, bool resume, ist_error *err) {
+    if (!resume && unlink(j->partial) && errno != ENOENT)
+        return ist_fail(err, IST_E_IO, "cannot remove %s: %s", j->partial, strerror(errno));
+    int fd = open(j->partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (resume ? 0 : O_CREAT | O_EXCL), 0666);
+    if (fd >= 0 && (j->stream = fdopen(fd, resume ? "r+b" : "w+b"))) return IST_OK;
+    ist_status status = ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(errno));
+    if (fd >= 0) close(fd);
+    return status;
+}
+
 static ist_status open_in(ist_journal *j, const char *folder, bool resume, ist_journal_check check, void *context,
                           ist_error *err) {
     size_t count = j->sources->count;
+    j->folder = ist_strdup(folder);
     j->path = ist_path_join(folder, IST_JOURNAL_NAME);
     j->partial = ist_path_join(folder, IST_JOURNAL_PARTIAL);
     j->lines = calloc(count ? count : 1, sizeof *j->lines);
-    if (!j->path || !j->partial || !j->lines) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    if (!j->folder || !j->path || !j->partial || !j->lines)
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
+    IST_TRY(ist_refuse_link(folder, IST_JOURNAL_NAME, err));
+    IST_TRY(ist_refuse_link(folder, IST_JOURNAL_PARTIAL, err));
     if (resume) IST_TRY(resume_from(j, check, context, err));
-    j->stream = fopen(j->partial, resume ? "r+b" : "w+b");
-    if (!j->stream) return ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(errno));
+    IST_TRY(open_partial(j, resume, err));
     if (!resume && unlink(j->path) && errno != ENOENT)
         return ist_fail(err, IST_E_IO, "cannot remove %s: %s", j->path, strerror(errno));
     return IST_OK;
@@ -247,7 +267,7 @@ ist_status ist_journal_commit(ist_journal *j, ist_error *err) {
         return IST_OK;
     }
     ist_atomic_file file;
-    IST_TRY(ist_atomic_begin(&file, j->path, err));
+    IST_TRY(ist_atomic_begin_in(&file, j->folder, IST_JOURNAL_NAME, err));
     ist_status status = write_sorted(j, file.stream, err);
     if (status) {
         ist_atomic_abort(&file);
@@ -266,6 +286,7 @@ void ist_journal_close(ist_journal **journal) {
     ist_journal *j = *journal;
     if (!j) return;
     if (j->stream) fclose(j->stream);
+    free(j->folder);
     free(j->path);
     free(j->partial);
     free(j->lines);

@@ -228,12 +228,9 @@ static ist_status write_blocks(writer *w, ist_error *err) {
 }
 
 static ist_status begin_file(writer *w, int kind, const char *folder, ist_error *err) {
-    char *path = ist_path_join(folder, kinds[kind].name);
-    if (!path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
-    ist_status status = ist_atomic_begin(&w->files[kind], path, err);
-    free(path);
-    if (!status) fputs(kinds[kind].head, w->files[kind].stream);
-    return status;
+    IST_TRY(ist_atomic_begin_in(&w->files[kind], folder, kinds[kind].name, err));
+    fputs(kinds[kind].head, w->files[kind].stream);
+    return IST_OK;
 }
 
 static void free_block(entry *block) {

@@ -99,8 +99,5 @@ ist_status ist_ahead_compile(const ist_config *config, int part, int parts, ist_
     parts = useful(&info, parts);
     if (part < parts) IST_TRY(compile_part(config, &info, part, parts, err));
     if (part) return IST_OK;
-    ist_cache_make_folder_of(path);
-    FILE *file = fopen(path, "w");
-    if (!file || fclose(file)) return ist_fail(err, IST_E_IO, "cannot write %s", path);
-    return IST_OK;
+    return ist_cache_make_mark(path) ? IST_OK : ist_fail(err, IST_E_IO, "cannot write %s", path);
 }

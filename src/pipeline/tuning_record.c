@@ -29,7 +29,7 @@ bool ist_tuning_path(const ist_device *device, const char *cache_dir, char path[
 
 /* The file as a string (malloc'd), or NULL. */
 static char *read_text(const char *path) {
-    FILE *file = fopen(path, "rb");
+    FILE *file = ist_cache_open_file(path);
     char *text = file ? malloc(MOST_BYTES + 1) : NULL;
     size_t n = text ? fread(text, 1, MOST_BYTES, file) : 0;
     if (file) fclose(file);

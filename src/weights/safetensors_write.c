@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -130,7 +131,10 @@ ist_status ist_weights_save_safetensors(const ist_weights *w, const char *path, 
     char *temporary = malloc(size); /* hidden and short: the name may already be as long as names can be */
     if (!temporary) return ist_fail(err, IST_E_MEMORY, "%s: out of host memory", path);
     snprintf(temporary, size, "%.*s.isthmus-%ld-0.tmp", folder, path, (long)getpid());
-    FILE *file = fopen(temporary, "wb");
+    unlink(temporary); /* a link of that name must not be written through */
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (fd >= 0 && !file) close(fd);
     ist_status status = IST_OK;
     if (!file)
         status = ist_fail(err, IST_E_IO, "cannot be written: %s", strerror(errno));
