@@ -6,6 +6,7 @@
 #include "ahead.h"
 #include "cli.h"
 
+#include "io/atomic_file.h"
 #include "io/coco.h"
 #include "io/image.h"
 #include "io/journal.h"
@@ -173,9 +174,18 @@ double predict_now_ms(void);
  * what was done safe in the journal. */
 ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err);
 
+/* The files of one image, complete and still under their temporary names. */
+enum { PREDICT_IMAGE_FILES = 3 };
+typedef struct predict_files {
+    ist_atomic_file list[PREDICT_IMAGE_FILES];
+    size_t count;
+} predict_files;
+
 /* Writes the files of one image: instance map, overlay, YOLO labels. `image` is needed for overlays only. */
 ist_status predict_write_image(const predict_job *job, const ist_source *source, const ist_bitmap *image,
-                               const ist_frame *frame, ist_error *err);
+                               const ist_frame *frame, predict_files *files, ist_error *err);
+
+void predict_drop_files(predict_files *files);
 
 /* Makes the output folder and checks that files can be written to it; *there as ist_make_folders has it. */
 ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err);
@@ -184,10 +194,14 @@ ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *
  * (io/claim.h). IST_E_STATE when another run has the folder. */
 ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 
-/* ist_journal_check over a predict_options: the files of one image are all there. */
-bool predict_image_exists(void *options, const ist_source *source);
+/* ist_journal_check over a predict_options: the files of one image are all there and whole. */
+bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
-/* The tables over all images are all there. */
+/* The options that decide what an image's results are, for run.json. */
+enum { PREDICT_RUN_OPTIONS = 10 };
+ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
+
+/* The tables over all images are all there and whole. */
 bool predict_tables_exist(const predict_options *options);
 
 /* Removes the tables of an earlier run, so that old and new results never mix. */

@@ -338,9 +338,16 @@ static int read_inputs(predict_job *job) {
 static int open_journal(predict_job *job, bool resume) {
     ist_error err;
     predict_options *o = job->options;
-    if (ist_journal_open(o->output, &job->sources, resume, predict_image_exists, o, &job->journal, &err))
-        return cli_fail(CLI_FAILED, "%s", err.text);
-    return CLI_SUCCESS;
+    ist_run_option list[PREDICT_RUN_OPTIONS];
+    if (predict_run_options(o, list, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    const ist_journal_setup setup = {.resume = resume,
+                                     .lazy = job->temporary,
+                                     .check = predict_image_exists,
+                                     .context = o,
+                                     .options = list,
+                                     .option_count = PREDICT_RUN_OPTIONS};
+    ist_status status = ist_journal_open(o->output, &job->sources, &setup, &job->journal, &err);
+    return status ? cli_fail(status == IST_E_ARGUMENT ? CLI_USAGE : CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
 }
 
 static bool all_done(const predict_job *job) {

@@ -52,7 +52,7 @@ void predict_drop_pixels(predict_flow *f, predict_slot *slot) {
 
 static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_error *err) {
     double begin = predict_now_ms();
-    IST_TRY(predict_write_image(job, slot->source, &slot->image, &slot->frame, err));
+    IST_TRY(predict_write_image(job, slot->source, &slot->image, &slot->frame, &slot->files, err));
     slot->ms.encode = predict_now_ms() - begin;
     ist_record record = {.file = slot->source->path,
                          .frame = &slot->frame,
@@ -61,59 +61,9 @@ static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_e
                          .masks = job->options->masks,
                          .ms = slot->ms,
                          .transfers = slot->transfers};
-    return ist_record_line(&record, &slot->line, err);
-}
-
-static void clear_progress(const predict_flow *f) {
-    if (f->progress) fprintf(stderr, "\r%60s\r", "");
-}
-
-static void show_progress(predict_flow *f) {
-    const predict_totals *t = f->totals;
-    double now = predict_now_ms();
-    if (!f->progress || now - f->shown_ms < 100) return;
-    size_t seen = t->done + t->failed;
-    f->shown_ms = now;
-    clear_progress(f);
-    size_t all = f->limit + t->skipped;
-    fprintf(stderr, "%zu of %zu %s, %.1f ms per image", seen + t->skipped, all, ist_plural(all, "image", "images"),
-            (now - t->begin_ms) / (double)(seen ? seen : 1));
-    fflush(stderr);
-}
-
-/* A sentence that names the file, and only once. */
-static void failure_sentence(const predict_slot *slot, char *text, size_t size) {
-    bool named = strstr(slot->err.text, slot->source->path) != NULL;
-    ist_print_ends(text, size, "%s%s%s", named ? "" : slot->source->path, named ? "" : ": ", slot->err.text);
-}
-
-/* With the lock held: slots whose turn has come go to the journal, or to the list of failures. */
-static void commit_written(predict_flow *f) {
-    while (f->next_commit < f->next_encode && predict_slot_at(f, f->next_commit)->state == SLOT_WRITTEN) {
-        predict_slot *slot = predict_slot_at(f, f->next_commit);
-        ist_error err;
-        if (slot->status && ist_disk_is_full(&slot->err)) {
-            predict_fail_flow(f, &slot->err);
-            return;
-        } else if (slot->status) {
-            char sentence[1024];
-            failure_sentence(slot, sentence, sizeof sentence);
-            clear_progress(f);
-            cli_note("%s", sentence);
-            ist_record_failure(&f->totals->failures, slot->source->path, sentence);
-            f->totals->failed++;
-        } else if (ist_journal_append(f->job->journal, slot->index, &slot->line, &err)) {
-            predict_fail_flow(f, &err);
-            return;
-        } else {
-            f->totals->done++;
-        }
-        ist_text line = slot->line;
-        ist_text_clear(&line);
-        *slot = (predict_slot){.line = line};
-        f->next_commit++;
-        show_progress(f);
-    }
+    ist_status status = ist_record_line(&record, &slot->line, err);
+    if (status) predict_drop_files(&slot->files);
+    return status;
 }
 
 bool predict_has_room(const predict_flow *f) {
@@ -142,8 +92,7 @@ static predict_task choose_task(const predict_flow *f) {
     return encode ? TASK_ENCODE : decode ? TASK_DECODE : TASK_NONE;
 }
 
-/* With the lock held, by who has taken a task. */
-static void wake_another(predict_flow *f) {
+void predict_wake_another(predict_flow *f) {
     if (choose_task(f)) pthread_cond_signal(&f->work);
 }
 
@@ -155,7 +104,7 @@ static void decode_next(predict_flow *f) {
     slot->index = f->todo[k];
     slot->source = &f->job->sources.items[slot->index];
     f->decoding++;
-    wake_another(f);
+    predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
     double begin = predict_now_ms(), cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
     slot->status = ist_bitmap_read(slot->source->path, IST_MAX_PIXELS, &slot->image, &slot->err);
@@ -174,7 +123,7 @@ static void encode_next(predict_flow *f) {
     predict_slot *slot = predict_slot_at(f, f->next_encode++);
     slot->state = SLOT_ENCODING;
     f->encoding++;
-    wake_another(f);
+    predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
     double cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
     if (!slot->status) slot->status = encode_image(f->job, slot, &slot->err);
@@ -186,8 +135,7 @@ static void encode_next(predict_flow *f) {
     f->totals->load.encode_ms += cpu;
     predict_drop_pixels(f, slot);
     slot->state = SLOT_WRITTEN;
-    commit_written(f);
-    if (f->next_commit == f->next_engine) pthread_cond_broadcast(&f->decoded); /* no more room will come: is_stuck */
+    predict_commit_written(f);
 }
 
 static void *work(void *context) {
@@ -230,18 +178,24 @@ static void share_out_cores(predict_flow *f) {
 /* Starts workers, runs the engine's side, waits for the workers. */
 static void run_threads(predict_flow *f) {
     int started = 0;
-    pthread_t threads[MAX_WORKERS];
-    while (started < f->workers && !pthread_create(&threads[started], NULL, work, f)) started++;
-    if (started == f->workers) {
+    pthread_t threads[MAX_WORKERS], saver;
+    bool saves = !pthread_create(&saver, NULL, predict_saver, f);
+    while (saves && started < f->workers && !pthread_create(&threads[started], NULL, work, f)) started++;
+    if (saves && started == f->workers) {
         predict_engines_run(f);
     } else {
         ist_error err;
-        ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started, f->workers);
+        ist_fail(&err, IST_E_MEMORY, "only %d of %d threads could be started", started + saves, f->workers + 1);
         pthread_mutex_lock(&f->lock);
         predict_fail_flow(f, &err);
         pthread_mutex_unlock(&f->lock);
     }
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_lock(&f->lock);
+    f->all_encoded = true;
+    pthread_cond_broadcast(&f->save);
+    pthread_mutex_unlock(&f->lock);
+    if (saves) pthread_join(saver, NULL);
 }
 
 static ist_status make_work_list(predict_flow *f, ist_error *err) {
@@ -255,7 +209,8 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);
     f->slots = calloc(f->window, sizeof *f->slots);
     f->returned = calloc(f->window, sizeof *f->returned);
-    if (!f->todo || !f->slots || !f->returned)
+    f->saving = calloc(PREDICT_AT_ONCE, sizeof *f->saving);
+    if (!f->todo || !f->slots || !f->returned || !f->saving)
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
     for (size_t i = 0; i < count; i++) {
         if (ist_journal_has(job->journal, i))
@@ -270,13 +225,17 @@ static void free_flow(predict_flow *f) {
     for (size_t i = 0; f->slots && i < f->window; i++) {
         ist_bitmap_free(&f->slots[i].image);
         ist_text_free(&f->slots[i].line);
+        predict_drop_files(&f->slots[i].files);
         free(f->slots[i].storage);
     }
+    for (size_t i = 0; f->saving && i < PREDICT_AT_ONCE; i++) ist_text_free(&f->saving[i].line);
+    free(f->saving);
     free(f->slots);
     free(f->returned);
     free(f->todo);
     pthread_cond_destroy(&f->work);
     pthread_cond_destroy(&f->decoded);
+    pthread_cond_destroy(&f->save);
     pthread_mutex_destroy(&f->lock);
 }
 
@@ -285,14 +244,15 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
                       .totals = totals,
                       .lock = PTHREAD_MUTEX_INITIALIZER,
                       .work = PTHREAD_COND_INITIALIZER,
-                      .decoded = PTHREAD_COND_INITIALIZER};
+                      .decoded = PTHREAD_COND_INITIALIZER,
+                      .save = PTHREAD_COND_INITIALIZER};
     double cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     *totals = (predict_totals){.begin_ms = predict_now_ms()};
     f.progress = !job->options->quiet && isatty(STDERR_FILENO);
     ist_status status = make_work_list(&f, err);
     if (!status) {
         run_threads(&f);
-        clear_progress(&f);
+        predict_clear_progress(&f);
         totals->load.ms = predict_now_ms() - totals->begin_ms;
         totals->load.cpu_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu;
         totals->load.devices = f.engines;

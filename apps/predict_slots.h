@@ -33,6 +33,7 @@ typedef struct predict_slot {
     ist_record_times ms;
     ist_transfers transfers;
     ist_text line;
+    predict_files files;
     ist_status status;
     ist_error err;
 } predict_slot;
@@ -57,15 +58,42 @@ typedef struct predict_flow {
     size_t returned_count;
     bool failed; /* the run itself: threads leave */
     ist_error failure;
-    bool progress; /* a progress line is shown */
+    struct predict_saved *saving; /* [PREDICT_AT_ONCE] images that the saver takes next, in input order */
+    size_t saving_count;
+    bool all_encoded; /* no worker is left */
+    bool progress;    /* a progress line is shown */
     double shown_ms;
     pthread_mutex_t lock;
-    pthread_cond_t work, decoded;
+    pthread_cond_t work, decoded, save;
 } predict_flow;
+
+/* An image whose files and line are complete in memory and under temporary names, not yet on the disk. */
+typedef struct predict_saved {
+    size_t index; /* in the sources */
+    ist_text line;
+    predict_files files;
+} predict_saved;
+
+/* Images that wait for the disk together at most: so many that a folder run hardly notices, so few that little is done
+ * twice after a power failure. */
+enum { PREDICT_AT_ONCE = 32 };
 
 static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
     return &f->slots[k % f->window];
 }
+
+/* With the lock held: images whose turn has come go to the saver, as far as it has room, or to the list of failures. */
+void predict_commit_written(predict_flow *f);
+
+/* With the lock held: wakes a worker when there is work. */
+void predict_wake_another(predict_flow *f);
+
+void predict_show_progress(predict_flow *f);
+void predict_clear_progress(const predict_flow *f);
+
+/* The saver, a thread: what has gathered while it waited for the disk becomes durable together, files first, then names,
+ * then lines. `context` is the flow; ends when all is saved and all_encoded is set. */
+void *predict_saver(void *context);
 
 /* With the lock held: everybody looks what has changed. */
 void predict_wake_all(predict_flow *f);

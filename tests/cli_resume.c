@@ -79,6 +79,93 @@ Test(cli_resume, resume_redoes_what_is_missing_and_nothing_else) {
     scratch_remove(&b.s);
 }
 
+/* Cuts a file to a share of its bytes, in percent. */
+static void cut(const bench *b, const char *name, size_t percent) {
+    size_t size = 0;
+    const char *path = scratch_path(&b->s, "out/%s", name);
+    char *bytes = scratch_read(path, &size);
+    cr_assert_not_null(bytes, "%s", path);
+    scratch_write(path, bytes, size * percent / 100);
+    free(bytes);
+}
+
+Test(cli_resume, what_is_empty_or_cut_is_done_again) {
+    static const char *const names[] = {"masks/01-x.png", "overlays/01-x.png", "labels/01-x.txt", "results.json",
+                                        "images.json", "results.csv", "frames.ndjson"};
+    static const char *const save = "json,ndjson,csv,masks,overlay,yolo";
+    bench b = make_bench(3);
+    expect(PREDICT(&b, "--save", save), 0, "3 images");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t percent = 0; percent < 100; percent += 49) { /* empty, cut, without its last bytes */
+            char *before = NULL, *after = NULL;
+            size_t size = 0, again = 0;
+            before = scratch_read(scratch_path(&b.s, "out/%s", names[i]), &size);
+            cut(&b, names[i], percent);
+            spawned r = PREDICT(&b, "--save", save, "--resume");
+            cr_expect_eq(r.code, 0, "%s", r.err);
+            cr_expect_null(strstr(r.err, "there already"), "%s, %zu %%: %s", names[i], percent, r.err);
+            cr_expect(i > 2 || strstr(r.err, "1 image, 0 failed, 2 kept"), "%s, %zu %%: %s", names[i], percent, r.err);
+            spawn_free(&r);
+            after = scratch_read(scratch_path(&b.s, "out/%s", names[i]), &again);
+            cr_assert_not_null(after);
+            if (i < 6) cr_expect(size == again && !memcmp(before, after, size), "%s, %zu %%", names[i], percent);
+            free(before);
+            free(after);
+            expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "02-x.png"});
+            expect(PREDICT(&b, "--save", save, "--resume"), 0, "all 3 images are there already");
+        }
+    scratch_remove(&b.s);
+}
+
+/* A picture of another size is another image's. */
+Test(cli_resume, pictures_have_their_image_s_size) {
+    bench b = make_bench(2);
+    expect(PREDICT(&b, NULL), 0, "2 images");
+    write_png(scratch_path(&b.s, "out/masks/01-x.png"), 50, 60);
+    expect(PREDICT(&b, "--resume"), 0, "1 image, 0 failed, 1 kept");
+    check_map(&b, 1);
+    scratch_remove(&b.s);
+}
+
+Test(cli_resume, other_options_are_refused) {
+    bench b = make_bench(8);
+    scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 0.5, 9]}]}");
+    scratch_put(scratch_path(&b.s, "other.pth"), "another checkpoint");
+    scratch_put(scratch_path(&b.s, "same.pth"), "");
+    setenv("FAKE_ENGINE", "lost:5", 1);
+    expect(PREDICT(&b, "--conf", "0.5", "--save", "json,ndjson,masks"), 1, "lost");
+    unsetenv("FAKE_ENGINE");
+    char targets[160], other[160], same[160];
+    snprintf(targets, sizeof targets, "%s", scratch_path(&b.s, "t.json"));
+    snprintf(other, sizeof other, "%s", scratch_path(&b.s, "other.pth"));
+    snprintf(same, sizeof same, "%s", scratch_path(&b.s, "same.pth"));
+    const char *const cases[][3] = {{"--conf", "0.4", "holds results with --conf 0.5, this run has --conf 0.4;"},
+                                    {"--max-objects", "2", "--max-objects 16, this run has --max-objects 2"},
+                                    {"--precision", "fp32", "--precision auto, this run has --precision fp32"},
+                                    {"--classes", "0,1", "--classes all, this run has --classes 0,1"},
+                                    {"--targets", targets, "--targets none, this run has --targets a file of 39 bytes"},
+                                    {"--detector", other, "--detector a file of 0 bytes"},
+                                    {"--save", "json,masks,overlay", "--save masks, this run has --save masks,overlay"},
+                                    {"--track", "--quiet", "--track off, this run has --track on"}};
+    char *before = scratch_read(scratch_path(&b.s, "out/frames.ndjson.partial"), NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(PREDICT(&b, "--resume", "--conf", "0.5", "--save", "json,ndjson,masks", cases[i][0], cases[i][1]), 2,
+               cases[i][2]);
+    char *after = scratch_read(scratch_path(&b.s, "out/frames.ndjson.partial"), NULL);
+    cr_expect_str_eq(after, before);
+    free(before);
+    free(after);
+    expect(PREDICT(&b, "--resume", "--conf", "0.50", "--batch", "2", "--save", "json,csv,ndjson", "--detector", same), 0,
+           "kept from an earlier run");
+    scratch_put(scratch_path(&b.s, "out/run.json"), "{");
+    expect(PREDICT(&b, "--resume", "--conf", "0.5", "--save", "json,ndjson"), 1, "run.json is damaged");
+    expect(PREDICT(&b, "--conf", "0.3", "--save", "json,ndjson"), 0, "8 images, 0 failed"); /* begins again */
+    expect(PREDICT(&b, "--conf", "0.3", "--save", "json,ndjson", "--resume"), 0, "all 8 images are there already");
+    unlink(scratch_path(&b.s, "out/run.json")); /* as an earlier version left it */
+    expect(PREDICT(&b, "--conf", "0.2", "--save", "json,ndjson", "--resume"), 0, "all 8 images are there already");
+    scratch_remove(&b.s);
+}
+
 static void expect_images(const bench *b, size_t count, const char *const *names) {
     json_t *images = json_load_file(scratch_path(&b->s, "out/images.json"), 0, NULL);
     cr_assert_eq(json_array_size(images), count, "%zu images", json_array_size(images));

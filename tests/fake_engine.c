@@ -7,7 +7,6 @@
  * Failures come from the environment:
  *     FAKE_DEVICES=N           there are N devices, all alike
  *     FAKE_CORES=N             the host has N cores, and the devices are no CPUs
- *     FAKE_FULL=NAME           the disk is full when a file is to get this name
  *     FAKE_ENGINE=lost:N       the N-th submitted batch (from 0) and everything after it fails with IST_E_DEVICE
  *     FAKE_ENGINE=lost_on:D    every device from number D on is lost when it should give its second result; those
  *                              before D give none until one is (or ten seconds have passed)
@@ -27,7 +26,6 @@
 #include "pipeline/profile.h"
 #include "pipeline/tune.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
@@ -97,15 +95,6 @@ int __wrap_ist_cores(void);
 int __wrap_ist_cores(void) {
     const char *cores = getenv("FAKE_CORES");
     return cores ? (int)strtol(cores, NULL, 10) : __real_ist_cores();
-}
-
-int __real_renameat(int from, const char *old, int to, const char *name);
-int __wrap_renameat(int from, const char *old, int to, const char *name);
-int __wrap_renameat(int from, const char *old, int to, const char *name) {
-    const char *full = getenv("FAKE_FULL");
-    if (!full || strcmp(full, name)) return __real_renameat(from, old, to, name);
-    errno = ENOSPC;
-    return -1;
 }
 
 static atomic_bool one_is_lost; /* shared by the devices of the process: FAKE_ENGINE=lost_on */

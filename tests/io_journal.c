@@ -25,15 +25,16 @@ static void free_bench(bench *b) {
 }
 
 /* Keeps all images but the one whose path is the context. */
-static bool keep_but(void *context, const ist_source *source) {
+static bool keep_but(void *context, const ist_source *source, const ist_journal_frame *frame) {
+    (void)frame;
     return !context || strcmp(context, source->path) != 0;
 }
 
 static ist_journal *open_journal(bench *b, bool resume, const char *but) {
     ist_journal *j;
     ist_error err;
-    cr_assert_eq(ist_journal_open(b->s.path, &b->sources, resume, keep_but, (void *)(uintptr_t)but, &j, &err), IST_OK,
-                 "%s", err.text);
+    const ist_journal_setup setup = {.resume = resume, .check = keep_but, .context = (void *)(uintptr_t)but};
+    cr_assert_eq(ist_journal_open(b->s.path, &b->sources, &setup, &j, &err), IST_OK, "%s", err.text);
     return j;
 }
 
@@ -106,7 +107,8 @@ Test(io_journal, links_are_refused) {
         scratch other = scratch_make();
         scratch_put(scratch_path(&other, "victim"), LINE("a.png", "1"));
         cr_assert_eq(symlink(scratch_path(&other, "victim"), scratch_path(&b.s, "%s", names[i % 2])), 0);
-        cr_expect_eq(ist_journal_open(b.s.path, &b.sources, i > 1, keep_but, NULL, &j, &err), IST_E_IO);
+        const ist_journal_setup setup = {.resume = i > 1, .check = keep_but};
+        cr_expect_eq(ist_journal_open(b.s.path, &b.sources, &setup, &j, &err), IST_E_IO);
         cr_expect(strstr(err.text, names[i % 2]) && strstr(err.text, "symbolic link"), "%s", err.text);
         cr_expect_null(j);
         char *text = scratch_read(scratch_path(&other, "victim"), NULL);
@@ -184,7 +186,8 @@ Test(io_journal, lines_of_names_that_look_alike_are_told_apart) {
     free_bench(&b);
 }
 
-static bool keep_but_stem(void *context, const ist_source *source) {
+static bool keep_but_stem(void *context, const ist_source *source, const ist_journal_frame *frame) {
+    (void)frame;
     return !context || strcmp(context, source->stem) != 0;
 }
 
@@ -206,8 +209,8 @@ Test(io_journal, a_path_named_twice_has_two_lines) {
     ist_journal_close(&j);
     unlink(scratch_path(&b.s, IST_JOURNAL_PARTIAL));
     cr_assert_str_eq(b.sources.items[2].stem, "a.png");
-    cr_assert_eq(ist_journal_open(b.s.path, &b.sources, true, keep_but_stem, b.sources.items[2].stem, &j, NULL),
-                 IST_OK);
+    const ist_journal_setup setup = {.resume = true, .check = keep_but_stem, .context = b.sources.items[2].stem};
+    cr_assert_eq(ist_journal_open(b.s.path, &b.sources, &setup, &j, NULL), IST_OK);
     for (size_t i = 0; i < 4; i++) cr_expect_eq(ist_journal_has(j, i), i != 2, "image %zu", i);
     expect_file(&b, IST_JOURNAL_PARTIAL, LINE("a.png", "1") LINE("b.png", "2") LINE("a.png", "4"));
     ist_journal_close(&j);

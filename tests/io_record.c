@@ -162,11 +162,13 @@ Test(io_record, instance_map_has_16_bits_beyond_255_objects) {
     ist_bitmap_free(&map);
 }
 
-static bool keep_all(void *context, const ist_source *source) {
+static bool keep_all(void *context, const ist_source *source, const ist_journal_frame *frame) {
+    (void)frame;
     (void)context;
     (void)source;
     return true;
 }
+static const ist_journal_setup setup = {.check = keep_all};
 
 /* Two images, the second without objects, written as tables. */
 static scratch write_tables(void) {
@@ -182,7 +184,7 @@ static scratch write_tables(void) {
     ist_sources_add(&sources, scratch_path(&s, "failed.png"), false, NULL, &err);
     ist_sources_add(&sources, scratch_path(&s, "y.png"), false, NULL, &err);
     cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
-    cr_assert_eq(ist_journal_open(s.path, &sources, false, keep_all, NULL, &journal, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_journal_open(s.path, &sources, &setup, &journal, &err), IST_OK, "%s", err.text);
     for (size_t i = 0; i < 2; i++) {
         ist_record r = record_of(&frames[i], &l);
         ist_text line = {0};
@@ -234,7 +236,7 @@ Test(io_record, tables_of_many_images_are_in_input_order) {
     ist_error err;
     for (int i = 0; i < COUNT; i++) ist_sources_add(&sources, scratch_path(&s, "image-%04d.png", i), false, NULL, &err);
     cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
-    cr_assert_eq(ist_journal_open(s.path, &sources, false, keep_all, NULL, &journal, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_journal_open(s.path, &sources, &setup, &journal, &err), IST_OK, "%s", err.text);
     for (int i = 0; i < COUNT; i++) {
         if (i == FAILED) continue;
         const ist_object one = object(11, (float)i, 2);
@@ -279,7 +281,7 @@ Test(io_record, a_damaged_line_makes_no_table) {
     ist_text line = {0};
     ist_sources_add(&sources, scratch_path(&s, "a.png"), false, NULL, &err);
     cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
-    cr_assert_eq(ist_journal_open(s.path, &sources, false, keep_all, NULL, &journal, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_journal_open(s.path, &sources, &setup, &journal, &err), IST_OK, "%s", err.text);
     ist_text_put(&line, "{\"schema\":1,\"objects\":[");
     cr_assert_eq(ist_journal_append(journal, 0, &line, &err), IST_OK, "%s", err.text);
     cr_expect_eq(ist_record_tables(s.path, IST_TABLES_COCO, journal, &sources, &l, &err), IST_E_INPUT);

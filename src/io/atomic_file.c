@@ -106,12 +106,14 @@ static int why_failed(FILE *stream) {
 
 ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
     int code = why_failed(file->stream);
+    if (!code && file->temporary && !file->lazy) code = ist_sync(fileno(file->stream));
     errno = 0;
     if (fclose(file->stream) && !code) code = errno ? errno : EIO;
     file->stream = NULL;
-    if (!code && file->temporary &&
-        renameat(file->folder, file->temporary, file->folder, ist_last_part(file->path)))
+    if (!code && file->temporary && renameat(file->folder, file->temporary, file->folder, ist_last_part(file->path)))
         code = errno;
+    else if (!code && file->temporary && !file->lazy)
+        code = ist_sync(file->folder);
     ist_status status = IST_OK;
     if (code) {
         status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(code));
@@ -121,10 +123,24 @@ ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err) {
     return status;
 }
 
+ist_status ist_atomic_end(ist_atomic_file *file, ist_error *err) {
+    int code = why_failed(file->stream);
+    errno = 0;
+    if (fclose(file->stream) && !code) code = errno ? errno : EIO;
+    file->stream = NULL;
+    file->ended = true;
+    close(file->folder);
+    file->folder = -1;
+    if (!code) return IST_OK;
+    ist_status status = ist_fail(err, IST_E_IO, "cannot write %s: %s", file->path, strerror(code));
+    return give_up(file, status);
+}
+
 void ist_atomic_abort(ist_atomic_file *file) {
-    if (file->stream) {
-        fclose(file->stream);
-        if (file->temporary) unlinkat(file->folder, file->temporary, 0);
+    if (file->ended) ist_open_folder_of(file->path, file->root, &file->folder, NULL);
+    if (file->stream || file->ended) {
+        if (file->stream) fclose(file->stream);
+        if (file->temporary && file->folder >= 0) unlinkat(file->folder, file->temporary, 0);
     }
     if (file->folder >= 0 && file->path) close(file->folder);
     free(file->path);

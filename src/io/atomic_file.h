@@ -16,6 +16,9 @@ typedef struct ist_atomic_file {
     size_t root;     /* so many of its characters name an output folder, below which no link is followed; 0: none */
     char *temporary; /* name in the same folder; NULL: the path is a device or a pipe, written to as it is */
     int folder;      /* that folder, open */
+    bool ended;      /* by ist_atomic_end */
+    bool lazy;       /* for the caller to set: nobody needs the file after a power failure, so that nothing waits for
+                      * the disk */
 } ist_atomic_file;
 
 /* Opens a temporary file beside `path`. */
@@ -25,8 +28,16 @@ ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *
  * in between, is a link. */
 ist_status ist_atomic_begin_in(ist_atomic_file *file, const char *folder, const char *name, ist_error *err);
 
-/* Closes and renames. Reports any write error that the stream met; then nothing is left behind. */
+/* Closes and renames. Reports any write error that the stream met; then nothing is left behind. The bytes are on the
+ * disk before the name is, and the name when this returns: after a power failure, too, the file is complete or absent.
+ */
 ist_status ist_atomic_commit(ist_atomic_file *file, ist_error *err);
+
+/* Many files at a time wait for the disk about as long as one. ist_atomic_end closes a file of ist_atomic_begin_in that
+ * is complete and leaves it under its temporary name; ist_atomic_commit_all then syncs all of them, renames them, and
+ * syncs their folders. When one fails, *done says how many before it are complete and durable; the others are gone. */
+ist_status ist_atomic_end(ist_atomic_file *file, ist_error *err);
+ist_status ist_atomic_commit_all(ist_atomic_file *files, size_t count, bool lazy, size_t *done, ist_error *err);
 
 /* Closes and removes what was written so far. Accepts a file that is not open. */
 void ist_atomic_abort(ist_atomic_file *file);

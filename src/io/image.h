@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* The pixel limit that users meet when nothing else is said: 8192 x 8192. */
 #define IST_MAX_PIXELS 67108864
@@ -50,7 +51,7 @@ ist_status ist_jpeg_decode(const void *bytes, size_t count, const char *name, si
 /* Writes GRAY8, GRAY16 or RGB8 as PNG, complete or not at all. */
 ist_status ist_png_write(const char *path, const ist_bitmap *bitmap, ist_error *err);
 
-/* The same for the file `name` of an output folder, where no link is followed (atomic_file.h). */
-ist_status ist_png_write_in(const char *folder, const char *name, const ist_bitmap *bitmap, ist_error *err);
+/* Writes the same to a stream; `name` is for the error sentence only. */
+ist_status ist_png_write_stream(FILE *stream, const char *name, const ist_bitmap *bitmap, ist_error *err);
 
 #endif

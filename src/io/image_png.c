@@ -281,7 +281,9 @@ static void write_pixels(png_job *job, FILE *stream) {
     png_write_chunk(png, (png_const_bytep) "IEND", NULL, 0);
 }
 
-static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap *bitmap, ist_error *err) {
+ist_status ist_png_write_stream(FILE *stream, const char *path, const ist_bitmap *bitmap, ist_error *err) {
+    if (bitmap->format != IST_GRAY8 && bitmap->format != IST_GRAY16 && bitmap->format != IST_RGB8)
+        return ist_fail(err, IST_E_ARGUMENT, "%s: pixel format 0x%x is not written", path, (unsigned)bitmap->format);
     ist_bitmap copy = *bitmap;
     png_job job = {.name = path, .bitmap = &copy, .err = err};
     png_job *volatile j = &job;
@@ -304,28 +306,11 @@ static ist_status write_stream(FILE *stream, const char *path, const ist_bitmap 
     return j->status;
 }
 
-static ist_status check_writable(const char *path, const ist_bitmap *b, ist_error *err) {
-    if (b->format == IST_GRAY8 || b->format == IST_GRAY16 || b->format == IST_RGB8) return IST_OK;
-    return ist_fail(err, IST_E_ARGUMENT, "%s: pixel format 0x%x is not written", path, (unsigned)b->format);
-}
-
-static ist_status write_file(ist_atomic_file *file, const ist_bitmap *bitmap, ist_error *err) {
-    ist_status status = write_stream(file->stream, file->path, bitmap, err);
-    if (!status) return ist_atomic_commit(file, err);
-    ist_atomic_abort(file);
-    return status;
-}
-
 ist_status ist_png_write(const char *path, const ist_bitmap *bitmap, ist_error *err) {
     ist_atomic_file file;
-    IST_TRY(check_writable(path, bitmap, err));
     IST_TRY(ist_atomic_begin(&file, path, err));
-    return write_file(&file, bitmap, err);
-}
-
-ist_status ist_png_write_in(const char *folder, const char *name, const ist_bitmap *bitmap, ist_error *err) {
-    ist_atomic_file file;
-    IST_TRY(check_writable(name, bitmap, err));
-    IST_TRY(ist_atomic_begin_in(&file, folder, name, err));
-    return write_file(&file, bitmap, err);
+    ist_status status = ist_png_write_stream(file.stream, path, bitmap, err);
+    if (!status) return ist_atomic_commit(&file, err);
+    ist_atomic_abort(&file);
+    return status;
 }

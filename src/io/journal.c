@@ -26,16 +26,19 @@ struct ist_journal {
     FILE *stream; /* the partial file, at its end */
     off_t end;
     size_t last; /* index of the line written last, plus 1 */
-    bool sorted, unchanged;
+    bool sorted, unchanged, lazy;
 };
 
-/* The path of a line's image, malloc'd; NULL when the line is not one of ours. */
-static char *line_file(const char *line, size_t length) {
+/* The path of a line's image, malloc'd, and what it says; NULL when the line is not one of ours. */
+static char *line_file(const char *line, size_t length, ist_journal_frame *frame) {
     json_t *root = json_loadb(line, length, 0, NULL);
     const char *file = json_string_value(json_object_get(root, "file"));
     const char *bytes = json_string_value(json_object_get(root, "file_bytes"));
     bool ours = json_integer_value(json_object_get(root, "schema")) == 1 && file;
     char *path = !ours ? NULL : bytes ? ist_text_from_hex(bytes) : ist_strdup(file);
+    *frame = (ist_journal_frame){.width = (int)json_integer_value(json_object_get(root, "width")),
+                                 .height = (int)json_integer_value(json_object_get(root, "height")),
+                                 .objects = json_array_size(json_object_get(root, "objects"))};
     json_decref(root);
     return path;
 }
@@ -90,14 +93,15 @@ static bool keep_line(collector *c, const ist_text *line) {
     size_t place = c->line++;
     bool moved = c->moved;
     c->moved = true;
-    char *file = line_file(line->data, line->length);
+    ist_journal_frame frame;
+    char *file = line_file(line->data, line->length, &frame);
     const size_t *first = file ? ist_name_map_find(&c->files, file) : NULL;
     free(file);
     if (!first) return true;
     twins *t = &c->twins[*first];
     size_t index = t->turn == NONE ? t->last : t->turn;
     t->turn = c->twins[index].next;
-    if (!c->check(c->context, &c->sources->items[index])) return true;
+    if (!c->check(c->context, &c->sources->items[index], &frame)) return true;
     char *copy = ist_strdup(line->data);
     if (!copy) return false;
     free(c->kept[index]); /* the later file, and in it the later line, is the newer */
@@ -121,6 +125,7 @@ static ist_status collect(collector *c, const char *path, ist_error *err) {
     while (fits && complete) {
         fits = !read_line(stream, &line, &complete);
         if (fits && complete) fits = keep_line(c, &line);
+        if (!complete && line.length) c->moved = true; /* a line that was cut off */
     }
     ist_text_free(&line);
     fclose(stream);
@@ -131,6 +136,7 @@ static ist_status collect(collector *c, const char *path, ist_error *err) {
 static ist_status start_with(ist_journal *j, char **kept, ist_error *err) {
     ist_atomic_file file;
     IST_TRY(ist_atomic_begin_in(&file, j->folder, IST_JOURNAL_PARTIAL, err));
+    file.lazy = j->lazy;
     for (size_t i = 0; i < j->sources->count; i++) {
         size_t length = kept[i] ? strlen(kept[i]) : 0;
         if (!length) continue;
@@ -142,9 +148,9 @@ static ist_status start_with(ist_journal *j, char **kept, ist_error *err) {
     return ist_atomic_commit(&file, err);
 }
 
-static ist_status resume_from(ist_journal *j, ist_journal_check check, void *context, ist_error *err) {
+static ist_status resume_from(ist_journal *j, const ist_journal_setup *setup, ist_error *err) {
     size_t count = j->sources->count;
-    collector c = {.sources = j->sources, .check = check, .context = context};
+    collector c = {.sources = j->sources, .check = setup->check, .context = setup->context};
     c.kept = calloc(count ? count : 1, sizeof *c.kept);
     c.twins = calloc(count ? count : 1, sizeof *c.twins);
     bool fits = c.kept && c.twins && index_files(&c);
@@ -162,10 +168,17 @@ static ist_status resume_from(ist_journal *j, ist_journal_check check, void *con
     return status;
 }
 
+ist_status ist_journal_sync(ist_journal *j, ist_error *err) {
+    int code = j->lazy ? 0 : ist_sync(fileno(j->stream));
+    return code ? ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(code)) : IST_OK;
+}
+
+static ist_status sync_folder(const ist_journal *j, ist_error *err) {
+    return j->lazy ? IST_OK : ist_sync_folder(j->folder, err);
+}
+
 /* The partial file to append to: a new one that nobody else has made, or what start_with has just put there. */
 static ist_status open_partial(ist_journal *j, bool resume, ist_error *err) {
-    if (!resume && unlink(j->partial) && errno != ENOENT)
-        return ist_fail(err, IST_E_IO, "cannot remove %s: %s", j->partial, strerror(errno));
     int fd = open(j->partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (resume ? 0 : O_CREAT | O_EXCL), 0666);
     if (fd >= 0 && (j->stream = fdopen(fd, resume ? "r+b" : "w+b"))) return IST_OK;
     ist_status status = ist_fail(err, IST_E_IO, "cannot write %s: %s", j->partial, strerror(errno));
@@ -173,8 +186,27 @@ static ist_status open_partial(ist_journal *j, bool resume, ist_error *err) {
     return status;
 }
 
-static ist_status open_in(ist_journal *j, const char *folder, bool resume, ist_journal_check check, void *context,
-                          ist_error *err) {
+/* What an earlier run left is gone from the disk before the new options are on it, and those before any result is. */
+static ist_status begin_again(ist_journal *j, const ist_journal_setup *setup, ist_error *err) {
+    const char *const old[] = {j->path, j->partial};
+    for (int i = 0; i < 2; i++)
+        if (unlink(old[i]) && errno != ENOENT)
+            return ist_fail(err, IST_E_IO, "cannot remove %s: %s", old[i], strerror(errno));
+    IST_TRY(sync_folder(j, err));
+    IST_TRY(ist_run_options_write(j->folder, setup->options, setup->option_count, false, j->lazy, err));
+    IST_TRY(open_partial(j, false, err));
+    return sync_folder(j, err);
+}
+
+static ist_status go_on(ist_journal *j, const ist_journal_setup *setup, ist_error *err) {
+    bool lines = !access(j->path, F_OK) || !access(j->partial, F_OK);
+    if (lines) IST_TRY(ist_run_options_check(j->folder, setup->options, setup->option_count, err));
+    IST_TRY(ist_run_options_write(j->folder, setup->options, setup->option_count, lines, j->lazy, err));
+    IST_TRY(resume_from(j, setup, err));
+    return open_partial(j, true, err);
+}
+
+static ist_status open_in(ist_journal *j, const char *folder, const ist_journal_setup *setup, ist_error *err) {
     size_t count = j->sources->count;
     j->folder = ist_strdup(folder);
     j->path = ist_path_join(folder, IST_JOURNAL_NAME);
@@ -184,21 +216,18 @@ static ist_status open_in(ist_journal *j, const char *folder, bool resume, ist_j
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
     IST_TRY(ist_refuse_link(folder, IST_JOURNAL_NAME, err));
     IST_TRY(ist_refuse_link(folder, IST_JOURNAL_PARTIAL, err));
-    if (resume) IST_TRY(resume_from(j, check, context, err));
-    IST_TRY(open_partial(j, resume, err));
-    if (!resume && unlink(j->path) && errno != ENOENT)
-        return ist_fail(err, IST_E_IO, "cannot remove %s: %s", j->path, strerror(errno));
-    return IST_OK;
+    return setup->resume ? go_on(j, setup, err) : begin_again(j, setup, err);
 }
 
-ist_status ist_journal_open(const char *folder, const ist_sources *sources, bool resume, ist_journal_check check,
-                            void *context, ist_journal **journal, ist_error *err) {
+ist_status ist_journal_open(const char *folder, const ist_sources *sources, const ist_journal_setup *setup,
+                            ist_journal **journal, ist_error *err) {
     *journal = NULL;
     ist_journal *j = calloc(1, sizeof *j);
     if (!j) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
     j->sources = sources;
     j->sorted = true;
-    ist_status status = open_in(j, folder, resume, check, context, err);
+    j->lazy = setup->lazy;
+    ist_status status = open_in(j, folder, setup, err);
     if (status) ist_journal_close(&j);
     *journal = j;
     return status;
@@ -262,12 +291,14 @@ static ist_status write_sorted(ist_journal *j, FILE *out, ist_error *err) {
 
 ist_status ist_journal_commit(ist_journal *j, ist_error *err) {
     if (j->sorted) {
+        IST_TRY(ist_journal_sync(j, err));
         if (rename(j->partial, j->path))
             return ist_fail(err, IST_E_IO, "cannot write %s: %s", j->path, strerror(errno));
-        return IST_OK;
+        return sync_folder(j, err);
     }
     ist_atomic_file file;
     IST_TRY(ist_atomic_begin_in(&file, j->folder, IST_JOURNAL_NAME, err));
+    file.lazy = j->lazy;
     ist_status status = write_sorted(j, file.stream, err);
     if (status) {
         ist_atomic_abort(&file);
@@ -279,7 +310,10 @@ ist_status ist_journal_commit(ist_journal *j, ist_error *err) {
 }
 
 void ist_journal_discard(ist_journal *journal) {
+    char *options = ist_path_join(journal->folder, IST_RUN_OPTIONS_NAME);
     unlink(journal->partial);
+    if (options) unlink(options);
+    free(options);
 }
 
 void ist_journal_close(ist_journal **journal) {

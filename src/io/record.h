@@ -38,7 +38,11 @@ ist_status ist_record_yolo(const ist_frame *frame, ist_text *out, ist_error *err
 ist_status ist_record_instance_map(const ist_frame *frame, ist_bitmap *map, ist_error *err);
 
 /* What ist_record_tables can write. */
-enum { IST_TABLES_COCO = 1 /* results.json and images.json */, IST_TABLES_CSV = 2 /* results.csv */ };
+enum {
+    IST_TABLES_COCO = 1, /* results.json and images.json */
+    IST_TABLES_CSV = 2,  /* results.csv */
+    IST_TABLES_LAZY = 4  /* as in ist_atomic_file */
+};
 
 /* Writes tables into `folder` from the journal's lines, which are read and parsed once for all of them, on all
  * cores. Nothing may be appended meanwhile. A table appears complete or not at all; after an error, none is new that

@@ -229,6 +229,7 @@ static ist_status write_blocks(writer *w, ist_error *err) {
 
 static ist_status begin_file(writer *w, int kind, const char *folder, ist_error *err) {
     IST_TRY(ist_atomic_begin_in(&w->files[kind], folder, kinds[kind].name, err));
+    w->files[kind].lazy = w->tables & IST_TABLES_LAZY;
     fputs(kinds[kind].head, w->files[kind].stream);
     return IST_OK;
 }

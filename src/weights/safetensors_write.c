@@ -117,7 +117,8 @@ static ist_status write_file(const ist_weights *w, bool half, FILE *file, ist_er
     free(text);
     if (!ok) return ist_fail(err, IST_E_IO, "writing the header failed: %s", strerror(errno));
     IST_TRY(write_tensors(w, half, file, err));
-    if (fflush(file)) return ist_fail(err, IST_E_IO, "writing failed: %s", strerror(errno));
+    if (fflush(file) || (fsync(fileno(file)) && errno != EINVAL)) /* the bytes before the name, also on the disk */
+        return ist_fail(err, IST_E_IO, "writing failed: %s", strerror(errno));
     return IST_OK;
 }
 

@@ -1,0 +1,52 @@
+/* Which options decide what an image's results are: a run that resumes must have the same ones (io/run_options.h).
+ *
+ * Not among them: what is the same bits by another way (--batch), what says where or how much (--device, --limit), and
+ * tables, which are made anew from frames.ndjson. An option that changes results belongs into this list. */
+#include "predict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void put(ist_run_option *o, const char *name, const char *value) {
+    o->name = name;
+    o->part = false;
+    ist_print_ends(o->value, sizeof o->value, "%s", value);
+}
+
+static ist_status put_file(ist_run_option *o, const char *name, const char *path, ist_error *err) {
+    o->name = name;
+    o->part = false;
+    return ist_run_option_file(path, o, err);
+}
+
+/* Pictures of a run that did not save any would be those of the run before it. */
+static void put_save(ist_run_option *o, unsigned save) {
+    static const char *const names[] = {"masks", "overlay", "yolo"};
+    static const unsigned bits[] = {PREDICT_SAVE_MASKS, PREDICT_SAVE_OVERLAY, PREDICT_SAVE_YOLO};
+    o->name = "save";
+    o->part = true;
+    o->value[0] = '\0';
+    for (int i = 0; i < PREDICT_IMAGE_FILES; i++)
+        if (save & bits[i]) {
+            if (*o->value) strcat(o->value, ",");
+            strcat(o->value, names[i]);
+        }
+}
+
+ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err) {
+    char number[32];
+    ist_run_option *next = list;
+    IST_TRY(put_file(next++, "detector", o->detector, err));
+    IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
+    put(next++, "precision", predict_precision_name(o->precision));
+    snprintf(number, sizeof number, "%.7g", (double)o->conf);
+    put(next++, "conf", number);
+    snprintf(number, sizeof number, "%d", o->max_objects);
+    put(next++, "max-objects", number);
+    put(next++, "classes", o->classes ? o->classes : "all");
+    put(next++, "track", o->track ? "on" : "off");
+    IST_TRY(put_file(next++, "targets", o->targets, err));
+    IST_TRY(put_file(next++, "names", o->names, err));
+    put_save(next++, o->save);
+    return IST_OK;
+}
