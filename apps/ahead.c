@@ -22,6 +22,7 @@ static void be_silent(void) {
     for (int fd = 0; fd <= 2 && null >= 0; fd++) dup2(null, fd);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
 }
 
 /* Whoever ends the parent alone (a script, a time limit) means all of it. */

@@ -44,23 +44,33 @@ static bool find_layer(char *path, size_t size) {
     return !access(path, R_OK);
 }
 
+/* As a shell says it: 127, there is no such program; 126, it is none that can be run. */
+static int fail_start(const char *program, int code) {
+    bool absent = code == ENOENT, unfit = code == EACCES || code == ENOEXEC || code == ENOTDIR || code == EISDIR;
+    return cli_fail(absent ? 127 : unfit ? 126 : CLI_FAILED, "%s: %s", program,
+                    absent ? "there is no such program" : strerror(code));
+}
+
 /* The interrupt of the terminal reaches the program by itself; ours waits for its end. */
 static int start_and_wait(char **argv, int *code) {
     posix_spawnattr_t attributes;
     sigset_t defaults, held, before;
     struct sigaction ignore = {.sa_handler = SIG_IGN}, forward = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-    struct sigaction old_int, old_quit, old_term;
+    struct sigaction old_int, old_quit, old_term, old_hup;
     pid_t pid;
     int status = 0;
     sigaction(SIGINT, &ignore, &old_int);
     sigaction(SIGQUIT, &ignore, &old_quit);
     sigaction(SIGTERM, &forward, &old_term);
+    sigaction(SIGHUP, NULL, &old_hup);
+    if (old_hup.sa_handler != SIG_IGN) sigaction(SIGHUP, &forward, NULL); /* else under nohup, as the program then is */
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGXFSZ);
     if (old_int.sa_handler != SIG_IGN) sigaddset(&defaults, SIGINT);
     if (old_quit.sa_handler != SIG_IGN) sigaddset(&defaults, SIGQUIT);
     sigemptyset(&held); /* a signal to pass on waits until it is known to whom */
     sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
     sigprocmask(SIG_BLOCK, &held, &before);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
@@ -78,7 +88,8 @@ static int start_and_wait(char **argv, int *code) {
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGQUIT, &old_quit, NULL);
     sigaction(SIGTERM, &old_term, NULL);
-    return failed ? cli_fail(CLI_FAILED, "%s: %s", argv[0], strerror(failed)) : CLI_SUCCESS;
+    sigaction(SIGHUP, &old_hup, NULL);
+    return failed ? fail_start(argv[0], failed) : CLI_SUCCESS;
 }
 
 static int set_environment(const char *layer, const char *folder) {

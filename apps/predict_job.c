@@ -28,10 +28,12 @@ static void on_signal(int number) {
 }
 
 void predict_catch_interrupts(predict_job *job) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, NULL, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* else under nohup: the run goes on */
     job->interrupted = &interrupted;
 }
 

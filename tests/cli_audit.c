@@ -174,16 +174,21 @@ Test(program, output_and_exit_code_pass_through) {
 
 /* The program asks for it itself: a signal to the audit reaches the program, and its answer comes back. */
 Test(program, signals_pass_through) {
-    scratch s = scratch_make();
-    spawned r = spawn_run(&s, NULL,
-                          (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c",
-                                                "trap 'echo asked; exit 3' TERM; kill -TERM $PPID; n=0;"
-                                                "while [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done; exit 4",
-                                                NULL});
-    cr_expect_eq(r.code, 3, "exit code %d: %s", r.code, r.err);
-    cr_expect_str_eq(r.out, "asked\n");
-    spawn_free(&r);
-    scratch_remove(&s);
+    static const char *const signals[] = {"TERM", "HUP"};
+    for (int i = 0; i < 2; i++) {
+        scratch s = scratch_make();
+        char script[200];
+        snprintf(script, sizeof script,
+                 "trap 'echo asked; exit 3' %s; kill -%s $PPID; n=0;"
+                 "while [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done; exit 4",
+                 signals[i], signals[i]);
+        spawned r =
+            spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c", script, NULL});
+        cr_expect_eq(r.code, 3, "%s: exit code %d: %s", signals[i], r.code, r.err);
+        cr_expect_str_eq(r.out, "asked\n");
+        spawn_free(&r);
+        scratch_remove(&s);
+    }
 }
 
 static void check_death(const char *how, int code) {
@@ -306,10 +311,27 @@ Test(program, usage) {
         cr_expect_eq(r.code, 2, "case %zu gives %d", i, r.code);
         spawn_free(&r);
     }
-    spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/nowhere/at/all", NULL});
-    cr_expect_eq(r.code, 1);
-    cr_expect_not_null(strstr(r.err, "/nowhere/at/all"));
-    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+/* Exit codes as a shell's. */
+Test(program, one_that_cannot_be_run) {
+    scratch s = scratch_make();
+    char plain[200];
+    snprintf(plain, sizeof plain, "%s", scratch_path(&s, "plain.txt"));
+    scratch_put(plain, "no program");
+    const struct {
+        const char *program, *says;
+        int code;
+    } cases[] = {{"/nowhere/at/all", "/nowhere/at/all: there is no such program", 127},
+                 {"isthmus-has-no-such-program", "isthmus-has-no-such-program: there is no such program", 127},
+                 {plain, "plain.txt: Permission denied", 126}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", cases[i].program, NULL});
+        cr_expect_eq(r.code, cases[i].code, "%s: %d", cases[i].program, r.code);
+        cr_expect_not_null(strstr(r.err, cases[i].says), "%s", r.err);
+        spawn_free(&r);
+    }
     scratch_remove(&s);
 }
 

@@ -300,8 +300,9 @@ Test(cli_predict, nothing_to_do_is_said_before_any_work) {
 
 /* Installed or in the source tree, the program finds the checkpoints that lie in a certain place beside it. */
 Test(cli_predict, default_checkpoints_beside_the_program) {
-    static const char *const places[][2] = {{"bin", "share/isthmus/weights"}, {"build", "weights"}, {"b/x", "weights"}};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const places[][2] = {{"bin", "share/isthmus/weights"}, {"build", "weights"}, {"b/x", "weights"},
+                                            {"elsewhere", "elsewhere/weights"}};
+    for (size_t i = 0; i < 4; i++) {
         bench b = make_bench(1);
         char command[1024];
         unsetenv("ISTHMUS_WEIGHTS_DIR");
@@ -316,6 +317,12 @@ Test(cli_predict, default_checkpoints_beside_the_program) {
         expect(spawn_run(&b.s, NULL, argv), 0, "1 image, 0 failed");
         scratch_remove(&b.s);
     }
+}
+
+/* Wherever the build folder is, the weights that ship are beside the program. */
+Test(cli_predict, the_build_folder_has_the_weights) {
+    cr_expect(scratch_exists(IST_BUILD_DIR "/weights/CARD.md"));
+    cr_expect(scratch_exists(IST_BUILD_DIR "/weights/demo"));
 }
 
 Test(cli_predict, an_unwritable_output_is_said_before_any_work) {

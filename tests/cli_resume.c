@@ -285,6 +285,22 @@ Test(cli_resume, an_interrupt_finishes_what_has_begun) {
     scratch_remove(&b.s);
 }
 
+/* A terminal that is closed ends its programs so; what is started with nohup goes on. */
+Test(cli_resume, a_hangup_finishes_what_has_begun) {
+    bench b = make_bench(20);
+    size_t done = interrupted(&b, "slow:100", "out/masks/00-x.png", SIGHUP, "of 20 images; --resume continues");
+    cr_expect(done >= 1 && done < 20, "%zu lines", done);
+    setenv("FAKE_ENGINE", "slow:50", 1);
+    signal(SIGHUP, SIG_IGN);
+    const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, "--limit", "10", NULL};
+    pid_t pid = spawn_start(&b.s, NULL, argv);
+    wait_for(&b, "out/overlays/00-x.png");
+    kill(pid, SIGHUP);
+    expect(spawn_finish(&b.s, pid), 0, "10 images, 0 failed");
+    signal(SIGHUP, SIG_DFL);
+    scratch_remove(&b.s);
+}
+
 /* All are decoded long before the engine takes them. */
 Test(cli_resume, an_interrupt_leaves_what_the_engine_does_not_have) {
     bench b = make_bench(20);

@@ -308,6 +308,37 @@ Test(io_record, csv_quotes_what_needs_it) {
     scratch_remove(&s);
 }
 
+/* A name that a spreadsheet would run as a formula. */
+Test(io_record, csv_cells_are_no_formulas) {
+    static const char *const names[] = {"=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "=\"a\"", "a=b", "bone", ""};
+    static const char *const want[] = {"\"'=1+1\"", "\"'+1\"", "\"'-2+3\"", "\"'@SUM(A1)\"", "\"'\t=1\"",
+                                       "\"'=\"\"a\"\"\"", "a=b", "bone", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        scratch s = scratch_make();
+        ist_sources sources = {0};
+        ist_labels l = {0};
+        ist_journal *journal;
+        ist_error err;
+        ist_text line = {0};
+        ist_sources_add(&sources, "-a.png", false, NULL, &err);
+        cr_assert_eq(ist_sources_finish(&sources, &err), IST_OK);
+        cr_assert_eq(ist_journal_open(s.path, &sources, &setup, &journal, &err), IST_OK, "%s", err.text);
+        ist_text_put(&line, "{\"schema\":1,\"file\":\"-a.png\",\"objects\":[{\"label\":3,\"name\":");
+        ist_text_json_string(&line, names[i]);
+        ist_text_put(&line, ",\"score\":0.5,\"box\":[-1,0,1,2],\"target\":-1}]}");
+        cr_assert_eq(ist_journal_append(journal, 0, &line, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_record_tables(s.path, IST_TABLES_CSV, journal, &sources, &l, &err), IST_OK, "%s", err.text);
+        char *text = scratch_read(scratch_path(&s, "results.csv"), NULL), row[200];
+        snprintf(row, sizeof row, "\n\"'-a.png\",3,%s,0.5,-1,0,1,2,,,,-1\n", want[i]); /* numbers stay numbers */
+        cr_expect_not_null(strstr(text, row), "%s lacks %s", text, row);
+        free(text);
+        ist_text_free(&line);
+        ist_journal_close(&journal);
+        ist_sources_free(&sources);
+        scratch_remove(&s);
+    }
+}
+
 Test(io_record, failures_are_json_lines) {
     ist_text t = {0};
     ist_record_failure(&t, "a\xFF.png", "a\xFF.png: \"bad\"");

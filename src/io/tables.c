@@ -70,14 +70,16 @@ static void images_row(const ist_labels *labels, const ist_source *source, const
     ist_text_put(out, "}");
 }
 
-/* RFC 4180: quoted when needed, quotes doubled. */
+/* RFC 4180: quoted when needed, quotes doubled. What a spreadsheet would run as a formula (a name that comes from a
+ * checkpoint or a folder may be one) gets an apostrophe in front, which makes it text there. */
 static void put_field(ist_text *out, const char *text) {
-    bool quote = strpbrk(text, ",\"\r\n") != NULL;
+    bool formula = *text && strchr("=+-@\t\r", *text) != NULL;
+    bool quote = formula || strpbrk(text, ",\"\r\n") != NULL;
     if (!quote) {
         ist_text_put(out, text);
         return;
     }
-    ist_text_put(out, "\"");
+    ist_text_put(out, formula ? "\"'" : "\"");
     for (; *text; text++) {
         if (*text == '"') ist_text_put(out, "\"");
         ist_text_add(out, text, 1);
