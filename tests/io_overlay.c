@@ -127,6 +127,124 @@ Test(io_overlay, labels_say_the_track_or_the_target) {
     }
 }
 
+/* ---- places of labels ---- */
+
+static bool meet(const ist_overlay_plate *a, const ist_overlay_plate *b) {
+    return a->x < b->x + b->width && b->x < a->x + a->width && a->y < b->y + b->height && b->y < a->y + a->height;
+}
+
+/* How many were placed; all of those inside the image and apart. */
+static int check_places(int width, int height, const ist_overlay_plate *plates, int count) {
+    int placed = 0;
+    for (int i = 0; i < count; i++) {
+        const ist_overlay_plate *p = &plates[i];
+        if (!p->placed) continue;
+        placed++;
+        cr_expect(p->x >= 0 && p->y >= 0 && p->x + p->width <= width && p->y + p->height <= height,
+                  "label %d leaves the image: %d,%d %dx%d", i, p->x, p->y, p->width, p->height);
+        for (int k = 0; k < i; k++)
+            cr_expect(!plates[k].placed || !meet(p, &plates[k]), "labels %d and %d cover each other", k, i);
+    }
+    return placed;
+}
+
+Test(io_overlay, a_label_lies_at_its_box) {
+    static const struct {
+        int box[4], x, y;
+    } cases[] = {{{100, 80, 300, 250}, 99, 59},  /* above */
+                 {{100, 5, 300, 250}, 99, 5},    /* no room there: inside */
+                 {{100, -9, 300, 250}, 99, 0},   /* the box leaves the image */
+                 {{380, 80, 399, 250}, 340, 59}, /* moved to the left */
+                 {{-50, 290, -9, 299}, 0, 269},  {{500, 400, 600, 500}, 340, 280}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ist_overlay_plate p = {.width = 60, .height = 20};
+        ist_overlay_place(400, 300, 2, &cases[i].box, &p, 1);
+        cr_expect(p.placed && p.x == cases[i].x && p.y == cases[i].y, "case %zu: %d,%d", i, p.x, p.y);
+    }
+}
+
+Test(io_overlay, labels_of_one_box_lie_side_by_side) {
+    int boxes[12][4];
+    ist_overlay_plate plates[12];
+    for (int i = 0; i < 12; i++) {
+        memcpy(boxes[i], (const int[4]){100, 80, 180, 120}, sizeof boxes[i]);
+        plates[i] = (ist_overlay_plate){.width = 60 + i, .height = 20};
+    }
+    ist_overlay_place(400, 300, 2, (const int(*)[4])boxes, plates, 12);
+    cr_expect_eq(check_places(400, 300, plates, 12), 12);
+    for (int i = 0; i < 12; i++) /* not far from it */
+        cr_expect(abs(plates[i].x - 100) <= 180 && abs(plates[i].y - 80) <= 120, "label %d at %d,%d", i, plates[i].x,
+                  plates[i].y);
+}
+
+Test(io_overlay, labels_never_meet) {
+    uint32_t seed = 7;
+    for (int round = 0; round < 60; round++) {
+        enum { MOST = 300 };
+        static int boxes[MOST][4];
+        static ist_overlay_plate plates[MOST];
+        int width = 40 + round * 11, height = 30 + round * 7, count = 1 + round * 5;
+        long area = 0;
+        for (int i = 0; i < count; i++) {
+            int values[6];
+            for (int k = 0; k < 6; k++) values[k] = (int)((seed = seed * 1664525u + 1013904223u) >> 16);
+            int x = values[0] % (width + 40) - 20, y = values[1] % (height + 40) - 20;
+            memcpy(boxes[i], (const int[4]){x, y, x + values[2] % 90, y + values[3] % 90}, sizeof boxes[i]);
+            plates[i] = (ist_overlay_plate){.width = 10 + values[4] % 50, .height = 10 + values[5] % 4};
+            area += (long)plates[i].width * plates[i].height;
+        }
+        ist_overlay_place(width, height, 2, (const int(*)[4])boxes, plates, count);
+        int placed = check_places(width, height, plates, count);
+        if (area * 4 < (long)width * height) cr_expect_eq(placed, count, "round %d: %d of %d", round, placed, count);
+        cr_expect(placed > 0 || width < 60, "round %d", round);
+    }
+}
+
+Test(io_overlay, what_fits_nowhere_is_left_out) {
+    const int boxes[2][4] = {{0, 0, 50, 40}, {0, 0, 50, 40}};
+    ist_overlay_plate plates[2] = {{.width = 40, .height = 30}, {.width = 40, .height = 30}};
+    ist_overlay_place(50, 40, 2, boxes, plates, 2);
+    cr_expect(plates[0].placed && !plates[1].placed, "the better one stays");
+    ist_overlay_plate wide = {.width = 51, .height = 9};
+    ist_overlay_place(50, 40, 2, boxes, &wide, 1);
+    cr_expect(!wide.placed);
+}
+
+/* The lower one loses lines where the upper box is drawn over them, but not its label. */
+Test(io_overlay, both_labels_of_overlapping_boxes_are_seen) {
+    ist_bitmap image = filled(400, 300, IST_GRAY8, 0);
+    const ist_object o[2] = {{.label = 0, .score = 0.9f, .box = {100, 80, 300, 250}, .match = -1},
+                             {.label = 1, .score = 0.5f, .box = {102, 81, 290, 240}, .match = -1}};
+    ist_bitmap out = draw(&image, o, 2, IST_MATCH_NONE), alone = draw(&image, o + 1, 1, IST_MATCH_NONE);
+    int seen[2] = {0}, want = 0;
+    uint8_t rgb[2][3];
+    for (int k = 0; k < 2; k++) ist_overlay_color(k, rgb[k]);
+    for (int y = 0; y < 300; y++)
+        for (int x = 0; x < 400; x++) {
+            for (int k = 0; k < 2; k++) seen[k] += !memcmp(at(&out, x, y), rgb[k], 3);
+            want += !memcmp(at(&alone, x, y), rgb[1], 3);
+        }
+    cr_expect_gt(seen[0], 800);
+    cr_expect_gt(seen[1], want * 3 / 4, "of %d pixels %d are left", want, seen[1]);
+    ist_bitmap_free(&image);
+    ist_bitmap_free(&out);
+    ist_bitmap_free(&alone);
+}
+
+Test(io_overlay, labels_shrink_to_narrow_images) {
+    ist_bitmap image = filled(64, 64, IST_GRAY8, 0);
+    const ist_object o = {.label = 0, .score = 0.5f, .box = {5, 40, 60, 60}, .match = -1};
+    ist_bitmap out = draw(&image, &o, 1, IST_MATCH_NONE);
+    uint8_t rgb[3];
+    ist_overlay_color(0, rgb);
+    int plate = 0; /* above the box */
+    for (int y = 0; y < 38; y++)
+        for (int x = 0; x < 64; x++) plate += !memcmp(at(&out, x, y), rgb, 3);
+    cr_expect_gt(plate, 100, "%d pixels", plate);
+    ist_bitmap_free(&image);
+    ist_bitmap_free(&out);
+}
+
 Test(io_overlay, masks_are_tinted_inside_and_solid_at_the_contour) {
     ist_bitmap image = filled(64, 64, IST_GRAY8, 0);
     uint32_t bits[20];

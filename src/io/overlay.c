@@ -197,30 +197,6 @@ static void draw_box(const canvas *c, const ist_object *o, const uint8_t rgb[3])
     draw_frame(c, box, c->line, rgb, 255);
 }
 
-/* A plate of the object's colour with dark text, above the box when there is room, else inside of it. */
-static ist_status draw_label(const canvas *c, const ist_object *o, const char *text, const uint8_t rgb[3],
-                             ist_error *err) {
-    static const uint8_t ink[3] = {0, 0, 0};
-    ist_bitmap glyphs = {0};
-    int box[4], pad = c->line;
-    pixel_box(c, o, box);
-    IST_TRY(ist_overlay_text(text, c->font, &glyphs, err));
-    int width = glyphs.width + 2 * pad, height = glyphs.height + 2 * pad;
-    int x = box[0] - c->line / 2, y = box[1] - c->line / 2 - height;
-    if (y < 0) y = box[1] > 0 ? box[1] : 0;
-    if (x + width > c->image->width) x = c->image->width - width;
-    if (y + height > c->image->height) y = c->image->height - height;
-    if (x < 0) x = 0;
-    if (y < 0) y = 0;
-    fill(c->image, x, y, x + width, y + height, rgb, 255);
-    const uint8_t *coverage = glyphs.pixels;
-    for (int v = 0; v < glyphs.height; v++)
-        for (int u = 0; u < glyphs.width; u++)
-            blend(c->image, x + pad + u, y + pad + v, ink, coverage[(size_t)v * glyphs.stride + (size_t)u]);
-    ist_bitmap_free(&glyphs);
-    return IST_OK;
-}
-
 static void label_text(const ist_object *o, const ist_labels *labels, ist_match_mode match, ist_text *text) {
     char number[16];
     ist_text_clear(text);
@@ -230,6 +206,81 @@ static void label_text(const ist_object *o, const ist_labels *labels, ist_match_
     if (match != IST_MATCH_TRACKS && match != IST_MATCH_NONE && o->match >= 0) ist_text_printf(text, " =%d", o->match);
 }
 
+/* What draw_labels works with, one of each per object. */
+typedef struct label_set {
+    ist_bitmap *glyphs;
+    ist_overlay_plate *plates;
+    int (*boxes)[4];
+    int count;
+} label_set;
+
+static void free_labels(label_set *set) {
+    for (int i = 0; set->glyphs && i < set->count; i++) ist_bitmap_free(&set->glyphs[i]);
+    free(set->glyphs);
+    free(set->plates);
+    free(set->boxes);
+}
+
+/* Text smaller than usual where the image is narrower than the label; below 7 pixels nobody can read it. */
+static ist_status make_glyphs(const canvas *c, const char *text, ist_bitmap *glyphs, ist_error *err) {
+    int room = c->image->width - 2 * c->line;
+    IST_TRY(ist_overlay_text(text, c->font, glyphs, err));
+    for (double size = c->font; glyphs->width > room && size > 7;) {
+        size = fmax(7, fmin(size - 1, floor(size * room / glyphs->width)));
+        ist_bitmap_free(glyphs);
+        IST_TRY(ist_overlay_text(text, size, glyphs, err));
+    }
+    return IST_OK;
+}
+
+static ist_status measure_labels(const canvas *c, const ist_frame *frame, const ist_labels *labels,
+                                 ist_match_mode match, label_set *set, ist_error *err) {
+    ist_text text = {0};
+    ist_status status = IST_OK;
+    size_t n = frame->object_count > 0 ? (size_t)frame->object_count : 1;
+    *set = (label_set){.count = frame->object_count};
+    set->glyphs = calloc(n, sizeof *set->glyphs);
+    set->plates = calloc(n, sizeof *set->plates);
+    set->boxes = calloc(n, sizeof *set->boxes);
+    if (!set->glyphs || !set->plates || !set->boxes)
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu labels", n);
+    for (int i = 0; i < set->count && !status; i++) {
+        label_text(&frame->objects[i], labels, match, &text);
+        status = ist_text_status(&text, err);
+        if (!status) status = make_glyphs(c, text.data, &set->glyphs[i], err);
+        set->plates[i].width = set->glyphs[i].width + 2 * c->line;
+        set->plates[i].height = set->glyphs[i].height + 2 * c->line;
+        pixel_box(c, &frame->objects[i], set->boxes[i]);
+    }
+    ist_text_free(&text);
+    return status;
+}
+
+/* A plate of the object's colour with dark text. */
+static void draw_label(const canvas *c, const ist_overlay_plate *p, const ist_bitmap *glyphs, const uint8_t rgb[3]) {
+    static const uint8_t ink[3] = {0, 0, 0};
+    const uint8_t *coverage = glyphs->pixels;
+    fill(c->image, p->x, p->y, p->x + p->width, p->y + p->height, rgb, 255);
+    for (int v = 0; v < glyphs->height; v++)
+        for (int u = 0; u < glyphs->width; u++)
+            blend(c->image, p->x + c->line + u, p->y + c->line + v, ink, coverage[(size_t)v * glyphs->stride + (size_t)u]);
+}
+
+static ist_status draw_labels(const canvas *c, const ist_frame *frame, const ist_labels *labels, ist_match_mode match,
+                              ist_error *err) {
+    label_set set;
+    ist_status status = measure_labels(c, frame, labels, match, &set, err);
+    if (!status)
+        ist_overlay_place(c->image->width, c->image->height, c->line, (const int(*)[4])set.boxes, set.plates, set.count);
+    for (int i = 0; i < set.count && !status; i++) {
+        uint8_t rgb[3];
+        ist_overlay_color(color_key(&frame->objects[i], match), rgb);
+        if (set.plates[i].placed) draw_label(c, &set.plates[i], &set.glyphs[i], rgb);
+    }
+    free_labels(&set);
+    return status;
+}
+
 ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_labels *labels,
                             ist_match_mode match, ist_bitmap *out, ist_error *err) {
     IST_TRY(copy_as_rgb(image, out, err));
@@ -237,8 +288,6 @@ ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, con
     canvas c = {.image = out, .line = (int)lround(side * 0.003), .font = fmin(fmax(side * 0.022, 12), 96)};
     int least = side < 160 ? 1 : 2;
     if (c.line < least) c.line = least;
-    ist_text text = {0};
-    ist_status status = IST_OK;
     uint8_t rgb[3];
     for (int i = frame->object_count - 1; i >= 0; i--) {
         ist_overlay_color(color_key(&frame->objects[i], match), rgb);
@@ -248,13 +297,7 @@ ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, con
         ist_overlay_color(color_key(&frame->objects[i], match), rgb);
         draw_box(&c, &frame->objects[i], rgb);
     }
-    for (int i = frame->object_count - 1; i >= 0 && !status; i--) {
-        ist_overlay_color(color_key(&frame->objects[i], match), rgb);
-        label_text(&frame->objects[i], labels, match, &text);
-        status = ist_text_status(&text, err);
-        if (!status) status = draw_label(&c, &frame->objects[i], text.data, rgb, err);
-    }
-    ist_text_free(&text);
+    ist_status status = draw_labels(&c, frame, labels, match, err);
     if (status) ist_bitmap_free(out);
     return status;
 }

@@ -1,16 +1,30 @@
 /* The picture people look at: the image with tinted masks, contours, boxes and labels drawn on it.
  *
  * Line width and text size follow the image size. Colours follow the track where there is one, else the class; boxes
- * have a dark rim so that they show on bright photographs as well as on dark ultrasound. */
+ * have a dark rim so that they show on bright photographs as well as on dark ultrasound. Labels never cover each other and
+ * never leave the image; where there is no room for all, those of the lowest scores are left out. */
 #ifndef IST_IO_OVERLAY_H
 #define IST_IO_OVERLAY_H
 
 #include "io/image.h"
 #include "io/labels.h"
 
+#include <stdbool.h>
+
 /* Draws the objects of `frame` over `image` (same size) into a new RGB8 bitmap, the caller's to free. */
 ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_labels *labels,
                             ist_match_mode match, ist_bitmap *out, ist_error *err);
+
+/* The plate behind a label's text. */
+typedef struct ist_overlay_plate {
+    int x, y, width, height;
+    bool placed;
+} ist_overlay_plate;
+
+/* Gives plates of known width and height their places, the first of them before the others: in an image of that size, none
+ * on another, each at its box (x0, y0, x1, y1, drawn with a line so thick) or as near to it as there is room. One that
+ * fits nowhere is not placed. */
+void ist_overlay_place(int width, int height, int line, const int (*boxes)[4], ist_overlay_plate *plates, int count);
 
 /* The colour of class or track number `key`: bright, and far from its neighbours' in hue. */
 void ist_overlay_color(int key, uint8_t rgb[3]);
