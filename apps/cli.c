@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,20 @@ bool cli_parse_int(const char *text, long low, long high, int *out) {
     long value = strtol(text, &end, 10);
     if (end == text || *end || errno || value < low || value > high) return false;
     *out = (int)value;
+    return true;
+}
+
+bool cli_parse_bytes(const char *text, size_t *out) {
+    static const char units[] = "KMG";
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || errno || !value) return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (*end && (!unit || end[1])) return false;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (value > SIZE_MAX >> shift) return false;
+    *out = (size_t)value << shift;
     return true;
 }
 

@@ -75,6 +75,9 @@ int cli_model_exit_code(ist_status status);
 /* Whole number in [low, high]; false when `text` is anything else. */
 bool cli_parse_int(const char *text, long low, long high, int *out);
 
+/* Bytes above 0: digits, and K, M or G (of 1024) or nothing behind them. */
+bool cli_parse_bytes(const char *text, size_t *out);
+
 /* Finite number in [low, high]. */
 bool cli_parse_float(const char *text, double low, double high, float *out);
 

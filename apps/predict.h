@@ -46,6 +46,7 @@ typedef struct predict_options {
     int max_objects, batch, limit; /* limit 0: all images */
     int input_width, input_height; /* of the detector; 0: the default */
     int segmenter_size;            /* 0: the default */
+    size_t memory;                 /* bytes for images in flight; 0: a quarter of what there is */
     unsigned save;                 /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
@@ -154,6 +155,7 @@ typedef struct predict_load {
     double device_ms;                    /* with a batch on the device, sum over the devices */
     double cpu_ms, decode_ms, encode_ms; /* processor time: of the whole program, in decoding, in encoding */
     int devices, cores;
+    size_t most_bytes; /* that images in flight had at one time */
 } predict_load;
 
 /* What a run came to. */

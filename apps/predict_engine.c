@@ -82,9 +82,9 @@ static void fail_images(predict_flow *f, const batch *b, const ist_error *err) {
 }
 
 /* With the lock held: nothing more will be decoded before the engine takes a batch, since what waits for it fills the
- * window or the budget for pixels by itself. */
+ * window or the memory by itself. */
 static bool is_stuck(const predict_flow *f) {
-    return f->next_commit == f->next_engine && !predict_has_room(f);
+    return f->next_commit == f->next_engine && predict_is_full(f);
 }
 
 /* With the lock held: looks for the next batch. True when one is complete, or when the list ends; *end is where it
@@ -160,7 +160,7 @@ static bool take_batch(predict_flow *f, batch *b, bool wait) {
 static void drop_pixels(predict_flow *f, const batch *b) {
     if (f->job->options->save & PREDICT_SAVE_OVERLAY) return;
     pthread_mutex_lock(&f->lock);
-    for (size_t i = 0; i < b->count; i++) predict_drop_pixels(f, predict_slot_at(f, b->images[i]));
+    for (size_t i = 0; i < b->count; i++) predict_drop_pixels(f, predict_slot_at(f, b->images[i]), false);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -36,7 +36,8 @@
 
 #define RUN_OPTIONS(X)                                                                                                 \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
-    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")
+    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                        \
+    X(MEMORY, 0, "memory", "BYTES", "for images in flight, with K, M or G (a quarter of the memory)")
 
 #define MODEL_OPTIONS(X)                                                                                               \
     PREDICT_MODEL_OPTIONS(X)                                                                                           \
@@ -234,6 +235,10 @@ static int take_option(int id, const char *value, predict_options *o) {
         break;
     case OPTION_SAVE:
         return parse_save(o->command, value, &o->save);
+    case OPTION_MEMORY:
+        if (!cli_parse_bytes(value, &o->memory))
+            return cli_usage(o->command, "--memory: '%s' is not a number of bytes, such as 800M or 4G", value);
+        break;
     case OPTION_MAX_OBJECTS:
         return predict_parse_number(o->command, "max-objects", value, 1, 300, &o->max_objects);
     case OPTION_LIMIT:

@@ -3,7 +3,9 @@
 #include "predict_slots.h"
 
 #include "base/cores.h"
+#include "base/ram.h"
 #include "io/atomic_file.h"
+#include "io/image_size.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Decoded pixels that may wait at one time; one batch may always be decoded. */
-#define PIXEL_BUDGET ((size_t)512 << 20)
+#define DEFAULT_MEMORY ((size_t)1 << 30) /* where nobody knows how much there is */
 
 enum { MAX_WORKERS = 128 };
 
@@ -44,10 +45,24 @@ void predict_fail_flow(predict_flow *f, const ist_error *err) {
     predict_wake_all(f);
 }
 
-void predict_drop_pixels(predict_flow *f, predict_slot *slot) {
-    f->pixel_bytes -= slot->image.stride * (size_t)slot->image.height;
+/* With the lock held: the slot holds so many bytes from now on. */
+static void hold(predict_flow *f, predict_slot *slot, size_t bytes) {
+    f->held = f->held - slot->held + bytes;
+    slot->held = bytes;
+    if (f->held > f->totals->load.most_bytes) f->totals->load.most_bytes = f->held;
+}
+
+void predict_drop_pixels(predict_flow *f, predict_slot *slot, bool all) {
+    size_t pixels = slot->image.stride * (size_t)slot->image.height;
+    hold(f, slot, all ? 0 : slot->held - pixels);
     ist_bitmap_free(&slot->image);
     pthread_cond_signal(&f->work);
+}
+
+/* Bytes of the pictures that will be made of an image. */
+static size_t picture_bytes(const predict_flow *f, size_t pixels) {
+    unsigned save = f->job->options->save;
+    return (save & PREDICT_SAVE_OVERLAY ? 3 * pixels : 0) + (save & PREDICT_SAVE_MASKS ? pixels : 0);
 }
 
 static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_error *err) {
@@ -66,14 +81,26 @@ static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_e
     return status;
 }
 
-bool predict_has_room(const predict_flow *f) {
-    return f->next_decode < f->next_commit + f->window &&
-           (f->pixel_bytes < PIXEL_BUDGET || f->next_decode < f->next_engine + f->batch);
+static bool fits(const predict_flow *f, const predict_slot *slot) {
+    return !f->held || (f->held <= f->memory && slot->need <= f->memory - f->held);
+}
+
+bool predict_is_full(const predict_flow *f) {
+    if (f->next_decode >= f->next_commit + f->window) return true;
+    const predict_slot *next = predict_slot_at(f, f->next_decode);
+    return next->state == SLOT_MEASURED && !fits(f, next);
+}
+
+/* With the lock held. As many headers are read ahead as there are decoders. */
+static bool may_measure(const predict_flow *f) {
+    return !f->failed && f->next_measure < f->limit && f->next_measure < f->next_commit + f->window &&
+           f->next_measure < f->next_decode + (size_t)f->decoders;
 }
 
 /* With the lock held. */
 static bool may_decode(const predict_flow *f) {
-    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit && predict_has_room(f);
+    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit && f->next_decode < f->next_measure &&
+           predict_slot_at(f, f->next_decode)->state == SLOT_MEASURED && !predict_is_full(f);
 }
 
 /* With the lock held. A run that has failed still writes what it has. */
@@ -82,12 +109,13 @@ static bool may_encode(const predict_flow *f) {
            predict_slot_at(f, f->next_encode)->state == SLOT_READY;
 }
 
-typedef enum predict_task { TASK_NONE, TASK_DECODE, TASK_ENCODE } predict_task;
+typedef enum predict_task { TASK_NONE, TASK_MEASURE, TASK_DECODE, TASK_ENCODE } predict_task;
 
 /* With the lock held: what a worker does next. Engines come first while they may run out of images before those that
  * begin now are decoded; beyond that results do, which makes room in the window. */
 static predict_task choose_task(const predict_flow *f) {
     bool decode = may_decode(f), encode = may_encode(f);
+    if (may_measure(f)) return TASK_MEASURE; /* takes no time, and without it nothing can be decoded */
     if (decode && encode) encode = f->next_decode - f->next_engine >= f->ahead;
     return encode ? TASK_ENCODE : decode ? TASK_DECODE : TASK_NONE;
 }
@@ -96,13 +124,29 @@ void predict_wake_another(predict_flow *f) {
     if (choose_task(f)) pthread_cond_signal(&f->work);
 }
 
+/* With the lock held; without it while the header is read. */
+static void measure_next(predict_flow *f) {
+    size_t k = f->next_measure++;
+    predict_slot *slot = predict_slot_at(f, k);
+    slot->state = SLOT_MEASURING;
+    slot->index = f->todo[k];
+    slot->source = &f->job->sources.items[slot->index];
+    predict_wake_another(f);
+    pthread_mutex_unlock(&f->lock);
+    ist_image_size size = ist_image_measure(slot->source->path, IST_MAX_PIXELS);
+    pthread_mutex_lock(&f->lock);
+    slot->need = size.decoded + size.passing + picture_bytes(f, size.pixels);
+    slot->state = SLOT_MEASURED;
+    pthread_cond_signal(&f->work);
+    if (predict_is_full(f)) pthread_cond_broadcast(&f->decoded); /* is_stuck */
+}
+
 /* With the lock held; without it while the file is read. */
 static void decode_next(predict_flow *f) {
     size_t k = f->next_decode++;
     predict_slot *slot = predict_slot_at(f, k);
     slot->state = SLOT_DECODING;
-    slot->index = f->todo[k];
-    slot->source = &f->job->sources.items[slot->index];
+    hold(f, slot, slot->need);
     f->decoding++;
     predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
@@ -113,8 +157,10 @@ static void decode_next(predict_flow *f) {
     pthread_mutex_lock(&f->lock);
     f->decoding--;
     f->totals->load.decode_ms += cpu;
-    f->pixel_bytes += slot->image.stride * (size_t)slot->image.height;
+    size_t pixels = (size_t)slot->image.width * (size_t)slot->image.height; /* 0 where there is no image */
+    hold(f, slot, slot->image.stride * (size_t)slot->image.height + picture_bytes(f, pixels));
     slot->state = SLOT_DECODED;
+    pthread_cond_signal(&f->work);
     pthread_cond_broadcast(&f->decoded);
 }
 
@@ -133,7 +179,7 @@ static void encode_next(predict_flow *f) {
     pthread_mutex_lock(&f->lock);
     f->encoding--;
     f->totals->load.encode_ms += cpu;
-    predict_drop_pixels(f, slot);
+    predict_drop_pixels(f, slot, true);
     slot->state = SLOT_WRITTEN;
     predict_commit_written(f);
 }
@@ -144,7 +190,9 @@ static void *work(void *context) {
     for (;;) {
         predict_poll_interrupt(f);
         predict_task task = choose_task(f);
-        if (task == TASK_DECODE) {
+        if (task == TASK_MEASURE) {
+            measure_next(f);
+        } else if (task == TASK_DECODE) {
             decode_next(f);
         } else if (task == TASK_ENCODE) {
             encode_next(f);
@@ -204,6 +252,8 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->batch = (size_t)job->options->batch;
     f->engines = f->working = 1 + job->other_count;
     share_out_cores(f);
+    f->memory = job->options->memory ? job->options->memory : ist_ram() / 4;
+    if (!f->memory) f->memory = DEFAULT_MEMORY;
     f->window = 4 * f->batch * (size_t)f->engines + 16 + 2 * (size_t)(f->decoders + f->encoders);
     f->ahead = 2 * f->batch * (size_t)f->engines + (size_t)f->decoders;
     f->todo = malloc((count ? count : 1) * sizeof *f->todo);

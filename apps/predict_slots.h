@@ -15,6 +15,8 @@
 
 typedef enum predict_state {
     SLOT_FREE,
+    SLOT_MEASURING, /* a worker's, which reads its header */
+    SLOT_MEASURED,  /* waits for memory; `need` is what it will take */
     SLOT_DECODING, /* a worker's */
     SLOT_DECODED,  /* waits for the engine; `status` tells whether there is an image */
     SLOT_IN_FLIGHT,
@@ -27,6 +29,8 @@ typedef struct predict_slot {
     predict_state state;
     const ist_source *source;
     size_t index; /* in the sources */
+    size_t need; /* bytes that decoding it takes at most */
+    size_t held; /* bytes of the budget that it has */
     ist_bitmap image;
     ist_frame frame;
     void *storage; /* the frame's objects and mask words, copied out of the engine */
@@ -46,12 +50,12 @@ typedef struct predict_flow {
     predict_slot *slots;
     size_t window;
     size_t batch;
-    size_t next_decode, next_engine, next_encode, next_commit;
+    size_t next_measure, next_decode, next_engine, next_encode, next_commit;
     int workers;            /* threads; */
     int decoders, encoders; /* at most so many of them decode, or encode, at a time */
     int decoding, encoding; /* and so many do now */
     size_t ahead;           /* images beyond next_engine that are enough for the engines to go on with */
-    size_t pixel_bytes;     /* decoded pixels in all slots */
+    size_t memory, held;    /* budget for images in flight, and what of it all slots have */
     int engines, working;   /* engines, and those that have not been lost */
     size_t flying;          /* images in flight on any engine */
     size_t *returned;       /* [window] images that a lost engine had in flight, for the others; */
@@ -104,11 +108,13 @@ void predict_poll_interrupt(predict_flow *f);
 /* With the lock held: the run has failed with `err`; the first failure counts. */
 void predict_fail_flow(predict_flow *f, const ist_error *err);
 
-/* With the lock held: whether the window and the budget for pixels have room for the next image of the list. */
-bool predict_has_room(const predict_flow *f);
+/* With the lock held: whether the next image of the list cannot be decoded before others are done with: the window is
+ * full, or its header says that it takes more memory than is left. One that takes more than there is at all is decoded
+ * when no other is. */
+bool predict_is_full(const predict_flow *f);
 
-/* With the lock held: gives the pixels of a slot back. */
-void predict_drop_pixels(predict_flow *f, predict_slot *slot);
+/* With the lock held: gives the pixels of a slot back; and, with `all`, what else it holds. */
+void predict_drop_pixels(predict_flow *f, predict_slot *slot, bool all);
 
 /* The engines' side: the first on the calling thread, the others on threads of their own, until the work list is
  * through or the run has failed. Each takes the next batch when it has room. */
