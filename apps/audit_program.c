@@ -47,8 +47,10 @@ static bool find_layer(char *path, size_t size) {
 /* As a shell says it: 127, there is no such program; 126, it is none that can be run. */
 static int fail_start(const char *program, int code) {
     bool absent = code == ENOENT, unfit = code == EACCES || code == ENOEXEC || code == ENOTDIR || code == EISDIR;
-    return cli_fail(absent ? 127 : unfit ? 126 : CLI_FAILED, "%s: %s", program,
-                    absent ? "there is no such program" : strerror(code));
+    return cli_fail(absent  ? 127
+                    : unfit ? 126
+                            : CLI_FAILED,
+                    "%s: %s", program, absent ? "there is no such program" : strerror(code));
 }
 
 /* The interrupt of the terminal reaches the program by itself; ours waits for its end. */

@@ -27,7 +27,8 @@ enum {
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
-    X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR", "what predict, a program or its sources move and wait for") \
+    X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR",                                                            \
+      "what predict, a program or its sources move and wait for")                                                      \
     X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
     X(tune, "[options]", "measure the kernel rows on this device and keep the fastest")                                \
     X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel rows and why")           \

@@ -362,10 +362,11 @@ static bool all_done(const predict_job *job) {
 static void say_load(const predict_load *l) {
     double devices = l->ms * l->devices / 100, cores = l->ms * l->cores / 100;
     if (l->ms <= 0) return;
-    cli_note("%s busy %.0f %% of the time; %d %s %.0f %%, with decoding %.0f %%, with encoding %.0f %%; images took %.1f MB",
-             ist_plural((size_t)l->devices, "device", "devices"), l->device_ms / devices, l->cores,
-             ist_plural((size_t)l->cores, "core", "cores"), l->cpu_ms / cores, l->decode_ms / cores,
-             l->encode_ms / cores, (double)l->most_bytes / 1e6);
+    cli_note(
+        "%s busy %.0f %% of the time; %d %s %.0f %%, with decoding %.0f %%, with encoding %.0f %%; images took %.1f MB",
+        ist_plural((size_t)l->devices, "device", "devices"), l->device_ms / devices, l->cores,
+        ist_plural((size_t)l->cores, "core", "cores"), l->cpu_ms / cores, l->decode_ms / cores, l->encode_ms / cores,
+        (double)l->most_bytes / 1e6);
 }
 
 /* From the first image to the last table. */

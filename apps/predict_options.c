@@ -36,7 +36,7 @@
 
 #define RUN_OPTIONS(X)                                                                                                 \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
-    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                        \
+    X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
     X(MEMORY, 0, "memory", "BYTES", "for images in flight, with K, M or G (a quarter of the memory)")
 
 #define MODEL_OPTIONS(X)                                                                                               \
@@ -344,9 +344,9 @@ static int find_default(const char *file, const char *option, char **path) {
     bool given = folder && *folder;
     if (!given) folder = ISTHMUS_DATADIR "/weights";
     if (find_in(folder, file, path)) return CLI_SUCCESS;
-    if (!given && (find_beside_program("../share/isthmus/weights", file, path) ||
-                   find_beside_program("weights", file, path) || find_beside_program("../weights", file, path) ||
-                   find_beside_program("../../weights", file, path)))
+    if (!given &&
+        (find_beside_program("../share/isthmus/weights", file, path) || find_beside_program("weights", file, path) ||
+         find_beside_program("../weights", file, path) || find_beside_program("../../weights", file, path)))
         return CLI_SUCCESS;
     if (!option) return cli_fail(CLI_FAILED, "there are no demo frames in %s; name images", folder);
     return cli_fail(CLI_BAD_MODEL, "there is no %s in %s; name a checkpoint with --%s FILE", file, folder, option);

@@ -1,12 +1,17 @@
 /* The saver of `isthmus predict`: what workers have encoded becomes durable, in input order, many images at a time.
  *
- * Waiting for the disk takes about as long for thirty files as for one, so whatever has gathered during one wait shares
- * the next: on a fast disk that is an image or two, on a slow one PREDICT_AT_ONCE. See predict_slots.h. */
+ * Waiting for the disk takes about as long for a hundred files as for one, and while a file system writes its journal
+ * no file can be made: so images gather, for a fifth of a second or until there are PREDICT_AT_ONCE. A double of the
+ * engine that takes no time wrote 300 small images in 4.4 ms each without any wait, in 13.4 with one for each image.
+ * See predict_slots.h. */
 #include "predict_slots.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { GATHER_MS = 200 };
 
 void predict_clear_progress(const predict_flow *f) {
     if (f->progress) fprintf(stderr, "\r%60s\r", "");
@@ -43,6 +48,7 @@ static void fail_image(predict_flow *f, const predict_slot *slot) {
 
 /* The line's memory goes to the saver, and what the saver had comes back for the slot's next image. */
 static void hand_over(predict_flow *f, predict_slot *slot) {
+    if (!f->saving_count) f->saving_since_ms = predict_now_ms();
     predict_saved *s = &f->saving[f->saving_count++];
     ist_text spare = s->line;
     *s = (predict_saved){.index = slot->index, .line = slot->line, .files = slot->files};
@@ -50,6 +56,7 @@ static void hand_over(predict_flow *f, predict_slot *slot) {
 }
 
 void predict_commit_written(predict_flow *f) {
+    bool none = !f->saving_count;
     while (f->next_commit < f->next_encode && predict_slot_at(f, f->next_commit)->state == SLOT_WRITTEN) {
         predict_slot *slot = predict_slot_at(f, f->next_commit);
         if (slot->status && ist_disk_is_full(&slot->err)) {
@@ -66,8 +73,26 @@ void predict_commit_written(predict_flow *f) {
         *slot = (predict_slot){.line = line};
         f->next_commit++;
     }
-    if (f->saving_count) pthread_cond_signal(&f->save);
+    if (f->saving_count && (none || f->saving_count == PREDICT_AT_ONCE || f->job->temporary))
+        pthread_cond_signal(&f->save);
     if (f->next_commit == f->next_engine) pthread_cond_broadcast(&f->decoded); /* no more room will come: is_stuck */
+}
+
+/* With the lock held: waits for more images to save; false when those that are there should not wait for others. */
+static bool gather(predict_flow *f) {
+    double left = f->saving_since_ms + GATHER_MS - predict_now_ms();
+    struct timespec until;
+    if (!f->saving_count && !f->all_encoded) {
+        pthread_cond_wait(&f->save, &f->lock);
+        return true;
+    }
+    if (f->saving_count == PREDICT_AT_ONCE || f->all_encoded || f->failed || f->job->temporary || left <= 0)
+        return false;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(left * 1e6);
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    pthread_cond_timedwait(&f->save, &f->lock, &until);
+    return true;
 }
 
 /* How many of the images became durable; all of them when IST_OK. */
@@ -112,12 +137,9 @@ void *predict_saver(void *context) {
     }
     while (taken) {
         predict_commit_written(f);
+        if (gather(f)) continue;
         size_t count = f->saving_count, done = 0;
-        if (!count && f->all_encoded) break;
-        if (!count) {
-            pthread_cond_wait(&f->save, &f->lock);
-            continue;
-        }
+        if (!count) break;
         predict_saved *now = f->saving;
         f->saving = taken;
         taken = now;

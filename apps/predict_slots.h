@@ -17,8 +17,8 @@ typedef enum predict_state {
     SLOT_FREE,
     SLOT_MEASURING, /* a worker's, which reads its header */
     SLOT_MEASURED,  /* waits for memory; `need` is what it will take */
-    SLOT_DECODING, /* a worker's */
-    SLOT_DECODED,  /* waits for the engine; `status` tells whether there is an image */
+    SLOT_DECODING,  /* a worker's */
+    SLOT_DECODED,   /* waits for the engine; `status` tells whether there is an image */
     SLOT_IN_FLIGHT,
     SLOT_READY,    /* waits for a worker; `status` tells whether there is a result */
     SLOT_ENCODING, /* a worker's */
@@ -29,8 +29,8 @@ typedef struct predict_slot {
     predict_state state;
     const ist_source *source;
     size_t index; /* in the sources */
-    size_t need; /* bytes that decoding it takes at most */
-    size_t held; /* bytes of the budget that it has */
+    size_t need;  /* bytes that decoding it takes at most */
+    size_t held;  /* bytes of the budget that it has */
     ist_bitmap image;
     ist_frame frame;
     void *storage; /* the frame's objects and mask words, copied out of the engine */
@@ -64,8 +64,9 @@ typedef struct predict_flow {
     ist_error failure;
     struct predict_saved *saving; /* [PREDICT_AT_ONCE] images that the saver takes next, in input order */
     size_t saving_count;
-    bool all_encoded; /* no worker is left */
-    bool progress;    /* a progress line is shown */
+    double saving_since_ms; /* when the first of them came */
+    bool all_encoded;       /* no worker is left */
+    bool progress;          /* a progress line is shown */
     double shown_ms;
     pthread_mutex_t lock;
     pthread_cond_t work, decoded, save;
@@ -80,7 +81,7 @@ typedef struct predict_saved {
 
 /* Images that wait for the disk together at most: so many that a folder run hardly notices, so few that little is done
  * twice after a power failure. */
-enum { PREDICT_AT_ONCE = 32 };
+enum { PREDICT_AT_ONCE = 64 };
 
 static inline predict_slot *predict_slot_at(const predict_flow *f, size_t k) {
     return &f->slots[k % f->window];
@@ -95,8 +96,8 @@ void predict_wake_another(predict_flow *f);
 void predict_show_progress(predict_flow *f);
 void predict_clear_progress(const predict_flow *f);
 
-/* The saver, a thread: what has gathered while it waited for the disk becomes durable together, files first, then names,
- * then lines. `context` is the flow; ends when all is saved and all_encoded is set. */
+/* The saver, a thread: what has gathered while it waited for the disk becomes durable together, files first, then
+ * names, then lines. `context` is the flow; ends when all is saved and all_encoded is set. */
 void *predict_saver(void *context);
 
 /* With the lock held: everybody looks what has changed. */

@@ -182,8 +182,7 @@ Test(program, signals_pass_through) {
                  "trap 'echo asked; exit 3' %s; kill -%s $PPID; n=0;"
                  "while [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done; exit 4",
                  signals[i], signals[i]);
-        spawned r =
-            spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c", script, NULL});
+        spawned r = spawn_run(&s, NULL, (const char *const[]){IST_CLI, "audit", "--", "/bin/sh", "-c", script, NULL});
         cr_expect_eq(r.code, 3, "%s: exit code %d: %s", signals[i], r.code, r.err);
         cr_expect_str_eq(r.out, "asked\n");
         spawn_free(&r);

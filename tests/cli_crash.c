@@ -91,8 +91,9 @@ static char *bytes_of(const crash *c, const disk *d, int file, size_t *size) {
     int copy = d->copy[file];
     *size = 0;
     if (!copy) return calloc(1, 1);
-    char *bytes = copy > 0 ? scratch_read(scratch_path(&c->b.s, "record/%d", copy), size)
-                           : scratch_read(scratch_path(&c->b.s, "old%s", d->names[-copy - 1].path + strlen(c->b.out)), size);
+    char *bytes = copy > 0
+                      ? scratch_read(scratch_path(&c->b.s, "record/%d", copy), size)
+                      : scratch_read(scratch_path(&c->b.s, "old%s", d->names[-copy - 1].path + strlen(c->b.out)), size);
     cr_assert_not_null(bytes);
     return bytes;
 }
@@ -133,9 +134,9 @@ static bool same_file(const char *a, const char *b) {
     return same;
 }
 
-static const char *const finals[] = {"frames.ndjson", "results.json",   "images.json",      "masks/00-x.png",
-                                     "masks/01-x.png", "masks/02-x.png", "overlays/00-x.png", "overlays/01-x.png",
-                                     "overlays/02-x.png"};
+static const char *const finals[] = {"frames.ndjson",     "results.json",      "images.json",
+                                     "masks/00-x.png",    "masks/01-x.png",    "masks/02-x.png",
+                                     "overlays/00-x.png", "overlays/01-x.png", "overlays/02-x.png"};
 enum { FINALS = sizeof finals / sizeof *finals, TABLES = 3, IMAGES = 3 };
 
 /* What has a final name is the new run's, whole, or the old run's; images with a line have the new run's files. */
@@ -244,8 +245,8 @@ static void replay(crash *c, const char *objects) {
     }
     restore(c, &d, LAZY, &c->events[0]); /* in the end nothing is missing */
     for (int i = 0; i < FINALS; i++)
-        cr_expect(same_file(scratch_path(&c->b.s, "out/%s", finals[i]), scratch_path(&c->b.s, "new/%s", finals[i])), "%s",
-                  finals[i]);
+        cr_expect(same_file(scratch_path(&c->b.s, "out/%s", finals[i]), scratch_path(&c->b.s, "new/%s", finals[i])),
+                  "%s", finals[i]);
     free(c->events);
 }
 

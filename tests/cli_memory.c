@@ -41,7 +41,8 @@ static void same_masks(const bench *b, const char *out) {
 
 Test(cli_memory, small_budgets_give_all_images) {
     enum { PIXELS = 4 * SIDE * SIDE, SPARE = 60000 }; /* of the largest; the file, and what rounding hides */
-    const double least = 7 * PIXELS, largest = 8 * PIXELS; /* pixels, overlay, map; before it is decoded, an alpha channel */
+    const double least = 7 * PIXELS,
+                 largest = 8 * PIXELS; /* pixels, overlay, map; before it is decoded, an alpha channel */
     static const struct {
         const char *memory;
         double bytes;
@@ -91,9 +92,11 @@ Test(cli_memory, bombs_take_no_more_than_the_budget) {
 }
 
 Test(cli_memory, values) {
-    static const char *const wrong[] = {"0", "", "x", "-1", "4X", "4GB", "1.5G", "99999999999999999999", "18446744073709551615K"};
+    static const char *const wrong[] = {
+        "0", "", "x", "-1", "4X", "4GB", "1.5G", "99999999999999999999", "18446744073709551615K"};
     bench b = make_bench(1);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) expect(PREDICT(&b, "--memory", wrong[i]), 2, "--memory: '");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect(PREDICT(&b, "--memory", wrong[i]), 2, "--memory: '");
     static const char *const right[] = {"1", "1K", "20M", "4G", "500000000"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) expect(PREDICT(&b, "--memory", right[i]), 0, "1 image");
     scratch_remove(&b.s);

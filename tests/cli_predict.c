@@ -300,8 +300,8 @@ Test(cli_predict, nothing_to_do_is_said_before_any_work) {
 
 /* Installed or in the source tree, the program finds the checkpoints that lie in a certain place beside it. */
 Test(cli_predict, default_checkpoints_beside_the_program) {
-    static const char *const places[][2] = {{"bin", "share/isthmus/weights"}, {"build", "weights"}, {"b/x", "weights"},
-                                            {"elsewhere", "elsewhere/weights"}};
+    static const char *const places[][2] = {
+        {"bin", "share/isthmus/weights"}, {"build", "weights"}, {"b/x", "weights"}, {"elsewhere", "elsewhere/weights"}};
     for (size_t i = 0; i < 4; i++) {
         bench b = make_bench(1);
         char command[1024];

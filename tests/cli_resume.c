@@ -91,7 +91,7 @@ static void cut(const bench *b, const char *name, size_t percent) {
 
 Test(cli_resume, what_is_empty_or_cut_is_done_again) {
     static const char *const names[] = {"masks/01-x.png", "overlays/01-x.png", "labels/01-x.txt", "results.json",
-                                        "images.json", "results.csv", "frames.ndjson"};
+                                        "images.json",    "results.csv",       "frames.ndjson"};
     static const char *const save = "json,ndjson,csv,masks,overlay,yolo";
     bench b = make_bench(3);
     expect(PREDICT(&b, "--save", save), 0, "3 images");
@@ -155,8 +155,8 @@ Test(cli_resume, other_options_are_refused) {
     cr_expect_str_eq(after, before);
     free(before);
     free(after);
-    expect(PREDICT(&b, "--resume", "--conf", "0.50", "--batch", "2", "--save", "json,csv,ndjson", "--detector", same), 0,
-           "kept from an earlier run");
+    expect(PREDICT(&b, "--resume", "--conf", "0.50", "--batch", "2", "--save", "json,csv,ndjson", "--detector", same),
+           0, "kept from an earlier run");
     scratch_put(scratch_path(&b.s, "out/run.json"), "{");
     expect(PREDICT(&b, "--resume", "--conf", "0.5", "--save", "json,ndjson"), 1, "run.json is damaged");
     expect(PREDICT(&b, "--conf", "0.3", "--save", "json,ndjson"), 0, "8 images, 0 failed"); /* begins again */

@@ -1,9 +1,9 @@
 /* A recording of what a program does to files, for tests of power failures (cli_crash.c).
  *
- * With FAKE_DISK=FOLDER every new file, sync, rename, removal and new folder becomes a line of FOLDER/log, in the order in
- * which they happen; the bytes that a file has when it is synced are kept as FOLDER/NUMBER.
- *     create PATH | sync PATH NUMBER | folder PATH (it is synced) | rename OLD<tab>NEW | remove PATH | mkdir PATH
- * FAKE_FULL=NAME: the disk is full when a file is to get this name. */
+ * With FAKE_DISK=FOLDER every new file, sync, rename, removal and new folder becomes a line of FOLDER/log, in the order
+ * in which they happen; the bytes that a file has when it is synced are kept as FOLDER/NUMBER. create PATH | sync PATH
+ * NUMBER | folder PATH (it is synced) | rename OLD<tab>NEW | remove PATH | mkdir PATH FAKE_FULL=NAME: the disk is full
+ * when a file is to get this name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -13,8 +13,8 @@ static const char *corpus(const char *name) {
 }
 
 Test(io_image_size, headers_say_what_decoding_takes) {
-    static const char *const names[] = {"bit.png",  "ga.png",  "gray.jpg",    "gray.png", "gray16.png", "interlaced.png",
-                                        "pal.png",  "rgb.jpg", "paltrns.png", "rgb.png",  "rgba.png",   "trns.png"};
+    static const char *const names[] = {"bit.png", "ga.png",  "gray.jpg",    "gray.png", "gray16.png", "interlaced.png",
+                                        "pal.png", "rgb.jpg", "paltrns.png", "rgb.png",  "rgba.png",   "trns.png"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         ist_bitmap b;
         ist_error err;
@@ -31,7 +31,8 @@ Test(io_image_size, headers_say_what_decoding_takes) {
     }
 }
 
-/* SOI, an APP1 segment of 300 bytes, SOF: the frame is found behind others; a progressive one takes its coefficients. */
+/* SOI, an APP1 segment of 300 bytes, SOF: the frame is found behind others; a progressive one takes its coefficients.
+ */
 static size_t make_jpeg(uint8_t *out, int sof, int components) {
     size_t n = 0;
     const uint8_t head[] = {0xFF, 0xD8, 0xFF, 0xE1, 300 >> 8, 300 & 255};

@@ -311,8 +311,8 @@ Test(io_record, csv_quotes_what_needs_it) {
 /* A name that a spreadsheet would run as a formula. */
 Test(io_record, csv_cells_are_no_formulas) {
     static const char *const names[] = {"=1+1", "+1", "-2+3", "@SUM(A1)", "\t=1", "=\"a\"", "a=b", "bone", ""};
-    static const char *const want[] = {"\"'=1+1\"", "\"'+1\"", "\"'-2+3\"", "\"'@SUM(A1)\"", "\"'\t=1\"",
-                                       "\"'=\"\"a\"\"\"", "a=b", "bone", ""};
+    static const char *const want[] = {
+        "\"'=1+1\"", "\"'+1\"", "\"'-2+3\"", "\"'@SUM(A1)\"", "\"'\t=1\"", "\"'=\"\"a\"\"\"", "a=b", "bone", ""};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         scratch s = scratch_make();
         ist_sources sources = {0};

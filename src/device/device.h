@@ -40,12 +40,12 @@ typedef struct ist_site {
     X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
-    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")         \
-    X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")             \
-    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")            \
-    X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (matrix/matrix, CDNA)")                             \
-    X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (matrix/matrix, RDNA3)")                            \
-    X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (matrix/matrix, Xe-HPG)")                  \
+    X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")      \
+    X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")          \
+    X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")         \
+    X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (matrix/matrix, CDNA)")                          \
+    X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (matrix/matrix, RDNA3)")                         \
+    X(INTEL_DPAS, "intel_dpas", "Intel's matrix instructions of subgroups of 8 (matrix/matrix, Xe-HPG)")               \
     X(X86_BF16, "x86_bf16", "AVX512_BF16: sums of bfloat16 products by inline assembly")                               \
     X(X86_AMX, "x86_amx", "AMX: products of tiles of bfloat16 by inline assembly (cpu/amx)")
 

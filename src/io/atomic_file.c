@@ -35,8 +35,8 @@ static bool is_special(const char *path) {
     return !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-/* A file that nobody else has made. What is there is an earlier process's with our number, or put there by somebody: its
- * name goes, and what a link of that name points to stays as it is. */
+/* A file that nobody else has made. What is there is an earlier process's with our number, or put there by somebody:
+ * its name goes, and what a link of that name points to stays as it is. */
 static int open_new(int folder, const char *name) {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(folder, name, flags, 0666);
@@ -77,8 +77,8 @@ static ist_status open_stream(ist_atomic_file *file, ist_error *err) {
 
 ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err) {
     bool special = is_special(path);
-    *file = (ist_atomic_file){
-        .path = ist_strdup(path), .temporary = special ? NULL : temporary_name(path), .folder = -1};
+    *file =
+        (ist_atomic_file){.path = ist_strdup(path), .temporary = special ? NULL : temporary_name(path), .folder = -1};
     if (!file->path || (!file->temporary && !special))
         return give_up(file, ist_fail(err, IST_E_MEMORY, "%s: out of memory", path));
     return open_stream(file, err);

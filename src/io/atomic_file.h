@@ -1,8 +1,8 @@
 /* Files that appear complete or not at all: written under a temporary name in the same folder, then renamed.
  *
  * Every file the program writes goes through here. The temporary name is hidden and short (a stem may already fill
- * NAME_MAX), and is removed when anything fails. Missing folders on the way are made. The temporary file is always a new
- * one: a link or a file of that name is never written through. */
+ * NAME_MAX), and is removed when anything fails. Missing folders on the way are made. The temporary file is always a
+ * new one: a link or a file of that name is never written through. */
 #ifndef IST_IO_ATOMIC_FILE_H
 #define IST_IO_ATOMIC_FILE_H
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 typedef struct ist_atomic_file {
-    FILE *stream; /* write here; NULL when not open */
+    FILE *stream;    /* write here; NULL when not open */
     char *path;      /* the final name */
     size_t root;     /* so many of its characters name an output folder, below which no link is followed; 0: none */
     char *temporary; /* name in the same folder; NULL: the path is a device or a pipe, written to as it is */
@@ -24,8 +24,8 @@ typedef struct ist_atomic_file {
 /* Opens a temporary file beside `path`. */
 ist_status ist_atomic_begin(ist_atomic_file *file, const char *path, ist_error *err);
 
-/* The same for the file `name` (with folders, "masks/a.png") of an output or cache folder: IST_E_IO when it, or a folder
- * in between, is a link. */
+/* The same for the file `name` (with folders, "masks/a.png") of an output or cache folder: IST_E_IO when it, or a
+ * folder in between, is a link. */
 ist_status ist_atomic_begin_in(ist_atomic_file *file, const char *folder, const char *name, ist_error *err);
 
 /* Closes and renames. Reports any write error that the stream met; then nothing is left behind. The bytes are on the

@@ -1,8 +1,9 @@
 /* Many files that become durable together: see atomic_file.h.
  *
- * The disk is told of all of them before any is waited for: the first fsync then takes the others with it, on file
- * systems with a journal, and those that follow find nothing to do. */
-#define _GNU_SOURCE /* sync_file_range */
+ * The file system is told to write everything first: with a journal it then writes that once for all of them, and each
+ * file's own fsync finds nothing left to do but to say whether all went well. On an ext4 disk 64 files of 60 kB took 4
+ * to 63 ms so, with fsync alone 119 to 224 ms. */
+#define _GNU_SOURCE /* syncfs */
 #include "io/atomic_file.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include <unistd.h>
 
 typedef struct entry {
-    int file;     /* -1: closed */
-    int folder;   /* -1: none; of several files in one folder, the same number */
+    int file;      /* -1: closed */
+    int folder;    /* -1: none; of several files in one folder, the same number */
     bool is_first; /* of those: closes and syncs it */
     bool named;
 } entry;
@@ -42,19 +43,21 @@ static ist_status open_folders(const ist_atomic_file *files, entry *entries, siz
 
 /* Each of these stops at the first file that fails, which *count then is. */
 static ist_status sync_files(const ist_atomic_file *files, entry *entries, size_t *count, ist_error *err) {
-    for (size_t i = 0; i < *count; i++) {
+    enum { MANY = 8 };
+    ist_status status = IST_OK;
+    for (size_t i = 0; i < *count && !status; i++) {
         int fd = openat(entries[i].folder, files[i].temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), code = errno;
         entries[i].file = fd;
-        if (fd < 0) return fail(&files[*count = i], code, err);
-#ifdef SYNC_FILE_RANGE_WRITE
-        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* begins, and is no more than a hint */
-#endif
+        if (fd < 0) status = fail(&files[ *count = i], code, err);
     }
+#ifdef __linux__
+    if (*count >= MANY) syncfs(entries[0].file); /* what it misses, the calls below do not */
+#endif
     for (size_t i = 0; i < *count; i++) {
         int code = ist_sync(entries[i].file);
         if (code) return fail(&files[*count = i], code, err);
     }
-    return IST_OK;
+    return status;
 }
 
 static ist_status rename_files(const ist_atomic_file *files, entry *entries, size_t *count, ist_error *err) {

@@ -3,8 +3,9 @@
  * Lines go to frames.ndjson.partial, one write each, in input order; commit renames it to frames.ndjson. A run that
  * resumes first collects the whole lines of both files (a last line without its newline was cut off and is dropped),
  * keeps those of its own images whose outputs are there, and starts the partial file with them: whatever happens next,
- * nothing done is lost. A line is written after its image's files are on the disk, so that this holds for power failures,
- * too; what the disk has of files without a line is made again. If that leaves lines out of input order, commit sorts them. No image ever has two lines. */
+ * nothing done is lost. A line is written after its image's files are on the disk, so that this holds for power
+ * failures, too; what the disk has of files without a line is made again. If that leaves lines out of input order,
+ * commit sorts them. No image ever has two lines. */
 #ifndef IST_IO_JOURNAL_H
 #define IST_IO_JOURNAL_H
 
@@ -35,8 +36,8 @@ typedef struct ist_journal_setup {
     size_t option_count;
 } ist_journal_setup;
 
-/* Opens the journal of `sources`, which must outlive it, in `folder`. IST_E_ARGUMENT when lines are to be kept that were
- * made with other options. */
+/* Opens the journal of `sources`, which must outlive it, in `folder`. IST_E_ARGUMENT when lines are to be kept that
+ * were made with other options. */
 ist_status ist_journal_open(const char *folder, const ist_sources *sources, const ist_journal_setup *setup,
                             ist_journal **journal, ist_error *err);
 

@@ -263,7 +263,8 @@ static void draw_label(const canvas *c, const ist_overlay_plate *p, const ist_bi
     fill(c->image, p->x, p->y, p->x + p->width, p->y + p->height, rgb, 255);
     for (int v = 0; v < glyphs->height; v++)
         for (int u = 0; u < glyphs->width; u++)
-            blend(c->image, p->x + c->line + u, p->y + c->line + v, ink, coverage[(size_t)v * glyphs->stride + (size_t)u]);
+            blend(c->image, p->x + c->line + u, p->y + c->line + v, ink,
+                  coverage[(size_t)v * glyphs->stride + (size_t)u]);
 }
 
 static ist_status draw_labels(const canvas *c, const ist_frame *frame, const ist_labels *labels, ist_match_mode match,
@@ -271,7 +272,8 @@ static ist_status draw_labels(const canvas *c, const ist_frame *frame, const ist
     label_set set;
     ist_status status = measure_labels(c, frame, labels, match, &set, err);
     if (!status)
-        ist_overlay_place(c->image->width, c->image->height, c->line, (const int(*)[4])set.boxes, set.plates, set.count);
+        ist_overlay_place(c->image->width, c->image->height, c->line, (const int(*)[4])set.boxes, set.plates,
+                          set.count);
     for (int i = 0; i < set.count && !status; i++) {
         uint8_t rgb[3];
         ist_overlay_color(color_key(&frame->objects[i], match), rgb);

@@ -1,8 +1,8 @@
 /* The picture people look at: the image with tinted masks, contours, boxes and labels drawn on it.
  *
  * Line width and text size follow the image size. Colours follow the track where there is one, else the class; boxes
- * have a dark rim so that they show on bright photographs as well as on dark ultrasound. Labels never cover each other and
- * never leave the image; where there is no room for all, those of the lowest scores are left out. */
+ * have a dark rim so that they show on bright photographs as well as on dark ultrasound. Labels never cover each other
+ * and never leave the image; where there is no room for all, those of the lowest scores are left out. */
 #ifndef IST_IO_OVERLAY_H
 #define IST_IO_OVERLAY_H
 
@@ -21,9 +21,9 @@ typedef struct ist_overlay_plate {
     bool placed;
 } ist_overlay_plate;
 
-/* Gives plates of known width and height their places, the first of them before the others: in an image of that size, none
- * on another, each at its box (x0, y0, x1, y1, drawn with a line so thick) or as near to it as there is room. One that
- * fits nowhere is not placed. */
+/* Gives plates of known width and height their places, the first of them before the others: in an image of that size,
+ * none on another, each at its box (x0, y0, x1, y1, drawn with a line so thick) or as near to it as there is room. One
+ * that fits nowhere is not placed. */
 void ist_overlay_place(int width, int height, int line, const int (*boxes)[4], ist_overlay_plate *plates, int count);
 
 /* The colour of class or track number `key`: bright, and far from its neighbours' in hue. */

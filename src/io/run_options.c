@@ -78,8 +78,8 @@ ist_status ist_run_options_check(const char *folder, const ist_run_option *optio
         const char *before = json_string_value(json_object_get(json_object_get(root, "options"), o->name));
         if (!before || (o->part ? is_part(o->value, before) : !strcmp(o->value, before))) continue;
         status = ist_fail(err, IST_E_ARGUMENT,
-                          "%s holds results with --%s %s, this run has --%s %s; --resume needs the same options", folder,
-                          o->name, *before ? before : "none", o->name, *o->value ? o->value : "none");
+                          "%s holds results with --%s %s, this run has --%s %s; --resume needs the same options",
+                          folder, o->name, *before ? before : "none", o->name, *o->value ? o->value : "none");
     }
     json_decref(root);
     return status;
