@@ -43,6 +43,10 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "conf", number);
     snprintf(number, sizeof number, "%d", o->max_objects);
     put(next++, "max-objects", number);
+    snprintf(number, sizeof number, "%dx%d", o->input_width, o->input_height);
+    put(next++, "imgsz", o->input_width ? number : "default");
+    snprintf(number, sizeof number, "%d", o->segmenter_size);
+    put(next++, "segmenter-size", o->segmenter_size ? number : "default");
     put(next++, "classes", o->classes ? o->classes : "all");
     put(next++, "track", o->track ? "on" : "off");
     IST_TRY(put_file(next++, "targets", o->targets, err));
