@@ -386,10 +386,11 @@ Test(own, a_failed_run_goes_before_a_broken_budget) {
     static const struct {
         const char *fault;
         int code;
-    } cases[] = {{"none", 5}, {"lost:1", 1}, {"receive:1", 5}};
+    } cases[] = {{"none", 5}, {"lost:5", 1}, {"receive:1", 5}}; /* more images than are in flight at a time */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv("FAKE_ENGINE", cases[i].fault, 1);
-        spawned r = spawn_run(&s, NULL, (const char *const[]){fake, "audit", image, image, "--quiet", NULL});
+        spawned r = spawn_run(&s, NULL,
+                              (const char *const[]){fake, "audit", image, image, image, image, image, image, "--quiet", NULL});
         cr_expect_eq(r.code, cases[i].code, "%s gives %d: %s", cases[i].fault, r.code, r.err);
         cr_expect_not_null(strstr(r.err, "over budget: frame 2 has 2 reads"), "%s: %s", cases[i].fault, r.err);
         spawn_free(&r);
