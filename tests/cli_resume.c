@@ -11,6 +11,14 @@ static void wait_for(bench *b, const char *name) {
     for (int i = 0; i < 2000 && !scratch_exists(scratch_path(&b->s, "%s", name)); i++) nanosleep(&pause, NULL);
 }
 
+/* An image counts as done when its files are durable and the journal says so, which is later than they are seen. */
+static void wait_for_line(bench *b) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const char *journal = scratch_path(&b->s, "out/frames.ndjson.partial");
+    struct stat s;
+    for (int i = 0; i < 2000 && (stat(journal, &s) || !s.st_size); i++) nanosleep(&pause, NULL);
+}
+
 Test(cli_resume, a_lost_device_ends_the_run_and_resume_continues) {
     bench b = make_bench(12);
     setenv("FAKE_ENGINE", "lost:5", 1);
@@ -316,7 +324,7 @@ Test(cli_resume, a_killed_run_resumes) {
     setenv("FAKE_ENGINE", "slow:20", 1);
     const char *const argv[] = {PROGRAM, "predict", b.in, "-o", b.out, NULL};
     pid_t pid = spawn_start(&b.s, NULL, argv);
-    wait_for(&b, "out/overlays/05-x.png");
+    wait_for_line(&b);
     kill(pid, SIGKILL);
     spawned r = spawn_finish(&b.s, pid);
     cr_expect_eq(r.code, 128 + SIGKILL);
