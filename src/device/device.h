@@ -93,6 +93,7 @@ ist_status ist_lane_open(ist_device *device, ist_error *err);
 
 const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
+bool ist_device_is_cpu(const ist_device *device);      /* IST_CAP_CPU, which ISTHMUS_CAPS can claim or hide */
 unsigned ist_device_probed(const ist_device *device);  /* what the probes found, whatever ISTHMUS_CAPS claims */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);

@@ -139,6 +139,9 @@ const ist_device_info *ist_device_facts(const ist_device *device) {
 unsigned ist_device_caps(const ist_device *device) {
     return device->caps;
 }
+bool ist_device_is_cpu(const ist_device *device) {
+    return device->caps & IST_CAP_CPU;
+}
 unsigned ist_device_probed(const ist_device *device) {
     return device->probed;
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "pipeline/record.h"
 #include "pipeline/tuning_record.h"
+#include "variants/precision.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,13 +96,13 @@ static ist_status create_slots(ist_engine *e, ist_error *err) {
  * CPU pays for each conversion. Of bfloat16's eight bits only the caller can say whether they are enough. */
 static ist_status choose_precision(ist_engine *e, ist_error *err) {
     const ist_device_info *facts = ist_device_facts(e->device);
-    bool stores = ist_device_caps(e->device) & IST_CAP_HALF_STORAGE;
+    bool stores = ist_device_stores_half(e->device);
     if (e->config.precision == IST_PRECISION_FP16 && !stores)
         return ist_fail(
             err, IST_E_UNSUPPORTED,
             "half precision: %s does not round, or does not build, the half_storage probe; use fp32 or auto",
             facts->name);
-    if (e->config.precision == IST_PRECISION_BF16 && !(ist_device_caps(e->device) & IST_CAP_X86_BF16))
+    if (e->config.precision == IST_PRECISION_BF16 && !ist_device_multiplies_bf16(e->device))
         return ist_fail(err, IST_E_UNSUPPORTED,
                         "bfloat16: %s has no AVX512_BF16, or does not build the x86_bf16 probe; use fp32 or auto",
                         facts->name);
@@ -171,7 +172,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     if (!st) st = choose_precision(e, err);
     if (!st) st = choose_overlap(e, config, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
-    if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_caps(e->device) & IST_CAP_CPU;
+    if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
     if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
