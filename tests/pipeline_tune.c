@@ -141,9 +141,17 @@ Test(pipeline_tune, a_record_decides) {
     folder_remove(folder);
 }
 
+static bool has_machine(ist_machine machine) {
+    for (int i = 0; i < ist_variant_count(); i++)
+        if (ist_variant_at(i)->machine == machine) return true;
+    return false;
+}
+
 /* Every shipped record is whole, speaks of problems and variants that there are, and is found by its own device alone.
  */
 Test(pipeline_tune, records_that_come_with_the_library) {
+    for (int m = 0; m < IST_MACHINES; m++)
+        if (!has_machine((ist_machine)m)) cr_skip_test("left out: %s not built", ist_machine_name((ist_machine)m));
     ist_config c = tiny("off");
     c.detector = NULL;
     ist_engine *e = open_as(&c, IST_OPEN_UNTUNED);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds and tests everything: sh tests/run.sh [quick|full]
 #
-# quick: gcc build, the tests on PoCL in both precisions. full (the default): also the operators on a second OpenCL
+# quick: gcc build, the tests on PoCL in both precisions, the portable kernel variants alone (a build without those of any
+# machine) on the models and a few frames. full (the default): that build on all models, frames and programs; also the operators on a second OpenCL
 # implementation (rusticl on llvmpipe) and under oclgrind, a clang build, all but the slowest tests under address and
 # undefined-behaviour sanitizers, and ten seconds of each fuzzer.
 # Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
@@ -175,6 +176,17 @@ fuzzers() {
 
 # ---- the run ----
 
+# A build with the portable kernel variants alone, which any device must be able to run. Quick takes those tests that tell
+# most of it in a few minutes: PoCL is slow at kernels with barriers.
+portable_alone() {
+    step make_tree "$build/portable" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON -DISTHMUS_MACHINES=portable
+    if [ "$mode" = full ]; then
+        run_ctest "$build/portable" -L '^(model|pipeline|api|cli)$' -j "$jobs"
+    else
+        run_ctest "$build/portable" -R '^(PORTABLE_QUICK)$' -j "$jobs"
+    fi
+}
+
 say "packages"
 install_packages
 ISTHMUS_DEVICE=${ISTHMUS_DEVICE-Portable}
@@ -184,6 +196,8 @@ say "gcc build"
 step make_tree "$build/gcc" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON
 say "tests"
 run_ctest "$build/gcc" -j "$jobs"
+say "portable machines alone"
+portable_alone
 if [ "$mode" = full ]; then
     say "operators on rusticl (llvmpipe)"
     operators_on_rusticl
