@@ -183,7 +183,7 @@ portable_alone() {
     if [ "$mode" = full ]; then
         run_ctest "$build/portable" -L '^(model|pipeline|api|cli)$' -j "$jobs"
     else
-        run_ctest "$build/portable" -R '^(PORTABLE_QUICK)$' -j "$jobs"
+        run_ctest "$build/portable" -R '^(model_net|model_dfine|model_tinyvit_side|pipeline_golden|pipeline_frame|cli_predict)$' -j "$jobs"
     fi
 }
 
