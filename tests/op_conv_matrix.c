@@ -76,5 +76,5 @@ Test(conv_matrix, chosen_with_dpas) {
     check_choice("-CPU,+INTEL_DPAS", "dpas_");
 }
 Test(conv_matrix, not_chosen_without) {
-    check_choice("-CPU", "any_");
+    check_choice("-CPU,-PTX_MMA,-PTX_WGMMA", "any_");
 }

@@ -422,8 +422,7 @@ Test(table, no_record_decides_where_products_round) {
     ist_variant_choice c = chosen_with(plain, 3, note, "any_32x32", 1);
     cr_expect_str_eq(c.variant->name, "any_32x32");
     c = chosen_with(rounding, 3, note, "any_32x32", 1);
-    cr_expect(same(c, cheapest(rounding, 3)));
-    cr_expect_str_neq(c.variant->name, "any_32x32");
+    cr_expect(same(c, cheapest(rounding, 3))); /* also where that is what the record names */
 }
 
 /* ---- sources ---- */
