@@ -1,5 +1,5 @@
 /* isthmus info: what a checkpoint is, as `key  value` lines. */
-#include "cli.h"
+#include "info_graph.h"
 
 #include "models/checkpoint.h"
 
@@ -7,7 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { OPTION_GRAPH = 256, OPTION_JSON };
+
 static const cli_option options[] = {
+    {"graph", OPTION_GRAPH, NULL, "print its network: label, kind, result and multiply-adds of each node"},
+    {"device", OPTION_DEVICE, "SPEC", "with --graph: the kernel variants that this device takes, and its launches"},
+    {"precision", OPTION_PRECISION, "P", "with --device: auto, fp32, fp16 or bf16 (auto)"},
+    {"json", OPTION_JSON, NULL, "with --graph: print one JSON object"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -68,13 +74,8 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
     print_names("unused", &info->unused);
 }
 
-int cmd_info(int argc, char **argv) {
-    int id, code = CLI_SUCCESS;
-    const char *value;
-    while ((id = cli_next("info", options, argc, argv, &value, &code)) != CLI_END)
-        if (id == CLI_STOP) return code;
-    if (argc - optind != 1) return cli_usage("info", "expected one file name, got %d", argc - optind);
-    const char *path = argv[optind];
+static int print_checkpoint(const char *path) {
+    int code = CLI_SUCCESS;
     ist_error err;
     ist_weights *weights = NULL;
     if (ist_weights_open(path, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
@@ -88,4 +89,24 @@ int cmd_info(int argc, char **argv) {
     ist_checkpoint_info_free(&info);
     ist_weights_close(&weights);
     return code;
+}
+
+int cmd_info(int argc, char **argv) {
+    int id, code = CLI_SUCCESS;
+    const char *value;
+    bool graph = false, precise = false;
+    info_graph_options o = {.precision = IST_PRECISION_AUTO};
+    while (!code && (id = cli_next("info", options, argc, argv, &value, &code)) != CLI_END) {
+        if (id == CLI_STOP) return code;
+        if (id == OPTION_GRAPH) graph = true;
+        if (id == OPTION_JSON) o.json = true;
+        if (id == OPTION_DEVICE) o.device = value;
+        if (id == OPTION_PRECISION) precise = true, code = predict_parse_precision("info", value, &o.precision);
+    }
+    if (code) return code;
+    if (!graph && (o.json || o.device || precise))
+        return cli_usage("info", "--%s needs --graph", o.json ? "json" : o.device ? "device" : "precision");
+    if (precise && !o.device) return cli_usage("info", "--precision needs --device");
+    if (argc - optind != 1) return cli_usage("info", "expected one file name, got %d", argc - optind);
+    return graph ? info_print_graph(argv[optind], &o) : print_checkpoint(argv[optind]);
 }

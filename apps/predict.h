@@ -68,6 +68,7 @@ int predict_find_demo(char **path);
 
 void predict_options_free(predict_options *options);
 
+int predict_parse_precision(const char *command, const char *text, ist_precision *precision);
 /* As it is written behind --precision. */
 const char *predict_precision_name(ist_precision precision);
 

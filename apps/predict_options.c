@@ -120,7 +120,7 @@ const char *predict_precision_name(ist_precision precision) {
     return names[precision];
 }
 
-static int parse_precision(const char *command, const char *text, ist_precision *precision) {
+int predict_parse_precision(const char *command, const char *text, ist_precision *precision) {
     for (int p = IST_PRECISION_AUTO; p <= IST_PRECISION_BF16; p++)
         if (!strcmp(text, predict_precision_name((ist_precision)p))) {
             *precision = (ist_precision)p;
@@ -188,7 +188,7 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
         o->device = value;
         break;
     case OPTION_PRECISION:
-        return parse_precision(o->command, value, &o->precision);
+        return predict_parse_precision(o->command, value, &o->precision);
     case OPTION_OVERLAP:
         o->overlap = IST_OVERLAP_ON;
         break;

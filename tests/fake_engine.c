@@ -22,6 +22,7 @@
 #include "pipeline/ahead.h"
 #include "pipeline/choice.h"
 #include "pipeline/crossings.h"
+#include "pipeline/describe.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
 #include "pipeline/tune.h"
@@ -426,4 +427,45 @@ ist_status ist_choice_make(const ist_config *config, ist_choice *choice, ist_err
 
 void ist_choice_free(ist_choice *choice) {
     *choice = (ist_choice){0};
+}
+
+ist_status ist_description_open(const char *path, ist_description **description, ist_error *err) {
+    (void)path;
+    *description = NULL;
+    return ist_fail(err, IST_E_STATE, "the double of the engine has no kernels");
+}
+
+void ist_description_close(ist_description **description) {
+    *description = NULL;
+}
+
+ist_status ist_description_lower(ist_description *d, const char *device, ist_precision *precision, ist_error *err) {
+    (void)d, (void)device, (void)precision;
+    return ist_fail(err, IST_E_STATE, "the double of the engine has no kernels");
+}
+
+const char *ist_description_model(const ist_description *d) {
+    (void)d;
+    return "";
+}
+
+const ist_graph *ist_description_graph(const ist_description *d) {
+    (void)d;
+    return NULL;
+}
+
+double ist_description_multiply_adds(const ist_description *d) {
+    (void)d;
+    return 0;
+}
+
+int ist_description_launches(const ist_description *d) {
+    (void)d;
+    return -1;
+}
+
+int ist_description_of(const ist_description *d, int node, int region, char *text, size_t size) {
+    (void)d, (void)node, (void)region, (void)size;
+    text[0] = 0;
+    return -1;
 }

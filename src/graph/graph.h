@@ -128,6 +128,9 @@ bool ist_graph_leaves(const ist_graph *g, int value, int first, int end);
 /* The only node that reads the value, -1 when there are more or none. */
 int ist_graph_reader(const ist_graph *g, int value);
 
+/* The first result of a node; empty where it has none. */
+ist_tensor ist_graph_result(const ist_node *n);
+
 /* One line for each node: label, kind, extents of its first result, multiply-adds if it has any, in the order of the
  * graph. A region has a line of its own, label and kind, and its nodes are indented by two more. `more`, when it is not
  * NULL, writes to the end of a line what else is known of a node (region -1) or of a region (node -1). */

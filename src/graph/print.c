@@ -1,8 +1,7 @@
 /* A graph as text: see graph.h. */
 #include "graph/graph.h"
 
-/* The first result of a node; empty where it has none. */
-static ist_tensor result_of(const ist_node *n) {
+ist_tensor ist_graph_result(const ist_node *n) {
     for (const ist_field *f = ist_kind_of(n->kind)->fields; f->kind != IST_FIELD_END; f++)
         if (f->kind == IST_FIELD_OUT || f->kind == IST_FIELD_MADE)
             return *(const ist_tensor *)ist_field_of(n->of, f, 0);
@@ -11,7 +10,7 @@ static ist_tensor result_of(const ist_node *n) {
 
 static void print_node(const ist_graph *g, int i, int depth, FILE *out, ist_graph_remark more, void *user) {
     const ist_node *n = &g->nodes[i];
-    const ist_tensor y = result_of(n);
+    const ist_tensor y = ist_graph_result(n);
     const double work = ist_multiply_adds(n->kind, n->of);
     const char *label = *(const char *const *)n->of;
     fprintf(out, "%*s%s  %s", 2 * depth, "", label ? label : "", ist_kind_of(n->kind)->name);

@@ -94,20 +94,20 @@ static ist_status create_slots(ist_engine *e, ist_error *err) {
 
 /* Replaces AUTO by what it becomes: half halves what moves through memory, which is what a GPU's time goes to, while a
  * CPU pays for each conversion. Of bfloat16's eight bits only the caller can say whether they are enough. */
-static ist_status choose_precision(ist_engine *e, ist_error *err) {
-    const ist_device_info *facts = ist_device_facts(e->device);
-    bool stores = ist_device_stores_half(e->device);
-    if (e->config.precision == IST_PRECISION_FP16 && !stores)
+ist_status ist_precision_choose(const ist_device *device, ist_precision *precision, ist_error *err) {
+    const ist_device_info *facts = ist_device_facts(device);
+    bool stores = ist_device_stores_half(device);
+    if (*precision == IST_PRECISION_FP16 && !stores)
         return ist_fail(
             err, IST_E_UNSUPPORTED,
             "half precision: %s does not round, or does not build, the half_storage probe; use fp32 or auto",
             facts->name);
-    if (e->config.precision == IST_PRECISION_BF16 && !ist_device_multiplies_bf16(e->device))
+    if (*precision == IST_PRECISION_BF16 && !ist_device_multiplies_bf16(device))
         return ist_fail(err, IST_E_UNSUPPORTED,
                         "bfloat16: %s has no AVX512_BF16, or does not build the x86_bf16 probe; use fp32 or auto",
                         facts->name);
-    if (e->config.precision == IST_PRECISION_AUTO)
-        e->config.precision = stores && facts->type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32;
+    if (*precision == IST_PRECISION_AUTO)
+        *precision = stores && facts->type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32;
     return IST_OK;
 }
 
@@ -169,7 +169,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cache_dir = config->cache_dir,
                                   .backwards = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED};
     ist_status st = ist_device_open(&options, &e->device, err);
-    if (!st) st = choose_precision(e, err);
+    if (!st) st = ist_precision_choose(e->device, &e->config.precision, err);
     if (!st) st = choose_overlap(e, config, err);
     bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
