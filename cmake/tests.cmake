@@ -176,3 +176,12 @@ if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
   add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(install PROPERTIES LABELS install TIMEOUT 300)
 endif()
+
+# docs/variants.md is printed by a program, from the table of kernel variants.
+add_executable(variants_page tests/variants_page.c)
+set_target_properties(variants_page PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+ist_test_common(variants_page)
+target_link_libraries(variants_page PRIVATE ist_variants)
+add_test(NAME variants_page_in_step COMMAND sh ${PROJECT_SOURCE_DIR}/tests/variants_page.sh $<TARGET_FILE:variants_page>
+  ${PROJECT_SOURCE_DIR}/docs/variants.md "${IST_OTHER_MACHINES}")
+set_tests_properties(variants_page_in_step PROPERTIES LABELS docs SKIP_RETURN_CODE 77)
