@@ -25,7 +25,7 @@ static const source_line sources[] = {
 #undef M
 };
 
-/* The test of each kind: tests/op_NAME.c. */
+/* The test of each kind: tests/NAME.c. */
 static const struct { const char *kind, *test; } tests[] = {
 #define T(kind, test) {kind, test},
 #include "variants_tests.inc"
@@ -90,10 +90,8 @@ static int check(void) {
         bad |= check_sources(sources[i].sources);
     }
     for (int i = 0; i < TESTS; i++) {
-        char name[100];
         if (!tested[i]) bad |= complain("test of no kind", tests[i].kind, "");
-        snprintf(name, sizeof name, "op_%s", tests[i].test);
-        bad |= check_file("tests", name, strlen(name), "c");
+        bad |= check_file("tests", tests[i].test, strlen(tests[i].test), "c");
     }
     return bad;
 }
@@ -120,7 +118,7 @@ int main(void) {
     for (int i = 0; i < ist_variant_count(); i++) {
         const ist_variant *v = ist_variant_at(i);
         if (!i || ist_variant_at(i - 1)->kind != v->kind)
-            printf("\n## %s%s\n\nTest: `tests/op_%s.c`\n\n| machine | variant | needs | storage | sources |\n"
+            printf("\n## %s%s\n\nTest: `tests/%s.c`\n\n| machine | variant | needs | storage | sources |\n"
                    "|---|---|---|---|---|\n",
                    ist_kind_of(v->kind)->name, v->kind > IST_NODE_LAST ? " (span)" : "", tests[test_of(v->kind)].test);
         print_variant(v);
