@@ -1,5 +1,5 @@
-/* `isthmus info --graph`: the network of a synthetic D-FINE-N against numbers worked out by hand, the variants that PoCL
- * takes, what is refused. */
+/* `isthmus info --graph`: the network of a synthetic D-FINE-N against numbers worked out by hand, the variants that
+ * PoCL takes, what is refused. */
 #include "program.h"
 
 #include <jansson.h>
@@ -90,8 +90,8 @@ Test(cli_info_graph, lines) {
     spawned r = RUN(&b, "--graph", b.model);
     char line[200];
     cr_assert_eq(r.code, 0, "%s", r.err);
-    snprintf(line, sizeof line, "\nbackbone.stages.0  stage\n  " LAYER "  conv  [1,%d,%d,%d]  %d multiply-adds\n", LAYER_SIDE,
-             LAYER_SIDE, LAYER_CHANNELS, LAYER_WORK);
+    snprintf(line, sizeof line, "\nbackbone.stages.0  stage\n  " LAYER "  conv  [1,%d,%d,%d]  %d multiply-adds\n",
+             LAYER_SIDE, LAYER_SIDE, LAYER_CHANNELS, LAYER_WORK);
     cr_expect_not_null(strstr(r.out, line), "%s", r.out);
     snprintf(line, sizeof line, "\ntotal  dfine-n, %d nodes, ", NODES);
     cr_expect_not_null(strstr(r.out, line), "%s", r.out);

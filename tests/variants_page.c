@@ -112,8 +112,8 @@ static void print_variant(const ist_variant *v) {
 
 int main(void) {
     if (check()) return 1;
-    printf("# Kernel variants\n\nWritten by `variants_page` from `src/variants/table.inc`; change that, not this. Variants "
-           "of a kind in the order\nof the table: where costs are equal the first that a device can run is taken. "
+    printf("# Kernel variants\n\nWritten by `variants_page` from `src/variants/table.inc`; change that, not this. "
+           "Variants of a kind in the order\nof the table: where costs are equal the first that a device can run is taken. "
            "Sources are files `.cl` in `cl/`.\n");
     for (int i = 0; i < ist_variant_count(); i++) {
         const ist_variant *v = ist_variant_at(i);

@@ -1,5 +1,5 @@
-/* The network of one checkpoint as its model records it, and what a device would make of it. Not part of the public API;
- * `isthmus info --graph` is how people see it. Nothing is compiled and no frame is run. */
+/* The network of one checkpoint as its model records it, and what a device would make of it. Not part of the public
+ * API; `isthmus info --graph` is how people see it. Nothing is compiled and no frame is run. */
 #ifndef IST_PIPELINE_DESCRIBE_H
 #define IST_PIPELINE_DESCRIBE_H
 

@@ -122,7 +122,7 @@ ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 
-/* Replaces AUTO by what it becomes on a device; refuses what the device cannot do. */
+/* Replaces AUTO by what it becomes on a device; fails for a precision that the device does not have. */
 ist_status ist_precision_choose(const ist_device *device, ist_precision *precision, ist_error *err);
 
 #endif
