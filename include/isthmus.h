@@ -22,7 +22,10 @@
  * set it to NULL.
  *
  * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
- * on another may run side by side. Two engines never share state. Beside a device that is no CPU, an engine has up to
+ * on another may run side by side. A second thread in ist_submit, in ist_receive, or in anything beside ist_assign gets
+ * IST_E_STATE and changes nothing. ist_close must be the last call. After fork() a child opens engines of its own: calls
+ * on one of its parent's are IST_E_STATE there, and ist_close only forgets it; many drivers do not work in a child at
+ * all once the parent has used them. Two engines never share state. Beside a device that is no CPU, an engine has up to
  * three threads that sleep but for moments in which ist_submit copies pixels to an idle device. Some drivers (PoCL 3.1)
  * set themselves up at a process's first question and without a lock: where several threads open engines, let one call
  * ist_devices before.

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TEXT_OF(x) #x
 #define TEXT(x)    TEXT_OF(x)
@@ -100,8 +101,34 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     return ist_engine_open(&full, engine, err);
 }
 
+/* ---- who may come in ---- */
+
+/* A child of fork() has the engine's memory, but neither its threads nor the driver's: whatever waits would wait
+ * forever. */
+static bool is_ours(const ist_engine *e) {
+    return e->process == getpid();
+}
+
+/* Marks the thread as being inside; `leave` ends it. */
+static ist_status enter(const ist_engine *e, atomic_bool *inside, const char *call, const char *other,
+                        ist_error *err) {
+    if (!is_ours(e))
+        return ist_fail(err, IST_E_STATE, "%s: the engine was opened before fork(), a child process opens its own",
+                        call);
+    if (!atomic_exchange_explicit(inside, true, memory_order_acquire)) return IST_OK;
+    return ist_fail(err, IST_E_STATE, "%s: another thread is in %s of this engine", call, other);
+}
+
+static void leave(atomic_bool *inside) {
+    atomic_store_explicit(inside, false, memory_order_release);
+}
+
+/* In a child the engine stays the parent's: nothing of the device is touched, the copy of its memory is left. */
 void ist_close(ist_engine **engine) {
-    ist_engine_close(engine);
+    if (engine && *engine && !is_ours(*engine))
+        *engine = NULL;
+    else
+        ist_engine_close(engine);
 }
 
 /* ---- frames ---- */
@@ -166,18 +193,25 @@ ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, is
         return ist_fail(err, IST_E_ARGUMENT, "ist_submit: %d images, the engine was opened for 1..%d", count,
                         engine->config.batch);
     for (int i = 0; i < count; i++) IST_TRY(check_image(engine, images, i, err));
-    return ist_engine_submit(engine, images, count, err);
+    IST_TRY(enter(engine, &engine->submitting, "ist_submit", "ist_submit or ist_assign", err));
+    ist_status status = ist_engine_submit(engine, images, count, err);
+    leave(&engine->submitting);
+    return status;
 }
 
 ist_status ist_receive(ist_engine *engine, const ist_result **result, ist_error *err) {
     if (!engine || !result)
         return ist_fail(err, IST_E_ARGUMENT, "ist_receive: no %s given", engine ? "place for the result" : "engine");
-    return ist_engine_receive(engine, result, err);
+    *result = NULL;
+    IST_TRY(enter(engine, &engine->receiving, "ist_receive", "ist_receive or ist_assign", err));
+    ist_status status = ist_engine_receive(engine, result, err);
+    leave(&engine->receiving);
+    return status;
 }
 
 void ist_release(ist_engine *engine, const ist_result **result) {
     if (!engine || !result || !*result) return;
-    ist_engine_release(engine, *result);
+    if (is_ours(engine)) ist_engine_release(engine, *result); /* a child's copy of the lock may be held for ever */
     *result = NULL;
 }
 
@@ -216,6 +250,8 @@ ist_status ist_reset_tracks(ist_engine *e, ist_error *err) {
     if (!e) return ist_fail(err, IST_E_ARGUMENT, "ist_reset_tracks: no engine given");
     if (e->config.match != IST_MATCH_TRACKS)
         return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened without tracks");
+    if (!is_ours(e))
+        return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened before fork()");
     pthread_mutex_lock(&e->lock);
     e->reset_tracks = true;
     pthread_mutex_unlock(&e->lock);
@@ -230,6 +266,13 @@ ist_status ist_assign(ist_engine *e, const float *cost, int rows, int cols, int 
     if (rows > IST_ASSIGN_MAX || cols > IST_ASSIGN_MAX)
         return ist_fail(err, IST_E_LIMIT, "ist_assign: %d x %d costs, at most %d on a side", rows, cols,
                         IST_ASSIGN_MAX);
-    IST_TRY(ist_engine_idle(e, err));
-    return ist_assign_solve(e->device, cost, rows, cols, ld, row_to_col, total, err);
+    IST_TRY(enter(e, &e->submitting, "ist_assign", "ist_submit or ist_assign", err));
+    ist_status status = enter(e, &e->receiving, "ist_assign", "ist_receive", err);
+    if (!status) {
+        status = ist_engine_idle(e, err);
+        if (!status) status = ist_assign_solve(e->device, cost, rows, cols, ld, row_to_col, total, err);
+        leave(&e->receiving);
+    }
+    leave(&e->submitting);
+    return status;
 }

@@ -17,6 +17,8 @@
 #include "pipeline/copier.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
 
 /* External buffers of the frame's plan. */
 enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE };
@@ -66,6 +68,8 @@ struct ist_engine {
     int classes;
     char **class_names; /* [classes], or NULL */
     char detector[32], segmenter[32];
+    pid_t process;                     /* that opened it: threads and device do not follow a fork */
+    atomic_bool submitting, receiving; /* a thread is inside: src/api.c turns a second one away */
     pthread_mutex_t lock;
     ist_slot slots[IST_MAX_SLOTS];
     uint64_t sequence;

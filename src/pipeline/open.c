@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void free_checkpoints(ist_checkpoints *c) {
     ist_weights_close(&c->detector);
@@ -156,6 +157,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
         free(e);
         return ist_fail(err, IST_E_MEMORY, "engine: no mutex to be had");
     }
+    e->process = getpid();
     e->config = *config;
     e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
     e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
