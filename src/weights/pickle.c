@@ -176,11 +176,15 @@ static ist_status gather_marked(machine *m, ist_pickle_kind kind) {
     return gather(m, kind, first);
 }
 
+static bool is_opaque(const ist_pickle_value *v) {
+    return v->kind == IST_PICKLE_OPAQUE;
+}
+
 /* APPEND(S), ADDITEMS, SETITEM(S): the container lies under the items. What is built of OTHER is of no interest. */
 static ist_status add_items(machine *m, ist_pickle_kind kind, size_t first) {
     if (first > m->depth || first <= floor_of(m)) return fail(m, "the stack is empty");
     ist_pickle_ref container = m->stack[first - 1];
-    if (value(m, container)->kind == IST_PICKLE_OTHER) {
+    if (value(m, container)->kind == IST_PICKLE_OTHER || is_opaque(value(m, container))) {
         m->depth = first;
         return IST_OK;
     }
@@ -228,13 +232,22 @@ static const char *printable(const char *text, size_t length, char *out, size_t 
     return out;
 }
 
+char *ist_pickle_unknown_text(const ist_pickle_unknown *u, char *text, size_t size) {
+    char a[96], b[96];
+    snprintf(text, size, "%s.%s at byte %zu", printable(u->module, u->module_length, a, sizeof a),
+             printable(u->name, u->name_length, b, sizeof b), u->at);
+    return text;
+}
+
 static ist_status push_global(machine *m, const char *module, size_t module_length, const char *name,
                               size_t name_length) {
     int row = ist_pickle_global_find(module, module_length, name, name_length);
     if (row >= 0) return push_integer(m, IST_PICKLE_GLOBAL, row);
-    char a[96], b[96];
-    return ist_fail(m->err, IST_E_WEIGHTS, "pickle: refuses global %s.%s at byte %zu",
-                    printable(module, module_length, a, sizeof a), printable(name, name_length, b, sizeof b), m->op_at);
+    ist_pickle *p = m->out;
+    if (!ist_grow((void **)&p->unknown, &p->unknown_capacity, p->unknown_count + 1, sizeof *p->unknown))
+        return no_memory(m);
+    p->unknown[p->unknown_count++] = (ist_pickle_unknown){module, name, module_length, name_length, m->op_at};
+    return push_integer(m, IST_PICKLE_OPAQUE, (int64_t)(p->unknown_count - 1));
 }
 
 /* The next line, without its newline. */
@@ -282,6 +295,8 @@ static ist_status build_tensor(machine *m, const ist_pickle_value *args, bool ty
     const ist_pickle_ref *a = args->as.list.items;
     const ist_pickle_value *storage = value(m, a[0]), *offset = value(m, a[1]), *size = value(m, a[2]);
     const ist_pickle_value *stride = value(m, a[3]), *dtype = typed ? value(m, a[6]) : NULL;
+    if (is_opaque(storage)) return push(m, a[0]);
+    if (typed && is_opaque(dtype)) return push(m, a[6]);
     if (storage->kind != IST_PICKLE_STORAGE || offset->kind != IST_PICKLE_INT || offset->as.integer < 0)
         return fail(m, "a tensor without a storage and a natural offset");
     ist_pickle_tensor t = {.storage = a[0], .offset = offset->as.integer, .type = storage->as.storage.type};
@@ -355,6 +370,8 @@ static ist_status build_list(machine *m, const ist_pickle_value *args) {
 /* Pushes what global(*args) would have been. */
 static ist_status call(machine *m, ist_pickle_ref global, ist_pickle_ref arguments, bool nested) {
     const ist_pickle_value *g = value(m, global), *args = value(m, arguments);
+    if (is_opaque(g)) return push_integer(m, IST_PICKLE_OPAQUE, g->as.integer);
+    if (is_opaque(args)) return push_integer(m, IST_PICKLE_OPAQUE, args->as.integer);
     if (g->kind != IST_PICKLE_GLOBAL) return fail(m, "a call of something that is not a global");
     if (args->kind != IST_PICKLE_TUPLE) return fail(m, "a call without an argument tuple");
     switch (ist_pickle_global_at(g->as.integer)->builds) {
@@ -389,6 +406,16 @@ static ist_status op_reduce(machine *m) {
     return call(m, global, args, false);
 }
 
+/* NEWOBJ_EX: only opaque objects are made with arguments by keyword. */
+static ist_status op_new_with_keywords(machine *m) {
+    ist_pickle_ref keywords, args, class;
+    IST_TRY(pop(m, &keywords));
+    IST_TRY(pop(m, &args));
+    IST_TRY(pop(m, &class));
+    if (is_opaque(value(m, class))) return call(m, class, args, false);
+    return fail(m, "a call by keyword of something that is known");
+}
+
 /* ('storage', class, key, location, count) -> STORAGE */
 static ist_status op_persistent(machine *m) {
     ist_pickle_ref id;
@@ -398,6 +425,7 @@ static ist_status op_persistent(machine *m) {
     const ist_pickle_ref *a = v->as.list.items;
     const ist_pickle_value *tag = value(m, a[0]), *class = value(m, a[1]), *key = value(m, a[2]);
     const ist_pickle_value *count = value(m, a[4]);
+    if (is_opaque(class)) return push(m, a[1]); /* of an element type that is not known */
     if (tag->kind != IST_PICKLE_STRING || !same(tag->as.string.text, tag->as.string.length, "storage") ||
         class->kind != IST_PICKLE_GLOBAL || key->kind != IST_PICKLE_STRING || count->kind != IST_PICKLE_INT ||
         count->as.integer < 0)
@@ -421,7 +449,8 @@ static ist_status op_build(machine *m) {
     IST_TRY(pop(m, &state));
     IST_TRY(top(m, &object));
     ist_pickle_kind kind = value(m, object)->kind;
-    if (kind == IST_PICKLE_DICT || kind == IST_PICKLE_LIST || kind == IST_PICKLE_TENSOR || kind == IST_PICKLE_OTHER)
+    if (kind == IST_PICKLE_DICT || kind == IST_PICKLE_LIST || kind == IST_PICKLE_TENSOR || kind == IST_PICKLE_OTHER ||
+        kind == IST_PICKLE_OPAQUE)
         return IST_OK;
     return fail(m, "attributes for a plain value");
 }
@@ -536,6 +565,8 @@ static ist_status step(machine *m, int op) {
     case 'R':
     case 0x81:
         return op_reduce(m);
+    case 0x92:
+        return op_new_with_keywords(m);
     case 'Q':
         return op_persistent(m);
     case 'b':
@@ -577,6 +608,7 @@ void ist_pickle_free(ist_pickle *pickle) {
             free(v->as.list.items);
     }
     free(pickle->values);
+    free(pickle->unknown);
     *pickle = (ist_pickle){0};
 }
 

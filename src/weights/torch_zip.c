@@ -121,19 +121,36 @@ static ist_status check_byte_order(reader *r) {
 
 /* ---- the state dict ---- */
 
-/* ema.module if present, else model, else the dictionary itself. */
+static bool holds_tensors(const ist_pickle *p, const ist_pickle_value *v) {
+    if (!v || v->kind != IST_PICKLE_DICT) return false;
+    for (size_t i = 1; i < v->as.list.count; i += 2)
+        if (p->values[v->as.list.items[i]].kind == IST_PICKLE_TENSOR) return true;
+    return false;
+}
+
+/* ema.module, model, state_dict or model_state_dict, the first that holds tensors, else the dictionary itself. */
 static const ist_pickle_value *state_dict(const ist_pickle *p) {
+    static const char *const keys[] = {"model", "state_dict", "model_state_dict"};
     const ist_pickle_value *root = &p->values[p->root];
     const ist_pickle_value *ema = ist_pickle_get(p, root, "ema"), *found = NULL;
     if (ema) found = ist_pickle_get(p, ema, "module");
-    if (!found || found->kind != IST_PICKLE_DICT) found = ist_pickle_get(p, root, "model");
-    return found && found->kind == IST_PICKLE_DICT ? found : root;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && !holds_tensors(p, found); i++)
+        found = ist_pickle_get(p, root, keys[i]);
+    return holds_tensors(p, found) ? found : root;
+}
+
+/* No tensors: an object that is not known is the likely reason. */
+static ist_status without(reader *r, const char *what) {
+    char text[256];
+    if (!r->pickle.unknown_count) return ist_fail(r->err, IST_E_WEIGHTS, "the pickle%s", what);
+    return ist_fail(r->err, IST_E_WEIGHTS, "the pickle%s; it refuses global %s", what,
+                    ist_pickle_unknown_text(&r->pickle.unknown[0], text, sizeof text));
 }
 
 static ist_status collect(reader *r) {
     const ist_pickle *p = &r->pickle;
     const ist_pickle_value *dict = state_dict(p);
-    if (dict->kind != IST_PICKLE_DICT) return ist_fail(r->err, IST_E_WEIGHTS, "the pickle holds no state dict");
+    if (dict->kind != IST_PICKLE_DICT) return without(r, " holds no state dict");
     for (size_t i = 0; i + 1 < dict->as.list.count; i += 2) {
         const ist_pickle_value *key = &p->values[dict->as.list.items[i]];
         const ist_pickle_value *t = &p->values[dict->as.list.items[i + 1]];
@@ -145,7 +162,7 @@ static ist_status collect(reader *r) {
         const ist_pickle_value *storage = &p->values[t->as.tensor->storage];
         r->items[r->count++] = (item){key, t, &p->values[storage->as.storage.key]};
     }
-    if (!r->count) return ist_fail(r->err, IST_E_WEIGHTS, "the pickle's state dict holds no tensors");
+    if (!r->count) return without(r, "'s state dict holds no tensors");
     return IST_OK;
 }
 

@@ -6,11 +6,15 @@ Needs PyTorch. With a D-FINE-N checkpoint in official naming (make_checkpoint n 
 also writes names.txt: every needed tensor's official and Hugging Face name. The translated dictionary is loaded strictly
 into DFineForObjectDetection there, so the pairs are proven.
 """
+import argparse
+import collections
 import os
+import pathlib
 import re
 import sys
 import zipfile
 
+import numpy as np
 import torch
 
 OUT = sys.argv[1]
@@ -72,6 +76,17 @@ def training():
     return {"date": "2025-01-01T00:00:00", "last_epoch": 3, "loss": 0.25, "flags": (True, None, 2**70, {1, 2}),
             "model": mark(1.0), "optimizer": opt.state_dict(), "lr_scheduler": sched.state_dict(),
             "ema": {"module": mark(2.0), "updates": 12}}
+
+
+def objects():
+    """A state dict beside objects that are never built."""
+    p = torch.nn.Parameter(torch.ones(2))
+    opt = torch.optim.SGD([p], lr=np.float64(0.5), momentum=0.9)
+    p.sum().backward()
+    opt.step()
+    return {"args": argparse.Namespace(lr=0.5, names=["a"]), "best": np.float64(0.25), "rng": np.arange(3),
+            "seen": collections.Counter("aab"), "path": pathlib.PurePosixPath("a/b"), "optimizer": opt.state_dict(),
+            "hook": Hostile(), "state_dict": {"w": torch.full((2,), 3.0), "z": torch.zeros(2, dtype=torch.complex64)}}
 
 
 RULES = (
@@ -157,6 +172,7 @@ def main():
     torch.save(state(), path("plain.pth"))
     torch.save(state(), path("protocol4.pth"), pickle_protocol=4)
     torch.save(training(), path("training.pth"))
+    torch.save(objects(), path("objects.pth"))
     net = torch.nn.Sequential(torch.nn.Linear(2, 1))
     net[0].weight.data[:] = torch.tensor([[0.5, -2.0]])
     net[0].bias.data[:] = 3.0
