@@ -123,6 +123,30 @@ static void expect_all(const char *(*rename)(const char *name)) {
     ist_weights_close(&r);
 }
 
+/* What is listed as unused is listed by the names that the file has. */
+Test(weights_names, unused_names_are_those_of_the_file) {
+    ist_weights *w = create(), *r = NULL;
+    ist_error err;
+    read_pairs();
+    for (int i = 0; i < pairs; i++) add_row(w, i, NULL);
+    static const char counter[] = "model.backbone.model.embedder.stem1.normalization.num_batches_tracked";
+    cr_assert_eq(ist_weights_add(w, counter, IST_WEIGHT_U8, 0, NULL, "", &err), IST_OK);
+    cr_assert_eq(through_file(w, &r, &err), IST_OK, "%s", err.text);
+    ist_checkpoint_info info;
+    cr_assert_eq(ist_checkpoint_identify(r, &info, &err), IST_OK, "%s", err.text);
+    bool listed = false;
+    for (size_t i = 0; i < info.unused.count; i++) {
+        bool official = false;
+        for (int k = 0; k < pairs; k++)
+            official |= strcmp(words[k][0], words[k][1]) && !strcmp(info.unused.items[i], words[k][0]);
+        cr_expect(!official, "%s", info.unused.items[i]);
+        listed |= !strcmp(info.unused.items[i], counter);
+    }
+    cr_expect(listed);
+    ist_checkpoint_info_free(&info);
+    ist_weights_close(&r);
+}
+
 Test(weights_names, hugging_face_2025) {
     expect_all(NULL);
 }

@@ -115,8 +115,10 @@ static ist_status fill_lists(const ist_weights *weights, const ist_arch_form *fo
     survey s = {weights, info, calloc(n, sizeof(bool)), err};
     if (!s.used) return ist_fail(err, IST_E_MEMORY, "out of host memory for %zu tensors", n);
     ist_status status = ist_arch_walk(form, survey_entry, &s);
-    for (size_t i = 0; i < n && !status; i++)
-        if (!s.used[i]) status = list_add(&info->unused, ist_weights_at(weights, i)->name, err);
+    for (size_t i = 0; i < n && !status; i++) {
+        const ist_weight *t = ist_weights_at(weights, i);
+        if (!s.used[i]) status = list_add(&info->unused, t->in_file ? t->in_file : t->name, err);
+    }
     free(s.used);
     return status;
 }

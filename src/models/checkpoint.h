@@ -28,7 +28,7 @@ typedef struct ist_checkpoint_info {
     size_t type_counts[IST_WEIGHT_TYPES]; /* tensors per element type */
     ist_name_list missing;                /* needed at inference and absent */
     ist_name_list mismatched;             /* "NAME: want [..], file has [..]" */
-    ist_name_list unused;                 /* present and not read at inference */
+    ist_name_list unused;                 /* present and not read at inference; as the file names them */
 } ist_checkpoint_info;
 
 /* Recognises the model and fills *info, which the caller frees (also after a failure). Fails when the tensors are of no

@@ -119,7 +119,10 @@ static void translate(name_buffer *n) {
 static ist_status rename_to(ist_weight *t, const char *name, ist_error *err) {
     char *copy = ist_strdup(name);
     if (!copy) return ist_fail(err, IST_E_MEMORY, "out of host memory for a tensor name");
-    free((char *)t->name);
+    if (t->in_file || !strcmp(t->name, name))
+        free((char *)t->name);
+    else
+        t->in_file = t->name;
     t->name = copy;
     return IST_OK;
 }
@@ -131,9 +134,10 @@ enum { KEEP, DROP, MERGED };
 static void compact(ist_weights *w, unsigned char *marks) {
     size_t kept = 0;
     for (size_t i = 0; i < w->count; i++) {
-        if (marks[i] == DROP)
+        if (marks[i] == DROP) {
             free((char *)w->items[i].name);
-        else
+            free((char *)w->items[i].in_file);
+        } else
             w->items[kept++] = w->items[i];
     }
     w->count = kept;

@@ -20,7 +20,7 @@ typedef struct ist_metadata {
 } ist_metadata;
 
 struct ist_weights {
-    ist_weight *items; /* names are owned, one allocation each */
+    ist_weight *items; /* names are owned, one allocation each (and in_file) */
     size_t count, capacity;
     void **blocks; /* owned memory that tensor data point into */
     size_t block_count, block_capacity;

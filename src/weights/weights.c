@@ -80,7 +80,10 @@ ist_status ist_weights_create(ist_weights **out, ist_error *err) {
 void ist_weights_close(ist_weights **weights) {
     if (!weights || !*weights) return;
     ist_weights *w = *weights;
-    for (size_t i = 0; i < w->count; i++) free((char *)w->items[i].name);
+    for (size_t i = 0; i < w->count; i++) {
+        free((char *)w->items[i].name);
+        free((char *)w->items[i].in_file);
+    }
     for (size_t i = 0; i < w->block_count; i++) free(w->blocks[i]);
     for (size_t i = 0; i < w->metadata_count; i++) {
         free(w->metadata[i].key);
