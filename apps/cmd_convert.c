@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "io/atomic_file.h"
-#include "weights/weights.h"
+#include "models/checkpoint.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -91,6 +91,16 @@ static ist_status set_metadata(ist_weights *weights, const settings *s, ist_erro
     return IST_OK;
 }
 
+/* Of a model that is known, the values that it needs. */
+static ist_status check_values(const ist_weights *weights, const char *in, ist_error *err) {
+    ist_checkpoint_info info = {0};
+    ist_status status = IST_OK;
+    if (!ist_checkpoint_identify(weights, &info, NULL)) status = ist_checkpoint_check_values(weights, &info, err);
+    if (status) ist_fail_context(err, "%s", in);
+    ist_checkpoint_info_free(&info);
+    return status;
+}
+
 int cmd_convert(int argc, char **argv) {
     settings s;
     int code = CLI_SUCCESS;
@@ -106,6 +116,7 @@ int cmd_convert(int argc, char **argv) {
     ist_weights *weights = NULL;
     if (ist_weights_open(in, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     ist_status status = set_metadata(weights, &s, &err);
+    if (!status) status = check_values(weights, in, &err);
     if (!status) status = save_in_folder(weights, out, s.half, &err);
     size_t count = ist_weights_count(weights);
     ist_weights_close(&weights);

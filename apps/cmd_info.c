@@ -84,6 +84,7 @@ static int print_checkpoint(const char *path) {
     if (!status) {
         print_info(path, weights, &info);
         status = ist_checkpoint_check(&info, &err);
+        if (!status) status = ist_checkpoint_check_values(weights, &info, &err);
     }
     if (status) code = cli_fail(cli_model_exit_code(status), "%s: %s", path, err.text);
     ist_checkpoint_info_free(&info);

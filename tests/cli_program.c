@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <jansson.h>
+#include <math.h>
 
 #define PROGRAM     IST_BUILD_DIR "/tests/isthmus_fake"
 #define RUN(s, ...) spawn_run(s, NULL, (const char *const[]){PROGRAM, __VA_ARGS__, NULL})
@@ -207,5 +208,60 @@ Test(cli_program, convert_writes_names_as_long_as_they_can_be) {
     put_checkpoint(scratch_path(&s, "in.safetensors"), 1);
     expect(RUN(&s, "convert", scratch_path(&s, "in.safetensors"), scratch_path(&s, "%s", name)), 0, NULL, "1 tensor");
     cr_expect(scratch_exists(scratch_path(&s, "%s", name)));
+    scratch_remove(&s);
+}
+
+/* ---- checkpoints with values that are no numbers ---- */
+
+static uint64_t little_endian(const unsigned char *bytes) {
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
+    return n;
+}
+
+/* Overwrites element `index` of a float32 tensor in a safetensors file. */
+static void overwrite(const char *path, const char *tensor, long index, float value) {
+    FILE *f = fopen(path, "r+b");
+    unsigned char length[8];
+    cr_assert_not_null(f);
+    cr_assert_eq(fread(length, 1, 8, f), 8);
+    size_t n = (size_t)little_endian(length);
+    char *text = malloc(n);
+    cr_assert_eq(fread(text, 1, n, f), n);
+    json_t *header = json_loadb(text, n, 0, NULL);
+    json_t *offsets = json_object_get(json_object_get(header, tensor), "data_offsets");
+    cr_assert_eq(json_array_size(offsets), 2, "%s", tensor);
+    long at = 8 + (long)n + (long)json_integer_value(json_array_get(offsets, 0)) + 4 * index;
+    cr_assert_eq(fseek(f, at, SEEK_SET), 0);
+    cr_assert_eq(fwrite(&value, sizeof value, 1, f), 1);
+    fclose(f);
+    json_decref(header);
+    free(text);
+}
+
+static void make_model(const scratch *s, const char *path) {
+    spawned r = spawn_run(
+        s, NULL, (const char *const[]){IST_BUILD_DIR "/tests/make_checkpoint", "n", "1", "80", path, NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+}
+
+Test(cli_program, values_that_are_no_numbers_are_exit_4) {
+    scratch s = scratch_make();
+    char model[256], out[256];
+    snprintf(model, sizeof model, "%s", scratch_path(&s, "m.safetensors"));
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "o.safetensors"));
+    make_model(&s, model);
+    overwrite(model, "decoder.anchors", 5, NAN); /* is not needed */
+    expect(RUN(&s, "info", model), 0, "dfine-n", NULL);
+    expect(RUN(&s, "convert", model, out), 0, NULL, "written");
+    remove(out);
+    overwrite(model, "encoder.encoder.0.layers.0.norm1.weight", 3, NAN);
+    overwrite(model, "encoder.encoder.0.layers.0.norm1.weight", 7, INFINITY);
+    static const char sentence[] = "m.safetensors: encoder.encoder.0.layers.0.norm1.weight: element 3 of 128 is not a "
+                                   "number as float32, and 1 more is not finite";
+    expect(RUN(&s, "info", model), 4, "dfine-n", sentence);
+    expect(RUN(&s, "convert", model, out), 4, NULL, sentence);
+    cr_expect(!scratch_exists(out));
     scratch_remove(&s);
 }

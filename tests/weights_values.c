@@ -48,6 +48,10 @@ static void expect_refused(ist_weight_type type, int n, const void *data, const 
 
 Test(weights_values, not_finite) {
     expect_refused(IST_WEIGHT_F32, 3, (float[]){1, 2, NAN}, "layer.weight: element 2 of 3 is not a number as float32");
+    expect_refused(IST_WEIGHT_F32, 4, (float[]){1, -INFINITY, NAN, INFINITY},
+                   "layer.weight: element 1 of 4 is infinite as float32, and 2 more are not finite");
+    expect_refused(IST_WEIGHT_F32, 2, (float[]){NAN, NAN},
+                   "layer.weight: element 0 of 2 is not a number as float32, and 1 more is not finite");
     expect_refused(IST_WEIGHT_F16, 2, (uint16_t[]){0, 0xfc00}, "layer.weight: element 1 of 2 is infinite as float32");
     expect_refused(IST_WEIGHT_F64, 1, (double[]){1e300}, "layer.weight: element 0 of 1 is infinite as float32");
 }

@@ -156,6 +156,18 @@ ist_status ist_checkpoint_check(const ist_checkpoint_info *info, ist_error *err)
     return ist_fail(err, IST_E_WEIGHTS, "%s%s", info->mismatched.items[0], more);
 }
 
+static ist_status check_entry(void *user, const ist_arch_entry *e) {
+    const survey *s = user;
+    const ist_weight *t = e->needed ? ist_weights_find(s->weights, e->name) : NULL;
+    return t ? ist_weight_check_finite(t, s->err) : IST_OK;
+}
+
+ist_status ist_checkpoint_check_values(const ist_weights *weights, const ist_checkpoint_info *info, ist_error *err) {
+    ist_arch_form form = ist_arch_form_of(weights, info->kind);
+    survey s = {.weights = weights, .err = err};
+    return ist_arch_walk(&form, check_entry, &s);
+}
+
 static ist_status check_slot(const ist_checkpoint_info *info, ist_checkpoint_slot slot, ist_error *err) {
     char families[80];
     if (ist_model_is(info->kind, slot)) return IST_OK;

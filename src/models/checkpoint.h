@@ -39,6 +39,10 @@ ist_status ist_checkpoint_identify(const ist_weights *weights, ist_checkpoint_in
  * not and counts the others. */
 ist_status ist_checkpoint_check(const ist_checkpoint_info *info, ist_error *err);
 
+/* Fails where a tensor needed at inference holds NaN or infinity, naming the first such tensor; what is not needed may
+ * (stored anchors do). For commands that do not read the values: an engine finds them as it loads. */
+ist_status ist_checkpoint_check_values(const ist_weights *weights, const ist_checkpoint_info *info, ist_error *err);
+
 void ist_checkpoint_info_free(ist_checkpoint_info *info);
 
 /* Open, identify, check, and refuse a model of the wrong kind for the slot. Sentences start with the path. On success

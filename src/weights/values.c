@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,14 +45,46 @@ static void convert(ist_weight_type type, const unsigned char *src, size_t count
     }
 }
 
+/* Of `more` values behind the first that was found. */
+static ist_status not_finite(const ist_weight *w, size_t first, float value, size_t more, ist_error *err) {
+    char also[64] = "";
+    if (more) snprintf(also, sizeof also, ", and %zu more %s not finite", more, more == 1 ? "is" : "are");
+    return ist_fail(err, IST_E_WEIGHTS, "%s: element %zu of %zu is %s as float32%s", w->name, first, w->count,
+                    isnan(value) ? "not a number" : "infinite", also);
+}
+
+static size_t count_not_finite(const float *values, size_t count) {
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) n += !isfinite(values[i]);
+    return n;
+}
+
 ist_status ist_weight_read_f32(const ist_weight *weight, float *dst, ist_error *err) {
     if (!weight->count) return IST_OK;
     convert(weight->type, weight->data, weight->count, dst);
     for (size_t i = 0; i < weight->count; i++)
         if (!isfinite(dst[i]))
-            return ist_fail(err, IST_E_WEIGHTS, "%s: element %zu of %zu is %s as float32", weight->name, i,
-                            weight->count, isnan(dst[i]) ? "not a number" : "infinite");
+            return not_finite(weight, i, dst[i], count_not_finite(dst + i + 1, weight->count - i - 1), err);
     return IST_OK;
+}
+
+ist_status ist_weight_check_finite(const ist_weight *weight, ist_error *err) {
+    enum { PART = 1024 };
+    float part[PART], value = 0;
+    size_t bad = 0, first = 0;
+    for (size_t at = 0; at < weight->count; at += PART) {
+        size_t n = weight->count - at < PART ? weight->count - at : PART;
+        convert(weight->type, (const unsigned char *)weight->data + at * ist_weight_type_bytes(weight->type), n, part);
+        size_t found = count_not_finite(part, n);
+        for (size_t i = 0; found && !bad && i < n; i++)
+            if (!isfinite(part[i])) {
+                first = at + i;
+                value = part[i];
+                break;
+            }
+        bad += found;
+    }
+    return bad ? not_finite(weight, first, value, bad - 1, err) : IST_OK;
 }
 
 static ist_status find(const ist_weights *weights, const char *name, const ist_weight **out, ist_error *err) {

@@ -88,9 +88,11 @@ char *ist_weight_shape_text(int rank, const int64_t *dims, char *text, size_t si
 /* Fails with "NAME: want [..], file has [..]" unless the tensor has this rank and these dims (-1: any). */
 ist_status ist_weight_check_shape(const ist_weight *weight, int rank, const int64_t *dims, ist_error *err);
 
-/* weight->count elements converted to float32. NaN, infinity and values beyond float32 fail, naming tensor and index.
- */
+/* weight->count elements converted to float32. NaN, infinity and values beyond float32 fail, naming tensor, the
+ * first index and how many more there are. */
 ist_status ist_weight_read_f32(const ist_weight *weight, float *dst, ist_error *err);
+/* The same failure without the values. */
+ist_status ist_weight_check_finite(const ist_weight *weight, ist_error *err);
 
 /* Finds and checks the shape; *out is NULL where it is missing or misshapen. */
 ist_status ist_weights_need(const ist_weights *weights, const char *name, int rank, const int64_t *dims,
