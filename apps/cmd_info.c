@@ -1,19 +1,21 @@
 /* isthmus info: what a checkpoint is, as `key  value` lines. */
 #include "info_graph.h"
 
+#include "io/sha256.h"
 #include "models/checkpoint.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTION_GRAPH = 256, OPTION_JSON };
+enum { OPTION_GRAPH = 256, OPTION_JSON, OPTION_SHA256 };
 
 static const cli_option options[] = {
     {"graph", OPTION_GRAPH, NULL, "print its network: label, kind, result and multiply-adds of each node"},
     {"device", OPTION_DEVICE, "SPEC", "with --graph: the kernel variants that this device takes, and its launches"},
     {"precision", OPTION_PRECISION, "P", "with --device: auto, fp32, fp16 or bf16 (auto)"},
     {"json", OPTION_JSON, NULL, "with --graph: print one JSON object"},
+    {"sha256", OPTION_SHA256, NULL, "print the file's SHA-256 and nothing else of it, as sha256sum does"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -74,19 +76,33 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
     print_names("unused", &info->unused);
 }
 
+/* For sha256sum -c, and checked already where a SHA256SUMS beside the file names it. */
+static int print_sum(const char *path) {
+    char sum[IST_SHA256_TEXT];
+    ist_error err;
+    bool listed;
+    if (ist_sha256_file(path, sum, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    printf("%s  %s\n", sum, path);
+    if (ist_sha256_check(path, sum, &listed, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
+    return CLI_SUCCESS;
+}
+
 static int print_checkpoint(const char *path) {
     int code = CLI_SUCCESS;
     ist_error err;
     ist_weights *weights = NULL;
+    bool listed;
+    if (ist_sha256_check(path, NULL, &listed, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (ist_weights_open(path, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     ist_checkpoint_info info = {0};
     ist_status status = ist_checkpoint_identify(weights, &info, &err);
     if (!status) {
         print_info(path, weights, &info);
+        if (listed) printf("%-12s as in SHA256SUMS\n", "sha256");
         status = ist_checkpoint_check(&info, &err);
         if (!status) status = ist_checkpoint_check_values(weights, &info, &err);
     }
-    if (status) code = cli_fail(cli_model_exit_code(status), "%s: %s", path, err.text);
+    int code = status ? cli_fail(cli_model_exit_code(status), "%s: %s", path, err.text) : CLI_SUCCESS;
     ist_checkpoint_info_free(&info);
     ist_weights_close(&weights);
     return code;
@@ -95,11 +111,12 @@ static int print_checkpoint(const char *path) {
 int cmd_info(int argc, char **argv) {
     int id, code = CLI_SUCCESS;
     const char *value;
-    bool graph = false, precise = false;
+    bool graph = false, sum = false, precise = false;
     info_graph_options o = {.precision = IST_PRECISION_AUTO};
     while (!code && (id = cli_next("info", options, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) return code;
         if (id == OPTION_GRAPH) graph = true;
+        if (id == OPTION_SHA256) sum = true;
         if (id == OPTION_JSON) o.json = true;
         if (id == OPTION_DEVICE) o.device = value;
         if (id == OPTION_PRECISION) precise = true, code = predict_parse_precision("info", value, &o.precision);
@@ -108,6 +125,8 @@ int cmd_info(int argc, char **argv) {
     if (!graph && (o.json || o.device || precise))
         return cli_usage("info", "--%s needs --graph", o.json ? "json" : o.device ? "device" : "precision");
     if (precise && !o.device) return cli_usage("info", "--precision needs --device");
+    if (graph && sum) return cli_usage("info", "--graph and --sha256 print different things");
     if (argc - optind != 1) return cli_usage("info", "expected one file name, got %d", argc - optind);
+    if (sum) return print_sum(argv[optind]);
     return graph ? info_print_graph(argv[optind], &o) : print_checkpoint(argv[optind]);
 }

@@ -110,8 +110,7 @@ static bool is_ours(const ist_engine *e) {
 }
 
 /* Marks the thread as being inside; `leave` ends it. */
-static ist_status enter(const ist_engine *e, atomic_bool *inside, const char *call, const char *other,
-                        ist_error *err) {
+static ist_status enter(const ist_engine *e, atomic_bool *inside, const char *call, const char *other, ist_error *err) {
     if (!is_ours(e))
         return ist_fail(err, IST_E_STATE, "%s: the engine was opened before fork(), a child process opens its own",
                         call);
@@ -250,8 +249,7 @@ ist_status ist_reset_tracks(ist_engine *e, ist_error *err) {
     if (!e) return ist_fail(err, IST_E_ARGUMENT, "ist_reset_tracks: no engine given");
     if (e->config.match != IST_MATCH_TRACKS)
         return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened without tracks");
-    if (!is_ours(e))
-        return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened before fork()");
+    if (!is_ours(e)) return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened before fork()");
     pthread_mutex_lock(&e->lock);
     e->reset_tracks = true;
     pthread_mutex_unlock(&e->lock);

@@ -240,8 +240,8 @@ static void overwrite(const char *path, const char *tensor, long index, float va
 }
 
 static void make_model(const scratch *s, const char *path) {
-    spawned r = spawn_run(
-        s, NULL, (const char *const[]){IST_BUILD_DIR "/tests/make_checkpoint", "n", "1", "80", path, NULL});
+    spawned r =
+        spawn_run(s, NULL, (const char *const[]){IST_BUILD_DIR "/tests/make_checkpoint", "n", "1", "80", path, NULL});
     cr_assert_eq(r.code, 0, "%s", r.err);
     spawn_free(&r);
 }
@@ -263,5 +263,29 @@ Test(cli_program, values_that_are_no_numbers_are_exit_4) {
     expect(RUN(&s, "info", model), 4, "dfine-n", sentence);
     expect(RUN(&s, "convert", model, out), 4, NULL, sentence);
     cr_expect(!scratch_exists(out));
+    scratch_remove(&s);
+}
+
+Test(cli_program, sums_are_printed_and_checked) {
+    scratch s = scratch_make();
+    char model[256], out[256], line[400];
+    snprintf(model, sizeof model, "%s", scratch_path(&s, "m.safetensors"));
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "o.safetensors"));
+    scratch_put(model, "abc");
+    snprintf(line, sizeof line, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  %s\n", model);
+    expect(RUN(&s, "info", "--sha256", model), 0, line, NULL);
+    snprintf(line, sizeof line, "%064d  m.safetensors\n", 0);
+    scratch_put(scratch_path(&s, "SHA256SUMS"), line);
+    expect(RUN(&s, "info", "--sha256", model), 4, "ba7816bf", "SHA256SUMS beside it says 000");
+    make_model(&s, model);
+    expect(RUN(&s, "info", model), 4, NULL, "m.safetensors: its SHA-256 is ");
+    expect(RUN(&s, "convert", model, out), 4, NULL, "SHA256SUMS beside it says 000");
+    cr_expect(!scratch_exists(out));
+    spawned sum = RUN(&s, "info", "--sha256", model);
+    cr_assert_gt(strlen(sum.out), 64);
+    snprintf(line, sizeof line, "%.64s  m.safetensors\n", sum.out);
+    spawn_free(&sum);
+    scratch_put(scratch_path(&s, "SHA256SUMS"), line);
+    expect(RUN(&s, "info", model), 0, "as in SHA256SUMS", NULL);
     scratch_remove(&s);
 }

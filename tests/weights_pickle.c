@@ -146,8 +146,8 @@ Test(weights_pickle, unknown_globals_are_opaque) {
            "builtins.eval at byte 18");
     OPAQUE("c\x1b[2Jx\ny z\n.", "?[2Jx.y?z at byte 0");
     OPAQUE("cargparse\nNamespace\n)\x81}X\1\0\0\0aK\1sb.", "argparse.Namespace at byte 0"); /* NEWOBJ, BUILD */
-    OPAQUE("ca\nb\n)}\x92K\1K\2s(K\3e.", "a.b at byte 0");                            /* NEWOBJ_EX, SETITEM, APPENDS */
-    OPAQUE("ca\nb\n)R)R.", "a.b at byte 0");                                         /* a call of what a call gave */
+    OPAQUE("ca\nb\n)}\x92K\1K\2s(K\3e.", "a.b at byte 0"); /* NEWOBJ_EX, SETITEM, APPENDS */
+    OPAQUE("ca\nb\n)R)R.", "a.b at byte 0");               /* a call of what a call gave */
     OPAQUE("(X\7\0\0\0storagectorch\nFloatStorage2\nX\1\0\0\0"
            "0X\3\0\0\0cpuK\6tQ.",
            "torch.FloatStorage2 at byte 13");

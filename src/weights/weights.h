@@ -45,7 +45,8 @@ typedef struct ist_weight {
     const void *data;
     size_t count; /* elements */
     size_t bytes;
-    const char *in_file; /* its name in the file where that is another one, else NULL; of q where q, k and v became one */
+    const char
+        *in_file; /* its name in the file where that is another one, else NULL; of q where q, k and v became one */
 } ist_weight;
 
 typedef struct ist_weights ist_weights;
