@@ -89,6 +89,42 @@ void ref_image_read(ref_map x, ref_map position, ref_map queries, int d, const f
 void ref_upscale(ref_map x, const float *w1, const float *b1, const float *gamma, const float *beta, double eps,
                  const float *w2, const float *b2, ref_map vectors, ref_map y);
 
+/* ---- layers of SAM's mask decoder: ref_sam.c ---- */
+
+/* w [out][in], b [out] or NULL. */
+typedef struct ref_linear {
+    int out, in;
+    const float *w, *b;
+} ref_linear;
+typedef struct ref_attention_weights {
+    int heads;
+    ref_linear query, key, value, out;
+    const float *gamma, *beta;
+    double eps;
+} ref_attention_weights;
+/* gamma and beta of the norm behind both layers. */
+typedef struct ref_mlp_weights {
+    ref_linear lin1, lin2;
+    const float *gamma, *beta;
+    double eps;
+} ref_mlp_weights;
+/* y = LN(add + out(softmax(query(q + q_pos) key(k + k_pos)^T / sqrt(d)) value(k))); q_pos, k_pos and add may be absent,
+ * positions may have n = 1. y may be q or add. */
+void ref_attention_layer(ref_map q, ref_map q_pos, ref_map k, ref_map k_pos, ref_map add,
+                         const ref_attention_weights *w, ref_map y);
+/* y = LN(x + lin2(act(lin1 x))); y may be x. */
+void ref_mlp_layer(ref_map x, const ref_mlp_weights *w, int act, ref_map y);
+/* gauss [2][f] -> y [1,1,grid * grid,2 f]. */
+void ref_grid_code(const float *gauss, int grid, ref_map y);
+/* One token v [mlp[0].in] through three layers with relu between: y [mlp[2].out]. */
+void ref_token_mlp(const float *v, const ref_linear mlp[3], float *y);
+typedef struct ref_two_way_weights {
+    ref_attention_weights self[2], read[2], update[2], last;
+    ref_mlp_weights mlp[2];
+} ref_two_way_weights;
+/* The transformer: image [P,1,L,C] in and out, tokens [P,1,N,C], code [1,1,L,C], y [P,1,N,C]. */
+void ref_two_way(ref_map tokens, ref_map code, const ref_two_way_weights *w, ref_map image, ref_map y);
+
 /* ---- selection, boxes, masks, matching: ref_vision.c ---- */
 
 /* y[n,t,0] = max over channels. */
