@@ -12,6 +12,8 @@
 
 enum { HEADS = IST_TWO_WAY_HEADS };
 
+static const char *row; /* the kernel of the image's steps that a case must launch, NULL: any */
+
 typedef struct shape {
     int n, tokens, length, k, d; /* prompts, tokens, image rows, image channels, channels per head */
     float gain;                  /* on folded tokens: scores reach some ten times it */
@@ -264,6 +266,7 @@ static void step_case(const shape *s, unsigned i) {
         y = ist_image_merge(t.plan, kernels, &merge, "merge");
     }
     optest_run(&t);
+    optest_takes(&t, row);
     ref_map seen = picked_items(&t, x, i & 2 ? map : NULL, shift, count);
     if (i & 8) {
         ref_map want = optest_zeros(&t, count, 1, s->length, s->k), got = optest_read(&t, updated);
@@ -300,12 +303,14 @@ Test(two_way, own_row) {
 }
 
 Test(two_way, portable) {
-    hide(IST_CAP_VEC16);
+    hide(IST_CAP_VEC16 | IST_CAP_PTX_MMA);
+    row = "portable/two_way";
     shapes(3);
 }
 
 Test(two_way, portable_small_groups) {
-    hide(IST_CAP_VEC16 | IST_CAP_GROUP256);
+    hide(IST_CAP_VEC16 | IST_CAP_PTX_MMA | IST_CAP_GROUP256);
+    row = "portable/two_way";
     shapes(5);
 }
 
@@ -327,10 +332,12 @@ static void matrix_shapes(void) {
 }
 
 Test(two_way, matrix) {
+    row = "nvidia/two_way_mma";
     if (claim_matrix_warps()) matrix_shapes();
 }
 
 Test(two_way, matrix_groups) {
+    row = "nvidia/two_way_wgmma";
     static const shape steps[] = {{3, 8, 64, 64, 4, 2},
                                   {2, 7, 70, 128, 16, 1},
                                   {2, 3, 127, 64, 8, 1},
