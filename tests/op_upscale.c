@@ -14,6 +14,20 @@
 
 enum { C1 = IST_UPSCALE_MIDDLE, IMAGES = 5, MOST_PROMPTS = 5 };
 
+/* The kernel that a case must launch, NULL: any; `instead` where channels are no multiple of `depth`. */
+static const char *row, *instead;
+static int depth = 1;
+
+static void takes_row(const optest *t, int k) {
+    optest_takes(t, k % depth ? instead : row);
+}
+
+static void expect(const char *kernel, int multiple, const char *otherwise) {
+    row = kernel;
+    depth = multiple;
+    instead = otherwise;
+}
+
 /* What of the logits is seen: both empty, all. */
 typedef struct seen_part {
     ist_tensor content, image_of;
@@ -107,6 +121,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ist_tensor y = upscaled(t.plan, xt, weights, vt, NULL, nothing);
     ist_tensor part = upscaled(t.plan, xt, weights, vt, NULL, all.seen);
     optest_run(&t);
+    takes_row(&t, k);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
     ref_map got = optest_read(&t, y);
@@ -135,32 +150,41 @@ Test(upscale, own_row) {
 }
 
 Test(upscale, portable) {
-    without = IST_CAP_VEC16;
+    without = IST_CAP_VEC16 | IST_CAP_PTX_MMA;
+    expect("portable/upscale", 1, NULL);
     shapes();
 }
 
 Test(upscale, portable_small_groups) {
-    without = IST_CAP_VEC16 | IST_CAP_GROUP256;
+    without = IST_CAP_VEC16 | IST_CAP_PTX_MMA | IST_CAP_GROUP256;
+    expect("portable/upscale", 1, NULL);
     shapes();
 }
 
 /* The row on matrix instructions; without them nvidia/ptx computes the same in plain OpenCL. */
-static void matrix_shapes(void) {
+static void matrix_shapes(int k) {
     without = IST_CAP_VEC16;
-    upscale_case(1, 1, 3, 32, 1, 0);
+    upscale_case(1, 1, 3, k, 1, 0);
     if (optest_small()) return;
     upscale_case(2, 3, 5, 256, 1, 2);
     upscale_case(3, 9, 8, 64, 3, 0);
+}
+
+Test(upscale, matrix) {
+    expect("nvidia/upscale_mma", 32, "portable/upscale");
+    if (!claim_matrix_warps()) return;
+    matrix_shapes(32);
+    if (optest_small()) return;
     upscale_case(5, 43, 48, 32, 1, 2); /* more prompts than groups along them */
     upscale_case(3, 5, 31, 96, 2, 2);
 }
 
-Test(upscale, matrix) {
-    if (claim_matrix_warps()) matrix_shapes();
-}
-
 Test(upscale, matrix_groups) {
-    if (claim_matrix_groups()) matrix_shapes();
+    expect("nvidia/upscale_wgmma", 64, "nvidia/upscale_mma");
+    if (!claim_matrix_groups()) return;
+    matrix_shapes(64);
+    upscale_case(3, 5, 31, 128, 2, 2);
+    upscale_case(3, 5, 31, 96, 2, 2); /* by warps */
 }
 
 /* ---- prompts that share the first convolution of their image ---- */
@@ -294,6 +318,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, unsigne
     ist_tensor y = upscaled(t.plan, xt, weights, vt, &sharing, nothing);
     ist_tensor part = upscaled(t.plan, xt, weights, vt, &sharing, all.seen);
     optest_run(&t);
+    takes_row(&t, K);
     ref_map want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1), got = optest_read(&t, y);
     ref_upscale(seen, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     got.n = want.n = count * masks;
@@ -326,7 +351,9 @@ Test(upscale, amx_row) {
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
     without = 0;
+    expect("cpu/upscale_amx", 32, "cpu/upscale");
     shapes();
+    upscale_case(2, 7, 11, 32, 2, 3);
     upscale_case(2, 13, 21, 96, 2, 1); /* more than two groups of a prompt */
     shared_shapes();
 }
