@@ -88,7 +88,6 @@ static int print_sum(const char *path) {
 }
 
 static int print_checkpoint(const char *path) {
-    int code = CLI_SUCCESS;
     ist_error err;
     ist_weights *weights = NULL;
     bool listed;
