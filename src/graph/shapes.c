@@ -30,10 +30,6 @@ static bool is_float(ist_tensor t) {
     return t.elem == IST_ELEM_T || t.elem == IST_ELEM_F32;
 }
 
-static int tokens_of(ist_tensor t) {
-    return t.h * t.w;
-}
-
 static bool same_pixels(ist_tensor a, ist_tensor b) {
     return a.h == b.h && a.w == b.w && a.c == b.c;
 }
@@ -133,7 +129,7 @@ static ist_status check_values(ist_tensor a, ist_tensor y, const char *label, is
 
 ist_status ist_infer_add(void *node, ist_error *err) {
     ist_add *q = node;
-    bool pixel = tokens_of(q->b) == 1 && tokens_of(q->a) != 1;
+    bool pixel = ist_tokens_of(q->b) == 1 && ist_tokens_of(q->a) != 1;
     if (q->a.c != q->b.c || (q->b.n != 1 && q->b.n != q->a.n) || (!pixel && (q->b.h != q->a.h || q->b.w != q->a.w)))
         return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] + [%d,%d,%d,%d]", q->label, EXTENTS(q->a),
                         EXTENTS(q->b));
@@ -152,7 +148,7 @@ ist_status ist_infer_copy(void *node, ist_error *err) {
 ist_status ist_infer_copy_rows(void *node, ist_error *err) {
     ist_copy_rows *q = node;
     if (q->x.n != q->into.n || q->x.c != q->into.c || q->first < 0 ||
-        tokens_of(q->x) > tokens_of(q->into) - q->first)
+        ist_tokens_of(q->x) > ist_tokens_of(q->into) - q->first)
         return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] as rows %d and on of [%d,%d,%d,%d]", q->label,
                         EXTENTS(q->x), q->first, EXTENTS(q->into));
     return check_values(q->x, q->into, q->label, err);
@@ -166,7 +162,7 @@ ist_status ist_infer_clamp(void *node, ist_error *err) {
 
 ist_status ist_infer_expand(void *node, ist_error *err) {
     ist_expand *q = node;
-    int count = q->map.n * tokens_of(q->map);
+    int count = q->map.n * ist_tokens_of(q->map);
     if (q->map.elem != IST_ELEM_I32 || q->map.c != 1)
         return ist_fail(err, IST_E_ARGUMENT, "%s: expansion by a map of [%d,%d,%d,%d]", q->label, EXTENTS(q->map));
     IST_TRY(result(&q->y, extents(count, q->x.h, q->x.w, q->x.c, q->x.elem), false, q->label, err));
@@ -175,7 +171,7 @@ ist_status ist_infer_expand(void *node, ist_error *err) {
 
 static ist_status side_by_side(ist_concat *q, bool rows, ist_error *err) {
     ist_tensor sum = q->x[0];
-    if (rows) sum.w = tokens_of(sum), sum.h = 1;
+    if (rows) sum.w = ist_tokens_of(sum), sum.h = 1;
     for (int i = 1; i < IST_CONCAT_MAX && ist_has(q->x[i]); i++) {
         ist_tensor x = q->x[i];
         bool fits = rows ? x.c == sum.c : x.h == sum.h && x.w == sum.w;
@@ -183,7 +179,7 @@ static ist_status side_by_side(ist_concat *q, bool rows, ist_error *err) {
             return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] beside [%d,%d,%d,%d]", q->label, EXTENTS(x),
                             EXTENTS(sum));
         if (rows)
-            sum.w += tokens_of(x);
+            sum.w += ist_tokens_of(x);
         else
             sum.c += x.c;
     }
@@ -226,11 +222,11 @@ ist_status ist_infer_attention(void *node, ist_error *err) {
     int d = o->heads > 0 ? q.c / o->heads : 0, n = o->count ? o->count : q.n;
     bool items = (ist_has(o->q_map) || q.n >= n) && (ist_has(o->kv_map) || k.n >= n);
     if (d * o->heads != q.c || d % 4 || d < 4 || d > HEAD_MAX || k.c != q.c || v.c != q.c || v.n != k.n ||
-        tokens_of(v) != tokens_of(k) || !items)
+        ist_tokens_of(v) != ist_tokens_of(k) || !items)
         return ist_fail(err, IST_E_ARGUMENT,
                         "%s: attention of q [%d,%d,%d], k [%d,%d,%d], v [%d,%d,%d] with %d heads is not possible",
-                        o->label, q.n, tokens_of(q), q.c, k.n, tokens_of(k), k.c, v.n, tokens_of(v), v.c, o->heads);
-    return result(&o->y, extents(n, 1, tokens_of(q), q.c, IST_ELEM_T), false, o->label, err);
+                        o->label, q.n, ist_tokens_of(q), q.c, k.n, ist_tokens_of(k), k.c, v.n, ist_tokens_of(v), v.c, o->heads);
+    return result(&o->y, extents(n, 1, ist_tokens_of(q), q.c, IST_ELEM_T), false, o->label, err);
 }
 
 ist_status ist_infer_window_attention(void *node, ist_error *err) {
@@ -242,19 +238,13 @@ ist_status ist_infer_window_attention(void *node, ist_error *err) {
                   err);
 }
 
-/* Tokens of a window along an axis whose relative positions are `count` floats, d of each; 0 where they are of none. */
-static int relative_side(size_t count, int d) {
-    size_t rows = count / (size_t)d;
-    return rows * (size_t)d == count && rows % 2 ? (int)(rows / 2 + 1) : 0;
-}
-
 ist_status ist_infer_relative_attention(void *node, ist_error *err) {
     ist_relative_attention *q = node;
     int d = q->heads > 0 ? q->qkv.c / 3 / q->heads : 0;
     if (d < 4 || d % 4 || d > HEAD_MAX || 3 * q->heads * d != q->qkv.c || q->pad.count != (size_t)q->qkv.c)
         return ist_fail(err, IST_E_ARGUMENT, "%s: attention of %d channels, %zu of padding, in %d heads", q->label,
                         q->qkv.c, q->pad.count, q->heads);
-    int wh = relative_side(q->rel_h.count, d), ww = relative_side(q->rel_w.count, d);
+    int wh = ist_relative_side(q->rel_h.count, d), ww = ist_relative_side(q->rel_w.count, d);
     if (wh < 1 || ww < 1 || wh > IST_RELATIVE_SIDE_MAX || ww > IST_RELATIVE_SIDE_MAX)
         return ist_fail(err, IST_E_WEIGHTS,
                         "%s: %zu and %zu relative positions of %d channels are not 2 s - 1 of windows of up to %d tokens",
@@ -279,17 +269,17 @@ static int points_of(const ist_deform *q, int tokens) {
 ist_status ist_infer_deform_attention(void *node, ist_error *err) {
     ist_deform *q = node;
     ist_tensor offsets = q->offsets, weights = q->weights, ref = q->ref, memory = q->memory;
-    int queries = tokens_of(offsets), tokens = tokens_of(memory), points = points_of(q, tokens);
+    int queries = ist_tokens_of(offsets), tokens = ist_tokens_of(memory), points = points_of(q, tokens);
     int d = q->heads > 0 ? memory.c / q->heads : 0;
     if (!points || q->heads < 1 || d * q->heads != memory.c || d % 4 || offsets.c != q->heads * points * 2 ||
-        weights.c != q->heads * points || tokens_of(weights) != queries || tokens_of(ref) != queries || ref.c != BOX ||
+        weights.c != q->heads * points || ist_tokens_of(weights) != queries || ist_tokens_of(ref) != queries || ref.c != BOX ||
         weights.n != offsets.n || ref.n != offsets.n || (memory.n != offsets.n && memory.n != 1) ||
         ref.elem != IST_ELEM_F32 || offsets.elem != weights.elem)
         return ist_fail(err, IST_E_ARGUMENT,
                         "%s: deformable attention of offsets [%d,%d,%d], weights [%d,%d,%d], boxes [%d,%d,%d], memory "
                         "[%d,%d,%d], %d heads, %d points",
-                        q->label, offsets.n, queries, offsets.c, weights.n, tokens_of(weights), weights.c, ref.n,
-                        tokens_of(ref), ref.c, memory.n, tokens, memory.c, q->heads, points);
+                        q->label, offsets.n, queries, offsets.c, weights.n, ist_tokens_of(weights), weights.c, ref.n,
+                        ist_tokens_of(ref), ref.c, memory.n, tokens, memory.c, q->heads, points);
     return result(&q->y, extents(offsets.n, 1, queries, memory.c, IST_ELEM_T), false, q->label, err);
 }
 
@@ -297,7 +287,7 @@ ist_status ist_infer_deform_attention(void *node, ist_error *err) {
 
 ist_status ist_infer_row_max(void *node, ist_error *err) {
     ist_row_max *q = node;
-    return result(&q->y, extents(q->x.n, 1, tokens_of(q->x), 1, IST_ELEM_F32), false, q->label, err);
+    return result(&q->y, extents(q->x.n, 1, ist_tokens_of(q->x), 1, IST_ELEM_F32), false, q->label, err);
 }
 
 static ist_status select_of(ist_top_rows *q, int total, bool values, ist_error *err) {
@@ -309,17 +299,17 @@ static ist_status select_of(ist_top_rows *q, int total, bool values, ist_error *
 
 ist_status ist_infer_topk(void *node, ist_error *err) {
     ist_top_rows *q = node;
-    return select_of(q, tokens_of(q->x), q->x.c == 1 && q->x.elem == IST_ELEM_F32, err);
+    return select_of(q, ist_tokens_of(q->x), q->x.c == 1 && q->x.elem == IST_ELEM_F32, err);
 }
 
 ist_status ist_infer_top_rows(void *node, ist_error *err) {
     ist_top_rows *q = node;
-    return select_of(q, tokens_of(q->x), is_float(q->x), err);
+    return select_of(q, ist_tokens_of(q->x), is_float(q->x), err);
 }
 
 ist_status ist_infer_top_scores(void *node, ist_error *err) {
     ist_top_scores *q = node;
-    int total = tokens_of(q->x) * q->x.c;
+    int total = ist_tokens_of(q->x) * q->x.c;
     if (q->x.elem != IST_ELEM_F32 || q->k < 1 || q->k > total || q->k > SELECT_MAX || total > SELECT_OF_MAX)
         return ist_fail(err, IST_E_ARGUMENT, "%s: the %d largest of %d scores: at most %d of %d are possible", q->label,
                         q->k, total, SELECT_MAX, SELECT_OF_MAX);
@@ -333,16 +323,16 @@ ist_status ist_infer_gather(void *node, ist_error *err) {
     ist_tensor x = q->x, index = q->index;
     if ((x.n != 1 && x.n != index.n) || index.elem != IST_ELEM_I32 || index.c != 1 || index.ld != 1 || !is_float(x))
         return ist_fail(err, IST_E_ARGUMENT, "%s: gather of [%d,%d,%d] by [%d,%d,%d] is not possible", q->label, x.n,
-                        tokens_of(x), x.c, index.n, tokens_of(index), index.c);
-    return result(&q->y, extents(index.n, 1, tokens_of(index), x.c, x.elem), false, q->label, err);
+                        ist_tokens_of(x), x.c, index.n, ist_tokens_of(index), index.c);
+    return result(&q->y, extents(index.n, 1, ist_tokens_of(index), x.c, x.elem), false, q->label, err);
 }
 
 /* Over the pixels of a with b beside it. */
 static ist_status pixelwise(ist_box *q, ist_error *err) {
     ist_tensor a = q->a, b = q->b;
-    if (tokens_of(b) != tokens_of(a) || (b.n != 1 && b.n != a.n) || (b.c != a.c && b.c != 1))
-        return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d] beside [%d,%d,%d]", q->label, a.n, tokens_of(a), a.c, b.n,
-                        tokens_of(b), b.c);
+    if (ist_tokens_of(b) != ist_tokens_of(a) || (b.n != 1 && b.n != a.n) || (b.c != a.c && b.c != 1))
+        return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d] beside [%d,%d,%d]", q->label, a.n, ist_tokens_of(a), a.c, b.n,
+                        ist_tokens_of(b), b.c);
     return result(&q->y, extents(EXTENTS(a), IST_ELEM_F32), false, q->label, err);
 }
 
@@ -362,23 +352,23 @@ ist_status ist_infer_add_quality(void *node, ist_error *err) {
 }
 
 static bool dense_f32(ist_tensor t, int n, int pixels, int c) {
-    return t.elem == IST_ELEM_F32 && t.n == n && tokens_of(t) == pixels && t.c == c && t.ld == c && t.c0 == 0;
+    return t.elem == IST_ELEM_F32 && t.n == n && ist_tokens_of(t) == pixels && t.c == c && t.ld == c && t.c0 == 0;
 }
 
 ist_status ist_infer_fdr(void *node, ist_error *err) {
     ist_fdr *q = node;
-    int n = q->increment.n, queries = tokens_of(q->increment);
+    int n = q->increment.n, queries = ist_tokens_of(q->increment);
     if (q->increment.c != SIDES * IST_FDR_BINS || !dense_f32(q->ref, n, queries, BOX) ||
         (ist_has(q->previous) && !dense_f32(q->previous, n, queries, SIDES * IST_FDR_BINS)))
         return ist_fail(err, IST_E_ARGUMENT, "%s: increments [%d,%d,%d], boxes [%d,%d,%d] do not fit", q->label, n,
-                        queries, q->increment.c, q->ref.n, tokens_of(q->ref), q->ref.c);
+                        queries, q->increment.c, q->ref.n, ist_tokens_of(q->ref), q->ref.c);
     IST_TRY(result(&q->boxes, extents(n, 1, queries, BOX, IST_ELEM_F32), false, q->label, err));
     return result(&q->corners, extents(n, 1, queries, SIDES * IST_FDR_BINS, IST_ELEM_F32), false, q->label, err);
 }
 
 ist_status ist_infer_lqe(void *node, ist_error *err) {
     ist_lqe *q = node;
-    int n = q->corners.n, queries = tokens_of(q->corners);
+    int n = q->corners.n, queries = ist_tokens_of(q->corners);
     if (!dense_f32(q->corners, n, queries, SIDES * IST_FDR_BINS))
         return ist_fail(err, IST_E_ARGUMENT, "%s: corners [%d,%d,%d] are not dense floats of %d", q->label, n, queries,
                         q->corners.c, SIDES * IST_FDR_BINS);
@@ -441,11 +431,6 @@ ist_status ist_infer_qkv(void *node, ist_error *err) {
     return result(&q->y, extents(q->x.n, 1, q->x.w, q->filter.out, IST_ELEM_T), false, q->label, err);
 }
 
-/* Half of a side, rounded up: what 3x3 windows with stride 2 and padding 1 leave. */
-static int halved(int side) {
-    return (side + 1) / 2;
-}
-
 ist_status ist_infer_patch_embed(void *node, ist_error *err) {
     ist_patch_embed *q = node;
     const ist_filter *first = &q->first, *second = &q->second;
@@ -454,7 +439,7 @@ ist_status ist_infer_patch_embed(void *node, ist_error *err) {
         return ist_fail(err, IST_E_ARGUMENT, "%s: %d -> %d -> %d on [%d,%d,%d,%d]", q->label, first->in, first->out,
                         second->out, EXTENTS(q->image));
     return result(&q->y,
-                  extents(q->image.n, halved(halved(q->image.h)), halved(halved(q->image.w)), second->out, IST_ELEM_T),
+                  extents(q->image.n, ist_halved(ist_halved(q->image.h)), ist_halved(ist_halved(q->image.w)), second->out, IST_ELEM_T),
                   false, q->label, err);
 }
 
@@ -523,7 +508,7 @@ ist_status ist_infer_join_tokens(void *node, ist_error *err) {
 
 ist_status ist_infer_parameter(void *node, ist_error *err) {
     ist_parameter *q = node;
-    size_t want = (size_t)q->y.n * (size_t)tokens_of(q->y) * (size_t)q->y.c;
+    size_t want = (size_t)q->y.n * (size_t)ist_tokens_of(q->y) * (size_t)q->y.c;
     if (q->rows[0].count + q->rows[1].count == want) return IST_OK;
     return ist_fail(err, IST_E_WEIGHTS, "%s: %zu values for [%d,%d,%d,%d]", q->label,
                     q->rows[0].count + q->rows[1].count, EXTENTS(q->y));
@@ -538,7 +523,7 @@ ist_status ist_infer_grid_code(void *node, ist_error *err) {
 }
 
 static bool position_fits(ist_tensor p, ist_tensor x) {
-    return !ist_has(p) || (p.c == x.c && tokens_of(p) == tokens_of(x) && (p.n == 1 || p.n == x.n));
+    return !ist_has(p) || (p.c == x.c && ist_tokens_of(p) == ist_tokens_of(x) && (p.n == 1 || p.n == x.n));
 }
 
 ist_status ist_infer_attention_layer(void *node, ist_error *err) {
@@ -555,7 +540,7 @@ ist_status ist_infer_attention_layer(void *node, ist_error *err) {
                         "and %d -> %d in %d heads",
                         l->label, EXTENTS(q), EXTENTS(k), l->query.in, l->query.out, l->key.in, l->key.out,
                         l->value.in, l->value.out, l->out.in, l->out.out, l->heads);
-    return result(&l->y, extents(q.n, 1, tokens_of(q), q.c, IST_ELEM_T), false, l->label, err);
+    return result(&l->y, extents(q.n, 1, ist_tokens_of(q), q.c, IST_ELEM_T), false, l->label, err);
 }
 
 ist_status ist_infer_mlp_layer(void *node, ist_error *err) {
@@ -590,7 +575,7 @@ ist_status ist_infer_upscale(void *node, ist_error *err) {
         vectors.elem != IST_ELEM_T || q->norm.n != IST_UPSCALE_MIDDLE)
         return ist_fail(err, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", q->label, EXTENTS(x),
                         EXTENTS(vectors));
-    return result(&q->y, extents(x.n * tokens_of(vectors), 4 * x.h, 4 * x.w, 1, IST_ELEM_F32), false, q->label, err);
+    return result(&q->y, extents(x.n * ist_tokens_of(vectors), 4 * x.h, 4 * x.w, 1, IST_ELEM_F32), false, q->label, err);
 }
 
 /* ---- the frame ---- */
@@ -615,11 +600,11 @@ static void infer_detections(ist_detections *d) {
 ist_status ist_infer_detect(void *node, ist_error *err) {
     ist_detect *q = node;
     ist_tensor logits = q->logits, boxes = q->boxes;
-    if (boxes.c != BOX || boxes.n != logits.n || tokens_of(boxes) != tokens_of(logits) || q->det.max_objects < 1 ||
+    if (boxes.c != BOX || boxes.n != logits.n || ist_tokens_of(boxes) != ist_tokens_of(logits) || q->det.max_objects < 1 ||
         q->det.max_objects > CANDIDATES || logits.elem != IST_ELEM_F32 || boxes.elem != IST_ELEM_F32)
         return ist_fail(err, IST_E_ARGUMENT,
                         "%s: logits [%d,%d,%d], boxes [%d,%d,%d], at most %d objects: not possible", q->label, logits.n,
-                        tokens_of(logits), logits.c, boxes.n, tokens_of(boxes), boxes.c, q->det.max_objects);
+                        ist_tokens_of(logits), logits.c, boxes.n, ist_tokens_of(boxes), boxes.c, q->det.max_objects);
     q->det.batch = logits.n;
     infer_detections(&q->det);
     return IST_OK;
@@ -654,7 +639,7 @@ ist_status ist_infer_match(void *node, ist_error *err) {
 ist_status ist_infer_masks(void *node, ist_error *err) {
     ist_masks *q = node;
     ist_tensor logits = q->logits;
-    int prompts = q->det.batch * q->det.max_objects, pixels = tokens_of(logits), low = q->side / IST_LOGIT_PIXELS;
+    int prompts = q->det.batch * q->det.max_objects, pixels = ist_tokens_of(logits), low = q->side / IST_LOGIT_PIXELS;
     if (logits.elem != IST_ELEM_F32 || logits.n != prompts || pixels * logits.c != low * low ||
         (logits.c > 1 ? pixels != 1 : logits.ld != 1))
         return ist_fail(err, IST_E_ARGUMENT, "%s: low-resolution logits [%d,%d,%d,%d] of %d prompts", q->label,
@@ -666,125 +651,6 @@ ist_status ist_infer_masks(void *node, ist_error *err) {
 ist_status ist_infer_pack(void *node, ist_error *err) {
     ist_pack *q = node;
     int prompts = q->det.batch * q->det.max_objects;
-    if (!ist_has(q->stats) || (q->score.n == prompts && tokens_of(q->score) == 1 && ist_has(q->store))) return IST_OK;
+    if (!ist_has(q->stats) || (q->score.n == prompts && ist_tokens_of(q->score) == 1 && ist_has(q->store))) return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT, "%s: %d mask scores for %d prompts", q->label, q->score.n, prompts);
-}
-
-/* ---- multiply-adds ---- */
-
-static double pixels(ist_tensor t) {
-    return (double)t.n * t.h * t.w;
-}
-
-static double weights(const ist_filter *f) {
-    return (double)f->out * f->in * f->kh * f->kw;
-}
-
-static double of_stem(const ist_stem *q) {
-    double half = pixels(q->image) / 4, quarter = pixels(q->y);
-    const ist_stem_layer *l = q->layers;
-    return half * (weights(&l[0].f) + weights(&l[1].f) + weights(&l[2].f)) +
-           quarter * (weights(&l[3].f) + weights(&l[4].f));
-}
-
-static double of_csp(const ist_csp *q) {
-    double sum = weights(&q->first) + weights(&q->last);
-    for (int i = 0; i < q->necks; i++) sum += weights(&q->neck[i]);
-    return pixels(q->x) * sum;
-}
-
-/* Of windows that divide the map, padding included. */
-static double of_windows(ist_tensor x, int ws, int dim) {
-    double windows = (double)x.n * ((x.h + ws - 1) / ws) * ((x.w + ws - 1) / ws), tokens = (double)ws * ws;
-    return 2 * windows * tokens * tokens * dim;
-}
-
-static double of_relative(const ist_relative_attention *q) {
-    int d = q->y.c / q->heads, wh = relative_side(q->rel_h.count, d), ww = relative_side(q->rel_w.count, d);
-    return pixels(q->y) * q->y.c * (2.0 * wh * ww + wh + ww);
-}
-
-static double of_attention_layer(const ist_attention_layer *l) {
-    double nq = pixels(l->q), nk = pixels(l->k);
-    return nq * (weights(&l->query) + weights(&l->out)) + nk * (weights(&l->key) + weights(&l->value)) +
-           2 * nq * tokens_of(l->k) * l->query.out;
-}
-
-static double of_token_mlps(const ist_token_mlps *q) {
-    double sum = 0;
-    for (int i = 0; i < q->count; i++)
-        for (int k = 0; k < 3; k++) sum += weights(&q->mlp[i][k]);
-    return q->x.n * sum;
-}
-
-double ist_multiply_adds(ist_node_kind kind, const void *node) {
-    switch (kind) {
-    case IST_NODE_CONV:
-    case IST_NODE_DWCONV: {
-        const ist_conv *q = node;
-        return pixels(q->y) * weights(&q->filter);
-    }
-    case IST_NODE_ATTENTION: {
-        const ist_attention *q = node;
-        return 2 * pixels(q->y) * tokens_of(q->k) * q->y.c;
-    }
-    case IST_NODE_WINDOW_ATTENTION: {
-        const ist_window_attention *q = node;
-        return of_windows(q->qkv, q->ws, q->y.c);
-    }
-    case IST_NODE_RELATIVE_ATTENTION:
-        return of_relative(node);
-    case IST_NODE_DEFORM: {
-        const ist_deform *q = node;
-        return 4 * pixels(q->y) * q->weights.c / q->heads * q->y.c;
-    }
-    case IST_NODE_STEM:
-        return of_stem(node);
-    case IST_NODE_SEPARABLE: {
-        const ist_separable *q = node;
-        return pixels(q->x) * weights(&q->point) + pixels(q->y) * weights(&q->depth);
-    }
-    case IST_NODE_CSP:
-        return of_csp(node);
-    case IST_NODE_FUSE: {
-        const ist_fuse *q = node;
-        return pixels(q->y) * (weights(&q->filter) + weights(&q->side_filter));
-    }
-    case IST_NODE_QKV: {
-        const ist_qkv *q = node;
-        return pixels(q->x) * weights(&q->filter);
-    }
-    case IST_NODE_PATCH_EMBED: {
-        const ist_patch_embed *q = node;
-        double middle = (double)q->image.n * halved(q->image.h) * halved(q->image.w);
-        return middle * weights(&q->first) + pixels(q->y) * weights(&q->second);
-    }
-    case IST_NODE_MBCONV: {
-        const ist_mbconv *q = node;
-        return pixels(q->x) * weights(&q->expand) + pixels(q->y) * (weights(&q->spread) + weights(&q->project));
-    }
-    case IST_NODE_NORM_WINDOW: {
-        const ist_norm_window *q = node;
-        return pixels(q->x) * weights(&q->qkv) + of_windows(q->x, q->ws, q->x.c);
-    }
-    case IST_NODE_NORM_MLP: {
-        const ist_norm_mlp *q = node;
-        return pixels(q->x) * (weights(&q->spread) + weights(&q->fc1) + weights(&q->fc2));
-    }
-    case IST_NODE_ATTENTION_LAYER:
-        return of_attention_layer(node);
-    case IST_NODE_MLP_LAYER: {
-        const ist_mlp_layer *l = node;
-        return pixels(l->x) * (weights(&l->lin1) + weights(&l->lin2));
-    }
-    case IST_NODE_TOKEN_MLPS:
-        return of_token_mlps(node);
-    case IST_NODE_UPSCALE: {
-        const ist_upscale *q = node;
-        double out = (double)tokens_of(q->vectors) * IST_UPSCALE_OUT;
-        return pixels(q->x) * 4 * (q->x.c * IST_UPSCALE_MIDDLE + 4 * (IST_UPSCALE_MIDDLE * IST_UPSCALE_OUT + out));
-    }
-    default:
-        return 0;
-    }
 }
