@@ -1,5 +1,5 @@
 /* isthmus devices: the flat list of OpenCL devices that --device chooses from, each opened and probed, so that what is
- * said about a device has been seen on it, and the kernel rows that a frame would take there. */
+ * said about a device has been seen on it, and the kernel variants that a frame would take there. */
 #include "predict.h"
 
 #include "device/device.h"
@@ -237,7 +237,7 @@ static bool find_frame(predict_options *o, ist_config *config, int *code) {
     int *classes;
     int missing = predict_find_checkpoints(o);
     if (missing && named) *code = missing;
-    if (missing && !named) cli_note("without a checkpoint the devices are listed without their kernel rows");
+    if (missing && !named) cli_note("without a checkpoint the devices are listed without their kernel variants");
     if (missing) return false;
     predict_job job = {.options = o};
     return !predict_configure(&job, config, &classes);

@@ -1,4 +1,4 @@
-/* isthmus tune: which kernel rows are fastest on this device for a frame's problems, kept for engines to come. */
+/* isthmus tune: which kernel variants are fastest on this device for a frame's problems, kept for engines to come. */
 #include "predict.h"
 
 #include "device/device.h"

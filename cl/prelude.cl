@@ -265,7 +265,7 @@ static inline float quick_gelu(float v) {
     return fma(-a, quick_exp2(p), fmax(v, 0.0f));
 }
 
-/* What an epilogue does besides bias and activation (struct ist_epilogue in ops/ops.h); ONE: the addend has one item
+/* What an epilogue does besides bias and activation (struct ist_epilogue in graph/nodes.h); ONE: the addend has one item
  * for all, UP2: it has half the height and width. */
 #define EPI_BEFORE     1
 #define EPI_BEFORE_UP2 2

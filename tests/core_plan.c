@@ -287,9 +287,9 @@ Test(core_plan, products_are_rounded_where_the_option_and_the_model_say_so) {
     for (int option = 0; option < 2; option++) {
         begin(&(ist_plan_options){.bf16 = option});
         cr_expect_not(ist_plan_bf16(plan));
-        ist_plan_narrow(plan, true);
+        ist_plan_reduced(plan, true);
         cr_expect_eq(ist_plan_bf16(plan), option);
-        ist_plan_narrow(plan, false);
+        ist_plan_reduced(plan, false);
         cr_expect_not(ist_plan_bf16(plan));
         end();
     }

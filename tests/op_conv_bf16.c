@@ -48,7 +48,7 @@ Test(conv_bf16, ties_round_to_even) {
     if (!first()) cr_skip_test("no CPU variant runs here");
     optest t;
     optest_begin(&t, "ties", 0);
-    ist_plan_narrow(t.plan, true);
+    ist_plan_reduced(t.plan, true);
     const float ties[] = {1 + 1 / 256.0f, 1 + 3 / 256.0f, -1 - 1 / 256.0f, 1 + 5 / 1024.0f};
     const float even[] = {1, 1 + 4 / 256.0f, -1, 1 + 8 / 1024.0f};
     ref_map in = optest_zeros(&t, 1, 1, 4, 2), want = optest_zeros(&t, 1, 1, 4, 1);

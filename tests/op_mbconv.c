@@ -42,7 +42,7 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
 static const char *row; /* the kernel that a case must launch, NULL: any */
 
 /* The node by the variant that the plan chooses; *alike: which rows of x are the same, then of the result. */
-static ist_tensor bottleneck(ist_plan *p, ist_tensor x, ist_mbconv block, ist_alike *alike) {
+static ist_tensor bottleneck(ist_plan *p, ist_tensor x, ist_mbconv block, ist_padding_reuse *alike) {
     block.label = "bottleneck";
     block.x = x;
     block.alike = *alike;
@@ -55,10 +55,10 @@ static ist_tensor bottleneck(ist_plan *p, ist_tensor x, ist_mbconv block, ist_al
 static void block_case(const shape *s, unsigned i) {
     optest t;
     pictures all = {{0}, {{0}, 0, 0, 0}};
-    ist_alike unlike = {0};
+    ist_padding_reuse unlike = {0};
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
     const bool narrow = i & 8;
-    ist_plan_narrow(t.plan, narrow);
+    ist_plan_reduced(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n;
     ref_map x = optest_random(&t, s->n, s->h, s->w, s->in);
     if (i & 16) all = draw_pictures(&t, s->n, s->h, 2, 1, 1);
@@ -77,7 +77,7 @@ static void block_case(const shape *s, unsigned i) {
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = bottleneck(t.plan, xt, block, &unlike), copied = {0};
-    ist_alike alike = all.alike;
+    ist_padding_reuse alike = all.alike;
     if (i & 16) copied = bottleneck(t.plan, xt, block, &alike);
     optest_run(&t);
     optest_takes(&t, row);
@@ -167,7 +167,7 @@ Test(mbconv, warpgroup_row) {
 Test(mbconv, refuses_what_does_not_fit) {
     without = 0;
     optest t;
-    ist_alike alike = {0};
+    ist_padding_reuse alike = {0};
     optest_begin(&t, "bottleneck refusal", 1);
     float zeros[64 * 64] = {0};
     ist_filter wide = {64, 64, 1, 1, zeros, NULL}, spread = {64, 1, 3, 3, zeros, NULL};

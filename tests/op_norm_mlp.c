@@ -35,7 +35,7 @@ static void layer_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
     const bool narrow = i & 16;
-    ist_plan_narrow(t.plan, narrow);
+    ist_plan_reduced(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n, c = s->c;
     ref_map x = optest_random(&t, s->n, s->h, s->w, c), z = x, u = optest_zeros(&t, s->n, s->h, s->w, c);
     ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};

@@ -14,7 +14,7 @@ typedef struct shape {
 static const char *row; /* the kernel that a case must launch, NULL: any */
 
 /* The node by the variant that the plan chooses; *alike: which rows of x are the same, then of the result. */
-static ist_tensor embed(ist_plan *p, ist_tensor x, ist_filter first, ist_filter second, ist_alike *alike) {
+static ist_tensor embed(ist_plan *p, ist_tensor x, ist_filter first, ist_filter second, ist_padding_reuse *alike) {
     ist_patch_embed node = {.label = "patch", .image = x, .first = first, .second = second, .alike = *alike};
     ist_emit(p, IST_NODE_PATCH_EMBED, &node);
     *alike = node.alike;
@@ -25,7 +25,7 @@ static ist_tensor embed(ist_plan *p, ist_tensor x, ist_filter first, ist_filter 
 static void patch_case(const shape *s, unsigned i) {
     optest t;
     pictures all = {{0}, {{0}, 0, 0, 0}};
-    ist_alike unlike = {0};
+    ist_padding_reuse unlike = {0};
     optest_begin(&t, "patch embedding", i + 10u * (unsigned)(s->h + s->w));
     int count = i & 2 ? s->n - 1 : s->n, h = (s->h + 1) / 2, w = (s->w + 1) / 2;
     ref_map x = optest_random(&t, s->n, s->h, s->w, 3), middle = optest_zeros(&t, s->n, h, w, s->mid);
@@ -40,7 +40,7 @@ static void patch_case(const shape *s, unsigned i) {
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = embed(t.plan, xt, first, second, &unlike), copied = {0};
-    ist_alike alike = all.alike;
+    ist_padding_reuse alike = all.alike;
     if (i & 8) copied = embed(t.plan, xt, first, second, &alike);
     optest_run(&t);
     optest_takes(&t, row);
@@ -98,7 +98,7 @@ Test(patch, matrix_row) {
 Test(patch, refuses_what_does_not_fit) {
     without = 0;
     optest t;
-    ist_alike alike = {0};
+    ist_padding_reuse alike = {0};
     optest_begin(&t, "patch refusal", 1);
     float zeros[64 * 64] = {0};
     ist_filter first = {8, 3, 3, 3, zeros, NULL}, second = {8, 16, 3, 3, zeros, NULL};

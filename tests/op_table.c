@@ -121,7 +121,7 @@ static ist_plan *begin_with(optest *t, world w, ist_plan_options o) {
     optest_begin(t, "table", 0);
     o.half = w.half, o.bf16 = w.bf16, o.apart = true, o.flip = ist_device_caps(t->device) ^ w.caps;
     cr_assert_eq(ist_plan_begin(t->device, &o, &p, &t->err), IST_OK, "%s", t->err.text);
-    ist_plan_narrow(p, w.bf16);
+    ist_plan_reduced(p, w.bf16);
     cr_assert_eq(ist_plan_caps(p), w.caps);
     return p;
 }

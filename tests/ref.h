@@ -78,7 +78,7 @@ void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_m
 
 /* ---- two-way attention, mask upscaling: ref_two_way.c ---- */
 
-/* ops/two_way.h's folded tokens: q = w (x + add) + b, y of (t, h) = scale * m_h^T q_h; columns when told, else panels.
+/* variants/absorbed.h's folded tokens: q = w (x + add) + b, y of (t, h) = scale * m_h^T q_h; columns when told, else panels.
  */
 void ref_fold_heads(ref_map x, ref_map add, int d, const float *w, const float *b, const float *m, const float *mb,
                     double scale, bool columns, ref_map y);

@@ -1,5 +1,5 @@
-/* Scalar two-way attention with folded tokens, and mask upscaling. Definitions stand in ops/two_way.h and
- * ops/upscale.h. */
+/* Scalar two-way attention with folded tokens, and mask upscaling. Definitions stand in variants/absorbed.h and
+ * graph/nodes.h. */
 #include "ref.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Inverted bottleneck for CPUs (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that
+/* Inverted bottleneck for CPUs (graph/nodes.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass, so that
  * the wide map between them never leaves the second-level cache. One work-item per group, needs cpu/tile, cpu/repeated_rows.
  *
  * A piece of work is a band of output rows of one column segment, at most RUN columns. The last three rows of the

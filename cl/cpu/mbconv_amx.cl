@@ -1,4 +1,4 @@
-/* Inverted bottleneck for CPUs with AMX (src/ops/mbconv.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
+/* Inverted bottleneck for CPUs with AMX (graph/nodes.h): 1x1 expansion, 3x3 depthwise, 1x1 projection in one pass,
  * so that the wide map between them never leaves the second-level cache. One work-item per group; needs cpu/tile,
  * cpu/repeated_rows, cpu/amx.
  *

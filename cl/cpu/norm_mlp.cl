@@ -1,5 +1,5 @@
 /* Depthwise 3x3 convolution, layer norm, linear layer, activation and a second linear layer with residual
- * (src/ops/norm_mlp.h), for CPUs: one work-item per group, needs cpu/tile.
+ * (graph/nodes.h), for CPUs: one work-item per group, needs cpu/tile.
  *
  * For each piece of work a group normalises at most CHUNK rows into private memory and takes them through the layers;
  * what lies between stays in the second-level cache. Hidden channels come in blocks, each of which adds its part to the

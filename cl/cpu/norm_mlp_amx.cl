@@ -1,4 +1,4 @@
-/* Norm, linear layer, activation and a second linear layer with residual (src/ops/norm_mlp.h), for CPUs with AMX: one
+/* Norm, linear layer, activation and a second linear layer with residual (graph/nodes.h), for CPUs with AMX: one
  * work-item per group, needs cpu/tile (norm, activation), cpu/amx.
  *
  * A group takes pieces of rows, 32 of which are a tile. It normalises and splits a piece; what lies between the layers,

@@ -1,4 +1,4 @@
-/* Rows of a map that are alike (src/ops/alike.h), for operators that copy them. */
+/* Rows of a map that are alike (graph/nodes.h), for operators that copy them. */
 
 /* Rows [x, y) of item n. alike {ints from item to item of `content` or 0: none, first int, step, above, end}. */
 static inline int2 alike_rows(__global const int *content, int8 alike, int n) {

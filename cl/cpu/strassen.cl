@@ -16,7 +16,7 @@
  *
  * What comes in sevens lies in this order. The left factors are made of rows as they come, in pairs of tiles of six
  * rows, of which the second is the lower half. The right ones are weights: the host makes them (strassen_weights of
- * src/ops/norm_mlp.c), in panels of `columns` columns, the seven of a panel in a row. */
+ * variants/cpu/norm_mlp.c), in panels of `columns` columns, the seven of a panel in a row. */
 #define PRODUCTS 7
 
 /* Columns of the panel that begins where `left` columns of a half are left, a multiple of 16 from 32 on: 64, at the

@@ -1,4 +1,4 @@
-/* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), for CPUs:
+/* Attention between a few tokens and an image whose projections have moved to the tokens (variants/absorbed.h), for CPUs:
  * what passes over the image; cpu/two_way_tokens makes what it takes of the tokens and reads what it gives them. One
  * work-item per group, needs cpu/tile, cpu/two_way_columns.
  *

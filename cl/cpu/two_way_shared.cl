@@ -1,4 +1,4 @@
-/* Many prompts on one image (src/ops/two_way_shared.h), for CPUs: one work-item per group, needs cpu/tile,
+/* Many prompts on one image (variants/cpu/shared_prompts.h), for CPUs: one work-item per group, needs cpu/tile,
  * cpu/two_way_columns, cpu/prompt_products.
  *
  * What an image row is to a prompt is linear in what all prompts see, x, and in the weights a of the tokens in the

@@ -1,4 +1,4 @@
-/* Attention between a few tokens and an image (src/ops/two_way.h), for CPUs: the tokens' side. Folds tokens into what
+/* Attention between a few tokens and an image (variants/absorbed.h), for CPUs: the tokens' side. Folds tokens into what
  * cpu/two_way takes, and joins what it has read for them; one work-item per group, needs cpu/tile, cpu/two_way_columns.
  *
  * -D K: channels of the image, a multiple of 64; those of cpu/two_way_columns. */

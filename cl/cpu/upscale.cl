@@ -1,4 +1,4 @@
-/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), for CPUs: one work-item per group, needs
+/* SAM's mask upscaling from image tokens to logits (graph/nodes.h), for CPUs: one work-item per group, needs
  * cpu/tile, cpu/upscale_parts.
  *
  *     u = gelu(LN(deconv1(x)));  v = gelu(deconv2(u));  logit[m] = v . vectors[m]
@@ -9,7 +9,7 @@
  *
  * -D K: input channels; 64 and 32 are the channels of u and v.
  *
- * Prompts of way 1 share deconv1 of their image as it was before two updates (ops/upscale.h). An update x = (x + s
+ * Prompts of way 1 share deconv1 of their image as it was before two updates (graph/nodes.h). An update x = (x + s
  * values + bias)' f gamma + beta of a row is linear but for the factor f, which was noted with the weights s: what is
  * left for each prompt is a product of depth 2 columns + 2 where x W has depth K. */
 #define TRACED (2 * 64 + 16) /* floats of a row of weights and factors */

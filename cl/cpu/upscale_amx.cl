@@ -1,4 +1,4 @@
-/* SAM's mask upscaling (src/ops/upscale.h) for CPUs with AMX: one work-item per group, needs cpu/tile, cpu/upscale_parts,
+/* SAM's mask upscaling (graph/nodes.h) for CPUs with AMX: one work-item per group, needs cpu/tile, cpu/upscale_parts,
  * cpu/amx.
  *
  * What cpu/upscale makes, 32 pixels and a phase of the first convolution at a time. While the matrix unit makes the

@@ -13,7 +13,7 @@
  *   DPAS  a: of every row the inputs 2 lane + {0, 1}; b: column lane, all sixteen inputs; c[e]: row e, column lane
  *
  * matrix_a loads a from rows of halves in local memory, `pitch` words apart; matrix_b loads fragment `number` of packed
- * weights, whose half i is input PACKED_K(i) of column PACKED_COL(i) (ops/conv_matrix.c packs them): lane by lane, for
+ * weights, whose half i is input PACKED_K(i) of column PACKED_COL(i) (variants/matrix/conv_matrix.c packs them): lane by lane, for
  * DPAS two inputs of every lane after two others.
  *
  * For compilers that lack the instruction MATRIX_MULTIPLY stands below in plain OpenCL: no device is served by it (the

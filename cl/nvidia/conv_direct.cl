@@ -4,7 +4,7 @@
  * Goes with nvidia/ptx and nvidia/conv_parts.
  *
  * CIN: channels; 8, a multiple of 16, or 3: images of whole words a line, whose windows begin at odd columns. A step is 16
- * inputs; its columns are channels in an order in which a lane's lie side by side in memory (src/ops/conv_direct.c
+ * inputs; its columns are channels in an order in which a lane's lie side by side in memory (variants/nvidia/conv_direct.c
  * packs filters likewise), and the columns of its 8 BLOCKS results are so as well. Filters: [step][block][lane] of two
  * words each.
  *

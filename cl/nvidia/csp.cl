@@ -1,4 +1,4 @@
-/* A CSP block of D-FINE's encoder and the 3x3 convolution behind it (ops/csp.h) as one launch, in half storage with
+/* A CSP block of D-FINE's encoder and the 3x3 convolution behind it (graph/nodes.h) as one launch, in half storage with
  * sums in float: a work-group makes TILE_H x TILE_W pixels of the result.
  *
  * Every layer is a matrix product, outputs by inputs, on the pixels that the layers behind it need: one more on each
@@ -8,7 +8,7 @@
  * ahead (AHEAD is CHUNKS - 2), across the layers; a chunk costs a barrier and its latencies, so that few large ones are
  * faster.
  *
- * Arguments: y; x; weights [chunk], each [32 inputs][block of 8 outputs][lane][8 halves] as src/ops/fragments.h has
+ * Arguments: y; x; weights [chunk], each [32 inputs][block of 8 outputs][lane][8 halves] as variants/fragments.h has
  * them: for the 1x1 layer DEPTH times 32 inputs and 2 CP outputs, then for each 3x3 layer TAPS taps of CP inputs and CP
  * outputs; bias [2 CP] and [CP] for each 3x3 layer; in = {h, w, ld, c0, tiles across, 0, 0, 0}, out = {n, ld, c0, c}.
  * -D IN: inputs, in eights; CP: channels of a half, rounded up to 32; NECKS; TILE_W: 4 or 8. Grid: x = tiles, y =

@@ -1,4 +1,4 @@
-/* Keys and values of an image that its prompts read (src/ops/two_way.h), on matrix instructions with half storage; goes
+/* Keys and values of an image that its prompts read (variants/absorbed.h), on matrix instructions with half storage; goes
  * with nvidia/ptx and nvidia/image_rows, which has the arguments. Group i: 64 rows. -D IN: channels of the image. */
 #define THREADS 256
 

@@ -1,4 +1,4 @@
-/* Keys and values of an image (src/ops/two_way.h) by groups of 256 work-items, alone or beside other groups of a launch
+/* Keys and values of an image (variants/absorbed.h) by groups of 256 work-items, alone or beside other groups of a launch
  * (behind nvidia/ptx). -D IN: the image's channels, a multiple of 32. The kernel's local array has at least 64 LD_X pieces
  * of 16 bytes. */
 #define LD_X (IN / 8 + 1) /* uint4 from row to row */

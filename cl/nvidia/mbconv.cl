@@ -1,5 +1,5 @@
 /* The second half of an inverted bottleneck in one launch on the matrix instructions of warpgroups with half storage
- * (src/ops/mbconv.h; goes with nvidia/ptx, portable/fetch and nvidia/wgmma): y = act(P gelu(spread(u)) + x), spread a depthwise
+ * (graph/nodes.h; goes with nvidia/ptx, portable/fetch and nvidia/wgmma): y = act(P gelu(spread(u)) + x), spread a depthwise
  * 3x3 convolution with padding 1. What lies between the two is never stored.
  *
  * A group of two warpgroups makes 8 x 8 pixels. Its work-items have four channels each and make pieces of two lines by

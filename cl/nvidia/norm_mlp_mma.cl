@@ -1,4 +1,4 @@
-/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on matrix instructions with half storage (src/ops/norm_mlp.h; goes with
+/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on matrix instructions with half storage (graph/nodes.h; goes with
  * nvidia/ptx), z = x or, with SPREAD, a depthwise 3x3 convolution of x: the hidden channels are never stored, and z only
  * where y will be. W1 and b1 come with the norm's scale and shift in them. With nvidia/spread.
  *

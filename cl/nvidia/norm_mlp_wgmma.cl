@@ -1,4 +1,4 @@
-/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on the matrix instructions of warpgroups with half storage (src/ops/norm_mlp.h;
+/* y = z + W2 gelu(W1 LN(z) + b1) + b2 on the matrix instructions of warpgroups with half storage (graph/nodes.h;
  * goes with nvidia/ptx, nvidia/norm, nvidia/wgmma and nvidia/spread), z = x or, with SPREAD, a depthwise 3x3 convolution of x. W1
  * and b1 come with the norm's scale and shift in them.
  *

@@ -1,5 +1,5 @@
 /* Norm, projection to queries, keys and values, and window attention of TinyViT in one launch on matrix instructions of
- * warpgroups and warps with half storage (src/ops/norm_window.h; goes with nvidia/ptx, nvidia/norm, nvidia/sums, nvidia/wgmma):
+ * warpgroups and warps with half storage (graph/nodes.h; goes with nvidia/ptx, nvidia/norm, nvidia/sums, nvidia/wgmma):
  * neither the normalised map nor the projections are stored.
  *
  * A group takes WINDOWS windows and HEADS heads, one after the other; the next one's weights come meanwhile. Tokens of

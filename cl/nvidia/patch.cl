@@ -1,5 +1,5 @@
 /* Two 3x3 convolutions of stride 2 with padding 1, GELU between them, of an image of three channels, on matrix
- * instructions with half storage (src/ops/patch.h; goes with nvidia/ptx): what lies between is never stored.
+ * instructions with half storage (graph/nodes.h; goes with nvidia/ptx): what lies between is never stored.
  *
  * A group of eight warps makes 8 x 16 pixels. The image under them lies in local memory as it is, three channels a
  * pixel: nine values in a row are what a line of a window reads, as five words with one of the next pixel, whose weight

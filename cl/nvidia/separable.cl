@@ -8,7 +8,7 @@
  * there in rows whose 16-byte parts are exchanged within the row (swizzle), so that eight rows of one part lie in
  * different banks.
  *
- * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as src/ops/fragments.h has them, zeros up
+ * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as variants/fragments.h has them, zeros up
  * to a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]; in = {h, w, ld, c0, c,
  * steps, channels / 8, 0}; win = {top, left, tiles across, has LAB}; out = {n, h, w, ld, c0, 0, 0, 0}; lab = {scale,
  * bias, 0, 0}. Grid: x = blocks of BN channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a

@@ -1,4 +1,4 @@
-/* HGNetv2's first stage and the downsampling behind it (ops/stage.h) as one launch on matrix instructions, in half
+/* HGNetv2's first stage and the downsampling behind it (variants/nvidia/stage.h) as one launch on matrix instructions, in half
  * storage with sums in float: a work-group makes TILE x TILE pixels of the downsampled map. Goes with nvidia/ptx.
  *
  * Each layer is a matrix product on the pixels that the layers behind it need: grid 0 is the input under the tile (17 x
@@ -7,7 +7,7 @@
  * The strided depthwise layer reads its sum from local memory. Maps lie there as halves, zeros outside the map, and a
  * pixel is 16 bytes longer than its channels, so that eight pixels lie in different banks.
  *
- * Arguments: y; x; weights of the five dense layers as src/ops/fragments.h has them, [32 inputs][block of 8 outputs],
+ * Arguments: y; x; weights of the five dense layers as variants/fragments.h has them, [32 inputs][block of 8 outputs],
  * the 3x3 layers' taps outermost, with zeros for a tenth; constants {scale, shift} of those layers, 12 floats, then
  * their biases [16][16][16][32][64], the depthwise taps [9][64] and bias [64]; in = {h, w, ld, c0}, out = {n, h, w, ld,
  * c0, tiles across, 0, 0}. Grid: x = tiles, y = items. -D TILE: at most 5. */

@@ -1,4 +1,4 @@
-/* HGNetv2's second stage and the downsampling behind it (ops/stage.h) as one launch on matrix instructions, in half
+/* HGNetv2's second stage and the downsampling behind it (variants/nvidia/stage.h) as one launch on matrix instructions, in half
  * storage with sums in float: a work-group makes TILE x TILE pixels of the downsampled map and the four times as many
  * of the stage's own result that lie above them. Goes with nvidia/ptx.
  *
@@ -8,7 +8,7 @@
  * the pixels and WN the outputs. Weights do not all fit beside the maps: those of the last layer come where the 3x3
  * layers' were, and sums that are exchanged lie where weights are no longer or not yet.
  *
- * Arguments: y; x; weights of the five dense layers as src/ops/fragments.h has them, [32 inputs][block of 8 outputs],
+ * Arguments: y; x; weights of the five dense layers as variants/fragments.h has them, [32 inputs][block of 8 outputs],
  * the 3x3 layers' [half of the channels][tap][channel] filled up with zeros; constants {scale, shift} of those layers,
  * 12 floats, then their biases [32][32][32][128][256], the depthwise taps [9][256] and bias [256]; in = {h, w, ld, c0},
  * out = {n, h, w, ld, c0, tiles across, ld and c0 of whole}; whole, the stage's own result, unless its ld is 0. Grid: x

@@ -1,4 +1,4 @@
-/* HGNetv2's stem (ops/stem.h) as one launch on matrix instructions, in half storage with sums in float: a work-group
+/* HGNetv2's stem (graph/nodes.h) as one launch on matrix instructions, in half storage with sums in float: a work-group
  * makes TILE_H x TILE_W pixels of the result. Goes with nvidia/ptx.
  *
  * Each layer is a matrix product on the pixels that the layers behind it need, 16 pixels and some blocks of eight
@@ -8,7 +8,7 @@
  * different banks. Channels are rounded up to 16 (MP of y and stem3, ZP of z), with weights of zero. The image is read
  * by two halves: of each line of a window the nine values, and seven of what follows for zero weights.
  *
- * Arguments: y; x the image; weights of the five layers as src/ops/fragments.h has them, [32 inputs][block of 8
+ * Arguments: y; x the image; weights of the five layers as variants/fragments.h has them, [32 inputs][block of 8
  * outputs], taps outermost, stem1's lines as 16 inputs each; constants {scale, shift} of the layers, 16 floats, then
  * the biases [MP][ZP][M][MP][OUT]; in = {h, w, ld, c0}, out = {n, ld, c0, tiles across}. -D M, OUT, TILE_H, TILE_W.
  * Grid: x = tiles, y = items. */

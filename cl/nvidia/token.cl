@@ -1,4 +1,4 @@
-/* Layers on a few tokens of several prompts (src/ops/token.h) on matrix instructions with half storage: what the
+/* Layers on a few tokens of several prompts (variants/nvidia/tokens.h) on matrix instructions with half storage: what the
  * launches of op/token_*_mma share (behind nvidia/ptx), LN(add + W hidden + b) of a tile, two prompts of eight rows each.
  *
  * A group has a tile and a share of what comes before W; the last of a tile's groups to arrive does the rest. The time

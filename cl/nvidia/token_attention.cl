@@ -1,4 +1,4 @@
-/* A layer behind attention of a prompt's tokens to each other (src/ops/token.h) on matrix instructions with half
+/* A layer behind attention of a prompt's tokens to each other (variants/nvidia/tokens.h) on matrix instructions with half
  * storage: hidden is softmax(q k^T / sqrt(32)) v in heads of 32 channels. Goes with nvidia/ptx, nvidia/token, for folds of
  * the result nvidia/token_folds, and with -D IMAGE nvidia/image_rows.
  *

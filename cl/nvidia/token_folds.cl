@@ -1,4 +1,4 @@
-/* Folds of a layer's result (src/ops/two_way.h) by the group that has made it, behind nvidia/token: of rows of OUT
+/* Folds of a layer's result (variants/absorbed.h) by the group that has made it, behind nvidia/token: of rows of OUT
  * channels a warp makes for each of eight heads of 16 channels queries, keys or values of all tokens, then what they
  * are to the image.
  *

@@ -1,4 +1,4 @@
-/* A layer on tokens with a first layer before it (src/ops/token.h) on matrix instructions with half storage: hidden is
+/* A layer on tokens with a first layer before it (variants/nvidia/tokens.h) on matrix instructions with half storage: hidden is
  * relu(W1 x + b1). Goes with nvidia/ptx, nvidia/token and, for folds of the result, nvidia/token_folds.
  *
  * Group (tile, slice) makes a slice of 128 hidden channels and what they add to the result; the last sums up, in their

@@ -1,4 +1,4 @@
-/* A layer behind what tokens have read of an image in parts (src/ops/token.h, nvidia/two_way_mma) on matrix instructions
+/* A layer behind what tokens have read of an image in parts (variants/nvidia/tokens.h, nvidia/two_way_mma) on matrix instructions
  * with half storage: hidden is w average + b of each head. Goes with nvidia/ptx and nvidia/token.
  *
  * Group (token * 8 + head, prompt) makes a head of a token from all parts; the last of a tile's does the layer. -D IN:

@@ -1,4 +1,4 @@
-/* Perceptrons of three layers on single tokens (src/ops/token.h) on matrix instructions with half storage; goes with
+/* Perceptrons of three layers on single tokens (variants/nvidia/tokens.h) on matrix instructions with half storage; goes with
  * nvidia/ptx. -D IN: channels, a multiple of 64. */
 #define THREADS 256
 #define LD  (IN / 8 + 1)             /* uint4 from row to row */

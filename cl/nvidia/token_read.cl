@@ -1,4 +1,4 @@
-/* A layer behind what tokens read of an image whose keys and values are there (src/ops/token.h), on matrix instructions
+/* A layer behind what tokens read of an image whose keys and values are there (variants/nvidia/tokens.h), on matrix instructions
  * with half storage: hidden are eight heads of 16 channels. Goes with nvidia/ptx, nvidia/sums and nvidia/token, -D HID=128.
  *
  * Group (i, tile, j) reads 128 of the image's rows, a part: j 0 for both prompts or, where their images differ, for the

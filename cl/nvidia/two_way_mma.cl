@@ -1,4 +1,4 @@
-/* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), on matrix
+/* Attention between a few tokens and an image whose projections have moved to the tokens (variants/absorbed.h), on matrix
  * instructions with half storage; goes with nvidia/ptx. At most eight tokens, 64 columns.
  *
  * Column t * 8 + h belongs to token t and head h. Columns are rows of K halves [8 tokens + 2][K]; in the two rows

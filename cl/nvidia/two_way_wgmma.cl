@@ -1,4 +1,4 @@
-/* Image steps of two-way attention (src/ops/two_way.h) on the matrix instructions of warpgroups: what nvidia/two_way_mma's
+/* Image steps of two-way attention (variants/absorbed.h) on the matrix instructions of warpgroups: what nvidia/two_way_mma's
  * image_step makes, with its arguments. Goes with nvidia/ptx and nvidia/wgmma.
  *
  * A work-item keeps its channels of two image rows in registers from the first load to the last store: as they come

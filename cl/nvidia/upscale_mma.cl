@@ -1,4 +1,4 @@
-/* SAM's mask upscaling (src/ops/upscale.h) on matrix instructions, with half storage; goes with nvidia/ptx.
+/* SAM's mask upscaling (graph/nodes.h) on matrix instructions, with half storage; goes with nvidia/ptx.
  *
  * Group (i, z): 64 image tokens, 16 a warp, and one of the four pixels that the first transposed convolution makes of
  * each, of prompts z, z + groups, ..: the weights are copied to local memory once. All else stays in registers: the

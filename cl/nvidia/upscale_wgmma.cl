@@ -1,10 +1,10 @@
-/* SAM's mask upscaling (src/ops/upscale.h) on the matrix instructions of warpgroups, with half storage; goes with
+/* SAM's mask upscaling (graph/nodes.h) on the matrix instructions of warpgroups, with half storage; goes with
  * nvidia/ptx and nvidia/wgmma.
  *
  * Group (i, z): 64 image tokens, 16 a warp, and one of the four pixels that the first transposed convolution makes of
  * each, of prompts z, z + groups, ..: the weights lie in local memory, as nvidia/wgmma wants them, all else in registers.
  * As in nvidia/two_way_wgmma a token's channels come from memory as fragments: of 64, work-item t of four has eight in a
- * row and eight more 32 behind, and weights have that order of places (ops/fragments.h). The first product's sums,
+ * row and eight more 32 behind, and weights have that order of places (variants/fragments.h). The first product's sums,
  * normalised and packed, are the second one's fragments; that one makes two pixels of four at a time.
  *
  * -D K: input channels, a multiple of 64. */

@@ -1,4 +1,4 @@
-/* Assignment of rows to columns; the algorithm is lap.cl or lap_cpu.cl, joined in front. */
+/* Assignment of rows to columns; the algorithm is lap.cl or lap_serial.cl, joined in front. */
 
 /* match[i, r]: column of row r or -1, for r < rows; complete[i]: 1 when min(rows, columns) pairs were found. cost
  * [i, rows, columns] of which dims[2 i], dims[2 i + 1] are used. sizes: rows, columns, ints of work per item. One group

@@ -7,7 +7,7 @@
  * below 2^61: a free sink has v = 0, which bounds every dual by the largest cost, and with forbidden pairs by n of
  * them.
  *
- * `work` (lap_words() of src/ops/assign.c, 8-byte aligned): u [n], v, dist, open [m + 8] as long; pred, owner [m + 8],
+ * `work` (lap_words() of variants/portable/match.c, 8-byte aligned): u [n], v, dist, open [m + 8] as long; pred, owner [m + 8],
  * sink [n]. */
 #ifndef LANES
 #define LANES 64

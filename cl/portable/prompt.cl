@@ -1,4 +1,4 @@
-/* Prompt tokens of the segmenter (src/ops/prompt.h). */
+/* Prompt tokens of the segmenter (graph/nodes.h). */
 
 /* One work-item per (Fourier feature, token, prompt): rows of `own` are copied, then code = [sin z, cos z], z = 2 pi (2
  * (x, y) - 1) G with (x, y) = (point + 0.5) / side, plus the embedding of the token's label. shape: rows of `own`,

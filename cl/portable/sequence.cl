@@ -1,7 +1,7 @@
 /* A sequence: many operators on the same rows (queries, tokens) in one launch. A group of 256 takes four rows from the
  * first operator to the last; what lies between stays in local memory as floats, [channel][row], a float4 per channel.
  *
- * The program is data: `tape` has an int16 per step, the first number says which; src/ops/chain_tape.c writes it. A
+ * The program is data: `tape` has an int16 per step, the first number says which; variants/tape.c writes it. A
  * step reads and writes whole channels of local memory ("slots", positions in float4), and ends at the one barrier.
  * Constants: `weights` of T, matrices [in][out rounded up to 4] one after the other; `table` of float. e0 .. e21 are
  * the tensors outside.

@@ -1,4 +1,4 @@
-/* What detections are matched with: tracks, given targets, D-FINE's set. frame.cl and the solver, lap.cl or lap_cpu.cl,
+/* What detections are matched with: tracks, given targets, D-FINE's set. frame.cl and the solver, lap.cl or lap_serial.cl,
  * are joined in front. */
 
 /* Track state, two of it (UP_TRACK_HALF): last id given, number of tracks; then tracks by rising id. */

@@ -1,5 +1,5 @@
-/* Attention between a few tokens and an image whose projections have moved to the tokens (src/ops/two_way.h), portable.
- * Column t * 8 + h belongs to token t and head h. Layouts of columns and parts as in two_way_cpu.cl.
+/* Attention between a few tokens and an image whose projections have moved to the tokens (variants/absorbed.h), portable.
+ * Column t * 8 + h belongs to token t and head h. Layouts of columns and parts as in cpu/two_way.cl.
  *
  * -D K: channels of the image. -D BLOCKS: of 64 columns. -D GROUP: work-items that share image rows; a work-item owns
  * the channels lane, lane + GROUP, .. of them. -D ROWS: image rows in local memory, a multiple of 4. Work-items that

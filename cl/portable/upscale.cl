@@ -1,4 +1,4 @@
-/* SAM's mask upscaling from image tokens to logits (src/ops/upscale.h), portable: a group takes PIXELS image tokens
+/* SAM's mask upscaling from image tokens to logits (graph/nodes.h), portable: a group takes PIXELS image tokens
  * through both transposed convolutions in local memory. Layouts as in upscale_cpu.cl.
  *
  * -D K: input channels. -D GROUP: 64 or 256 work-items, one for each of 64 channels, four pixels and PHASES. */

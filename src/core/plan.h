@@ -20,7 +20,7 @@ typedef struct ist_plan_options {
     int guard_bytes; /* tests: keep this many bytes of pattern on both sides of every tensor, none shared */
     bool taps;       /* tests: keep tapped tensors to the end of the frame */
     bool half;       /* storage type of IST_ELEM_T */
-    bool bf16;       /* ist_plan_bf16 is true where the model says ist_plan_narrow */
+    bool bf16;       /* ist_plan_bf16 is true where the model says ist_plan_reduced */
     bool notes;      /* keep the problems that ops choose rows for: ist_plan_notes */
     const ist_tuning *tuning; /* choices that were measured, or NULL; borrowed until the plan is finished */
     bool overlap;    /* the branches (ist_plan_fork) run at the same time: for a device with a side lane */
@@ -48,9 +48,9 @@ bool ist_plan_half(const ist_plan *plan);
 /* Whether constants have values: not where options.late, so that making them can be saved. */
 bool ist_plan_has_values(const ist_plan *plan);
 
-/* Between ist_plan_narrow(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if
+/* Between ist_plan_reduced(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if
  * the plan has options.bf16: what ist_plan_bf16 says. */
-void ist_plan_narrow(ist_plan *plan, bool narrow);
+void ist_plan_reduced(ist_plan *plan, bool narrow);
 bool ist_plan_bf16(const ist_plan *plan);
 
 /* A new dense tensor in the arena; contents undefined until a launch writes it. */

@@ -110,7 +110,7 @@ bool ist_plan_has_values(const ist_plan *plan) {
     return !plan->options.late;
 }
 
-void ist_plan_narrow(ist_plan *plan, bool narrow) {
+void ist_plan_reduced(ist_plan *plan, bool narrow) {
     plan->narrow = narrow;
 }
 

@@ -318,10 +318,10 @@ typedef struct ist_qkv {
 /* What is known of the rows of a map. A letterboxed picture fills the upper rows of a network's input; below it layers
  * near the input see nothing but padding, and make the same row over and over: of item n, rows from ceil(content[n] /
  * step) + above on have the same bits, but for the last `below`. Known to whoever lowers a graph, and set there. */
-typedef struct ist_alike {
+typedef struct ist_padding_reuse {
     ist_tensor content; /* I32 [1,1,n,1]: rows of the picture in the network's input; empty: nothing is known */
     int step, above, below;
-} ist_alike;
+} ist_padding_reuse;
 
 /* PATCH_EMBED: second(gelu(first image)), both 3x3 with stride 2 and padding 1: [n,h,w,3] -> [n,h/4,w/4,out], rounded
  * up. content I32 [1,1,n,2]: width and height of the pictures in the image, which is zero beside them; empty: not known.
@@ -330,7 +330,7 @@ typedef struct ist_patch_embed {
     const char *label;
     ist_tensor image, content, y;
     ist_filter first, second;
-    ist_alike alike; /* of the image, then of the result */
+    ist_padding_reuse alike; /* of the image, then of the result */
 } ist_patch_embed;
 
 /* MBCONV: the inverted bottleneck of MobileNetV2 (Sandler et al., arXiv 1801.04381) as TinyViT uses it: y =
@@ -343,7 +343,7 @@ typedef struct ist_mbconv {
     int stride;
     bool residual;
     ist_act act;
-    ist_alike alike; /* of x, then of the result */
+    ist_padding_reuse alike; /* of x, then of the result */
 } ist_mbconv;
 
 /* NORM_WINDOW: y = attention(qkv LN(x)) within windows of ws x ws tokens: x [n,h,w,c], c = 32 heads, qkv [3 c][c], per

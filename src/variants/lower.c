@@ -20,7 +20,7 @@ static void choose_spans(ist_lowering *l) {
             within = l->chosen[k] && !l->chosen[k]->family->by_nodes && g->regions[k].first <= r->first &&
                      r->end <= g->regions[k].end;
         if (within || r->first == r->end) continue;
-        ist_plan_narrow(l->plan, g->nodes[r->first].place.reduced);
+        ist_plan_reduced(l->plan, g->nodes[r->first].place.reduced);
         l->chosen[i] = ist_variant_choose(l->plan, r->kind, &span).variant;
     }
 }
@@ -44,7 +44,7 @@ static void enter(ist_lowering *l, int i) {
     enter_branch(l, at->branch);
     if (at->stage[0]) ist_plan_stage(p, at->stage);
     ist_plan_limit(p, ist_layout_tensor(l, at->limit));
-    ist_plan_narrow(p, at->reduced);
+    ist_plan_reduced(p, at->reduced);
     l->now = *at;
 }
 
@@ -101,11 +101,11 @@ static void concatenate(ist_lowering *l, int i, ist_concat *q) {
 }
 
 /* Which rows of the result are the same, by what is known of the operand's. */
-static ist_alike *alike_of(ist_lowering *l, ist_node_kind kind, void *node, const void *graph_node) {
+static ist_padding_reuse *alike_of(ist_lowering *l, ist_node_kind kind, void *node, const void *graph_node) {
     if (kind == IST_NODE_PATCH_EMBED) {
         ist_patch_embed *q = node;
-        q->alike = (ist_alike){0};
-        if (ist_has(q->content)) q->alike = (ist_alike){.content = ist_slice(q->content, 1, 1), .step = 1};
+        q->alike = (ist_padding_reuse){0};
+        if (ist_has(q->content)) q->alike = (ist_padding_reuse){.content = ist_slice(q->content, 1, 1), .step = 1};
         return &q->alike;
     }
     if (kind != IST_NODE_MBCONV) return NULL;
@@ -114,7 +114,7 @@ static ist_alike *alike_of(ist_lowering *l, ist_node_kind kind, void *node, cons
     return &q->alike;
 }
 
-static void note_alike(ist_lowering *l, ist_node_kind kind, const void *graph_node, const ist_alike *alike) {
+static void note_alike(ist_lowering *l, ist_node_kind kind, const void *graph_node, const ist_padding_reuse *alike) {
     ist_tensor y = kind == IST_NODE_MBCONV ? ((const ist_mbconv *)graph_node)->y : ((const ist_patch_embed *)graph_node)->y;
     ist_value_plan_of(l, y)->alike = *alike;
 }
@@ -126,7 +126,7 @@ static void lower_node(ist_lowering *l, int i) {
     enter(l, i);
     l->nodes[i].first = ist_plan_describe(l->plan).launches;
     if (ist_load(l, i, &loaded)) {
-        ist_alike *alike = alike_of(l, n->kind, loaded.node, n->of);
+        ist_padding_reuse *alike = alike_of(l, n->kind, loaded.node, n->of);
         place_parts(l, i, loaded.node);
         if (n->kind == IST_NODE_CONCAT || n->kind == IST_NODE_CONCAT_ROWS)
             concatenate(l, i, loaded.node);
@@ -240,7 +240,7 @@ void ist_lower(ist_plan *p, const ist_graph *g, const ist_tensor *inputs, ist_lo
     lower_range(l, 0, (int)g->node_count);
     if (l->now.branch) ist_plan_join(p);
     ist_plan_limit(p, (ist_tensor){0});
-    ist_plan_narrow(p, false);
+    ist_plan_reduced(p, false);
     l->inputs = NULL;
 }
 

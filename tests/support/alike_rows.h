@@ -1,8 +1,8 @@
-/* Maps of which some rows are alike (ops/alike.h), and what operators that copy such rows must hold to. */
+/* Maps of which some rows are alike (graph/nodes.h), and what operators that copy such rows must hold to. */
 #ifndef IST_TESTS_ALIKE_ROWS_H
 #define IST_TESTS_ALIKE_ROWS_H
 
-#include "variants/alike.h"
+#include "variants/padding_reuse.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@ enum { ALIKE_ITEMS = 6 };
 /* Pictures of no rows, one, all, more than the map needs, and others. */
 typedef struct pictures {
     int rows[ALIKE_ITEMS];
-    ist_alike alike; /* of a map that was made with `step`, `above` and `below` */
+    ist_padding_reuse alike; /* of a map that was made with `step`, `above` and `below` */
 } pictures;
 
 static inline pictures draw_pictures(optest *t, int n, int h, int step, int above, int below) {
@@ -27,12 +27,12 @@ static inline pictures draw_pictures(optest *t, int n, int h, int step, int abov
     }
     ist_tensor content = ist_view(optest_ints(t, words, 2 * n), 1, 1, n);
     content.ld = 2;
-    all.alike = (ist_alike){ist_slice(content, 1, 1), step, above, below};
+    all.alike = (ist_padding_reuse){ist_slice(content, 1, 1), step, above, below};
     return all;
 }
 
 /* First row of item i of those that are alike, and the one behind the last. */
-static inline int first_alike(const pictures *all, ist_alike a, int i) {
+static inline int first_alike(const pictures *all, ist_padding_reuse a, int i) {
     return (all->rows[i] + a.step - 1) / a.step + a.above;
 }
 
@@ -48,7 +48,7 @@ static inline void make_alike(ref_map x, const pictures *all, bool zeros) {
 }
 
 /* The same bits from an operator that knows of the rows, and the rows that it says are alike are. */
-static inline void check_alike(const pictures *all, ist_alike after, ref_map got, ref_map want, int items) {
+static inline void check_alike(const pictures *all, ist_padding_reuse after, ref_map got, ref_map want, int items) {
     size_t row = (size_t)got.w * (size_t)got.c * sizeof(float);
     for (int i = 0; i < items; i++)
         for (int y = 0; y < got.h; y++) {

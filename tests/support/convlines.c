@@ -35,7 +35,7 @@ static void check_case(const ist_variant *v, bool rounds, shape s, int items, un
     snprintf(name, sizeof name, "%s %dx%dx%dx%d -> %d, %dx%d stride %d, act %d, case %u", v->name, s.n, s.h, s.w, s.cin,
              s.cout, s.kh, s.kw, s.stride, (int)s.x.act, salt);
     optest_begin(&t, name, salt);
-    ist_plan_narrow(t.plan, rounds);
+    ist_plan_reduced(t.plan, rounds);
     int oh = (s.h + s.top + s.bottom - s.kh) / s.stride + 1, ow = (s.w + s.left + s.right - s.kw) / s.stride + 1;
     ref_map in = optest_random(&t, s.n, s.h, s.w, s.cin), rounded = optest_zeros(&t, s.n, s.h, s.w, s.cin);
     ref_map want = optest_zeros(&t, s.n, oh, ow, s.cout);
@@ -128,7 +128,7 @@ void convlines_limits(const ist_variant *v, bool rounds) {
 const ist_variant *convlines_chosen(bool narrow, int in, int size) {
     optest t;
     optest_begin(&t, "choice", 0);
-    ist_plan_narrow(t.plan, narrow);
+    ist_plan_reduced(t.plan, narrow);
     ist_conv q = {.label = "choice",
                   .x = {.buffer = 1, .n = 1, .h = size, .w = size, .c = in, .ld = in},
                   .y = {.buffer = 2, .n = 1, .h = size - 2, .w = size - 2, .c = 32, .ld = 32},

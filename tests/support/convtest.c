@@ -44,7 +44,7 @@ const ist_variant *convtest_next(ist_node_kind kind, bool rounds, int *index) {
     const ist_variant *all = ist_variants_of(kind, &count), *found = NULL;
     optest t;
     optest_begin(&t, "capabilities", 0);
-    ist_plan_narrow(t.plan, rounds);
+    ist_plan_reduced(t.plan, rounds);
     while (!found && *index < count) {
         const ist_variant *v = &all[(*index)++];
         if (ist_variant_runs(t.plan, v)) found = v;

@@ -5,7 +5,7 @@
  *
  * Environment: ISTHMUS_DEVICE selects the device, ISTHMUS_SEED replaces the fixed seed, ISTHMUS_SMALL=1 asks for tiny
  * shapes (interpreters such as oclgrind), ISTHMUS_HALF=1 stores activations as half, ISTHMUS_BF16=1 lets plans round to
- * bfloat16 where ist_plan_narrow says so, ISTHMUS_VERBOSE=1 announces every case. A failing check ends the test. */
+ * bfloat16 where ist_plan_reduced says so, ISTHMUS_VERBOSE=1 announces every case. A failing check ends the test. */
 #ifndef IST_TESTS_OPTEST_H
 #define IST_TESTS_OPTEST_H
 

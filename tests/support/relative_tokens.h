@@ -1,4 +1,4 @@
-/* What rows on CPUs keep relative to an image's last token (src/ops/two_way.h). */
+/* What rows on CPUs keep relative to an image's last token (variants/absorbed.h). */
 #ifndef IST_TESTS_RELATIVE_TOKENS_H
 #define IST_TESTS_RELATIVE_TOKENS_H
 

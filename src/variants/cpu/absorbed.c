@@ -1,5 +1,5 @@
-/* Absorbed projections on CPUs: folds and merges share out their work (cl/cpu/two_way_tokens_cpu); image rows stay in
- * the cache between an update and the reading behind it (cl/cpu/two_way_cpu). */
+/* Absorbed projections on CPUs: folds and merges share out their work (cl/cpu/two_way_tokens); image rows stay in
+ * the cache between an update and the reading behind it (cl/cpu/two_way). */
 #include "variants/absorbed.h"
 #include "variants/rows.h"
 

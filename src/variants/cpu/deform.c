@@ -1,4 +1,4 @@
-/* Deformable attention on CPUs: some queries for each group (cl/cpu/deform). */
+/* Deformable attention on CPUs: some queries for each group (cl/portable/deform). */
 #include "variants/deform.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

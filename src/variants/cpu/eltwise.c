@@ -1,4 +1,4 @@
-/* Element-wise nodes on CPUs: rows of pixels for each item of work (cl/cpu/eltwise). */
+/* Element-wise nodes on CPUs: rows of pixels for each item of work (cl/portable/eltwise). */
 #include "variants/eltwise.h"
 #include "variants/variant.h"
 

@@ -1,5 +1,5 @@
 /* Inverted bottlenecks as one kernel that keeps its lines in a core's cache (cl/cpu/mbconv). */
-#include "variants/alike.h"
+#include "variants/padding_reuse.h"
 #include "variants/cpu/weights.h"
 #include "variants/rows.h"
 
@@ -25,7 +25,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int bands = ist_cpu_bands(p, h, segments * x.n, GROUPS_PER_UNIT);
     int pieces = segments * bands, units = ist_plan_units(p), length = (cols - 1) * s + 3;
-    b->alike = ist_alike_behind(b->alike, x.h, s);
+    b->alike = ist_padding_reuse_behind(b->alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, panel);
@@ -44,7 +44,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(ist_cpu_values(p, b->spread.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_panels(p, &b->project, panel, label)),
                  IST_IN(ist_cpu_values(p, b->project.b, y.c, NULL, 0, label)), IST_IN(ist_plan_current_limit(p)),
                  IST_IN(b->alike.content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)), ist_alike_ints(b->alike, h),
+                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)), ist_padding_reuse_ints(b->alike, h),
                  IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 15,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),

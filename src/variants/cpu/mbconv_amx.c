@@ -1,5 +1,5 @@
 /* Inverted bottlenecks on AMX (cl/cpu/mbconv_amx). */
-#include "variants/alike.h"
+#include "variants/padding_reuse.h"
 #include "variants/cpu/amx.h"
 #include "variants/cpu/weights.h"
 #include "variants/rows.h"
@@ -24,7 +24,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int most = LINE_BYTES / (4 * hidden * s) / BLOCK * BLOCK; /* three lines and weights fit the second-level cache */
     int cols = w < most ? w : most, segments = ist_div_up(w, cols), length = (cols - 1) * s + 3;
     int bands = ist_cpu_bands(p, h, segments * x.n, GROUPS_PER_UNIT), units = ist_plan_units(p);
-    b->alike = ist_alike_behind(b->alike, x.h, s);
+    b->alike = ist_padding_reuse_behind(b->alike, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DMOST=%d -DPARTS=%d -DASM=%d", MOST, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
@@ -44,7 +44,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(b->alike.content), IST_INT8(x.c, hidden, y.c, s, (int)b->act, 0, 0, 0),
                  IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
                  IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * bands, ist_plan_work_turn(p)),
-                 ist_alike_ints(b->alike, h), IST_INOUT(ist_plan_work_queue(p))},
+                 ist_padding_reuse_ints(b->alike, h), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 16,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = 4.0 * (in * x.c + out * y.c)};

@@ -1,4 +1,4 @@
-/* Layer normalisation and D-FINE's gate on CPUs: a work-item per group takes rows of pixels (cl/cpu/norm). */
+/* Layer normalisation and D-FINE's gate on CPUs: a work-item per group takes rows of pixels (cl/portable/norm). */
 #include "variants/norm.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

@@ -1,5 +1,5 @@
 /* Patch embedding as one launch on CPUs with wide vectors (cl/cpu/patch). */
-#include "variants/alike.h"
+#include "variants/padding_reuse.h"
 #include "variants/rows.h"
 #include "variants/variant.h"
 
@@ -64,7 +64,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_filter *first = &q->first, *second = &q->second;
     const char *label = q->label;
     ist_tensor x = q->image, y = q->y;
-    ist_alike *alike = &q->alike;
+    ist_padding_reuse *alike = &q->alike;
     int mid_h = (x.h + 1) / 2, mid_w = (x.w + 1) / 2, h = y.h, w = y.w;
     (void)v, (void)way;
     int blocks = ist_div_up(w, 2), pairs = ist_div_up(h, 2), units = ist_plan_units(p);
@@ -81,7 +81,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     room = (int)ist_round_up((size_t)room, 32);
     ist_tensor scratch = ist_plan_tensor(p, 1, 1, units, room, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DPANEL=64");
-    *alike = ist_alike_behind(ist_alike_behind(*alike, x.h, 2), mid_h, 2);
+    *alike = ist_padding_reuse_behind(ist_padding_reuse_behind(*alike, x.h, 2), mid_h, 2);
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -95,7 +95,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(weights),
                                   IST_IN(ist_plan_current_limit(p)), IST_IN(alike->content),
                                   IST_INT8(x.h, x.w, mid_h, mid_w, h, w, y.ld, y.c0), IST_INT4(x.n, pairs, room, line),
-                                  ist_alike_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
+                                  ist_padding_reuse_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
                          .arg_count = 10,
                          .shares = true,
                          .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),

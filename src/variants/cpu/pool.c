@@ -1,4 +1,4 @@
-/* The 2x2 maximum of HGNetv2's stem on CPUs: a line for each work-item (cl/cpu/pool). */
+/* The 2x2 maximum of HGNetv2's stem on CPUs: a line for each work-item (cl/portable/pool). */
 #include "variants/rows.h"
 #include "variants/variant.h"
 

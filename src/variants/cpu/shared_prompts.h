@@ -3,7 +3,7 @@
  *
  * Until its first update the image is the same for all of its prompts. Behind an update it is the sum of what it was
  * and of what the prompt's tokens gave it, but for one factor per row and norm; so is a projection of it, and the
- * factors take but short products (cl/cpu/two_way_shared_cpu has the formulas). Prompts choose on the device, by how many
+ * factors take but short products (cl/cpu/two_way_shared has the formulas). Prompts choose on the device, by how many
  * there are on their own image: what else is in the batch changes nothing. */
 #ifndef IST_VARIANTS_CPU_SHARED_PROMPTS_H
 #define IST_VARIANTS_CPU_SHARED_PROMPTS_H

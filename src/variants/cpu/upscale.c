@@ -1,4 +1,4 @@
-/* Mask upscaling on CPUs, with AMX and without (cl/cpu/upscale_amx, upscale_cpu). */
+/* Mask upscaling on CPUs, with AMX and without (cl/cpu/upscale_amx, upscale). */
 #include "variants/cpu/upscale.h"
 #include "variants/cpu/amx.h"
 #include "variants/rows.h"

@@ -1,4 +1,4 @@
-/* Attention on matrix instructions, half storage (cl/nvidia/attention_mma). */
+/* Attention on matrix instructions, half storage (cl/nvidia/attention). */
 #include "variants/attention.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

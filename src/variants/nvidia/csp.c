@@ -1,4 +1,4 @@
-/* CSP blocks in one launch on matrix instructions: a group computes its borders again (cl/nvidia/csp_mma). */
+/* CSP blocks in one launch on matrix instructions: a group computes its borders again (cl/nvidia/csp). */
 #include "variants/fragments.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

@@ -1,5 +1,5 @@
 /* Norm, projection and window attention in one launch on the matrix instructions of warpgroups
- * (cl/nvidia/norm_window_wgmma). */
+ * (cl/nvidia/norm_window). */
 #include "variants/fragments.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

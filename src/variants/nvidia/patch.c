@@ -1,4 +1,4 @@
-/* Patch embedding as one launch on matrix instructions (cl/nvidia/patch_mma). */
+/* Patch embedding as one launch on matrix instructions (cl/nvidia/patch). */
 #include "variants/fragments.h"
 #include "variants/rows.h"
 #include "variants/variant.h"
@@ -46,7 +46,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int across = ist_div_up(w, WIDE), counts[2] = {MID * 32, OUT * MID * TAPS};
     float bias[MID + OUT] = {0}, *packed = malloc((size_t)(counts[0] + counts[1]) * sizeof *packed);
     (void)v, (void)way;
-    q->alike = (ist_alike){0};
+    q->alike = (ist_padding_reuse){0};
     if (!packed) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d weights", label, counts[0] + counts[1]);
         return;

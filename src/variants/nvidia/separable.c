@@ -1,4 +1,4 @@
-/* Separable convolutions in one launch on matrix instructions (cl/nvidia/separable_mma). */
+/* Separable convolutions in one launch on matrix instructions (cl/nvidia/separable). */
 #include "variants/epilogue.h"
 #include "variants/fragments.h"
 #include "variants/rows.h"

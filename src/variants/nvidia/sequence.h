@@ -37,7 +37,7 @@ enum { MAIL = 1536 };     /* words of a row that they can */
 enum { DATA_STEP = 4096, MATRIX_REST = 4096, LARGE_ROOM = 202 << 10 };
 
 /* What a group makes of a linear layer when two have the same rows: all, half of the outputs, sums of half of the
- * inputs (cl/nvidia/chain_rows.cl, meet). */
+ * inputs (cl/nvidia/sequence_rows.cl, meet). */
 typedef enum way { EACH, OUTPUTS, INPUTS } way;
 enum { STREAMS = SIDES_MOST * WARPS };
 

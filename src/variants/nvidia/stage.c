@@ -1,5 +1,5 @@
 /* A stage of HGNetv2's small sizes and the downsampling behind it as one launch on matrix instructions, which replaces
- * five or six and their maps: the first (cl/nvidia/stage_mma) or the second (cl/nvidia/stage_wide_mma). */
+ * five or six and their maps: the first (cl/nvidia/stage) or the second (cl/nvidia/stage_wide). */
 #include "variants/nvidia/stage.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* HGNetv2's stem as one launch on matrix instructions: packs the five layers' weights as fragments and records it
- * (cl/nvidia/stem_mma). */
+ * (cl/nvidia/stem). */
 #include "variants/fragments.h"
 #include "variants/rows.h"
 #include "variants/variant.h"

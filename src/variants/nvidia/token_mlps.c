@@ -1,4 +1,4 @@
-/* The mask decoder's MLPs of single tokens in one launch (cl/nvidia/perceptron_mma). */
+/* The mask decoder's MLPs of single tokens in one launch (cl/nvidia/token_mlps). */
 #include "variants/nvidia/tokens.h"
 #include "variants/rows.h"
 #include "variants/variant.h"
