@@ -5,7 +5,7 @@
  * immediate offsets. */
 #define TILE_ROWS 6
 
-/* -D PANEL: columns of a panel of weights [k][PANEL] (ist_panel_columns of variants/cpu/weights.h): as many as a tile of TILE_ROWS
+/* -D PANEL: columns of a panel of weights [k][PANEL] (ist_cpu_panel of variants/cpu/weights.h): as many as a tile of TILE_ROWS
  * rows has registers for, so that a panel is read from its beginning to its end for tile after tile. */
 #ifndef PANEL
 #define PANEL 64

@@ -1,7 +1,7 @@
 /* D-FINE's deformable attention (MSDeformableAttention of src/zoo/dfine/dfine_decoder.py). */
 #include "variants/deform.h"
 
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 void ist_deform_table(const ist_deform *d, int pad, float table[4 * IST_POINTS_MAX]) {
     const ist_level *levels = d->level;

@@ -2,7 +2,7 @@
 #include "variants/dwconv.h"
 
 #include "variants/epilogue.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /* See eltwise.h. */
 #include "variants/eltwise.h"
 
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include <string.h>
 

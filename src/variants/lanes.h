@@ -3,7 +3,7 @@
 #ifndef IST_VARIANTS_LANES_H
 #define IST_VARIANTS_LANES_H
 
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 typedef struct ist_lanes {

@@ -2,7 +2,7 @@
 #include "variants/resize.h"
 
 #include "graph/frame.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

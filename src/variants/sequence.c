@@ -2,7 +2,7 @@
 #include "variants/sequence_steps.h"
 
 #include "base/mem.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include <stdlib.h>
 #include <string.h>

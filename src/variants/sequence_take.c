@@ -1,7 +1,7 @@
 /* Nodes as steps of a sequence. */
 #include "variants/deform.h"
 #include "variants/eltwise.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/sequence_steps.h"
 
 #include "base/mem.h"

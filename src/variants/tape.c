@@ -1,6 +1,6 @@
 /* A piece of a sequence as a tape: see tape.h. */
 #include "variants/tape.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

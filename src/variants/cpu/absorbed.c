@@ -1,7 +1,7 @@
 /* Absorbed projections on CPUs: folds and merges share out their work (cl/cpu/two_way_tokens); image rows stay in
  * the cache between an update and the reading behind it (cl/cpu/two_way). */
 #include "variants/absorbed.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -1,5 +1,5 @@
 #include "variants/cpu/amx.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/half.h"
 #include "base/mem.h"

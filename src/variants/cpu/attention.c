@@ -1,6 +1,6 @@
 /* Attention on CPUs: lanes are queries; any number of queries and keys (cl/cpu/attention). */
 #include "variants/attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -4,7 +4,7 @@
 
 #include "variants/epilogue.h"
 #include "variants/panels.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

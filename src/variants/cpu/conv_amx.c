@@ -3,7 +3,7 @@
 #include "variants/cpu/amx.h"
 #include "variants/cpu/conv.h"
 #include "variants/cpu/conv_lines.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -2,7 +2,7 @@
  * launch of cpu/conv_bf16. */
 #include "variants/cpu/conv.h"
 #include "variants/cpu/conv_lines.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/half.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* What cpu/conv_bf16 and cpu/conv_amx share on the host: see conv_lines.h. */
 #include "variants/cpu/conv_lines.h"
 #include "variants/epilogue.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -2,7 +2,7 @@
  * cpu/conv_tokens. Its results have the bits of cpu/conv's, so that how many items there are may decide between them. */
 #include "variants/cpu/conv.h"
 #include "variants/panels.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* CSP blocks of few channels as one launch: lanes are pixels, so that vectors are full (cl/cpu/csp). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

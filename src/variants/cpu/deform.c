@@ -1,6 +1,6 @@
 /* Deformable attention on CPUs: some queries for each group (cl/portable/deform). */
 #include "variants/deform.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

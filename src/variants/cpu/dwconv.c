@@ -1,6 +1,6 @@
 /* Depthwise convolutions of CPUs: a work-item keeps the lines that its windows see in a ring (cl/cpu/dwconv). */
 #include "variants/dwconv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Inverted bottlenecks as one kernel that keeps its lines in a core's cache (cl/cpu/mbconv). */
 #include "variants/padding_reuse.h"
 #include "variants/cpu/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

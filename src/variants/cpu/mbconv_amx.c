@@ -2,7 +2,7 @@
 #include "variants/padding_reuse.h"
 #include "variants/cpu/amx.h"
 #include "variants/cpu/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

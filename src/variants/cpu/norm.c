@@ -1,6 +1,6 @@
 /* Layer normalisation and D-FINE's gate on CPUs: a work-item per group takes rows of pixels (cl/portable/norm). */
 #include "variants/norm.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Norm and linear layers, with the depthwise convolution in front, as one kernel that keeps what lies between in a core's
  * cache (cl/cpu/norm_mlp). */
 #include "variants/cpu/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -1,7 +1,7 @@
 /* Norm and linear layers on AMX (cl/cpu/norm_mlp_amx). */
 #include "variants/cpu/amx.h"
 #include "variants/cpu/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

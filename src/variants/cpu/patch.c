@@ -1,6 +1,6 @@
 /* Patch embedding as one launch on CPUs with wide vectors (cl/cpu/patch). */
 #include "variants/padding_reuse.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* The 2x2 maximum of HGNetv2's stem on CPUs: a line for each work-item (cl/portable/pool). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

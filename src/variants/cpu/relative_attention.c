@@ -1,6 +1,6 @@
 /* Attention with relative positions on CPUs: lanes are queries, of one window (cl/cpu/attention). */
 #include "variants/relative_attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

@@ -3,7 +3,7 @@
 #include "variants/cpu/sequence.h"
 #include "variants/cpu/sequence_tape.h"
 #include "variants/cpu/amx.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/sequence_steps.h"
 #include "variants/span.h"
 

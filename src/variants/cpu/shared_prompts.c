@@ -1,6 +1,6 @@
 /* Many prompts on one image: packs what their projections of it have in common, records. */
 #include "variants/cpu/shared_prompts.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* HGNetv2's stem as one launch on CPUs: five layers' lines go through rings in a core's cache (cl/cpu/stem). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Mask upscaling on CPUs, with AMX and without (cl/cpu/upscale_amx, upscale). */
 #include "variants/cpu/upscale.h"
 #include "variants/cpu/amx.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/upscale.h"
 #include "variants/variant.h"
 

@@ -1,5 +1,5 @@
 /* Window attention on CPUs: lanes are queries, then channels; padding is one key more (cl/cpu/window). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 

@@ -2,7 +2,7 @@
 #include "variants/cpu/conv.h"
 #include "variants/cpu/weights.h"
 #include "variants/epilogue.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

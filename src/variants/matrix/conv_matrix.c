@@ -7,7 +7,7 @@
 #include "variants/conv.h"
 #include "variants/divider.h"
 #include "variants/epilogue.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

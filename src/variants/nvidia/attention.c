@@ -1,6 +1,6 @@
 /* Attention on matrix instructions, half storage (cl/nvidia/attention). */
 #include "variants/attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

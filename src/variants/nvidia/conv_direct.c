@@ -1,7 +1,7 @@
 /* The convolution row for few channels on matrix instructions with half storage, whose filters and pixels are in
  * registers (cl/nvidia/conv_direct.cl): packs weights in the order of its fragments and records the launch. */
 #include "variants/conv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

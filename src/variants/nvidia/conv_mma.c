@@ -4,7 +4,7 @@
  * The product runs over "chunks" of eight inputs (cl/nvidia/conv_mma.cl): tap by tap the channels, padded to a multiple of
  * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
 #include "variants/conv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

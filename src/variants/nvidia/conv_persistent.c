@@ -1,7 +1,7 @@
 /* Convolution rows whose groups stay and walk over the tiles of many pixels, on the matrix instructions of warpgroups
  * with half storage (cl/nvidia/conv_persistent.cl). Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

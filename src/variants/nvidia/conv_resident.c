@@ -1,7 +1,7 @@
 /* Convolution rows whose filters stay in local memory, on the matrix instructions of warpgroups with half storage
  * (cl/nvidia/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

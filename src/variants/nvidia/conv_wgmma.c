@@ -2,7 +2,7 @@
  * instruction reads and records the launch (cl/nvidia/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
  * windows of whole blocks of 64 channels. */
 #include "variants/nvidia/conv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* CSP blocks in one launch on matrix instructions: a group computes its borders again (cl/nvidia/csp). */
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

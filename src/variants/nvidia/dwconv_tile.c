@@ -1,6 +1,6 @@
 /* Depthwise convolutions that copy tiles to local memory asynchronously (cl/nvidia/dwconv_tile). */
 #include "variants/dwconv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

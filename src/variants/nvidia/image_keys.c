@@ -2,7 +2,7 @@
  * what position and shift make. */
 #include "variants/nvidia/tokens.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

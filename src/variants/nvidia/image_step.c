@@ -1,7 +1,7 @@
 /* Steps of the image on matrix instructions (cl/nvidia/two_way_mma, by warpgroups two_way_wgmma). */
 #include "variants/nvidia/tokens.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -2,7 +2,7 @@
  * warpgroups (cl/nvidia/mbconv). */
 #include "variants/fragments.h"
 #include "variants/nvidia/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

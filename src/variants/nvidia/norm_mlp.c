@@ -2,7 +2,7 @@
  * (cl/nvidia/norm_mlp_wgmma): packs weights as halves and records the launch. Norm and one layer as a convolution. */
 #include "variants/fragments.h"
 #include "variants/nvidia/weights.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Norm, projection and window attention in one launch on the matrix instructions of warpgroups
  * (cl/nvidia/norm_window). */
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 

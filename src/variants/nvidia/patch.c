@@ -1,6 +1,6 @@
 /* Patch embedding as one launch on matrix instructions (cl/nvidia/patch). */
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Attention with relative positions on matrix instructions, half storage: keys in blocks through local memory
  * (cl/nvidia/relative_attention). */
 #include "variants/relative_attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* Separable convolutions in one launch on matrix instructions (cl/nvidia/separable). */
 #include "variants/epilogue.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "variants/portable/sequence.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Sequences on matrix instructions: weights as a stream for each lane, the table that goes with them, and what two groups
  * with the same rows divide. */
 #include "variants/nvidia/sequence.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

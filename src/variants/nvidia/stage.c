@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/span.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* HGNetv2's stem as one launch on matrix instructions: packs the five layers' weights as fragments and records it
  * (cl/nvidia/stem). */
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* The mask decoder's MLPs of single tokens in one launch (cl/nvidia/token_mlps). */
 #include "variants/nvidia/tokens.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

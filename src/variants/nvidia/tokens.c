@@ -1,7 +1,7 @@
 /* Layers on few tokens: packs weights by slices of hidden channels and records one launch of cl/nvidia/token_*. */
 #include "variants/nvidia/tokens.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

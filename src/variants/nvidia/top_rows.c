@@ -1,6 +1,6 @@
 /* Selection in one launch: groups can tell which of them is the last, and that one takes the best of all (cl/nvidia
  * top_rows). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

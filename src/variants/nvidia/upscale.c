@@ -1,7 +1,7 @@
 /* Mask upscaling on matrix instructions (cl/nvidia/upscale_mma, by warpgroups upscale_wgmma). */
 #include "variants/upscale.h"
 #include "variants/fragments.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

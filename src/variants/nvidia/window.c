@@ -1,6 +1,6 @@
 /* Window attention on matrix instructions, half storage: the scores of 16 queries with a whole window fit registers
  * (cl/nvidia/window). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 

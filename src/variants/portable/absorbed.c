@@ -1,6 +1,6 @@
 /* Absorbed projections by work-groups with local memory (cl/portable/two_way). */
 #include "variants/absorbed.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include "base/mem.h"
 

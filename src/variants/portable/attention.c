@@ -1,7 +1,7 @@
 /* Multi-head attention between token sequences: a query per work-item with keys shared through local memory, or, for few
  * queries, a group per query with the keys spread over its work-items (cl/portable/attention). */
 #include "variants/attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -2,7 +2,7 @@
  * (cl/portable/conv_any); 1x1 convolutions of very few inputs do not (cl/portable/conv_few). */
 #include "variants/epilogue.h"
 #include "variants/panels.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include <stdio.h>

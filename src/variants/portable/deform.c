@@ -1,6 +1,6 @@
 /* Deformable attention: four or eight channels for each work-item (cl/portable/deform). */
 #include "variants/deform.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 enum { GROUP = 64 };

@@ -1,7 +1,7 @@
 /* Portable depthwise convolutions: a work-item makes a block of results of a few channels. Costs are relative: what was
  * measured of one to the other on one GPU. */
 #include "variants/dwconv.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Element-wise nodes: a vector of channels for each work-item (cl/portable/eltwise). */
 #include "variants/eltwise.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Layer normalisation and D-FINE's gate: 8 to 64 work-items of a group of 64 for each pixel (cl/portable/norm). */
 #include "variants/norm.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

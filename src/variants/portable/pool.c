@@ -1,5 +1,5 @@
 /* The 2x2 maximum of HGNetv2's stem: fours of channels, where lines are long several pixels (cl/portable/pool). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

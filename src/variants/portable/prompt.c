@@ -1,6 +1,6 @@
 /* Prompt tokens of the segmenter. One kernel each serves every device: they are a percent of a frame
  * (cl/portable/prompt). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include <string.h>

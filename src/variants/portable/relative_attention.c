@@ -1,6 +1,6 @@
 /* Attention with relative positions: a query per work-item (cl/portable/attention). */
 #include "variants/relative_attention.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

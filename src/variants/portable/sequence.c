@@ -2,7 +2,7 @@
 #include "variants/portable/sequence.h"
 
 #include "base/mem.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 
 #include <stdlib.h>
 

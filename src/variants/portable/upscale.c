@@ -1,6 +1,6 @@
 /* Mask upscaling by work-groups with local memory (cl/portable/upscale). */
 #include "variants/upscale.h"
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* Window attention: a query per work-item (cl/portable/attention). */
-#include "variants/rows.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 

@@ -1,22 +1,11 @@
-/* What the row-wise operators and the attention family share: choosing a row and building a launch. */
-#ifndef IST_VARIANTS_ROWS_H
-#define IST_VARIANTS_ROWS_H
+/* What emit functions share: the -D options of a launch, sizes rounded up. */
+#ifndef IST_VARIANTS_DEFINES_H
+#define IST_VARIANTS_DEFINES_H
 
 #include "core/plan.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* The CPU rows: one work-item per group, float16 vectors. */
-static inline bool ist_cpu_row(const ist_plan *p) {
-    unsigned need = IST_CAP_CPU | IST_CAP_VEC16;
-    return (ist_plan_caps(p) & need) == need;
-}
-
-/* Columns of a panel of weights in the CPU rows that need cpu/tile: 64 and six rows are 24 vectors of 16 floats. */
-static inline int ist_panel_columns(const ist_plan *p) {
-    return ist_plan_caps(p) & IST_CAP_SIMD16 ? 64 : 16;
-}
 
 /* Room for the -D options of one launch. */
 typedef struct ist_defines {
