@@ -1,6 +1,7 @@
 /* Joined programs: each part keeps its own options and names, computes what it computes alone, and what cannot be
  * joined is built alone without a word. */
 #include "device/join.h"
+#include "device/sources.h"
 #include "support/one_device.h"
 
 #include <stdio.h>
@@ -173,4 +174,17 @@ Test(device_join, what_cannot_be_joined) {
     cr_expect_not_null(strstr(text, "#define probe probe_0"));
     cr_expect_not_null(strstr(text, "#undef probe"));
     free(text);
+}
+
+/* Renaming what a source declares would rename the member of a struct that is called alike. */
+Test(device_join, no_source_declares_a_name_that_structs_of_arguments_have) {
+    int count = 0;
+    for (const ist_source *s = ist_sources; s->name; s++) {
+        if (!strncmp(s->name, "codes/", 6) || !strcmp(s->name, "prelude")) continue;
+        char *text = ist_join_text(&(ist_program_part){s->name, NULL, ""}, 1);
+        cr_expect_not_null(text, "%s", s->name);
+        free(text);
+        count++;
+    }
+    cr_expect(count > 20);
 }

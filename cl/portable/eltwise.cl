@@ -66,28 +66,20 @@
 #define Y_ONE(v, i) STORE(v, y, i)
 #endif
 
-#define B_EACH      1 /* b has the extents of a */
-#define B_ONE_ITEM  2 /* one item for all */
-#define B_ONE_PIXEL 4 /* one pixel per item */
-#define A_MAPPED    8 /* item n of a is map[n] */
-#define CLAMPED     16
-#define A_ONE_ITEM  32
-
 /* Pixels [k0, ..) of item n, channels [first, last). */
 static inline void eltwise_part(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b,
-                                __global const int *map, int4 lds, int4 firsts, int4 sizes, int mode, float lo,
-                                float hi, int n, int k0, int first, int last) {
-    const int a_item = (mode & A_MAPPED ? map[n] : mode & A_ONE_ITEM ? 0 : n) * sizes.x;
-    const int b_item = mode & B_ONE_ITEM ? 0 : n * (mode & B_ONE_PIXEL ? 1 : sizes.x);
-    const int with_b = mode & B_EACH;
-    for (int k = k0; k < min(sizes.x, k0 + sizes.z); k++) {
-        const int at = (a_item + k) * lds.x + firsts.x, to = (n * lds.w + k) * lds.z + firsts.z;
-        const int bt = (b_item + (mode & B_ONE_PIXEL ? 0 : k)) * lds.y + firsts.y;
+                                __global const int *map, eltwise_args arg, int n, int k0, int first, int last) {
+    const int a_item = (arg.mode & ELTWISE_A_MAPPED ? map[n] : arg.mode & ELTWISE_A_ONE_ITEM ? 0 : n) * arg.pixels;
+    const int b_item = arg.mode & ELTWISE_B_ONE_ITEM ? 0 : n * (arg.mode & ELTWISE_B_ONE_PIXEL ? 1 : arg.pixels);
+    const int with_b = arg.mode & ELTWISE_B_EACH;
+    for (int k = k0; k < min(arg.pixels, k0 + arg.rows); k++) {
+        const int at = (a_item + k) * arg.a_ld + arg.a_c0, to = (n * arg.y_stride + k) * arg.y_ld + arg.y_c0;
+        const int bt = (b_item + (arg.mode & ELTWISE_B_ONE_PIXEL ? 0 : k)) * arg.b_ld + arg.b_c0;
         int c = first;
         for (; c + VW <= last; c += VW) {
             VEC v = A_VEC(at + c);
             if (with_b) v += B_VEC(bt + c);
-            if (mode & CLAMPED) v = clamp(v, (VEC)(lo), (VEC)(hi));
+            if (arg.mode & ELTWISE_CLAMPED) v = clamp(v, (VEC)(arg.lo), (VEC)(arg.hi));
             Y_VEC(v, to + c);
         }
 #ifdef __clang__
@@ -96,40 +88,36 @@ static inline void eltwise_part(__global Y_TYPE *y, __global const A_TYPE *a, __
         for (; c < last; c++) {
             float v = A_ONE(at + c);
             if (with_b) v += B_ONE(bt + c);
-            if (mode & CLAMPED) v = clamp(v, lo, hi);
+            if (arg.mode & ELTWISE_CLAMPED) v = clamp(v, arg.lo, arg.hi);
             Y_ONE(v, to + c);
         }
     }
 }
 
-/* lds, firsts {a, b, y}: elements per pixel, first channel; lds.w: pixels from an item of y to the next; firsts.w:
- * items; sizes {pixels per item, c, rows, span}. */
 #if VW == 16 /* compute units share out the work by `queue` (see prelude) */
 NOINLINE void eltwise_group(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b,
-                            __global const int *map, __global const int *limit, int4 lds, int4 firsts, int4 sizes,
-                            int mode, float lo, float hi, __global int *queue, const int4 group) {
-    const int pieces = (sizes.x + sizes.z - 1) / sizes.z;
-    work_t work = work_begin(group.w, min(firsts.w, *limit) * pieces, false);
+                            __global const int *map, __global const int *limit, eltwise_args arg,
+                            __global int *queue, const int4 group) {
+    const int pieces = (arg.pixels + arg.rows - 1) / arg.rows;
+    work_t work = work_begin(group.w, min(arg.items, *limit) * pieces, false);
     for (int item; (item = work_next(&work, queue)) >= 0;)
-        eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, item / pieces, item % pieces * sizes.z, 0,
-                     sizes.y);
+        eltwise_part(y, a, b, map, arg, item / pieces, item % pieces * arg.rows, 0, arg.c);
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
-        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi,
-        __global int *queue) {
-    eltwise_group(y, a, b, map, limit, lds, firsts, sizes, mode, lo, hi, queue, THIS_GROUP);
+        __global const int *limit, eltwise_args arg, __global int *queue) {
+    eltwise_group(y, a, b, map, limit, arg, queue, THIS_GROUP);
 }
 #else
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 eltwise(__global Y_TYPE *y, __global const A_TYPE *a, __global const B_TYPE *b, __global const int *map,
-        __global const int *limit, int4 lds, int4 firsts, int4 sizes, int mode, float lo, float hi) {
+        __global const int *limit, eltwise_args arg) {
     const int n = get_global_id(1);
     if (n >= *limit) return;
-    const int spans = (sizes.y + sizes.w - 1) / sizes.w, unit = get_global_id(0), first = unit % spans * sizes.w;
-    eltwise_part(y, a, b, map, lds, firsts, sizes, mode, lo, hi, n, unit / spans * sizes.z, first,
-                 min(sizes.y, first + sizes.w));
+    const int spans = (arg.c + arg.span - 1) / arg.span, unit = get_global_id(0), first = unit % spans * arg.span;
+    eltwise_part(y, a, b, map, arg, n, unit / spans * arg.rows, first,
+                 min(arg.c, first + arg.span));
 }
 #endif

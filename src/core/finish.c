@@ -150,6 +150,10 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     case IST_ARG_FLOAT4:
         size = 4 * sizeof(cl_float);
         break;
+    case IST_ARG_STRUCT:
+        value = a->v.s.data;
+        size = a->v.s.bytes;
+        break;
     default: {
         if (!ist_has(a->tensor)) { /* no pointer: each buffer among the arguments costs a launch time on some drivers */
             value = &absent;

@@ -111,7 +111,7 @@ void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
 
 typedef enum ist_arg_kind {
     IST_ARG_IN, IST_ARG_OUT, IST_ARG_INOUT, /* tensors: the buffer's pointer (not offset by c0; pass c0, ld as sizes) */
-    IST_ARG_INT, IST_ARG_FLOAT, IST_ARG_INT4, IST_ARG_INT8, IST_ARG_FLOAT4
+    IST_ARG_INT, IST_ARG_FLOAT, IST_ARG_INT4, IST_ARG_INT8, IST_ARG_FLOAT4, IST_ARG_STRUCT
 } ist_arg_kind;
 
 typedef struct ist_arg {
@@ -120,6 +120,11 @@ typedef struct ist_arg {
     union {
         int i[8];
         float f[4];
+        struct {
+            const void *data; /* copied by ist_plan_launch */
+            const char *type; /* its name in kernels; static */
+            size_t bytes;
+        } s;
     } v;
 } ist_arg;
 
@@ -131,6 +136,11 @@ typedef struct ist_arg {
 #define IST_INT4(...) {.kind = IST_ARG_INT4, .v.i = {__VA_ARGS__}}
 #define IST_INT8(...) {.kind = IST_ARG_INT8, .v.i = {__VA_ARGS__}}
 #define IST_FLOAT4(...) {.kind = IST_ARG_FLOAT4, .v.f = {__VA_ARGS__}}
+
+/* A struct of a header *_args.h by value: IST_STRUCT(eltwise_args, &args), args an ist_eltwise_args. Its members are
+ * ints, floats, and structs of these; a launch has at most one. */
+#define IST_STRUCT(name, pointer)                                                                                      \
+    {.kind = IST_ARG_STRUCT, .v.s = {(1 ? (pointer) : (const ist_##name *)0), #name, sizeof(ist_##name)}}
 
 #define IST_MAX_ARGS 28
 
@@ -148,6 +158,7 @@ typedef struct ist_launch {
     bool shares; /* a CPU kernel of one work-item per group that does nothing but items of ist_plan_work_queue: what
                     follows each other of these becomes one launch (core/series.c) */
     const char *stage;                      /* ist_plan_stage's, set by ist_plan_launch; "" before the first */
+    void *owned;                            /* the struct among its arguments, set by ist_plan_launch */
 } ist_launch;
 
 void ist_plan_launch(ist_plan *plan, const ist_launch *launch);

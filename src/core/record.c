@@ -38,6 +38,7 @@ void ist_plan_free_launch(ist_launch *l) {
     free((char *)l->isa);
     free((char *)l->defines);
     free((char *)l->kernel);
+    free(l->owned);
 }
 
 void ist_plan_close(ist_plan **plan) {
@@ -415,6 +416,11 @@ static ist_status check_grid(ist_plan *p, const ist_launch *l) {
         if (!l->global[i] || !l->local[i] || l->global[i] % l->local[i])
             return ist_plan_fail(p, IST_E_ARGUMENT, "%s: grid %zu in groups of %zu", l->label, l->global[i],
                                  l->local[i]);
+    int structs = 0;
+    for (int i = 0; i < l->arg_count; i++)
+        if (l->args[i].kind == IST_ARG_STRUCT && (l->args[i].v.s.bytes % sizeof(int) || structs++))
+            return ist_plan_fail(p, IST_E_ARGUMENT, "%s: a second struct, or one of %zu bytes", l->label,
+                                 l->args[i].v.s.bytes);
     return IST_OK;
 }
 
@@ -438,6 +444,19 @@ int ist_plan_buffers(const ist_plan *p) {
 
 bool ist_plan_keeps(const ist_plan *p, int buffer) {
     return p->buffers[buffer - 1].keep;
+}
+
+/* The launch gets its own copy of the struct among its arguments. */
+static bool own_struct(ist_launch *l) {
+    for (int i = 0; i < l->arg_count; i++) {
+        ist_arg *a = &l->args[i];
+        if (a->kind != IST_ARG_STRUCT) continue;
+        l->owned = malloc(a->v.s.bytes);
+        if (!l->owned) return false;
+        a->v.s.data = memcpy(l->owned, a->v.s.data, a->v.s.bytes);
+        return true;
+    }
+    return true;
 }
 
 void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
@@ -464,8 +483,9 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     l->kernel = ist_strdup(launch->kernel);
     l->stage = p->stage;
     l->variant = p->variant;
+    l->owned = NULL;
     p->node_count++;
-    if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa)) {
+    if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa) || !own_struct(l)) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", launch->label);
         return;
     }

@@ -29,12 +29,13 @@ typedef struct run {
 } run;
 
 static char kind_of(ist_arg_kind k) {
-    return k <= IST_ARG_INOUT   ? 'p'
-           : k == IST_ARG_INT   ? 'i'
-           : k == IST_ARG_FLOAT ? 'f'
-           : k == IST_ARG_INT4  ? '4'
-           : k == IST_ARG_INT8  ? '8'
-                                : 'v';
+    return k <= IST_ARG_INOUT    ? 'p'
+           : k == IST_ARG_INT    ? 'i'
+           : k == IST_ARG_FLOAT  ? 'f'
+           : k == IST_ARG_INT4   ? '4'
+           : k == IST_ARG_INT8   ? '8'
+           : k == IST_ARG_STRUCT ? 's'
+                                 : 'v';
 }
 
 /* Ints of a step's counters: shares, and finished items. */
@@ -123,13 +124,17 @@ static int part_of(const part_list *list, const ist_launch *l) {
 static void add_part(part_list *list, const ist_launch *l) {
     if (part_of(list, l) >= 0) return;
     char *kinds = list->kinds[list->count];
-    int words = 1;
+    ist_series_part part = {ist_plan_program(l), l->kernel, kinds, NULL, 0};
     for (int i = 0; i < l->arg_count; i++) {
         kinds[i] = kind_of(l->args[i].kind);
-        words += ist_series_words(kinds[i]);
+        if (kinds[i] != 's') continue;
+        part.type = l->args[i].v.s.type;
+        part.type_words = (int)(l->args[i].v.s.bytes / sizeof(int));
     }
     kinds[l->arg_count] = '\0'; /* another unit's may have been longer */
-    list->items[list->count++] = (ist_series_part){ist_plan_program(l), l->kernel, kinds};
+    int words = 1;
+    for (int i = 0; i < l->arg_count; i++) words += ist_series_words(&part, kinds[i]);
+    list->items[list->count++] = part;
     if (words > list->words) list->words = words;
 }
 
@@ -167,13 +172,15 @@ static void put_place(const ist_plan *p, ist_tensor t, const run *r, size_t step
 
 static void put_step(const ist_plan *p, const part_list *list, const run *r, size_t step, int *to) {
     const ist_launch *l = &p->nodes[r->first + step].launch;
-    *to++ = part_of(list, l);
+    const int part = part_of(list, l);
+    *to++ = part;
     for (int i = 0; i < l->arg_count; i++) {
-        int words = ist_series_words(kind_of(l->args[i].kind));
+        int words = ist_series_words(&list->items[part], kind_of(l->args[i].kind));
         if (l->args[i].kind <= IST_ARG_INOUT)
             put_place(p, l->args[i].tensor, r, step, to);
         else
-            memcpy(to, l->args[i].v.i, (size_t)words * sizeof *to);
+            memcpy(to, l->args[i].kind == IST_ARG_STRUCT ? l->args[i].v.s.data : l->args[i].v.i,
+                   (size_t)words * sizeof *to);
         to += words;
     }
 }

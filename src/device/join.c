@@ -215,6 +215,17 @@ static bool half_storage(const char *options) {
     return false;
 }
 
+/* Whether the structs of codes/args have a member of this name, or an enumerator: what a part declares must not, since
+ * renaming it would rename the member where it is used. */
+static bool in_args(name n) {
+    for (const char *p = source_of((name){"codes/args", 10})->text; *(p = skip_blank(p));) {
+        name word = read_name(p);
+        if (word.length == n.length && !memcmp(word.at, n.at, (size_t)n.length)) return true;
+        p += word.length ? word.length : 1;
+    }
+    return false;
+}
+
 static void put_part(text *out, const ist_program_part *part, int number, bool *bad) {
     const ist_source *sources[MOST_SOURCES];
     const int count = sources_of(part, sources);
@@ -227,6 +238,8 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
     }
     if (!count) *bad = true;
     for (int i = 0; i < count && !*bad; i++) scan_source(sources[i]->text, &macros, &declared);
+    for (size_t i = 0; i < declared.count; i++)
+        if (in_args(declared.items[i])) *bad = true;
     for (size_t i = 0; i < declared.count; i++)
         put_line(out, "\n#define %.*s %.*s_%d", declared.items[i].length, declared.items[i].at,
                  declared.items[i].length, declared.items[i].at, number);
@@ -245,10 +258,12 @@ static void put_part(text *out, const ist_program_part *part, int number, bool *
 
 /* The prelude for programs with these options. */
 static void put_prelude(text *out, bool half) {
-    const char *codes = source_of((name){"codes/act", 9})->text, *prelude = source_of((name){"prelude", 7})->text;
+    static const char *const sources[] = {"codes/act", "codes/args", "prelude"};
     if (half) put_line(out, "#define IST_HALF 1\n");
-    put(out, codes, strlen(codes));
-    put(out, prelude, strlen(prelude));
+    for (int i = 0; i < 3; i++) {
+        const char *source = source_of((name){sources[i], (int)strlen(sources[i])})->text;
+        put(out, source, strlen(source));
+    }
 }
 
 /* What there is, if it is whole. */
@@ -276,8 +291,8 @@ void ist_join_kernel(const char *kernel, int part, char out[IST_JOIN_NAME]) {
 
 /* ---- series ---- */
 
-int ist_series_words(char kind) {
-    return kind == 'p' ? 2 : kind == '8' ? 8 : kind == '4' || kind == 'v' ? 4 : 1;
+int ist_series_words(const ist_series_part *part, char kind) {
+    return kind == 's' ? part->type_words : kind == 'p' ? 2 : kind == '8' ? 8 : kind == '4' || kind == 'v' ? 4 : 1;
 }
 
 /* The call of part i with what the tape has from t[1] on. */
@@ -286,7 +301,11 @@ static void put_call(text *out, const ist_series_part *part, int i) {
     ist_join_kernel(part->kernel, i, function);
     put_line(out, "        case %d: %s(", i, function);
     int at = 1;
-    for (const char *k = part->kinds; *k; at += ist_series_words(*k++)) {
+    for (const char *k = part->kinds; *k; at += ist_series_words(part, *k++)) {
+        if (*k == 's') {
+            put_line(out, "%s*(__global const %s *)(t + %d)", at > 1 ? ", " : "", part->type, at);
+            continue;
+        }
         const char *form = *k == 'p'   ? "PLACE"
                            : *k == 'i' ? "INT1"
                            : *k == 'f' ? "FLOAT1"

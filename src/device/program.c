@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SOURCES 8 /* of a program: codes of activations, prelude, up to five of isa, op */
+#define MAX_SOURCES 9 /* of a program: codes of activations, structs of arguments, prelude, up to five of isa, op */
 
 static const ist_source *find_source(const char *name) {
     for (const ist_source *s = ist_sources; s->name; s++)
@@ -111,6 +111,7 @@ static ist_status load_or_compile(ist_site site, ist_device *d, const char **tex
 static int sources_of(const ist_program_part *part, const ist_source **sources, char *missing, size_t size) {
     int count = 0;
     sources[count++] = find_source("codes/act");
+    sources[count++] = find_source("codes/args");
     sources[count++] = find_source("prelude");
     for (const char *isa = part->isa ? part->isa : ""; *isa; isa += strcspn(isa, "+"), isa += *isa == '+') {
         snprintf(missing, size, "%.*s", (int)strcspn(isa, "+"), isa);

@@ -43,17 +43,27 @@ void ist_eltwise_launch(ist_plan *p, const ist_eltwise *e, ist_launch *l, int wi
     int pixels = e->y.h * e->y.w, c = e->y.c;
     ist_defines d = ist_defines_of(p, "-DVW=%d%s%s%s", width, wide(p, e->a, " -DA_F32"), wide(p, e->b, " -DB_F32"),
                                    wide(p, e->y, " -DY_F32"));
+    const ist_eltwise_args by_value = {.a_ld = e->a.ld,
+                                       .b_ld = e->b.ld,
+                                       .y_ld = e->y.ld,
+                                       .a_c0 = e->a.c0,
+                                       .b_c0 = e->b.c0,
+                                       .y_c0 = e->y.c0,
+                                       .items = e->y.n,
+                                       .pixels = pixels,
+                                       .c = c,
+                                       .y_stride = e->stride ? e->stride : pixels,
+                                       .rows = rows,
+                                       .span = span,
+                                       .mode = e->mode,
+                                       .lo = e->lo,
+                                       .hi = e->hi};
     const ist_arg args[] = {IST_OUT(e->y),
                             IST_IN(e->a),
                             IST_IN(e->b),
                             IST_IN(e->map),
                             IST_IN(ist_plan_current_limit(p)),
-                            IST_INT4(e->a.ld, e->b.ld, e->y.ld, e->stride ? e->stride : pixels),
-                            IST_INT4(e->a.c0, e->b.c0, e->y.c0, e->y.n),
-                            IST_INT4(pixels, c, rows, span),
-                            IST_INT(e->mode),
-                            IST_FLOAT(e->lo),
-                            IST_FLOAT(e->hi),
+                            IST_STRUCT(eltwise_args, &by_value),
                             IST_INOUT(queue)};
     l->label = e->label;
     l->op = "portable/eltwise";

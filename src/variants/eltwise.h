@@ -4,16 +4,7 @@
 
 #include "core/plan.h"
 #include "graph/kinds.h"
-
-/* The numbers of the kernel's modes. */
-enum {
-    IST_ELTWISE_B_EACH = 1,
-    IST_ELTWISE_B_ONE_ITEM = 2,
-    IST_ELTWISE_B_ONE_PIXEL = 4,
-    IST_ELTWISE_A_MAPPED = 8,
-    IST_ELTWISE_CLAMPED = 16,
-    IST_ELTWISE_A_ONE_ITEM = 32
-};
+#include "variants/eltwise_args.h"
 
 typedef struct ist_eltwise {
     const char *label;
