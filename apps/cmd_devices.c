@@ -72,10 +72,12 @@ static void put_caps(ist_text *out, const char *key, unsigned caps) {
     ist_text_put(out, "]");
 }
 
-static void put_row(ist_text *out, const ist_variant_use *u) {
+static void put_variant(ist_text *out, const ist_variant_use *u) {
     ist_text_printf(out, "{\"launches\":%d", u->launches);
-    put_string(out, "op", u->op);
+    put_string(out, "node", u->node);
+    put_string(out, "machine", u->machine);
     put_string(out, "row", u->variant);
+    put_string(out, "op", u->op);
     put_string(out, "isa", u->isa);
     put_string(out, "defines", u->defines);
     put_caps(out, "because", u->found);
@@ -92,7 +94,7 @@ static void put_choice(ist_text *out, const ist_choice *c) {
     ist_text_put(out, ",\"rows\":[");
     for (int i = 0; i < c->count; i++) {
         ist_text_put(out, i ? ",\n  " : "\n  ");
-        put_row(out, &c->uses[i]);
+        put_variant(out, &c->uses[i]);
     }
     ist_text_put(out, "]");
 }
@@ -142,32 +144,32 @@ static void print_caps(const char *before, unsigned caps) {
         if (caps >> bit & 1) printf("%s%s", before, ist_cap_name(bit));
 }
 
-/* An operator as its source is called, and the row. */
-static void name_row(const ist_variant_use *u, char *out, size_t size) {
-    const char *slash = strrchr(u->op, '/');
-    snprintf(out, size, "%s%s%s", slash ? slash + 1 : u->op, *u->variant ? " " : "", u->variant);
+/* The kind of node and the variant of its machine: "conv cpu/cpu_6x64". */
+static void name_variant(const ist_variant_use *u, char *out, size_t size) {
+    snprintf(out, size, "%s %s/%s", u->node, u->machine, u->variant);
 }
 
-static bool same_row(const ist_variant_use *a, const ist_variant_use *b) {
-    return !strcmp(a->op, b->op) && !strcmp(a->variant, b->variant);
+static bool same_variant(const ist_variant_use *a, const ist_variant_use *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->variant, b->variant) && !strcmp(a->machine, b->machine) &&
+           !strcmp(a->node, b->node);
 }
 
-/* The programs of a row, which differ in their build options, as one line; nothing for those behind its first. */
-static void print_row(const ist_choice *c, int first) {
+/* The programs of a variant, which differ in their build options, as one line; nothing for those behind its first. */
+static void print_variant(const ist_choice *c, int first) {
     ist_variant_use sum = c->uses[first];
-    char name[64];
+    char name[96];
     for (int i = 0; i < first; i++)
-        if (same_row(&c->uses[i], &sum)) return;
+        if (same_variant(&c->uses[i], &sum)) return;
     for (int i = first + 1; i < c->count; i++) {
         const ist_variant_use *u = &c->uses[i];
-        if (!same_row(u, &sum)) continue;
+        if (!same_variant(u, &sum)) continue;
         sum.launches += u->launches;
         sum.found |= u->found;
         sum.missing |= u->missing;
         sum.tuned |= u->tuned;
     }
-    name_row(&sum, name, sizeof name);
-    printf("%14d  %-30s", sum.launches, name);
+    name_variant(&sum, name, sizeof name);
+    printf("%14d  %-36s  %-22s", sum.launches, name, sum.op);
     print_caps(" ", sum.found);
     print_caps(" no:", sum.missing);
     puts(sum.tuned ? " tuned" : sum.found | sum.missing ? "" : " -");
@@ -177,8 +179,8 @@ static void print_choice(const ist_choice *c) {
     printf("%10s %s%s%s in %s, %d launches", "", c->detector, *c->segmenter ? " and " : "", c->segmenter,
            predict_precision_name(c->precision), c->launches);
     if (c->needed) print_caps(" needs:", c->needed);
-    printf("\n%14s  %-30s %s\n", "LAUNCHES", "ROW", "BECAUSE OF");
-    for (int i = 0; i < c->count; i++) print_row(c, i);
+    printf("\n%14s  %-36s  %-22s %s\n", "LAUNCHES", "VARIANT", "KERNELS", "BECAUSE OF");
+    for (int i = 0; i < c->count; i++) print_variant(c, i);
 }
 
 static void print_seen(seen *s) {
@@ -189,7 +191,7 @@ static void print_seen(seen *s) {
     if (s->chosen)
         print_choice(&s->choice);
     else if (s->no_choice.code && !*s->problem)
-        printf("%10s no rows: %s\n", "", cli_printable(s->no_choice.text));
+        printf("%10s no variants: %s\n", "", cli_printable(s->no_choice.text));
 }
 
 static void print_table(const ist_device_info *list, seen *s, int count) {
@@ -205,9 +207,8 @@ static void print_table(const ist_device_info *list, seen *s, int count) {
     }
     printf("* is used when --device and ISTHMUS_DEVICE say nothing\n");
     if (chosen)
-        printf("BECAUSE OF: capabilities without which (no:X: with which) fewer launches would take the row; tuned: a "
-               "tuning\n"
-               "record names it; -: none of that changes it\n");
+        printf("BECAUSE OF: capabilities without which (no:X: with which) fewer launches would take the variant;\n"
+               "tuned: a tuning record names it; -: none of that changes it\n");
 }
 
 /* ---- the command ---- */

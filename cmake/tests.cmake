@@ -4,8 +4,8 @@
 # A test that defines __wrap_NAME gets the linker option --wrap=NAME: calls of NAME from the library go to the test's
 # function, which reaches the real one as __real_NAME. That is how failures are injected.
 #
-# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR and, for cli_ tests, IST_CLI (path
-# of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
+# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR, IST_BUILT_MACHINES (machines.h) and,
+# for cli_ tests, IST_CLI (path of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
 # cores by itself. Kernels that PoCL compiled are kept in one folder of the build for all tests.
 pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
 
@@ -23,12 +23,13 @@ set(IST_TEST_LIB_audit ist_audit)
 set(IST_TEST_LIB_api isthmus_static)
 set(IST_TEST_LIB_cli ist_io)
 
+list(JOIN IST_MACHINES "," IST_BUILT)
 function(ist_test_common target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${target} PRIVATE -Wno-missing-field-initializers) # of a filter's recipe, which only graphs have
   target_compile_definitions(${target} PRIVATE IST_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
-    IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}")
+    IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}" IST_BUILT_MACHINES="${IST_BUILT}")
 endfunction()
 
 # Machines that are not built (ISTHMUS_MACHINES) and whose headers a test includes, itself or through headers of

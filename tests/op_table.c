@@ -427,11 +427,12 @@ Test(table, no_record_decides_where_products_round) {
 
 /* ---- sources ---- */
 
-/* All of `names`, which a plus sign separates, are kernel sources of the machine or portable ones. */
+/* All of `names`, which plus signs or blanks separate, are kernel sources of the machine or portable ones. */
 static void check_sources(const ist_variant *v, const char *names) {
+    static const char between[] = "+ ";
     const char *machine = ist_machine_name(v->machine), *portable = ist_machine_name(IST_MACHINE_PORTABLE);
-    for (const char *at = names; at && *at; at += strcspn(at, "+"), at += *at == '+') {
-        size_t n = strcspn(at, "+"), folder = strcspn(at, "/");
+    for (const char *at = names; at && *at; at += strcspn(at, between), at += strspn(at, between)) {
+        size_t n = strcspn(at, between), folder = strcspn(at, "/");
         bool found = false;
         for (const ist_source *s = ist_sources; s->name && !found; s++)
             found = strlen(s->name) == n && !strncmp(s->name, at, n);
@@ -440,6 +441,18 @@ static void check_sources(const ist_variant *v, const char *names) {
                    (strlen(portable) == folder && !strncmp(at, portable, folder));
         cr_expect(own, "%s, for %s: %.*s", name_of(v), machine, (int)n, at);
     }
+}
+
+Test(table, sources_are_those_of_the_machine) {
+    int with = 0;
+    for (int i = 0; i < ist_variant_count(); i++) {
+        const ist_variant *v = ist_variant_at(i);
+        check_sources(v, v->sources);
+        with += v->sources != NULL;
+        if (v->kind == IST_NODE_CONV || v->kind == IST_NODE_DWCONV) cr_expect(v->sources, "%s", name_of(v));
+        if (v->machine == IST_MACHINE_MATRIX) cr_expect(v->sources, "%s", name_of(v));
+    }
+    cr_expect_gt(with, ist_variant_count() / 2);
 }
 
 /* Records the first problem that the variant takes; false when it takes none of its kind's. */
@@ -461,9 +474,9 @@ static bool check_launches(const ist_variant *v, const float *weights) {
             cr_expect_gt(launches, 0, "%s", name_of(v));
             for (int k = 0; k < launches; k++) {
                 const ist_launch *l = ist_plan_launch_at(p, k);
-                check_sources(v, l->op);
+                cr_expect_str_eq(l->op, v->sources, "%s", name_of(v));
                 check_sources(v, l->isa);
-                cr_expect_str_eq(l->variant, v->name, "launch %d says whose it is", k);
+                cr_expect_str_eq(l->from.variant, v->name, "launch %d says whose it is", k);
             }
         }
         end(&t, p);

@@ -1,29 +1,9 @@
-/* Prints docs/variants.md: the table of kernel variants, with the kernel sources and the test of each. Fails when a
- * variant has no line here, a line is for no variant, or a file that is named does not exist. */
+/* Prints docs/variants.md: the table of kernel variants, with the kernel sources and the test of each. Fails when a kind
+ * has no test, a test is of no kind, or a file that is named does not exist. */
 #include "variants/variant.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define PARTS "" /* made of smaller nodes, or constants only */
-
-/* The sources in cl/ of variants of a machine and kind whose names begin with `name`: the first line that fits. */
-typedef struct source_line {
-    ist_machine machine;
-    const char *kind, *name, *sources;
-} source_line;
-
-static const source_line sources[] = {
-#define P(kind, name, files) {IST_MACHINE_PORTABLE, kind, name, files},
-#define C(kind, name, files) {IST_MACHINE_CPU, kind, name, files},
-#define N(kind, name, files) {IST_MACHINE_NVIDIA, kind, name, files},
-#define M(kind, name, files) {IST_MACHINE_MATRIX, kind, name, files},
-#include "variants_page.inc"
-#undef P
-#undef C
-#undef N
-#undef M
-};
 
 /* The test of each kind: tests/NAME.c. */
 static const struct { const char *kind, *test; } tests[] = {
@@ -32,7 +12,7 @@ static const struct { const char *kind, *test; } tests[] = {
 #undef T
 };
 
-enum { SOURCES = sizeof sources / sizeof *sources, TESTS = sizeof tests / sizeof *tests };
+enum { TESTS = sizeof tests / sizeof *tests };
 
 static int complain(const char *what, const char *a, const char *b) {
     fprintf(stderr, "variants_page: %s: %s %s\n", what, a, b);
@@ -59,15 +39,6 @@ static int check_sources(const char *list) {
     return bad;
 }
 
-static int source_of(const ist_variant *v) {
-    const char *kind = ist_kind_of(v->kind)->name;
-    for (int i = 0; i < SOURCES; i++)
-        if (sources[i].machine == v->machine && !strcmp(sources[i].kind, kind) &&
-            !strncmp(v->name, sources[i].name, strlen(sources[i].name)))
-            return i;
-    return -1;
-}
-
 static int test_of(ist_node_kind kind) {
     for (int i = 0; i < TESTS; i++)
         if (!strcmp(tests[i].kind, ist_kind_of(kind)->name)) return i;
@@ -75,19 +46,14 @@ static int test_of(ist_node_kind kind) {
 }
 
 static int check(void) {
-    bool used[SOURCES] = {false}, tested[TESTS] = {false};
+    bool tested[TESTS] = {false};
     int bad = 0;
     for (int i = 0; i < ist_variant_count(); i++) {
         const ist_variant *v = ist_variant_at(i);
-        int s = source_of(v), t = test_of(v->kind);
-        if (s < 0) bad |= complain("no kernel sources for", ist_kind_of(v->kind)->name, v->name);
+        int t = test_of(v->kind);
         if (t < 0) bad |= complain("no test for", ist_kind_of(v->kind)->name, "");
-        if (s >= 0) used[s] = true;
+        if (v->sources) bad |= check_sources(v->sources);
         if (t >= 0) tested[t] = true;
-    }
-    for (int i = 0; i < SOURCES; i++) {
-        if (!used[i]) bad |= complain("sources of no variant", sources[i].kind, sources[i].name);
-        bad |= check_sources(sources[i].sources);
     }
     for (int i = 0; i < TESTS; i++) {
         if (!tested[i]) bad |= complain("test of no kind", tests[i].kind, "");
@@ -103,11 +69,10 @@ static void print_caps(const char *before, unsigned caps) {
 
 static void print_variant(const ist_variant *v) {
     static const char *const storage[] = {"any", "half", "float", "float, exact", "bf16 products"};
-    const char *list = sources[source_of(v)].sources;
     printf("| %s | %s | ", ist_machine_name(v->machine), v->name);
     print_caps("", v->needs);
     print_caps("no:", v->without);
-    printf("| %s | %s |\n", storage[v->storage], *list ? list : "its parts");
+    printf("| %s | %s |\n", storage[v->storage], v->sources ? v->sources : "its parts");
 }
 
 int main(void) {

@@ -144,12 +144,17 @@ typedef struct ist_arg {
 
 #define IST_MAX_ARGS 28
 
+/* Which kernel variant records launches: static names of its kind of node, machine and own; NULL: nobody. */
+typedef struct ist_origin {
+    const char *node, *machine, *variant;
+} ist_origin;
+
 /* One kernel launch. An absent optional tensor argument ({0}) passes NULL: kernels must decide by their size arguments
  * whether to touch it. */
 typedef struct ist_launch {
     const char *label;                      /* for errors and profiles: "conv 3x3 backbone.stem.stem3"; copied */
     const char *op, *isa, *defines, *kernel; /* program and entry; op "cpu/conv", isa "cpu/tile" or NULL; copied */
-    const char *variant;                    /* ist_plan_variant's, set by ist_plan_launch */
+    ist_origin from;                        /* ist_plan_origin's, set by ist_plan_launch */
     int dims;
     size_t global[3], local[3];             /* global is a multiple of local in every dimension; both all > 0 */
     ist_arg args[IST_MAX_ARGS];
@@ -163,8 +168,8 @@ typedef struct ist_launch {
 
 void ist_plan_launch(ist_plan *plan, const ist_launch *launch);
 
-/* Launches from here on are this kernel variant's (a static name, NULL: nobody's); returns whose they were. */
-const char *ist_plan_variant(ist_plan *plan, const char *name);
+/* Launches from here on are this kernel variant's; returns whose they were. */
+ist_origin ist_plan_origin(ist_plan *plan, ist_origin variant);
 
 /* Operators that are being gathered into one launch (variants/sequence.h); while there are, nothing else can be
  * launched. */

@@ -66,7 +66,7 @@ struct ist_plan {
     int fork, side, join, rest;
     bool work_turn, narrow;
     struct ist_sequence *sequence; /* borrowed */
-    const char *variant;
+    ist_origin from;
     const char *stage;
     int unit;
     ist_tuning notes;

@@ -424,9 +424,9 @@ static ist_status check_grid(ist_plan *p, const ist_launch *l) {
     return IST_OK;
 }
 
-const char *ist_plan_variant(ist_plan *p, const char *name) {
-    const char *before = p->variant;
-    p->variant = name;
+ist_origin ist_plan_origin(ist_plan *p, ist_origin variant) {
+    ist_origin before = p->from;
+    p->from = variant;
     return before;
 }
 
@@ -482,7 +482,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     l->defines = ist_strdup(launch->defines ? launch->defines : "");
     l->kernel = ist_strdup(launch->kernel);
     l->stage = p->stage;
-    l->variant = p->variant;
+    l->from = p->from;
     l->owned = NULL;
     p->node_count++;
     if (!l->label || !l->op || !l->defines || !l->kernel || (launch->isa && !l->isa) || !own_struct(l)) {

@@ -16,7 +16,6 @@ typedef struct use_list {
 static void free_uses(use_list *l) {
     for (size_t i = 0; i < l->count; i++) {
         free(l->items[i].op);
-        free(l->items[i].variant);
         free(l->items[i].isa);
         free(l->items[i].defines);
     }
@@ -28,18 +27,26 @@ static const char *or_empty(const char *s) {
     return s ? s : "";
 }
 
-static ist_variant_use *find(const use_list *l, const char *op, const char *variant, const char *isa, const char *defines) {
-    for (size_t i = 0; i < l->count; i++) {
-        ist_variant_use *u = &l->items[i];
-        if (!strcmp(u->defines, defines) && !strcmp(u->op, op) && !strcmp(u->variant, variant) && !strcmp(u->isa, isa))
-            return u;
-    }
+static bool same_program(const ist_variant_use *a, const ist_variant_use *b) {
+    return !strcmp(a->defines, b->defines) && !strcmp(a->op, b->op) && !strcmp(a->isa, b->isa) &&
+           !strcmp(a->variant, b->variant) && !strcmp(a->machine, b->machine) && !strcmp(a->node, b->node);
+}
+
+static ist_variant_use *find(const use_list *l, const ist_variant_use *like) {
+    for (size_t i = 0; i < l->count; i++)
+        if (same_program(&l->items[i], like)) return &l->items[i];
     return NULL;
 }
 
 static ist_status add(use_list *l, const ist_launch *launch, ist_error *err) {
-    const char *variant = or_empty(launch->variant), *isa = or_empty(launch->isa);
-    ist_variant_use *u = find(l, launch->op, variant, isa, launch->defines);
+    ist_variant_use like = {.node = or_empty(launch->from.node),
+                            .machine = or_empty(launch->from.machine),
+                            .variant = or_empty(launch->from.variant),
+                            .op = (char *)launch->op,
+                            .isa = (char *)or_empty(launch->isa),
+                            .defines = (char *)launch->defines,
+                            .launches = 1};
+    ist_variant_use *u = find(l, &like);
     if (u) {
         u->launches++;
         return IST_OK;
@@ -47,12 +54,11 @@ static ist_status add(use_list *l, const ist_launch *launch, ist_error *err) {
     if (!ist_grow((void **)&l->items, &l->capacity, l->count + 1, sizeof *l->items))
         return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
     u = &l->items[l->count++];
-    *u = (ist_variant_use){.op = ist_strdup(launch->op),
-                       .variant = ist_strdup(variant),
-                       .isa = ist_strdup(isa),
-                       .defines = ist_strdup(launch->defines),
-                       .launches = 1};
-    if (!u->op || !u->variant || !u->isa || !u->defines) return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
+    *u = like;
+    u->op = ist_strdup(like.op);
+    u->isa = ist_strdup(like.isa);
+    u->defines = ist_strdup(like.defines);
+    if (!u->op || !u->isa || !u->defines) return ist_fail(err, IST_E_MEMORY, "choice: out of host memory");
     return IST_OK;
 }
 
@@ -91,7 +97,7 @@ static ist_status ask(ist_engine *e, const ist_config *config, question q, use_l
     IST_TRY(gather(e->plan, &other, err));
     for (size_t i = 0; i < uses->count; i++) {
         ist_variant_use *u = &uses->items[i];
-        const ist_variant_use *then = find(&other, u->op, u->variant, u->isa, u->defines);
+        const ist_variant_use *then = find(&other, u);
         if (then && then->launches >= u->launches) continue;
         u->found |= q.found;
         u->missing |= q.missing;

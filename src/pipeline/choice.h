@@ -11,12 +11,12 @@
 
 #include <stdbool.h>
 
-/* A program of the frame: its source, the variant's name, its build
- * options. */
+/* A program of the frame: the variant that takes it, its source, its build options. */
 typedef struct ist_variant_use {
-    char *op, *variant, *isa, *defines; /* "cpu/conv", "cpu_6x64", "portable/vector", "-DMR=6 ..."; "" for none */
-    int launches;                   /* of the frame */
-    unsigned found;                 /* ist_cap bits that the device has, without which it would have fewer */
+    const char *node, *machine, *variant; /* "conv", "cpu", "cpu_6x64"; static, "" for none */
+    char *op, *isa, *defines;             /* "cpu/conv", "portable/vector", "-DMR=6 ..."; "" for none */
+    int launches;                         /* of the frame */
+    unsigned found;                       /* ist_cap bits that the device has, without which it would have fewer */
     unsigned missing; /* those that it lacks, with which it would have fewer: other variants would do better */
     bool tuned;       /* a tuning record named it */
 } ist_variant_use;

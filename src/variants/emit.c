@@ -15,6 +15,10 @@ const char *ist_machine_name(ist_machine machine) {
     return machine < IST_MACHINES ? names[machine] : "?";
 }
 
+ist_origin ist_variant_origin(const ist_variant *v) {
+    return (ist_origin){ist_kind_of(v->kind)->name, ist_machine_name(v->machine), v->name};
+}
+
 /* ---- choosing ---- */
 
 static bool storage_fits(const ist_plan *p, ist_storage s) {
@@ -111,9 +115,9 @@ static bool prepare(ist_plan *p, ist_node_kind kind, void *node) {
 }
 
 static void record(ist_plan *p, ist_variant_choice c, void *node) {
-    const char *outer = ist_plan_variant(p, c.variant->name);
+    ist_origin outer = ist_plan_origin(p, ist_variant_origin(c.variant));
     c.variant->family->emit(p, c.variant, node, c.way);
-    ist_plan_variant(p, outer);
+    ist_plan_origin(p, outer);
     if (ist_plan_status(p)) clear_results(ist_kind_of(c.variant->kind), node);
 }
 

@@ -149,11 +149,11 @@ static void lower_span(ist_lowering *l, size_t region) {
         ist_plan_fail(l->plan, IST_E_UNSUPPORTED, "%s: no variant for a %s", r->label, ist_kind_of(r->kind)->name);
         return;
     }
-    const char *outer = ist_plan_variant(l->plan, v->name);
+    ist_origin outer = ist_plan_origin(l->plan, ist_variant_origin(v));
     l->spans[region].first = ist_plan_describe(l->plan).launches;
     v->family->emit(l->plan, v, &span, 1);
     l->spans[region].end = ist_plan_describe(l->plan).launches;
-    ist_plan_variant(l->plan, outer);
+    ist_plan_origin(l->plan, outer);
 }
 
 static void lower_range(ist_lowering *l, int first, int end) {
@@ -257,10 +257,10 @@ int ist_lowering_describe(const ist_lowering *l, int node, int region, char *tex
     size_t used = 0;
     text[0] = 0;
     for (int i = at->first; i < at->end; i++) {
-        const char *name = ist_plan_launch_at(l->plan, i)->variant;
+        const char *name = ist_plan_launch_at(l->plan, i)->from.variant;
         bool seen = !name;
         for (int k = at->first; k < i && !seen; k++) {
-            const char *other = ist_plan_launch_at(l->plan, k)->variant;
+            const char *other = ist_plan_launch_at(l->plan, k)->from.variant;
             seen = other && !strcmp(other, name);
         }
         if (seen || used >= size) continue;

@@ -36,13 +36,16 @@
 #undef N
 extern const ist_absorbed_kernels ist_cpu_absorbed, ist_portable_absorbed_256, ist_portable_absorbed_64;
 
-#define TILE(...)   (&(const ist_conv_tile){__VA_ARGS__})
-#define LANES(...)  (&(const ist_lanes){__VA_ARGS__})
-#define PANEL(n)    (&(const ist_cpu_panel){n})
-#define LARGE(yes)  (&(const bool){yes})
-#define NUMBER(n)   (&(const int){n})
+#define TILE(op, ...) (&(const ist_conv_tile){op, __VA_ARGS__}), op
+#define LANES(...)    (&(const ist_lanes){__VA_ARGS__})
+#define PANEL(n)      (&(const ist_cpu_panel){n})
+#define LARGE(yes)    (&(const bool){yes})
+#define NUMBER(n)     (&(const int){n})
+#define FIRST(a, ...)     a
+#define SECOND(a, b, ...) b
 #define LINE(kind, name, machine, needs, without, storage, family, ...)                                                \
-    IF_##machine({kind, #name, IST_MACHINE_##machine, needs, without, IST_STORAGE_##storage, &(family), __VA_ARGS__}, )
+    IF_##machine({kind, #name, IST_MACHINE_##machine, needs, without, IST_STORAGE_##storage, &(family),                \
+                  FIRST(__VA_ARGS__, ), SECOND(__VA_ARGS__, NULL, )}, )
 #define V(kind, name, machine, needs, storage, family, ...)                                                            \
     LINE(IST_NODE_##kind, name, machine, needs, 0, storage, family, __VA_ARGS__)
 #define N(kind, name, machine, needs, without, storage, family, ...)                                                   \

@@ -58,7 +58,8 @@ struct ist_variant {
     unsigned without; /* of devices that have any of these others are meant to do it */
     ist_storage storage;
     const ist_family *family;
-    const void *config; /* of the family's own type */
+    const void *config;  /* of the family's own type */
+    const char *sources; /* of cl, that its launches are of, separated by blanks; NULL: none of its own */
 };
 
 /* The table. Variants of a kind follow each other, best first. */
@@ -66,6 +67,8 @@ int ist_variant_count(void);
 const ist_variant *ist_variant_at(int index);
 /* Those of a kind: the first one, and how many. */
 const ist_variant *ist_variants_of(ist_node_kind kind, int *count);
+/* What its launches say of it. */
+ist_origin ist_variant_origin(const ist_variant *v);
 /* NULL when there is none of that name. */
 const ist_variant *ist_variant_named(ist_node_kind kind, const char *name);
 

@@ -149,7 +149,7 @@ void sam_made_by(const optest *t, const char *op, const char *variant) {
     for (int i = 0; i < ist_plan_describe(t->plan).launches; i++) {
         const ist_launch *l = ist_plan_launch_at(t->plan, i);
         if (strcmp(l->op, op)) continue;
-        cr_expect_str_eq(l->variant, variant, "%s was launched by %s, not %s", op, l->variant, variant);
+        cr_expect_str_eq(l->from.variant, variant, "%s was launched by %s, not %s", op, l->from.variant, variant);
         found++;
     }
     cr_expect_gt(found, 0, "%s: no launch of %s", variant, op);
