@@ -8,8 +8,8 @@
  *
  * Goes with codes/tape and portable/distribution. -D SLOTS: float4 of local memory. */
 #define ITEMS  256
-/* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. With nvidia/ptx the
- * loads keep their place; that compiler would move each to its use and wait for every one. */
+/* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. FETCH
+ * of a machine's part keeps them there where a compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
 #define BATCH     16
 #define QUAD       uint2
@@ -22,22 +22,8 @@ static inline float4 quad_values(uint2 q) {
 #define QUAD      float4
 #define VALUES(q) (q)
 #endif
-#if defined(IST_PTX) && defined(IST_HALF)
-static inline uint2 fetch(__global const T *p) {
-    uint a, b;
-    __asm__ volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
-    return (uint2)(a, b);
-}
-#elif defined(IST_PTX)
-static inline float4 fetch(__global const T *p) {
-    float a, b, c, d;
-    __asm__ volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "l"(p));
-    return (float4)(a, b, c, d);
-}
-#else
-static inline QUAD fetch(__global const T *p) {
-    return *(__global const QUAD *)p;
-}
+#ifndef FETCH /* a machine's part may have one */
+#define FETCH(p) (*(__global const QUAD *)(p))
 #endif
 
 /* One row's value. */
@@ -65,9 +51,9 @@ static void load_rows(__local float4 *m, int16 t, __global const char *p, __glob
         }
 #ifdef IST_HALF
         const float4 v = t.s6 & FLOATS ? *(__global const float4 *)((__global const float *)p + from)
-                                       : VALUES(fetch((__global const T *)p + from));
+                                       : VALUES(FETCH((__global const T *)p + from));
 #else
-        const float4 v = fetch((__global const T *)p + from);
+        const float4 v = FETCH((__global const T *)p + from);
 #endif
         AT(t.s1, c, r) = v.x;
         AT(t.s1, c + 1, r) = v.y;
@@ -105,7 +91,7 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
     QUAD now[BATCH], later[BATCH];
     const int whole = (end - k) / BATCH * BATCH; /* loads beyond it repeat its last row: none is conditional */
 #define FETCH_ROWS(v, from)                                                                                            \
-    _Pragma("unroll") for (int u = 0; u < BATCH; u++) v[u] = fetch(w + min((from) + u, whole - 1) * ld)
+    _Pragma("unroll") for (int u = 0; u < BATCH; u++) v[u] = FETCH(w + min((from) + u, whole - 1) * ld)
 #define USE_ROWS(v, from)                                                                                              \
     _Pragma("unroll") for (int u = 0; u < BATCH; u++) {                                                               \
         const float4 in = x[k + (from) + u], f = VALUES(v[u]);                                                         \
@@ -126,7 +112,7 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
         w += whole * ld;
     }
     for (; k < end; k++, w += ld) {
-        const float4 v = VALUES(fetch(w)), in = x[k];
+        const float4 v = VALUES(FETCH(w)), in = x[k];
         a0 = fma(in, (float4)(v.x), a0);
         a1 = fma(in, (float4)(v.y), a1);
         a2 = fma(in, (float4)(v.z), a2);
@@ -210,7 +196,7 @@ static void keys_score(__local float4 *m, int16 t, __global const T *k, int n) {
             for (int c0 = 0; c0 < d; c0 += 32) {
                 QUAD v[8];
 #pragma unroll
-                for (int u = 0; u < 8; u++) v[u] = fetch(key + min(c0 + 4 * u, d - 4));
+                for (int u = 0; u < 8; u++) v[u] = FETCH(key + min(c0 + 4 * u, d - 4));
 #pragma unroll
                 for (int u = 0; u < 8; u++)
                     if (c0 + 4 * u < d) {
@@ -252,7 +238,7 @@ static void keys_part(__local float4 *m, int16 t, __global const T *v, int n) {
     for (int j0 = part; j0 < nk; j0 += 8 * parts) {
         QUAD x[8];
 #pragma unroll
-        for (int u = 0; u < 8; u++) x[u] = fetch(v + at + min(j0 + u * parts, nk - 1) * ld);
+        for (int u = 0; u < 8; u++) x[u] = FETCH(v + at + min(j0 + u * parts, nk - 1) * ld);
 #pragma unroll
         for (int u = 0; u < 8; u++)
             if (j0 + u * parts < nk) {
@@ -327,7 +313,7 @@ static void sample_sum(__local float4 *m, int16 t, __global const T *memory, int
 #pragma unroll
             for (int u = 0; u < 16; u++) {
                 const int p = min(p0 + u / 4, points - 1);
-                v[u] = fetch(memory + base + token[((u & 3) * all + h * points + p) * 4 + r] * t.s4 + c);
+                v[u] = FETCH(memory + base + token[((u & 3) * all + h * points + p) * 4 + r] * t.s4 + c);
             }
 #pragma unroll
             for (int u = 0; u < 16; u++)

@@ -4,6 +4,7 @@
 #include "core/plan.h"
 #include "models/models.h"
 #include "pipeline/engine.h"
+#include "pipeline/tuning_record.h"
 #include "variants/lower.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct ist_description {
     ist_tensor inputs[INPUTS];
     int input_count;
     ist_device *device;
+    ist_tuning tuning;
     ist_plan *plan;
     ist_lowering *lowering;
 };
@@ -84,6 +86,7 @@ void ist_description_close(ist_description **description) {
     ist_description *d = *description;
     ist_lowering_close(&d->lowering);
     ist_plan_close(&d->plan);
+    ist_tuning_free(&d->tuning);
     ist_device_close(&d->device);
     ist_graph_close(&d->graph);
     ist_checkpoint_info_free(&d->info);
@@ -96,8 +99,11 @@ ist_status ist_description_lower(ist_description *d, const char *device, ist_pre
     ist_tensor at[INPUTS];
     IST_TRY(ist_device_open(&(ist_device_options){.spec = device}, &d->device, err));
     IST_TRY(ist_precision_choose(d->device, precision, err));
-    const ist_plan_options options = {
-        .half = *precision == IST_PRECISION_FP16, .bf16 = *precision == IST_PRECISION_BF16, .late = true};
+    ist_tuning_load(d->device, NULL, &d->tuning);
+    const ist_plan_options options = {.half = *precision == IST_PRECISION_FP16,
+                                      .bf16 = *precision == IST_PRECISION_BF16,
+                                      .tuning = &d->tuning,
+                                      .late = true};
     IST_TRY(ist_plan_begin(d->device, &options, &d->plan, err));
     for (int i = 0; i < d->input_count; i++) {
         const ist_tensor *t = &d->inputs[i];

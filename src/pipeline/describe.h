@@ -14,8 +14,8 @@ typedef struct ist_description ist_description;
 ist_status ist_description_open(const char *path, ist_description **description, ist_error *err);
 void ist_description_close(ist_description **description);
 
-/* Lowers it for a device, once: by estimated costs, and without the device's tuning record, which is for whole frames.
- * Replaces AUTO in *precision by what it becomes. */
+/* Lowers it for a device, once, by the device's tuning record where it has one and else by estimated costs, as an engine
+ * for one image would. Replaces AUTO in *precision by what it becomes. */
 ist_status ist_description_lower(ist_description *d, const char *device, ist_precision *precision, ist_error *err);
 
 const char *ist_description_model(const ist_description *d);

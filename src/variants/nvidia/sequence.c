@@ -268,6 +268,10 @@ static bool fits(const struct ist_sequence *s) {
     return true;
 }
 
+/* The portable kernel, with loads that keep their place. */
+const ist_sequence_form ist_tape_sequence_ptx =
+    IST_TAPE_FORM("nvidia/ptx+nvidia/fetch+codes/tape+portable/distribution");
+
 /* Attention is a launch of its own: many small groups are faster than those of a sequence, of which there are few. */
 #define FORM(own)                                                                                                      \
     {.vector = 4, .outputs = OUTPUTS_MAX, .alone = true, .streams = true, .config = (own), .fits = fits,               \

@@ -48,7 +48,7 @@ typedef struct ist_matrix_sequence {
 } ist_matrix_sequence;
 
 extern const ist_sequence_form ist_matrix_sequence_meeting_large, ist_matrix_sequence_meeting, ist_matrix_sequence_large,
-    ist_matrix_sequence_plain;
+    ist_matrix_sequence_plain, ist_tape_sequence_ptx;
 
 typedef struct ist_matrix_tape {
     ist_tape tape;                                      /* first */

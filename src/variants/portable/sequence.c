@@ -8,7 +8,7 @@
 
 enum { SLOTS = 2900, ROWS = 4 };
 /* Beyond this many rows kernels over all of them win; local memory beside the rows'. */
-enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280, OUTPUTS_MAX = 1024 };
+enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024, LOCAL_REST = 1280 };
 
 /* ---- when ---- */
 
@@ -18,7 +18,7 @@ bool ist_tape_takes(const ist_plan *p, const ist_variant *v, const void *node) {
     return r.rows > 0 && r.n * r.rows <= ROWS_MAX &&
            ist_device_local_bytes(ist_plan_device(p)) >= 16u * SLOTS + LOCAL_REST &&
            r.most + 2 * r.width + LINEAR_ROOM <= SLOTS && 2 * r.rows + 2 * r.width + KEYS_ROOM <= SLOTS &&
-           r.most <= OUTPUTS_MAX;
+           r.most <= IST_TAPE_OUTPUTS;
 }
 
 /* ---- weights ---- */
@@ -93,8 +93,8 @@ static const ist_tape_form tape_form = {SLOTS, 8, linear, norm, gate, fdr, const
 
 /* ---- launch ---- */
 
-static void launch(ist_plan *plan, struct ist_sequence *s, size_t first, size_t end, ist_tensor weights,
-                   ist_tensor table, const char *label) {
+void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t first, size_t end, ist_tensor weights,
+                              ist_tensor table, const char *label) {
     ist_tape *t = calloc(1, sizeof *t);
     if (!t) {
         ist_plan_fail(plan, IST_E_MEMORY, "%s: out of host memory for a sequence of operators", label);
@@ -122,10 +122,7 @@ static void launch(ist_plan *plan, struct ist_sequence *s, size_t first, size_t 
     free(t);
 }
 
-#define FORM(parts)                                                                                                    \
-    {.vector = 4, .outputs = OUTPUTS_MAX, .config = (parts), .pack = ist_tape_pack, .launch = launch}
-const ist_sequence_form ist_tape_sequence = FORM("codes/tape+portable/distribution");
-const ist_sequence_form ist_tape_sequence_ptx = FORM("nvidia/ptx+codes/tape+portable/distribution");
+const ist_sequence_form ist_tape_sequence = IST_TAPE_FORM("codes/tape+portable/distribution");
 
 const ist_family ist_portable_sequence = {.takes = ist_tape_takes, .emit = ist_span_emit_sequence, .by_nodes = true};
 

@@ -9,7 +9,19 @@
 bool ist_tape_takes(const ist_plan *p, const ist_variant *v, const void *span);
 bool ist_tape_pack(struct ist_sequence *s, ist_step *step);
 
-/* The form of every GPU, and the one with PTX's copies. */
-extern const ist_sequence_form ist_tape_sequence, ist_tape_sequence_ptx;
+/* Launches of steps [first, end), by cl/portable/sequence. */
+void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t first, size_t end, ist_tensor weights,
+                              ist_tensor table, const char *label);
+
+enum { IST_TAPE_OUTPUTS = 1024 };
+/* A form with these parts before cl/portable/sequence. */
+#define IST_TAPE_FORM(parts)                                                                                           \
+    {.vector = 4,                                                                                                      \
+     .outputs = IST_TAPE_OUTPUTS,                                                                                      \
+     .config = (parts),                                                                                                \
+     .pack = ist_tape_pack,                                                                                            \
+     .launch = ist_tape_launch_sequence}
+/* The form of every GPU. */
+extern const ist_sequence_form ist_tape_sequence;
 
 #endif
