@@ -265,16 +265,7 @@ static inline float quick_gelu(float v) {
     return fma(-a, quick_exp2(p), fmax(v, 0.0f));
 }
 
-/* What an epilogue does besides bias and activation (struct ist_epilogue in graph/nodes.h); ONE: the addend has one item
- * for all, UP2: it has half the height and width. */
-#define EPI_BEFORE     1
-#define EPI_BEFORE_UP2 2
-#define EPI_BEFORE_ONE 4
-#define EPI_LAB        8
-#define EPI_AFTER      16
-#define EPI_AFTER_ONE  32
-
-/* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map. */
+/* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map; flags: of epilogue_args. */
 static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {
     if (flags & EPI_BEFORE_ONE) n = 0;
     return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;

@@ -3,7 +3,7 @@
  * channels.
  *
  * Work is cut and laid out as cpu/conv_lines says. Scratch is [step of 32 inputs][part][pixel][32 inputs] of bfloat16,
- * with zeros beyond the last input and room for in.s5 pixels: a tile of 16 pixels is one KiB at any tap.
+ * with zeros beyond the last input and room for part_pixels pixels: a tile of 16 pixels is one KiB at any tap.
  * Weights are [column tile][tap][step][part][column / 16][pair of inputs][16 columns] of pairs (as
  * amx_split pairs inputs), padded with zeros; the bias is padded likewise, and is what the sums start with. Where
  * floats are one part, a tile from the second-level cache can take longer than its product, so that GROUP blocks in
@@ -17,11 +17,8 @@
  * pixels in scratch.
  *
  * -D PARTS, ASM: cpu/amx's; NV = 2. Needs portable/vector with VL = 16, cpu/amx, cpu/conv_lines.
- * in = {h, w, ld, c0, cin, pixels of a part in scratch, depth, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
- * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of
- * scratch}. order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken
- * backwards; 4: weights do not stay in the second-level cache. scratch holds what is laid out, for linear layers
- * twice, and sums between slices. Grid: x = compute units, which share out the items by `queue` (see prelude). */
+ * scratch holds what is laid out, for linear layers twice, and sums between slices. Grid: x = compute units, which
+ * share out the items by `queue` (see prelude). */
 #define STEP_BYTES ((size_t)PARTS * AMX_PANEL * sizeof(ushort)) /* of weights */
 #if PARTS == 1
 #define CHUNK 8 /* steps: 16 KiB of weights */
@@ -60,8 +57,8 @@ typedef struct {
     const part_t *m;
     __global TY *y;
     __global const T *before, *after;
-    int8 out, epi;
-    float4 lab;
+    conv_shape shape;
+    epilogue_args epi;
     int soon, soon_col;   /* of the next tile: pixel of the row that is asked for, first channel */
     __global const TX *x; /* of the pixel in hand, whose `step` is next; x of the one behind it is x + ld */
     __global ushort *to;
@@ -77,24 +74,24 @@ typedef struct {
 static inline bool store_together(beside_t *b) {
     const int mapped = EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE;
     tile_t *t = &b->tile;
-    if (t->rows < TOGETHER || t->column + TOGETHER > b->m->width || t->col + NV * VL > b->out.s5)
+    if (t->rows < TOGETHER || t->column + TOGETHER > b->m->width || t->col + NV * VL > b->shape.y_c)
         return false;
     const int p = t->first + t->line * b->m->width + t->column;
     size_t before[TOGETHER], after[TOGETHER];
     for (int i = 0; i < TOGETHER; i++) {
         before[i] = after[i] = p + i;
-        if (!(b->epi.s1 & mapped)) continue;
-        const int all = (p + i) / b->out.s2, x = p + i - all * b->out.s2;
-        const int n = all / b->out.s1, line = all - n * b->out.s1;
-        before[i] = before_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
-        after[i] = after_pixel(n, line, x, b->out.s1, b->out.s2, b->epi.s1);
+        if (!(b->epi.flags & mapped)) continue;
+        const int all = (p + i) / b->shape.y_w, x = p + i - all * b->shape.y_w;
+        const int n = all / b->shape.y_h, line = all - n * b->shape.y_h;
+        before[i] = before_pixel(n, line, x, b->shape.y_h, b->shape.y_w, b->epi.flags);
+        after[i] = after_pixel(n, line, x, b->shape.y_h, b->shape.y_w, b->epi.flags);
     }
     float16 v[TOGETHER * NV];
     for (int i = 0; i < TOGETHER * NV; i++) v[i] = t->sums[i];
-    if (b->epi.s1 & EPI_BEFORE)
+    if (b->epi.flags & EPI_BEFORE)
         for (int i = 0; i < TOGETHER * NV; i++)
-            v[i] += LOAD_TV(b->before + before[i / NV] * b->epi.s2 + b->epi.s3 + t->col, i % NV * VL);
-    switch (b->epi.s0) {
+            v[i] += LOAD_TV(b->before + before[i / NV] * b->epi.before_ld + b->epi.before_c0 + t->col, i % NV * VL);
+    switch (b->epi.act) {
     case ACT_RELU:
         for (int i = 0; i < TOGETHER * NV; i++) v[i] = max(v[i], (float16)(0.0f));
         break;
@@ -109,13 +106,14 @@ static inline bool store_together(beside_t *b) {
         break;
     default: break;
     }
-    if (b->epi.s1 & EPI_LAB)
-        for (int i = 0; i < TOGETHER * NV; i++) v[i] = fma(v[i], (float16)(b->lab.s0), (float16)(b->lab.s1));
-    if (b->epi.s1 & EPI_AFTER)
+    if (b->epi.flags & EPI_LAB)
         for (int i = 0; i < TOGETHER * NV; i++)
-            v[i] += LOAD_TV(b->after + after[i / NV] * b->epi.s4 + b->epi.s5 + t->col, i % NV * VL);
+            v[i] = fma(v[i], (float16)(b->epi.lab_scale), (float16)(b->epi.lab_bias));
+    if (b->epi.flags & EPI_AFTER)
+        for (int i = 0; i < TOGETHER * NV; i++)
+            v[i] += LOAD_TV(b->after + after[i / NV] * b->epi.after_ld + b->epi.after_c0 + t->col, i % NV * VL);
     for (int i = 0; i < TOGETHER * NV; i++)
-        STORE_YV(v[i], b->y + (size_t)(p + i / NV) * b->out.s3 + b->out.s4 + t->col, i % NV * VL);
+        STORE_YV(v[i], b->y + (size_t)(p + i / NV) * b->shape.y_ld + b->shape.y_c0 + t->col, i % NV * VL);
     t->rows -= TOGETHER;
     t->column += TOGETHER;
     t->sums += TOGETHER * NV;
@@ -124,18 +122,18 @@ static inline bool store_together(beside_t *b) {
 
 NOINLINE void beside_piece(beside_t *b) {
     if (b->tile.rows > 0) {
-        __global TY *yp = b->y + (size_t)b->soon * b->out.s3 + b->out.s4 + b->soon_col;
-        __global const T *bp = b->before + (size_t)b->soon * b->epi.s2 + b->epi.s3 + b->soon_col;
-        for (int i = 0; i < TOGETHER; i++, b->soon++, yp += b->out.s3, bp += b->epi.s2) {
+        __global TY *yp = b->y + (size_t)b->soon * b->shape.y_ld + b->shape.y_c0 + b->soon_col;
+        __global const T *bp = b->before + (size_t)b->soon * b->epi.before_ld + b->epi.before_c0 + b->soon_col;
+        for (int i = 0; i < TOGETHER; i++, b->soon++, yp += b->shape.y_ld, bp += b->epi.before_ld) {
             PREFETCH_WRITE(yp);
             PREFETCH_WRITE(yp + 16);
-            if ((b->epi.s1 & (EPI_BEFORE | EPI_BEFORE_UP2 | EPI_BEFORE_ONE)) == EPI_BEFORE) {
+            if ((b->epi.flags & (EPI_BEFORE | EPI_BEFORE_UP2 | EPI_BEFORE_ONE)) == EPI_BEFORE) {
                 PREFETCH(bp);
                 PREFETCH(bp + 16);
             }
         }
         if (!store_together(b))
-            store_rows(&b->tile, min(TOGETHER, b->tile.rows), b->m, b->y, b->before, b->after, b->out, b->epi, b->lab);
+            store_rows(&b->tile, min(TOGETHER, b->tile.rows), b->m, b->y, b->before, b->after, b->shape, b->epi);
         return;
     }
     if (b->pieces == 0) return;
@@ -161,56 +159,61 @@ static inline void beside_pause(beside_t *b) {
 NOINLINE void conv_group(__global const TX *restrict x, __global const uint *restrict w,
                          __global const float *restrict bias, __global uint *restrict scratch, __global TY *restrict y,
                          __global const T *restrict before, __global const T *restrict after,
-                         __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab,
-                         int4 tiles, __global int *queue, const int4 group) {
-    const bool linear = win.s5 != 0;
-    const int items = min(out.s0, *limit), maps = linear ? min(items, 1) : items;
-    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1;
-    const int chunks = maps * ((all_lines + tiles.x - 1) / tiles.x);
-    const int col_tiles = (out.s5 + AMX_BLOCK - 1) / AMX_BLOCK, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
-    const int steps = (in.s4 + AMX_DEPTH - 1) / AMX_DEPTH;
-    const int depth = in.s6, slices = (steps + depth - 1) / depth;
-    const size_t part = (size_t)in.s5 * AMX_DEPTH, panel = win.s0 * win.s1 * steps * STEP_BYTES;
-    const size_t room = (size_t)in.s5 * depth * PARTS * (AMX_DEPTH / 2);
+                         __global const int *restrict limit, const conv_lines_args arg, __global int *queue,
+                         const int4 group) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
+    const bool linear = arg.is_linear != 0;
+    const int items = min(shape.items, *limit), maps = linear ? min(items, 1) : items;
+    const int all_lines = linear ? items * shape.y_h * shape.y_w : shape.y_h;
+    const int chunks = maps * ((all_lines + arg.lines - 1) / arg.lines);
+    const int col_tiles = (shape.y_c + AMX_BLOCK - 1) / AMX_BLOCK;
+    const int col_chunks = (col_tiles + arg.col_tiles - 1) / arg.col_tiles;
+    const int steps = (shape.x_c + AMX_DEPTH - 1) / AMX_DEPTH;
+    const int depth = arg.depth, slices = (steps + depth - 1) / depth;
+    const size_t part = (size_t)arg.part_pixels * AMX_DEPTH, panel = shape.kh * shape.kw * steps * STEP_BYTES;
+    const size_t room = (size_t)arg.part_pixels * depth * PARTS * (AMX_DEPTH / 2);
     float16 sums[2][GROUP][AMX_BLOCK * NV];
-    part_t m = {in.s0, in.s1,  win.s2, win.s0, win.s1, win.s3, win.s4, min(in.s4, depth * AMX_DEPTH),
-                in.s2, out.s6, steps,  in.s5,  0,      0,      out.s2};
-    beside_t b = {.m = &m, .y = y, .before = before, .after = after, .out = out, .epi = epi, .lab = lab, .part = part,
-                  .ld = in.s2};
+    part_t m = {shape.x_h,  shape.x_w, shape.stride, shape.kh,
+                shape.kw,   shape.top, shape.left,   min(shape.x_c, depth * AMX_DEPTH),
+                shape.x_ld, arg.pitch, steps,        arg.part_pixels,
+                0,          0,         shape.y_w};
+    beside_t b = {.m = &m, .y = y, .before = before, .after = after, .shape = shape, .epi = epi, .part = part,
+                  .ld = shape.x_ld};
     bool cold = true; /* weights lie beyond the second-level cache: all, before an item has been multiplied */
     int filled = -1, first_pixel = 0;
-    scratch += (size_t)group.x * tiles.w;
+    scratch += (size_t)group.x * arg.scratch_pairs;
     __global uint *here = scratch, *there = scratch + (linear ? room : 0);
     const size_t saved = (size_t)(scratch + 2 * room);
-    work_t work = work_begin(group.w, chunks * col_chunks, tiles.z & 2);
+    work_t work = work_begin(group.w, chunks * col_chunks, arg.backwards);
     int item = work_take(&work, queue);
     amx_begin();
     while (item >= 0) {
-        const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;
-        const int chunk = tiles.z & 1 ? item % chunks : item / col_chunks;
+        const int col_chunk = arg.by_columns ? item / chunks : item % col_chunks;
+        const int chunk = arg.by_columns ? item % chunks : item / col_chunks;
         if (chunk != filled) {
             filled = chunk;
-            first_pixel = part_begin(&m, chunk, tiles.x, all_lines, linear, here, x, in, out);
+            first_pixel = part_begin(&m, chunk, arg.lines, all_lines, linear, here, x, shape);
         }
-        const int next = work_take(&work, queue), next_chunk = tiles.z & 1 ? next % chunks : next / col_chunks;
-        const int next_first = (tiles.z & 1 ? next / chunks : next % col_chunks) * tiles.y;
+        const int next = work_take(&work, queue), next_chunk = arg.by_columns ? next % chunks : next / col_chunks;
+        const int next_first = (arg.by_columns ? next / chunks : next % col_chunks) * arg.col_tiles;
         const int end = (m.lines - 1) * m.pitch + m.width;
-        const int first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
+        const int first = col_chunk * arg.col_tiles, past = min(first + arg.col_tiles, col_tiles);
         /* Blocks end with lines where that makes no more of them. */
         const int run = (end + AMX_BLOCK - 1) / AMX_BLOCK, across = (m.width + AMX_BLOCK - 1) / AMX_BLOCK;
         const bool by_line = m.lines * across <= run;
         const int all_blocks = by_line ? m.lines * across : run;
         for (int slice = 0; slice < slices; slice++) {
             const bool last = slice + 1 == slices;
-            const int here_steps = min(depth, steps - slice * depth), all_steps = win.s0 * win.s1 * here_steps;
-            const int soon = last ? 0 : slice + 1, soon_line = (last ? next_chunk : chunk) * tiles.x;
-            const int soon_count = min(tiles.x, all_lines - soon_line);
+            const int here_steps = min(depth, steps - slice * depth), all_steps = shape.kh * shape.kw * here_steps;
+            const int soon = last ? 0 : slice + 1, soon_line = (last ? next_chunk : chunk) * arg.lines;
+            const int soon_count = min(arg.lines, all_lines - soon_line);
             const bool ahead = linear && (!last || (next >= 0 && (slices > 1 || next_chunk != filled)));
             b.step = 0;
             b.steps = min(depth, steps - soon * depth);
-            b.cin = in.s4 - soon * depth * AMX_DEPTH;
+            b.cin = shape.x_c - soon * depth * AMX_DEPTH;
             b.pieces = ahead ? soon_count * b.steps : 0;
-            b.x = x + (ahead ? (long)soon_line * in.s2 + in.s3 + soon * depth * AMX_DEPTH : 0);
+            b.x = x + (ahead ? (long)soon_line * shape.x_ld + shape.x_c0 + soon * depth * AMX_DEPTH : 0);
             b.to = (__global ushort *)there;
             int mine = 0, blocks = (past - first) * all_blocks;
             for (int tile = first; tile < past; tile++) {
@@ -266,7 +269,7 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
                 m.w = m.pitch = m.width = soon_count;
             }
         }
-        cold = (tiles.z & 4) != 0;
+        cold = arg.streams != 0;
         work_finish(&work, queue);
         item = next;
     }
@@ -277,7 +280,6 @@ NOINLINE void conv_group(__global const TX *restrict x, __global const uint *res
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const uint *restrict w, __global const float *restrict bias,
      __global uint *restrict scratch, __global TY *restrict y, __global const T *restrict before,
-     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
-     float4 lab, int4 tiles, __global int *queue) {
-    conv_group(x, w, bias, scratch, y, before, after, limit, in, win, out, epi, lab, tiles, queue, THIS_GROUP);
+     __global const T *restrict after, __global const int *restrict limit, conv_lines_args arg, __global int *queue) {
+    conv_group(x, w, bias, scratch, y, before, after, limit, arg, queue, THIS_GROUP);
 }

@@ -1,14 +1,11 @@
 /* Dense convolution as an implicit matrix product of bfloat16 pairs with sums in float, for CPUs with AVX512_BF16: one
  * work-item per group owns tiles of MR pixels by NV vectors of 16 output channels in named vector registers.
  *
- * Work is cut and laid out as cpu/conv_lines says, inputs rounded on the way: pixels of in.s5 pairs.
+ * Work is cut and laid out as cpu/conv_lines says, inputs rounded on the way: pixels of pixel_pairs pairs.
  * Weights are panels [column tile][tap][pair of inputs][NR] of pairs, padded with zeros to whole tiles; bias likewise.
  *
  * -D MR, NV; ASM: 1: AVX512_BF16's instructions; 0: the same in plain OpenCL, for tests (the instructions also take
  * subnormal numbers for zeros). Needs portable/vector with VL = 16, cpu/bf16, cpu/conv_lines.
- * in = {h, w, ld, c0, cin, pairs of a pixel in scratch, 0, 0}, win = {kh, kw, stride, top, left, linear?, 0, 0},
- * out = {n, h, w, ld, c0, cout, pixels of a line in scratch, 0}, tiles = {lines, column tiles, order, pairs of scratch}.
- * order: 1: items of the same columns follow each other, else those of the same lines; 2: they are taken backwards.
  * Grid: x = compute units, which share out the items by `queue` (see prelude). */
 #define NR     (NV * VL)
 #define UNROLL 2
@@ -59,7 +56,7 @@ static inline float16 bf16_dot(float16 sum, uint16 a, uint16 b) {
 #define SPILL1(r, j)    acc[r * NV + j] = c##r##_##j;
 #define SPILL(r, g, i)  EACH_COL(SPILL1, r)
 #define WRITE1(r, j)    STORE_YV(fma(max(c##r##_##j, low), scale, shift), yp, j * VL);
-#define WRITE(r, g, i)  EACH_COL(WRITE1, r) yp += out.s3;
+#define WRITE(r, g, i)  EACH_COL(WRITE1, r) yp += shape.y_ld;
 
 static inline void lay_pixel(__global uint *scratch, int pixel, __global const TX *x, const part_t *m) {
     __global uint *to = scratch + pixel * m->step;
@@ -71,35 +68,39 @@ static inline void lay_pixel(__global uint *scratch, int pixel, __global const T
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const uint *restrict w, __global const float *restrict bias,
      __global uint *restrict scratch, __global TY *restrict y, __global const T *restrict before,
-     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
-     float4 lab, int4 tiles, __global int *queue) {
-    const bool linear = win.s5 != 0;
-    const int items = min(out.s0, *limit), maps = linear ? min(items, 1) : items;
-    const int all_lines = linear ? items * out.s1 * out.s2 : out.s1, parts = (all_lines + tiles.x - 1) / tiles.x;
-    const int col_tiles = (out.s5 + NR - 1) / NR, col_chunks = (col_tiles + tiles.y - 1) / tiles.y;
-    const int taps = win.s0 * win.s1, pairs = (in.s4 + 1) / 2, step = in.s5;
+     __global const T *restrict after, __global const int *restrict limit, conv_lines_args arg, __global int *queue) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
+    const bool linear = arg.is_linear != 0;
+    const int items = min(shape.items, *limit), maps = linear ? min(items, 1) : items;
+    const int all_lines = linear ? items * shape.y_h * shape.y_w : shape.y_h;
+    const int parts = (all_lines + arg.lines - 1) / arg.lines;
+    const int col_tiles = (shape.y_c + NR - 1) / NR, col_chunks = (col_tiles + arg.col_tiles - 1) / arg.col_tiles;
+    const int taps = shape.kh * shape.kw, pairs = (shape.x_c + 1) / 2, step = arg.pixel_pairs;
     const size_t panel = (size_t)taps * pairs * NR;
-    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
-    const float16 low = (float16)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
-    const float16 scale = (float16)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f);
-    const float16 shift = (float16)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
-    const int run = win.s2 == 1 && 2 * in.s5 == in.s4 ? win.s1 : 1; /* taps of a line that are one run of pairs */
+    const bool simple = epi.act <= ACT_RELU && (epi.flags & ~EPI_LAB) == 0;
+    const float16 low = (float16)(epi.act == ACT_RELU ? 0.0f : -INFINITY);
+    const float16 scale = (float16)(epi.flags & EPI_LAB ? epi.lab_scale : 1.0f);
+    const float16 shift = (float16)(epi.flags & EPI_LAB ? epi.lab_bias : 0.0f);
+    /* Taps of a line that are one run of pairs. */
+    const int run = shape.stride == 1 && 2 * arg.pixel_pairs == shape.x_c ? shape.kw : 1;
     const int chunks = maps * parts;
-    part_t m = {in.s0, in.s1, win.s2, win.s0, win.s1, win.s3, win.s4, in.s4, in.s2, out.s6, step, 0, 0, 0, out.s2};
+    part_t m = {shape.x_h,  shape.x_w, shape.stride, shape.kh, shape.kw, shape.top, shape.left, shape.x_c,
+                shape.x_ld, arg.pitch, step,         0,        0,        0,         shape.y_w};
     __global const uint *weights = w;
     __global const float *biases = bias;
-    scratch += (size_t)get_group_id(0) * tiles.w;
+    scratch += (size_t)get_group_id(0) * arg.scratch_pairs;
     int filled = -1, first_pixel = 0;
-    work_t work = work_begin((int)get_num_groups(0), chunks * col_chunks, tiles.z & 2);
+    work_t work = work_begin((int)get_num_groups(0), chunks * col_chunks, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int col_chunk = tiles.z & 1 ? item / chunks : item % col_chunks;
-        const int chunk = tiles.z & 1 ? item % chunks : item / col_chunks;
+        const int col_chunk = arg.by_columns ? item / chunks : item % col_chunks;
+        const int chunk = arg.by_columns ? item % chunks : item / col_chunks;
         if (chunk != filled) {
             filled = chunk;
-            first_pixel = part_begin(&m, chunk, tiles.x, all_lines, linear, scratch, x, in, out);
+            first_pixel = part_begin(&m, chunk, arg.lines, all_lines, linear, scratch, x, shape);
         }
         const int end = (m.lines - 1) * m.pitch + m.width;
-        const int first = col_chunk * tiles.y, past = min(first + tiles.y, col_tiles);
+        const int first = col_chunk * arg.col_tiles, past = min(first + arg.col_tiles, col_tiles);
         w = weights + first * panel;
         bias = biases + first * NR;
         for (int tile = first; tile < past; tile++, w += panel, bias += NR) {
@@ -109,8 +110,8 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                 while (column >= m.pitch) column -= m.pitch, line++;
                 __global const uint *wp = w;
                 EACH_ROW(START)
-                for (int ky = 0; ky < win.s0; ky++)
-                    for (int kx = 0; kx < win.s1; kx += run) {
+                for (int ky = 0; ky < shape.kh; ky++)
+                    for (int kx = 0; kx < shape.kw; kx += run) {
                         __global const uint *a = scratch + (p + tap_pixel(&m, ky, kx)) * step;
                         EACH_BASE(BASE)
                         int k = run * pairs;
@@ -125,14 +126,15 @@ conv(__global const TX *restrict x, __global const uint *restrict w, __global co
                             EACH_BASE(ADVANCE1)
                         }
                     }
-                if (simple && column + MR <= m.width && col + NR <= out.s5) {
-                    __global TY *yp = y + (size_t)(first_pixel + line * m.width + column) * out.s3 + out.s4 + col;
+                if (simple && column + MR <= m.width && col + NR <= shape.y_c) {
+                    __global TY *yp =
+                        y + (size_t)(first_pixel + line * m.width + column) * shape.y_ld + shape.y_c0 + col;
                     EACH_ROW(WRITE)
                 } else {
                     float16 acc[MR * NV];
                     EACH_ROW(SPILL)
                     tile_t sums = {acc, min(MR, end - p), line, column, first_pixel, col};
-                    store_rows(&sums, sums.rows, &m, y, before, after, out, epi, lab);
+                    store_rows(&sums, sums.rows, &m, y, before, after, shape, epi);
                 }
             }
         }

@@ -52,7 +52,7 @@ static inline void fill(__global uint *scratch, __global const TX *x, const part
 /* Part number `chunk` of those of `lines` lines (linear: pixels), of which there are all_lines in a map (linear: in
  * all): completes m and lays it out. Returns the number of its first result among the pixels of the output. */
 static inline int part_begin(part_t *m, int chunk, int lines, int all_lines, bool linear, __global uint *scratch,
-                             __global const TX *x, int8 in, int8 out) {
+                             __global const TX *x, const conv_shape shape) {
     const int parts = (all_lines + lines - 1) / lines, n = chunk / parts, line = (chunk - n * parts) * lines;
     const int count = min(lines, all_lines - line);
     if (linear) { /* one line of pixels */
@@ -62,8 +62,8 @@ static inline int part_begin(part_t *m, int chunk, int lines, int all_lines, boo
         m->line = line;
         m->lines = count;
     }
-    fill(scratch, x + (linear ? (long)line : (long)n * in.s0 * in.s1) * in.s2 + in.s3, m);
-    return linear ? line : (n * out.s1 + line) * out.s2;
+    fill(scratch, x + (linear ? (long)line : (long)n * shape.x_h * shape.x_w) * shape.x_ld + shape.x_c0, m);
+    return linear ? line : (n * shape.y_h + line) * shape.y_w;
 }
 
 /* A tile of sums that waits to be stored: rows of NV vectors, results of channel `col` on from `column` of line `line`
@@ -75,12 +75,12 @@ typedef struct {
 
 /* Stores the next `count` rows. */
 NOINLINE void store_rows(tile_t *t, int count, const part_t *m, __global TY *y, __global const T *before,
-                         __global const T *after, int8 out, int8 epi, float4 lab) {
-    const bool mapped = (epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
-    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0 && t->col + NV * VL <= out.s5;
-    const float16 low = (float16)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
-    const float16 scale = (float16)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f);
-    const float16 shift = (float16)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
+                         __global const T *after, const conv_shape shape, const epilogue_args epi) {
+    const bool mapped = (epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) != 0;
+    const bool simple = epi.act <= ACT_RELU && (epi.flags & ~EPI_LAB) == 0 && t->col + NV * VL <= shape.y_c;
+    const float16 low = (float16)(epi.act == ACT_RELU ? 0.0f : -INFINITY);
+    const float16 scale = (float16)(epi.flags & EPI_LAB ? epi.lab_scale : 1.0f);
+    const float16 shift = (float16)(epi.flags & EPI_LAB ? epi.lab_bias : 0.0f);
     const float16 *sums = t->sums;
     int column = t->column, line = t->line;
     t->rows -= count;
@@ -88,21 +88,21 @@ NOINLINE void store_rows(tile_t *t, int count, const part_t *m, __global TY *y, 
         if (column == m->pitch) column = 0, line++;
         if (column >= m->width) continue;
         const int p = t->first + line * m->width + column;
-        __global TY *yp = y + (size_t)p * out.s3 + out.s4 + t->col;
+        __global TY *yp = y + (size_t)p * shape.y_ld + shape.y_c0 + t->col;
         if (simple) {
             for (int j = 0; j < NV; j++) STORE_YV(fma(max(sums[j], low), scale, shift), yp, j * VL);
             continue;
         }
         int b = p, a = p;
         if (mapped) {
-            const int all = p / out.s2, ox = p - all * out.s2, n = all / out.s1, oy = all - n * out.s1;
-            b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-            a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
+            const int all = p / shape.y_w, ox = p - all * shape.y_w, n = all / shape.y_h, oy = all - n * shape.y_h;
+            b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+            a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
         }
-        __global const T *bp = before + (size_t)b * epi.s2 + epi.s3 + t->col;
-        __global const T *ap = after + (size_t)a * epi.s4 + epi.s5 + t->col;
-        for (int j = 0, c = 0; j < NV && t->col + c < out.s5; j++, c += VL)
-            finish(sums[j], out.s5 - t->col - c, yp + c, bp + c, ap + c, epi, lab);
+        __global const T *bp = before + (size_t)b * epi.before_ld + epi.before_c0 + t->col;
+        __global const T *ap = after + (size_t)a * epi.after_ld + epi.after_c0 + t->col;
+        for (int j = 0, c = 0; j < NV && t->col + c < shape.y_c; j++, c += VL)
+            finish(sums[j], shape.y_c - t->col - c, yp + c, bp + c, ap + c, epi);
     }
     t->sums = sums;
     t->column = column;

@@ -8,8 +8,7 @@
  *
  * Weights come in panels [column tile][cin][NR], padded with zeros to whole tiles; the bias likewise. Float storage, no
  * addends, act none or relu.
- * Grid: x = compute units, which share out column tiles by `queue` (see prelude). in {pixels of an item, ld, c0, cin};
- * out {items, ld, c0, cout}. */
+ * Grid: x = compute units, which share out column tiles by `queue` (see prelude). */
 #define MR     8
 #define NR     32
 #define DEPTH  128
@@ -63,9 +62,9 @@ NOINLINE void store_row(__global float *y, const float16 *v, int count, float lo
 }
 
 /* The panel's columns of `rows` rows of x. */
-NOINLINE void column_tile(__global float *y, __global const float *x, int rows, int4 in, int4 out, float low, int col,
-                          __global const float *panel, __global const float *bias) {
-    const int cin = in.s3, tiles = (rows + MR - 1) / MR;
+NOINLINE void column_tile(__global float *y, __global const float *x, int rows, const conv_tokens_args arg, float low,
+                          int col, __global const float *panel, __global const float *bias) {
+    const int cin = arg.x_c, tiles = (rows + MR - 1) / MR;
     /* A step's lines are asked for a step ahead, by as many of its row tiles as that takes. */
     const long pace = tiles == 1 ? 16 : tiles < 4 ? 8 : 4;
     float16 acc[ROWS_MAX * NR / 16];
@@ -73,31 +72,30 @@ NOINLINE void column_tile(__global float *y, __global const float *x, int rows, 
     for (int k = 0; k < cin; k += DEPTH, panel += DEPTH * NR) {
         const int count = min(DEPTH, cin - k);
         for (int r = 0; r < rows; r++)
-            for (int i = DEPTH; i < 2 * DEPTH; i += 16) PREFETCH(x + (size_t)r * in.s1 + k + i);
+            for (int i = DEPTH; i < 2 * DEPTH; i += 16) PREFETCH(x + (size_t)r * arg.x_ld + k + i);
         for (int t = 0; t < tiles; t++)
-            products(acc + 2 * t * MR, x + (size_t)t * MR * in.s1 + k, in.s1, min(MR, rows - t * MR), panel, count,
-                     panel + (count + t * DEPTH * (int)pace / 16) * NR, pace);
+            products(acc + 2 * t * MR, x + (size_t)t * MR * arg.x_ld + k, arg.x_ld, min(MR, rows - t * MR), panel,
+                     count, panel + (count + t * DEPTH * (int)pace / 16) * NR, pace);
     }
-    for (int r = 0; r < rows; r++) store_row(y + (size_t)r * out.s1 + col, acc + 2 * r, out.s3 - col, low);
+    for (int r = 0; r < rows; r++) store_row(y + (size_t)r * arg.y_ld + col, acc + 2 * r, arg.y_c - col, low);
 }
 
 NOINLINE void conv_group(__global const float *restrict x, __global const float *restrict w,
                          __global const float *restrict bias, __global float *restrict y,
-                         __global const int *restrict limit, int4 in, int4 out, int act, __global int *queue,
+                         __global const int *restrict limit, const conv_tokens_args arg, __global int *queue,
                          const int4 group) {
-    const int rows = min(out.s0, *limit) * in.s0;
-    const float low = act == ACT_RELU ? 0.0f : -INFINITY;
-    work_t work = work_begin(group.w, rows ? (out.s3 + NR - 1) / NR : 0, false);
+    const int rows = min(arg.items, *limit) * arg.pixels;
+    const float low = arg.act == ACT_RELU ? 0.0f : -INFINITY;
+    work_t work = work_begin(group.w, rows ? (arg.y_c + NR - 1) / NR : 0, false);
     for (int item; (item = work_next(&work, queue)) >= 0;)
         for (int r = 0; r < rows; r += ROWS_MAX)
-            column_tile(y + (size_t)r * out.s1 + out.s2, x + (size_t)r * in.s1 + in.s2, min(ROWS_MAX, rows - r), in,
-                        out, low, item * NR, w + (size_t)item * in.s3 * NR, bias);
+            column_tile(y + (size_t)r * arg.y_ld + arg.y_c0, x + (size_t)r * arg.x_ld + arg.x_c0,
+                        min(ROWS_MAX, rows - r), arg, low, item * NR, w + (size_t)item * arg.x_c * NR, bias);
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 conv(__global const float *restrict x, __global const float *restrict w, __global const float *restrict bias,
-     __global float *restrict y, __global const int *restrict limit, int4 in, int4 out, int act,
-     __global int *queue) {
-    conv_group(x, w, bias, y, limit, in, out, act, queue, THIS_GROUP);
+     __global float *restrict y, __global const int *restrict limit, conv_tokens_args arg, __global int *queue) {
+    conv_group(x, w, bias, y, limit, arg, queue, THIS_GROUP);
 }

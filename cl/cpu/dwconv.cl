@@ -40,41 +40,46 @@ static inline void sums8(const float16 *ring, int line_length, int slot, int fir
 
 /* Input row iy, columns from ix on, into the same line of every block's ring; `left` channels exist. */
 static inline void fill_lines(float16 *line, int length, int block_step, int blocks, __global const TX *x, int n, int iy,
-                              int ix, int left, int8 in) {
-    bool row = iy >= 0 && iy < in.s0;
-    __global const TX *p = x + ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
-    for (int i = 0; i < length; i++, p += in.s2) {
-        bool inside = row && ix + i >= 0 && ix + i < in.s1;
+                              int ix, int left, const conv_shape shape) {
+    bool row = iy >= 0 && iy < shape.x_h;
+    __global const TX *p = x + ((long)(n * shape.x_h + iy) * shape.x_w + ix) * shape.x_ld + shape.x_c0;
+    for (int i = 0; i < length; i++, p += shape.x_ld) {
+        bool inside = row && ix + i >= 0 && ix + i < shape.x_w;
         for (int b = 0; b < blocks; b++)
             line[b * block_step + i] = inside ? input_part(p + 16 * b, left - 16 * b) : (float16)(0.0f);
     }
 }
 
 /* Asks for one block of `count` pixels of input row iy, a part of what fill_lines will read for the next row. */
-static inline void expect(__global const TX *x, int n, int iy, int ix, int count, int8 in) {
-    if (iy < 0 || iy >= in.s0) return;
-    __global const TX *p = x + (long)(n * in.s0 + iy) * in.s1 * in.s2 + in.s3;
-    for (int i = max(ix, 0); i < min(ix + count, in.s1); i++) PREFETCH(p + (long)i * in.s2);
+static inline void expect(__global const TX *x, int n, int iy, int ix, int count, const conv_shape shape) {
+    if (iy < 0 || iy >= shape.x_h) return;
+    __global const TX *p = x + (long)(n * shape.x_h + iy) * shape.x_w * shape.x_ld + shape.x_c0;
+    for (int i = max(ix, 0); i < min(ix + count, shape.x_w); i++) PREFETCH(p + (long)i * shape.x_ld);
 }
 
 /* One band of one column segment and chunk of blocks of item n; the arguments are the kernel's. */
 NOINLINE void band(float16 *ring, __global const TX *x, __global const float *w, __global const float *bias,
                    __global TY *y, __global const T *before, __global const T *after, int n, int line, int segment,
-                   int chunk, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
-    int c = chunk * win.s7 * 16, left = in.s4 - c, blocks = min(win.s7, (left + 15) / 16), k = win.s0, stride = win.s1;
-    int ox0 = segment * win.s4, cols = min(win.s4, out.s2 - ox0), oy0 = line * win.s5, oy1 = min(out.s1, oy0 + win.s5);
-    int filled = oy0 * stride, length = (win.s4 - 1) * stride + k, block_step = k * length;
-    const bool simple = epi.s0 <= ACT_RELU && (epi.s1 & ~EPI_LAB) == 0;
-    const V low = (V)(epi.s0 == ACT_RELU ? 0.0f : -INFINITY);
-    const V scale = (V)(epi.s1 & EPI_LAB ? lab.s0 : 1.0f), shift = (V)(epi.s1 & EPI_LAB ? lab.s1 : 0.0f);
+                   int chunk, const dwconv_ring_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
+    int c = chunk * arg.blocks * 16, left = shape.x_c - c, blocks = min(arg.blocks, (left + 15) / 16), k = shape.kh;
+    int stride = shape.stride;
+    int ox0 = segment * arg.cols, cols = min(arg.cols, shape.y_w - ox0), oy0 = line * arg.rows;
+    int oy1 = min(shape.y_h, oy0 + arg.rows);
+    int filled = oy0 * stride, length = (arg.cols - 1) * stride + k, block_step = k * length;
+    const bool simple = epi.act <= ACT_RELU && (epi.flags & ~EPI_LAB) == 0;
+    const V low = (V)(epi.act == ACT_RELU ? 0.0f : -INFINITY);
+    const V scale = (V)(epi.flags & EPI_LAB ? epi.lab_scale : 1.0f);
+    const V shift = (V)(epi.flags & EPI_LAB ? epi.lab_bias : 0.0f);
     float16 acc[8];
     w += c * k * k;
     bias += c;
     for (int oy = oy0; oy < oy1; oy++) {
         int top = oy * stride;
         for (filled = max(filled, top); filled < top + k; filled++)
-            fill_lines(ring + filled % k * length, length, block_step, blocks, x + c, n, filled - win.s2,
-                       ox0 * stride - win.s3, left, in);
+            fill_lines(ring + filled % k * length, length, block_step, blocks, x + c, n, filled - shape.top,
+                       ox0 * stride - shape.left, left, shape);
         for (int i = 0, count; i < cols; i += count) {
             count = min(cols - i, 8);
             for (int b = 0; b < blocks; b++) {
@@ -86,38 +91,41 @@ NOINLINE void band(float16 *ring, __global const TX *x, __global const float *w,
                     sums4(lines, length, top % k, i * stride, k, stride, wb, vload16(b, bias), acc);
                 }
                 for (int r = 0; r < stride && oy + 1 < oy1; r++)
-                    expect(x + c + 16 * b, n, filled + r - win.s2, (ox0 + i) * stride - win.s3, count * stride, in);
+                    expect(x + c + 16 * b, n, filled + r - shape.top, (ox0 + i) * stride - shape.left, count * stride,
+                           shape);
                 if (simple && left - 16 * b >= 16) {
-                    __global TY *yp = y + ((long)(n * out.s1 + oy) * out.s2 + ox0 + i) * out.s3 + out.s4 + c + 16 * b;
-                    for (int r = 0; r < count; r++, yp += out.s3)
+                    __global TY *yp =
+                        y + ((long)(n * shape.y_h + oy) * shape.y_w + ox0 + i) * shape.y_ld + shape.y_c0 + c + 16 * b;
+                    for (int r = 0; r < count; r++, yp += shape.y_ld)
                         STORE_YV(fma(max(acc[r], low), scale, shift), yp, 0);
                     continue;
                 }
                 for (int r = 0; r < count; r++) {
                     int ox = ox0 + i + r, ch = c + 16 * b;
-                    long p = (n * out.s1 + oy) * out.s2 + ox, q = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-                    long a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-                    finish(acc[r], left - 16 * b, y + p * out.s3 + out.s4 + ch, before + q * epi.s2 + epi.s3 + ch,
-                           after + a * epi.s4 + epi.s5 + ch, epi, lab);
+                    long p = (n * shape.y_h + oy) * shape.y_w + ox;
+                    long q = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+                    long a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+                    finish(acc[r], left - 16 * b, y + p * shape.y_ld + shape.y_c0 + ch,
+                           before + q * epi.before_ld + epi.before_c0 + ch,
+                           after + a * epi.after_ld + epi.after_c0 + ch, epi);
                 }
             }
         }
     }
 }
 
-/* in = {h, w, ld, c0, c, 0, 0, 0}, win = {k, stride, top, left, cols, rows, segments, blocks}, out = {n, h, w, ld, c0,
- * backwards, 0, 0}, epi as in portable/vector. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 dwconv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
        __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
-       __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab, __global int *queue) {
+       __global const int *restrict limit, dwconv_ring_args arg, __global int *queue) {
     float16 ring[RING];
-    int chunks = (in.s4 + win.s7 * 16 - 1) / (win.s7 * 16), bands = (out.s1 + win.s5 - 1) / win.s5;
-    work_t work = work_begin((int)get_num_groups(0), min(out.s0, *limit) * bands * win.s6 * chunks, out.s5);
+    int chunks = (arg.shape.x_c + arg.blocks * 16 - 1) / (arg.blocks * 16);
+    int bands = (arg.shape.y_h + arg.rows - 1) / arg.rows;
+    work_t work =
+        work_begin((int)get_num_groups(0), min(arg.shape.items, *limit) * bands * arg.segments * chunks, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        int place = item / chunks, line = place / win.s6;
-        band(ring, x, w, bias, y, before, after, line / bands, line % bands, place % win.s6, item % chunks, in, win, out,
-             epi, lab);
+        int place = item / chunks, line = place / arg.segments;
+        band(ring, x, w, bias, y, before, after, line / bands, line % bands, place % arg.segments, item % chunks, arg);
     }
     work_end(&work, queue);
 }

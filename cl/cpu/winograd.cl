@@ -11,7 +11,6 @@
  * at least 16 * block * (cin + COLS). Needs portable/vector with VL = 16. Inputs are a multiple of 16 channels, results of
  * COLS, block of ROWS. V: [16][row tile][cin / 16][ROWS tiles][16 channels], products of COLS channels at a time: [16][tile][COLS].
  * U: [column tile][16][cin][COLS], bias [cout].
- * in = {h, w, ld, c0, cin, top, left, 0}, out = {n, h, w, ld, c0, cout, 0, 0}, tiles = {block, down, across, turn}.
  * Grid: x = compute units, which share out the blocks by `queue` (see prelude). */
 #define ROWS (384 / COLS)
 #define AHEAD 6 /* tiles between a tile and the one whose inputs are asked for */
@@ -38,17 +37,18 @@ typedef __global float *scratch_t;
     LINE(0) LINE(1) LINE(2) LINE(3)
 
 /* Inputs from line iy and column ix on, of all channels, into v and the matrices behind it. */
-NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 in, scratch_t v, int far) {
-    long first = ((long)(n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
-    int line = in.s1 * in.s2;
-    if (iy >= 0 && ix >= 0 && iy + 4 <= in.s0 && ix + 4 <= in.s1) {
+NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, const conv_shape shape, scratch_t v,
+                              int far) {
+    long first = ((long)(n * shape.x_h + iy) * shape.x_w + ix) * shape.x_ld + shape.x_c0;
+    int line = shape.x_w * shape.x_ld;
+    if (iy >= 0 && ix >= 0 && iy + 4 <= shape.x_h && ix + 4 <= shape.x_w) {
         x += first;
-        for (int c = 0; c < in.s4; c += 16, x += 16, v += ROWS * 16) {
+        for (int c = 0; c < shape.x_c; c += 16, x += 16, v += ROWS * 16) {
             for (int i = 0; i < 4; i++) { /* what is new in a tile further on */
-                PREFETCH(x + i * line + (2 * AHEAD + 2) * in.s2);
-                PREFETCH(x + i * line + (2 * AHEAD + 3) * in.s2);
+                PREFETCH(x + i * line + (2 * AHEAD + 2) * shape.x_ld);
+                PREFETCH(x + i * line + (2 * AHEAD + 3) * shape.x_ld);
             }
-#define AT(i, j) LOAD_XV(x, i * line + j * in.s2)
+#define AT(i, j) LOAD_XV(x, i * line + j * shape.x_ld)
             TRANSFORM
 #undef AT
         }
@@ -57,10 +57,10 @@ NOINLINE void transform_input(__global const TX *x, int n, int iy, int ix, int8 
     int inside = 0;
     for (int i = 0; i < 16; i++) {
         int y = iy + i / 4, z = ix + i % 4;
-        inside |= (y >= 0 && y < in.s0 && z >= 0 && z < in.s1) << i;
+        inside |= (y >= 0 && y < shape.x_h && z >= 0 && z < shape.x_w) << i;
     }
-    for (int c = 0; c < in.s4; c += 16, first += 16, v += ROWS * 16) {
-#define AT(i, j) (inside >> (4 * i + j) & 1 ? LOAD_XV(x, first + i * line + j * in.s2) : (float16)(0.0f))
+    for (int c = 0; c < shape.x_c; c += 16, first += 16, v += ROWS * 16) {
+#define AT(i, j) (inside >> (4 * i + j) & 1 ? LOAD_XV(x, first + i * line + j * shape.x_ld) : (float16)(0.0f))
         TRANSFORM
 #undef AT
     }
@@ -140,67 +140,71 @@ static inline void transform_output(const scratch_t m, int far, float16 bias, fl
 
 /* Stores the results of 16 channels from c on of tile (ty, tx), whose 2x2 pixels are all in the map, where nothing is
  * added: low {0 or -INFINITY}. */
-static inline void store_plain(float16 *result, int n, int ty, int tx, int c, __global TY *y, int8 out, int act,
-                               float low, float4 lab) {
+static inline void store_plain(float16 *result, int n, int ty, int tx, int c, __global TY *y, const conv_shape shape,
+                               int act, float low, float scale, float shift) {
     for (int i = 0; act == ACT_SILU && i < 4; i++) result[i] = activate_float16(result[i], ACT_SILU);
-    const int line = out.s2 * out.s3;
-    __global TY *p = y + ((size_t)(n * out.s1 + 2 * ty) * out.s2 + 2 * tx) * out.s3 + out.s4 + c;
+    const int line = shape.y_w * shape.y_ld;
+    __global TY *p = y + ((size_t)(n * shape.y_h + 2 * ty) * shape.y_w + 2 * tx) * shape.y_ld + shape.y_c0 + c;
     for (int i = 0; i < 4; i++)
-        STORE_YV(fma(max(result[i], (float16)(low)), (float16)(lab.s0), (float16)(lab.s1)), p,
-                 (i >> 1) * line + (i & 1) * out.s3);
+        STORE_YV(fma(max(result[i], (float16)(low)), (float16)(scale), (float16)(shift)), p,
+                 (i >> 1) * line + (i & 1) * shape.y_ld);
 }
 
 /* Stores the results of 16 channels from c on of tile (ty, tx). */
 NOINLINE void store_tile(const float16 *result, int n, int ty, int tx, int c, __global TY *y,
-                         __global const T *before, __global const T *after, int8 out, int8 epi, float4 lab) {
+                         __global const T *before, __global const T *after, const conv_shape shape,
+                         const epilogue_args epi) {
     for (int i = 0; i < 4; i++) {
         int oy = 2 * ty + (i >> 1), ox = 2 * tx + (i & 1);
-        if (oy >= out.s1 || ox >= out.s2) continue;
-        long p = ((long)n * out.s1 + oy) * out.s2 + ox;
-        long b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1), a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-        finish(result[i], 16, y + p * out.s3 + out.s4 + c, before + b * epi.s2 + epi.s3 + c,
-               after + a * epi.s4 + epi.s5 + c, epi, lab);
+        if (oy >= shape.y_h || ox >= shape.y_w) continue;
+        long p = ((long)n * shape.y_h + oy) * shape.y_w + ox;
+        long b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+        long a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+        finish(result[i], 16, y + p * shape.y_ld + shape.y_c0 + c, before + b * epi.before_ld + epi.before_c0 + c,
+               after + a * epi.after_ld + epi.after_c0 + c, epi);
     }
 }
 
 NOINLINE void winograd_group(__global const TX *restrict x, __global const float *restrict u,
                              __global const float *restrict bias, __global float *restrict scratch,
                              __global TY *restrict y, __global const T *restrict before,
-                             __global const T *restrict after, __global const int *restrict limit, int8 in, int8 out,
-                             int8 epi, float4 lab, int4 tiles, __global int *queue, const int4 group) {
+                             __global const T *restrict after, __global const int *restrict limit,
+                             const winograd_args arg, __global int *queue, const int4 group) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     scratch_t room = scratch + group.x * ROOM;
-    int cin = in.s4, block = tiles.x, each = tiles.y * tiles.z, all = min(out.s0, *limit) * each;
+    int cin = shape.x_c, block = arg.item_tiles, each = arg.down * arg.across, all = min(shape.items, *limit) * each;
     const int far = block * cin;
-    const bool simple = epi.s0 <= ACT_SILU && (epi.s1 & ~EPI_LAB) == 0;
-    const float low = epi.s0 == ACT_RELU ? 0.0f : -INFINITY;
-    const float4 scaled = epi.s1 & EPI_LAB ? lab : (float4)(1.0f, 0.0f, 0.0f, 0.0f);
-    work_t work = work_begin(group.w, (all + block - 1) / block, tiles.w);
+    const bool simple = epi.act <= ACT_SILU && (epi.flags & ~EPI_LAB) == 0;
+    const float low = epi.act == ACT_RELU ? 0.0f : -INFINITY;
+    const float scale = epi.flags & EPI_LAB ? epi.lab_scale : 1.0f, shift = epi.flags & EPI_LAB ? epi.lab_bias : 0.0f;
+    work_t work = work_begin(group.w, (all + block - 1) / block, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         int first = item * block, count = min(block, all - first);
         for (int t = 0; t < count; t++) {
-            int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
-            int tx = in_item - ty * tiles.z;
-            transform_input(x, n, 2 * ty - in.s5, 2 * tx - in.s6, in,
+            int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / arg.across;
+            int tx = in_item - ty * arg.across;
+            transform_input(x, n, 2 * ty - shape.top, 2 * tx - shape.left, shape,
                             room + (t - t % ROWS) * cin + t % ROWS * 16, far);
         }
         __global const float *panel = u;
-        for (int col = 0; col < out.s5; col += COLS) {
-            const bool over = IN_PLACE && cin >= COLS && col + COLS >= out.s5; /* products in place of the last V */
+        for (int col = 0; col < shape.y_c; col += COLS) {
+            const bool over = IN_PLACE && cin >= COLS && col + COLS >= shape.y_c; /* products in place of the last V */
             const int step = over ? cin : COLS, far_sums = block * step;
             const scratch_t sums = over ? room : room + 16 * far;
             for (int i = 0; i < 16; i++, panel += cin * COLS)
                 for (int t = 0; t < count; t += ROWS)
                     multiply(room + i * far + t * cin, panel, sums + i * far_sums + t * step, cin);
             for (int t = 0; t < count; t++) {
-                int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / tiles.z;
-                int tx = in_item - ty * tiles.z;
-                bool plain = simple && 2 * ty + 1 < out.s1 && 2 * tx + 1 < out.s2;
+                int n = (first + t) / each, in_item = first + t - n * each, ty = in_item / arg.across;
+                int tx = in_item - ty * arg.across;
+                bool plain = simple && 2 * ty + 1 < shape.y_h && 2 * tx + 1 < shape.y_w;
                 for (int c = 0; c < COLS; c += 16) {
                     float16 result[4];
                     transform_output(sums + t / ROWS * ROWS * step + t % ROWS * COLS + c, far_sums,
                                      vload16(0, bias + col + c), result);
-                    if (plain) store_plain(result, n, ty, tx, col + c, y, out, epi.s0, low, scaled);
-                    else store_tile(result, n, ty, tx, col + c, y, before, after, out, epi, lab);
+                    if (plain) store_plain(result, n, ty, tx, col + c, y, shape, epi.act, low, scale, shift);
+                    else store_tile(result, n, ty, tx, col + c, y, before, after, shape, epi);
                 }
             }
         }
@@ -211,7 +215,7 @@ NOINLINE void winograd_group(__global const TX *restrict x, __global const float
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 winograd(__global const TX *restrict x, __global const float *restrict u, __global const float *restrict bias,
          __global float *restrict scratch, __global TY *restrict y, __global const T *restrict before,
-         __global const T *restrict after, __global const int *restrict limit, int8 in, int8 out, int8 epi, float4 lab,
-         int4 tiles, __global int *queue) {
-    winograd_group(x, u, bias, scratch, y, before, after, limit, in, out, epi, lab, tiles, queue, THIS_GROUP);
+         __global const T *restrict after, __global const int *restrict limit, winograd_args arg,
+         __global int *queue) {
+    winograd_group(x, u, bias, scratch, y, before, after, limit, arg, queue, THIS_GROUP);
 }

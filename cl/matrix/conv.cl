@@ -7,10 +7,8 @@
  * from the first-level cache where subgroups share them. Sums reach the epilogue through local memory, ROWS lines of
  * every subgroup's tile at a time.
  *
- * Arguments: weights [DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight; in = {h, w, ld,
- * c0, c, chunks of a tap, 0, 0}, win and out as in cpu/conv, tiles = {fragments along the inputs, along the channels,
- * steps, 0}, div = {multiplier, shift} for out width, out height, chunks of a tap, kernel width. Grid: x = row tiles
- * times the group, y = column tiles. ACT: the activation. */
+ * Arguments: weights [DEPTH inputs][COLS channels][fragment]; bias, in whole vectors of eight. Grid: x = row
+ * tiles times the group, y = column tiles. ACT: the activation. */
 #define THREADS   (LANES * WM * WN)
 #define TM        (BM / WM) /* a subgroup's tile, and its fragments */
 #define TN        (BN / WN)
@@ -24,9 +22,9 @@
 #define TILE      (BM * PITCH)       /* chunks */
 #define SUM_PARTS (SUM_LINES * SUM_PITCH / 4)
 
-/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-static inline int divided(int n, int multiplier, int shift) {
-    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
+/* n / d for 0 <= n < 2^31. */
+static inline int divided(int n, const divider by) {
+    return (int)((ulong)(uint)n * (uint)by.multiplier >> by.shift);
 }
 
 /* The next eight channels of a pixel, zeros beyond the last of `left`. */
@@ -53,46 +51,49 @@ MATRIX_FUNCTION void put_sums(__local float *to, matrix_sums_t sums, int lane) {
 
 /* Eight sums of product row `p` become results. */
 MATRIX_FUNCTION void finish_part(__local const float4 *sums, __global const float *bias, int p, int c,
-                                 __global TY *y, __global const T *before, __global const T *after, int8 out, int8 epi,
-                                 float4 lab, int8 div) {
-    int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-    int oy = line - n * out.s1, ox = p - line * out.s2;
-    size_t b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-    size_t a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-    epi.s0 = ACT;
-    finish((float8)(sums[0], sums[1]) + vload8(0, bias + c), out.s5 - c, y + (size_t)p * out.s3 + out.s4 + c,
-           before + b * epi.s2 + epi.s3 + c, after + a * epi.s4 + epi.s5 + c, epi, lab);
+                                 __global TY *y, __global const T *before, __global const T *after,
+                                 const conv_shape shape, epilogue_args epi, const divider by_w, const divider by_h) {
+    int line = divided(p, by_w), n = divided(line, by_h);
+    int oy = line - n * shape.y_h, ox = p - line * shape.y_w;
+    size_t b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+    size_t a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+    epi.act = ACT;
+    finish((float8)(sums[0], sums[1]) + vload8(0, bias + c), shape.y_c - c, y + (size_t)p * shape.y_ld + shape.y_c0 + c,
+           before + b * epi.before_ld + epi.before_c0 + c, after + a * epi.after_ld + epi.after_c0 + c, epi);
 }
 
 MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const uint4 *restrict w,
                                  __global const float *restrict bias, __global TY *restrict y,
                                  __global const T *restrict before, __global const T *restrict after,
-                                 __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab,
-                                 int4 tiles, int8 div) {
+                                 __global const int *restrict limit, conv_matrix_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     MATRIX_SCRATCH
     __local uint4 memory[2 * TILE > SUM_PARTS ? 2 * TILE : SUM_PARTS]; /* two steps' pixels, later sums */
     int id = get_local_id(0), lane = id % LANES, wm = id / LANES % WM, wn = id / LANES / WM;
-    int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * BM;
+    int rows = min(shape.items, *limit) * shape.y_h * shape.y_w, p0 = get_group_id(0) * BM;
     if (p0 >= rows) return;
 
     /* What this work-item gathers: chunk `part` of the rows id / PARTS, THREADS / PARTS further and so on. */
-    int part = id % PARTS, taps = win.s0 * win.s1, from[PASSES], top[PASSES], left[PASSES];
+    int part = id % PARTS, taps = shape.kh * shape.kw, from[PASSES], top[PASSES], left[PASSES];
 #pragma unroll
     for (int i = 0; i < PASSES; i++) {
         int p = min(p0 + (id + i * THREADS) / PARTS, rows - 1);
-        int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-        top[i] = (line - n * out.s1) * win.s2 - win.s3;
-        left[i] = (p - line * out.s2) * win.s2 - win.s4;
-        from[i] = ((n * in.s0 + top[i]) * in.s1 + left[i]) * in.s2 + in.s3;
+        int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
+        top[i] = (line - n * shape.y_h) * shape.stride - shape.top;
+        left[i] = (p - line * shape.y_w) * shape.stride - shape.left;
+        from[i] = ((n * shape.x_h + top[i]) * shape.x_w + left[i]) * shape.x_ld + shape.x_c0;
     }
     uint4 next[PASSES];
 #define GATHER(STEP)                                                                                                   \
     do {                                                                                                               \
-        int chunk = (STEP) * PARTS + part, tap = divided(chunk, div.s4, div.s5), ky = divided(tap, div.s6, div.s7);    \
-        int kx = tap - ky * win.s1, c = (chunk - tap * in.s5) * 8, away = (ky * in.s1 + kx) * in.s2 + c;               \
+        int chunk = (STEP)*PARTS + part, tap = divided(chunk, arg.by_tap_chunks), ky = divided(tap, arg.by_kw);        \
+        int kx = tap - ky * shape.kw, c = (chunk - tap * arg.tap_chunks) * 8,                                          \
+            away = (ky * shape.x_w + kx) * shape.x_ld + c;                                                             \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) {                                                           \
-            bool inside = tap < taps && (uint)(top[i] + ky) < (uint)in.s0 && (uint)(left[i] + kx) < (uint)in.s1;       \
-            next[i] = inside ? chunk_of(x + (from[i] + away), in.s4 - c) : (uint4)(0);                                 \
+            bool inside =                                                                                              \
+                tap < taps && (uint)(top[i] + ky) < (uint)shape.x_h && (uint)(left[i] + kx) < (uint)shape.x_w;         \
+            next[i] = inside ? chunk_of(x + (from[i] + away), shape.x_c - c) : (uint4)(0);                             \
         }                                                                                                              \
     } while (0)
 #define KEEP(SLOT)                                                                                                     \
@@ -108,16 +109,16 @@ MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const ui
     int first = get_group_id(1) * (BN / COLS) + wn * NI;
     GATHER(0);
     KEEP(0);
-    for (int step = 0; step < tiles.s2; step++) {
+    for (int step = 0; step < arg.steps; step++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         GATHER(step + 1); /* behind the last there are only zeros */
         __local const uint *tile = (__local const uint *)(memory + step % 2 * TILE + wm * TM * PITCH);
-        int at = step * (BK / DEPTH) * tiles.s1;
+        int at = step * (BK / DEPTH) * arg.blocks;
 #pragma unroll
         for (int k = 0; k < BK / DEPTH; k++) {
             matrix_t b[NI];
 #pragma unroll
-            for (int j = 0; j < NI; j++) b[j] = matrix_b(w, at + k * tiles.s1 + min(first + j, tiles.s1 - 1), lane);
+            for (int j = 0; j < NI; j++) b[j] = matrix_b(w, at + k * arg.blocks + min(first + j, arg.blocks - 1), lane);
 #pragma unroll
             for (int i = 0; i < MI; i++) {
                 matrix_t a = matrix_a(tile + (i * ROWS * PITCH * 4 + k * (DEPTH / 2)), PITCH * 4, lane);
@@ -139,9 +140,9 @@ MATRIX_KERNEL __kernel void conv(__global const T *restrict x, __global const ui
 #pragma unroll
         for (int j = 0; j < (SUM_LINES * BN / 8 + THREADS - 1) / THREADS; j++) {
             int line = (id + j * THREADS) / (BN / 8), p = p0 + line / ROWS * TM + i * ROWS + line % ROWS;
-            if (line < SUM_LINES && p < rows && c < out.s5)
+            if (line < SUM_LINES && p < rows && c < shape.y_c)
                 finish_part((__local const float4 *)(sums + line * SUM_PITCH + column), bias, p, c, y, before,
-                            after, out, epi, lab, div);
+                            after, shape, epi, arg.by_w, arg.by_h);
         }
     }
 }

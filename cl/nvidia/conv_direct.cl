@@ -8,10 +8,10 @@
  * packs filters likewise), and the columns of its 8 BLOCKS results are so as well. Filters: [step][block][lane] of two
  * words each.
  *
- * POOL: 2x2 windows, whose maximum goes to `pool`, with win.s6 channels a pixel, from win.s7 on.
+ * POOL: 2x2 windows, whose maximum goes to `pool`.
  *
- * Arguments as in nvidia/conv_wgmma, without addends; tiles.s5: tiles that a warp makes, tiles.s6: warps. Channels of the
- * result in whole parts of 8, on multiples of 16 bytes. Grid: x = groups. */
+ * Buffers as in nvidia/conv_wgmma, without addends. Channels of the result in whole parts of 8, on multiples of 16
+ * bytes. Grid: x = groups. */
 #define WARPS   4
 #define THREADS (32 * WARPS)
 #define TAPS    (KH * KW)
@@ -28,12 +28,14 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint2 *restrict w, __global const float *restrict bias,
      __global T *restrict pool, __global int *restrict arrived, __global T *restrict y,
-     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
-     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
+     conv_direct_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     MATRIX_SCRATCH
     const int lane = get_local_id(0) & 31, g = lane / 4, t = lane % 4;
     const int warp = get_group_id(0) * WARPS + get_local_id(0) / 32;
-    const int all = out.s0 * out.s1 * out.s2, rows = min(out.s0, *limit) * out.s1 * out.s2;
+    const int all = shape.items * shape.y_h * shape.y_w, rows = min(shape.items, *limit) * shape.y_h * shape.y_w;
 
     uint2 filter[STEPS][BLOCKS];
 #pragma unroll
@@ -54,8 +56,8 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
 #endif
 
 #pragma unroll 1
-    for (int turn = 0; turn < tiles.s5; turn++) {
-        const int p0 = (turn * tiles.s6 + warp) * 16 + g;
+    for (int turn = 0; turn < arg.turns; turn++) {
+        const int p0 = (turn * arg.warps + warp) * 16 + g;
         float acc[BLOCKS][4];
 #pragma unroll
         for (int j = 0; j < BLOCKS; j++)
@@ -64,21 +66,22 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
         uint a[STEPS][4];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int p = min(p0 + 8 * r, all - 1), row = divided(p, div.s0, div.s1), n = divided(row, div.s2, div.s3);
-            const int iy = (row - n * out.s1) * STRIDE - win.s3, ix = (p - row * out.s2) * STRIDE - win.s4;
+            const int p = min(p0 + 8 * r, all - 1), row = divided(p, arg.by_w), n = divided(row, arg.by_h);
+            const int iy = (row - n * shape.y_h) * STRIDE - shape.top, ix = (p - row * shape.y_w) * STRIDE - shape.left;
 #if CIN == 3
             const int at = ix * 3 - 1;
-            __global const T *from = x + ((n * in.s0 + iy) * in.s1 * 3 + at);
+            __global const T *from = x + ((n * shape.x_h + iy) * shape.x_w * 3 + at);
 #pragma unroll
             for (int k = 0; k < 2 * STEPS; k++)
-                FETCH4_IF(a[k / 2][k % 2 * 2 + r], from + (line[k] * in.s1 * 3 + word[k]),
-                          (uint)(iy + line[k]) < (uint)in.s0 && (uint)(at + word[k]) < (uint)(in.s1 * 3));
+                FETCH4_IF(a[k / 2][k % 2 * 2 + r], from + (line[k] * shape.x_w * 3 + word[k]),
+                          (uint)(iy + line[k]) < (uint)shape.x_h && (uint)(at + word[k]) < (uint)(shape.x_w * 3));
 #else
-            __global const T *from = x + (((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 + t * (CIN / 4));
+            __global const T *from =
+                x + (((n * shape.x_h + iy) * shape.x_w + ix) * shape.x_ld + shape.x_c0 + t * (CIN / 4));
 #pragma unroll
             for (int tap = 0; tap < TAPS; tap++) {
-                const int dy = tap / KW, dx = tap % KW, away = (dy * in.s1 + dx) * in.s2;
-                const bool inside = (uint)(iy + dy) < (uint)in.s0 && (uint)(ix + dx) < (uint)in.s1;
+                const int dy = tap / KW, dx = tap % KW, away = (dy * shape.x_w + dx) * shape.x_ld;
+                const bool inside = (uint)(iy + dy) < (uint)shape.x_h && (uint)(ix + dx) < (uint)shape.x_w;
 #if CIN == 8
                 FETCH4_IF(a[tap / 2][tap % 2 * 2 + r], from + away, inside);
 #else
@@ -110,7 +113,7 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
 #pragma unroll
                 for (int tap = 1; tap < TAPS; tap++) v[k] = halves_max(v[k], a[tap * PER_TAP + k / 2][k % 2 * 2 + r]);
             }
-            __global T *to = pool + ((size_t)p * win.s6 + win.s7 + t * (CIN / 4));
+            __global T *to = pool + ((size_t)p * arg.pool_ld + arg.pool_c0 + t * (CIN / 4));
             if (p < rows) {
 #if PER_TAP % 2
 #pragma unroll
@@ -135,12 +138,12 @@ conv(__global const T *restrict x, __global const uint2 *restrict w, __global co
 #pragma unroll
             for (int j = 0; j < BLOCKS; j++) {
                 float2 f = activated((float2)(acc[j][2 * r], acc[j][2 * r + 1]));
-                if (epi.s1 & EPI_LAB) f = fma(f, (float2)(lab.s0), (float2)(lab.s1));
+                if (epi.flags & EPI_LAB) f = fma(f, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
                 v[j] = halves_of(f.x, f.y);
             }
             const int p = p0 + 8 * r;
             if (p < rows) {
-                __global T *to = y + ((size_t)p * out.s3 + out.s4 + t * (2 * BLOCKS));
+                __global T *to = y + ((size_t)p * shape.y_ld + shape.y_c0 + t * (2 * BLOCKS));
 #if BLOCKS % 4 == 0
 #pragma unroll
                 for (int j = 0; j < BLOCKS; j += 4)

@@ -13,18 +13,14 @@
  * padding, rows and chunks that do not exist. Pixels lie there in rows of BK halves whose 16-byte parts are exchanged
  * within the row (swizzle), so that eight rows of one part lie in different banks; weights lie in fragment order.
  *
- * Arguments: weights [chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
+ * Weights [chunk pair][16 channels][lane][8 halves], the fragments b[0..1] of two column blocks,
  * with zeros up to a whole number of steps; bias [16-channel blocks]. NORM (1x1; channels rounded up to 64): x is
- * normalised on the way, eps lab[2]; the weights have the scale, bias the shift and behind it [16-channel blocks] sums
- * of a channel's weights. With splits > 1 a tile's steps are divided among groups: each leaves its sums in
+ * normalised on the way; the weights have the scale, bias the shift and behind it [16-channel blocks] sums of a
+ * channel's weights. With splits > 1 a tile's steps are divided among groups: each leaves its sums in
  * partial[tile][split], and the last to arrive adds them up in the order of the splits and finishes the tile;
- * arrived[tile] counts and is zero before and after. in = {h, w, ld, c0, c, chunks of a tap, divider of column tiles
- * (2)}, win as in cpu/conv and win[5] column tiles, win[6..7] SQUARE tiles of a line and of a column, out as in cpu/conv,
- * tiles = {chunk pairs, 16-channel blocks, steps, splits, steps of a split, 0, 0, 0}, div = {multiplier,
- * shift} for out width, out height (SQUARE: win[6], win[7]), chunks of a tap (GATHER: channels, BLOCKED: taps), kernel
- * width. Grid: x = tiles times the group, those of the same pixels one after the other (they find them in a cache), y =
- * 1, z = splits. ACT: the activation. POINT: 1x1, stride 1, no padding; else, without GATHER, at most 31 taps.
- * HALO: splits begin with a block. */
+ * arrived[tile] counts and is zero before and after. Grid: x = tiles times the group, those of the same pixels one
+ * after the other (they find them in a cache), y = 1, z = splits. ACT: the activation. POINT: 1x1, stride 1, no
+ * padding; else, without GATHER, at most 31 taps. HALO: splits begin with a block. */
 #define THREADS (32 * WM * WN * WK)
 #define TM      (BM / WM) /* a warp's tile, and its fragments */
 #define TN      (BN / WN)
@@ -82,13 +78,14 @@
  * where BEHIND, else of that before it. */
 #define COPY_ADDEND(BEHIND, MOST)                                                                                      \
     do {                                                                                                               \
-        int ld = BEHIND ? epi.s4 : epi.s2, c0 = BEHIND ? epi.s5 : epi.s3;                                              \
-        int flags = BEHIND ? epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0 : epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE); \
+        int ld = BEHIND ? epi.after_ld : epi.before_ld, c0 = BEHIND ? epi.after_c0 : epi.before_c0;                    \
+        int flags =                                                                                                    \
+            BEHIND ? epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0 : epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE);   \
         __global const T *addend = BEHIND ? after : before;                                                            \
         _Pragma("unroll 1") for (int j = id; j < (MOST); j += THREADS) {                                               \
             int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = min(ROW_PIXEL(r), all - 1);         \
-            int bytes = clamp(2 * (out.s5 - c), 0, 16);                                                                \
-            if (flags) p = place(p, out, flags, div);                                                                  \
+            int bytes = clamp(2 * (shape.y_c - c), 0, 16);                                                             \
+            if (flags) p = place(p, shape, flags, arg.by_w, arg.by_h);                                                 \
             __global const T *from = addend + ((size_t)p * ld + c0 + (bytes ? c : 0));                                 \
             if (((ld | c0) & 7) == 0)                                                                                  \
                 COPY16(shared + RESULT_AT(r, at), from, bytes);                                                        \
@@ -100,13 +97,13 @@
 #endif
 
 #ifdef SQUARE
-#define PATCH_PIXEL(row) (p0 + ((row) / PATCH_LINE - 1) * in.s1 + (row) % PATCH_LINE - 1)
+#define PATCH_PIXEL(row) (p0 + ((row) / PATCH_LINE - 1) * shape.x_w + (row) % PATCH_LINE - 1)
 #define PATCH_INSIDE(row)                                                                                              \
-    ((uint)(y0 - 1 + (row) / PATCH_LINE) < (uint)in.s0 && (uint)(x0 - 1 + (row) % PATCH_LINE) < (uint)in.s1)
-#define ROW_PIXEL(r)  (p0 + (r) / LINE * out.s2 + (r) % LINE)
-#define ROW_EXISTS(r) (y0 + (r) / LINE < out.s1 && x0 + (r) % LINE < out.s2)
+    ((uint)(y0 - 1 + (row) / PATCH_LINE) < (uint)shape.x_h && (uint)(x0 - 1 + (row) % PATCH_LINE) < (uint)shape.x_w)
+#define ROW_PIXEL(r)  (p0 + (r) / LINE * shape.y_w + (r) % LINE)
+#define ROW_EXISTS(r) (y0 + (r) / LINE < shape.y_h && x0 + (r) % LINE < shape.y_w)
 #else
-#define PATCH_PIXEL(row)  (p0 - in.s1 - 1 + (row))
+#define PATCH_PIXEL(row)  (p0 - shape.x_w - 1 + (row))
 #define PATCH_INSIDE(row) true
 #define ROW_PIXEL(r)      (p0 + (r))
 #define ROW_EXISTS(r)     true
@@ -121,7 +118,7 @@
             bool real = (uint)p < (uint)all && PATCH_INSIDE(row);                                                      \
             if (row < HALO)                                                                                            \
                 COPY16(to_a + ((BLOCK)&1) * PATCH + ((FIRST) + i) * (PASS * BK * 2),                                   \
-                       x + ((real ? p : 0) * in.s2 + in.s3 + (BLOCK)*BK + part * 8), real ? 16 : 0);                   \
+                       x + ((real ? p : 0) * shape.x_ld + shape.x_c0 + (BLOCK)*BK + part * 8), real ? 16 : 0);         \
         }                                                                                                              \
     } while (0)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
@@ -132,25 +129,26 @@
 #elif defined(POINT)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                               \
+        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (shape.x_c - channel), 0, 16);                           \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
             COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + channel), bytes);                       \
     } while (0)
 #elif defined(BLOCKED)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int block = divided(STEP, div.s4, div.s5), tap = (STEP)-block * (win.s0 * win.s1);                             \
-        int ky = divided(tap, div.s6, div.s7);                                                                         \
-        int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
+        int block = divided(STEP, arg.by_inner), tap = (STEP)-block * (shape.kh * shape.kw);                           \
+        int ky = divided(tap, arg.by_kw);                                                                              \
+        int away = (ky * shape.x_w + tap - ky * shape.kw) * shape.x_ld + block * BK + part * 8;                        \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
             COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + away), inside[i] >> tap & 1 ? 16 : 0);  \
     } while (0)
 #elif !defined(GATHER)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int chunk = (STEP)*PARTS + part, tap = divided(chunk, div.s4, div.s5), ky = divided(tap, div.s6, div.s7);      \
-        int channel = (chunk - tap * in.s5) * 8, away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + channel;            \
-        int bytes = min(2 * (in.s4 - channel), 16);                                                                    \
+        int chunk = (STEP)*PARTS + part, tap = divided(chunk, arg.by_inner), ky = divided(tap, arg.by_kw);             \
+        int channel = (chunk - tap * arg.tap_chunks) * 8,                                                              \
+            away = (ky * shape.x_w + tap - ky * shape.kw) * shape.x_ld + channel;                                      \
+        int bytes = min(2 * (shape.x_c - channel), 16);                                                                \
         tap = min(tap, 31);                                                                                            \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM) COPY16(        \
             to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (offset[i] + away), inside[i] >> tap & 1 ? bytes : 0);      \
@@ -160,18 +158,18 @@
     do {                                                                                                               \
         int tap_y[8], tap_x[8], away[8];                                                                               \
         _Pragma("unroll") for (int e = 0; e < 8; e++) {                                                                \
-            int k = ((STEP)*PARTS + part) * 8 + e, tap = divided(k, div.s4, div.s5);                                   \
-            tap_y[e] = divided(tap, div.s6, div.s7);                                                                   \
-            tap_x[e] = tap - tap_y[e] * win.s1;                                                                        \
-            away[e] = (tap_y[e] * in.s1 + tap_x[e]) * in.s2 + k - tap * in.s4;                                         \
-            if (tap_y[e] >= win.s0) tap_y[e] = -0x4000;                                                                \
+            int k = ((STEP)*PARTS + part) * 8 + e, tap = divided(k, arg.by_inner);                                     \
+            tap_y[e] = divided(tap, arg.by_kw);                                                                        \
+            tap_x[e] = tap - tap_y[e] * shape.kw;                                                                      \
+            away[e] = (tap_y[e] * shape.x_w + tap_x[e]) * shape.x_ld + k - tap * shape.x_c;                            \
+            if (tap_y[e] >= shape.kh) tap_y[e] = -0x4000;                                                              \
         }                                                                                                              \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) {                                                           \
             uint v[8];                                                                                                 \
             _Pragma("unroll") for (int e = 0; e < 8; e++) {                                                            \
                 int iy = (inside[i] >> 16) + tap_y[e], ix = (int)(short)inside[i] + tap_x[e];                          \
                 v[e] = 0;                                                                                              \
-                if ((uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1)                                                  \
+                if ((uint)iy < (uint)shape.x_h && (uint)ix < (uint)shape.x_w)                                          \
                     v[e] = ((__global const ushort *)x)[offset[i] + away[e]];                                          \
             }                                                                                                          \
             if (BM % PASS == 0 || first + i * PASS < BM)                                                               \
@@ -231,32 +229,35 @@ static inline float2 statistics(const uint4 *u, int parts, float eps MATRIX_SCRA
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
      __global float4 *restrict partial, __global int *restrict arrived, __global TY *restrict y,
-     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
-     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
+     conv_mma_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     MATRIX_SCRATCH
     /* Stages, later sums; bias, with NORM the channels' sums; the rows' norms; a flag. */
     __local uint4 memory[(MAIN_BYTES + BIAS_BYTES + NORM_BYTES) / 16 + 1];
     __local int *flag = (__local int *)(memory + (MAIN_BYTES + BIAS_BYTES + NORM_BYTES) / 16);
     int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     int wm = warp % WM, wn = warp / WM % WN, wk = warp / (WM * WN);
-    int splits = tiles.s3, split = get_group_id(2);
-    int group = get_group_id(0), row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
-    int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
+    int splits = arg.splits, split = get_group_id(2);
+    int group = get_group_id(0), row_tile = divided(group, arg.by_col_tiles);
+    int column_tile = group - row_tile * arg.col_tiles;
+    int block0 = column_tile * (BN / 16), all = shape.items * shape.y_h * shape.y_w;
 #ifdef SQUARE
-    int strip = divided(row_tile, div.s0, div.s1), image = divided(strip, div.s2, div.s3);
-    int y0 = (strip - image * win.s7) * (BM / LINE), x0 = (row_tile - strip * win.s6) * LINE;
-    int p0 = (image * out.s1 + y0) * out.s2 + x0;
+    int strip = divided(row_tile, arg.by_w), image = divided(strip, arg.by_h);
+    int y0 = (strip - image * arg.squares_y) * (BM / LINE), x0 = (row_tile - strip * arg.squares_x) * LINE;
+    int p0 = (image * shape.y_h + y0) * shape.y_w + x0;
 #else
     int p0 = row_tile * BM;
 #endif
-    int step = split * tiles.s4, end = min(step + tiles.s4, tiles.s2);
-    int rows = min(out.s0, *limit) * out.s1 * out.s2;
+    int step = split * arg.split_steps, end = min(step + arg.split_steps, arg.steps);
+    int rows = min(shape.items, *limit) * shape.y_h * shape.y_w;
     uint shared = SHARED(memory);
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
     int part = id % PARTS, first = id / PARTS;
     uint to_a = shared + first * (BK * 2) + ((part ^ SWIZZLE(first)) << 4), to_b = shared + A_BYTES + id * 16;
-    int pair_size = tiles.s1 * 32, real_w = pair_size - block0 * 32;
+    int pair_size = arg.blocks * 32, real_w = pair_size - block0 * 32;
     int from_w = block0 * 32;
 #ifdef B_PAIR
     from_w += id / (BN * 2) * pair_size + id % (BN * 2);
@@ -270,15 +271,16 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     for (int i = 0; i < PASSES; i++) {
         int p = min(p0 + first + i * PASS, all - 1); /* rows beyond the last are made and not stored */
 #ifdef POINT
-        offset[i] = p * in.s2 + in.s3;
+        offset[i] = p * shape.x_ld + shape.x_c0;
 #else
-        int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-        int iy = (line - n * out.s1) * win.s2 - win.s3, ix = (p - line * out.s2) * win.s2 - win.s4;
-        offset[i] = ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
+        int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
+        int iy = (line - n * shape.y_h) * shape.stride - shape.top;
+        int ix = (p - line * shape.y_w) * shape.stride - shape.left;
+        offset[i] = ((n * shape.x_h + iy) * shape.x_w + ix) * shape.x_ld + shape.x_c0;
 #ifdef GATHER
         inside[i] = (int)((uint)iy << 16 | (ix & 0xffff));
 #else
-        inside[i] = inside_bits(iy, ix, in, win);
+        inside[i] = inside_bits(iy, ix, shape);
 #endif
 #endif
     }
@@ -286,8 +288,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 
     for (int i = id; i < BIAS_BYTES / 16; i += THREADS) {
         int row = i / (BN / 4), column = i % (BN / 4);
-        bool real = block0 + column / 4 < tiles.s1;
-        COPY16(shared + MAIN_BYTES + i * 16, bias + ((row * tiles.s1 + block0) * 16 + column * 4), real ? 16 : 0);
+        bool real = block0 + column / 4 < arg.blocks;
+        COPY16(shared + MAIN_BYTES + i * 16, bias + ((row * arg.blocks + block0) * 16 + column * 4), real ? 16 : 0);
     }
 #ifdef HALO
     COPY_PATCH(step / TAPS, 0, (HALO + PASS - 1) / PASS);
@@ -307,12 +309,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     __local float2 *norms = (__local float2 *)(memory + (MAIN_BYTES + BIAS_BYTES) / 16);
 #pragma unroll 1
     for (int r = id / 8; r < BM; r += THREADS / 8) {
-        __global const uint4 *from = (__global const uint4 *)(x + ((size_t)min(p0 + r, all - 1) * in.s2 + in.s3));
-        int parts = in.s4 / 8;
+        __global const uint4 *from =
+            (__global const uint4 *)(x + ((size_t)min(p0 + r, all - 1) * shape.x_ld + shape.x_c0));
+        int parts = shape.x_c / 8;
         uint4 u[NORM / 64];
 #pragma unroll
         for (int i = 0; i < NORM / 64; i++) u[i] = from[min(id % 8 + i * 8, parts - 1)];
-        float2 norm = statistics(u, parts, lab.s2 MATRIX_SCRATCH_ARGUMENT);
+        float2 norm = statistics(u, parts, arg.norm_eps MATRIX_SCRATCH_ARGUMENT);
         if (id % 8 == 0) norms[r] = norm;
     }
 #endif
@@ -334,12 +337,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #ifdef SQUARE
 #define PATCH_ROW(i) ((wm * (TM / LINE) + (i)) * PATCH_LINE + lane % LINE + tap / 3 * PATCH_LINE + tap % 3)
 #else
-#define PATCH_ROW(i) (inside[i] >> tap & 1 ? a_row + (i)*16 + tap / 3 * in.s1 + tap % 3 : HALO)
+#define PATCH_ROW(i) (inside[i] >> tap & 1 ? a_row + (i)*16 + tap / 3 * shape.x_w + tap % 3 : HALO)
     int inside[MI]; /* taps inside the map, a bit each */
 #pragma unroll
     for (int i = 0; i < MI; i++) {
-        int p = min(p0 + a_row + i * 16, all - 1), line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-        uint columns = valid_bits(p - line * out.s2 - 1, 3, in.s1), lines = valid_bits(line - n * out.s1 - 1, 3, in.s0);
+        int p = min(p0 + a_row + i * 16, all - 1), line = divided(p, arg.by_w), n = divided(line, arg.by_h);
+        uint columns = valid_bits(p - line * shape.y_w - 1, 3, shape.x_w);
+        uint lines = valid_bits(line - n * shape.y_h - 1, 3, shape.x_h);
         inside[i] =
             (int)((lines & 1 ? columns : 0u) | (lines & 2 ? columns << 3 : 0u) | (lines & 4 ? columns << 6 : 0u));
     }
@@ -448,13 +452,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
     }
 
-    bool y_aligned = ((out.s3 | out.s4) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
+    bool y_aligned = ((shape.y_ld | shape.y_c0) & (sizeof(TY) == 2 ? 7 : 3)) == 0;
 #ifdef IN_PLACE
     /* From fragments, two neighbouring channels of a pixel in each word, by the way of the tile in local memory, so
      * that a work-item stores eight channels. */
-    int most = epi.s1 & (EPI_BEFORE | EPI_AFTER) ? BM * BN / 8 : 0;
+    int most = epi.flags & (EPI_BEFORE | EPI_AFTER) ? BM * BN / 8 : 0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    COPY_ADDEND(!(epi.s1 & EPI_BEFORE), most);
+    COPY_ADDEND(!(epi.flags & EPI_BEFORE), most);
     COPY_COMMIT();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -485,8 +489,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                 acc[i][j][2 * h] = v.x + b.x, acc[i][j][2 * h + 1] = v.y + b.y;
             }
     }
-    if (epi.s1 & EPI_BEFORE) ADD_ADDEND();
-    float lab_scale = epi.s1 & EPI_LAB ? lab.s0 : 1.0f, lab_bias = epi.s1 & EPI_LAB ? lab.s1 : 0.0f;
+    if (epi.flags & EPI_BEFORE) ADD_ADDEND();
+    float lab_scale = epi.flags & EPI_LAB ? epi.lab_scale : 1.0f, lab_bias = epi.flags & EPI_LAB ? epi.lab_bias : 0.0f;
 #pragma unroll
     for (int i = 0; i < MI; i++)
 #pragma unroll
@@ -496,7 +500,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                 float2 v = activated((float2)(acc[i][j][e], acc[i][j][e + 1]));
                 acc[i][j][e] = fma(v.x, lab_scale, lab_bias), acc[i][j][e + 1] = fma(v.y, lab_scale, lab_bias);
             }
-    if (epi.s1 & EPI_AFTER && epi.s1 & EPI_BEFORE) {
+    if (epi.flags & EPI_AFTER && epi.flags & EPI_BEFORE) {
         most = BM * BN / 8;
         barrier(CLK_LOCAL_MEM_FENCE);
         COPY_ADDEND(true, most);
@@ -504,7 +508,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         COPY_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (epi.s1 & EPI_AFTER) ADD_ADDEND();
+    if (epi.flags & EPI_AFTER) ADD_ADDEND();
 #pragma unroll
     for (int i = 0; i < MI; i++)
 #pragma unroll
@@ -520,12 +524,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll 4
     for (int j = id; j < most; j += THREADS) {
         int r = j / (BN / 8), at = j % (BN / 8), c = block0 * 16 + at * 8, p = ROW_PIXEL(r);
-        store_halves(memory[RESULT_AT(r, at) / 16], y + (size_t)p * out.s3 + out.s4 + c, ROW_EXISTS(r) ? out.s5 - c : 0,
-                     y_aligned);
+        store_halves(memory[RESULT_AT(r, at) / 16], y + (size_t)p * shape.y_ld + shape.y_c0 + c,
+                     ROW_EXISTS(r) ? shape.y_c - c : 0, y_aligned);
     }
 #else
-    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = out.s5 - c;
-    bool before_aligned = ((epi.s2 | epi.s3) & 7) == 0, after_aligned = ((epi.s4 | epi.s5) & 7) == 0;
+    int column = id % (BN / 8) * 8, c = block0 * 16 + column, left = shape.y_c - c;
+    bool before_aligned = ((epi.before_ld | epi.before_c0) & 7) == 0;
+    bool after_aligned = ((epi.after_ld | epi.after_c0) & 7) == 0;
     __local const float4 *biases = (__local const float4 *)(memory + MAIN_BYTES / 16) + column / 4;
     float4 bias_low = biases[0], bias_high = biases[1];
 #ifdef NORM
@@ -555,9 +560,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     for (int r = id / (BN / 8); r < most; r += THREADS / (BN / 8)) {
         int p = ROW_PIXEL(r), from_before = p, from_after = p;
         if (!ROW_EXISTS(r)) continue;
-        if (epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
-            from_before = place(p, out, epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), div);
-            from_after = place(p, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div);
+        if (epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE)) {
+            from_before = place(p, shape, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), arg.by_w, arg.by_h);
+            from_after = place(p, shape, epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, arg.by_w, arg.by_h);
         }
         __local const float4 *from = (__local const float4 *)(sums + r * PITCH + column);
         float4 low = from[0], high = from[1];
@@ -569,18 +574,20 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
         low += bias_low, high += bias_high;
         float v[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        if (epi.s1 & EPI_BEFORE) add_part(v, before + (size_t)from_before * epi.s2 + epi.s3 + c, left, before_aligned);
+        if (epi.flags & EPI_BEFORE)
+            add_part(v, before + (size_t)from_before * epi.before_ld + epi.before_c0 + c, left, before_aligned);
 #pragma unroll
         for (int i = 0; i < 8; i += 2) {
             float2 a = activated((float2)(v[i], v[i + 1]));
             v[i] = a.x, v[i + 1] = a.y;
         }
-        if (epi.s1 & EPI_LAB) {
+        if (epi.flags & EPI_LAB) {
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = fma(v[i], lab.s0, lab.s1);
+            for (int i = 0; i < 8; i++) v[i] = fma(v[i], epi.lab_scale, epi.lab_bias);
         }
-        if (epi.s1 & EPI_AFTER) add_part(v, after + (size_t)from_after * epi.s4 + epi.s5 + c, left, after_aligned);
-        store_part(v, y + (size_t)p * out.s3 + out.s4 + c, left, y_aligned);
+        if (epi.flags & EPI_AFTER)
+            add_part(v, after + (size_t)from_after * epi.after_ld + epi.after_c0 + c, left, after_aligned);
+        store_part(v, y + (size_t)p * shape.y_ld + shape.y_c0 + c, left, y_aligned);
     }
 #endif
 }

@@ -6,9 +6,9 @@ typedef float TY;
 typedef T TY;
 #endif
 
-/* n / d for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-static inline int divided(int n, int multiplier, int shift) {
-    return (int)((ulong)(uint)n * (uint)multiplier >> shift);
+/* n / d for 0 <= n < 2^31. */
+static inline int divided(int n, const divider by) {
+    return (int)((ulong)(uint)n * (uint)by.multiplier >> by.shift);
 }
 
 /* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
@@ -17,10 +17,10 @@ static inline uint valid_bits(int at, int count, int size) {
     return high > low ? (1u << high) - (1u << low) : 0u;
 }
 
-/* Taps inside the map, a bit each, of the window that starts at line iy and column ix; in and win as in cpu/conv. */
-static inline int inside_bits(int iy, int ix, int8 in, int8 win) {
-    uint columns = valid_bits(ix, win.s1, in.s1), lines = valid_bits(iy, win.s0, in.s0), bits = 0;
-    for (int ky = 0; ky < win.s0; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * win.s1;
+/* Taps inside the map, a bit each, of the window that starts at line iy and column ix. */
+static inline int inside_bits(int iy, int ix, const conv_shape shape) {
+    uint columns = valid_bits(ix, shape.kw, shape.x_w), lines = valid_bits(iy, shape.kh, shape.x_h), bits = 0;
+    for (int ky = 0; ky < shape.kh; ky++) bits |= (lines >> ky & 1 ? columns : 0u) << ky * shape.kw;
     return (int)bits;
 }
 
@@ -38,9 +38,9 @@ static inline float2 activated(float2 v) {
 }
 
 /* Pixel of an addend with these flags (EPI_BEFORE_UP2; EPI_BEFORE_ONE) for pixel p of the result. */
-static inline int place(int p, int8 out, int flags, int8 div) {
-    int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-    int h = out.s1, w = out.s2, y = line - n * h, x = p - line * w;
+static inline int place(int p, const conv_shape shape, int flags, const divider by_w, const divider by_h) {
+    int line = divided(p, by_w), n = divided(line, by_h);
+    int h = shape.y_h, w = shape.y_w, y = line - n * h, x = p - line * w;
     if (flags & EPI_BEFORE_ONE) n = 0;
     return flags & EPI_BEFORE_UP2 ? (n * (h >> 1) + (y >> 1)) * (w >> 1) + (x >> 1) : (n * h + y) * w + x;
 }

@@ -12,9 +12,8 @@
  * its warpgroup's products have read, 128 bytes a line. BEFORE, AFTER: at most one addend, in front of the activation
  * or behind it.
  *
- * Arguments and weights as in nvidia/conv_wgmma; tiles = {-, 16-channel blocks, steps of a tile, squares of a line, of an
- * image, turns of a group}. Grid: x = groups; group g makes tiles g, g + groups, .. of which those of the same pixels
- * are neighbours. */
+ * Buffers and weights as in nvidia/conv_wgmma. Grid: x = groups; group g makes tiles g, g + groups, .. of which those
+ * of the same pixels are neighbours. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64
@@ -62,41 +61,44 @@
             if (row < SQUARES * ROWS) {                                                                                \
                 const int p = pixels[TABLE][row];                                                                      \
                 COPY16(to_a + (INTO)*BUFFER + ((FROM) + i) * (PASS * 128),                                             \
-                       x + (max(p, 0) * in.s2 + in.s3 + (CHANNEL) + part * 8), p >= 0 ? 16 : 0);                       \
+                       x + (max(p, 0) * shape.x_ld + shape.x_c0 + (CHANNEL) + part * 8), p >= 0 ? 16 : 0);             \
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
 /* Pixels of the patches of a tile, -1 outside the map. */
 #define SET_TABLE(TABLE, TILE)                                                                                         \
     do {                                                                                                               \
-        const int square0 = divided(TILE, in.s6, in.s7) * SQUARES;                                                     \
+        const int square0 = divided(TILE, arg.by_col_tiles) * SQUARES;                                                 \
         _Pragma("unroll") for (int m = 0; m < (SQUARES * ROWS + THREADS - 1) / THREADS; m++) {                         \
-            const int i = id + m * THREADS, square = square0 + i / ROWS, n = divided(square, div.s2, div.s3);          \
-            const int at = square - n * tiles.s4, line = divided(at, div.s0, div.s1);                                  \
-            const int iy = line * 8 + i % ROWS / PATCH_LINE - 1, ix = (at - line * tiles.s3) * 8 + i % PATCH_LINE - 1; \
-            const bool real = n < out.s0 && (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;                          \
-            if (i < SQUARES * ROWS) pixels[TABLE][i] = real ? (n * in.s0 + iy) * in.s1 + ix : -1;                      \
+            const int i = id + m * THREADS, square = square0 + i / ROWS, n = divided(square, arg.by_h);                \
+            const int at = square - n * arg.squares, line = divided(at, arg.by_w);                                     \
+            const int iy = line * 8 + i % ROWS / PATCH_LINE - 1,                                                       \
+                      ix = (at - line * arg.squares_x) * 8 + i % PATCH_LINE - 1;                                       \
+            const bool real = n < shape.items && (uint)iy < (uint)shape.x_h && (uint)ix < (uint)shape.x_w;             \
+            if (i < SQUARES * ROWS) pixels[TABLE][i] = real ? (n * shape.x_h + iy) * shape.x_w + ix : -1;              \
         }                                                                                                              \
     } while (0)
 #else
 #define COPY_PIXELS(SLOT)                                                                                              \
     do {                                                                                                               \
-        const int channel = step_to * BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                      \
+        const int channel = step_to * BK + part * 8, bytes = clamp(2 * (shape.x_c - channel), 0, 16);                  \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) {                                                           \
             const int p = pixel_to + i * PASS;                                                                         \
-            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (min(p, all - 1) * in.s2 + in.s3 + channel), bytes);    \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (min(p, all - 1) * shape.x_ld + shape.x_c0 + channel),  \
+                   bytes);                                                                                             \
         }                                                                                                              \
     } while (0)
 #endif
 /* What the copies of tile `tile_to` need. */
 #define BEGIN_TILE()                                                                                                   \
     do {                                                                                                               \
-        const int row_to = divided(tile_to, in.s6, in.s7), block_to = (tile_to - row_to * win.s5) * (BN / 16);         \
+        const int row_to = divided(tile_to, arg.by_col_tiles),                                                         \
+                  block_to = (tile_to - row_to * arg.col_tiles) * (BN / 16);                                           \
         from_w = block_to * (16 * PARTS) + id, real_w = step_size - block_to * (16 * PARTS);                           \
         pixel_to = row_to * BM + first;                                                                                \
         for (int i = id; i < BN / 4; i += THREADS)                                                                     \
             COPY16(shared + TILES_BYTES + (turn_to & 1) * (BN * 4) + i * 16,                                           \
-                   bias + min(block_to * 16 + i * 4, tiles.s1 * 16 - 4), block_to + i / 4 < tiles.s1 ? 16 : 0);        \
+                   bias + min(block_to * 16 + i * 4, arg.blocks * 16 - 4), block_to + i / 4 < arg.blocks ? 16 : 0);    \
     } while (0)
 /* Weights, and pixels where taps have their own, of the next step, of the next tile behind the last. */
 #if TAPS == 9
@@ -125,28 +127,30 @@
         _Pragma("unroll") for (int m = 0; m < 4; m++)                                                                  \
             FETCH16_IF(extra[m][0], extra[m][1], extra[m][2], extra[m][3],                                             \
                        addend + ((size_t)max(from_addend[I][m], 0) * addend_ld + addend_c0 + channel0 + (C)*64),       \
-                       from_addend[I][m] >= 0 && channel0 + (C)*64 < out.s5);                                          \
+                       from_addend[I][m] >= 0 && channel0 + (C)*64 < shape.y_c);                                       \
     } while (0)
 #endif
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
      __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
-     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
-     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
+     conv_persistent_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     __local uint4 memory[(TILES_BYTES + 2 * BN * 4) / 16 + 64]; /* steps, and two biases; from a multiple of 1024 */
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
     const int group = get_group_id(0), groups = get_num_groups(0);
-    const int items = min(out.s0, *limit), rows = items * out.s1 * out.s2, end = tiles.s2;
+    const int items = min(shape.items, *limit), rows = items * shape.y_h * shape.y_w, end = arg.steps;
 #if TAPS == 9
-    const int real_tiles = (items * tiles.s4 + SQUARES - 1) / SQUARES * win.s5;
+    const int real_tiles = (items * arg.squares + SQUARES - 1) / SQUARES * arg.col_tiles;
     __local int pixels[2][SQUARES * ROWS];
 #else
-    const int all = out.s0 * out.s1 * out.s2, real_tiles = (rows + BM - 1) / BM * win.s5;
+    const int all = shape.items * shape.y_h * shape.y_w, real_tiles = (rows + BM - 1) / BM * arg.col_tiles;
 #endif
-    const int turns = GROUP_TURNS((real_tiles - group + groups - 1) / groups, tiles.s5);
+    const int turns = GROUP_TURNS((real_tiles - group + groups - 1) / groups, arg.turns);
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
     const int part = id % PARTS, first = id / PARTS;
@@ -161,7 +165,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * ROWS * 128));
 #endif
     const matrix_at from_b = MATRIX_AT(shared + A_BYTES);
-    const int step_size = tiles.s1 * (16 * PARTS);
+    const int step_size = arg.blocks * (16 * PARTS);
     /* The step that is copied next, of which turn and tile, and where to; the slot of the step that is multiplied. */
     int step_to = 0, turn_to = 0, tile_to = group, to = 0, slot = 0, from_w, real_w, pixel_to;
     BEGIN_TILE();
@@ -176,8 +180,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 
 #pragma unroll 1
     for (int turn = 0; turn < turns; turn++) {
-        const int tile = group + turn * groups, row_tile = divided(tile, in.s6, in.s7);
-        const int block0 = (tile - row_tile * win.s5) * (BN / 16), channel0 = block0 * 16 + lane % 8 * 8;
+        const int tile = group + turn * groups, row_tile = divided(tile, arg.by_col_tiles);
+        const int block0 = (tile - row_tile * arg.col_tiles) * (BN / 16), channel0 = block0 * 16 + lane % 8 * 8;
 #if TAPS == 9
         SET_TABLE((turn + 1) & 1, tile + groups); /* whoever read that table has passed a barrier since */
 #endif
@@ -187,15 +191,15 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         for (int i = 0; i < EACH; i++) {
             const int strip = row_tile * (BM / 64) + warp / 4 * EACH + i;
 #if TAPS == 9
-            const int n = divided(strip, div.s2, div.s3), at = strip - n * tiles.s4, line = divided(at, div.s0, div.s1);
-            const int oy = line * 8 + warp % 4 * 2, ox = (at - line * tiles.s3) * 8 + lane / 8;
+            const int n = divided(strip, arg.by_h), at = strip - n * arg.squares, line = divided(at, arg.by_w);
+            const int oy = line * 8 + warp % 4 * 2, ox = (at - line * arg.squares_x) * 8 + lane / 8;
 #endif
 #pragma unroll
             for (int m = 0; m < 4; m++) {
 #if TAPS == 9
                 const int iy = oy + m / 2, ix = ox + m % 2 * 4;
                 result_pixel[i][m] =
-                    n < items && iy < out.s1 && ix < out.s2 ? (n * out.s1 + iy) * out.s2 + ix : -1;
+                    n < items && iy < shape.y_h && ix < shape.y_w ? (n * shape.y_h + iy) * shape.y_w + ix : -1;
 #else
                 const int p = strip * 64 + warp % 4 * 16 + lane / 8 + m * 4;
                 result_pixel[i][m] = p < rows ? p : -1;
@@ -205,10 +209,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #if defined(BEFORE) || defined(AFTER)
 #ifdef BEFORE
         __global const T *addend = before;
-        const int addend_ld = epi.s2, addend_c0 = epi.s3, flags = epi.s1;
+        const int addend_ld = epi.before_ld, addend_c0 = epi.before_c0, flags = epi.flags;
 #else
         __global const T *addend = after;
-        const int addend_ld = epi.s4, addend_c0 = epi.s5, flags = epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0;
+        const int addend_ld = epi.after_ld, addend_c0 = epi.after_c0;
+        const int flags = epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0;
 #endif
         int from_addend[EACH][4];
         uint extra[4][4];
@@ -217,10 +222,12 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll
             for (int m = 0; m < 4; m++) {
                 const int p = result_pixel[i][m];
-                const int from = p < 0 || !(flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE)) ? p : place(p, out, flags, div);
+                const int from = p < 0 || !(flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE))
+                                     ? p
+                                     : place(p, shape, flags, arg.by_w, arg.by_h);
                 const int c = block0 * 16 + lane % 8 * 64; /* a work-item asks for a line of a row */
                 from_addend[i][m] = from;
-                if (from >= 0 && lane % 8 < PIECES && c < out.s5)
+                if (from >= 0 && lane % 8 < PIECES && c < shape.y_c)
                     ASK_FOR(addend + ((size_t)from * addend_ld + addend_c0 + c));
             }
 #endif
@@ -304,7 +311,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                         v += floats_of(*word);
 #endif
                         v = activated(v);
-                        if (epi.s1 & EPI_LAB) v = fma(v, (float2)(lab.s0), (float2)(lab.s1));
+                        if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
 #ifdef AFTER
                         v += floats_of(*word);
 #endif
@@ -313,8 +320,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                 WARP_MEETS();
 #pragma unroll
                 for (int m = 0; m < 4; m++)
-                    if (result_pixel[i][m] >= 0 && channel0 + c * 64 < out.s5)
-                        *(__global uint4 *)(y + ((size_t)result_pixel[i][m] * out.s3 + out.s4 + channel0 + c * 64)) =
+                    if (result_pixel[i][m] >= 0 && channel0 + c * 64 < shape.y_c)
+                        *(__global uint4 *)(y + ((size_t)result_pixel[i][m] * shape.y_ld + shape.y_c0 + channel0 +
+                                                 c * 64)) =
                             place_of[(lane / 8 + m * 4) * PARTS + (lane % 8 ^ (lane / 8 + m * 4) % 8)];
                 WARP_MEETS();
             }

@@ -1,14 +1,15 @@
 /* Dense convolution in half storage as an implicit matrix product on the matrix instructions of warpgroups, for filters
- * that fit local memory: a group copies those of its BN channels there once and then makes tile after tile of 64 pixels by BN
- * channels, each warpgroup its own tiles, so that one makes results while others multiply. Goes with nvidia/ptx, nvidia/wgmma
- * and nvidia/conv_parts.
+ * that fit local memory: a group copies those of its BN channels there once and then makes tile after tile of 64 pixels
+ * by BN channels, each warpgroup its own tiles, so that one makes results while others multiply. Goes with nvidia/ptx,
+ * nvidia/wgmma and nvidia/conv_parts.
  *
  * TAPS 1: 1x1 convolutions with stride 1, CHUNKS steps of 64 inputs, zeros behind the last. TAPS 9: 3x3 convolutions
- * that keep the extents, of CHUNKS times 64 channels; the 64 pixels are eight lines of eight, and the 10 x 10 in and around
- * them are copied once for all taps, as PATCHES in nvidia/conv_wgmma. The pixels of SLOTS - 1 chunks are under way.
+ * that keep the extents, of CHUNKS times 64 channels; the 64 pixels are eight lines of eight, and the 10 x 10 in and
+ * around them are copied once for all taps, as PATCHES in nvidia/conv_wgmma. The pixels of SLOTS - 1 chunks are under
+ * way.
  *
- * Arguments and weights as in nvidia/conv_wgmma, without addends; tiles = {-, 16-channel blocks, -, squares of a line, of an
- * image, tiles of a warpgroup}. Grid: x = groups, those of different channels one after the other. */
+ * Buffers and weights as in nvidia/conv_wgmma, without addends. Grid: x = groups, those of different channels one after
+ * the other. */
 #define THREADS (128 * GROUPS)
 #define BK      64
 #define PARTS   8  /* 16-byte parts of a row in local memory */
@@ -33,48 +34,51 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
      __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
-     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
-     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
+     conv_resident_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     __local uint4 memory[(CHUNKS_BYTES + PLACES + GROUPS * RESULTS * 16) / 16 + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), lane = id & 31, group = get_group_id(0), mine = id >> 7, me = id & 127;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
-    const int row_group = divided(group, in.s6, in.s7), column_tile = group - row_group * win.s5;
-    const int block0 = column_tile * (BN / 16), row_groups = get_num_groups(0) / win.s5;
-    const int items = min(out.s0, *limit), step_size = tiles.s1 * (16 * PARTS);
+    const int row_group = divided(group, arg.by_col_tiles), column_tile = group - row_group * arg.col_tiles;
+    const int block0 = column_tile * (BN / 16), row_groups = get_num_groups(0) / arg.col_tiles;
+    const int items = min(shape.items, *limit), step_size = arg.blocks * (16 * PARTS);
 
     /* Tile of this warpgroup's turn. */
 #define TILE(turn) (((turn)*row_groups + row_group) * GROUPS + mine)
     const int part = me % PARTS, first = me / PARTS;
     const uint to_chunks = shared + mine * (SLOTS * CHUNK), weights_at = shared + CHUNKS_BYTES;
 #if TAPS == 9
-    const int all = out.s0 * tiles.s4;
+    const int all = shape.items * arg.squares;
 #define COPY_CHUNK(turn, chunk, slot)                                                                                  \
     do {                                                                                                               \
-        const int square = min(TILE(turn), all - 1), n = divided(square, div.s2, div.s3);                              \
-        const int at = square - n * tiles.s4, line = divided(at, div.s0, div.s1);                                      \
-        const int y0 = line * 8 - 1, x0 = (at - line * tiles.s3) * 8 - 1;                                              \
+        const int square = min(TILE(turn), all - 1), n = divided(square, arg.by_squares);                              \
+        const int at = square - n * arg.squares, line = divided(at, arg.by_squares_x);                                 \
+        const int y0 = line * 8 - 1, x0 = (at - line * arg.squares_x) * 8 - 1;                                         \
         /* an odd number of chunks in front ends in the middle of eight rows */                                        \
-        const uint to = to_chunks + (slot)*CHUNK + first * 128 +                                                       \
-                        ((part ^ (first & 7) ^ ((mine * SLOTS + (slot)) & 1) << 2) << 4);                              \
+        const uint to =                                                                                                \
+            to_chunks + (slot)*CHUNK + first * 128 + ((part ^ (first & 7) ^ ((mine * SLOTS + (slot)) & 1) << 2) << 4); \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) {                                                           \
             const int row = first + i * PASS, iy = y0 + row / PATCH_LINE, ix = x0 + row % PATCH_LINE;                  \
-            const bool inside = (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;                                      \
+            const bool inside = (uint)iy < (uint)shape.x_h && (uint)ix < (uint)shape.x_w;                              \
             if (ROWS % PASS == 0 || row < ROWS)                                                                        \
                 COPY16(to + i * (PASS * 128),                                                                          \
-                       x + ((inside ? (n * in.s0 + iy) * in.s1 + ix : 0) * in.s2 + in.s3 + (chunk)*BK + part * 8),     \
+                       x + ((inside ? (n * shape.x_h + iy) * shape.x_w + ix : 0) * shape.x_ld + shape.x_c0 +           \
+                            (chunk)*BK + part * 8),                                                                    \
                        inside ? 16 : 0);                                                                               \
         }                                                                                                              \
     } while (0)
 #else
-    const int all = out.s0 * out.s1 * out.s2;
+    const int all = shape.items * shape.y_h * shape.y_w;
 #define COPY_CHUNK(turn, chunk, slot)                                                                                  \
     do {                                                                                                               \
-        const int channel = (chunk)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                        \
+        const int channel = (chunk)*BK + part * 8, bytes = clamp(2 * (shape.x_c - channel), 0, 16);                    \
         const uint to = to_chunks + (slot)*CHUNK + first * 128 + ((part ^ (first & 7)) << 4);                          \
-        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
-            COPY16(to + i * (PASS * 128),                                                                              \
-                   x + (min(TILE(turn) * 64 + first + i * PASS, all - 1) * in.s2 + in.s3 + (bytes ? channel : 0)),     \
-                   bytes);                                                                                             \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++) COPY16(                                                     \
+            to + i * (PASS * 128),                                                                                     \
+            x + (min(TILE(turn) * 64 + first + i * PASS, all - 1) * shape.x_ld + shape.x_c0 + (bytes ? channel : 0)),  \
+            bytes);                                                                                                    \
     } while (0)
 #endif
 
@@ -84,7 +88,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
     const int last = (all - 1) / 64;
 #endif
-    const int turns = GROUP_TURNS(tiles.s5 - (TILE(tiles.s5 - 1) > last), tiles.s5);
+    const int turns = GROUP_TURNS(arg.turns - (TILE(arg.turns - 1) > last), arg.turns);
 
 #pragma unroll 1
     for (int i = id; i < WEIGHTS / 16; i += THREADS) {
@@ -92,8 +96,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         COPY16(weights_at + i * 16, w + (step * step_size + min(rest, step_size - 1)), rest < step_size ? 16 : 0);
     }
     for (int i = id; i < BN / 4; i += THREADS)
-        COPY16(weights_at + WEIGHTS + i * 16, bias + min(block0 * 16 + i * 4, tiles.s1 * 16 - 4),
-               block0 + i / 4 < tiles.s1 ? 16 : 0);
+        COPY16(weights_at + WEIGHTS + i * 16, bias + min(block0 * 16 + i * 4, arg.blocks * 16 - 4),
+               block0 + i / 4 < arg.blocks ? 16 : 0);
     /* The next chunk to copy: of which turn, which of the turn, and where to. */
     int turn_to = 0, chunk_to = 0, to_slot = 0, slot = 0;
 #define COPY_NEXT()                                                                                                    \
@@ -148,26 +152,26 @@ UNROLL
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 float2 v = activated((float2)(acc[j][2 * h], acc[j][2 * h + 1]) + biases[j * 4]);
-                if (epi.s1 & EPI_LAB) v = fma(v, (float2)(lab.s0), (float2)(lab.s1));
+                if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
                 words[RESULT_AT(row + h * 8, j) / 4 + lane % 4] = halves_of(v.x, v.y);
             }
         GROUP_BARRIER(mine);
 #if TAPS == 9
-        const int square = TILE(turn), n = divided(square, div.s2, div.s3), at = square - n * tiles.s4;
-        const int line = divided(at, div.s0, div.s1), y0 = line * 8, x0 = (at - line * tiles.s3) * 8;
+        const int square = TILE(turn), n = divided(square, arg.by_squares), at = square - n * arg.squares;
+        const int line = divided(at, arg.by_squares_x), y0 = line * 8, x0 = (at - line * arg.squares_x) * 8;
 #endif
 #pragma unroll 4
         for (int k = me; k < RESULTS; k += 128) {
             const int r = k / NI, q = k % NI, c = block0 * 16 + q * 8;
 #if TAPS == 9
-            const int oy = y0 + r / 8, ox = x0 + r % 8, p = (n * out.s1 + oy) * out.s2 + ox;
-            const bool real = n < items && oy < out.s1 && ox < out.s2;
+            const int oy = y0 + r / 8, ox = x0 + r % 8, p = (n * shape.y_h + oy) * shape.y_w + ox;
+            const bool real = n < items && oy < shape.y_h && ox < shape.y_w;
 #else
             const int p = TILE(turn) * 64 + r;
-            const bool real = p < items * out.s1 * out.s2;
+            const bool real = p < items * shape.y_h * shape.y_w;
 #endif
-            if (real && c < out.s5)
-                *(__global uint4 *)(y + ((size_t)p * out.s3 + out.s4 + c)) = results[RESULT_AT(r, q) / 16];
+            if (real && c < shape.y_c)
+                *(__global uint4 *)(y + ((size_t)p * shape.y_ld + shape.y_c0 + c)) = results[RESULT_AT(r, q) / 16];
         }
     }
     COPY_WAIT(0); /* no copy outlives its group */

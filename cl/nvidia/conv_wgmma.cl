@@ -9,9 +9,9 @@
  *
  * PATCHES, for 3x3 convolutions that keep the extents: 64 pixels are eight lines of eight, and the 10 x 10 in and around them
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
- * come while these are multiplied; 1: there are no more than 64. tiles = {-, -, -, squares of a line, of an image}.
+ * come while these are multiplied; 1: there are no more than 64.
  *
- * Arguments as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
+ * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits; channels of the result and of addends in whole parts of 16 bytes. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
@@ -56,23 +56,23 @@
             if (row < SQUARES * PATCH_ROWS) {                                                                          \
                 int p = pixels[row];                                                                                   \
                 COPY16(to_a + ((BLOCK)&1) * BUFFER + ((FIRST) + i) * (PASS * 128),                                     \
-                       x + (max(p, 0) * in.s2 + in.s3 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);                      \
+                       x + (max(p, 0) * shape.x_ld + shape.x_c0 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);            \
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
 #elif defined(POINT)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (in.s4 - channel), 0, 16);                               \
+        int channel = (STEP)*BK + part * 8, bytes = clamp(2 * (shape.x_c - channel), 0, 16);                           \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
             COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + channel), bytes);                          \
     } while (0)
 #else
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
     do {                                                                                                               \
-        int block = divided(STEP, div.s4, div.s5), tap = (STEP)-block * (win.s0 * win.s1);                             \
-        int ky = divided(tap, div.s6, div.s7);                                                                         \
-        int away = (ky * in.s1 + tap - ky * win.s1) * in.s2 + block * BK + part * 8;                                   \
+        int block = divided(STEP, arg.by_taps), tap = (STEP)-block * (shape.kh * shape.kw);                            \
+        int ky = divided(tap, arg.by_kw);                                                                              \
+        int away = (ky * shape.x_w + tap - ky * shape.kw) * shape.x_ld + block * BK + part * 8;                        \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
             COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), x + (offset[i] + away), inside[i] >> tap & 1 ? 16 : 0);     \
     } while (0)
@@ -94,32 +94,35 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
      __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
-     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit, int8 in,
-     int8 win, int8 out, int8 epi, float4 lab, int8 tiles, int8 div) {
+     __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
+     conv_wgmma_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later sums, and the bias; from a multiple of 1024 */
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
     const int group = get_group_id(0);
-    const int row_tile = divided(group, in.s6, in.s7), column_tile = group - row_tile * win.s5;
-    const int block0 = column_tile * (BN / 16), all = out.s0 * out.s1 * out.s2;
-    const int items = min(out.s0, *limit), rows = items * out.s1 * out.s2, end = tiles.s2;
+    const int row_tile = divided(group, arg.by_col_tiles), column_tile = group - row_tile * arg.col_tiles;
+    const int block0 = column_tile * (BN / 16), all = shape.items * shape.y_h * shape.y_w;
+    const int items = min(shape.items, *limit), rows = items * shape.y_h * shape.y_w, end = arg.steps;
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
     const int part = id % PARTS, first = id / PARTS;
     const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
-    const int step_size = tiles.s1 * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
+    const int step_size = arg.blocks * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
     const int from_w = block0 * (16 * PARTS) + id;
 #ifdef PATCHES
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
-        const int square = row_tile * SQUARES + i / PATCH_ROWS, n = square / tiles.s4, at = square - n * tiles.s4;
-        const int iy = at / tiles.s3 * 8 + i % PATCH_ROWS / PATCH_LINE - 1, ix = at % tiles.s3 * 8 + i % PATCH_LINE - 1;
-        const bool real = n < out.s0 && (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;
-        pixels[i] = real ? (n * in.s0 + iy) * in.s1 + ix : -1;
+        const int square = row_tile * SQUARES + i / PATCH_ROWS, n = square / arg.squares, at = square - n * arg.squares;
+        const int iy = at / arg.squares_x * 8 + i % PATCH_ROWS / PATCH_LINE - 1;
+        const int ix = at % arg.squares_x * 8 + i % PATCH_LINE - 1;
+        const bool real = n < shape.items && (uint)iy < (uint)shape.x_h && (uint)ix < (uint)shape.x_w;
+        pixels[i] = real ? (n * shape.x_h + iy) * shape.x_w + ix : -1;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (row_tile * SQUARES >= items * tiles.s4) return;
+    if (row_tile * SQUARES >= items * arg.squares) return;
 #else
     const int p0 = row_tile * BM;
     int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
@@ -130,19 +133,20 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     for (int i = 0; i < PASSES; i++) {
         int p = min(p0 + first + i * PASS, all - 1); /* rows beyond the last are made and not stored */
 #ifdef POINT
-        offset[i] = p * in.s2 + in.s3;
+        offset[i] = p * shape.x_ld + shape.x_c0;
 #else
-        int line = divided(p, div.s0, div.s1), n = divided(line, div.s2, div.s3);
-        int iy = (line - n * out.s1) * win.s2 - win.s3, ix = (p - line * out.s2) * win.s2 - win.s4;
-        offset[i] = ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3;
-        inside[i] = inside_bits(iy, ix, in, win);
+        int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
+        int iy = (line - n * shape.y_h) * shape.stride - shape.top;
+        int ix = (p - line * shape.y_w) * shape.stride - shape.left;
+        offset[i] = ((n * shape.x_h + iy) * shape.x_w + ix) * shape.x_ld + shape.x_c0;
+        inside[i] = inside_bits(iy, ix, shape);
 #endif
     }
     if (p0 >= rows) return;
 #endif
 
     for (int i = id; i < BN / 4; i += THREADS)
-        COPY16(shared + MAIN_BYTES + i * 16, bias + (block0 * 16 + i * 4), block0 + i / 4 < tiles.s1 ? 16 : 0);
+        COPY16(shared + MAIN_BYTES + i * 16, bias + (block0 * 16 + i * 4), block0 + i / 4 < arg.blocks ? 16 : 0);
 #ifdef PATCHES
     COPY_PATCHES(0, 0, PATCH_PASSES);
 #endif
@@ -211,20 +215,27 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Addends come to local memory in rows, results are made from fragments and leave it in rows, 16 bytes a work-item. */
-    const bool early = epi.s1 & EPI_BEFORE, late = epi.s1 & EPI_AFTER;
-    const bool straight = !(epi.s1 & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
+    const bool early = epi.flags & EPI_BEFORE, late = epi.flags & EPI_AFTER;
+    const bool straight = !(epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
     if (early || late) {
 #pragma unroll 1
         for (int k = id; k < RESULTS; k += THREADS) {
             const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = clamp(ROW_PIXEL(r), 0, all - 1);
-            const int bytes = c < out.s5 ? 16 : 0;
+            const int bytes = c < shape.y_c ? 16 : 0;
             if (early)
                 COPY16(shared + RESULT_AT(r, q),
-                       before + ((size_t)(straight ? p : place(p, out, epi.s1, div)) * epi.s2 + epi.s3 + c), bytes);
+                       before +
+                           ((size_t)(straight ? p : place(p, shape, epi.flags, arg.by_w, arg.by_h)) * epi.before_ld +
+                            epi.before_c0 + c),
+                       bytes);
             if (late)
                 COPY16(shared + RESULTS * 16 + RESULT_AT(r, q),
-                       after + ((size_t)(straight ? p : place(p, out, epi.s1 & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, div)) *
-                                    epi.s4 + epi.s5 + c), bytes);
+                       after + ((size_t)(straight ? p
+                                                  : place(p, shape, epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0,
+                                                          arg.by_w, arg.by_h)) *
+                                    epi.after_ld +
+                                epi.after_c0 + c),
+                       bytes);
         }
         COPY_COMMIT();
         COPY_WAIT(0);
@@ -243,7 +254,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
                 float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + biases[j * 4];
                 if (early) v += floats_of(words[at]);
                 v = activated(v);
-                if (epi.s1 & EPI_LAB) v = fma(v, (float2)(lab.s0), (float2)(lab.s1));
+                if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
                 if (late) v += floats_of(words[at + RESULTS * 4]);
                 words[at] = halves_of(v.x, v.y);
             }
@@ -251,8 +262,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll 4
     for (int k = id; k < RESULTS; k += THREADS) {
         const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = ROW_PIXEL(r);
-        if ((uint)p < (uint)rows && c < out.s5)
-            *(__global uint4 *)(y + ((size_t)p * out.s3 + out.s4 + c)) =
+        if ((uint)p < (uint)rows && c < shape.y_c)
+            *(__global uint4 *)(y + ((size_t)p * shape.y_ld + shape.y_c0 + c)) =
                 main[RESULT_AT(r, q) / 16];
     }
 }

@@ -4,9 +4,9 @@
  * a work-item two channels, so that a pixel is made floats once for all the rows of results under way, and the filter
  * stays in registers. Goes with nvidia/ptx.
  *
- * Arguments are those of portable/dwconv_strip, weights [tap][channel], no addends; in and out start on 16 bytes, channels
- * are whole parts of 16 bytes. win {.., s4: blocks of 64 channels, s5: strips, s6: steps of a group}. -D K (odd, at
- * most ROWS + 1), ACROSS (warps), ACT. Grid: x = blocks of channels (fastest), strips, groups of a strip; y = items. */
+ * Buffers are those of portable/dwconv_strip, weights [tap][channel], no addends; input and output start on 16
+ * bytes, channels are whole parts of 16 bytes. -D K (odd, at most ROWS + 1), ACROSS (warps), ACT. Grid: x = blocks of
+ * channels (fastest), strips, groups of a strip; y = items. */
 #ifndef K
 #define K      5
 #define ACROSS 5
@@ -32,11 +32,11 @@
     do {                                                                                                               \
         int px = px0, py = py0;                                                                                        \
         _Pragma("unroll") for (int i = 0; i < (BAND + PASS - 1) / PASS; i++) {                                         \
-            const int ix = x0 - win.s3 + px, iy = (line) + py;                                                         \
-            const bool inside = (uint)ix < (uint)in.s1 && (uint)iy < (uint)in.s0;                                      \
+            const int ix = x0 - shape.left + px, iy = (line) + py;                                                     \
+            const bool inside = (uint)ix < (uint)shape.x_w && (uint)iy < (uint)shape.x_h;                              \
             if (BAND % PASS == 0 || id / PARTS + i * PASS < BAND)                                                      \
-                COPY16(to + ((slot)*BAND + i * PASS) * (PARTS * 16), image + (inside ? (iy * in.s1 + ix) * in.s2 : 0), \
-                       inside ? bytes : 0);                                                                            \
+                COPY16(to + ((slot)*BAND + i * PASS) * (PARTS * 16),                                                   \
+                       image + (inside ? (iy * shape.x_w + ix) * shape.x_ld : 0), inside ? bytes : 0);                 \
             px += PASS % WIDTH, py += PASS / WIDTH;                                                                    \
             if (px >= WIDTH) px -= WIDTH, py++;                                                                        \
         }                                                                                                              \
@@ -46,29 +46,32 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 dwconv(__global const T *restrict x, __global const float *restrict w, __global const float *restrict bias,
        __global T *restrict y, __global const T *restrict before, __global const T *restrict after,
-       __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
+       __global const int *restrict limit, dwconv_tile_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     __local uint4 memory[BANDS * BAND * PARTS];
     const int id = get_local_id(0), lane = id & 31, n = get_group_id(1), items = *limit;
-    const int strip = (int)((uint)get_group_id(0) / (uint)win.s4), block = (int)get_group_id(0) - strip * win.s4;
-    const int segment = (int)((uint)strip / (uint)win.s5), x0 = (strip - segment * win.s5) * (COLS * ACROSS);
-    const int y0 = segment * win.s6 * ROWS, steps = min(win.s6, (out.s1 - y0 + ROWS - 1) / ROWS);
+    const int strip = (int)((uint)get_group_id(0) / (uint)arg.blocks);
+    const int block = (int)get_group_id(0) - strip * arg.blocks;
+    const int segment = (int)((uint)strip / (uint)arg.strips), x0 = (strip - segment * arg.strips) * (COLS * ACROSS);
+    const int y0 = segment * arg.steps * ROWS, steps = min(arg.steps, (shape.y_h - y0 + ROWS - 1) / ROWS);
 
     /* This work-item copies part `part` of the pixels id / PARTS, PASS further, .. of a band. */
-    const int part = id % PARTS, channel = block * CHANNELS + part * 8, bytes = channel < in.s4 ? 16 : 0;
-    const int px0 = id / PARTS % WIDTH, py0 = id / PARTS / WIDTH, line0 = y0 - win.s2;
+    const int part = id % PARTS, channel = block * CHANNELS + part * 8, bytes = channel < shape.x_c ? 16 : 0;
+    const int px0 = id / PARTS % WIDTH, py0 = id / PARTS / WIDTH, line0 = y0 - shape.top;
     const uint to = SHARED(memory) + id * 16;
-    __global const T *image = x + ((size_t)n * in.s0 * in.s1 * in.s2 + in.s3 + (bytes ? channel : 0));
+    __global const T *image = x + ((size_t)n * shape.x_h * shape.x_w * shape.x_ld + shape.x_c0 + (bytes ? channel : 0));
     COPY_BAND(line0, 0);
     COPY_BAND(line0 + ROWS, 1);
 
-    const int c = block * CHANNELS + lane * 2, real = min(c, in.s4 - 2), column = id / 32 * COLS, ox = x0 + column;
+    const int c = block * CHANNELS + lane * 2, real = min(c, shape.x_c - 2), column = id / 32 * COLS, ox = x0 + column;
     float2 f[K * K];
     const float2 first = vload2(0, bias + real);
 #pragma unroll
-    for (int i = 0; i < K * K; i++) f[i] = vload2(0, w + i * in.s4 + real);
+    for (int i = 0; i < K * K; i++) f[i] = vload2(0, w + i * shape.x_c + real);
     __local const uint *words = (__local const uint *)memory + column * (CHANNELS / 2) + lane;
-    __global T *to_y = y + ((size_t)((n * out.s1 + y0) * out.s2 + ox) * out.s3 + out.s4 + c);
-    const int most = c < in.s4 && n < items ? min(COLS, out.s2 - ox) : 0; /* columns that exist */
+    __global T *to_y = y + ((size_t)((n * shape.y_h + y0) * shape.y_w + ox) * shape.y_ld + shape.y_c0 + c);
+    const int most = c < shape.x_c && n < items ? min(COLS, shape.y_w - ox) : 0; /* columns that exist */
 
     int slot = 0;
 #pragma unroll 1
@@ -96,14 +99,14 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
             }
             if (iy < K - 1) continue;
             const int r = iy - (K - 1);
-            const bool real_row = y0 + step * ROWS + r < out.s1;
+            const bool real_row = y0 + step * ROWS + r < shape.y_h;
 #pragma unroll
             for (int o = 0; o < COLS; o++) {
                 float2 sum = (float2)(ACTIVATED(acc[r][o].x), ACTIVATED(acc[r][o].y));
-                if (epi.s1 & EPI_LAB) sum = fma(sum, (float2)(lab.s0), (float2)(lab.s1));
-                if (real_row && o < most) *(__global uint *)(to_y + o * out.s3) = halves_of(sum.x, sum.y);
+                if (epi.flags & EPI_LAB) sum = fma(sum, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
+                if (real_row && o < most) *(__global uint *)(to_y + o * shape.y_ld) = halves_of(sum.x, sum.y);
             }
-            to_y += out.s2 * out.s3;
+            to_y += shape.y_w * shape.y_ld;
         }
         slot = below;
     }

@@ -9,11 +9,8 @@
  * different banks.
  *
  * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as variants/fragments.h has them, zeros up
- * to a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]; in = {h, w, ld, c0, c,
- * steps, channels / 8, 0}; win = {top, left, tiles across, has LAB}; out = {n, h, w, ld, c0, 0, 0, 0}; lab = {scale,
- * bias, 0, 0}. Grid: x = blocks of BN channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a
- * work-item in a line.
- */
+ * to a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]. Grid: x = blocks of BN
+ * channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a work-item in a line. */
 #ifndef TILE_H
 #define TILE_H 5
 #define TILE_W 10
@@ -51,15 +48,14 @@
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 separable(__global T *restrict y, __global const T *restrict x, __global const uint4 *restrict w,
-          __global const float4 *restrict depth, __global const int *restrict limit, int8 in, int4 win, int8 out,
-          float4 lab) {
+          __global const float4 *restrict depth, __global const int *restrict limit, separable_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[(STAGES * STAGE + DEPTH * 4) / 16];
     __local uint middle[BM * PITCH];
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5, wm = warp % WM, wn = warp / WM;
-    const int columns = get_group_id(0), tile_y = (int)get_group_id(1) / win.s2, n = get_group_id(2);
-    const int oy0 = tile_y * TILE_H, ox0 = ((int)get_group_id(1) - tile_y * win.s2) * TILE_W;
-    const int iy0 = oy0 * STRIDE - win.s0, ix0 = ox0 * STRIDE - win.s1;
+    const int columns = get_group_id(0), tile_y = (int)get_group_id(1) / arg.across, n = get_group_id(2);
+    const int oy0 = tile_y * TILE_H, ox0 = ((int)get_group_id(1) - tile_y * arg.across) * TILE_W;
+    const int iy0 = oy0 * STRIDE - arg.top, ix0 = ox0 * STRIDE - arg.left;
     const uint shared = SHARED(memory);
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. */
@@ -69,8 +65,8 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
 #pragma unroll
     for (int i = 0; i < PASSES; i++) {
         const int row = first + i * PASS, hy = row / HALO_W, iy = iy0 + hy, ix = ix0 + row - hy * HALO_W;
-        const bool real = row < PIXELS && (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;
-        offset[i] = real ? ((n * in.s0 + iy) * in.s1 + ix) * in.s2 + in.s3 : -1;
+        const bool real = row < PIXELS && (uint)iy < (uint)arg.x_h && (uint)ix < (uint)arg.x_w;
+        offset[i] = real ? ((n * arg.x_h + iy) * arg.x_w + ix) * arg.x_ld + arg.x_c0 : -1;
     }
 #define COPY_STEP(STEP, SLOT)                                                                                          \
     do {                                                                                                               \
@@ -78,21 +74,21 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
             const int j = id + i * THREADS, line = (STEP) * (BK / 32) + j / (BN * 4);                                  \
             if (B_PARTS % THREADS == 0 || j < B_PARTS)                                                                 \
                 COPY16(shared + (SLOT)*STAGE + A_BYTES + j * 16,                                                       \
-                       w + ((line * in.s6 + columns * (BN / 8)) * 32 + j % (BN * 4)), 16);                             \
+                       w + ((line * arg.blocks + columns * (BN / 8)) * 32 + j % (BN * 4)), 16);                        \
         }                                                                                                              \
         const int channel = (STEP)*BK + part * 8;                                                                      \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
-            COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (max(offset[i], 0) + min(channel, in.s4 - 8)),       \
-                   offset[i] >= 0 && channel < in.s4 ? 16 : 0);                                                        \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * BK * 2), x + (max(offset[i], 0) + min(channel, arg.x_c - 8)),     \
+                   offset[i] >= 0 && channel < arg.x_c ? 16 : 0);                                                      \
     } while (0)
 #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++) {
-        if (s < in.s5) COPY_STEP(s, s);
+        if (s < arg.steps) COPY_STEP(s, s);
         COPY_COMMIT();
     }
     for (int i = id; i < DEPTH / 4; i += THREADS) /* with the next steps' */
         COPY16(shared + STAGES * STAGE + i * 16, depth + (columns * (DEPTH / 4) + i), 16);
-    if (n >= min(out.s0, *limit)) {
+    if (n >= min(arg.items, *limit)) {
         COPY_WAIT(0); /* no copy outlives its group */
         return;
     }
@@ -104,11 +100,11 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
     const uint from_a = shared + a_row * (BK * 2), a_part = (lane / 16 ^ (a_row & 7)) << 4;
     const uint from_b = shared + A_BYTES + wn * NI * 512 + lane * 16;
     int slot = 0;
-    for (int step = 0; step < in.s5; step++) {
+    for (int step = 0; step < arg.steps; step++) {
         COPY_WAIT(AHEAD);
         barrier(CLK_LOCAL_MEM_FENCE);
         const int free_slot = slot == 0 ? STAGES - 1 : slot - 1;
-        if (step + STAGES - 1 < in.s5) COPY_STEP(step + STAGES - 1, free_slot);
+        if (step + STAGES - 1 < arg.steps) COPY_STEP(step + STAGES - 1, free_slot);
         COPY_COMMIT();
 #pragma unroll
         for (int k = 0; k < BK / 32; k++) {
@@ -133,7 +129,7 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
 #pragma unroll
     for (int i = 0; i < 2 * MI; i++) {
         const int row = wm * TM + lane / 4 + i * 8, hy = row / HALO_W, iy = iy0 + hy, ix = ix0 + row - hy * HALO_W;
-        const bool real = (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;
+        const bool real = (uint)iy < (uint)arg.x_h && (uint)ix < (uint)arg.x_w;
 #pragma unroll
         for (int j = 0; j < NI; j++) {
             const int c = wn * TN + j * 8 + lane % 4 * 2;
@@ -167,9 +163,9 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
         for (int o = 0; o < COLS; o++) {
             const int ox = ox0 + strip * COLS + o;
             float2 v = (float2)(activate_float(sum[o].x, ACT), activate_float(sum[o].y, ACT));
-            if (win.s3) v = fma(v, (float2)(lab.x), (float2)(lab.y));
-            if (oy < out.s1 && ox < out.s2)
-                *(__global uint *)(y + (size_t)((n * out.s1 + oy) * out.s2 + ox) * out.s3 + out.s4 + c) =
+            if (arg.has_lab) v = fma(v, (float2)(arg.lab_scale), (float2)(arg.lab_bias));
+            if (oy < arg.y_h && ox < arg.y_w)
+                *(__global uint *)(y + (size_t)((n * arg.y_h + oy) * arg.y_w + ox) * arg.y_ld + arg.y_c0 + c) =
                     halves_of(v.x, v.y);
         }
     }

@@ -1,7 +1,7 @@
 /* Dense convolution as an implicit matrix product, for any device with local memory: a work-group of (MR / 4) x (NV)
  * work-items computes MR output pixels by NV * VL channels, VL = 4; a work-item owns 4 x 4 of them.
  *
- * Arguments and the packing of weights are those of cpu/conv (with NR = NV * VL). Per step of TK input channels of one
+ * Buffers and the packing of weights are those of cpu/conv (with NR = NV * VL). Per step of TK input channels of one
  * tap the group copies a tile of pixels and one of weights to local memory: every work-item fetches four channels of
  * one fixed pixel and four weights. Needs portable/vector with VL = 4. Grid: x = row tiles, y = column tiles, times the
  * group, which is {MR / 4 * NV, 1, 1}. */
@@ -13,18 +13,20 @@
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
      __global const float *restrict unused, __global TY *restrict y, __global const T *restrict before,
-     __global const T *restrict after, __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi,
-     float4 lab, int4 tiles) {
+     __global const T *restrict after, __global const int *restrict limit, conv_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
     __local float pixels[TK][MR + PAD], weights[TK][NR];
-    int id = get_local_id(0), cin = in.s4, col = get_group_id(1) * NR;
-    int rows = min(out.s0, *limit) * out.s1 * out.s2, p0 = get_group_id(0) * MR;
+    int id = get_local_id(0), cin = shape.x_c, col = get_group_id(1) * NR;
+    int rows = min(shape.items, *limit) * shape.y_h * shape.y_w, p0 = get_group_id(0) * MR;
     if (p0 >= rows) return;
-    int taps = win.s0 * win.s1;
+    int taps = shape.kh * shape.kw;
     size_t at = get_group_id(1) * taps * cin * NR + id * 4;
 
     int fetch = id / (TK / 4), channel = id % (TK / 4) * 4; /* the pixel and channels this work-item fetches */
-    int fp = min(p0 + fetch, rows - 1), fline = fp / out.s2, fn = fline / out.s1;
-    int iy = (fline - fn * out.s1) * win.s2 - win.s3, ix0 = (fp - fline * out.s2) * win.s2 - win.s4, ix = ix0;
+    int fp = min(p0 + fetch, rows - 1), fline = fp / shape.y_w, fn = fline / shape.y_h;
+    int iy = (fline - fn * shape.y_h) * shape.stride - shape.top;
+    int ix0 = (fp - fline * shape.y_w) * shape.stride - shape.left, ix = ix0;
     int ty = id / NV * 4, tx = id % NV * 4;                  /* the results it owns */
     float4 c0 = vload4(0, bias + col + tx), c1 = c0, c2 = c0, c3 = c0;
 
@@ -34,14 +36,14 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     float4 a, b;
 #define FETCH()                                                                                                        \
     do {                                                                                                               \
-        int mine = tap < taps && iy >= 0 && iy < in.s0 && ix >= 0 && ix < in.s1 ? cin - k - channel : 0;               \
+        int mine = tap < taps && iy >= 0 && iy < shape.x_h && ix >= 0 && ix < shape.x_w ? cin - k - channel : 0;       \
         a = b = (float4)(0.0f);                                                                                        \
-        size_t pixel = (size_t)((fn * in.s0 + iy) * in.s1 + ix);                                                       \
-        if (mine > 0) a = input_part(x + (pixel * in.s2 + in.s3 + k + channel), mine);                                 \
+        size_t pixel = (size_t)((fn * shape.x_h + iy) * shape.x_w + ix);                                               \
+        if (mine > 0) a = input_part(x + (pixel * shape.x_ld + shape.x_c0 + k + channel), mine);                       \
         if (tap < taps && k + id * 4 / NR < cin) b = vload4(0, w + at);                                                \
         at += min(TK, cin - k) * NR;                                                                                   \
         k += TK;                                                                                                       \
-        bool next = k >= cin, down = next && (tap + 1) % win.s1 == 0;                                                  \
+        bool next = k >= cin, down = next && (tap + 1) % shape.kw == 0;                                                \
         tap += next;                                                                                                   \
         iy += down;                                                                                                    \
         ix = down ? ix0 : ix + next;                                                                                   \
@@ -66,12 +68,12 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         }
     }
 
-    int c = col + tx, left = out.s5 - c;
+    int c = col + tx, left = shape.y_c - c;
     for (int r = 0, p = p0 + ty; r < 4 && p < rows && left > 0; r++, p++) {
-        int line = p / out.s2, n = line / out.s1, oy = line - n * out.s1, ox = p - line * out.s2;
-        size_t b = before_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-        size_t a = after_pixel(n, oy, ox, out.s1, out.s2, epi.s1);
-        finish(r == 0 ? c0 : r == 1 ? c1 : r == 2 ? c2 : c3, left, y + (size_t)p * out.s3 + out.s4 + c,
-               before + b * epi.s2 + epi.s3 + c, after + a * epi.s4 + epi.s5 + c, epi, lab);
+        int line = p / shape.y_w, n = line / shape.y_h, oy = line - n * shape.y_h, ox = p - line * shape.y_w;
+        size_t b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+        size_t a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
+        finish(r == 0 ? c0 : r == 1 ? c1 : r == 2 ? c2 : c3, left, y + (size_t)p * shape.y_ld + shape.y_c0 + c,
+               before + b * epi.before_ld + epi.before_c0 + c, after + a * epi.after_ld + epi.after_c0 + c, epi);
     }
 }

@@ -1,9 +1,9 @@
 /* Depthwise convolution for GPUs, whole aligned vectors: a work-item computes VL channels of ROWS x COLS neighbouring
- * output pixels from one window of input pixels, each loaded once (needs portable/fetch). Arguments are those of cpu/dwconv,
+ * output pixels from one window of input pixels, each loaded once (needs portable/fetch). Buffers are those of cpu/dwconv,
  * weights [tap][channel], so that the loads of neighbouring work-items adjoin.
  *
  * -D VL (2 or 4), K (side of the filter), STRIDE, COLS, ROWS, ACT. Grid: x = vectors of channels (fastest),
- * strips of COLS, bands of ROWS, rounded up to the group; y = items. win {.., s4: vectors, s5: strips, s6: bands}. */
+ * strips of COLS, bands of ROWS, rounded up to the group; y = items. */
 #ifndef VL
 #define VL     2
 #define K      3
@@ -40,31 +40,34 @@
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void
 dwconv(__global const T *restrict x, __global const float *restrict w, __global const float *restrict bias,
        __global T *restrict y, __global const T *restrict before, __global const T *restrict after,
-       __global const int *restrict limit, int8 in, int8 win, int8 out, int8 epi, float4 lab) {
-    const uint id = (uint)get_group_id(0) * 128u + (uint)get_local_id(0), unit = id / (uint)win.s4;
-    const int n = get_group_id(1), c = (int)(id - unit * (uint)win.s4) * VL, band = (int)(unit / (uint)win.s5);
-    const int oy = band * ROWS, ox = ((int)unit - band * win.s5) * COLS;
-    const int iy0 = oy * STRIDE - win.s2, ix0 = ox * STRIDE - win.s3, items = fetch_int(limit);
+       __global const int *restrict limit, dwconv_args arg) {
+    const conv_shape shape = arg.shape;
+    const epilogue_args epi = arg.epi;
+    const uint id = (uint)get_group_id(0) * 128u + (uint)get_local_id(0), unit = id / (uint)arg.blocks;
+    const int n = get_group_id(1), c = (int)(id - unit * (uint)arg.blocks) * VL, band = (int)(unit / (uint)arg.strips);
+    const int oy = band * ROWS, ox = ((int)unit - band * arg.strips) * COLS;
+    const int iy0 = oy * STRIDE - shape.top, ix0 = ox * STRIDE - shape.left, items = fetch_int(limit);
     RAW raw[SPAN_Y][SPAN_X];
     uint in_x[SPAN_X];
     int at[SPAN_X];
 #pragma unroll
     for (int i = 0; i < SPAN_X; i++) {
-        in_x[i] = (uint)-(int)((uint)(ix0 + i) < (uint)in.s1);
-        at[i] = clamp(ix0 + i, 0, in.s1 - 1) * in.s2;
+        in_x[i] = (uint)-(int)((uint)(ix0 + i) < (uint)shape.x_w);
+        at[i] = clamp(ix0 + i, 0, shape.x_w - 1) * shape.x_ld;
     }
-    x += in.s3 + c;
+    x += shape.x_c0 + c;
     w += c;
 #pragma unroll
     for (int iy = 0; iy < SPAN_Y; iy++) {
-        __global const T *line = x + (size_t)((n * in.s0 + clamp(iy0 + iy, 0, in.s0 - 1)) * in.s1) * in.s2;
+        __global const T *line =
+            x + (size_t)((n * shape.x_h + clamp(iy0 + iy, 0, shape.x_h - 1)) * shape.x_w) * shape.x_ld;
 #pragma unroll
         for (int i = 0; i < SPAN_X; i++) raw[iy][i] = FETCH(line + at[i]);
     }
     V f[K * K], acc[ROWS][COLS];
     const V first = FETCH_F(bias + c);
 #pragma unroll
-    for (int i = 0; i < K * K; i++) f[i] = FETCH_F(w + i * in.s4);
+    for (int i = 0; i < K * K; i++) f[i] = FETCH_F(w + i * shape.x_c);
     ALL_FETCHED();
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -72,7 +75,7 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
         for (int o = 0; o < COLS; o++) acc[r][o] = first;
 #pragma unroll
     for (int iy = 0; iy < SPAN_Y; iy++) {
-        const uint in_y = (uint)-(int)((uint)(iy0 + iy) < (uint)in.s0);
+        const uint in_y = (uint)-(int)((uint)(iy0 + iy) < (uint)shape.x_h);
         V v[SPAN_X];
 #pragma unroll
         for (int i = 0; i < SPAN_X; i++) v[i] = VALUES(raw[iy][i] & (RAW)(in_y & in_x[i]));
@@ -86,20 +89,22 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
                 for (int o = 0; o < COLS; o++) acc[r][o] = fma(v[o * STRIDE + kx], f[ky * K + kx], acc[r][o]);
         }
     }
-    if (band >= win.s6 || n >= items) return;
+    if (band >= arg.bands || n >= items) return;
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int o = 0; o < COLS; o++) {
             const int py = oy + r, px = ox + o;
-            if (py >= out.s1 || px >= out.s2) continue;
+            if (py >= shape.y_h || px >= shape.y_w) continue;
             V v = acc[r][o];
-            const size_t b = before_pixel(n, py, px, out.s1, out.s2, epi.s1);
-            const size_t a = after_pixel(n, py, px, out.s1, out.s2, epi.s1);
-            if (epi.s1 & EPI_BEFORE) v += VALUES(*(__global const RAW *)(before + b * epi.s2 + epi.s3 + c));
+            const size_t b = before_pixel(n, py, px, shape.y_h, shape.y_w, epi.flags);
+            const size_t a = after_pixel(n, py, px, shape.y_h, shape.y_w, epi.flags);
+            if (epi.flags & EPI_BEFORE)
+                v += VALUES(*(__global const RAW *)(before + b * epi.before_ld + epi.before_c0 + c));
             v = ACTIVATE(v);
-            if (epi.s1 & EPI_LAB) v = fma(v, (V)(lab.s0), (V)(lab.s1));
-            if (epi.s1 & EPI_AFTER) v += VALUES(*(__global const RAW *)(after + a * epi.s4 + epi.s5 + c));
-            STORE_RAW(v, y + (size_t)((n * out.s1 + py) * out.s2 + px) * out.s3 + out.s4 + c);
+            if (epi.flags & EPI_LAB) v = fma(v, (V)(epi.lab_scale), (V)(epi.lab_bias));
+            if (epi.flags & EPI_AFTER)
+                v += VALUES(*(__global const RAW *)(after + a * epi.after_ld + epi.after_c0 + c));
+            STORE_RAW(v, y + (size_t)((n * shape.y_h + py) * shape.y_w + px) * shape.y_ld + shape.y_c0 + c);
         }
 }

@@ -67,14 +67,13 @@ REST void store_rest(V v, int left, __global TY *dst) {
         if (i < left) STORE_Y(t[i], dst, i);
 }
 
-/* Epilogue of VL channels, of which `left` exist: epi = {act, flags, before ld, before c0, after ld, after c0, 0, 0},
- * lab = {scale, bias, 0, 0}; dst, before and after point at the first channel. */
-static inline void finish(V v, int left, __global TY *dst, __global const T *before, __global const T *after, int8 epi,
-                          float4 lab) {
-    if (epi.s1 & EPI_BEFORE) v += addend_part(before, left);
-    v = CAT(activate_float, VL)(v, epi.s0);
-    if (epi.s1 & EPI_LAB) v = fma(v, (V)(lab.s0), (V)(lab.s1));
-    if (epi.s1 & EPI_AFTER) v += addend_part(after, left);
+/* Epilogue of VL channels, of which `left` exist; dst, before and after point at the first channel. */
+static inline void finish(V v, int left, __global TY *dst, __global const T *before, __global const T *after,
+                          const epilogue_args epi) {
+    if (epi.flags & EPI_BEFORE) v += addend_part(before, left);
+    v = CAT(activate_float, VL)(v, epi.act);
+    if (epi.flags & EPI_LAB) v = fma(v, (V)(epi.lab_scale), (V)(epi.lab_bias));
+    if (epi.flags & EPI_AFTER) v += addend_part(after, left);
     if (left >= VL) STORE_YV(v, dst, 0);
     else store_rest(v, left, dst);
 }

@@ -1,9 +1,9 @@
 /* What the families of dense convolutions share: the configuration of a variant, a node as packing and launching need it,
- * and the launch whose arguments are those of cl/nvidia/conv_mma. */
+ * and the launch whose buffers are those of cl/nvidia/conv_mma. */
 #ifndef IST_VARIANTS_CONV_H
 #define IST_VARIANTS_CONV_H
 
-#include "variants/divider.h"
+#include "variants/conv_args.h"
 #include "variants/variant.h"
 #include "core/plan.h"
 #include "graph/nodes.h"
@@ -59,20 +59,20 @@ static inline bool ist_conv_keeps_extents(const ist_conv_problem *q) {
            q->oh == q->x.h && q->ow == q->x.w;
 }
 
+/* What every kernel takes by value. */
+ist_conv_shape ist_conv_shape_of(const ist_conv_problem *q);
+ist_epilogue_args ist_conv_epilogue_of(const ist_conv_problem *q);
+
 /* Bytes of the activations and of weights of `weight_bytes` each: for profiles. */
 double ist_conv_bytes(const ist_plan *p, const ist_conv_problem *q, int weight_bytes);
 
-/* What a family says of a launch whose arguments are nvidia/conv_mma's. */
+/* What a family says of a launch whose buffers are nvidia/conv_mma's. */
 typedef struct ist_conv_launch {
     const char *isa, *defines;
     int groups, items, splits; /* of a split; work-items of a group; splits, 0 for 1 */
-    int col_tiles;             /* groups of the same rows */
     ist_tensor weights, bias;
     ist_tensor partial, arrived; /* where splits share sums; partial alone: another result */
-    int in5, win6, win7;         /* elements of in and win */
-    float norm_eps;
-    int tiles[8];
-    ist_divider div[4];
+    ist_arg by_value;            /* IST_STRUCT */
 } ist_conv_launch;
 
 void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_launch *l);

@@ -1,13 +1,10 @@
-/* Division by a number known before the launch, for kernels: `divided` in cl/op. */
+/* Division by a number known before the launch, for kernels: `divided` in cl/nvidia/conv_parts and cl/matrix/conv. */
 #ifndef IST_VARIANTS_DIVIDER_H
 #define IST_VARIANTS_DIVIDER_H
 
-#include <stdint.h>
+#include "variants/divider_args.h"
 
-/* Multiplier and shift with which n / d = n * multiplier >> shift for 0 <= n < 2^31 (Granlund and Montgomery 1994). */
-typedef struct ist_divider {
-    int multiplier, shift;
-} ist_divider;
+#include <stdint.h>
 
 static inline ist_divider ist_divider_of(int d) {
     int log = 0;

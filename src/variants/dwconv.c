@@ -1,6 +1,7 @@
 /* Depthwise convolutions: weights, alignment and the launch that all kernels have in common. */
 #include "variants/dwconv.h"
 
+#include "variants/conv.h"
 #include "variants/epilogue.h"
 #include "variants/defines.h"
 
@@ -40,8 +41,17 @@ bool ist_dwconv_aligned(const ist_conv *q, int width) {
            aligned(q->o.epi.add_after, width);
 }
 
+ist_conv_shape ist_dwconv_shape_of(const ist_conv *q) {
+    ist_conv_problem problem = ist_conv_problem_of(q);
+    return ist_conv_shape_of(&problem);
+}
+
+ist_epilogue_args ist_dwconv_epilogue_of(const ist_conv *q) {
+    return ist_epilogue_args_of(&q->o.epi, q->y);
+}
+
 void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
-                       const int pieces[4], ist_arg queue) {
+                       ist_arg by_value, ist_arg queue) {
     const ist_conv_opts *o = &q->o;
     bool shared = l->shares;
     const ist_arg args[] = {IST_IN(q->x),
@@ -51,12 +61,7 @@ void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor
                             IST_IN(o->epi.add_before),
                             IST_IN(o->epi.add_after),
                             IST_IN(ist_plan_current_limit(p)),
-                            IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                            IST_INT8(q->filter.kh, ist_dwconv_stride(q), o->top, o->left, pieces[0], pieces[1],
-                                     pieces[2], pieces[3]),
-                            IST_INT8(q->y.n, q->y.h, q->y.w, q->y.ld, q->y.c0, shared && ist_plan_work_turn(p), 0, 0),
-                            ist_epilogue_ints(&o->epi, q->y),
-                            ist_epilogue_lab(&o->epi),
+                            by_value,
                             queue};
     l->label = q->label;
     l->kernel = "dwconv";

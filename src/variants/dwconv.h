@@ -4,6 +4,7 @@
 
 #include "core/plan.h"
 #include "graph/nodes.h"
+#include "variants/conv_args.h"
 
 #define IST_DWCONV_K_MAX 5 /* larger filters are not unrolled */
 
@@ -18,8 +19,13 @@ bool ist_dwconv_pack(ist_plan *p, const ist_conv *q, int width, ist_tensor *weig
 /* Tensors of T whose vectors of `width` channels all lie at multiples of their size. */
 bool ist_dwconv_aligned(const ist_conv *q, int width);
 
-/* Adds what is the same for all kernels: operands, epilogue, counts. */
+/* What every kernel takes by value. */
+ist_conv_shape ist_dwconv_shape_of(const ist_conv *q);
+ist_epilogue_args ist_dwconv_epilogue_of(const ist_conv *q);
+
+/* Adds what is the same for all kernels: operands, counts; `by_value` is an IST_STRUCT, `queue` is passed where the
+ * launch shares out its work. */
 void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
-                       const int pieces[4], ist_arg queue);
+                       ist_arg by_value, ist_arg queue);
 
 #endif

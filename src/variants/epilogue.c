@@ -20,15 +20,17 @@ static int addend_flags(ist_tensor a, ist_tensor y, int present, int one) {
     return present | (a.n == 1 && y.n > 1 ? one : 0);
 }
 
-ist_arg ist_epilogue_ints(const ist_epilogue *e, ist_tensor y) {
+ist_epilogue_args ist_epilogue_args_of(const ist_epilogue *e, ist_tensor y) {
     int flags = addend_flags(e->add_before, y, IST_EPI_BEFORE, IST_EPI_BEFORE_ONE) |
                 addend_flags(e->add_after, y, IST_EPI_AFTER, IST_EPI_AFTER_ONE);
     if (ist_has(e->add_before) && e->up2) flags |= IST_EPI_BEFORE_UP2;
     if (e->has_lab) flags |= IST_EPI_LAB;
-    return (ist_arg)IST_INT8((int)e->act, flags, e->add_before.ld, e->add_before.c0, e->add_after.ld, e->add_after.c0,
-                             0, 0);
-}
-
-ist_arg ist_epilogue_lab(const ist_epilogue *e) {
-    return (ist_arg)IST_FLOAT4(e->lab_scale, e->lab_bias, 0.0f, 0.0f);
+    return (ist_epilogue_args){.act = (int)e->act,
+                               .flags = flags,
+                               .before_ld = e->add_before.ld,
+                               .before_c0 = e->add_before.c0,
+                               .after_ld = e->add_after.ld,
+                               .after_c0 = e->add_after.c0,
+                               .lab_scale = e->lab_scale,
+                               .lab_bias = e->lab_bias};
 }

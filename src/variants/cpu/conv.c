@@ -1,8 +1,7 @@
 /* Convolutions of CPUs on register tiles: one work-item per group, float16 accumulators, packed weights; work-groups
  * share out the work by a queue on the device (cl/cpu/conv). */
 #include "variants/cpu/conv.h"
-
-#include "variants/epilogue.h"
+#include "variants/cpu/conv_args.h"
 #include "variants/panels.h"
 #include "variants/defines.h"
 
@@ -103,6 +102,12 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DCHUNK=%d%s%s", r->mr, r->nv, r->vl,
                                          SCRATCH_FLOATS, half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    const ist_conv_panels_args by_value = {.shape = ist_conv_shape_of(q),
+                                           .epi = ist_conv_epilogue_of(q),
+                                           .row_tiles = c.rows,
+                                           .col_tiles = c.cols,
+                                           .by_columns = c.by_columns,
+                                           .backwards = ist_plan_work_turn(p)};
     ist_launch l = {
         .label = q->label,
         .op = r->op,
@@ -114,13 +119,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         .local = {1, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(scratch), IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                 IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
-                 ist_epilogue_lab(&o->epi),
-                 IST_INT4(c.rows, c.cols, 0, (c.by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0)),
-                 IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 15,
+                 IST_STRUCT(conv_panels_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 10,
         .shares = true,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, sizeof(float)),

@@ -122,8 +122,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_defines defines = ist_defines_of(p, "-DPARTS=%d -DNV=2 -DVL=16 -DASM=%d", r->bk, ist_amx_instructions(p));
     ist_conv_lines_launch l = {.isa = "portable/vector+cpu/amx+cpu/conv_lines",
                                .defines = defines.text,
-                               .in5 = room,
-                               .in6 = shares.depth,
+                               .part_pixels = room,
                                .more = kept_of(&shares, steps),
                                .shares = true};
     if (ist_conv_lines_pack(p, q, r, ist_amx_pairs(&q->f, r->bk), pack, &l.weights, &l.bias))

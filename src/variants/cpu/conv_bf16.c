@@ -45,7 +45,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     bool instructions = ist_device_probed(ist_plan_device(p)) & IST_CAP_X86_BF16;
     ist_defines defines = ist_defines_of(p, "-DMR=%d -DNV=%d -DVL=%d -DASM=%d", r->mr, r->nv, r->vl, instructions);
     ist_conv_lines_launch l = {
-        .isa = "portable/vector+cpu/bf16+cpu/conv_lines", .defines = defines.text, .in5 = (int)t.pairs};
+        .isa = "portable/vector+cpu/bf16+cpu/conv_lines", .defines = defines.text, .pixel_pairs = (int)t.pairs};
     if (ist_conv_lines_pack(p, q, r, count, pack_pairs, &l.weights, &l.bias))
         ist_conv_lines_record(p, q, r, &t, &shares, &l);
 }

@@ -1,6 +1,6 @@
 /* What cpu/conv_bf16 and cpu/conv_amx share on the host: see conv_lines.h. */
 #include "variants/cpu/conv_lines.h"
-#include "variants/epilogue.h"
+#include "variants/cpu/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -103,14 +103,27 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
                            const ist_conv_shares *shares, const ist_conv_lines_launch *l) {
     const ist_conv_opts *o = q->o;
     ist_conv_lines layout = ist_conv_lines_of(q);
-    int units = ist_plan_units(p), order = (shares->by_columns ? 1 : 0) | (ist_plan_work_turn(p) ? 2 : 0);
+    int units = ist_plan_units(p);
+    bool backwards = ist_plan_work_turn(p);
     double room = shares->pixels * t->pairs + l->more;
-    if (shares->streams) order |= 4;
     if (room + VEC > INT_MAX / units) {
         ist_plan_fail(p, IST_E_LIMIT, "%s: one line of results sees %.0f inputs", q->label, 2 * room);
         return;
     }
     int scratch = (int)ist_round_up((size_t)room, VEC);
+    const ist_conv_lines_args by_value = {.shape = ist_conv_shape_of(q),
+                                          .epi = ist_conv_epilogue_of(q),
+                                          .is_linear = layout.linear,
+                                          .pitch = layout.pitch,
+                                          .pixel_pairs = l->pixel_pairs,
+                                          .part_pixels = l->part_pixels,
+                                          .depth = shares->depth,
+                                          .lines = shares->lines,
+                                          .col_tiles = shares->cols,
+                                          .by_columns = shares->by_columns,
+                                          .backwards = backwards,
+                                          .streams = shares->streams,
+                                          .scratch_pairs = scratch};
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
@@ -123,12 +136,8 @@ void ist_conv_lines_record(ist_plan *p, const ist_conv_problem *q, const ist_con
         .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias),
                  IST_OUT(ist_plan_tensor(p, 1, 1, units, scratch, IST_ELEM_F32)), IST_OUT(q->y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->in5, l->in6, 0),
-                 IST_INT8(q->f.kh, q->f.kw, stride_of(q), o->top, o->left, layout.linear, 0, 0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, layout.pitch, 0),
-                 ist_epilogue_ints(&o->epi, q->y), ist_epilogue_lab(&o->epi),
-                 IST_INT4(shares->lines, shares->cols, order, scratch), IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 15,
+                 IST_STRUCT(conv_lines_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 10,
         .shares = l->shares,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, 2),

@@ -36,9 +36,9 @@ typedef struct ist_conv_shares {
 typedef struct ist_conv_lines_launch {
     ist_tensor weights, bias; /* of whole column tiles, padded with zeros */
     const char *isa, *defines;
-    int in5, in6; /* elements of in */
-    double more;  /* floats of scratch behind the pixels */
-    bool shares;  /* as ist_launch's */
+    int pixel_pairs, part_pixels; /* as ist_conv_lines_args' */
+    double more;                  /* floats of scratch behind the pixels */
+    bool shares;                  /* as ist_launch's */
 } ist_conv_lines_launch;
 
 ist_conv_lines ist_conv_lines_of(const ist_conv_problem *q);

@@ -1,6 +1,7 @@
 /* The convolution row for linear layers on few pixels, on CPUs: packs weights in panels and records the launch of
  * cpu/conv_tokens. Its results have the bits of cpu/conv's, so that how many items there are may decide between them. */
 #include "variants/cpu/conv.h"
+#include "variants/cpu/conv_args.h"
 #include "variants/panels.h"
 #include "variants/defines.h"
 
@@ -18,6 +19,15 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_conv_panel w;
     if (!ist_conv_panels_pack(p, q, r->nv * r->vl, &w)) return;
     ist_defines defines = ist_defines_of(p, "-DROWS_MAX=%d", ROWS);
+    const ist_conv_tokens_args by_value = {.x_ld = q->x.ld,
+                                           .x_c0 = q->x.c0,
+                                           .x_c = q->x.c,
+                                           .items = q->y.n,
+                                           .pixels = q->oh * q->ow,
+                                           .y_ld = q->y.ld,
+                                           .y_c0 = q->y.c0,
+                                           .y_c = q->y.c,
+                                           .act = (int)q->o->epi.act};
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = r->op,
@@ -27,10 +37,9 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                          .global = {(size_t)ist_plan_units(p)},
                          .local = {1},
                          .args = {IST_IN(q->x), IST_IN(w.weights), IST_IN(w.bias), IST_OUT(q->y),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(q->oh * q->ow, q->x.ld, q->x.c0, q->x.c),
-                                  IST_INT4(q->y.n, q->y.ld, q->y.c0, q->y.c), IST_INT((int)q->o->epi.act),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tokens_args, &by_value),
                                   IST_INOUT(ist_plan_work_queue(p))},
-                         .arg_count = 9,
+                         .arg_count = 7,
                          .shares = true,
                          .flops = 2.0 * q->x.n * q->oh * q->ow * q->f.in * q->f.out,
                          .bytes = ist_conv_bytes(p, q, sizeof(float))});

@@ -1,5 +1,6 @@
 /* Depthwise convolutions of CPUs: a work-item keeps the lines that its windows see in a ring (cl/cpu/dwconv). */
 #include "variants/dwconv.h"
+#include "variants/cpu/dwconv_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -70,7 +71,14 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .global = {(size_t)ist_plan_units(p)},
                     .local = {1},
                     .shares = true};
-    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){c.cols, c.rows, c.segments, c.blocks},
+    const ist_dwconv_ring_args by_value = {.shape = ist_dwconv_shape_of(q),
+                                           .epi = ist_dwconv_epilogue_of(q),
+                                           .cols = c.cols,
+                                           .rows = c.rows,
+                                           .blocks = c.blocks,
+                                           .segments = c.segments,
+                                           .backwards = ist_plan_work_turn(p)};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_ring_args, &by_value),
                       (ist_arg)IST_INOUT(ist_plan_work_queue(p)));
 }
 

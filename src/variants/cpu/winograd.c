@@ -1,7 +1,7 @@
 /* Winograd convolutions on CPUs: chooses the block, transforms the filters and records the launch. */
 #include "variants/cpu/conv.h"
+#include "variants/cpu/conv_args.h"
 #include "variants/cpu/weights.h"
-#include "variants/epilogue.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -111,8 +111,11 @@ static bool pack(ist_plan *p, const ist_filter *f, int cols, const char *label, 
 
 /* ---- launch ---- */
 
-static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f, const ist_conv_opts *o,
-                   const char *label, grid g) {
+static void record(ist_plan *p, const ist_conv_problem *q, grid g) {
+    const ist_filter *f = &q->f;
+    const ist_conv_opts *o = q->o;
+    const char *label = q->label;
+    ist_tensor x = q->x, y = q->y;
     ist_tensor weights, bias;
     if (!pack(p, f, g.cols, label, &weights, &bias)) return;
     bool half = ist_plan_half(p);
@@ -120,6 +123,12 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
     ist_defines defines =
         ist_defines_of(p, "-DVL=16 -DCOLS=%d -DROOM=%d%s%s", g.cols, (int)ROOM,
                        half && x.elem == IST_ELEM_F32 ? " -DX32" : "", half && y.elem == IST_ELEM_F32 ? " -DY32" : "");
+    const ist_winograd_args by_value = {.shape = ist_conv_shape_of(q),
+                                        .epi = ist_conv_epilogue_of(q),
+                                        .item_tiles = g.block,
+                                        .down = g.down,
+                                        .across = g.across,
+                                        .backwards = ist_plan_work_turn(p)};
     ist_launch l = {
         .label = label,
         .op = "cpu/winograd",
@@ -132,11 +141,8 @@ static void record(ist_plan *p, ist_tensor x, ist_tensor y, const ist_filter *f,
         .args = {IST_IN(x), IST_IN(weights), IST_IN(bias),
                  IST_OUT(ist_plan_tensor(p, 1, 1, ist_plan_units(p), ROOM, IST_ELEM_F32)), IST_OUT(y),
                  IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(x.h, x.w, x.ld, x.c0, x.c, o->top, o->left, 0),
-                 IST_INT8(y.n, y.h, y.w, y.ld, y.c0, y.c, 0, 0), ist_epilogue_ints(&o->epi, y),
-                 ist_epilogue_lab(&o->epi), IST_INT4(g.block, g.down, g.across, ist_plan_work_turn(p)),
-                 IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 14,
+                 IST_STRUCT(winograd_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 10,
         .shares = true,
         .flops = 2 * 9 * products * ist_pixels(y), /* of the convolution, as for every row; 4/9 of them are done */
         .bytes = elem * ((double)ist_pixels(x) * x.c + (double)ist_pixels(y) * y.c) + 4 * 16 * products,
@@ -158,9 +164,9 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_conv *q = node;
+    ist_conv_problem q = ist_conv_problem_of(node);
     (void)way;
-    record(p, q->x, q->y, &q->filter, &q->o, q->label, grid_of(p, ist_panel_of(v) == 64, q->x, q->filter.out, &q->o));
+    record(p, &q, grid_of(p, ist_panel_of(v) == 64, q.x, q.f.out, q.o));
 }
 
 const ist_family ist_cpu_winograd = {.takes = takes, .cost = cost, .emit = emit};

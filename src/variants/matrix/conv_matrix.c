@@ -6,7 +6,7 @@
  * index arithmetic is tested by emulation (tests/op_conv_matrix.c). */
 #include "variants/conv.h"
 #include "variants/divider.h"
-#include "variants/epilogue.h"
+#include "variants/matrix/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -122,11 +122,18 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     bool y32 = q->y.elem == IST_ELEM_F32;
     bool whole = !y32 && aligned(q->x) && aligned(q->y) && aligned(o->epi.add_before) && aligned(o->epi.add_after);
     int bn = r->nv * r->vl, row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
-    ist_divider by_w = ist_divider_of(q->ow), by_h = ist_divider_of(q->oh);
-    ist_divider by_tap = ist_divider_of(l->chunks), by_kw = ist_divider_of(q->f.kw);
     ist_defines defines =
         ist_defines_of(p, "%s -DVL=8 -DBM=%d -DBN=%d -DWM=%d -DWN=%d -DBK=%d -DACT=%d%s%s", m->option, r->mr, bn,
                        r->warps_m, r->warps_n, r->bk, (int)o->epi.act, whole ? " -DALIGNED" : "", y32 ? " -DY32" : "");
+    const ist_conv_matrix_args by_value = {.shape = ist_conv_shape_of(q),
+                                           .epi = ist_conv_epilogue_of(q),
+                                           .tap_chunks = l->chunks,
+                                           .blocks = l->blocks,
+                                           .steps = l->steps,
+                                           .by_w = ist_divider_of(q->ow),
+                                           .by_h = ist_divider_of(q->oh),
+                                           .by_tap_chunks = ist_divider_of(l->chunks),
+                                           .by_kw = ist_divider_of(q->f.kw)};
     ist_launch launch = {
         .label = q->label,
         .op = r->op,
@@ -138,13 +145,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         .local = {(size_t)r->items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(weights), IST_IN(bias), IST_OUT(q->y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, l->chunks, 0, 0),
-                 IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
-                 ist_epilogue_lab(&o->epi), IST_INT4(l->depths, l->blocks, l->steps, 0),
-                 IST_INT8(by_w.multiplier, by_w.shift, by_h.multiplier, by_h.shift, by_tap.multiplier, by_tap.shift,
-                          by_kw.multiplier, by_kw.shift)},
-        .arg_count = 14,
+                 IST_STRUCT(conv_matrix_args, &by_value)},
+        .arg_count = 8,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, 2),
     };

@@ -1,6 +1,8 @@
 /* The convolution row for few channels on matrix instructions with half storage, whose filters and pixels are in
  * registers (cl/nvidia/conv_direct.cl): packs weights in the order of its fragments and records the launch. */
 #include "variants/conv.h"
+#include "variants/divider.h"
+#include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -120,20 +122,24 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
             ist_defines_of(p, "-DCIN=%d -DKH=%d -DKW=%d -DSTRIDE=%d -DBLOCKS=%d -DACT=%d%s", q->f.in, q->f.kh, q->f.kw,
                            q->o->stride ? q->o->stride : 1, blocks, (int)q->o->epi.act, ist_has(pool) ? " -DPOOL" : "");
         share(p, q, &turns, &groups);
+        const ist_conv_direct_args by_value = {.shape = ist_conv_shape_of(q),
+                                               .epi = ist_conv_epilogue_of(q),
+                                               .by_w = ist_divider_of(q->ow),
+                                               .by_h = ist_divider_of(q->oh),
+                                               .turns = turns,
+                                               .warps = groups * WARPS,
+                                               .pool_ld = pool.ld,
+                                               .pool_c0 = pool.c0};
         ist_conv_record(p, q, r,
                         &(ist_conv_launch){
                             .isa = "nvidia/ptx+nvidia/conv_parts",
                             .defines = defines.text,
                             .groups = groups,
                             .items = r->items,
-                            .col_tiles = 1,
                             .weights = weights,
                             .bias = bias,
                             .partial = pool,
-                            .win6 = pool.ld,
-                            .win7 = pool.c0,
-                            .tiles = {0, 0, 0, 0, 0, turns, groups * WARPS},
-                            .div = {ist_divider_of(q->ow), ist_divider_of(q->oh)},
+                            .by_value = IST_STRUCT(conv_direct_args, &by_value),
                         });
     } else {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu fragments", q->label, fragments);

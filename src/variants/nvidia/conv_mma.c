@@ -4,6 +4,8 @@
  * The product runs over "chunks" of eight inputs (cl/nvidia/conv_mma.cl): tap by tap the channels, padded to a multiple of
  * eight. Where pixels do not start on 16 bytes the row gathers single elements and channels are not padded. */
 #include "variants/conv.h"
+#include "variants/divider.h"
+#include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -200,7 +202,23 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         partial = ist_plan_tensor(p, row_tiles, col_tiles, splits, r->mr * bn * r->warps_k, IST_ELEM_F32);
         arrived = ist_plan_persistent(p, 1, row_tiles, col_tiles, 1, IST_ELEM_I32);
     }
-    int per_step = l->gather ? l->per_tap : l->blocked ? q->taps : l->per_tap / CHUNK;
+    int inner = l->gather ? l->per_tap : l->blocked ? q->taps : l->per_tap / CHUNK;
+    const ist_conv_mma_args by_value = {.shape = ist_conv_shape_of(q),
+                                        .epi = ist_conv_epilogue_of(q),
+                                        .norm_eps = q->norm_eps,
+                                        .col_tiles = col_tiles,
+                                        .by_col_tiles = ist_divider_of(col_tiles),
+                                        .by_w = ist_divider_of(l->square ? l->wide : q->ow),
+                                        .by_h = ist_divider_of(l->square ? l->high : q->oh),
+                                        .by_inner = ist_divider_of(inner),
+                                        .by_kw = ist_divider_of(q->f.kw),
+                                        .tap_chunks = l->per_tap / CHUNK,
+                                        .squares_x = l->wide,
+                                        .squares_y = l->high,
+                                        .blocks = l->blocks,
+                                        .steps = l->steps,
+                                        .splits = splits,
+                                        .split_steps = steps_of_split(l, splits)};
     ist_defines defines = defines_of(p, q, r, l);
     ist_conv_record(
         p, q, r,
@@ -210,18 +228,11 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
             .groups = row_tiles * col_tiles,
             .items = r->items,
             .splits = splits,
-            .col_tiles = col_tiles,
             .weights = weights,
             .bias = bias,
             .partial = partial,
             .arrived = arrived,
-            .in5 = l->per_tap / CHUNK,
-            .win6 = l->wide,
-            .win7 = l->high,
-            .norm_eps = q->norm_eps,
-            .tiles = {l->pairs, l->blocks, l->steps, splits, steps_of_split(l, splits)},
-            .div = {ist_divider_of(l->square ? l->wide : q->ow), ist_divider_of(l->square ? l->high : q->oh),
-                    ist_divider_of(per_step), ist_divider_of(q->f.kw)},
+            .by_value = IST_STRUCT(conv_mma_args, &by_value),
         });
 }
 

@@ -1,6 +1,8 @@
 /* Convolution rows whose groups stay and walk over the tiles of many pixels, on the matrix instructions of warpgroups
  * with half storage (cl/nvidia/conv_persistent.cl). Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
+#include "variants/divider.h"
+#include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -73,6 +75,17 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DAHEAD=%d -DTAPS=%d -DACT=%d%s", bn, r->warps_m,
                        r->warps_n, r->stages, r->stages - 3, l.taps, (int)q->o->epi.act, addend);
     bool squares = l.taps > 1;
+    const ist_conv_persistent_args by_value = {.shape = ist_conv_shape_of(q),
+                                               .epi = ist_conv_epilogue_of(q),
+                                               .col_tiles = l.col_tiles,
+                                               .by_col_tiles = ist_divider_of(l.col_tiles),
+                                               .by_w = ist_divider_of(squares ? l.wide : q->ow),
+                                               .by_h = ist_divider_of(squares ? l.wide * l.high : q->oh),
+                                               .blocks = blocks,
+                                               .steps = ist_conv_wgmma_steps(q),
+                                               .squares_x = l.wide,
+                                               .squares = l.wide * l.high,
+                                               .turns = l.turns};
     ist_conv_record(
         p, q, r,
         &(ist_conv_launch){
@@ -80,11 +93,9 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
             .defines = defines.text,
             .groups = l.groups,
             .items = r->items,
-            .col_tiles = l.col_tiles,
             .weights = weights,
             .bias = bias,
-            .tiles = {0, blocks, ist_conv_wgmma_steps(q), l.wide, l.wide * l.high, l.turns},
-            .div = {ist_divider_of(squares ? l.wide : q->ow), ist_divider_of(squares ? l.wide * l.high : q->oh)},
+            .by_value = IST_STRUCT(conv_persistent_args, &by_value),
         });
 }
 

@@ -1,6 +1,8 @@
 /* Convolution rows whose filters stay in local memory, on the matrix instructions of warpgroups with half storage
  * (cl/nvidia/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
+#include "variants/divider.h"
+#include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -80,17 +82,25 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines = ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DSLOTS=%d -DAHEAD=%d -DTAPS=%d -DCHUNKS=%d -DACT=%d",
                                          bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act);
+    const ist_conv_resident_args by_value = {.shape = ist_conv_shape_of(q),
+                                             .epi = ist_conv_epilogue_of(q),
+                                             .col_tiles = l.col_tiles,
+                                             .by_col_tiles = ist_divider_of(l.col_tiles),
+                                             .squares_x = l.wide,
+                                             .squares = l.wide * l.high,
+                                             .by_squares_x = ist_divider_of(l.wide),
+                                             .by_squares = ist_divider_of(l.wide * l.high),
+                                             .blocks = blocks,
+                                             .turns = l.turns};
     ist_conv_record(p, q, r,
                     &(ist_conv_launch){
                         .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
                         .defines = defines.text,
                         .groups = l.row_groups * l.col_tiles,
                         .items = items,
-                        .col_tiles = l.col_tiles,
                         .weights = weights,
                         .bias = bias,
-                        .tiles = {0, blocks, 0, l.wide, l.wide * l.high, l.turns},
-                        .div = {ist_divider_of(l.wide), ist_divider_of(l.wide * l.high)},
+                        .by_value = IST_STRUCT(conv_resident_args, &by_value),
                     });
 }
 

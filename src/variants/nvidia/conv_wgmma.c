@@ -2,6 +2,8 @@
  * instruction reads and records the launch (cl/nvidia/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
  * windows of whole blocks of 64 channels. */
 #include "variants/nvidia/conv.h"
+#include "variants/divider.h"
+#include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -147,6 +149,18 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
+    const ist_conv_wgmma_args by_value = {.shape = ist_conv_shape_of(q),
+                                          .epi = ist_conv_epilogue_of(q),
+                                          .col_tiles = col_tiles,
+                                          .by_col_tiles = ist_divider_of(col_tiles),
+                                          .by_w = ist_divider_of(q->ow),
+                                          .by_h = ist_divider_of(q->oh),
+                                          .by_taps = ist_divider_of(q->taps),
+                                          .by_kw = ist_divider_of(q->f.kw),
+                                          .blocks = blocks,
+                                          .steps = ist_conv_wgmma_steps(q),
+                                          .squares_x = l.wide,
+                                          .squares = l.wide * l.high};
     ist_conv_record(
         p, q, r,
         &(ist_conv_launch){
@@ -154,11 +168,9 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
             .defines = defines.text,
             .groups = l.row_tiles * col_tiles,
             .items = r->items,
-            .col_tiles = col_tiles,
             .weights = weights,
             .bias = bias,
-            .tiles = {0, blocks, ist_conv_wgmma_steps(q), l.wide, l.wide * l.high},
-            .div = {ist_divider_of(q->ow), ist_divider_of(q->oh), ist_divider_of(q->taps), ist_divider_of(q->f.kw)},
+            .by_value = IST_STRUCT(conv_wgmma_args, &by_value),
         });
 }
 

@@ -1,5 +1,6 @@
 /* Depthwise convolutions that copy tiles to local memory asynchronously (cl/nvidia/dwconv_tile). */
 #include "variants/dwconv.h"
+#include "variants/nvidia/dwconv_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -68,7 +69,9 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {(size_t)(blocks * t.strips * t.segments * items), (size_t)q->x.n},
                     .local = {(size_t)items, 1}};
-    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){blocks, t.strips, t.steps, 0}, (ist_arg){0});
+    const ist_dwconv_tile_args by_value = {
+        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks, .strips = t.strips, .steps = t.steps};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_tile_args, &by_value), (ist_arg){0});
 }
 
 const ist_family ist_nvidia_dwconv_tile = {.takes = takes, .cost = cost, .emit = emit};

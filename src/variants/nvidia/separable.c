@@ -1,6 +1,6 @@
 /* Separable convolutions in one launch on matrix instructions (cl/nvidia/separable). */
-#include "variants/epilogue.h"
 #include "variants/fragments.h"
+#include "variants/nvidia/separable_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -119,6 +119,24 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
         "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
         s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, v->warps_m, v->warps_n, v->stages, v->stages - 2,
         (int)o->epi.act);
+    const ist_separable_args by_value = {.x_h = x.h,
+                                         .x_w = x.w,
+                                         .x_ld = x.ld,
+                                         .x_c0 = x.c0,
+                                         .x_c = x.c,
+                                         .top = o->top,
+                                         .left = o->left,
+                                         .items = y.n,
+                                         .y_h = oh,
+                                         .y_w = ow,
+                                         .y_ld = y.ld,
+                                         .y_c0 = y.c0,
+                                         .steps = ist_div_up(x.c, STEP),
+                                         .blocks = mid / FRAGMENT,
+                                         .across = ist_div_up(ow, s->tile_w),
+                                         .has_lab = o->epi.has_lab,
+                                         .lab_scale = o->epi.lab_scale,
+                                         .lab_bias = o->epi.lab_bias};
     double out = (double)ist_pixels(y) * mid;
     ist_launch l = {.label = label,
                     .op = "nvidia/separable",
@@ -130,10 +148,8 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
                     .local = {ITEMS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(c.weights), IST_IN(c.depth),
                              IST_IN(ist_plan_current_limit(p)),
-                             IST_INT8(x.h, x.w, x.ld, x.c0, x.c, ist_div_up(x.c, STEP), mid / FRAGMENT, 0),
-                             IST_INT4(o->top, o->left, ist_div_up(ow, s->tile_w), o->epi.has_lab),
-                             IST_INT8(y.n, oh, ow, y.ld, y.c0, 0, 0, 0), ist_epilogue_lab(&o->epi)},
-                    .arg_count = 9,
+                             IST_STRUCT(separable_args, &by_value)},
+                    .arg_count = 6,
                     .flops = 2.0 * ist_pixels(x) * mid * x.c + 2.0 * out * s->k * s->k,
                     .bytes = 2.0 * ((double)ist_pixels(x) * x.c + out + (double)mid * x.c)};
     ist_plan_launch(p, &l);

@@ -1,6 +1,5 @@
 /* Portable convolutions in fp32: a work-group owns a tile, its inputs and weights go through local memory
  * (cl/portable/conv_any); 1x1 convolutions of very few inputs do not (cl/portable/conv_few). */
-#include "variants/epilogue.h"
 #include "variants/panels.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
@@ -47,6 +46,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     bool half = ist_plan_half(p);
     int row_tiles = ist_div_up(q->x.n * q->oh * q->ow, r->mr);
     size_t items = (size_t)r->items;
+    const ist_conv_args by_value = {ist_conv_shape_of(q), ist_conv_epilogue_of(q)};
     ist_arg no_scratch = IST_IN((ist_tensor){0});
     char most[16] = "";
     if (r->bk) snprintf(most, sizeof most, " -DMOST=%d", r->bk);
@@ -65,11 +65,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         .local = {items, 1, 1},
         .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), no_scratch, IST_OUT(q->y), IST_IN(o->epi.add_before),
                  IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_INT8(q->x.h, q->x.w, q->x.ld, q->x.c0, q->x.c, 0, 0, 0),
-                 IST_INT8(q->f.kh, q->f.kw, o->stride ? o->stride : 1, o->top, o->left, 0, 0, 0),
-                 IST_INT8(q->y.n, q->oh, q->ow, q->y.ld, q->y.c0, q->y.c, 0, 0), ist_epilogue_ints(&o->epi, q->y),
-                 ist_epilogue_lab(&o->epi), IST_INT4(0, 0, 0, 0)},
-        .arg_count = 14,
+                 IST_STRUCT(conv_args, &by_value)},
+        .arg_count = 9,
         .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
         .bytes = ist_conv_bytes(p, q, sizeof(float)),
     };

@@ -1,6 +1,7 @@
 /* Portable depthwise convolutions: a work-item makes a block of results of a few channels. Costs are relative: what was
  * measured of one to the other on one GPU. */
 #include "variants/dwconv.h"
+#include "variants/dwconv_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -62,7 +63,9 @@ static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){blocks, across, down, 0}, (ist_arg){0});
+    const ist_dwconv_args by_value = {
+        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks, .strips = across, .bands = down};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
 }
 
 const ist_family ist_portable_dwconv_strip = {.takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip};
@@ -109,7 +112,8 @@ static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){blocks, 0, 0, 0}, (ist_arg){0});
+    const ist_dwconv_args by_value = {.shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
 }
 
 const ist_family ist_portable_dwconv_group = {.takes = takes_group, .cost = cost_of_group, .emit = emit_group};
@@ -135,7 +139,8 @@ static void emit_any(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .global = {ist_round_up((size_t)ist_div_up(q->x.c, ANY_WIDTH), ANY_ITEMS),
                                ist_round_up((size_t)q->y.h * (size_t)q->y.w, ANY_PIXELS), (size_t)q->x.n},
                     .local = {ANY_ITEMS, ANY_PIXELS, 1}};
-    ist_dwconv_launch(p, q, &l, weights, bias, (const int[]){0, 0, 0, 0}, (ist_arg){0});
+    const ist_conv_args by_value = {ist_dwconv_shape_of(q), ist_dwconv_epilogue_of(q)};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(conv_args, &by_value), (ist_arg){0});
 }
 
 const ist_family ist_portable_dwconv = {.cost = cost_of_any, .emit = emit_any};
