@@ -376,23 +376,24 @@ NOINLINE void read_rows(__global float *part, float16 *top, float16 *total, floa
     sum_rows(part + 2 * CP, f, s, x, columns, first);
 }
 
-/* Group (i, n): image rows [i * sizes.s2, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
- * With modes.x first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
+/* Group (i, n): image rows [i * group_rows, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K].
+ * With an update first x = LN(x + softmax over tokens((x + p) keys) values + bias), stored to x_out. Then the softmax
  * over this group's rows of (x + p) queries, and x weighted by it: part [n][group]{m [CP], sum [CP], sums
- * [read][K]}. sizes {rows, groups, rows per group, columns = 8 tokens of the update, read = 8 tokens of the queries};
- * lds {x ld, c0, p ld, c0}; modes {update, mapped, skipped(n), relative}: where keys and values are relative to the
- * last token, that one scores zero, and its own values count whole. */
+ * [read_columns][K]}. Where keys and values are relative to the last token, that one scores zero, and its own values
+ * count whole. */
 NOINLINE void image_step_group(__global T *restrict x_out, __global float *restrict part, __global const T *restrict x,
                                __global const T *restrict position, __global const int *restrict map,
                                __global const float *restrict shift, __global const float *restrict keys,
                                __global const float *restrict values, __global const float *restrict norm,
                                __global const float *restrict queries, __global const int *restrict ways,
-                               __global const int *restrict limit, int8 sizes, int4 lds, int4 modes, float eps,
-                               const int4 group) {
-    const int n = group.y, columns = sizes.s3, first = group.x * sizes.s2, read = sizes.s4;
-    if (n >= *limit || skipped(ways, n, modes.z)) return;
-    const bool relative = modes.w;
-    const int last = min(sizes.s0, first + sizes.s2), item = modes.y ? map[n] : n;
+                               __global const int *restrict limit, cpu_image_step_args arg, const int4 group) {
+    const int n = group.y, columns = arg.update_columns, first = group.x * arg.group_rows;
+    const int read = arg.read_columns;
+    if (n >= *limit || skipped(ways, n, arg.wanted_way)) return;
+    const image_side_args image = arg.image;
+    const bool relative = arg.from_last, update = arg.with_update;
+    const int last = min(image.length, first + arg.group_rows), item = image.mapped ? map[n] : n;
+    const int x_ld = image.x_ld, position_ld = image.position_ld;
     const int depth = relative ? columns - HEADS : columns, vectors = (depth + 15) / 16, reads = (read + 15) / 16;
     const float none = relative ? 0.0f : LOWEST;
     float16 xs[SUB * XV], xn[ROWS * XV], s[SUB * CP / 16], xps[2 * ROWS * KV], a[ROWS * CP / 16];
@@ -406,49 +407,49 @@ NOINLINE void image_step_group(__global T *restrict x_out, __global float *restr
     keys += (size_t)n * (K + 1) * CP;
     values += (size_t)n * columns * K;
     queries += (size_t)n * (K + 1) * CP;
-    for (int i = 0; modes.x && i < KV; i++) {
+    for (int i = 0; update && i < KV; i++) {
         add[i] = vload16(i, shift) + vload16(i, norm);
         for (int c = depth; c < columns; c++) add[i] += vload16(0, values + i / 4 * 64 * columns + c * 64 + i % 4 * 16);
     }
-    if (modes.x) pair_columns(key_pairs, keys, depth);
+    if (update) pair_columns(key_pairs, keys, depth);
     pair_columns(query_pairs, queries, read);
-    part += ((size_t)n * sizes.s1 + group.x) * CP * (K + 2);
-    x += (size_t)item * sizes.s0 * lds.x + lds.y;
-    position += lds.w;
-    load_rows(xn, XV, xps, x + (size_t)first * lds.x, position + (size_t)first * lds.z, lds.x, lds.z, 0,
+    part += ((size_t)n * arg.groups + group.x) * CP * (K + 2);
+    x += (size_t)item * image.length * x_ld + image.x_c0;
+    position += image.position_c0;
+    load_rows(xn, XV, xps, x + (size_t)first * x_ld, position + (size_t)first * position_ld, x_ld, position_ld, 0,
               min(ROWS, last - first), shift);
     /* With an update, rows are normed and read while those that follow are updated. */
-    const int late = modes.x ? ROWS : 0;
+    const int late = update ? ROWS : 0;
     int turn = 0; /* half of xps that has the rows at hand */
     for (int row = first; row < last + late; row += ROWS, turn ^= 1) {
         float16 *xp = xps + turn * ROWS * KV, *other = xps + (turn ^ 1) * ROWS * KV;
         const int next = row + ROWS, coming = clamp(last - next, 0, ROWS);
-        __global const T *next_x = x + (size_t)next * lds.x, *next_p = position + (size_t)next * lds.z;
+        __global const T *next_x = x + (size_t)next * x_ld, *next_p = position + (size_t)next * position_ld;
         const int from = max(first, row - late), t = (from - first) % SUB; /* rows to be read */
         float16 *xt = xs + t * XV, *st = s + t * (CP / 16);
-        if (modes.x) {
+        if (update) {
             const int count = clamp(last - row, 0, ROWS), normed = row > first ? min(ROWS, last - from) : 0;
-            __global T *to = x_out + ((size_t)n * sizes.s0 + from) * K;
-            __global const T *p = position + (size_t)from * lds.z;
+            __global T *to = x_out + ((size_t)n * image.length + from) * K;
+            __global const T *p = position + (size_t)from * position_ld;
             if (count)
-                scores_norm(a, (const float *)xp, keys, key_pairs, depth, other, stats, xt, to, p, lds.z,
+                scores_norm(a, (const float *)xp, keys, key_pairs, depth, other, stats, xt, to, p, position_ld,
                             normed ? 0 : ROWS, normed, norm + K);
             else
-                norm_image_rows(other, stats, xt, to, p, lds.z, 0, normed, norm + K);
+                norm_image_rows(other, stats, xt, to, p, position_ld, 0, normed, norm + K);
             if (normed) scores(st, (const float *)other, queries, query_pairs, read, 0, 0, 0, 0, 0, 0, 0, ROWS, 0, 0);
             if (count) {
                 for (int r = 0; r < ROWS; r += TILE_ROWS) softmax_tokens(a + r * (CP / 16), vectors, none);
                 for (int j = 0; j < K; j += 32)
                     values_tile(xp + j / 16, (const float *)a, values + j / 64 * 64 * columns + j % 64, depth,
-                                x + (size_t)row * lds.x + j, lds.x, count, add + j / 16, other + j / 16, next_x + j,
-                                next_p + j, lds.z, coming, shift + j);
-                row_stats(stats, xp, eps);
+                                x + (size_t)row * x_ld + j, x_ld, count, add + j / 16, other + j / 16, next_x + j,
+                                next_p + j, position_ld, coming, shift + j);
+                row_stats(stats, xp, arg.eps);
             }
             if (!normed) continue;
         } else {
             for (int i = 0; !t && i < ROWS * XV; i++) xt[i] = xn[i];
             scores(st, (const float *)xp, queries, query_pairs, read, t + ROWS < SUB ? xt + ROWS * XV : xn, XV, other,
-                   next_x, next_p, lds.x, lds.z, coming ? 0 : ROWS, coming, shift);
+                   next_x, next_p, x_ld, position_ld, coming ? 0 : ROWS, coming, shift);
         }
         if (t + ROWS == SUB || from + ROWS >= last)
             read_rows(part, top, total, s, xs, min(SUB, last - from + t), read, from - t == first);
@@ -464,8 +465,7 @@ image_step(__global T *restrict x_out, __global float *restrict part, __global c
            __global const T *restrict position, __global const int *restrict map, __global const float *restrict shift,
            __global const float *restrict keys, __global const float *restrict values,
            __global const float *restrict norm, __global const float *restrict queries,
-           __global const int *restrict ways, __global const int *restrict limit, int8 sizes, int4 lds, int4 modes,
-           float eps) {
-    image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, ways, limit, sizes, lds, modes,
-                     eps, THIS_GROUP);
+           __global const int *restrict ways, __global const int *restrict limit, cpu_image_step_args arg) {
+    image_step_group(x_out, part, x, position, map, shift, keys, values, norm, queries, ways, limit, arg,
+                     THIS_GROUP);
 }

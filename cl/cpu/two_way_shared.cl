@@ -37,21 +37,21 @@ image_ways(__global int *restrict ways, __global int *restrict images, __global 
     *images = last;
 }
 
-/* Group (i, item): rows [i * sizes.y, ..) of y [item][rows][4]: |x'|^2 + x' . v1, |g|^2 + g . v2, g . v3, where g is x'
- * gamma without its mean. v {shift, gamma, v1, v2, v3} [5][K]: the shift is added to x. sizes {rows, rows per group, x
- * ld, c0}. */
+/* Group (i, item): rows [i * group_rows, ..) of y [item][rows][4]: |x'|^2 + x' . v1, |g|^2 + g . v2, g . v3, where g is
+ * x' gamma without its mean. v {shift, gamma, v1, v2, v3} [5][K]: the shift is added to x. */
 NOINLINE void image_lengths_group(__global float *restrict y, __global const T *restrict x,
-                                  __global const float *restrict v, __global const int *restrict limit, int4 sizes,
-                                  const int4 group) {
-    const int item = group.y, first = group.x * sizes.y, last = min(sizes.x, first + sizes.y);
+                                  __global const float *restrict v, __global const int *restrict limit,
+                                  image_lengths_args arg, const int4 group) {
+    const int item = group.y, first = group.x * arg.group_rows, last = min(arg.length, first + arg.group_rows);
+    const int x_ld = arg.x_ld;
     if (item >= *limit) return;
-    x += (size_t)item * sizes.x * sizes.z + sizes.w;
-    y += (size_t)item * sizes.x * 4;
+    x += (size_t)item * arg.length * x_ld + arg.x_c0;
+    y += (size_t)item * arg.length * 4;
     for (int row = first; row < last; row++) {
         float16 u[K / 16], sum = (float16)(0.0f), a = sum, b = sum, c = sum;
         UNROLL for (int i = 0; i < K / 16; i++) {
-            u[i] = LOAD16(x, (size_t)row * sizes.z + i * 16) + vload16(i, v);
-            PREFETCH(x + (size_t)(row + 4) * sizes.z + i * 16);
+            u[i] = LOAD16(x, (size_t)row * x_ld + i * 16) + vload16(i, v);
+            PREFETCH(x + (size_t)(row + 4) * x_ld + i * 16);
             sum += u[i];
         }
         const float16 mean = (float16)(sum16(sum) / K);
@@ -74,8 +74,8 @@ NOINLINE void image_lengths_group(__global float *restrict y, __global const T *
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_lengths(__global float *restrict y, __global const T *restrict x, __global const float *restrict v,
-              __global const int *restrict limit, int4 sizes) {
-    image_lengths_group(y, x, v, limit, sizes, THIS_GROUP);
+              __global const int *restrict limit, image_lengths_args arg) {
+    image_lengths_group(y, x, v, limit, arg, THIS_GROUP);
 }
 
 /* Six rows of sums: each the row b; a row times a row. */
@@ -134,18 +134,18 @@ NOINLINE void left_rows(float *to, const float *columns, __global const float *f
  * here, keys of the last one, queries of the reading. F [job][8 d + 1][8 d + TO_ADD]: rows are inputs h * d + i, then a
  * constant, columns those of projected rows, then a constant's, which joins the last token's first one. Of a square
  * what is above the diagonal counts twice and what is below is left out, by blocks of 16; columns of constants are
- * zeros, their row counts twice. sizes {tokens, d, slots, slot floats}. */
+ * zeros, their row counts twice. */
 NOINLINE void relate_group(__global float *restrict y, __global const float *restrict values1,
                            __global const float *restrict values2, __global const float *restrict keys,
                            __global const float *restrict queries, __global const float *restrict forms,
                            __global const int *restrict jobs, __global const int *restrict ways,
-                           __global const int *restrict limit, int4 sizes, const int4 group) {
-    const int n = group.y, tokens = sizes.x, d = sizes.y, wide = HEADS * d + TO_ADD, depth = (tokens - 1) * HEADS;
+                           __global const int *restrict limit, relate_args arg, const int4 group) {
+    const int n = group.y, tokens = arg.tokens, d = arg.d, wide = HEADS * d + TO_ADD, depth = (tokens - 1) * HEADS;
     if (n >= *limit || !ways[n]) return;
     const int4 job = vload4(group.x, jobs);
     const size_t at = (size_t)n * (d + 1) * CP;
     float left[D_MAX * CP], right[D_MAX * CP], rows[(CP + TILE_ROWS) * (HEADS * D_MAX + TO_ADD)];
-    y += ((size_t)n * sizes.z + job.w) * sizes.w;
+    y += ((size_t)n * arg.slots + job.w) * arg.slot_floats;
     relative_columns(left, (job.x ? values2 : values1) + at, tokens, d);
     if (job.z == COLUMNS) {
         for (int i = 0; i < d * CP; i += 16) vstore16(vload16(0, left + i), 0, y + i);
@@ -190,8 +190,8 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 relate(__global float *restrict y, __global const float *restrict values1, __global const float *restrict values2,
        __global const float *restrict keys, __global const float *restrict queries,
        __global const float *restrict forms, __global const int *restrict jobs, __global const int *restrict ways,
-       __global const int *restrict limit, int4 sizes) {
-    relate_group(y, values1, values2, keys, queries, forms, jobs, ways, limit, sizes, THIS_GROUP);
+       __global const int *restrict limit, relate_args arg) {
+    relate_group(y, values1, values2, keys, queries, forms, jobs, ways, limit, arg, THIS_GROUP);
 }
 
 /* ---- the image ---- */
@@ -359,41 +359,42 @@ NOINLINE void take_values(float16 *o, const float16 *z, const step_t *m, int slo
     }
 }
 
-/* Group (n, i): rows [i * sizes.s1, ..) of prompt n, if it is of way 1, behind sizes.s2 updates, the last of which is
- * made here and noted in trace [n][update][rows][TRACE]: the softmax over these rows of projected keys times `queries`,
- * and the values under it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. image [item][rows][sizes.s4], position
- * [rows][3 * 8 d], lengths as image_lengths has them. Projections, by 8 d floats: of the readings' keys at 0, 4, 9 and
- * values at 2, 5, 10, of the updates' queries at 1, 6, along the updates' values at 3 and, for the second norm, at 7,
- * 8. Positions of the last two readings' keys at 0, 2, of the last update's queries at 1; those of the first ones are
- * in the projections. slots [n][sizes.s7][sizes.s6]: behind
- * one update {values, square, scores, values}, behind two {values of both, scores of the update, square of the first,
- * cross, square of the second, scores by both, values by both}. sizes {rows, rows per group, updates, groups, image ld,
- * d, slot floats, slots}; more {tokens of the updates, tokens of the queries}. */
+/* Group (n, i): rows [i * group_rows, ..) of prompt n, if it is of way 1, behind `updates` updates, the last of which
+ * is made here and noted in trace [n][update][rows][TRACE]: the softmax over these rows of projected keys times
+ * `queries`, and the values under it: part [n][group]{m [CP], sum [CP], sums [d][CP]}. image [item][rows][image_ld],
+ * position [rows][3 * 8 d], lengths as image_lengths has them. Projections, by 8 d floats: of the readings' keys at 0,
+ * 4, 9 and values at 2, 5, 10, of the updates' queries at 1, 6, along the updates' values at 3 and, for the second
+ * norm, at 7, 8. Positions of the last two readings' keys at 0, 2, of the last update's queries at 1; those of the
+ * first ones are in the projections. slots [n][slots][slot_floats]: behind one update {values, square, scores,
+ * values}, behind two {values of both, scores of the update, square of the first, cross, square of the second, scores
+ * by both, values by both}. */
 NOINLINE void shared_step_group(__global float *restrict part, __global float *restrict trace,
                                 __global const float *restrict image, __global const float *restrict position,
                                 __global const float *restrict lengths, __global const int *restrict map,
                                 __global const int *restrict ways, __global const float *restrict keys,
                                 __global const float *restrict queries, __global const float *restrict slots,
-                                __global const int *restrict limit, int8 sizes, int4 more, float eps,
-                                const int4 group) {
-    const int n = group.x, first = group.y * sizes.s1, last = min(sizes.s0, first + sizes.s1), updates = sizes.s2;
+                                __global const int *restrict limit, shared_step_args arg, const int4 group) {
+    const int n = group.x, first = group.y * arg.group_rows, last = min(arg.length, first + arg.group_rows);
+    const int updates = arg.updates;
     if (n >= *limit || !ways[n]) return;
-    const int d = sizes.s5, wide = HEADS * d, depth = (more.x - 1) * HEADS, reads = more.y <= 2 ? 1 : 4;
+    const int d = arg.d, wide = HEADS * d, depth = (arg.update_tokens - 1) * HEADS;
+    const int reads = arg.read_tokens <= 2 ? 1 : 4;
+    const float eps = arg.eps;
     float16 a[2][SUB * 4], s[SUB * 4], z[2][CP * 4], o[D_MAX * 4], top[4], total[4], f[4];
     float factors[2][SUB], ones[SUB];
     step_t m = {.d = d,
                 .wide = wide,
-                .ld = sizes.s4,
+                .ld = arg.image_ld,
                 .ldp = 3 * wide,
                 .depth = depth,
                 .vectors = (depth + 15) / 16,
                 .reads = reads,
-                .slot = sizes.s6,
-                .slots = slots + (size_t)n * sizes.s7 * sizes.s6};
-    const size_t column = (size_t)n * (d + 1) * CP, item = (size_t)map[n] * sizes.s0;
+                .slot = arg.slot_floats,
+                .slots = slots + (size_t)n * arg.slots * arg.slot_floats};
+    const size_t column = (size_t)n * (d + 1) * CP, item = (size_t)map[n] * arg.length;
     keys += column;
     queries += column;
-    part += ((size_t)n * sizes.s3 + group.y) * CP * (d + 2);
+    part += ((size_t)n * arg.groups + group.y) * CP * (d + 2);
     for (int i = 0; i < SUB; i++) ones[i] = 1.0f;
     for (int c = 0; c < CP; c++) {
         m.keep[c] = c < depth;
@@ -409,7 +410,7 @@ NOINLINE void shared_step_group(__global float *restrict part, __global float *r
         m.position = position + (size_t)r0 * m.ldp;
         m.lengths = lengths + (item + r0) * 4;
         __global float *noted[2];
-        for (int i = 0; i < 2; i++) noted[i] = trace + (((size_t)n * 2 + i) * sizes.s0 + r0) * TRACE;
+        for (int i = 0; i < 2; i++) noted[i] = trace + (((size_t)n * 2 + i) * arg.length + r0) * TRACE;
         if (updates == 1) {
             first_scores(a[0], &m, wide, keys, m.vectors);
             weigh_tokens(a[0], &m);
@@ -455,24 +456,22 @@ shared_step(__global float *restrict part, __global float *restrict trace, __glo
             __global const float *restrict position, __global const float *restrict lengths,
             __global const int *restrict map, __global const int *restrict ways, __global const float *restrict keys,
             __global const float *restrict queries, __global const float *restrict slots,
-            __global const int *restrict limit, int8 sizes, int4 more, float eps) {
-    shared_step_group(part, trace, image, position, lengths, map, ways, keys, queries, slots, limit, sizes, more, eps,
-                      THIS_GROUP);
+            __global const int *restrict limit, shared_step_args arg) {
+    shared_step_group(part, trace, image, position, lengths, map, ways, keys, queries, slots, limit, arg, THIS_GROUP);
 }
 
-/* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. sizes {tokens, groups of shared_step, d, ld of
- * y}. */
+/* Group n: y[t][h d ..] = the average that the parts are of, + b [8 d]. */
 NOINLINE void shared_merge_group(__global T *restrict y, __global const float *restrict part,
                                  __global const float *restrict b, __global const int *restrict ways,
-                                 __global const int *restrict limit, int4 sizes, const int4 group) {
-    const int n = group.x, d = sizes.z;
+                                 __global const int *restrict limit, image_merge_args arg, const int4 group) {
+    const int n = group.x, d = arg.d, tokens = arg.tokens, groups = arg.groups;
     if (n >= *limit || !ways[n]) return;
-    part += (size_t)n * sizes.y * CP * (d + 2);
-    for (int j = 0; j * 2 < sizes.x; j++) {
+    part += (size_t)n * groups * CP * (d + 2);
+    for (int j = 0; j * 2 < tokens; j++) {
         float16 m = (float16)(LOWEST), sum = (float16)(0.0f), o[D_MAX];
-        for (int g = 0; g < sizes.y; g++) m = larger(m, vload16(j, part + (size_t)g * CP * (d + 2)));
+        for (int g = 0; g < groups; g++) m = larger(m, vload16(j, part + (size_t)g * CP * (d + 2)));
         for (int i = 0; i < d; i++) o[i] = (float16)(0.0f);
-        for (int g = 0; g < sizes.y; g++) {
+        for (int g = 0; g < groups; g++) {
             __global const float *p = part + (size_t)g * CP * (d + 2);
             const float16 f = exp2_negative(vload16(j, p) - m);
             sum = fma(vload16(j, p + CP), f, sum);
@@ -480,9 +479,9 @@ NOINLINE void shared_merge_group(__global T *restrict y, __global const float *r
         }
         for (int i = 0; i < d; i++) {
             const float16 average = o[i] / sum;
-            for (int l = 0; l < 16 && j * 2 + l / HEADS < sizes.x; l++) {
+            for (int l = 0; l < 16 && j * 2 + l / HEADS < tokens; l++) {
                 const int to = l % HEADS * d + i;
-                STORE(((const float *)&average)[l] + b[to], y, (n * sizes.x + j * 2 + l / HEADS) * sizes.w + to);
+                STORE(((const float *)&average)[l] + b[to], y, (n * tokens + j * 2 + l / HEADS) * arg.y_ld + to);
             }
         }
     }
@@ -490,6 +489,6 @@ NOINLINE void shared_merge_group(__global T *restrict y, __global const float *r
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 shared_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict b,
-             __global const int *restrict ways, __global const int *restrict limit, int4 sizes) {
-    shared_merge_group(y, part, b, ways, limit, sizes, THIS_GROUP);
+             __global const int *restrict ways, __global const int *restrict limit, image_merge_args arg) {
+    shared_merge_group(y, part, b, ways, limit, arg, THIS_GROUP);
 }

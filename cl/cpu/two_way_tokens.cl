@@ -41,27 +41,26 @@ NOINLINE void tile8x1(float16 *to, int ldt, const float16 *from, int ldf, const 
     }
 }
 
-/* q[t] = scale * ((x + add) W + b) of prompt n's tokens, `wide` = 8 d channels each; with modes.w that of the last one
- * taken off the others. w [wide / 16][c][16]. Of BLOCKS * 8 rows of q those beyond the tokens mean nothing. */
+/* q[t] = scale * ((x + add) W + b) of prompt n's tokens, `wide` = 8 d channels each; `from_last`: that of the last one
+ * is taken off the others. w [wide / 16][c][16]. Of BLOCKS * 8 rows of q those beyond the tokens mean nothing. */
 #define FOLD_DEPTH 256
 NOINLINE void fold_queries(float16 *q, __global const T *x, __global const T *add, __global const float *w,
-                           __global const float *b, int n, int tokens, int c_in, int wide, int4 lds, int4 modes,
-                           float scale) {
+                           __global const float *b, int n, const fold_args arg, bool from_last) {
     float xs[8 * FOLD_DEPTH];
-    const int vectors = wide / 16, last = tokens - 1;
+    const int tokens = arg.tokens, c_in = arg.x_c, vectors = HEADS * arg.d / 16, last = tokens - 1;
     for (int t0 = 0; t0 < tokens; t0 += 8)
         for (int k0 = 0; k0 < c_in; k0 += FOLD_DEPTH) {
             const int depth = min(FOLD_DEPTH, c_in - k0);
             for (int r = 0; r < 8; r++) {
                 const int t = min(t0 + r, last);
-                const int xi = (n * tokens + t) * lds.x + lds.y + k0;
-                const int ai = ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w + k0;
+                const int xi = (n * tokens + t) * arg.x_ld + arg.x_c0 + k0;
+                const int ai = ((arg.add_once ? 0 : n) * tokens + t) * arg.add_ld + arg.add_c0 + k0;
                 float *to = xs + r * FOLD_DEPTH;
                 if (depth % 16)
-                    for (int k = 0; k < depth; k++) to[k] = LOAD(x, xi + k) + (modes.x ? LOAD(add, ai + k) : 0.0f);
+                    for (int k = 0; k < depth; k++) to[k] = LOAD(x, xi + k) + (arg.added ? LOAD(add, ai + k) : 0.0f);
                 else
                     for (int k = 0; k < depth; k += 16)
-                        vstore16(modes.x ? LOAD16(x, xi + k) + LOAD16(add, ai + k) : LOAD16(x, xi + k), 0, to + k);
+                        vstore16(arg.added ? LOAD16(x, xi + k) + LOAD16(add, ai + k) : LOAD16(x, xi + k), 0, to + k);
             }
             for (int j = 0; j < vectors; j++) {
                 const float16 bias = vload16(j, b);
@@ -70,8 +69,8 @@ NOINLINE void fold_queries(float16 *q, __global const T *x, __global const T *ad
                         w + (j * c_in + k0) * 16, 16, depth);
             }
         }
-    for (int i = 0; i < tokens * vectors; i++) q[i] *= (float16)(scale);
-    for (int i = 0; modes.w && i < last * vectors; i++) q[i] -= q[last * vectors + i % vectors];
+    for (int i = 0; i < tokens * vectors; i++) q[i] *= (float16)(arg.scale);
+    for (int i = 0; from_last && i < last * vectors; i++) q[i] -= q[last * vectors + i % vectors];
 }
 
 /* y[k][c] = sum over i < d of m[k][i * 8 + c % 8] * plain[i][c], plain [d][CP], for six rows of which `count` exist. */
@@ -134,31 +133,29 @@ static inline void fold_panel(__global float *y, __global const float *m, const 
             }
 }
 
-/* Item (n, slice) of prompts n: q = (x + add) W + b, then per token t and head h y[t, h] = scale * q_h M_h. form 0,
- * panels: y [K / 64][c][64]. 1, columns: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not there
- * score LOWEST. 2, plain columns: y [d + 1][CP] is scale * q itself, row d zero. Channel i of head h is column h * d +
- * i of w in form 0, else i * 8 + h; m is fold_panel's for each 64 channels, or fold_columns', row K has mb. A group
- * makes q once for all its items of a prompt. sizes {tokens, channels of x, d, form, prompts, slices}; lds {x ld, c0,
- * add ld, c0}; modes {add?, add has one item, skipped(n), relative}: from the q of other tokens the last one's is taken
- * off first, which has no columns then. */
+/* Item (n, slice) of prompts n: q = (x + add) W + b, then per token t and head h y[t, h] = scale * q_h M_h.
+ * FOLD_PANELS: y [K / 64][c][64]. FOLD_COLUMNS: y [K + 1][CP], row K is scale * q . mb; columns of tokens that are not
+ * there score LOWEST. FOLD_PLAIN: y [d + 1][CP] is scale * q itself, row d zero. Channel i of head h is column h * d +
+ * i of w for panels, else i * 8 + h; m is fold_panel's for each 64 channels, or fold_columns', row K has mb. A group
+ * makes q once for all its items of a prompt. With `from_last` the last token's q is taken off that of the others
+ * first, and the last token has no columns. */
 NOINLINE void fold_heads_group(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
                                __global const float *restrict w, __global const float *restrict b,
-                               __global const float *restrict m, __global const int *limit, int8 sizes, int4 lds,
-                               int4 modes, float scale, __global const int *ways, __global int *queue,
-                               const int4 group) {
-    const int tokens = sizes.s0, d = sizes.s2, form = sizes.s3, slices = sizes.s5, wide = HEADS * d;
-    const int seen = form && modes.w ? tokens - 1 : tokens; /* of which there are columns */
-    const int last = form == 2 ? d : K;                     /* row of constants */
+                               __global const float *restrict m, __global const int *limit, cpu_fold_args arg,
+                               __global const int *ways, __global int *queue, const int4 group) {
+    const int tokens = arg.fold.tokens, d = arg.fold.d, form = arg.fold.form, slices = arg.slices;
+    const int seen = form != FOLD_PANELS && arg.from_last ? tokens - 1 : tokens; /* of which there are columns */
+    const int last = form == FOLD_PLAIN ? d : K; /* row of constants */
     float16 q[BLOCKS * 8 * 16], plain[32 * CP / 16];
     int made = -1; /* whose q there is */
-    work_t work = work_begin(group.w, min(sizes.s4, *limit) * slices, false);
+    work_t work = work_begin(group.w, min(arg.prompts, *limit) * slices, false);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / slices, slice = item % slices;
-        if (skipped(ways, n, modes.z)) continue;
-        if (made != n) fold_queries(q, x, add, w, b, n, tokens, sizes.s1, wide, lds, modes, scale);
-        __global float *to = y + (size_t)n * (form ? (last + 1) * CP : tokens * HEADS * K);
-        if (form == 0) {
-            fold_panel(to + slice * tokens * HEADS * 64, m + slice * wide * 64, (const float *)q, d, tokens);
+        if (skipped(ways, n, arg.wanted_way)) continue;
+        if (made != n) fold_queries(q, x, add, w, b, n, arg.fold, arg.from_last);
+        __global float *to = y + (size_t)n * (form != FOLD_PANELS ? (last + 1) * CP : tokens * HEADS * K);
+        if (form == FOLD_PANELS) {
+            fold_panel(to + slice * tokens * HEADS * 64, m + slice * HEADS * d * 64, (const float *)q, d, tokens);
             made = n;
             continue;
         }
@@ -169,13 +166,13 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
                     vstore8(vload8(t * d + i, (const float *)q), 0, (float *)plain + i * CP + t * HEADS);
             made = n;
         }
-        if (form == 1)
+        if (form == FOLD_COLUMNS)
             fold_columns(to, m, plain, d, slice, slices);
         else
             for (int i = 0; i < d * CP / 16; i++) vstore16(plain[i], i, to);
         const int there = seen * HEADS;
         if (slice + 1 == slices)
-            for (int c = form == 1 ? there : 0; c < CP; c++) to[last * CP + c] = c < there ? 0.0f : LOWEST;
+            for (int c = form == FOLD_COLUMNS ? there : 0; c < CP; c++) to[last * CP + c] = c < there ? 0.0f : LOWEST;
     }
     work_end(&work, queue);
 }
@@ -183,9 +180,8 @@ NOINLINE void fold_heads_group(__global float *restrict y, __global const T *res
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 fold_heads(__global float *restrict y, __global const T *restrict x, __global const T *restrict add,
            __global const float *restrict w, __global const float *restrict b, __global const float *restrict m,
-           __global const int *limit, int8 sizes, int4 lds, int4 modes, float scale, __global const int *ways,
-           __global int *queue) {
-    fold_heads_group(y, x, add, w, b, m, limit, sizes, lds, modes, scale, ways, queue, THIS_GROUP);
+           __global const int *limit, cpu_fold_args arg, __global const int *ways, __global int *queue) {
+    fold_heads_group(y, x, add, w, b, m, limit, arg, ways, queue, THIS_GROUP);
 }
 
 /* ---- what the tokens read ---- */
@@ -219,29 +215,29 @@ NOINLINE void join_parts(float16 *o, float16 *total, __global const float *part,
 }
 
 /* Item (n, pair of heads h): y[t][h d ..] = V_h (average of x under the whole softmax of column t * 8 + h) + b. w
- * [head][K][d padded to 16], b [head][16s]. sizes {tokens, groups of image_step, d, ld of y}. */
+ * [head][K][d padded to 16], b [head][16s]. */
 NOINLINE void image_merge_group(__global T *restrict y, __global const float *restrict part,
                                 __global const float *restrict w, __global const float *restrict b,
-                                __global const int *limit, int4 sizes, int prompts, __global const int *ways,
-                                int wanted, __global int *queue, const int4 group) {
+                                __global const int *limit, cpu_image_merge_args arg, __global const int *ways,
+                                __global int *queue, const int4 group) {
     enum { HEAD_PAIRS = HEADS / 2 };
-    const int tokens = sizes.x, d = sizes.z, d16 = (d + 15) / 16 * 16;
+    const int tokens = arg.merge.tokens, groups = arg.merge.groups, d = arg.merge.d, d16 = (d + 15) / 16 * 16;
     const float16 zero = (float16)(0.0f);
     float16 o[8 * 2 * KV], total[4], s[8];
-    work_t work = work_begin(group.w, min(prompts, *limit) * HEAD_PAIRS, false);
+    work_t work = work_begin(group.w, min(arg.prompts, *limit) * HEAD_PAIRS, false);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int n = item / HEAD_PAIRS, first = item % HEAD_PAIRS * 2;
-        if (skipped(ways, n, wanted)) continue;
+        if (skipped(ways, n, arg.wanted_way)) continue;
         for (int t0 = 0; t0 < tokens; t0 += 8) {
             const int rows = min(8, tokens - t0);
-            join_parts(o, total, part + (size_t)n * sizes.y * CP * (K + 2), sizes.y, t0, rows, first);
+            join_parts(o, total, part + (size_t)n * groups * CP * (K + 2), groups, t0, rows, first);
             for (int h = first; h < first + 2; h++)
                 for (int i = 0; i < d; i += 16) {
                     tile8x1(s, 1, &zero, 0, (const float *)o + (h - first) * K, 2 * K, w + h * K * d16 + i, d16, K);
                     for (int r = 0; r < rows; r++) {
                         const float sum = ((const float *)total)[r * HEADS + h];
                         const float16 v = fma(s[r], (float16)(1.0f / sum), vload16(0, b + h * d16 + i));
-                        const int to = (n * tokens + t0 + r) * sizes.w + h * d + i;
+                        const int to = (n * tokens + t0 + r) * arg.merge.y_ld + h * d + i;
                         if (d - i >= 16)
                             STORE16(v, y, to);
                         else
@@ -255,7 +251,7 @@ NOINLINE void image_merge_group(__global T *restrict y, __global const float *re
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 image_merge(__global T *restrict y, __global const float *restrict part, __global const float *restrict w,
-            __global const float *restrict b, __global const int *limit, int4 sizes, int prompts,
-            __global const int *ways, int wanted, __global int *queue) {
-    image_merge_group(y, part, w, b, limit, sizes, prompts, ways, wanted, queue, THIS_GROUP);
+            __global const float *restrict b, __global const int *limit, cpu_image_merge_args arg,
+            __global const int *ways, __global int *queue) {
+    image_merge_group(y, part, w, b, limit, arg, ways, queue, THIS_GROUP);
 }

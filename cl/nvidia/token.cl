@@ -6,7 +6,7 @@
  *
  * -D HID: hidden channels of a slice, a multiple of 32. -D OUT: a multiple of 64. -D NARROW: weights come step by step,
  * for fewer registers where groups are many. weights of a slice: fragments [OUT / 8][HID / 32][lane][8 halves]; table
- * {b, gamma, beta} [OUT]; sizes {tokens, prompts, ..}. */
+ * {b, gamma, beta} [OUT]. What goes by value begins with token_args. */
 #define THREADS 256
 
 #define LD_HID  (HID / 8 + 1)               /* uint4 from row to row */
@@ -25,17 +25,17 @@
 #define OWN    (HIDDEN + 16 * LD_HID)
 
 /* Where row r of a tile stands; rows that are not there repeat others. */
-static inline int token_of(int tile, int r, int4 sizes) {
-    return min(tile * 2 + r / 8, sizes.y - 1) * sizes.x + min(r % 8, sizes.x - 1);
+static inline int token_of(int tile, int r, const token_args arg) {
+    return min(tile * 2 + r / 8, arg.prompts - 1) * arg.tokens + min(r % 8, arg.tokens - 1);
 }
 
 /* `pieces` of 16 bytes of each of the tile's rows to row `to` of local memory and those behind it. */
 static inline void copy_tokens(__local uint4 *memory, int to, int ld_to, __global const half *from, int ld, int pieces,
-                               int tile, int4 sizes) {
+                               int tile, const token_args arg) {
     const uint shared = SHARED(memory);
     for (int i = get_local_id(0); i < 16 * pieces; i += THREADS)
         COPY16(shared + (to + i / pieces * ld_to + i % pieces) * 16,
-               from + (size_t)token_of(tile, i / pieces, sizes) * ld + i % pieces * 8, 16);
+               from + (size_t)token_of(tile, i / pieces, arg) * ld + i % pieces * 8, 16);
 }
 
 /* Whether this group is the last of `count` that are at work for the tile; then it sees what the others have stored. */
@@ -120,21 +120,21 @@ static inline void normalised_row(float *v, int r, __global const half *add, int
 }
 
 /* Row r of the tile to y, where it is there. */
-static inline void store_row(__global half *y, const float *v, int r, int tile, int prompts, int4 sizes) {
+static inline void store_row(__global half *y, const float *v, int r, int tile, int prompts, const token_args arg) {
     const int lane = get_local_id(0) & 31;
-    if (tile * 2 + r / 8 < prompts && r % 8 < sizes.x)
-        for (int c = 0; c < OUT / 32; c++) STORE(v[c], y, (size_t)token_of(tile, r, sizes) * OUT + c * 32 + lane);
+    if (tile * 2 + r / 8 < prompts && r % 8 < arg.tokens)
+        for (int c = 0; c < OUT / 32; c++) STORE(v[c], y, (size_t)token_of(tile, r, arg) * OUT + c * 32 + lane);
 }
 
 /* What sums become: y = LN(add + sums + b), `prompts` of which are there. */
-static inline void finish_rows(__global half *y, __global const half *add, int ld, __global const float *table,
-                               float eps, int tile, int prompts, int4 sizes,
+static inline void finish_rows(__global half *y, __global const half *add, __global const float *table, int tile,
+                               int prompts, const token_args arg,
                                __local const uint4 *memory MATRIX_SCRATCH_PARAMETER) {
     const int warp = get_local_id(0) / 32;
     for (int r = warp * 2; r < warp * 2 + 2; r++) {
         float v[OUT / 32];
-        normalised_row(v, r, add + (size_t)token_of(tile, r, sizes) * ld, ld, table, eps,
-                       memory MATRIX_SCRATCH_ARGUMENT);
-        store_row(y, v, r, tile, prompts, sizes);
+        normalised_row(v, r, add + (size_t)token_of(tile, r, arg) * arg.add_ld + arg.add_c0, arg.add_ld, table,
+                       arg.eps, memory MATRIX_SCRATCH_ARGUMENT);
+        store_row(y, v, r, tile, prompts, arg);
     }
 }

@@ -25,8 +25,7 @@
 #ifdef IMAGE
 #define ROOM LARGER(ROOM_OF_ALL, 64 * LD_X)
 #define IMAGE_PARAMETERS                                                                                               \
-    , __global half *image_y, __global const half *restrict image_x, __global const half *restrict image_beside,       \
-        int4 image_sizes
+    , __global half *image_y, __global const half *restrict image_x, __global const half *restrict image_beside
 #else
 #define ROOM ROOM_OF_ALL
 #define IMAGE_PARAMETERS
@@ -34,7 +33,7 @@
 
 /* w: the warp's fragments of the slice's projections. With `beside`, whose row is ld wide or missing, to `all`. */
 static inline void project(__global half *all, uint (*w)[IN / 32][4], __global const float *bias,
-                           __global const half *beside, int ld, int tile, int slice, int4 sizes,
+                           __global const half *beside, int ld, int tile, int slice, const token_args arg,
                            __local uint4 *memory MATRIX_SCRATCH_PARAMETER) {
     const int lane = get_local_id(0) & 31, warp = get_local_id(0) / 32, g = lane / 4, t = lane % 4;
     const int first = (slice * 8 + warp) * (EACH * 8) + 2 * t;
@@ -53,11 +52,11 @@ static inline void project(__global half *all, uint (*w)[IN / 32][4], __global c
         }
     }
     for (int r = 0; r < 2; r++) {
-        const size_t token = token_of(tile, g + 8 * r, sizes);
+        const size_t token = token_of(tile, g + 8 * r, arg);
         UNROLL for (int c = 0; c < EACH; c++) {
             float2 v = (float2)(u[c][2 * r], u[c][2 * r + 1]);
             if (ld) v += floats_of(*(__global const uint *)(beside + token * ld + first + c * 8));
-            if (g < sizes.x && tile * 2 + r < sizes.y)
+            if (g < arg.tokens && tile * 2 + r < arg.prompts)
                 *(__global uint *)(all + token * OUTS + first + c * 8) = halves_of(v.x, v.y);
         }
     }
@@ -104,11 +103,11 @@ static inline void attend(__local uint *to, __local const uint4 *q, __local cons
 
 /* weights: fragments of the projections of all slices [SLICES EACH 8][IN / 32][lane][8 halves], then of the layer, of
  * folds and of the image's keys and values. table: the layer's, projections' biases, folds'. `all`: projections, with
- * `beside` added. lds {x ld, c0, beside ld or 0, c0, position ld, c0, add ld or 0, c0}. */
+ * `beside` added. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 token_attention(__global half *restrict y, __global const half *restrict x, __global const half *restrict add,
                 __global const uint4 *restrict weights, __global const float *restrict table,
-                __global const int *restrict limit, int4 sizes, int8 lds, float eps,
+                __global const int *restrict limit, token_attention_args arg,
                 __global const half *restrict beside, __global half *restrict all,
                 __global int *restrict arrived FOLD_PARAMETERS IMAGE_PARAMETERS) {
     MATRIX_SCRATCH
@@ -116,10 +115,10 @@ token_attention(__global half *restrict y, __global const half *restrict x, __gl
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, tile = get_group_id(0), slice = get_group_id(1);
     const int left = *limit - tile * 2; /* asked for together with the weights */
 #ifdef IMAGE
-    const int tiles = (sizes.y + 1) / 2, block = (tile - tiles) * SLICES + slice;
+    const int tiles = (arg.common.prompts + 1) / 2, block = (tile - tiles) * SLICES + slice;
     if (tile >= tiles) {
-        if (block * 64 < image_sizes.x)
-            image_rows(image_y, image_x, weights + SLICES * W1 + W2 + FOLDS_SIZE, image_beside, block, image_sizes,
+        if (block * 64 < arg.image.all_rows)
+            image_rows(image_y, image_x, weights + SLICES * W1 + W2 + FOLDS_SIZE, image_beside, block, arg.image,
                        memory, SHARED(memory) MATRIX_SCRATCH_ARGUMENT);
         return;
     }
@@ -129,34 +128,35 @@ token_attention(__global half *restrict y, __global const half *restrict x, __gl
         UNROLL for (int k = 0; k < IN / 32; k++)
             FETCH16(w[c][k], weights + slice * W1 + ((warp * EACH + c) * (IN / 32) + k) * 32 + lane);
     if (left <= 0) return;
-    copy_tokens(memory, INPUT, LD_IN, x + lds.s1, lds.s0, IN / 8, tile, sizes);
+    copy_tokens(memory, INPUT, LD_IN, x + arg.x_c0, arg.x_ld, IN / 8, tile, arg.common);
     COPY_COMMIT();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    project(all, w, table + 3 * OUT, beside + lds.s3, lds.s2, tile, slice, sizes, memory MATRIX_SCRATCH_ARGUMENT);
+    project(all, w, table + 3 * OUT, beside + arg.beside_c0, arg.beside_ld, tile, slice, arg.common,
+            memory MATRIX_SCRATCH_ARGUMENT);
     if (!last_to_arrive(SLICES, tile, arrived, memory)) return;
 
     fetch_layer(second, weights + SLICES * W1, 0);
-    copy_tokens(memory, Q_AT, LD_HID, all, OUTS, HID / 8, tile, sizes);
-    copy_tokens(memory, K_AT, LD_HID, all + HID, OUTS, HID / 8, tile, sizes);
-    copy_tokens(memory, V_AT, LD_HID, all + 2 * HID, OUTS, HID / 8, tile, sizes);
+    copy_tokens(memory, Q_AT, LD_HID, all, OUTS, HID / 8, tile, arg.common);
+    copy_tokens(memory, K_AT, LD_HID, all + HID, OUTS, HID / 8, tile, arg.common);
+    copy_tokens(memory, V_AT, LD_HID, all + 2 * HID, OUTS, HID / 8, tile, arg.common);
     COPY_COMMIT();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = id; e < HID; e += THREADS) { /* a work-item has a query of a head and half of its result */
         const int part = e % 2, r = e / 2 % 8 + e / (HID / 2) * 8, h = e / 16 % (HID / 32), first = r / 8 * 8 * LD_HID;
         attend((__local uint *)(memory + HIDDEN + r * LD_HID + h * 4 + part * 2), memory + Q_AT + r * LD_HID + h * 4,
-               memory + K_AT + first + h * 4, memory + V_AT + first + h * 4 + part * 2, sizes.x);
+               memory + K_AT + first + h * 4, memory + V_AT + first + h * 4 + part * 2, arg.common.tokens);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float sum[NT][4];
     layer(sum, second, weights + SLICES * W1, memory MATRIX_SCRATCH_ARGUMENT);
     keep_sums(sum, memory);
-    const int prompts = min(sizes.y, *limit);
+    const int prompts = min(arg.common.prompts, *limit);
 #ifdef FOLDS
-    fold_rows(y, add + lds.s7, lds.s6, table, eps, tile, prompts, sizes, position + lds.s5, lds.s4,
+    fold_rows(y, add, table, tile, prompts, arg.common, position + arg.position_c0, arg.position_ld,
               weights + SLICES * W1 + W2, table + 3 * OUT + OUTS, FOLD_TARGETS, memory MATRIX_SCRATCH_ARGUMENT);
 #else
-    finish_rows(y, add + lds.s7, lds.s6, table, eps, tile, prompts, sizes, memory MATRIX_SCRATCH_ARGUMENT);
+    finish_rows(y, add, table, tile, prompts, arg.common, memory MATRIX_SCRATCH_ARGUMENT);
 #endif
 }

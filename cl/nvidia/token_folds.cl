@@ -46,7 +46,7 @@ static inline void fetch_others(uint (*others)[4], __global const uint4 *weights
 /* A head of the tile's tokens, q, as what it is to the image: rows [tokens][8 heads][FOLD_K] of a prompt, then q mb as
  * two halves of each. */
 static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4], __global const float *mb, int tile,
-                              int prompts, int4 sizes MATRIX_SCRATCH_PARAMETER) {
+                              int prompts, const token_args arg MATRIX_SCRATCH_PARAMETER) {
     const int lane = get_local_id(0) & 31, warp = get_local_id(0) / 32, g = lane / 4, t = lane % 4;
     const uint query[4] = {halves_of(q[0][0], q[0][1]), halves_of(q[0][2], q[0][3]), halves_of(q[1][0], q[1][1]),
                            halves_of(q[1][2], q[1][3])};
@@ -58,8 +58,8 @@ static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4
         s = clamp(s, -65504.0f, 65504.0f);
         const float high = floats_of(halves_of(s, 0.0f)).x;
         const int n = tile * 2 + r;
-        if (t == 0 && n < prompts && g < sizes.x)
-            ((__global uint *)(to + ((size_t)n * (sizes.x * 8 + 2) + sizes.x * 8) * FOLD_K))[g * 8 + warp] =
+        if (t == 0 && n < prompts && g < arg.tokens)
+            ((__global uint *)(to + ((size_t)n * (arg.tokens * 8 + 2) + arg.tokens * 8) * FOLD_K))[g * 8 + warp] =
                 halves_of(high, s - high);
     }
     UNROLL for (int k = 0; k < FOLD_K / 32; k++) {
@@ -70,8 +70,8 @@ static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4
         }
         UNROLL for (int r = 0; r < 2; r++) {
             const int n = tile * 2 + r;
-            if (n < prompts && g < sizes.x)
-                *(__global uint4 *)(to + ((size_t)n * (sizes.x * 8 + 2) + g * 8 + warp) * FOLD_K + k * 32 + t * 8) =
+            if (n < prompts && g < arg.tokens)
+                *(__global uint4 *)(to + ((size_t)n * (arg.tokens * 8 + 2) + g * 8 + warp) * FOLD_K + k * 32 + t * 8) =
                     (uint4)(halves_of(f[0][2 * r], f[0][2 * r + 1]), halves_of(f[1][2 * r], f[1][2 * r + 1]),
                             halves_of(f[2][2 * r], f[2][2 * r + 1]), halves_of(f[3][2 * r], f[3][2 * r + 1]));
         }
@@ -80,8 +80,8 @@ static inline void store_fold(__global half *to, float (*q)[4], uint (*others)[4
 #endif
 
 /* finish_rows (nvidia/token) with the folds of what it stores, to fold0, fold1 and fold2. */
-static inline void fold_rows(__global half *y, __global const half *add, int ld, __global const float *table, float eps,
-                             int tile, int prompts, int4 sizes, __global const half *position, int position_ld,
+static inline void fold_rows(__global half *y, __global const half *add, __global const float *table, int tile,
+                             int prompts, const token_args arg, __global const half *position, int position_ld,
                              __global const uint4 *weights, __global const float *fold_table, __global half *fold0,
                              __global half *fold1, __global half *fold2,
                              __local uint4 *memory MATRIX_SCRATCH_PARAMETER) {
@@ -95,13 +95,14 @@ static inline void fold_rows(__global half *y, __global const half *add, int ld,
     fetch_others(others, weights);
 #endif
     for (int r = warp * 2; r < warp * 2 + 2; r++) {
-        const size_t token = token_of(tile, r, sizes);
+        const size_t token = token_of(tile, r, arg);
         float v[OUT / 32], place[OUT / 32]; /* asked for here, since stores would wait for one after the other */
         for (int c = 0; c < OUT / 32; c++)
             place[c] = ADDS ? LOAD(position, token * position_ld + c * 32 + lane) : 0.0f;
-        normalised_row(v, r, add + token * ld, ld, table, eps, memory MATRIX_SCRATCH_ARGUMENT);
+        normalised_row(v, r, add + token * arg.add_ld + arg.add_c0, arg.add_ld, table, arg.eps,
+                       memory MATRIX_SCRATCH_ARGUMENT);
         keep_row(v, r, place, memory);
-        store_row(y, v, r, tile, prompts, sizes);
+        store_row(y, v, r, tile, prompts, arg);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int j = 0; j < FOLDS; j++) {
@@ -122,7 +123,7 @@ static inline void fold_rows(__global half *y, __global const half *add, int ld,
         weights += 8 * FOLD;
         if (j + 1 < FOLDS) fetch_own(own, weights);
 #if FOLD_K
-        store_fold(to, q, others, b + 128, tile, prompts, sizes MATRIX_SCRATCH_ARGUMENT);
+        store_fold(to, q, others, b + 128, tile, prompts, arg MATRIX_SCRATCH_ARGUMENT);
         if (j + 1 < FOLDS) fetch_others(others, weights);
 #else
         *(__global uint4 *)(to + (size_t)((tile * 8 + warp) * 32 + lane) * 8) =

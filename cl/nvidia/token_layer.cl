@@ -74,12 +74,11 @@ static inline void add_shares(float (*sum)[4], __global const float4 *all, int h
 #endif
 
 /* weights of a slice: fragments of the first layer [HID / 8][IN / 32][lane][8 halves], then of the second; behind those
- * of all slices folds'. table: the layer's, b1 [SLICES HID], folds'. lds {x ld, c0, 0, 0, position ld, c0, add ld or 0,
- * c0}. */
+ * of all slices folds'. table: the layer's, b1 [SLICES HID], folds'. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 token_layer(__global half *restrict y, __global const half *restrict x, __global const half *restrict add,
             __global const uint4 *restrict weights, __global const float *restrict table,
-            __global const int *restrict limit, int4 sizes, int8 lds, float eps
+            __global const int *restrict limit, token_layer_args arg
 #if SLICES > 1
             , __global float4 *restrict partial, __global int *restrict arrived
 #endif
@@ -95,7 +94,7 @@ token_layer(__global half *restrict y, __global const half *restrict x, __global
             FETCH16(first[c][k], own + ((warp * 2 + c) * (IN / 32) + k) * 32 + lane);
     fetch_layer(second, own + W1, 0);
     if (left <= 0) return;
-    copy_tokens(memory, INPUT, LD_IN, x + lds.s1, lds.s0, IN / 8, tile, sizes);
+    copy_tokens(memory, INPUT, LD_IN, x + arg.x_c0, arg.x_ld, IN / 8, tile, arg.common);
     COPY_COMMIT();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -105,18 +104,18 @@ token_layer(__global half *restrict y, __global const half *restrict x, __global
     layer(sum, second, own + W1, memory MATRIX_SCRATCH_ARGUMENT);
 #if SLICES > 1
     __global float4 *all = partial + (size_t)tile * (2 * SLICES * PAIRS * THREADS) + get_local_id(0);
-    const int halves = left > 1 && tile * 2 + 1 < sizes.y ? 2 : 1;
+    const int halves = left > 1 && tile * 2 + 1 < arg.common.prompts ? 2 : 1;
     store_share(all, sum, slice, halves);
     if (!last_to_arrive(SLICES, tile, arrived, memory)) return;
     add_shares(sum, all, halves);
 #endif
     keep_sums(sum, memory);
-    const int prompts = min(sizes.y, *limit);
+    const int prompts = min(arg.common.prompts, *limit);
 #ifdef FOLDS
-    fold_rows(y, add + lds.s7, lds.s6, table, eps, tile, prompts, sizes, position + lds.s5, lds.s4,
+    fold_rows(y, add, table, tile, prompts, arg.common, position + arg.position_c0, arg.position_ld,
               weights + SLICES * (W1 + W2), table + 3 * OUT + SLICES * HID, FOLD_TARGETS,
               memory MATRIX_SCRATCH_ARGUMENT);
 #else
-    finish_rows(y, add + lds.s7, lds.s6, table, eps, tile, prompts, sizes, memory MATRIX_SCRATCH_ARGUMENT);
+    finish_rows(y, add, table, tile, prompts, arg.common, memory MATRIX_SCRATCH_ARGUMENT);
 #endif
 }

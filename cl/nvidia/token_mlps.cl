@@ -28,18 +28,19 @@
                 halves_of(fmax((c)[j][2 * r], 0.0f), fmax((c)[j][2 * r + 1], 0.0f));
 
 /* Group (i, j): perceptron j on one token each of prompts [16 i, ..): W3 relu(W2 relu(W1 x + b1) + b2) + b3. The first
- * is of token 0 and has `sizes.w` results, to `scores`; the others are of tokens sizes.z, .. and have 32, to `vectors`.
- * weights of a perceptron: fragments [outputs / 8][IN / 32][lane][8 halves] of the three layers, the last of 32; table
- * {b1, b2} [IN], b3 [32]. sizes {tokens, prompts, token, scores}; lds {x ld, c0}. */
+ * is of token 0 and has `scores_c` results, to `scores`; the others are of tokens first_token, .. and have 32, to
+ * `vectors`. weights of a perceptron: fragments [outputs / 8][IN / 32][lane][8 halves] of the three layers, the last of
+ * 32; table {b1, b2} [IN], b3 [32]. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 perceptrons(__global half *restrict vectors, __global float *restrict scores, __global const half *restrict x,
             __global const uint4 *restrict weights, __global const float *restrict table,
-            __global const int *restrict limit, int4 sizes, int4 lds) {
+            __global const int *restrict limit, perceptrons_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[32 * LD];
     __local uint *words = (__local uint *)memory;
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, which = get_group_id(1);
-    const int n0 = get_group_id(0) * 16, token = which ? sizes.z + which - 1 : 0, count = min(sizes.y, *limit);
+    const int n0 = get_group_id(0) * 16, count = min(arg.prompts, *limit);
+    const int token = which ? arg.first_token + which - 1 : 0;
     const uint shared = SHARED(memory);
     weights += (size_t)which * MLP + lane;
     table += which * (2 * IN + 32);
@@ -48,8 +49,8 @@ perceptrons(__global half *restrict vectors, __global float *restrict scores, __
         UNROLL for (int k = 0; k < IN / 32; k++) FETCH16(w[j][k], weights + ((warp * NT + j) * (IN / 32) + k) * 32);
     if (n0 >= count) return;
     for (int i = id; i < 16 * (IN / 8); i += THREADS) {
-        const size_t from = (size_t)min(n0 + i / (IN / 8), count - 1) * sizes.x + token;
-        COPY16(shared + (i / (IN / 8) * LD + i % (IN / 8)) * 16, x + from * lds.x + lds.y + i % (IN / 8) * 8, 16);
+        const size_t from = (size_t)min(n0 + i / (IN / 8), count - 1) * arg.tokens + token;
+        COPY16(shared + (i / (IN / 8) * LD + i % (IN / 8)) * 16, x + from * arg.x_ld + arg.x_c0 + i % (IN / 8) * 8, 16);
     }
     COPY_COMMIT();
     COPY_WAIT(0);
@@ -70,6 +71,6 @@ perceptrons(__global half *restrict vectors, __global float *restrict scores, __
     for (int e = 0; e < 4 && warp < 4; e++) {
         const int n = n0 + g + e / 2 * 8, at = warp * 8 + 2 * t + e % 2, masks = get_num_groups(1) - 1;
         if (n < count && which) STORE(y[0][e], vectors, ((size_t)n * masks + which - 1) * 32 + at);
-        if (n < count && !which && at < sizes.w) scores[(size_t)n * sizes.w + at] = y[0][e];
+        if (n < count && !which && at < arg.scores_c) scores[(size_t)n * arg.scores_c + at] = y[0][e];
     }
 }

@@ -80,37 +80,38 @@ static inline uint4 join_parts(__global const float *parts, int splits, int apar
 }
 
 /* weights and table: the layer's. image: keys and values, item map[n] or n; queries: a plain fold. Parts of a reading,
- * {most [64], sum [64]} in floats, column token * 8 + head, then averages [tokens][8][16] in halves, go to `partial`.
- * sizes {tokens, prompts, image rows, floats of a part}; lds {image ld, c0, 0, add ld, c0, 0, 0, 1 with a map}. */
+ * {most [64], sum [64]} in floats, column token * 8 + head, then averages [tokens][8][16] in halves, go to
+ * `partial`. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 token_read(__global half *restrict y, __global const half *restrict x, __global const half *restrict add,
            __global const uint4 *restrict weights, __global const float *restrict table,
-           __global const int *restrict limit, int4 sizes, int8 lds, float eps, __global const half *restrict image,
+           __global const int *restrict limit, token_read_args arg, __global const half *restrict image,
            __global float *restrict partial, __global int *restrict arrived, __global const half *restrict queries,
            __global const int *restrict map) {
     MATRIX_SCRATCH
     __local uint4 memory[OWN];
     const int id = get_local_id(0), lane = id & 31, h = id / 32, g = lane / 4, t = lane % 4, tile = get_group_id(1);
-    const int n0 = tile * 2, prompts = min(sizes.y, *limit), tokens = sizes.x, first = get_group_id(0) * ROWS;
+    const int n0 = tile * 2, all = arg.common.prompts, prompts = min(all, *limit), tokens = arg.common.tokens;
+    const int first = get_group_id(0) * ROWS;
     if (n0 >= *limit) return;
-    const int beyond = min(n0 + 1, sizes.y - 1), second_one = get_group_id(2), splits = get_num_groups(0);
-    const int item0 = lds.s7 ? map[n0] : n0, item1 = lds.s7 ? map[beyond] : beyond;
+    const int beyond = min(n0 + 1, all - 1), second_one = get_group_id(2), splits = get_num_groups(0);
+    const int item0 = arg.mapped ? map[n0] : n0, item1 = arg.mapped ? map[beyond] : beyond;
     /* The prompts of a tile have groups of their own where their images differ. */
     const int apart = n0 + 1 < prompts && item1 != item0;
     if (second_one > apart) return;
     uint query[4], keys[TILES][2], values[TILES][2];
     FETCH16(query, queries + (size_t)((tile * 8 + h) * 32 + lane) * 8);
     UNROLL for (int j = 0; j < TILES; j++) {
-        const size_t row = (size_t)(second_one ? item1 : item0) * sizes.z + min(first + j * 8 + g, sizes.z - 1);
-        __global const half *from = image + row * lds.s0 + lds.s1 + h * D + 4 * t;
+        const size_t row = (size_t)(second_one ? item1 : item0) * arg.length + min(first + j * 8 + g, arg.length - 1);
+        __global const half *from = image + row * arg.image_ld + arg.image_c0 + h * D + 4 * t;
         FETCH8(keys[j], from);
         FETCH8(values[j], from + 8 * D);
     }
     float o[2][4], most[2], sum[2];
-    read_rows(o, most, sum, query, keys, values, first, sizes.z MATRIX_SCRATCH_ARGUMENT);
+    read_rows(o, most, sum, query, keys, values, first, arg.length MATRIX_SCRATCH_ARGUMENT);
     UNROLL for (int r = 0; r < 2; r++) {
         const float scale = quick_reciprocal(sum[r]);
-        __global float *to = partial + ((size_t)(n0 + r) * splits + get_group_id(0)) * sizes.w;
+        __global float *to = partial + ((size_t)(n0 + r) * splits + get_group_id(0)) * arg.part_floats;
         if (n0 + r < prompts && g < tokens && (!apart || r == second_one)) {
             if (t == 0) {
                 to[g * 8 + h] = most[r];
@@ -124,14 +125,14 @@ token_read(__global half *restrict y, __global const half *restrict x, __global 
     if (!last_to_arrive(splits * (1 + apart), tile, arrived, memory)) return;
 
     const int r = id / 16, token = min(r % 8, tokens - 1); /* of which a work-item has eight channels */
-    __global const float *parts = partial + (size_t)min(n0 + r / 8, sizes.y - 1) * splits * sizes.w;
+    __global const float *parts = partial + (size_t)min(n0 + r / 8, all - 1) * splits * arg.part_floats;
     memory[HIDDEN + r * LD_HID + id % 16] =
-        join_parts(parts, splits, sizes.w, token * 8 + id % 16 / 2, token * (HID / 8) + id % 16);
+        join_parts(parts, splits, arg.part_floats, token * 8 + id % 16 / 2, token * (HID / 8) + id % 16);
     uint w[NT][STEPS][4];
     fetch_layer(w, weights, 0);
     barrier(CLK_LOCAL_MEM_FENCE);
     float c[NT][4];
     layer(c, w, weights, memory MATRIX_SCRATCH_ARGUMENT);
     keep_sums(c, memory);
-    finish_rows(y, add + lds.s4, lds.s3, table, eps, tile, prompts, sizes, memory MATRIX_SCRATCH_ARGUMENT);
+    finish_rows(y, add, table, tile, prompts, arg.common, memory MATRIX_SCRATCH_ARGUMENT);
 }

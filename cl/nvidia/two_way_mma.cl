@@ -68,33 +68,34 @@
     }
 
 /* part [n][group]: the softmax over the group's rows of (x + position) queries, and x weighted by it. x
- * [items][rows][K] (item map[n], or n), plus `shift` [K] with modes.y. With STEP 2 first x = LN(x + softmax over
+ * [items][rows][K] (item map[n], or n), plus `shift` [K] where `shifted`. With STEP 2 first x = LN(x + softmax over
  * tokens((x + position) keys) values + bias), stored to x_out. table {shift, bias} [K], then {gamma, gamma, beta, beta}
- * of each two channels. sizes {rows, groups, columns = 8 tokens, floats of a part}; lds {x ld, c0, position ld, c0};
- * modes {mapped, shifted}. */
+ * of each two channels. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 image_step(__global half *restrict x_out, __global float *restrict part, __global const half *restrict x,
            __global const half *restrict position, __global const int *restrict map,
            __global const float *restrict table, __global const half *restrict keys,
            __global const half *restrict values, __global const half *restrict queries,
-           __global const int *restrict limit, int4 sizes, int4 lds, int4 modes, float eps) {
+           __global const int *restrict limit, nvidia_image_step_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL / 16];
     __local uint *words = (__local uint *)memory;
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, n = get_group_id(1);
-    const int first = get_group_id(0) * 64, rows = min(64, sizes.x - first), own = warp * 16 + g, columns = sizes.z;
+    const int first = get_group_id(0) * 64, rows = min(64, arg.image.length - first), own = warp * 16 + g;
+    const int columns = arg.read_columns;
     const uint shared = SHARED(memory);
     if (n >= *limit) return;
-    const int item = modes.x ? map[n] : n;
+    const int item = arg.image.mapped ? map[n] : n;
     __global const float *shift = table;
     __global const half *place[2];
     for (int r = 0; r < 2; r++)
-        place[r] = position + (size_t)(first + min(own + 8 * r, rows - 1)) * lds.z + lds.w + t * 16;
-    x += ((size_t)item * sizes.x + first) * lds.x + lds.y;
+        place[r] = position + (size_t)(first + min(own + 8 * r, rows - 1)) * arg.image.position_ld +
+                   arg.image.position_c0 + t * 16;
+    x += ((size_t)item * arg.image.length + first) * arg.image.x_ld + arg.image.x_c0;
     queries += (size_t)n * (columns + 2) * K;
     uint at[K / 32][2][4];
     float s[8][4];
-    COPY_ROWS(X, x, lds.x, rows)
+    COPY_ROWS(X, x, arg.image.x_ld, rows)
 #if STEP == 2
     keys += (size_t)n * (columns + 2) * K;
     values += (size_t)n * (columns + 2) * K;
@@ -112,7 +113,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     FETCH_POSITION();
     COPY_WAIT(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    SCORES(modes.y)
+    SCORES(arg.shifted)
     barrier(CLK_LOCAL_MEM_FENCE);
     COPY_ROWS(FIRST, queries, K, columns)
     COPY_COMMIT();
@@ -145,7 +146,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             }
     }
     float scale_of[2];
-    CENTRE_ROWS(o, PIECES, eps, scale_of);
+    CENTRE_ROWS(o, PIECES, arg.eps, scale_of);
     UNROLL for (int c0 = 0; c0 < PIECES; c0 += 4) {
         uint f[4][4];
         UNROLL for (int c = 0; c < 4; c++) FETCH16(f[c], table + 2 * K + ((c0 + c) * 4 + t) * 4);
@@ -158,7 +159,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global uint4 *to = (__global uint4 *)(x_out + ((size_t)n * sizes.x + first) * K);
+    __global uint4 *to = (__global uint4 *)(x_out + ((size_t)n * arg.image.length + first) * K);
     for (int i = id; i < rows * PIECES; i += THREADS)
         to[i] = memory[(X + i / PIECES * ROW + PIECE(i % PIECES, i / PIECES)) / 16];
     UNROLL for (int c = 0; c < 8; c++)
@@ -172,7 +173,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     FETCH_POSITION();
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    SCORES(modes.y)
+    SCORES(arg.shifted)
 #endif
 
     /* The largest score of each column, of the warp and of all. */
@@ -191,7 +192,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             if (g == c) tops[warp * COLUMNS + c * 8 + 2 * t + e] = m;
         }
     barrier(CLK_LOCAL_MEM_FENCE);
-    part += ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
+    part += ((size_t)n * arg.groups + get_group_id(0)) * arg.part_floats;
     UNROLL for (int c = 0; c < 8; c++) {
         float2 m = *(__local const float2 *)(tops + c * 8 + 2 * t);
         UNROLL for (int w = 1; w < 4; w++) {
@@ -240,7 +241,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
                 const int piece = warp * (PIECES / 4) + c;
                 float2 v = (float2)(average[i][c][2 * r] * scale, average[i][c][2 * r + 1] * scale);
 #if STEP == 1
-                if (modes.y) v += *(__global const float2 *)(shift + piece * 8 + 2 * t);
+                if (arg.shifted) v += *(__global const float2 *)(shift + piece * 8 + 2 * t);
 #endif
                 words[(FIRST + column * ROW + PIECE(piece, g)) / 4 + t] = halves_of(v.x, v.y);
             }

@@ -64,25 +64,27 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
            __global const half *restrict position, __global const int *restrict map,
            __global const float *restrict table, __global const half *restrict keys,
            __global const half *restrict values, __global const half *restrict queries,
-           __global const int *restrict limit, int4 sizes, int4 lds, int4 modes, float eps) {
+           __global const int *restrict limit, nvidia_image_step_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL / 16 + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0) & (THREADS - 1); /* for compilers: never negative */
     const int lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4, n = get_group_id(1);
-    const int first = get_group_id(0) * 64, rows = min(64, sizes.x - first), own = warp * 16 + g, columns = sizes.z;
+    const int first = get_group_id(0) * 64, rows = min(64, arg.image.length - first), own = warp * 16 + g;
+    const int columns = arg.read_columns;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint *words = (__local uint *)(memory + (shared - start) / 16);
     const uint stored = shared + (uint)((warp * 16 + lane % 8) * 128 + ((lane / 8) ^ (lane % 8)) * 16);
-    const int left = *limit - n, mapped = modes.x ? map[n] : n;
+    const int left = *limit - n, mapped = arg.image.mapped ? map[n] : n;
     uint v[2][2 * TILES][4], at[2][2 * TILES][4], a[4][4];
     float s[8][4];
-    __global const half *place = position + (size_t)first * lds.z + lds.w + t * 8;
-    FETCH_ROWS(at, place, lds.z)
+    __global const half *place = position + (size_t)first * arg.image.position_ld + arg.image.position_c0 + t * 8;
+    FETCH_ROWS(at, place, arg.image.position_ld)
     if (left <= 0) return;
-    __global const half *from = x + ((size_t)mapped * sizes.x + first) * lds.x + lds.y + t * 8;
+    __global const half *from =
+        x + ((size_t)mapped * arg.image.length + first) * arg.image.x_ld + arg.image.x_c0 + t * 8;
     const int row0 = id / (K / 8), piece = id % (K / 8);
     const uint to = shared + (uint)(piece / 8 * TILE + row0 * 128 + ((piece ^ row0) & 7) * 16);
-    FETCH_ROWS(v, from, lds.x)
+    FETCH_ROWS(v, from, arg.image.x_ld)
 #if STEP == 2
     COPY_COLUMNS(X, keys)
     for (int i = id; i < 3 * K / 4; i += THREADS) COPY16(shared + TABLE + (uint)i * 16, table + K + i * 4, 16);
@@ -170,7 +172,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
             square[r] += of_tile;
         }
         QUAD_SUM(square[r]);
-        square[r] = 1.0f / sqrt(square[r] / K + eps);
+        square[r] = 1.0f / sqrt(square[r] / K + arg.eps);
     }
     UNROLL for (int e = 0; e < 2 * TILES; e++) {
         UNROLL for (int i = 0; i < 4; i++) {
@@ -181,7 +183,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
         }
         UNROLL for (int r = 0; r < 2; r++)
             if (own + 8 * r < rows)
-                *(__global uint4 *)(x_out + ((size_t)n * sizes.x + first + own + 8 * r) * K + e * 32 + t * 8) =
+                *(__global uint4 *)(x_out + ((size_t)n * arg.image.length + first + own + 8 * r) * K + e * 32 + t * 8) =
                     (uint4)(v[r][e][0], v[r][e][1], v[r][e][2], v[r][e][3]);
         KEEP_ROWS(e)
     }
@@ -205,7 +207,7 @@ image_step(__global half *restrict x_out, __global float *restrict part, __globa
     GROUP_COMMIT();
     GROUP_WAIT(0);
     GROUP_HOLD(s);
-    part += ((size_t)n * sizes.y + get_group_id(0)) * sizes.w;
+    part += ((size_t)n * arg.groups + get_group_id(0)) * arg.part_floats;
     float sum[2];
     UNROLL for (int r = 0; r < 2; r++) {
         float most = LOWEST;

@@ -24,18 +24,18 @@ static inline float weight(float t) {
 #define D_MAX 32
 
 /* Group (h, n): head h of prompt n. w [head][channel of x][d16], d16 = d padded to 16s; b [head][d16], m [head][d][K],
- * mb [head][d16]. sizes {tokens, channels of x, d, columns?}; lds {x ld, c0, add ld, c0}; modes {add?, add has one
- * item}. */
+ * mb [head][d16]. The result has arg.form FOLD_PANELS or FOLD_COLUMNS. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
-           int4 sizes, int4 lds, int4 modes, float scale) {
+           fold_args arg) {
     __local float q[BLOCKS * 8 * D_MAX], xs[8 * GROUP];
-    const int h = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = sizes.x, c_in = sizes.y;
-    const int d = sizes.z, d16 = (d + 15) / 16 * 16, slices = GROUP / d16, slice = lane / d16, i = lane % d16;
+    const int h = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = arg.tokens, c_in = arg.x_c;
+    const int d = arg.d, d16 = (d + 15) / 16 * 16, slices = GROUP / d16, slice = lane / d16, i = lane % d16;
+    const int to_columns = arg.form == FOLD_COLUMNS;
     if (n >= *limit) return;
     __global const float *wh = w + h * c_in * d16, *mh = m + h * d * K;
-    __global float *yn = y + (size_t)n * (sizes.w ? (K + 1) * CP : tokens * HEADS * K);
+    __global float *yn = y + (size_t)n * (to_columns ? (K + 1) * CP : tokens * HEADS * K);
     for (int t0 = 0; t0 < tokens; t0 += 8) { /* q = (x + add) w, eight tokens at a time */
         float sum[8];
         for (int u = 0; u < 8; u++) sum[u] = 0.0f;
@@ -44,8 +44,8 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
 #pragma unroll
             for (int u = 0; u < 8; u++) {
                 const int t = min(t0 + u, tokens - 1), k = min(k0 + lane, c_in - 1);
-                v[u] = LOAD(x, (n * tokens + t) * lds.x + lds.y + k);
-                if (modes.x) v[u] += LOAD(add, ((modes.y ? 0 : n) * tokens + t) * lds.z + lds.w + k);
+                v[u] = LOAD(x, (n * tokens + t) * arg.x_ld + arg.x_c0 + k);
+                if (arg.added) v[u] += LOAD(add, ((arg.add_once ? 0 : n) * tokens + t) * arg.add_ld + arg.add_c0 + k);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
@@ -71,11 +71,11 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
             const int u = e / d, own = e % d;
             float s = b[h * d16 + own];
             for (int j = 0; j < slices; j++) s += xs[u * GROUP + j * d16 + own];
-            q[(t0 + u) * d + own] = s * scale;
+            q[(t0 + u) * d + own] = s * arg.scale;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    const int rows = sizes.w ? K + 1 : K, all = sizes.w ? CP / HEADS : tokens;
+    const int rows = to_columns ? K + 1 : K, all = to_columns ? CP / HEADS : tokens;
     for (int k0 = 0; k0 < rows; k0 += GROUP) {
         const int k = min(k0 + lane, rows - 1), step = k < K ? K : 1;
         __global const float *from = k < K ? mh + k : mb + h * d16;
@@ -89,7 +89,7 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
 #pragma unroll
             for (int j = 0; j < D_MAX; j++)
                 if (j < count) s = fma(q[t * d + j], f[j], s);
-            yn[sizes.w ? k * CP + t * HEADS + h : ((k / 64 * tokens + t) * HEADS + h) * 64 + k % 64] = s;
+            yn[to_columns ? k * CP + t * HEADS + h : ((k / 64 * tokens + t) * HEADS + h) * 64 + k % 64] = s;
         }
     }
 }
@@ -172,8 +172,8 @@ static inline void row_average(__local float *stat, __local float *part, __local
         const int k = CHANNEL(j);                                                                                      \
         for (int r = 0; r < ROWS; r++) {                                                                               \
             const int row = min(r0 + r, last - 1);                                                                     \
-            own[j][r] = LOAD(x, ((size_t)item * sizes.x + row) * lds.x + lds.y + k);                                   \
-            at[r] = LOAD(position, (size_t)row * lds.z + lds.w + k);                                                   \
+            own[j][r] = LOAD(x, ((size_t)item * image.length + row) * image.x_ld + image.x_c0 + k);                    \
+            at[r] = LOAD(position, (size_t)row * image.position_ld + image.position_c0 + k);                           \
         }                                                                                                              \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
         for (int r = 0; r < ROWS; r++) {                                                                               \
@@ -184,16 +184,17 @@ static inline void row_average(__local float *stat, __local float *part, __local
     barrier(CLK_LOCAL_MEM_FENCE);
 
 /* Group (i, n): rows [i * ROWS, ..) of prompt n. x [items][rows][K] (item map[n], or n), plus `shift` [K], becomes
- * LN(x + softmax over tokens((x + p) keys) values + bias); norm {bias, gamma, beta} [3][K]. sizes {rows, 0, 0,
- * columns = 8 tokens}; lds {x ld, c0, p ld, c0}; modes {mapped}. */
+ * LN(x + softmax over tokens((x + p) keys) values + bias); norm {bias, gamma, beta} [3][K]. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_update(__global T *x_out, __global const T *x, __global const T *position, __global const int *map,
              __global const float *shift, __global const float *keys, __global const float *values,
-             __global const float *norm, __global const int *limit, int4 sizes, int4 lds, int4 modes, float eps) {
+             __global const float *norm, __global const int *limit, image_update_args arg) {
     __local float xp[ROWS * K], s[ROWS * CP], part[ROWS * GROUP], top[CP], stat[2 * ROWS], work[GROUP];
-    const int n = get_group_id(1), lane = get_local_id(0), columns = sizes.w, r0 = get_group_id(0) * ROWS;
+    const int n = get_group_id(1), lane = get_local_id(0), columns = arg.update_columns;
+    const int r0 = get_group_id(0) * ROWS;
     if (n >= *limit) return;
-    const int last = sizes.x, item = modes.x ? map[n] : n;
+    const image_side_args image = arg.image;
+    const int last = image.length, item = image.mapped ? map[n] : n;
     __global const float *own_values = values + (size_t)n * columns * K;
     float own[OWN][ROWS];
     LOAD_ROWS(r0)
@@ -219,23 +220,24 @@ image_update(__global T *x_out, __global const T *x, __global const T *position,
     for (int j = 0; j < OWN; j++)
         for (int r = 0; r < ROWS; r++) {
             const int k = CHANNEL(j);
-            const float v = (own[j][r] - stat[r]) * (1.0f / sqrt(stat[ROWS + r] + eps));
-            const size_t at = ((size_t)n * sizes.x + r0 + r) * K + k;
+            const float v = (own[j][r] - stat[r]) * (1.0f / sqrt(stat[ROWS + r] + arg.eps));
+            const size_t at = ((size_t)n * image.length + r0 + r) * K + k;
             if (r0 + r < last) STORE(fma(v, norm[K + k], norm[2 * K + k]), x_out, at);
         }
 }
 
-/* Group (i, n): image rows [i * sizes.z, ..) of prompt n, as in image_update: partial softmax over them of (x + p)
- * queries, and x weighted by it, to part [n][group]{m [CP], sum [CP], sums [columns][K]}. sizes {rows, groups, rows
- * per group, columns}. */
+/* Group (i, n): image rows [i * group_rows, ..) of prompt n, as in image_update: partial softmax over them of (x + p)
+ * queries, and x weighted by it, to part [n][group]{m [CP], sum [CP], sums [read_columns][K]}. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_read(__global float *part, __global const T *x, __global const T *position, __global const int *map,
-           __global const float *shift, __global const float *queries, __global const int *limit, int4 sizes, int4 lds,
-           int4 modes) {
+           __global const float *shift, __global const float *queries, __global const int *limit,
+           image_read_args arg) {
     __local float xp[ROWS * K], s[ROWS * CP], rest[ROWS * GROUP], top[CP], factor[CP];
-    const int n = get_group_id(1), lane = get_local_id(0), columns = sizes.w, first = get_group_id(0) * sizes.z;
+    const int n = get_group_id(1), lane = get_local_id(0), columns = arg.read_columns;
+    const int first = get_group_id(0) * arg.group_rows;
     if (n >= *limit) return;
-    const int last = min(sizes.x, first + sizes.z), item = modes.x ? map[n] : n;
+    const image_side_args image = arg.image;
+    const int last = min(image.length, first + arg.group_rows), item = image.mapped ? map[n] : n;
     float own[OWN][ROWS], acc[OWN][CP], highest[COLUMNS], sum[COLUMNS];
     for (int j = 0; j < OWN; j++)
         for (int c = 0; c < CP; c++) acc[j][c] = 0.0f;
@@ -274,7 +276,7 @@ image_read(__global float *part, __global const T *x, __global const T *position
                 acc[j][c + 3] = a.w;
             }
     }
-    __global float *to = part + ((size_t)n * sizes.y + get_group_id(0)) * CP * (K + 2);
+    __global float *to = part + ((size_t)n * arg.groups + get_group_id(0)) * CP * (K + 2);
     for (int j = 0; j < COLUMNS; j++) {
         to[COLUMN(j)] = highest[j];
         to[CP + COLUMN(j)] = sum[j];
@@ -287,13 +289,13 @@ image_read(__global float *part, __global const T *x, __global const T *position
 }
 
 /* Group (c, n): column c = t * 8 + h: y[t][h d ..] = w_h (average of x under the whole softmax) + b. w [head][K][d16],
- * b [head][d16]. sizes {tokens, groups of image_step, d, ld of y}. */
+ * b [head][d16]. */
 __attribute__((reqd_work_group_size(LANES, 1, 1))) __kernel void
 image_merge(__global T *y, __global const float *part, __global const float *w, __global const float *b,
-            __global const int *limit, int4 sizes) {
+            __global const int *limit, image_merge_args arg) {
     __local float average[K], work[LANES], factor[LANES];
-    const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), d16 = (sizes.z + 15) / 16 * 16;
-    const int h = c % HEADS, parts = LANES / d16, i = lane % d16, groups = sizes.y;
+    const int c = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), d16 = (arg.d + 15) / 16 * 16;
+    const int h = c % HEADS, parts = LANES / d16, i = lane % d16, groups = arg.groups;
     if (n >= *limit) return;
     __global const float *first = part + (size_t)n * groups * CP * (K + 2);
     float m = LOWEST, sum = 0.0f, s = 0.0f, o[K / LANES];
@@ -336,9 +338,9 @@ image_merge(__global T *y, __global const float *part, __global const float *w, 
     }
     work[lane] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < sizes.z) {
+    if (lane < arg.d) {
         float total = b[h * d16 + lane];
         for (int j = 0; j < parts; j++) total += work[j * d16 + lane];
-        STORE(total, y, (n * sizes.x + c / HEADS) * sizes.w + h * sizes.z + lane);
+        STORE(total, y, (n * arg.tokens + c / HEADS) * arg.y_ld + h * arg.d + lane);
     }
 }

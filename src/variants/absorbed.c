@@ -66,7 +66,32 @@ ist_tensor ist_fold_heads(ist_plan *p, const ist_absorbed_kernels *kernels, cons
     return y;
 }
 
+ist_fold_args ist_fold_args_of(const ist_fold_job *job, ist_fold_form form) {
+    ist_tensor x = job->x, add = job->add;
+    bool added = ist_has(add);
+    return (ist_fold_args){.tokens = x.w,
+                           .x_c = x.c,
+                           .x_ld = x.ld,
+                           .x_c0 = x.c0,
+                           .added = added,
+                           .add_once = added && add.n == 1,
+                           .add_ld = add.ld,
+                           .add_c0 = add.c0,
+                           .d = job->fold.d,
+                           .form = (int)form,
+                           .scale = job->fold.scale};
+}
+
 /* ---- the image ---- */
+
+ist_image_side_args ist_image_args_of(const ist_image_side *image, int length) {
+    return (ist_image_side_args){.length = length,
+                                 .x_ld = image->x.ld,
+                                 .x_c0 = image->x.c0,
+                                 .position_ld = image->position.ld,
+                                 .position_c0 = image->position.c0,
+                                 .mapped = ist_has(image->map)};
+}
 
 /* {bias, gamma, beta} [3][k], zeros without an update. */
 static ist_tensor norm_const(ist_plan *p, const ist_image_update *u, int k, const char *label) {

@@ -17,6 +17,7 @@
 
 #include "core/plan.h"
 #include "graph/nodes.h"
+#include "variants/two_way_args.h"
 
 enum { IST_TWO_WAY_HEADS = 8, IST_TWO_WAY_TOKENS = 32 /* most that a prompt may have */ };
 enum { IST_BLOCK_TOKENS = 8 /* whose columns are one block */, IST_BLOCK_COLUMNS = 64 };
@@ -46,7 +47,6 @@ typedef struct ist_head_fold {
                       ist_image_update; only where kernels share */
     ist_prompt_way only;
 } ist_head_fold;
-typedef enum ist_fold_form { IST_FOLD_PANELS, IST_FOLD_COLUMNS, IST_FOLD_PLAIN } ist_fold_form; /* the kernels' numbers */
 /* x, add [P,1,N,c]: tokens t = x + add; add may be empty or have n = 1. */
 typedef struct ist_fold_job {
     ist_tensor x, add;
@@ -101,8 +101,8 @@ typedef struct ist_image_step_job {
 } ist_image_step_job;
 
 struct ist_absorbed_kernels {
-    bool shares; /* know ways, plain columns and what is relative */
-    int items;   /* of a group, where it has several */
+    bool shares;                                      /* know ways, plain columns and what is relative */
+    int items;                                        /* of a group, where it has several */
     int (*group_rows)(const ist_plan *p, int length); /* rows of the image that a group takes */
     void (*fold)(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job *job, ist_fold_form form, ist_tensor y,
                  const char *label);
@@ -114,6 +114,9 @@ struct ist_absorbed_kernels {
 static inline int ist_blocks_of(int tokens) {
     return (tokens + IST_BLOCK_TOKENS - 1) / IST_BLOCK_TOKENS;
 }
+/* What kernels take of a job's tokens, and of the image. */
+ist_fold_args ist_fold_args_of(const ist_fold_job *job, ist_fold_form form);
+ist_image_side_args ist_image_args_of(const ist_image_side *image, int length);
 /* A matrix [8 d][rows] as dst[head][row][d16], d16 the next multiple of 16; zeros when src is NULL. */
 ist_tensor ist_head_const(ist_plan *p, const float *src, int rows, int d, const char *label);
 

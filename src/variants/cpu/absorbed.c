@@ -1,6 +1,7 @@
 /* Absorbed projections on CPUs: folds and merges share out their work (cl/cpu/two_way_tokens); image rows stay in
  * the cache between an update and the reading behind it (cl/cpu/two_way). */
 #include "variants/absorbed.h"
+#include "variants/cpu/two_way_args.h"
 #include "variants/defines.h"
 
 #include "base/mem.h"
@@ -72,7 +73,7 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_fol
                  ist_tensor y, const char *label) {
     const ist_head_fold *f = &job->fold;
     ist_tensor x = job->x, add = job->add, m = {0};
-    bool added = ist_has(add), plain = form == IST_FOLD_PLAIN;
+    bool plain = form == IST_FOLD_PLAIN;
     int wide = HEADS * f->d, rows = plain ? 0 : ist_div_up(f->k + 1, TILE_ROWS) * TILE_ROWS;
     size_t in = (size_t)wide * (size_t)x.c, out = (size_t)wide * (size_t)rows;
     float *packed = calloc(in + out + (size_t)wide, sizeof *packed);
@@ -89,24 +90,25 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_fol
     ist_tensor b = ist_plan_const_bytes(p, packed + in + out, (size_t)wide * sizeof *packed, label);
     free(packed);
     ist_defines defines = defines_of(p, f->k, x.w);
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "cpu/two_way_tokens",
-                         .isa = "cpu/tile+cpu/two_way_columns",
-                         .defines = defines.text,
-                         .kernel = "fold_heads",
-                         .dims = 1,
-                         .global = {(size_t)ist_plan_units(p)},
-                         .local = {1},
-                         .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m),
-                                  IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT8(x.w, x.c, f->d, (int)form, x.n, plain ? 1 : f->k / COLUMNS, 0, 0),
-                                  IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                                  IST_INT4(added, added && add.n == 1, ist_wanted_way(f->only), f->relative),
-                                  IST_FLOAT(f->scale), IST_IN(f->only.ways), IST_INOUT(ist_plan_work_queue(p))},
-                         .arg_count = 13,
-                         .shares = true,
-                         .flops = 2.0 * x.n * x.w * wide * (x.c + (plain ? 0 : f->k))});
+    const ist_cpu_fold_args by_value = {.fold = ist_fold_args_of(job, form),
+                                        .prompts = x.n,
+                                        .slices = plain ? 1 : f->k / COLUMNS,
+                                        .wanted_way = ist_wanted_way(f->only),
+                                        .from_last = f->relative};
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "cpu/two_way_tokens",
+                                     .isa = "cpu/tile+cpu/two_way_columns",
+                                     .defines = defines.text,
+                                     .kernel = "fold_heads",
+                                     .dims = 1,
+                                     .global = {(size_t)ist_plan_units(p)},
+                                     .local = {1},
+                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m),
+                                              IST_IN(ist_plan_current_limit(p)), IST_STRUCT(cpu_fold_args, &by_value),
+                                              IST_IN(f->only.ways), IST_INOUT(ist_plan_work_queue(p))},
+                                     .arg_count = 10,
+                                     .shares = true,
+                                     .flops = 2.0 * x.n * x.w * wide * (x.c + (plain ? 0 : f->k))});
 }
 
 /* ---- the image ---- */
@@ -119,28 +121,32 @@ static void step(ist_plan *p, const ist_absorbed_kernels *kernels, ist_image_ste
     if (u) out = (ist_arg)IST_OUT(s->updated);
     int columns = u ? u->values.w : s->columns;
     ist_defines defines = defines_of(p, s->k, s->tokens);
+    const ist_cpu_image_step_args by_value = {.image = ist_image_args_of(x, s->length),
+                                              .groups = s->groups,
+                                              .group_rows = s->rows,
+                                              .with_update = u != NULL,
+                                              .update_columns = columns,
+                                              .read_columns = s->columns,
+                                              .wanted_way = ist_wanted_way(x->only),
+                                              .from_last = u && u->relative,
+                                              .eps = u ? u->eps : 0.0f};
     (void)kernels;
-    ist_plan_launch(p,
-                    &(ist_launch){.label = s->label,
-                                  .op = "cpu/two_way",
-                                  .isa = "cpu/tile+cpu/two_way_columns",
-                                  .defines = defines.text,
-                                  .kernel = "image_step",
-                                  .dims = 2,
-                                  .global = {(size_t)s->groups, (size_t)s->n},
-                                  .local = {1, 1},
-                                  .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
-                                           IST_IN(s->shift), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
-                                           IST_IN(s->norm), IST_IN(s->queries), IST_IN(x->only.ways), IST_IN(s->limit),
-                                           IST_INT8(s->length, s->groups, s->rows, columns, s->columns),
-                                           IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                                           IST_INT4(u != NULL, ist_has(x->map), ist_wanted_way(x->only),
-                                                    u && u->relative),
-                                           IST_FLOAT(u ? u->eps : 0.0f)},
-                                  .arg_count = 16,
-                                  .flops = 4.0 * s->n * s->length * s->k *
-                                           (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
-                                  .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = s->label,
+               .op = "cpu/two_way",
+               .isa = "cpu/tile+cpu/two_way_columns",
+               .defines = defines.text,
+               .kernel = "image_step",
+               .dims = 2,
+               .global = {(size_t)s->groups, (size_t)s->n},
+               .local = {1, 1},
+               .args = {out, IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map), IST_IN(s->shift),
+                        IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(s->norm), IST_IN(s->queries),
+                        IST_IN(x->only.ways), IST_IN(s->limit), IST_STRUCT(cpu_image_step_args, &by_value)},
+               .arg_count = 13,
+               .flops = 4.0 * s->n * s->length * s->k * (s->columns + (u ? columns - (u->relative ? HEADS : 0) : 0)),
+               .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * s->n * s->length * s->k * (u ? 3 : 2)});
 }
 
 static void merge(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_merge_job *job, ist_tensor y,
@@ -149,23 +155,26 @@ static void merge(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_me
     ist_tensor weights = ist_head_const(p, job->w, job->k, job->d, label);
     ist_tensor bias = ist_head_const(p, job->b, 1, job->d, label);
     ist_defines defines = defines_of(p, job->k, job->tokens);
+    const ist_cpu_image_merge_args by_value = {
+        .merge = {.tokens = job->tokens, .groups = parts.h, .d = job->d, .y_ld = y.ld},
+        .prompts = parts.n,
+        .wanted_way = ist_wanted_way(job->only)};
     (void)kernels;
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "cpu/two_way_tokens",
-                                     .isa = "cpu/tile+cpu/two_way_columns",
-                                     .defines = defines.text,
-                                     .kernel = "image_merge",
-                                     .dims = 1,
-                                     .global = {(size_t)ist_plan_units(p)},
-                                     .local = {1},
-                                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(job->tokens, parts.h, job->d, y.ld), IST_INT(parts.n),
-                                              IST_IN(job->only.ways), IST_INT(ist_wanted_way(job->only)),
-                                              IST_INOUT(ist_plan_work_queue(p))},
-                                     .arg_count = 10,
-                                     .shares = true,
-                                     .flops = 2.0 * parts.n * job->tokens * HEADS * job->k * (parts.h + job->d)});
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "cpu/two_way_tokens",
+                         .isa = "cpu/tile+cpu/two_way_columns",
+                         .defines = defines.text,
+                         .kernel = "image_merge",
+                         .dims = 1,
+                         .global = {(size_t)ist_plan_units(p)},
+                         .local = {1},
+                         .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(cpu_image_merge_args, &by_value),
+                                  IST_IN(job->only.ways), IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 8,
+                         .shares = true,
+                         .flops = 2.0 * parts.n * job->tokens * HEADS * job->k * (parts.h + job->d)});
 }
 
 const ist_absorbed_kernels ist_cpu_absorbed = {true, 1, group_rows, fold, step, merge};

@@ -1,5 +1,6 @@
 /* Many prompts on one image: packs what their projections of it have in common, records. */
 #include "variants/cpu/shared_prompts.h"
+#include "variants/cpu/two_way_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -267,12 +268,14 @@ static void project_image(ist_plan *p, const ist_image_side *s, const ist_shared
     image->lengths = ist_view(lengths, s->x.n, 1, length);
     image->map = ist_slice(image->rows, PROJECTIONS * b->inner, w->outs);
     ist_tensor constants = take_lengths(p, b, s->shift, w->update[0].gamma, label);
+    const ist_image_lengths_args by_value = {
+        .length = length, .group_rows = LENGTH_ROWS, .x_ld = s->x.ld, .x_c0 = s->x.c0};
     ist_launch l = {.label = label,
                     .kernel = "image_lengths",
                     .dims = 2,
                     .global = {(size_t)ist_div_up(length, LENGTH_ROWS), (size_t)s->x.n},
                     .args = {IST_OUT(image->lengths), IST_IN(s->x), IST_IN(constants),
-                             IST_IN(ist_plan_current_limit(p)), IST_INT4(length, LENGTH_ROWS, s->x.ld, s->x.c0)},
+                             IST_IN(ist_plan_current_limit(p)), IST_STRUCT(image_lengths_args, &by_value)},
                     .arg_count = 5,
                     .bytes = 4.0 * s->x.n * length * k};
     launch(p, &l, k);
@@ -362,13 +365,14 @@ static ist_tensor relate(ist_plan *p, const ist_shared_image *s, int updates, co
     int jobs = job_count[updates - 1], slot = slot_floats(s->d);
     ist_tensor y = ist_plan_tensor(p, s->prompts, 1, jobs, slot, IST_ELEM_F32);
     double depth = (s->tokens - 1) * HEADS, inner = HEADS * s->d;
+    const ist_relate_args by_value = {.tokens = s->tokens, .d = s->d, .slots = jobs, .slot_floats = slot};
     ist_launch l = {.label = label,
                     .kernel = "relate",
                     .dims = 2,
                     .global = {(size_t)jobs, (size_t)s->prompts},
                     .args = {IST_OUT(y), IST_IN(t->values[0]), IST_IN(t->values[updates - 1]), IST_IN(t->keys),
                              IST_IN(t->queries), IST_IN(s->forms[updates - 1]), IST_IN(s->jobs[updates - 1]),
-                             IST_IN(s->ways), IST_IN(ist_plan_current_limit(p)), IST_INT4(s->tokens, s->d, jobs, slot)},
+                             IST_IN(s->ways), IST_IN(ist_plan_current_limit(p)), IST_STRUCT(relate_args, &by_value)},
                     .arg_count = 10,
                     .flops = 2.0 * s->prompts * jobs * depth * s->d * (inner + COLUMNS)};
     launch(p, &l, s->k);
@@ -394,6 +398,18 @@ void ist_shared_read(ist_plan *p, const ist_shared_image *s, int updates, const 
     ist_arg trace = IST_IN(none);
     if (updates == 1) trace = (ist_arg)IST_OUT(s->trace);
     if (updates == 2) trace = (ist_arg)IST_INOUT(s->trace);
+    const ist_shared_step_args by_value = {.length = s->length,
+                                           .groups = groups,
+                                           .group_rows = GROUP_ROWS,
+                                           .updates = updates,
+                                           .image_ld = s->rows.ld,
+                                           .d = s->d,
+                                           .slots = updates ? job_count[updates - 1] : 0,
+                                           .slot_floats = slot_floats(s->d),
+                                           .update_tokens = s->tokens,
+                                           .read_tokens = tokens,
+                                           .eps = s->eps};
+    const ist_image_merge_args merging = {.tokens = tokens, .groups = groups, .d = s->d, .y_ld = y.ld};
     ist_launch step = {.label = label,
                        .kernel = "shared_step",
                        .dims = 2,
@@ -401,10 +417,8 @@ void ist_shared_read(ist_plan *p, const ist_shared_image *s, int updates, const 
                        .args = {IST_OUT(parts), trace, IST_IN(s->rows), IST_IN(s->position), IST_IN(s->lengths),
                                 IST_IN(s->of), IST_IN(s->ways), IST_IN(t->keys), IST_IN(t->queries), IST_IN(slots),
                                 IST_IN(limit),
-                                IST_INT8(s->length, GROUP_ROWS, updates, groups, s->rows.ld, s->d, slot_floats(s->d),
-                                         updates ? job_count[updates - 1] : 0),
-                                IST_INT4(s->tokens, tokens, 0, 0), IST_FLOAT(s->eps)},
-                       .arg_count = 14,
+                                IST_STRUCT(shared_step_args, &by_value)},
+                       .arg_count = 12,
                        .flops = 2.0 * s->prompts * s->length * step_products(s, updates, tokens)};
     launch(p, &step, s->k);
     ist_launch merge = {.label = label,
@@ -412,7 +426,7 @@ void ist_shared_read(ist_plan *p, const ist_shared_image *s, int updates, const 
                         .dims = 1,
                         .global = {(size_t)s->prompts},
                         .args = {IST_INOUT(y), IST_IN(parts), IST_IN(s->bias[updates]), IST_IN(s->ways), IST_IN(limit),
-                                 IST_INT4(tokens, groups, s->d, y.ld)},
+                                 IST_STRUCT(image_merge_args, &merging)},
                         .arg_count = 6};
     launch(p, &merge, s->k);
 }

@@ -49,6 +49,10 @@ static void add_bias(const ist_image_keys *w, int rows, int k, const float *shif
     }
 }
 
+ist_image_rows_args ist_image_rows_of(ist_tensor x) {
+    return (ist_image_rows_args){.all_rows = x.n * x.w, .length = x.w, .x_ld = x.ld, .x_c0 = x.c0};
+}
+
 bool ist_image_keys_begin(ist_plan *p, const ist_image_side *image, const ist_image_keys *w, const char *label,
                           ist_image_keys_step *step) {
     ist_tensor x = image->x;
@@ -82,19 +86,19 @@ ist_tensor ist_image_make_keys(ist_plan *p, const ist_image_side *image, const i
     if (ist_image_keys_begin(p, image, w, label, &s)) {
         ist_tensor weights = ist_plan_const(p, s.weights, 1, 1, 2 * OUTS, x.c, IST_ELEM_T, label);
         ist_defines defines = ist_defines_of(p, "-DIN=%d", x.c);
-        int rows = x.n * x.w;
+        const ist_image_rows_args by_value = ist_image_rows_of(x);
         ist_plan_launch(p, &(ist_launch){.label = label,
                                          .op = "nvidia/image_keys",
                                          .isa = "nvidia/ptx+nvidia/image_rows",
                                          .defines = defines.text,
                                          .kernel = "image_keys",
                                          .dims = 1,
-                                         .global = {(size_t)ist_div_up(rows, EACH) * ITEMS},
+                                         .global = {(size_t)ist_div_up(by_value.all_rows, EACH) * ITEMS},
                                          .local = {ITEMS},
                                          .args = {IST_OUT(s.y), IST_IN(x), IST_IN(weights), IST_IN(s.beside),
-                                                  IST_INT4(rows, x.w, x.ld, x.c0)},
+                                                  IST_STRUCT(image_rows_args, &by_value)},
                                          .arg_count = 5,
-                                         .flops = 4.0 * rows * x.c * OUTS});
+                                         .flops = 4.0 * by_value.all_rows * x.c * OUTS});
     }
     free(s.weights);
     return ist_plan_status(p) ? none : s.y;

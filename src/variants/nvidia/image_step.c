@@ -57,9 +57,8 @@ static bool check(ist_plan *p, const ist_image_side *s, const ist_image_update *
     int n = queries.n, k = s->x.c;
     if (ist_plan_status(p)) return false;
     if (ist_two_way_matrix(tokens, k) && halves_fit(queries, n, k, tokens) && s->x.elem == IST_ELEM_T &&
-        s->position.elem == IST_ELEM_T && s->position.c == k &&
-        s->position.h * s->position.w == s->x.h * s->x.w && !ist_has(s->only.ways) &&
-        (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n) &&
+        s->position.elem == IST_ELEM_T && s->position.c == k && s->position.h * s->position.w == s->x.h * s->x.w &&
+        !ist_has(s->only.ways) && (ist_has(s->map) ? ist_pixels(s->map) >= n : s->x.n >= n) &&
         (!u || (halves_fit(u->keys, n, k, tokens) && halves_fit(u->values, n, k, tokens) && !u->relative)))
         return true;
     ist_plan_fail(p, IST_E_ARGUMENT, "%s: two-way attention of [%d,%d,%d,%d] with %d tokens", label, s->x.n, s->x.h,
@@ -82,24 +81,27 @@ ist_tensor ist_image_step_mma(ist_plan *p, bool wgmma, const ist_image_side *ima
     side.position = in_order(p, side.position, label);
     ist_tensor table = step_table(p, groups, side.shift, u, k, label);
     ist_tensor parts = ist_plan_tensor(p, n, parts_of, 1, floats, IST_ELEM_F32);
-    ist_defines defines =
-        ist_defines_of(p, "-DK=%d -DSTEP=%d%s", k, u ? 2 : 1, groups && side.shift ? " -DSHIFT" : "");
+    ist_defines defines = ist_defines_of(p, "-DK=%d -DSTEP=%d%s", k, u ? 2 : 1, groups && side.shift ? " -DSHIFT" : "");
+    const ist_nvidia_image_step_args by_value = {.image = ist_image_args_of(&side, length),
+                                                 .shifted = side.shift != NULL,
+                                                 .groups = parts_of,
+                                                 .part_floats = floats,
+                                                 .read_columns = columns,
+                                                 .eps = u ? u->eps : 0};
     ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = groups ? "nvidia/two_way_wgmma" : "nvidia/two_way_mma",
-                         .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
-                         .defines = defines.text,
-                         .kernel = "image_step",
-                         .dims = 2,
-                         .global = {(size_t)parts_of * STEP_ITEMS, (size_t)n},
-                         .local = {STEP_ITEMS, 1},
-                         .args = {out, IST_OUT(parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
-                                  IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none),
-                                  IST_IN(queries), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(length, parts_of, columns, floats),
-                                  IST_INT4(side.x.ld, side.x.c0, side.position.ld, side.position.c0),
-                                  IST_INT4(ist_has(side.map), side.shift != NULL, 0, 0), IST_FLOAT(u ? u->eps : 0)},
-                         .arg_count = 14,
-                         .flops = (u ? 8.0 : 4.0) * n * length * columns * k});
+        p,
+        &(ist_launch){.label = label,
+                      .op = groups ? "nvidia/two_way_wgmma" : "nvidia/two_way_mma",
+                      .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
+                      .defines = defines.text,
+                      .kernel = "image_step",
+                      .dims = 2,
+                      .global = {(size_t)parts_of * STEP_ITEMS, (size_t)n},
+                      .local = {STEP_ITEMS, 1},
+                      .args = {out, IST_OUT(parts), IST_IN(side.x), IST_IN(side.position), IST_IN(side.map),
+                               IST_IN(table), IST_IN(u ? u->keys : none), IST_IN(u ? u->values : none), IST_IN(queries),
+                               IST_IN(ist_plan_current_limit(p)), IST_STRUCT(nvidia_image_step_args, &by_value)},
+                      .arg_count = 11,
+                      .flops = (u ? 8.0 : 4.0) * n * length * columns * k});
     return parts;
 }

@@ -1,4 +1,5 @@
 /* The mask decoder's MLPs of single tokens in one launch (cl/nvidia/token_mlps). */
+#include "variants/nvidia/token_args.h"
 #include "variants/nvidia/tokens.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
@@ -58,19 +59,21 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)v, (void)way;
     if (!pack(p, q, &weights, &table)) return;
     ist_defines defines = ist_defines_of(p, "-DIN=%d", x.c);
-    ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = "nvidia/token_mlps",
-                                     .isa = "nvidia/ptx",
-                                     .defines = defines.text,
-                                     .kernel = "perceptrons",
-                                     .dims = 2,
-                                     .global = {(size_t)ist_div_up(x.n, PROMPTS) * ITEMS, (size_t)q->count},
-                                     .local = {ITEMS, 1},
-                                     .args = {IST_OUT(q->vectors), IST_OUT(q->iou), IST_IN(x), IST_IN(weights),
-                                              IST_IN(table), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(x.w, x.n, 1 + q->first, q->iou.c), IST_INT4(x.ld, x.c0, 0, 0)},
-                                     .arg_count = 8,
-                                     .flops = 2.0 * x.n * q->count * x.c * (2.0 * x.c + RESULTS)});
+    const ist_perceptrons_args by_value = {
+        .tokens = x.w, .prompts = x.n, .first_token = 1 + q->first, .scores_c = q->iou.c, .x_ld = x.ld, .x_c0 = x.c0};
+    ist_plan_launch(
+        p, &(ist_launch){.label = q->label,
+                         .op = "nvidia/token_mlps",
+                         .isa = "nvidia/ptx",
+                         .defines = defines.text,
+                         .kernel = "perceptrons",
+                         .dims = 2,
+                         .global = {(size_t)ist_div_up(x.n, PROMPTS) * ITEMS, (size_t)q->count},
+                         .local = {ITEMS, 1},
+                         .args = {IST_OUT(q->vectors), IST_OUT(q->iou), IST_IN(x), IST_IN(weights), IST_IN(table),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(perceptrons_args, &by_value)},
+                         .arg_count = 7,
+                         .flops = 2.0 * x.n * q->count * x.c * (2.0 * x.c + RESULTS)});
 }
 
 const ist_family ist_nvidia_token_mlps = {.takes = takes, .emit = emit};

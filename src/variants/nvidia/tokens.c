@@ -1,5 +1,6 @@
 /* Layers on few tokens: packs weights by slices of hidden channels and records one launch of cl/nvidia/token_*. */
 #include "variants/nvidia/tokens.h"
+#include "variants/nvidia/token_args.h"
 #include "variants/fragments.h"
 #include "variants/defines.h"
 
@@ -69,7 +70,8 @@ static void pack_folds(const ist_token_job *l, float *to) {
             for (int lane = 0; lane < 32; lane++)
                 for (int e = 0; e < 8; e++) {
                     int row = e % 4 / 2 * 8 + lane % 4 * 2 + e % 2, column = k + e / 4 * 8 + lane / 4;
-                    *to++ = f->m[(first + row) * f->k + ist_two_way_channel(l->folds->groups, f->k, ist_place_channel(column))];
+                    *to++ = f->m[(first + row) * f->k +
+                                 ist_two_way_channel(l->folds->groups, f->k, ist_place_channel(column))];
                 }
     }
 }
@@ -158,7 +160,6 @@ typedef struct token_launch {
     int in, hidden, slices, each; /* 0: none */
     size_t groups[3];             /* the last 0: of two dimensions */
     ist_tensor x, beside, weights, table, position, queries, map;
-    int sizes[2], lds[8]; /* of sizes the last two */
     ist_tensor y, partial;
     const ist_image_keys_step *image; /* or NULL */
     bool narrow;
@@ -174,7 +175,6 @@ static void begin_folds(ist_plan *p, int prompts, int tokens, const ist_token_jo
                            : ist_plan_tensor(p, ist_div_up(prompts, 2), HEADS, 32, 8, IST_ELEM_T);
         if (ist_has(l->folds->jobs[j].add)) adds |= 1 << j, t->position = l->folds->jobs[j].add;
     }
-    t->lds[4] = t->position.ld, t->lds[5] = t->position.c0;
     ist_defines_add(defines, " -DFOLDS=%d -DFOLD_K=%d -DADDS=%d", l->folds->count, k, adds);
 }
 
@@ -192,13 +192,67 @@ static ist_arg *more_args(ist_plan *p, int prompts, const ist_token_job *l, cons
     if (l->folds) *next++ = (ist_arg)IST_IN(t->position);
     for (int j = 0; l->folds && j < l->folds->count; j++) *next++ = (ist_arg)IST_OUT(l->folds->y[j]);
     if (t->image) {
-        ist_tensor x = t->image->x;
         *next++ = (ist_arg)IST_OUT(t->image->y);
-        *next++ = (ist_arg)IST_IN(x);
+        *next++ = (ist_arg)IST_IN(t->image->x);
         *next++ = (ist_arg)IST_IN(t->image->beside);
-        *next++ = (ist_arg)IST_INT4(x.n * x.w, x.w, x.ld, x.c0);
     }
     return next;
+}
+
+/* What a launch takes by value. */
+typedef union by_value {
+    ist_token_layer_args layer;
+    ist_token_attention_args attention;
+    ist_token_read_args read;
+    ist_token_merge_args merge;
+} by_value;
+
+static by_value values_of(int prompts, int tokens, const ist_token_job *l, const token_launch *t) {
+    const ist_token_args common = {
+        .tokens = tokens, .prompts = prompts, .add_ld = l->add.ld, .add_c0 = l->add.c0, .eps = l->eps};
+    ist_tensor x = t->x, beside = t->beside, position = t->position;
+    by_value v = {0};
+    switch (t->kind) {
+    case FIRST_LAYER:
+        v.layer = (ist_token_layer_args){
+            .common = common, .x_ld = x.ld, .x_c0 = x.c0, .position_ld = position.ld, .position_c0 = position.c0};
+        break;
+    case ATTENTION:
+        v.attention = (ist_token_attention_args){.common = common,
+                                                 .x_ld = x.ld,
+                                                 .x_c0 = x.c0,
+                                                 .beside_ld = beside.ld,
+                                                 .beside_c0 = beside.c0,
+                                                 .position_ld = position.ld,
+                                                 .position_c0 = position.c0};
+        if (t->image) v.attention.image = ist_image_rows_of(t->image->x);
+        break;
+    case READING:
+        v.read = (ist_token_read_args){.common = common,
+                                       .length = beside.w,
+                                       .image_ld = beside.ld,
+                                       .image_c0 = beside.c0,
+                                       .mapped = ist_has(t->map),
+                                       .part_floats = t->partial.c};
+        break;
+    case MERGE:
+        v.merge = (ist_token_merge_args){.common = common, .parts = x.h, .part_floats = x.c};
+        break;
+    }
+    return v;
+}
+
+static ist_arg struct_of(token_kind kind, const by_value *v) {
+    switch (kind) {
+    case ATTENTION:
+        return (ist_arg)IST_STRUCT(token_attention_args, &v->attention);
+    case READING:
+        return (ist_arg)IST_STRUCT(token_read_args, &v->read);
+    case MERGE:
+        return (ist_arg)IST_STRUCT(token_merge_args, &v->merge);
+    default:
+        return (ist_arg)IST_STRUCT(token_layer_args, &v->layer);
+    }
 }
 
 static void launch(ist_plan *p, int prompts, int tokens, const ist_token_job *l, token_launch *t, const char *label) {
@@ -209,11 +263,10 @@ static void launch(ist_plan *p, int prompts, int tokens, const ist_token_job *l,
     if (t->each) ist_defines_add(&defines, " -DEACH=%d", t->each);
     if (t->narrow) ist_defines_add(&defines, " -DNARROW");
     if (t->image) ist_defines_add(&defines, " -DIMAGE");
-    if (t->kind != READING) t->lds[6] = l->add.ld, t->lds[7] = l->add.c0;
     if (l->folds) begin_folds(p, prompts, tokens, l, t, &defines);
     snprintf(isa, sizeof isa, "%s%s%s", kinds[t->kind].isa, l->folds ? "+nvidia/token_folds" : "",
              t->image ? "+nvidia/image_rows" : "");
-    const int *d = t->lds;
+    by_value values = values_of(prompts, tokens, l, t);
     ist_launch all = {.label = label,
                       .op = kinds[t->kind].op,
                       .isa = isa,
@@ -223,10 +276,9 @@ static void launch(ist_plan *p, int prompts, int tokens, const ist_token_job *l,
                       .global = {t->groups[0] * ITEMS, t->groups[1], t->groups[2]},
                       .local = {ITEMS, 1, 1},
                       .args = {IST_OUT(t->y), IST_IN(t->x), IST_IN(l->add), IST_IN(t->weights), IST_IN(t->table),
-                               IST_IN(ist_plan_current_limit(p)), IST_INT4(tokens, prompts, t->sizes[0], t->sizes[1]),
-                               IST_INT8(d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]), IST_FLOAT(l->eps)},
+                               IST_IN(ist_plan_current_limit(p)), struct_of(t->kind, &values)},
                       .flops = t->flops};
-    all.arg_count = (int)(more_args(p, prompts, l, t, all.args + 9) - all.args);
+    all.arg_count = (int)(more_args(p, prompts, l, t, all.args + 7) - all.args);
     ist_plan_launch(p, &all);
 }
 
@@ -241,7 +293,6 @@ ist_tensor ist_token_layer(ist_plan *p, ist_tensor x, const ist_token_job *l, co
                       .slices = slices,
                       .groups = {(size_t)tiles, (size_t)slices},
                       .x = x,
-                      .lds = {x.ld, x.c0},
                       .weights = pack_weights(p, l, slices, label),
                       .table = pack_table(p, l, l->b1, l->hidden, label),
                       .y = y,
@@ -281,7 +332,7 @@ static int projection_blocks(const ist_plan *p, int tiles, int outs) {
 }
 
 ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projection *q, const ist_token_job *l,
-                                  ist_tensor *all, const char *label) {
+                               ist_tensor *all, const char *label) {
     enum { EACH = 64 };
     ist_tensor none = {0}, like_x = x;
     *all = none;
@@ -312,7 +363,6 @@ ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projec
                       .each = each,
                       .groups = {(size_t)(tiles + more), (size_t)slices},
                       .x = x,
-                      .lds = {x.ld, x.c0, q->add.ld, q->add.c0},
                       .beside = q->add,
                       .weights = pack_both(p, q, l, image, label),
                       .table = pack_table(p, l, q->b, q->outs, label),
@@ -332,9 +382,9 @@ static ist_tensor seen(ist_tensor parts, int tokens, int hidden) {
 
 static bool reading_fits(ist_plan *p, ist_tensor x, const ist_token_reading *r, const char *label) {
     ist_tensor image = r->image;
-    bool good = ist_two_way_matrix(x.w, 64) && x.c % 32 == 0 && x.c >= 32 && x.c <= IMAGE_MAX && like(x, x, x.c) && r->queries.n == ist_div_up(x.n, 2) &&
-                r->queries.c == 8 && image.c == 2 * READ && image.h == 1 && image.elem == IST_ELEM_T &&
-                (image.ld | image.c0) % 4 == 0 &&
+    bool good = ist_two_way_matrix(x.w, 64) && x.c % 32 == 0 && x.c >= 32 && x.c <= IMAGE_MAX && like(x, x, x.c) &&
+                r->queries.n == ist_div_up(x.n, 2) && r->queries.c == 8 && image.c == 2 * READ && image.h == 1 &&
+                image.elem == IST_ELEM_T && (image.ld | image.c0) % 4 == 0 &&
                 (ist_has(r->map) ? r->map.elem == IST_ELEM_I32 && ist_pixels(r->map) >= x.n : image.n >= x.n);
     if (!good)
         ist_plan_fail(p, IST_E_ARGUMENT, "%s: tokens [%d,%d,%d,%d] read [%d,%d,%d,%d]", label, x.n, x.h, x.w, x.c,
@@ -343,7 +393,7 @@ static bool reading_fits(ist_plan *p, ist_tensor x, const ist_token_reading *r, 
 }
 
 ist_tensor ist_token_read(ist_plan *p, ist_tensor x, const ist_token_reading *r, const ist_token_job *layer,
-                             const char *label) {
+                          const char *label) {
     enum { ROWS_EACH = 128 };
     ist_token_job own = *layer, *l = &own;
     ist_tensor none = {0}, image = r->image;
@@ -360,8 +410,6 @@ ist_tensor ist_token_read(ist_plan *p, ist_tensor x, const ist_token_reading *r,
                       .map = r->map,
                       .weights = pack_weights(p, l, 1, label),
                       .table = pack_table(p, l, NULL, 0, label),
-                      .sizes = {image.w, floats},
-                      .lds = {image.ld, image.c0, 0, x.ld, x.c0, 0, 0, ist_has(r->map)},
                       .y = y,
                       .partial = ist_plan_tensor(p, x.n, parts, 1, floats, IST_ELEM_F32),
                       .flops = 2.0 * x.n * x.w * READ * (2.0 * image.w + l->out)};
@@ -394,8 +442,8 @@ static ist_tensor merge_weights(ist_plan *p, const ist_token_merging *m, const c
     return t;
 }
 
-ist_tensor ist_token_merge(ist_plan *p, ist_tensor parts, int tokens, const ist_token_merging *m, const ist_token_job *l,
-                           const char *label) {
+ist_tensor ist_token_merge(ist_plan *p, ist_tensor parts, int tokens, const ist_token_merging *m,
+                           const ist_token_job *l, const char *label) {
     ist_tensor none = {0};
     int hidden = HEADS * m->d;
     if (!check(p, seen(parts, tokens, hidden), l, MERGE, label)) return none;
@@ -410,8 +458,6 @@ ist_tensor ist_token_merge(ist_plan *p, ist_tensor parts, int tokens, const ist_
                       .hidden = hidden,
                       .groups = {(size_t)(tokens * HEADS), (size_t)parts.n},
                       .x = parts,
-                      .lds = {parts.h, parts.c},
-                      .sizes = {0, y.ld},
                       .beside = merge_weights(p, m, label),
                       .weights = pack_weights(p, l, 1, label),
                       .table = pack_table(p, l, m->b, hidden, label),

@@ -8,6 +8,7 @@
 #define IST_VARIANTS_NVIDIA_TOKENS_H
 
 #include "variants/absorbed.h"
+#include "variants/nvidia/two_way_args.h"
 
 /* Whether prompts of so many tokens and images of k channels have that form. */
 static inline bool ist_two_way_matrix(int tokens, int k) {
@@ -46,6 +47,8 @@ typedef struct ist_image_keys_step {
     float *weights; /* `count` of them, owned by the caller, as halves for the kernel */
     size_t count;
 } ist_image_keys_step;
+/* The rows of x [n,1,L,K] as kernels take them. */
+ist_image_rows_args ist_image_rows_of(ist_tensor x);
 bool ist_image_keys_begin(ist_plan *p, const ist_image_side *image, const ist_image_keys *w, const char *label,
                           ist_image_keys_step *step);
 

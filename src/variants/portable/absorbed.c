@@ -28,29 +28,30 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job 
     const ist_head_fold *f = &job->fold;
     ist_tensor x = job->x, add = job->add;
     int d = f->d;
-    bool added = ist_has(add);
     ist_defines defines = defines_of(p, k, f->k, x.w);
     ist_tensor w = ist_head_const(p, f->w, x.c, d, label), b = ist_head_const(p, f->b, 1, d, label);
     ist_tensor m = ist_plan_const(p, f->m, 1, 1, HEADS * d, f->k, IST_ELEM_F32, label);
     ist_tensor mb = ist_head_const(p, f->mb, 1, d, label);
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "portable/two_way",
-                                     .defines = defines.text,
-                                     .kernel = "fold_heads",
-                                     .dims = 3,
-                                     .global = {(size_t)k->items, HEADS, (size_t)x.n},
-                                     .local = {(size_t)k->items, 1, 1},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m),
-                                              IST_IN(mb), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(x.w, x.c, d, (int)form), IST_INT4(x.ld, x.c0, add.ld, add.c0),
-                                              IST_INT4(added, added && add.n == 1, 0, 0), IST_FLOAT(f->scale)},
-                                     .arg_count = 12,
-                                     .flops = 2.0 * x.n * x.w * HEADS * d * (x.c + f->k)});
+    const ist_fold_args by_value = ist_fold_args_of(job, form);
+    ist_plan_launch(
+        p, &(ist_launch){.label = label,
+                         .op = "portable/two_way",
+                         .defines = defines.text,
+                         .kernel = "fold_heads",
+                         .dims = 3,
+                         .global = {(size_t)k->items, HEADS, (size_t)x.n},
+                         .local = {(size_t)k->items, 1, 1},
+                         .args = {IST_OUT(y), IST_IN(x), IST_IN(add), IST_IN(w), IST_IN(b), IST_IN(m), IST_IN(mb),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(fold_args, &by_value)},
+                         .arg_count = 9,
+                         .flops = 2.0 * x.n * x.w * HEADS * d * (x.c + f->k)});
 }
 
 static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s, int local) {
     const ist_image_side *x = s->side;
     const ist_image_update *u = s->update;
+    const ist_image_update_args by_value = {
+        .image = ist_image_args_of(x, s->length), .update_columns = s->columns, .eps = u->eps};
     size_t items = (size_t)k->items;
     ist_defines defines = defines_of(p, k, s->k, s->tokens);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
@@ -62,15 +63,17 @@ static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_
                                      .local = {items, 1},
                                      .args = {IST_OUT(s->updated), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
                                               IST_IN(s->shift), IST_IN(u->keys), IST_IN(u->values), IST_IN(s->norm),
-                                              IST_IN(s->limit), IST_INT4(s->length, 0, 0, s->columns),
-                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                                              IST_INT4(ist_has(x->map), 0, 0, 0), IST_FLOAT(u->eps)},
-                                     .arg_count = 13,
+                                              IST_IN(s->limit), IST_STRUCT(image_update_args, &by_value)},
+                                     .arg_count = 10,
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
 static void launch_read(ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s,
                         const ist_image_side *x) {
+    const ist_image_read_args by_value = {.image = ist_image_args_of(x, s->length),
+                                          .groups = s->groups,
+                                          .group_rows = s->rows,
+                                          .read_columns = s->columns};
     size_t items = (size_t)k->items;
     ist_defines defines = defines_of(p, k, s->k, s->tokens);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
@@ -82,10 +85,8 @@ static void launch_read(ist_plan *p, const ist_absorbed_kernels *k, const ist_im
                                      .local = {items, 1},
                                      .args = {IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
                                               IST_IN(s->shift), IST_IN(s->queries), IST_IN(s->limit),
-                                              IST_INT4(s->length, s->groups, s->rows, s->columns),
-                                              IST_INT4(x->x.ld, x->x.c0, x->position.ld, x->position.c0),
-                                              IST_INT4(ist_has(x->map), 0, 0, 0)},
-                                     .arg_count = 10,
+                                              IST_STRUCT(image_read_args, &by_value)},
+                                     .arg_count = 8,
                                      .flops = 4.0 * s->n * s->length * s->columns * s->k});
 }
 
@@ -106,19 +107,20 @@ static void merge(ist_plan *p, const ist_absorbed_kernels *k, const ist_merge_jo
     ist_tensor weights = ist_head_const(p, job->w, job->k, job->d, label);
     ist_tensor bias = ist_head_const(p, job->b, 1, job->d, label);
     ist_defines defines = defines_of(p, k, job->k, job->tokens);
+    const ist_image_merge_args by_value = {.tokens = job->tokens, .groups = parts.h, .d = job->d, .y_ld = y.ld};
     size_t n = (size_t)parts.n, columns = (size_t)job->tokens * HEADS;
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "portable/two_way",
-                                     .defines = defines.text,
-                                     .kernel = "image_merge",
-                                     .dims = 3,
-                                     .global = {COLUMNS, columns, n},
-                                     .local = {COLUMNS, 1, 1},
-                                     .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(job->tokens, parts.h, job->d, y.ld)},
-                                     .arg_count = 6,
-                                     .flops = 2.0 * parts.n * job->tokens * HEADS * job->k * (parts.h + job->d)});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = label,
+                                  .op = "portable/two_way",
+                                  .defines = defines.text,
+                                  .kernel = "image_merge",
+                                  .dims = 3,
+                                  .global = {COLUMNS, columns, n},
+                                  .local = {COLUMNS, 1, 1},
+                                  .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
+                                           IST_IN(ist_plan_current_limit(p)), IST_STRUCT(image_merge_args, &by_value)},
+                                  .arg_count = 6,
+                                  .flops = 2.0 * parts.n * job->tokens * HEADS * job->k * (parts.h + job->d)});
 }
 
 const ist_absorbed_kernels ist_portable_absorbed_256 = {false, 256, group_rows, fold, step, merge};
