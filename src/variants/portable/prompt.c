@@ -1,6 +1,7 @@
 /* Prompt tokens of the segmenter. One kernel each serves every device: they are a percent of a frame
  * (cl/portable/prompt). */
 #include "variants/defines.h"
+#include "variants/portable/prompt_args.h"
 #include "variants/variant.h"
 
 #include <string.h>
@@ -20,6 +21,15 @@ static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) 
     ist_tensor points = q->points, labels = q->labels, own = q->own;
     ist_tensor gauss = ist_plan_const(p, q->gauss.v, 1, 1, 2, HALF, IST_ELEM_F32, q->label), table = table_of(p, q);
     ist_defines defines = ist_defines_of(p, "%s", "");
+    const ist_point_tokens_args by_value = {.own_rows = own.w,
+                                            .points = points.w,
+                                            .points_ld = points.ld,
+                                            .points_c0 = points.c0,
+                                            .labelled = ist_has(labels),
+                                            .labels_ld = labels.ld,
+                                            .labels_c0 = labels.c0,
+                                            .first_label = q->first_label,
+                                            .side = q->side};
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/prompt",
@@ -30,10 +40,8 @@ static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) 
                                      .local = {GROUP, 1, 1},
                                      .args = {IST_OUT(q->y), IST_IN(points), IST_IN(labels), IST_IN(gauss),
                                               IST_IN(table), IST_IN(own), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT8(own.w, points.w, points.ld, points.c0, ist_has(labels),
-                                                       labels.ld, labels.c0, q->first_label),
-                                              IST_FLOAT(q->side)},
-                                     .arg_count = 9});
+                                              IST_STRUCT(point_tokens_args, &by_value)},
+                                     .arg_count = 8});
 }
 
 const ist_family ist_portable_point_tokens = {.emit = emit_points};
@@ -42,6 +50,14 @@ static void emit_join(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_join_tokens *q = node;
     ist_tensor a = q->a, b = q->b, y = q->y;
     ist_defines defines = ist_defines_of(p, "%s", "");
+    const ist_join_tokens_args by_value = {.c = a.c,
+                                           .a_tokens = a.w,
+                                           .a_ld = a.ld,
+                                           .a_c0 = a.c0,
+                                           .a_items = a.n,
+                                           .b_tokens = b.w,
+                                           .b_ld = b.ld,
+                                           .b_c0 = b.c0};
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/prompt",
@@ -51,7 +67,7 @@ static void emit_join(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .global = {ist_round_up((size_t)a.c, GROUP), (size_t)y.w, (size_t)y.n},
                                      .local = {GROUP, 1, 1},
                                      .args = {IST_OUT(y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT8(a.c, a.w, b.w, a.n, a.ld, a.c0, b.ld, b.c0)},
+                                              IST_STRUCT(join_tokens_args, &by_value)},
                                      .arg_count = 5});
 }
 
