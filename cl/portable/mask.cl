@@ -198,21 +198,21 @@ static int reduced(int v, __local int *room, bool least) {
 
 /* An object's groups (parts_of in frame.cl) take equal shares of its image's strips and row blocks. stats [group,
  * STATS]: area, least x, most x, least y, most y, above 1, above -1. Object k's LOW * LOW logits begin at
- * place.x * k + place.y; place.z, place.w: most groups of all objects and of one. */
+ * object_floats * k + logits_c0. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 masks(__global uint *store, __global int *stats, __global const float *logits, __global const int *image_of,
-      __global const int *total, __global const uint *upload, int4 place) {
+      __global const int *total, __global const uint *upload, mask_args arg) {
 #if LANES > 1
     __local int room[LANES];
 #endif
-    int count = *total, parts = parts_of(count, place.z, place.w), k = get_group_id(0) / parts;
+    int count = *total, parts = parts_of(count, arg.all_groups, arg.object_groups), k = get_group_id(0) / parts;
     int g = get_group_id(0) - k * parts;
     if (k >= count) return;
     __global const uint *im = IMAGE_AT(upload, image_of[k]);
     int width = (int)im[IM_WIDTH], height = (int)im[IM_HEIGHT], w = (int)im[IM_SEG_WIDTH], h = (int)im[IM_SEG_HEIGHT];
     float sx = as_float(im[IM_MASK_X]), sy = as_float(im[IM_MASK_Y]);
     int blocks = (height + 31) / 32, strips = (width + STRIP - 1) / STRIP, all = blocks * strips;
-    __global const float *p = logits + (size_t)k * place.x + place.y;
+    __global const float *p = logits + (size_t)k * arg.object_floats + arg.logits_c0;
     store += (size_t)k * upload[UP_STORE_WORDS];
     tally n;
     n.area = n.high = n.low = (I)(0);

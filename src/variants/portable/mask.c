@@ -6,6 +6,7 @@
  * the masks that do not fit the packet, so it must stay untouched until the host has seen the packet: one per frame in
  * flight. */
 #include "variants/lanes.h"
+#include "variants/portable/mask_args.h"
 
 #include <string.h>
 
@@ -33,6 +34,8 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DLOW=%d", (int)lanes, q->side / IST_LOGIT_PIXELS);
     (void)way;
+    const ist_mask_args by_value = {
+        .object_floats = logits.ld * pixels, .logits_c0 = logits.c0, .all_groups = g.all, .object_groups = g.most};
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/mask",
@@ -43,8 +46,7 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .global = {lanes * (size_t)g.all},
                                      .local = {lanes},
                                      .args = {IST_OUT(q->store), IST_OUT(q->stats), IST_IN(logits), IST_IN(d->image_of),
-                                              IST_IN(d->total), IST_IN(q->upload),
-                                              IST_INT4(logits.ld * pixels, logits.c0, g.all, g.most)},
+                                              IST_IN(d->total), IST_IN(q->upload), IST_STRUCT(mask_args, &by_value)},
                                      .arg_count = 7});
 }
 
