@@ -120,13 +120,11 @@ static inline float traced_row(float16 *s, __global const float *trace, __global
     return both;
 }
 
-/* Group (i, n): sizes.s2 of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts); the logits of the others
- * are not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel (2a + c, 2b + d) of the block;
- * norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w]. sizes {height, width, pixels per
- * group, masks, K, shared c0}; lds {x ld, c0, vectors ld, c0}. For prompts of way 1: shared [map[n]][rows][4 C1], trace
- * [n][2][pixels][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants [2a + b]{of factors [2], to add}[C1];
- * sharing {columns or 0, shared ld, shared rows, of how many columns the weight is noted: that of the others is
- * one}. */
+/* Group (i, n): group_pixels of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts); the logits of
+ * the others are not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel (2a + c, 2b + d)
+ * of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w]. For prompts of
+ * way 1: shared [map[n]][rows][4 C1], trace [n][2][pixels][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants
+ * [2a + b]{of factors [2], to add}[C1]. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x, __global const float *restrict w1,
                             __global const float *restrict norm, __global const float *restrict w2,
                             __global const float *restrict b2, __global const T *restrict vectors,
@@ -134,57 +132,60 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const float *restrict values1, __global const float *restrict values2,
                             __global const float *restrict constants, __global const int *restrict map,
                             __global const int *restrict ways, __global const int *restrict limit,
-                            __global const int *restrict content, __global const int *restrict image_of, int8 sizes,
-                            int4 lds, int4 sharing, int4 seen, float eps, const int4 group) {
-    const int n = group.y, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
+                            __global const int *restrict content, __global const int *restrict image_of,
+                            cpu_upscale_args arg, const int4 group) {
+    const int n = group.y, w = arg.common.w, pixels = arg.common.h * w, wide = w * 4;
     if (n >= *limit) return;
-    const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
-    const int first = group_by_turns(group.x, group.w) * sizes.s2, last = min(shown.x * shown.y, first + sizes.s2);
+    const int2 shown = tokens_seen(content, image_of, n, arg.seen, (int2)(w, arg.common.h));
+    const int first = group_by_turns(group.x, group.w) * arg.group_pixels;
+    const int last = min(shown.x * shown.y, first + arg.group_pixels);
     if (first >= last) return;
-    const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    const int columns = arg.sharing.value_columns && ways[n] ? arg.sharing.value_columns : 0;
+    const int depth = arg.sharing.noted_columns, masks = arg.common.vectors, image_ld = arg.sharing.image_ld;
+    const int x_ld = arg.common.x_ld, x_c0 = arg.common.x_c0;
     float16 xs[TILE_ROWS * XS / 16], acc[TILE_ROWS * 4], u[TILE_ROWS * 4], rest[4 * 8];
     if (columns) {
-        shared += (size_t)map[n] * sharing.z * sharing.y + sizes.s5;
+        shared += (size_t)map[n] * arg.sharing.image_length * arg.sharing.image_ld + arg.sharing.image_c0;
         values1 += (size_t)n * 4 * columns * C1;
         values2 += (size_t)n * 4 * columns * C1;
         sum_constants(rest, constants, values1, values2, depth, columns);
     }
-    y += (size_t)n * sizes.s3 * pixels * 16;
+    y += (size_t)n * masks * pixels * 16;
     for (int p = first; p < last; p += TILE_ROWS) {
         float f[TILE_ROWS];
         int pixel[TILE_ROWS], at[TILE_ROWS]; /* at: of its first logit */
-        place_tokens(pixel, at, TILE_ROWS, p, last - 1, shown.x, sizes.s1);
+        place_tokens(pixel, at, TILE_ROWS, p, last - 1, shown.x, w);
         const int ahead = min(pixel[TILE_ROWS - 1] + 1, pixels - 1), count = min(TILE_ROWS, last - p);
-        __global const T *next = x + ((size_t)n * pixels + ahead) * lds.x + lds.y;
+        __global const T *next = x + ((size_t)n * pixels + ahead) * x_ld + x_c0;
         for (int r = 0; r < TILE_ROWS; r++) {
             const size_t row = (size_t)n * pixels + pixel[r];
             if (columns)
                 f[r] = traced_row(xs + r * (TRACED / 16), trace + (row + (size_t)n * pixels) * TRACE,
                                   trace + (row + (size_t)(n + 1) * pixels) * TRACE);
             else
-                for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * lds.x + lds.y + i * 16);
+                for (int i = 0; i < K / 16; i++) xs[r * (K / 16) + i] = LOAD16(x, row * x_ld + x_c0 + i * 16);
         }
         for (int phase = 0; phase < 4; phase++) {
             if (columns) {
                 __global const float *to_add = constants + (phase * 3 + 2) * C1;
                 for (int r = 0; r < TILE_ROWS; r++)
                     UNROLL for (int j = 0; j < 4; j++) acc[r * 4 + j] = fma(
-                        vload16(j, shared + pixel[r] * sharing.y + phase * C1), (float16)(f[r]), vload16(j, to_add));
+                        vload16(j, shared + pixel[r] * image_ld + phase * C1), (float16)(f[r]), vload16(j, to_add));
                 shared_product(acc, (const float *)xs, depth, values1 + phase * columns * C1,
                                values2 + phase * columns * C1, (const float *)(rest + phase * 8),
-                               shared + ahead * sharing.y + phase * TILE_ROWS * C1,
+                               shared + ahead * image_ld + phase * TILE_ROWS * C1,
                                trace + (((size_t)n * 2 + phase / 2) * pixels + ahead) * TRACE +
                                    phase % 2 * (TILE_ROWS * TRACE / 2));
             } else {
                 first_product(acc, (const float *)xs, w1 + phase * K * C1, norm, next);
             }
-            norm_gelu(u, acc, norm + C1, eps);
+            norm_gelu(u, acc, norm + C1, arg.common.eps);
             for (int second = 0; second < 2; second++) {
                 second_product(acc, (const float *)u, w2 + second * C1 * 2 * C2, b2);
                 activate_all(acc, TILE_ROWS * 4, ACT_GELU);
-                for (int m = 0; m < sizes.s3; m++)
+                for (int m = 0; m < masks; m++)
                     dots(y + (size_t)m * pixels * 16 + ((phase >> 1) * 2 + second) * wide + (phase & 1) * 2, at, count,
-                         acc, vectors + ((size_t)n * sizes.s3 + m) * lds.z + lds.w);
+                         acc, vectors + ((size_t)n * masks + m) * arg.common.vectors_ld + arg.common.vectors_c0);
             }
         }
     }
@@ -197,7 +198,7 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const float *restrict values1, __global const float *restrict values2,
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
         __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
-        int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
+        cpu_upscale_args arg) {
     upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit,
-                  content, image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
+                  content, image_of, arg, THIS_GROUP);
 }

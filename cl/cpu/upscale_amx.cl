@@ -172,9 +172,9 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
             }
 }
 
-/* Group (n, i): sizes.s2 of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts). Prompts of an image follow
- * each other on the same pixels, so that its rows come once to the second-level cache. Arguments as those of
- * cpu/upscale, but for w1 [2a + b][C1 / 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as
+/* Group (n, i): group_pixels of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts). Prompts of an
+ * image follow each other on the same pixels, so that its rows come once to the second-level cache. Arguments as those
+ * of cpu/upscale, but for w1 [2a + b][C1 / 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as
  * amx_split makes them. */
 NOINLINE void upscale_group(__global float *restrict y, __global const T *restrict x,
                             __global const ushort *restrict w1, __global const float *restrict norm,
@@ -184,17 +184,17 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const float *restrict values2, __global const float *restrict constants,
                             __global const int *restrict map, __global const int *restrict ways,
                             __global const int *restrict limit, __global const int *restrict content,
-                            __global const int *restrict image_of, int8 sizes, int4 lds, int4 sharing, int4 seen,
-                            float eps, const int4 group) {
-    const int n = group.x, pixels = sizes.s0 * sizes.s1, wide = sizes.s1 * 4;
+                            __global const int *restrict image_of, cpu_upscale_args arg, const int4 group) {
+    const int n = group.x, w = arg.common.w, pixels = arg.common.h * w, wide = w * 4;
     if (n >= *limit) return;
-    const int2 shown = tokens_seen(content, image_of, n, seen, (int2)(sizes.s1, sizes.s0));
-    const int first = group_by_turns(group.y, (pixels + sizes.s2 - 1) / sizes.s2) * sizes.s2;
-    const int last = min(shown.x * shown.y, first + sizes.s2);
+    const int2 shown = tokens_seen(content, image_of, n, arg.seen, (int2)(w, arg.common.h));
+    const int first = group_by_turns(group.y, (pixels + arg.group_pixels - 1) / arg.group_pixels) * arg.group_pixels;
+    const int last = min(shown.x * shown.y, first + arg.group_pixels);
     if (first >= last) return;
-    const int columns = sharing.x && ways[n] ? sharing.x : 0, depth = sharing.w;
+    const int columns = arg.sharing.value_columns && ways[n] ? arg.sharing.value_columns : 0;
+    const int depth = arg.sharing.noted_columns, masks = arg.common.vectors;
     const int blocks = (last - first + AMX_BLOCK - 1) / AMX_BLOCK, items = blocks * 4;
-    const int steps = columns ? (depth + 15) / 16 : sizes.s4 / AMX_DEPTH;
+    const int steps = columns ? (depth + 15) / 16 : arg.x_c / AMX_DEPTH;
     uint16 xs[2][PARTS * PLANE_X / 32], u[PARTS * PLANE_U / 32], panels[8 * 4 * PARTS * AMX_PANEL / 32];
     float16 s1[2][AMX_BLOCK * C1 / 16], s2[2][AMX_BLOCK * 4 * C2 / 16], rest[4 * 8];
     float scales[AMX_BLOCK];
@@ -203,29 +203,29 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
     size_t weights = (size_t)w1;
     beside_t b = {.u = (size_t)u,
                   .norm = norm + C1,
-                  .eps = eps,
+                  .eps = arg.common.eps,
                   .scales = scales,
-                  .ld = sharing.y,
-                  .x = x + (size_t)n * pixels * lds.x + lds.y,
-                  .ldx = lds.x,
+                  .ld = arg.sharing.image_ld,
+                  .x = x + (size_t)n * pixels * arg.common.x_ld + arg.common.x_c0,
+                  .ldx = arg.common.x_ld,
                   .trace = columns ? trace + (size_t)n * pixels * 2 * TRACE : 0,
                   .trace2 = trace + (size_t)(n * 2 + 1) * pixels * TRACE,
                   .steps = steps,
                   .pitch = PITCH(steps * AMX_DEPTH),
-                  .masks = sizes.s3,
+                  .masks = masks,
                   .mask_step = pixels * 16,
                   .wide = wide,
-                  .vectors_of = vectors + (size_t)n * sizes.s3 * lds.z + lds.w,
-                  .vectors_ld = lds.z};
+                  .vectors_of = vectors + (size_t)n * masks * arg.common.vectors_ld + arg.common.vectors_c0,
+                  .vectors_ld = arg.common.vectors_ld};
     if (columns) {
-        shared += (size_t)map[n] * sharing.z * sharing.y + sizes.s5;
+        shared += (size_t)map[n] * arg.sharing.image_length * arg.sharing.image_ld + arg.sharing.image_c0;
         values1 += (size_t)n * 4 * columns * C1;
         values2 += (size_t)n * 4 * columns * C1;
         sum_constants(rest, constants, values1, values2, depth, columns);
         weights = (size_t)panels;
         pack_values(weights, values1, values2, depth, columns, steps);
     }
-    y += (size_t)n * sizes.s3 * pixels * 16;
+    y += (size_t)n * masks * pixels * 16;
     amx_begin();
     /* Item i, phase i % 4 of block i / 4: its first product, and the second of the item before. Before the first block
      * and behind the last, items have no product. */
@@ -244,7 +244,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
         if (next + 1 < blocks) { /* a quarter of the next block's pixels */
             if (phase == 0)
                 place_tokens(pixel[next + 1 & 3], at[next + 1 & 3], AMX_BLOCK, first + (next + 1) * AMX_BLOCK, last - 1,
-                             shown.x, sizes.s1);
+                             shown.x, w);
             b.pixel_rows = pixel[next + 1 & 3];
             b.pixel = phase * (AMX_BLOCK / 4);
             b.pixels = b.pixel + AMX_BLOCK / 4;
@@ -282,7 +282,7 @@ upscale(__global float *restrict y, __global const T *restrict x, __global const
         __global const float *restrict values1, __global const float *restrict values2,
         __global const float *restrict constants, __global const int *restrict map, __global const int *restrict ways,
         __global const int *restrict limit, __global const int *restrict content, __global const int *restrict image_of,
-        int8 sizes, int4 lds, int4 sharing, int4 seen, float eps) {
+        cpu_upscale_args arg) {
     upscale_group(y, x, w1, norm, w2, b2, vectors, shared, trace, values1, values2, constants, map, ways, limit,
-                  content, image_of, sizes, lds, sharing, seen, eps, THIS_GROUP);
+                  content, image_of, arg, THIS_GROUP);
 }

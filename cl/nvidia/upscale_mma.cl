@@ -21,21 +21,22 @@
     if ((k) < BLOCKS) {                                                                                                \
         UNROLL for (int r = 0; r < 2; r++) {                                                                           \
             const size_t row = (size_t)(m)*pixels + min(first + g + 8 * r, pixels - 1);                                \
-            FETCH16(a[(k) % 3][r], x + row * lds.x + lds.y + (k)*32 + t * 8);                                          \
+            FETCH16(a[(k) % 3][r], x + row * x_ld + x_c0 + (k)*32 + t * 8);                                          \
         }                                                                                                              \
     }
 
 /* weights: fragments of the first convolution [phase][K / 32][C1 / 8][lane][8 halves], then of the second [pixel][C1 /
- * 32][C2 / 8][lane][8 halves]. sizes {height, width, prompts, masks}; lds {x ld, c0, vectors ld, c0}. */
+ * 32][C2 / 8][lane][8 halves]. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 upscale(__global float *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
         __global const uint4 *restrict norm, __global const half *restrict vectors, __global const int *restrict limit,
-        int4 sizes, int4 lds, float eps) {
+        nvidia_upscale_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     const int id = get_local_id(0), lane = id & 31, g = lane / 4, t = lane % 4, phase = get_group_id(0) % 4;
-    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * 64 + id / 32 * 16,
-              prompts = min(sizes.z, *limit);
+    const int h = arg.common.h, wide = arg.common.w, pixels = h * wide, masks = arg.common.vectors;
+    const int x_ld = arg.common.x_ld, x_c0 = arg.common.x_c0, vectors_ld = arg.common.vectors_ld;
+    const int first = get_group_id(0) / 4 * 64 + id / 32 * 16, prompts = min(arg.prompts, *limit);
     const uint shared = SHARED(memory), mine = shared + lane * 16;
     __local const float *floats = (__local const float *)(memory + NORM);
     if ((int)get_group_id(1) >= prompts) return;
@@ -49,7 +50,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int n = get_group_id(1); n < prompts; n += get_num_groups(1)) {
-        __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * sizes.w * lds.z + lds.w);
+        __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * masks * vectors_ld + arg.common.vectors_c0);
         UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[c * 4 + t];
 
         float u[C1 / 8][4];
@@ -73,7 +74,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         FETCH_TOKENS(next, 1)
 
         float scale[2];
-        CENTRE_ROWS(u, C1 / 8, eps, scale);
+        CENTRE_ROWS(u, C1 / 8, arg.common.eps, scale);
         uint v[C1 / 16][4];
         UNROLL for (int c = 0; c < C1 / 8; c++) {
             const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);
@@ -100,9 +101,9 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                 }
             UNROLL for (int c = 0; c < C2 / 8; c++)
                 UNROLL for (int e = 0; e < 4; e++) w[c][e] = quick_gelu(w[c][e]);
-            for (int m = 0; m < sizes.w; m++) {
-                if (sizes.w > 1) {
-                    UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4 + t];
+            for (int m = 0; m < masks; m++) {
+                if (masks > 1) {
+                    UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * vectors_ld / 2 + c * 4 + t];
                 }
                 float sum[2] = {0.0f, 0.0f};
                 UNROLL for (int c = 0; c < C2 / 8; c++) {
@@ -112,10 +113,10 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                 }
                 UNROLL for (int r = 0; r < 2; r++) {
                     QUAD_SUM(sum[r]);
-                    const int p = first + g + 8 * r, row = p / sizes.y * 4 + (phase >> 1) * 2 + (pixel >> 1);
-                    const int column = p % sizes.y * 4 + (phase & 1) * 2 + (pixel & 1);
+                    const int p = first + g + 8 * r, row = p / wide * 4 + (phase >> 1) * 2 + (pixel >> 1);
+                    const int column = p % wide * 4 + (phase & 1) * 2 + (pixel & 1);
                     if (t == pixel && p < pixels)
-                        y[(((size_t)n * sizes.w + m) * sizes.x * 4 + row) * sizes.y * 4 + column] = sum[r];
+                        y[(((size_t)n * masks + m) * h * 4 + row) * wide * 4 + column] = sum[r];
                 }
             }
         }

@@ -31,22 +31,23 @@
 #define MIDDLE(k)  v[k]
 
 /* weights: tiles of the first convolution [phase][K / 64][C1][64 places], then of the second [pixel][C2][C1], 16-byte
- * parts exchanged. sizes {height, width, prompts, masks}; lds {x ld, c0, vectors ld, c0}. */
+ * parts exchanged. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 upscale(__global float *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
         __global const uint4 *restrict norm, __global const half *restrict vectors, __global const int *restrict limit,
-        int4 sizes, int4 lds, float eps) {
+        nvidia_upscale_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL / 16] __attribute__((aligned(1024)));
     const int id = get_local_id(0), lane = id & 31, g = lane / 4, t = lane % 4, phase = get_group_id(0) % 4;
-    const int pixels = sizes.x * sizes.y, first = get_group_id(0) / 4 * 64 + id / 32 * 16,
-              prompts = min(sizes.z, *limit);
+    const int wide = arg.common.w, pixels = arg.common.h * wide, masks = arg.common.vectors;
+    const int x_ld = arg.common.x_ld, x_c0 = arg.common.x_c0, vectors_ld = arg.common.vectors_ld;
+    const int first = get_group_id(0) / 4 * 64 + id / 32 * 16, prompts = min(arg.prompts, *limit);
     const uint shared = SHARED(memory);
     __local const float *floats = (__local const float *)(memory + NORM / 16);
     int to[2]; /* of rows g and g + 8: the logit of the phase's pixel that work-item t makes */
     UNROLL for (int r = 0; r < 2; r++) {
-        const int p = first + g + 8 * r, row = p / sizes.y * 4 + (phase >> 1) * 2 + t / 2;
-        to[r] = row * sizes.y * 4 + p % sizes.y * 4 + (phase & 1) * 2 + (t & 1);
+        const int p = first + g + 8 * r, row = p / wide * 4 + (phase >> 1) * 2 + t / 2;
+        to[r] = row * wide * 4 + p % wide * 4 + (phase & 1) * 2 + (t & 1);
     }
     for (int i = id; i < SECOND / 16; i += THREADS) COPY16(shared + i * 16, weights + phase * (SECOND / 16) + i, 16);
     for (int i = id; i < 2 * TILE / 16; i += THREADS)
@@ -62,7 +63,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         UNROLL for (int r = 0; r < 2; r++)
             UNROLL for (int e = 0; e < 2 * TILES; e++) {
                 const size_t row = (size_t)n * pixels + min(first + g + 8 * r, pixels - 1);
-                FETCH16(a[r][e], x + row * lds.x + lds.y + e * 32 + t * 8);
+                FETCH16(a[r][e], x + row * x_ld + x_c0 + e * 32 + t * 8);
             }
         float u[C1 / 8][4];
         UNROLL for (int c = 0; c < C1 / 8; c++) {
@@ -74,7 +75,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         PRODUCT(u, 4 * TILES, TOKENS, 0)
 
         float scale[2];
-        CENTRE_ROWS(u, C1 / 8, eps, scale);
+        CENTRE_ROWS(u, C1 / 8, arg.common.eps, scale);
         UNROLL for (int c = 0; c < C1 / 8; c++) {
             const float2 gamma = *(__local const float2 *)(floats + C1 + c * 8 + 2 * t);
             const float2 beta = *(__local const float2 *)(floats + 2 * C1 + c * 8 + 2 * t);
@@ -85,7 +86,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
         UNROLL for (int k = 0; k < 4; k++) GROUP_HOLD_WORDS(v[k]);
 
         /* Two pixels of a line; work-items with odd t keep the second. */
-        __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * sizes.w * lds.z + lds.w) + t;
+        __global const uint *of_mask = (__global const uint *)(vectors + (size_t)n * masks * vectors_ld + arg.common.vectors_c0) + t;
 #pragma unroll 1
         for (int line = 0; line < 2; line++) {
             float w[2 * C2 / 8][4];
@@ -97,9 +98,9 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
             PRODUCT(w, 4, MIDDLE, SECOND + line * TILE)
             UNROLL for (int c = 0; c < 2 * C2 / 8; c++)
                 UNROLL for (int e = 0; e < 4; e++) w[c][e] = quick_gelu(w[c][e]);
-            for (int m = 0; m < sizes.w; m++) {
+            for (int m = 0; m < masks; m++) {
                 uint vector[C2 / 8];
-                UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * lds.z / 2 + c * 4];
+                UNROLL for (int c = 0; c < C2 / 8; c++) vector[c] = of_mask[m * vectors_ld / 2 + c * 4];
                 UNROLL for (int r = 0; r < 2; r++) {
                     float sum[2] = {0.0f, 0.0f}, other;
                     UNROLL for (int c = 0; c < C2 / 8; c++) {
@@ -112,7 +113,7 @@ upscale(__global float *restrict y, __global const half *restrict x, __global co
                     LANE_XOR(other, mine, 2);
                     mine += other;
                     if (t / 2 == line && first + g + 8 * r < pixels)
-                        y[((size_t)n * sizes.w + m) * pixels * 16 + to[r]] = mine;
+                        y[((size_t)n * masks + m) * pixels * 16 + to[r]] = mine;
                 }
             }
         }

@@ -30,17 +30,17 @@ static inline void normalise(__local float *u, __local float *work, __global con
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Group (i, n): pixels [i * PIXELS, ..) of item n. sizes {height, width, 0, masks}; lds {x ld, c0, vectors ld, c0}. */
+/* Group (i, n): pixels [i * PIXELS, ..) of item n. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 upscale(__global float *y, __global const T *x, __global const float *w1, __global const float *norm,
         __global const float *w2, __global const float *b2, __global const T *vectors, __global const int *limit,
-        int4 sizes, int4 lds, float eps) {
+        upscale_args arg) {
     __local float xs[PIXELS * K], u[PHASES * PIXELS * C1], work[GROUP * 4];
-    const int n = get_group_id(1), pixels = sizes.x * sizes.y, first = get_group_id(0) * PIXELS;
+    const int n = get_group_id(1), pixels = arg.h * arg.w, first = get_group_id(0) * PIXELS;
     const int lane = get_local_id(0);
     if (n >= *limit) return;
     for (int e = lane; e < PIXELS * K; e += GROUP)
-        xs[e] = LOAD(x, ((size_t)n * pixels + min(first + e / K, pixels - 1)) * lds.x + lds.y + e % K);
+        xs[e] = LOAD(x, ((size_t)n * pixels + min(first + e / K, pixels - 1)) * arg.x_ld + arg.x_c0 + e % K);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int phase0 = 0; phase0 < 4; phase0 += PHASES) {
         const int k1 = lane % C1, p1 = lane / C1 % PHASES, quad = lane / (C1 * PHASES) * 4;
@@ -55,7 +55,7 @@ upscale(__global float *y, __global const T *x, __global const float *w1, __glob
         line[2 * C1] = a.z;
         line[3 * C1] = a.w;
         barrier(CLK_LOCAL_MEM_FENCE);
-        normalise(u, work, norm, eps, lane);
+        normalise(u, work, norm, arg.eps, lane);
         for (int o = lane; o < PHASES * 4 * C2; o += GROUP) { /* all work-items go round equally often */
             const int ch = o % C2, sub = o / C2 % 4, p2 = o / (4 * C2);
             __global const float *v = w2 + (sub >> 1) * C1 * 2 * C2 + (sub & 1) * C2 + ch;
@@ -64,8 +64,8 @@ upscale(__global float *y, __global const T *x, __global const float *w1, __glob
             for (int k = 0; k < C1; k++)
                 for (int i = 0; i < PIXELS; i++) s[i] = fma(u[(p2 * PIXELS + i) * C1 + k], v[k * 2 * C2], s[i]);
             for (int i = 0; i < PIXELS; i++) s[i] = activate_float(s[i], ACT_GELU);
-            for (int m = 0; m < sizes.w; m++) {
-                const float f = LOAD(vectors, ((size_t)n * sizes.w + m) * lds.z + lds.w + ch);
+            for (int m = 0; m < arg.vectors; m++) {
+                const float f = LOAD(vectors, ((size_t)n * arg.vectors + m) * arg.vectors_ld + arg.vectors_c0 + ch);
                 for (int q = 0; q < PIXELS; q += 4) {
                     barrier(CLK_LOCAL_MEM_FENCE);
                     for (int i = 0; i < 4; i++) work[lane * 4 + i] = s[q + i] * f;
@@ -73,11 +73,12 @@ upscale(__global float *y, __global const T *x, __global const float *w1, __glob
                     if (lane < GROUP / C2 * 4) {
                         const int r = o - lane + lane / 4 * C2, p = first + q + lane % 4, fine = r / C2 % 4;
                         const int phase = phase0 + r / (4 * C2);
-                        const int row = p / sizes.y * 4 + (phase >> 1) * 2 + (fine >> 1);
-                        const int column = p % sizes.y * 4 + (phase & 1) * 2 + (fine & 1);
+                        const int row = p / arg.w * 4 + (phase >> 1) * 2 + (fine >> 1);
+                        const int column = p % arg.w * 4 + (phase & 1) * 2 + (fine & 1);
                         float sum = 0.0f;
                         for (int i = 0; i < C2; i++) sum += work[(lane / 4 * C2 + i) * 4 + lane % 4];
-                        if (p < pixels) y[(((size_t)n * sizes.w + m) * sizes.x * 4 + row) * sizes.y * 4 + column] = sum;
+                        if (p < pixels)
+                            y[(((size_t)n * arg.vectors + m) * arg.h * 4 + row) * arg.w * 4 + column] = sum;
                     }
                 }
             }

@@ -72,6 +72,18 @@ bool ist_upscale_pack(ist_plan *p, const ist_upscale *q, ist_upscale_packed *out
     return !ist_plan_status(p);
 }
 
+ist_upscale_args ist_upscale_args_of(const ist_upscale *q) {
+    ist_tensor x = q->x, vectors = q->vectors;
+    return (ist_upscale_args){.h = x.h,
+                              .w = x.w,
+                              .x_ld = x.ld,
+                              .x_c0 = x.c0,
+                              .vectors = vectors.h * vectors.w,
+                              .vectors_ld = vectors.ld,
+                              .vectors_c0 = vectors.c0,
+                              .eps = q->eps};
+}
+
 double ist_upscale_flops(const ist_upscale *q, double depth) {
     int masks = q->vectors.h * q->vectors.w;
     return 2.0 * ist_pixels(q->x) * (4.0 * depth * C1 + 16.0 * C1 * C2 + 16.0 * C2 * masks);

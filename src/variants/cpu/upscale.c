@@ -1,6 +1,7 @@
 /* Mask upscaling on CPUs, with AMX and without (cl/cpu/upscale_amx, upscale). */
 #include "variants/cpu/upscale.h"
 #include "variants/cpu/amx.h"
+#include "variants/cpu/upscale_args.h"
 #include "variants/defines.h"
 #include "variants/upscale.h"
 #include "variants/variant.h"
@@ -86,39 +87,33 @@ static void launch(ist_plan *p, const ist_upscale *q, bool amx) {
     ist_defines defines =
         amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, IST_AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
-    ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = amx ? "cpu/upscale_amx" : "cpu/upscale",
-                                     .isa = amx ? "cpu/tile+cpu/upscale_parts+cpu/amx" : "cpu/tile+cpu/upscale_parts",
-                                     .defines = defines.text,
-                                     .kernel = "upscale",
-                                     .dims = 2,
-                                     .global = {amx ? items : parts, amx ? parts : items},
-                                     .local = {1, 1},
-                                     .args = {IST_OUT(q->y),
-                                              IST_IN(x),
-                                              IST_IN(c.w1),
-                                              IST_IN(c.norm),
-                                              IST_IN(c.w2),
-                                              IST_IN(c.b2),
-                                              IST_IN(vectors),
-                                              IST_IN(s->image),
-                                              IST_IN(s->trace),
-                                              IST_IN(s->values[0]),
-                                              IST_IN(s->values[1]),
-                                              IST_IN(constants),
-                                              IST_IN(s->map),
-                                              IST_IN(s->ways),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_IN(content),
-                                              IST_IN(q->image_of),
-                                              IST_INT8(x.h, x.w, take, masks, x.c, s->image.c0),
-                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0),
-                                              IST_INT4(s->values[0].w, s->image.ld, s->image.w, noted),
-                                              IST_INT4(content.ld, content.c0, IST_TOKEN_PIXELS),
-                                              IST_FLOAT(q->eps)},
-                                     .arg_count = 22,
-                                     .flops = ist_upscale_flops(q, q->sharing ? 2.0 * noted + 2 : x.c),
-                                     .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
+    const ist_cpu_upscale_args by_value = {
+        .common = ist_upscale_args_of(q),
+        .group_pixels = take,
+        .x_c = x.c,
+        .sharing = {.value_columns = s->values[0].w,
+                    .noted_columns = noted,
+                    .image_length = s->image.w,
+                    .image_ld = s->image.ld,
+                    .image_c0 = s->image.c0},
+        .seen = {.content_ld = content.ld, .content_c0 = content.c0, .token_pixels = IST_TOKEN_PIXELS}};
+    ist_plan_launch(
+        p, &(ist_launch){.label = q->label,
+                         .op = amx ? "cpu/upscale_amx" : "cpu/upscale",
+                         .isa = amx ? "cpu/tile+cpu/upscale_parts+cpu/amx" : "cpu/tile+cpu/upscale_parts",
+                         .defines = defines.text,
+                         .kernel = "upscale",
+                         .dims = 2,
+                         .global = {amx ? items : parts, amx ? parts : items},
+                         .local = {1, 1},
+                         .args = {IST_OUT(q->y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(c.w2), IST_IN(c.b2),
+                                  IST_IN(vectors), IST_IN(s->image), IST_IN(s->trace), IST_IN(s->values[0]),
+                                  IST_IN(s->values[1]), IST_IN(constants), IST_IN(s->map), IST_IN(s->ways),
+                                  IST_IN(ist_plan_current_limit(p)), IST_IN(content), IST_IN(q->image_of),
+                                  IST_STRUCT(cpu_upscale_args, &by_value)},
+                         .arg_count = 18,
+                         .flops = ist_upscale_flops(q, q->sharing ? 2.0 * noted + 2 : x.c),
+                         .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

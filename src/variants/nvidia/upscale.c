@@ -1,5 +1,6 @@
 /* Mask upscaling on matrix instructions (cl/nvidia/upscale_mma, by warpgroups upscale_wgmma). */
 #include "variants/upscale.h"
+#include "variants/nvidia/upscale_args.h"
 #include "variants/fragments.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
@@ -18,8 +19,7 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_upscale *q = node;
     bool groups = *(const bool *)v->config;
     (void)p;
-    return q->x.c % (groups ? 64 : 32) == 0 && (q->x.ld | q->x.c0) % 8 == 0 &&
-           (q->vectors.ld | q->vectors.c0) % 2 == 0;
+    return q->x.c % (groups ? 64 : 32) == 0 && (q->x.ld | q->x.c0) % 8 == 0 && (q->vectors.ld | q->vectors.c0) % 2 == 0;
 }
 
 /* Fragments as cl/nvidia/upscale_mma takes them. */
@@ -72,20 +72,21 @@ static void launch(ist_plan *p, const ist_upscale *q, bool groups) {
     if (!pack(p, q, groups, &weights, &norm)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, blocks = ist_div_up(pixels, TAKE);
     ist_defines defines = ist_defines_of(p, "-DK=%d", x.c);
-    ist_plan_launch(p, &(ist_launch){.label = q->label,
-                                     .op = groups ? "nvidia/upscale_wgmma" : "nvidia/upscale_mma",
-                                     .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
-                                     .defines = defines.text,
-                                     .kernel = "upscale",
-                                     .dims = 2,
-                                     .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
-                                     .local = {ITEMS, 1},
-                                     .args = {IST_OUT(q->y), IST_IN(x), IST_IN(weights), IST_IN(norm), IST_IN(vectors),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, x.n, masks),
-                                              IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(q->eps)},
-                                     .arg_count = 9,
-                                     .flops = ist_upscale_flops(q, x.c),
-                                     .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
+    const ist_nvidia_upscale_args by_value = {.common = ist_upscale_args_of(q), .prompts = x.n};
+    ist_plan_launch(
+        p, &(ist_launch){.label = q->label,
+                         .op = groups ? "nvidia/upscale_wgmma" : "nvidia/upscale_mma",
+                         .isa = groups ? "nvidia/ptx+nvidia/sums+nvidia/wgmma" : "nvidia/ptx+nvidia/sums",
+                         .defines = defines.text,
+                         .kernel = "upscale",
+                         .dims = 2,
+                         .global = {(size_t)blocks * 4 * ITEMS, (size_t)prompt_groups(blocks, x.n)},
+                         .local = {ITEMS, 1},
+                         .args = {IST_OUT(q->y), IST_IN(x), IST_IN(weights), IST_IN(norm), IST_IN(vectors),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(nvidia_upscale_args, &by_value)},
+                         .arg_count = 7,
+                         .flops = ist_upscale_flops(q, x.c),
+                         .bytes = 2.0 * x.n * pixels * (x.c + 32.0 * masks)});
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

@@ -17,20 +17,20 @@ static void launch(ist_plan *p, const ist_upscale *q, int items) {
     if (!ist_upscale_pack(p, q, &c)) return;
     int masks = vectors.h * vectors.w, pixels = x.h * x.w, take = items == 256 ? PIXELS : PIXELS / 2;
     ist_defines defines = ist_defines_of(p, "-DK=%d -DGROUP=%d", x.c, items);
-    ist_plan_launch(
-        p, &(ist_launch){.label = q->label,
-                         .op = "portable/upscale",
-                         .defines = defines.text,
-                         .kernel = "upscale",
-                         .dims = 2,
-                         .global = {(size_t)ist_div_up(pixels, take) * (size_t)items, (size_t)x.n},
-                         .local = {(size_t)items, 1},
-                         .args = {IST_OUT(q->y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(c.w2), IST_IN(c.b2),
-                                  IST_IN(vectors), IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, take, masks),
-                                  IST_INT4(x.ld, x.c0, vectors.ld, vectors.c0), IST_FLOAT(q->eps)},
-                         .arg_count = 11,
-                         .flops = ist_upscale_flops(q, x.c),
-                         .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
+    const ist_upscale_args by_value = ist_upscale_args_of(q);
+    ist_plan_launch(p, &(ist_launch){.label = q->label,
+                                     .op = "portable/upscale",
+                                     .defines = defines.text,
+                                     .kernel = "upscale",
+                                     .dims = 2,
+                                     .global = {(size_t)ist_div_up(pixels, take) * (size_t)items, (size_t)x.n},
+                                     .local = {(size_t)items, 1},
+                                     .args = {IST_OUT(q->y), IST_IN(x), IST_IN(c.w1), IST_IN(c.norm), IST_IN(c.w2),
+                                              IST_IN(c.b2), IST_IN(vectors), IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(upscale_args, &by_value)},
+                                     .arg_count = 9,
+                                     .flops = ist_upscale_flops(q, x.c),
+                                     .bytes = 4.0 * x.n * pixels * (x.c + 16.0 * masks)});
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
