@@ -616,23 +616,22 @@ static void run(const state *s, __global const int *tape, int steps, from_t weig
 
 /* As many groups as compute units; a piece of work is some tiles of rows of one item. Where the last step is a
  * depthwise convolution it is some lines of its result, which are made one by one from two more lines of the map, and
- * at first the one above. sizes {rows, steps, pieces of an item, items}; more {floats of scratch per group, backwards?,
- * width of the map or 0, first float of the room for rows in parts}. */
+ * at first the one above. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 sequence(__global float *scratch, __global const int *tape, __global const float *weights, __global const float *table,
       __global const int *limit, volatile __global int *queue, __global float *e0, __global float *e1,
       __global float *e2, __global float *e3, __global float *e4, __global float *e5, __global float *e6,
       __global float *e7, __global float *e8, __global float *e9, __global float *e10, __global float *e11,
       __global float *e12, __global float *e13, __global float *e14, __global float *e15, __global float *e16,
-      __global float *e17, __global float *e18, __global float *e19, int4 sizes, int4 more) {
-    const int rows = sizes.x, per = sizes.z, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
-    state s = {{scratch + (size_t)get_group_id(0) * more.x, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10, e11, e12, e13,
-                e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, more.z};
-    s.squares = (size_t)(s.at[0] + more.w);
+      __global float *e17, __global float *e18, __global float *e19, cpu_sequence_args arg) {
+    const int rows = arg.rows, per = arg.pieces, tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    state s = {{scratch + (size_t)get_group_id(0) * arg.scratch_floats, e0, e1, e2, e3, e4, e5, e6, e7, e8, e9, e10,
+                e11, e12, e13, e14, e15, e16, e17, e18, e19}, 0, rows, 0, 0, arg.map_width};
+    s.squares = (size_t)(s.at[0] + arg.squares_at);
 #ifdef PARTS
     amx_begin();
 #endif
-    work_t work = work_begin((int)get_num_groups(0), min(sizes.w, *limit) * per, more.y);
+    work_t work = work_begin((int)get_num_groups(0), min(arg.items, *limit) * per, arg.backwards);
     for (int item = work_next(&work, queue); item >= 0; item = work_next(&work, queue)) {
         s.n = item / per;
         const int k = item - s.n * per, units = s.width ? rows / s.width / 2 : tiles; /* pairs of lines, or tiles */
@@ -641,12 +640,12 @@ sequence(__global float *scratch, __global const int *tape, __global const float
             for (int o = from > 0 ? from - 1 : 0; o < to; o++) {
                 s.first = (2 * o + (o < from)) * s.width;
                 s.count = (2 - (o < from)) * s.width;
-                run(&s, tape, o < from ? sizes.y - 1 : sizes.y, weights, table);
+                run(&s, tape, o < from ? arg.steps - 1 : arg.steps, weights, table);
             }
         } else {
             s.first = from * TILE_ROWS;
             s.count = min(to * TILE_ROWS, rows) - s.first;
-            run(&s, tape, sizes.y, weights, table);
+            run(&s, tape, arg.steps, weights, table);
         }
     }
 #ifdef PARTS

@@ -80,16 +80,15 @@ PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (
     }
 }
 
-/* sizes {rows of an item, steps of the first tape and 2^16 times those of the second, pieces of weights of a lane, turns
- * of all steps}; constants: DATA floats, if any; mails: [n][row][2][MAIL], zeros. Group (SPLIT i + side, n): rows 8 i to
- * 8 i + 7 of item n, as far as there are any; those beyond ask for weights. */
+/* constants: DATA floats, if any; mails: [n][row][2][MAIL], zeros. Group (SPLIT i + side, n): rows 8 i to 8 i + 7 of
+ * item n, as far as there are any; those beyond ask for weights. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 sequence(__global const int16 *tape, __global const T *weights, __global const float *constants, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
       __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
-      __global char *e20, __global char *e21, __global uint *mails, int4 sizes) {
+      __global char *e20, __global char *e21, __global uint *mails, nvidia_sequence_args arg) {
     __local float4 room[SLOTS * ROWS / 4];
     __local int16 words[16]; /* of the tape, ahead of their use */
 #if DATA
@@ -102,20 +101,20 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     MATRIX_SCRATCH_OF(16)
     __local float4 *const m = PLACE_OF(float4, room);
     __local int16 *const steps = PLACE_OF(int16, words);
-    const int n = get_group_id(1), rows = sizes.x;
+    const int n = get_group_id(1), rows = arg.rows;
     const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, q = lane % 4;
     const int row = get_group_id(0) / SPLIT * ROWS + warp, side = get_group_id(0) % SPLIT;
     if (n >= *limit) return;
     const int groups = (rows + ROWS - 1) / ROWS * SPLIT, more = (int)get_group_id(0) - groups;
     if (more >= 0) {
         /* A group without rows: weights on their way to the second-level cache, in the order of their use. */
-        const int all = sizes.z * 32 * SPLIT, step = (get_num_groups(0) - groups) * ITEMS;
+        const int all = arg.lane_pieces * 32 * SPLIT, step = (get_num_groups(0) - groups) * ITEMS;
         for (int i = more * ITEMS + get_local_id(0); i < all; i += step)
-            ASK_FOR((__global const uint4 *)weights + (i / 4 % (8 * SPLIT) * sizes.z + i / (32 * SPLIT)) * 32 +
+            ASK_FOR((__global const uint4 *)weights + (i / 4 % (8 * SPLIT) * arg.lane_pieces + i / (32 * SPLIT)) * 32 +
                     i % 4 * 8);
         return;
     }
-    const int first = sizes.y & 0xffff, count = side ? sizes.y >> 16 : first;
+    const int first = arg.first_steps, count = side ? arg.second_steps : first;
     __global const int *const own = (__global const int *)(tape + side * first);
 #if DATA
     for (int i = get_local_id(0); i < DATA / 4; i += ITEMS) COPY_FLOATS(data + i, constants + i * 4);
@@ -128,7 +127,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
-    __global const uint4 *stream = (__global const uint4 *)weights + (size_t)(side * 8 + warp) * sizes.z * 32 + lane;
+    __global const uint4 *stream = (__global const uint4 *)weights + (size_t)(side * 8 + warp) * arg.lane_pieces * 32 + lane;
     uint piece[PIECES][4], low[PIECES], high[PIECES];
     float sum[SUMS][4];
     UNROLLED for (int i = 0; i < PIECES; i++) LOAD_PIECE(piece[i], stream + i * 32);
@@ -138,7 +137,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     for (int s = 0; s < count; s++) {
 #define TURNS(count) ROLLED for (int turn = 0; turn < (count); turn++)
 #else /* a turn of one step after the other: no loop with barriers within one (cl/README.md, "What to know") */
-    for (int i = 0, s = 0, turn = 0; i < sizes.w; i++) {
+    for (int i = 0, s = 0, turn = 0; i < arg.turns; i++) {
 #define TURNS(count)
 #endif
         int16 t = steps[s & 15];

@@ -67,7 +67,7 @@ static inline uint place_of(uint address) {
 #define LOAD_OCT(v, p)   (v) = *(__global const uint4 *)(p)
 #define COPY_FLOATS(to, from) *(to) = *(__global const float4 *)(from)
 /* Not the array itself: see cl/README.md, "What to know". */
-#define PLACE_OF(type, array) ((__local type *)((array) + (sizes.y < 0)))
+#define PLACE_OF(type, array) ((__local type *)((array) + (arg.rows < 0)))
 #define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
 #define PUT_QUAD(p, v) vstore4((v), 0, (p))
 #define SEE_QUAD(v, p) (v) = vload4(0, (p))

@@ -375,21 +375,21 @@ static void sides_best(__local float4 *m, int16 t) {
     AT(t.s1, 5 * s + 4, r) = mean_of(p);
 }
 
-/* sizes {rows of an item, steps}. Group (i, n): rows 4 i to 4 i + 3 of item n. */
+/* Group (i, n): rows 4 i to 4 i + 3 of item n. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 sequence(__global const int16 *tape, __global const T *weights, __global const float *table, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
       __global char *e5, __global char *e6, __global char *e7, __global char *e8, __global char *e9,
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
-      __global char *e20, __global char *e21, int4 sizes) {
+      __global char *e20, __global char *e21, sequence_args arg) {
     __local float4 m[SLOTS];
     __local int16 steps[16]; /* of the tape, ahead of their use */
     __global char *__local at[22];
-    const int n = get_group_id(1), first = get_group_id(0) * 4, rows = sizes.x;
+    const int n = get_group_id(1), first = get_group_id(0) * 4, rows = arg.rows;
     if (n >= *limit) return;
     ((__local int *)steps)[get_local_id(0)] =
-        ((__global const int *)tape)[min((int)get_local_id(0) / 16, sizes.y - 1) * 16 + get_local_id(0) % 16];
+        ((__global const int *)tape)[min((int)get_local_id(0) / 16, arg.steps - 1) * 16 + get_local_id(0) % 16];
     if (get_local_id(0) == 0) {
         at[0] = e0; at[1] = e1; at[2] = e2; at[3] = e3; at[4] = e4; at[5] = e5;
         at[6] = e6; at[7] = e7; at[8] = e8; at[9] = e9; at[10] = e10; at[11] = e11;
@@ -397,11 +397,11 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int s = 0; s < sizes.y; s++) {
+    for (int s = 0; s < arg.steps; s++) {
         const int16 t = steps[s & 15];
         if ((s & 7) == 0 && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
             ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
-                ((__global const int *)tape)[min(s + 8 + (int)get_local_id(0) / 16, sizes.y - 1) * 16 +
+                ((__global const int *)tape)[min(s + 8 + (int)get_local_id(0) / 16, arg.steps - 1) * 16 +
                                              get_local_id(0) % 16];
         switch (t.s0) {
         case LOAD_ROWS: load_rows(m, t, at[t.s3], (__global const int *)at[t.s9], n, first, rows); break;

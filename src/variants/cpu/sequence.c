@@ -1,6 +1,7 @@
 /* Sequences on CPUs: where each tensor is, in a group's scratch or outside, and the tape of steps that the kernel runs
  * (cl/cpu/sequence.cl). */
 #include "variants/cpu/sequence.h"
+#include "variants/cpu/sequence_args.h"
 #include "variants/cpu/sequence_tape.h"
 #include "variants/cpu/amx.h"
 #include "variants/defines.h"
@@ -257,12 +258,19 @@ static void launch(piece *p, const int *words, double flops, ist_tensor weights,
                     .local = {1},
                     .args = {IST_OUT(scratch), IST_IN(tape), IST_IN(weights), IST_IN(table),
                              IST_IN(ist_plan_current_limit(plan)), IST_INOUT(ist_plan_work_queue(plan))},
-                    .arg_count = 8 + OUTSIDE,
+                    .arg_count = 7 + OUTSIDE,
                     .shares = true,
                     .flops = flops};
     for (int i = 0; i < OUTSIDE; i++) l.args[6 + i] = i < p->outside_count ? p->outside[i] : (ist_arg)IST_IN(table);
-    l.args[6 + OUTSIDE] = (ist_arg)IST_INT4(sequence->rows, steps, p->pieces, sequence->n);
-    l.args[7 + OUTSIDE] = (ist_arg)IST_INT4(room, ist_plan_work_turn(plan), sequence->width, columns);
+    const ist_cpu_sequence_args by_value = {.rows = sequence->rows,
+                                            .items = sequence->n,
+                                            .steps = steps,
+                                            .pieces = p->pieces,
+                                            .scratch_floats = room,
+                                            .squares_at = columns,
+                                            .backwards = ist_plan_work_turn(plan),
+                                            .map_width = sequence->width};
+    l.args[6 + OUTSIDE] = (ist_arg)IST_STRUCT(cpu_sequence_args, &by_value);
     ist_plan_launch(plan, &l);
 }
 

@@ -1,5 +1,6 @@
 /* Sequences on matrix instructions: tapes whose steps do each other's stores and wait where they must, arguments, grid. */
 #include "variants/nvidia/sequence.h"
+#include "variants/nvidia/sequence_args.h"
 
 #include "base/mem.h"
 #include "variants/portable/sequence.h"
@@ -166,8 +167,12 @@ static void launch(ist_matrix_tape *m, const tapes *all, ist_tensor weights, ist
         mails = ist_plan_persistent(p, s->n, (int)groups, MATRIX_ROWS * t->sides, MAIL, IST_ELEM_I32);
     groups *= (size_t)t->sides;
     if ((size_t)ist_plan_units(p) >= s->n * groups + PREFETCHERS) groups += PREFETCHERS;
-    int steps = (int)(all->counts[0] | all->counts[1] << 16);
-    ist_arg more[2] = {IST_IN((ist_tensor){0}), IST_INT4(s->rows, steps, pieces, turns)};
+    const ist_nvidia_sequence_args by_value = {.rows = s->rows,
+                                               .first_steps = (int)all->counts[0],
+                                               .second_steps = (int)all->counts[1],
+                                               .lane_pieces = pieces,
+                                               .turns = turns};
+    ist_arg more[2] = {IST_IN((ist_tensor){0}), IST_STRUCT(nvidia_sequence_args, &by_value)};
     if (t->sides > 1) more[0] = (ist_arg)IST_INOUT(mails);
     ist_launch l = {.op = "nvidia/sequence",
                     .isa = "nvidia/ptx+codes/tape+codes/sequence_nvidia+portable/distribution+nvidia/sequence_rows",

@@ -1,5 +1,6 @@
 /* Sequences on GPUs: a group has a few rows in local memory and runs a tape of small steps on them (cl/portable/sequence). */
 #include "variants/portable/sequence.h"
+#include "variants/portable/sequence_args.h"
 
 #include "base/mem.h"
 #include "variants/defines.h"
@@ -111,12 +112,13 @@ void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t fir
     if (!ist_plan_status(plan)) {
         ist_tensor tape = ist_plan_const_bytes(plan, t->words, t->count * WORDS * sizeof *t->words, label);
         ist_defines defines = ist_defines_of(plan, "-DSLOTS=%d", SLOTS);
-        const ist_arg sizes[] = {IST_INT4(s->rows, (int)t->count, 0, 0)};
+        const ist_sequence_args by_value = {.rows = s->rows, .steps = (int)t->count};
+        const ist_arg more[] = {IST_STRUCT(sequence_args, &by_value)};
         ist_launch l = {.op = "portable/sequence",
                         .isa = s->form->config,
                         .defines = defines.text,
                         .global = {(size_t)ist_div_up(s->rows, ROWS) * ITEMS, (size_t)s->n}};
-        ist_tape_launch(t, &l, tape, weights, table, sizes, 1);
+        ist_tape_launch(t, &l, tape, weights, table, more, 1);
     }
     free(t->words);
     free(t);

@@ -1,0 +1,9 @@
+/* What cl/portable/sequence takes by value. */
+#ifndef IST_VARIANTS_PORTABLE_SEQUENCE_ARGS_H
+#define IST_VARIANTS_PORTABLE_SEQUENCE_ARGS_H
+
+typedef struct ist_sequence_args {
+    int rows, steps; /* rows of an item, steps of the tape */
+} ist_sequence_args;
+
+#endif
