@@ -1,9 +1,10 @@
 /* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer,
  * beside the multiply-add rate that a loop on registers alone reaches on the same device.
  *
- * One replay is one launch, waited for; the least time of many is reported, so that what other programs take of the
- * machine is left out as far as possible. VARIANT forces one of the table (src/variants/table.inc), - none; LAYERS is
- * part of the names of those to measure, such as "160 ->". */
+ * Times are those of the device's clock; the least of many is reported, so that what other programs take of the machine
+ * is left out as far as possible. VARIANT forces one of the table (src/variants/table.inc), - none, all: each of those
+ * that the device can run, in each of its ways, with its estimated cost beside, best first; LAYERS is part of the names of
+ * those to measure, such as "160 ->". */
 #include "variants/peak.h"
 #include "variants/variant.h"
 
@@ -59,11 +60,11 @@ static double now_ms(void) {
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-enum { USED = 64 };
+enum { USED = 64, LAUNCHES = 8 };
 
 /* Least milliseconds of one replay; the kernel that ran and its constants go to `used`. */
-static ist_status measure(ist_device *device, const layer *l, const ist_variant *v, double *ms, double *flops,
-                          char used[USED], ist_error *err) {
+static ist_status measure(ist_device *device, const layer *l, const ist_variant *v, int way, double *ms, double *flops,
+                          double *cost, char used[USED], ist_error *err) {
     int pad = l->k == 3 ? 1 : 0;
     size_t weights = (size_t)l->cout * l->cin * l->k * l->k, pixels = (size_t)l->h * l->w * l->cin;
     float *w = malloc(weights * sizeof *w), *x = malloc(pixels * sizeof *x);
@@ -82,8 +83,14 @@ static ist_status measure(ist_device *device, const layer *l, const ist_variant 
                             .bottom = l->k / 2,
                             .right = l->k / 2,
                             .epi.act = l->act}};
-        if (v)
-            ist_emit_by(plan, v, 1, &q);
+        st = ist_kind_of(IST_NODE_CONV)->infer(&q, err); /* the extents of the result, by which costs go */
+        if (!st && v && cost && (!ist_variant_takes(plan, v, &q) || way > ist_variant_ways(plan, v, &q)))
+            st = IST_E_ARGUMENT;
+        if (!st && v && cost) *cost = ist_variant_cost(plan, v, &q, way);
+        if (st)
+            ist_plan_fail(plan, st, "%s: not for %s", l->model, v ? v->name : "any");
+        else if (v)
+            ist_emit_by(plan, v, way, &q);
         else
             ist_emit(plan, IST_NODE_CONV, &q);
         st = ist_plan_finish(plan, err);
@@ -93,12 +100,12 @@ static ist_status measure(ist_device *device, const layer *l, const ist_variant 
         if (!st) snprintf(used + strlen(used), USED - strlen(used), " %s", ist_plan_launch_at(plan, 0)->defines);
     }
     *ms = 1e30;
-    double start = now_ms();
-    for (int r = 0; !st && (r < 10 || (now_ms() - start < 300 && r < 200)); r++) {
-        double t = now_ms();
-        st = ist_plan_replay(plan, err);
-        if (!st) st = ist_finish(device, (ist_frame_scope){0}, "benchmark", err);
-        if (r > 1 && now_ms() - t < *ms) *ms = now_ms() - t;
+    double start = now_ms(), one[LAUNCHES];
+    for (int r = 0; !st && (r < 10 || (now_ms() - start < 50 && r < 100)); r++) {
+        st = ist_plan_profile(plan, one, err);
+        double sum = 0;
+        for (int i = 0; !st && i < ist_plan_describe(plan).launches; i++) sum += one[i];
+        if (!st && sum < *ms) *ms = sum;
     }
     ist_plan_close(&plan);
     free(w);
@@ -106,16 +113,49 @@ static ist_status measure(ist_device *device, const layer *l, const ist_variant 
     return st;
 }
 
+typedef struct timed {
+    const ist_variant *v;
+    int way;
+    double ms, cost, flops;
+} timed;
+
+static int by_ms(const void *a, const void *b) {
+    const timed *x = a, *y = b;
+    return (x->ms > y->ms) - (x->ms < y->ms);
+}
+
+/* A line for each variant and way that takes the layer, best first; costs are the variants' own, those of a CPU in other
+ * units than those of a GPU. */
+static void print_all(ist_device *device, const layer *l, const char *name, double most) {
+    enum { MOST = 400, WAYS = 8 };
+    timed *list = calloc(MOST, sizeof *list);
+    int count, found = 0;
+    const ist_variant *known = ist_variants_of(IST_NODE_CONV, &count);
+    for (int i = 0; list && i < count; i++)
+        for (int way = 1; way <= WAYS && found < MOST; way++) {
+            timed t = {.v = &known[i], .way = way};
+            char used[USED] = "";
+            ist_error err = {0};
+            if (!measure(device, l, t.v, way, &t.ms, &t.flops, &t.cost, used, &err)) list[found++] = t;
+        }
+    if (list) qsort(list, (size_t)found, sizeof *list, by_ms);
+    for (int i = 0; list && i < found; i++)
+        printf("%s %8.2f us %5.1f %%  cost %9.0f  %s/%d\n", name, 1e3 * list[i].ms,
+               most > 0 ? list[i].flops / list[i].ms * 1e-4 / most : 0, list[i].cost, list[i].v->name, list[i].way);
+    free(list);
+}
+
 int main(int argc, char **argv) {
     ist_device *device = NULL;
     ist_error err = {0};
     ist_device_options options = {0};
     const ist_variant *v = argc > 1 ? ist_variant_named(IST_NODE_CONV, argv[1]) : NULL;
-    if (argc > 3 || (argc > 1 && !v && strcmp(argv[1], "-"))) {
+    const bool all = argc > 1 && !strcmp(argv[1], "all");
+    if (argc > 3 || (argc > 1 && !v && !all && strcmp(argv[1], "-"))) {
         int count;
-        const ist_variant *all = ist_variants_of(IST_NODE_CONV, &count);
-        fprintf(stderr, "usage: bench_conv [VARIANT|- [LAYERS]]; variants:");
-        for (int i = 0; i < count; i++) fprintf(stderr, " %s", all[i].name);
+        const ist_variant *known = ist_variants_of(IST_NODE_CONV, &count);
+        fprintf(stderr, "usage: bench_conv [VARIANT|all|- [LAYERS]]; variants:");
+        for (int i = 0; i < count; i++) fprintf(stderr, " %s", known[i].name);
         fprintf(stderr, "\n");
         return 2;
     }
@@ -131,7 +171,11 @@ int main(int argc, char **argv) {
                  l->k, l->stride);
         if (argc > 2 && !strstr(name, argv[2])) continue;
         double ms, flops;
-        st = measure(device, l, v, &ms, &flops, used, &err);
+        if (all) {
+            print_all(device, l, name, most);
+            continue;
+        }
+        st = measure(device, l, v, 1, &ms, &flops, NULL, used, &err);
         if (st) break;
         printf("%s %8.3f ms %8.1f GFLOP/s %5.1f %%  %s\n", name, ms, flops / ms * 1e-6,
                most > 0 ? flops / ms * 1e-4 / most : 0, used);

@@ -1,0 +1,176 @@
+/* Dense convolution as an implicit matrix product on register tiles, for GPUs of any vendor: a group computes BM output
+ * pixels by BN channels, a work-item TM by TN of them; BK input channels of one tap are a step. While a step's products
+ * are summed from one of two buffers in local memory, what the next step needs is on its way from global memory.
+ *
+ * Arguments are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
+ * [split][pixel][channels of all tiles] as floats, and conv_sum adds those of all splits, in their order, and finishes.
+ * Needs portable/vector with VL = 4. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the activation; WHOLE: pixels of
+ * the input begin at multiples of four elements. Grid: x = tiles, those of the same pixels side by side, times the
+ * group, y = splits. */
+#define ACROSS      (BN / TN)              /* work-items along channels */
+#define ITEMS       (BM / TM * ACROSS)
+#define QUADS       (BK / 4)               /* of a pixel's channels in a step */
+#define ROWS        (ITEMS / QUADS)        /* pixels that the group fetches at a time */
+#define A_FETCHES   (BM / ROWS)
+#define B_FETCHES   (BK * BN / 4 / ITEMS)
+#define A_WIDTH     (BM + 4)               /* apart in the banks */
+#define OUT_OF_MAP  (-1)
+
+#ifdef WHOLE_QUADS
+#define FOURS 1
+#else
+#define FOURS 0
+#endif
+#if !defined(WHOLE)
+#define LOAD_QUAD(p) LOAD_XV(p, 0)
+#elif defined(X32)
+#define LOAD_QUAD(p) (*(__global const float4 *)(p))
+#else
+#define LOAD_QUAD(p) LOAD4_ALIGNED(p, 0)
+#endif
+
+/* A row of four products: pixel r of a, channels of b. */
+#define MULTIPLY_ROW(r, part)                                                                                          \
+    _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = fma((float4)(part), b[h], sum[r][h])
+
+#ifndef PARTS
+#define PARTS_PARAMETER __global const float *restrict unused
+#else
+#define PARTS_PARAMETER __global float *restrict parts
+#endif
+
+/* Four channels from c on of pixel p, without the bias. */
+static inline void store_result(float4 v, int p, int c, __global TY *y, __global const T *before,
+                                __global const T *after, const conv_tile_args arg) {
+    const int line = p / arg.shape.y_w, n = line / arg.shape.y_h, oy = line - n * arg.shape.y_h;
+    const int ox = p - line * arg.shape.y_w;
+    epilogue_args epi = arg.epi;
+    epi.act = ACT; /* known when compiling: the functions of the others are left out */
+    const size_t b = before_pixel(n, oy, ox, arg.shape.y_h, arg.shape.y_w, arg.epi.flags);
+    const size_t a = after_pixel(n, oy, ox, arg.shape.y_h, arg.shape.y_w, arg.epi.flags);
+    finish(v, arg.shape.y_c - c, y + (size_t)p * arg.shape.y_ld + arg.shape.y_c0 + c,
+           before + b * arg.epi.before_ld + arg.epi.before_c0 + c, after + a * arg.epi.after_ld + arg.epi.after_c0 + c,
+           epi);
+}
+
+__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
+conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
+     PARTS_PARAMETER, __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
+     __global const int *restrict limit, const conv_tile_args arg) {
+    __local float pixels[2][BK][A_WIDTH];
+    __local float4 weights[2][BK * BN / 4];
+    const int id = get_local_id(0), tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
+    const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines, p0 = tile * BM;
+    if (p0 >= rows) return;
+    const int cin = arg.shape.x_c, kw = arg.shape.kw, taps = arg.shape.kh * kw, tap_steps = (cin + BK - 1) / BK;
+    const int first = get_group_id(1) * arg.split_steps, end = min(first + arg.split_steps, taps * tap_steps);
+    const int ty = id / ACROSS, tx = id - ty * ACROSS;
+
+    /* What this work-item fetches: a quad of channels of some pixels, quads of weights. */
+    const int quad = id % QUADS * 4;
+    int base[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
+    _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
+        const int p = min(p0 + id / QUADS + f * ROWS, rows - 1), n = p / lines, oy = (p - n * lines) / arg.shape.y_w;
+        iy[f] = oy * arg.shape.stride - arg.shape.top;
+        ix[f] = (p - n * lines - oy * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
+        base[f] = n * arg.shape.x_h;
+    }
+    int tap = first / tap_steps, k = (first - tap * tap_steps) * BK, wat = (col * taps + tap) * cin * BN;
+    float4 a[A_FETCHES], b[B_FETCHES];
+
+#define PLACE()                                                                                                        \
+    do {                                                                                                               \
+        const int ky = tap / kw, kx = tap - ky * kw;                                                                   \
+        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
+            const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
+            const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
+            at[f] = in ? ((base[f] + r) * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;    \
+        }                                                                                                              \
+    } while (0)
+#define FETCH()                                                                                                        \
+    do {                                                                                                               \
+        const int left = cin - k - quad;                                                                               \
+        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
+            a[f] = (float4)(0.0f);                                                                                     \
+            if (at[f] >= 0 && left >= 4) a[f] = LOAD_QUAD(x + at[f] + k);                                              \
+            else if (!FOURS && at[f] >= 0 && left > 0) a[f] = input_part(x + at[f] + k, left);                         \
+        }                                                                                                              \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) {                                                        \
+            const int e = id + f * ITEMS;                                                                              \
+            b[f] = k + e / (BN / 4) < cin ? *(__global const float4 *)(w + wat + k * BN + e * 4) : (float4)(0.0f);     \
+        }                                                                                                              \
+    } while (0)
+#define KEEP(to)                                                                                                       \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
+            const int p = id / QUADS + f * ROWS;                                                                       \
+            pixels[to][quad][p] = a[f].s0;                                                                             \
+            pixels[to][quad + 1][p] = a[f].s1;                                                                         \
+            pixels[to][quad + 2][p] = a[f].s2;                                                                         \
+            pixels[to][quad + 3][p] = a[f].s3;                                                                         \
+        }                                                                                                              \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) weights[to][id + f * ITEMS] = b[f];                      \
+    } while (0)
+
+    float4 sum[TM][TN / 4];
+    _Pragma("unroll") for (int r = 0; r < TM; r++)
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = (float4)(0.0f);
+    PLACE();
+    FETCH();
+    KEEP(0);
+    int now = 0;
+    for (int step = first; step < end; step++) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        k += BK;
+        if (k >= cin) {
+            k = 0;
+            tap++;
+            wat += cin * BN;
+            PLACE();
+        }
+        if (step + 1 < end) FETCH();
+        _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
+            float4 b[TN / 4];
+            _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+                b[h] = weights[now][kk * (BN / 4) + h * ACROSS + tx];
+            _Pragma("unroll") for (int g = 0; g < TM / 4; g++) {
+                const float4 v = *(__local const float4 *)&pixels[now][kk][g * (BM / (TM / 4)) + ty * 4];
+                MULTIPLY_ROW(4 * g, v.s0);
+                MULTIPLY_ROW(4 * g + 1, v.s1);
+                MULTIPLY_ROW(4 * g + 2, v.s2);
+                MULTIPLY_ROW(4 * g + 3, v.s3);
+            }
+        }
+        now = 1 - now;
+        KEEP(now);
+    }
+
+    _Pragma("unroll") for (int r = 0; r < TM; r++) {
+        const int p = p0 + r / 4 * (BM / (TM / 4)) + ty * 4 + r % 4;
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++) {
+            const int c = col * BN + (h * ACROSS + tx) * 4;
+            if (p >= rows || c >= arg.shape.y_c) continue;
+#ifdef PARTS
+            const size_t place = ((size_t)get_group_id(1) * arg.shape.items * lines + p) * arg.col_tiles * BN;
+            *(__global float4 *)(parts + place + c) = sum[r][h];
+#else
+            store_result(sum[r][h] + *(__global const float4 *)(bias + c), p, c, y, before, after, arg);
+#endif
+        }
+    }
+}
+
+#ifdef PARTS
+/* Grid: x = quads of channels, y = pixels. */
+__kernel void conv_sum(__global TY *restrict y, __global const float *restrict parts, __global const float *restrict bias,
+                       __global const T *restrict before, __global const T *restrict after,
+                       __global const int *restrict limit, const conv_tile_args arg) {
+    const int c = get_global_id(0) * 4, p = get_global_id(1), lines = arg.shape.y_h * arg.shape.y_w;
+    if (c >= arg.shape.y_c || p >= min(arg.shape.items, *limit) * lines) return;
+    const size_t width = (size_t)arg.col_tiles * BN, split = (size_t)arg.shape.items * lines * width;
+    __global const float *from = parts + p * width + c;
+    float4 v = *(__global const float4 *)(bias + c);
+    for (int s = 0; s < arg.splits; s++) v += *(__global const float4 *)(from + s * split);
+    store_result(v, p, c, y, before, after, arg);
+}
+#endif

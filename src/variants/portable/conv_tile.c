@@ -1,0 +1,128 @@
+/* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many products,
+ * and where tiles are few their sums are split among groups, which a second launch adds up. */
+#include "variants/panels.h"
+#include "variants/defines.h"
+#include "variants/portable/conv_tile_args.h"
+#include "variants/variant.h"
+
+#include <math.h>
+
+enum { MOST_SPLITS = 8, LEAST_STEPS = 4 };
+
+/* Steps of the whole sum. */
+static int steps_of(const ist_conv_tile *r, const ist_conv_problem *q) {
+    return q->taps * ist_div_up(q->f.in, r->bk);
+}
+
+static int local_bytes(const ist_conv_tile *r) {
+    return 2 * r->bk * (r->mr + 4 + r->nv * r->vl) * (int)sizeof(float);
+}
+
+static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_conv *q = node;
+    return !(q->norm_eps > 0) && ist_device_local_bytes(ist_plan_device(p)) >= (size_t)local_bytes(v->config);
+}
+
+static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_conv_problem q = ist_conv_problem_of(node);
+    const int parts = steps_of(v->config, &q) / LEAST_STEPS;
+    (void)p;
+    return parts < 1 ? 1 : parts < MOST_SPLITS ? parts : MOST_SPLITS;
+}
+
+/* Nanoseconds on a GPU, fitted on one (perf/notes/portable_gpu.md), cycles on a CPU, for which the tiles are not meant:
+ * as portable/conv.c. A compute unit has so many groups side by side as their registers let it; each step takes as long as
+ * the products of its groups, and a latency that those side by side share. */
+static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    const double start = 6900, rate = 190, latency = 280, store = 0.24, sum = 0.001, cycle = 27.2;
+    enum { UNIT_ITEMS = 512 };
+    const ist_conv_tile *r = v->config;
+    const ist_conv_problem q = ist_conv_problem_of(node);
+    const int bn = r->nv * r->vl, units = ist_plan_units(p), steps = ist_div_up(steps_of(r, &q), way);
+    const double pixels = (double)q.x.n * q.oh * q.ow, tiles = ceil(pixels / r->mr) * ist_div_up(q.f.out, bn);
+    const double products = (double)r->mr * bn * r->bk;
+    if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
+        return 100 * tiles * products * steps * way / cycle;
+    const double groups = ceil(tiles * way / units), side = UNIT_ITEMS / r->items;
+    const double busy = groups > side ? tiles * way / units : groups;
+    const double step = busy * products / (rate * r->speed) + latency * fmax(1, groups / side);
+    const double end = groups * r->mr * bn * store;
+    return start + steps * step + (way > 1 ? end / 2 + (1 + way) * pixels * q.f.out * sum : end);
+}
+
+/* Pixels that begin at multiples of four elements. */
+static bool whole(ist_tensor x) {
+    return !ist_has(x) || (x.ld % 4 == 0 && x.c0 % 4 == 0);
+}
+
+/* For ALIGNED of portable/vector. */
+static bool aligned(const ist_plan *p, const ist_conv_problem *q) {
+    const ist_epilogue *e = &q->o->epi;
+    const bool stored = !ist_plan_half(p) || (q->x.elem == IST_ELEM_T && q->y.elem == IST_ELEM_T);
+    return stored && whole(q->x) && whole(q->y) && whole(e->add_before) && whole(e->add_after);
+}
+
+static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w, int splits) {
+    const ist_conv_opts *o = q->o;
+    const bool half = ist_plan_half(p);
+    const int bn = r->nv * r->vl, pixels = q->x.n * q->oh * q->ow, col_tiles = ist_div_up(q->f.out, bn);
+    const int split_steps = ist_div_up(steps_of(r, q), splits);
+    splits = ist_div_up(steps_of(r, q), split_steps); /* none without a step */
+    const ist_conv_tile_args arg = {
+        .shape = ist_conv_shape_of(q),
+        .epi = ist_conv_epilogue_of(q),
+        .col_tiles = col_tiles,
+        .splits = splits,
+        .split_steps = split_steps,
+    };
+    const ist_tensor parts = splits > 1 ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32)
+                                        : (ist_tensor){0};
+    ist_defines defines = ist_defines_of(p, "-DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DVL=4 -DACT=%d%s%s%s%s%s%s", r->mr, bn,
+                                         r->warps_m, r->warps_n, r->bk, (int)o->epi.act,
+                                         half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+                                         half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "",
+                                         whole(q->x) ? " -DWHOLE" : "", aligned(p, q) ? " -DALIGNED" : "", splits > 1 ? " -DPARTS" : "", q->f.in % 4 ? "" : " -DWHOLE_QUADS");
+    ist_launch l = {
+        .label = q->label,
+        .op = r->op,
+        .isa = "portable/vector",
+        .defines = defines.text,
+        .kernel = "conv",
+        .dims = 2,
+        .global = {(size_t)ist_div_up(pixels, r->mr) * (size_t)col_tiles * (size_t)r->items, (size_t)splits},
+        .local = {(size_t)r->items, 1},
+        .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(q->y),
+                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
+                 IST_STRUCT(conv_tile_args, &arg)},
+        .arg_count = 9,
+        .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
+        .bytes = ist_conv_bytes(p, q, sizeof(float)),
+    };
+    if (splits > 1) l.args[4] = l.args[5] = l.args[6] = (ist_arg)IST_IN((ist_tensor){0});
+    ist_plan_launch(p, &l);
+    if (splits == 1) return;
+    const ist_launch sum = {
+        .label = q->label,
+        .op = r->op,
+        .isa = "portable/vector",
+        .defines = defines.text,
+        .kernel = "conv_sum",
+        .dims = 2,
+        .global = {(size_t)ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)pixels, 4)},
+        .local = {16, 4},
+        .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(w->bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
+                 IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tile_args, &arg)},
+        .arg_count = 7,
+        .bytes = sizeof(float) * (double)splits * pixels * q->f.out,
+    };
+    ist_plan_launch(p, &sum);
+}
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_conv_tile *r = v->config;
+    ist_conv_problem q = ist_conv_problem_of(node);
+    ist_conv_panel w;
+    if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w, way < 1 ? 1 : way);
+}
+
+const ist_family ist_portable_conv_tile = {.takes = takes, .ways = ways, .cost = cost, .emit = emit};
