@@ -264,23 +264,25 @@ static inline void store_tile(__global T *out, const int *at, const softmax_stat
 #ifndef RELATIVE
 /* The results of queries [q0, q1) of item n in heads [h, past); the arguments are the kernel's. */
 static inline void attend(__global T *out, __global const T *q, __global const T *k, __global const T *v, int q_first,
-                          int k_first, int n, int q0, int q1, int h, int past, int4 lds, int4 firsts, int4 sizes,
-                          float scale) {
-    const int nq = sizes.x, nk = sizes.y, dim = sizes.z, d = (dim + CT - 1) / CT * CT;
+                          int k_first, int n, int q0, int q1, int h, int past, const cpu_attention_args arg) {
+    const attention_args common = arg.common;
+    const int nq = common.queries, nk = common.keys, dim = arg.dim, d = (dim + CT - 1) / CT * CT;
+    const float scale = common.scale * 1.44269504f;
     float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
     softmax_state s[TURNS];
     for (; h < past; h++) {
         for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
             int at[QV * 16];
-            for (int j = 0; j < QV * 16; j++) at[j] = (q_first + min(i + j, q1 - 1)) * lds.x + firsts.x + h * dim;
+            for (int j = 0; j < QV * 16; j++)
+                at[j] = (q_first + min(i + j, q1 - 1)) * common.q_ld + common.q_c0 + h * dim;
             load_tile(qt[turn], q, at, scale, dim, d);
             softmax_begin(s + turn, d);
         }
         for (int k0 = 0; k0 < nk; k0 += KB) {
             const int kn = min(KB, nk - k0);
-            copy_rows(kb, k, (k_first + k0) * lds.y + firsts.y + h * dim, lds.y, dim, d, kn);
-            copy_rows(vb, v, (k_first + k0) * lds.z + firsts.z + h * dim, lds.z, dim, d, kn);
+            copy_rows(kb, k, (k_first + k0) * common.k_ld + common.k_c0 + h * dim, common.k_ld, dim, d, kn);
+            copy_rows(vb, v, (k_first + k0) * common.v_ld + common.v_c0 + h * dim, common.v_ld, dim, d, kn);
             for (int j = kn; j % KT; j++) /* the last key again: the maximum stays, the copies are not summed */
                 for (int c = 0; c < D / 16; c++) kb[j * (D / 16) + c] = kb[(kn - 1) * (D / 16) + c];
             for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
@@ -293,36 +295,32 @@ static inline void attend(__global T *out, __global const T *q, __global const T
         for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
             int at[QV * 16];
             for (int j = 0; j < QV * 16; j++)
-                at[j] = i + j < q1 ? (n * nq + i + j) * lds.w + firsts.w + h * dim : -1;
+                at[j] = i + j < q1 ? (n * nq + i + j) * common.out_ld + common.out_c0 + h * dim : -1;
             store_tile(out, at, s + turn, dim);
         }
     }
 }
 
-/* Attention between token sequences. An item of work: some queries, some heads, one of n sequences. lds {q, k, v, out}
- * and firsts: elements per token and first channel; sizes {nq, nk, d, heads}; more {q has a map, k and v have a map,
- * heads of an item, queries of it, negative: backwards}. Grid: x = compute units, which share out the items by `queue`
- * (see prelude). */
+/* Attention between token sequences. An item of work: some queries, some heads, one of the sequences. Grid: x =
+ * compute units, which share out the items by `queue` (see prelude). */
 NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
                               __global const int *q_map, __global const int *kv_map, __global const int *limit,
-                              int4 lds, int4 firsts, int4 sizes, int4 more, float scale, int n, __global int *queue,
-                              const int4 group) {
-    const int some = abs(more.w), tiles = (sizes.x + some - 1) / some, parts = (sizes.w + more.z - 1) / more.z;
-    work_t work = work_begin(group.w, min(n, *limit) * parts * tiles, more.w < 0);
+                              const cpu_attention_args arg, __global int *queue, const int4 group) {
+    const int nq = arg.common.queries, nk = arg.common.keys, some = arg.tile_queries, tiles = (nq + some - 1) / some;
+    const int heads = arg.heads, together = arg.tile_heads, parts = (heads + together - 1) / together;
+    work_t work = work_begin(group.w, min(arg.items, *limit) * parts * tiles, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int tile = item % tiles, part = item / tiles % parts, i = item / tiles / parts;
-        attend(out, q, k, v, (more.x ? q_map[i] : i) * sizes.x, (more.y ? kv_map[i] : i) * sizes.y, i, tile * some,
-               min(sizes.x, (tile + 1) * some), part * more.z, min(sizes.w, (part + 1) * more.z), lds, firsts, sizes,
-               scale * 1.44269504f);
+        attend(out, q, k, v, (arg.common.mapped_q ? q_map[i] : i) * nq, (arg.common.mapped_kv ? kv_map[i] : i) * nk, i,
+               tile * some, min(nq, (tile + 1) * some), part * together, min(heads, (part + 1) * together), arg);
     }
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
-          __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 more,
-          float scale, int n, __global int *queue) {
-    attention_group(out, q, k, v, q_map, kv_map, limit, lds, firsts, sizes, more, scale, n, queue, THIS_GROUP);
+          __global const int *kv_map, __global const int *limit, cpu_attention_args arg, __global int *queue) {
+    attention_group(out, q, k, v, q_map, kv_map, limit, arg, queue, THIS_GROUP);
 }
 #else /* RELATIVE: windows of WH x WW tokens, at most 64 either way, with decomposed relative positions */
 #define LINE  ((WW + KT - 1) / KT * KT) /* keys of a line, with those that make it whole tiles */
@@ -376,18 +374,18 @@ static inline void positions_begin(position_state *s, const float16 *qt, __globa
 /* Keys and values of lines [v0, v1) of the window at (y0, x0), of token rows of `ld`; outside the map those of `pad`.
  * `at` is where channel 0 of the head's keys is in a token, C more for values. */
 static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, __global const T *pad, int first,
-                              int4 size, int ld, int at, int y0, int x0, int v0, int v1, int dim, int d) {
+                              const relative_args common, int at, int y0, int x0, int v0, int v1, int dim, int d) {
     for (int v = v0; v < v1; v++)
         for (int u = 0; u < LINE; u++, kb += D / 16, vb += D / 16) {
             if (u >= WW) {
                 for (int c = 0; c < D / 16; c++) kb[c] = vb[c] = (float16)(0.0f);
-            } else if (y0 + v < size.x && x0 + u < size.y) {
-                const int token = first + ((y0 + v) * size.y + x0 + u) * ld;
+            } else if (y0 + v < common.h && x0 + u < common.w) {
+                const int token = first + ((y0 + v) * common.w + x0 + u) * common.qkv_ld;
                 copy_row(kb, qkv, token + at, dim, d);
-                copy_row(vb, qkv, token + at + size.w, dim, d);
+                copy_row(vb, qkv, token + at + common.c, dim, d);
             } else {
                 copy_row(kb, pad, at, dim, d);
-                copy_row(vb, pad, at + size.w, dim, d);
+                copy_row(vb, pad, at + common.c, dim, d);
             }
         }
 }
@@ -395,9 +393,9 @@ static inline void copy_lines(float16 *kb, float16 *vb, __global const T *qkv, _
 /* The results of queries [q0, q1) of those of the window at (y0, x0) that lie inside the map, `cols` in a line. */
 static inline void attend_window(__global T *out, __global const T *qkv, __global const float *rel_h,
                                  __global const float *rel_w, __global const T *pad, int n, int h, int y0, int x0,
-                                 int q0, int q1, int cols, int4 size, int4 places, int dim, float scale) {
-    const int d = (dim + CT - 1) / CT * CT, first = n * size.x * size.y;
-    const float factor = scale * 1.44269504f;
+                                 int q0, int q1, int cols, const relative_args common, int dim) {
+    const int d = (dim + CT - 1) / CT * CT, first = n * common.h * common.w;
+    const float scale = common.scale, factor = scale * 1.44269504f;
     float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
     softmax_state s[TURNS];
@@ -406,7 +404,8 @@ static inline void attend_window(__global T *out, __global const T *qkv, __globa
         int at[QV * 16];
         for (int j = 0; j < QV * 16; j++) {
             const int query = min(i + j, q1 - 1);
-            at[j] = (first + (y0 + query / cols) * size.y + x0 + query % cols) * places.x + places.y + h * dim;
+            const int token = first + (y0 + query / cols) * common.w + x0 + query % cols;
+            at[j] = token * common.qkv_ld + common.qkv_c0 + h * dim;
         }
         load_tile(qt[turn], qkv, at, factor, dim, d);
         positions_begin(b + turn, qt[turn], rel_h, rel_w, i, cols, dim, 1.0f / scale);
@@ -414,8 +413,8 @@ static inline void attend_window(__global T *out, __global const T *qkv, __globa
     }
     for (int v0 = 0; v0 < WH; v0 += LINES) {
         const int lines = min(LINES, WH - v0);
-        copy_lines(kb, vb, qkv + places.y, pad, first * places.x, size, places.x, size.w + h * dim, y0, x0, v0,
-                   v0 + lines, dim, d);
+        copy_lines(kb, vb, qkv + common.qkv_c0, pad, first * common.qkv_ld, common, common.c + h * dim, y0, x0,
+                   v0, v0 + lines, dim, d);
         for (int i = q0, turn = 0; i < q1; i += QV * 16, turn++) {
             float16 ma = s[turn].m[0], mb = s[turn].m[QV - 1];
             for (int j = 0; j < lines * LINE; j += KT)
@@ -428,35 +427,34 @@ static inline void attend_window(__global T *out, __global const T *qkv, __globa
         int at[QV * 16];
         for (int j = 0; j < QV * 16; j++) {
             const int query = min(i + j, q1 - 1);
-            const int token = first + (y0 + query / cols) * size.y + x0 + query % cols;
-            at[j] = i + j < q1 ? token * places.z + places.w + h * dim : -1;
+            const int token = first + (y0 + query / cols) * common.w + x0 + query % cols;
+            at[j] = i + j < q1 ? token * common.out_ld + common.out_c0 + h * dim : -1;
         }
         store_tile(out, at, s + turn, dim);
     }
 }
 
-/* An item of work: some queries of a window, a head, one of n maps. size {height, width, windows, C}; places {ld and c0
- * of qkv, ld and c0 of out}; more {windows per row, heads, d, whether to go backwards}. Grid as attention's. */
+/* An item of work: some queries of a window, a head, one of the maps. Grid as attention's. */
 NOINLINE void relative_group(__global T *out, __global const T *qkv, __global const float *rel_h,
-                             __global const float *rel_w, __global const T *pad, __global const int *limit, int4 size,
-                             int4 places, int4 more, float scale, int n, __global int *queue, const int4 group) {
-    const int some = TURNS * QV * 16, parts = (WH * WW + some - 1) / some, heads = more.y;
-    work_t work = work_begin(group.w, min(n, *limit) * size.z * heads * parts, more.w != 0);
+                             __global const float *rel_w, __global const T *pad, __global const int *limit,
+                             const cpu_relative_args arg, __global int *queue, const int4 group) {
+    const int some = TURNS * QV * 16, parts = (WH * WW + some - 1) / some, heads = arg.heads;
+    const int windows = arg.per_map, across = arg.common.across;
+    work_t work = work_begin(group.w, min(arg.items, *limit) * windows * heads * parts, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int q0 = item % parts * some, h = item / parts % heads, w = item / parts / heads % size.z;
-        const int y0 = w / more.x * WH, x0 = w % more.x * WW, cols = min(WW, size.y - x0);
-        const int q1 = min(q0 + some, min(WH, size.x - y0) * cols);
+        const int q0 = item % parts * some, h = item / parts % heads, w = item / parts / heads % windows;
+        const int y0 = w / across * WH, x0 = w % across * WW, cols = min(WW, arg.common.w - x0);
+        const int q1 = min(q0 + some, min(WH, arg.common.h - y0) * cols);
         if (q0 < q1)
-            attend_window(out, qkv, rel_h, rel_w, pad, item / parts / heads / size.z, h, y0, x0, q0, q1, cols, size,
-                          places, more.z, scale);
+            attend_window(out, qkv, rel_h, rel_w, pad, item / parts / heads / windows, h, y0, x0, q0, q1, cols,
+                          arg.common, arg.dim);
     }
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 relative(__global T *out, __global const T *qkv, __global const float *rel_h, __global const float *rel_w,
-         __global const T *pad, __global const int *limit, int4 size, int4 places, int4 more, float scale, int n,
-         __global int *queue) {
-    relative_group(out, qkv, rel_h, rel_w, pad, limit, size, places, more, scale, n, queue, THIS_GROUP);
+         __global const T *pad, __global const int *limit, cpu_relative_args arg, __global int *queue) {
+    relative_group(out, qkv, rel_h, rel_w, pad, limit, arg, queue, THIS_GROUP);
 }
 #endif

@@ -237,36 +237,37 @@ static inline void gather(float16 *k, float16 *v, __global const T *qkv, const i
     for (int i = keys * 2; i < all * 2; i++) k[i] = k[i - 2];
 }
 
-/* Heads [h_begin, h_end) of one window of item n, after which the one to the right is next (way 1) or to the left (-1);
+/* Heads [h_begin, h_end) of one window of item n, after which the one to the right is next, or to the left (backwards);
  * the other arguments are the kernel's. */
 static inline void attend(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-                          int4 size, int4 places, int4 tables, float scale, int way, int n, int window, int h_begin,
-                          int h_end) {
-    const int side = size.w;
-    const int x0 = window % size.z * side, y0 = window / size.z * side;
-    const int rows = min(side, size.x - y0), cols = min(side, size.y - x0), count = rows * cols;
+                          const cpu_window_args arg, int n, int window, int h_begin, int h_end) {
+    const window_args common = arg.common;
+    const int side = arg.side, way = arg.backwards ? -1 : 1;
+    const float scale = common.scale;
+    const int x0 = window % common.across * side, y0 = window / common.across * side;
+    const int rows = min(side, common.h - y0), cols = min(side, common.w - x0), count = rows * cols;
     const int keys = count + (count < side * side), tiles = (keys + KT - 1) / KT;
     const int all = max(tiles * KT, (keys + 15) & ~15), table_size = tiles * KT * BLOCK;
-    const int table_at = cols == side ? rows == side ? 0 : tables.y : rows == side ? tables.x : tables.z;
+    const int table_at = cols == side ? rows == side ? 0 : arg.at_end : rows == side ? arg.at_right : arg.at_both;
     const int asked = (count - 1) / (tiles * max(count / BLOCK, 1)) + 1; /* tokens to ask for per tile of keys */
     const int turn = asked > 4 ? 0 : asked > 2 ? 1 : asked > 1 ? 2 : 3;
-    const int first = (n * size.x + y0) * size.y + x0; /* token of the window's corner */
+    const int first = (n * common.h + y0) * common.w + x0; /* token of the window's corner */
     float16 kb[KEYS_MAX * 2], vb[KEYS_MAX * 2], qt[D * QV], p[KEYS_MAX * QV], top[QV], inv[QV];
     int from[TOKENS + 16], to[TOKENS + 16]; /* where tokens are read and written */
 
     for (int i = 0, y = 0, x = 0; i < count; i++) {
-        const int token = first + y * size.y + x;
-        from[i] = token * places.x + places.y;
-        to[i] = token * places.z + places.w;
+        const int token = first + y * common.w + x;
+        from[i] = token * common.qkv_ld + common.qkv_c0;
+        to[i] = token * common.out_ld + common.out_c0;
         if (++x == cols) x = 0, y++;
     }
     for (int i = 0; i < 16; i++) from[count + i] = from[count - 1], to[count + i] = to[count - 1];
 
     for (int h = h_begin; h < h_end; h++) {
         /* What is needed next: the same tokens' next head, or the first head of the window beside. */
-        const int step = h + 1 < h_end ? 3 * D : way * side * places.x - (h - h_begin) * 3 * D;
+        const int step = h + 1 < h_end ? 3 * D : way * side * common.qkv_ld - (h - h_begin) * 3 * D;
         __global const T *next = qkv + h * 3 * D + step;
-        __global const float *biases = bias + h * tables.w + table_at;
+        __global const float *biases = bias + h * arg.table_size + table_at;
         int ahead = 0;
         gather(kb, vb, qkv + h * 3 * D, from, count, pad + h * 3 * D, keys, all);
         for (int q0 = 0; q0 < count; q0 += BLOCK) {
@@ -322,28 +323,26 @@ static inline void attend(__global T *out, __global const T *qkv, __global const
     }
 }
 
-/* An item of work: some heads of a window of one of n maps. Biases [head]{windows inside the map, those that its right
- * end cuts, its lower end, both}[block of queries][key][BLOCK], times log2(e). In windows that are cut the padding is
- * one token more, as a key and a query; keys come in whole tiles, and biases of what does not exist are LOWEST. size
- * {height, width, windows per row, ws}; places {ld and c0 of qkv, ld and c0 of out}; heads {all, of an item, windows of
- * a map, backwards?}; tables {where biases of cut windows begin; a head's}. Grid: x = compute units, which share out
- * the items by `queue` (see prelude). */
+/* An item of work: some heads of a window of one of the maps. Biases [head]{windows inside the map, those that its
+ * right end cuts, its lower end, both}[block of queries][key][BLOCK], times log2(e). In windows that are cut the
+ * padding is one token more, as a key and a query; keys come in whole tiles, and biases of what does not exist are
+ * LOWEST. Grid: x = compute units, which share out the items by `queue` (see prelude). */
 NOINLINE void window_group(__global T *out, __global const T *qkv, __global const float *pad,
-                           __global const float *bias, __global const int *limit, int4 size, int4 places, int4 heads,
-                           float scale, int4 tables, int n, __global int *queue, const int4 group) {
-    const int parts = (heads.x + heads.y - 1) / heads.y, way = heads.w ? -1 : 1;
-    work_t work = work_begin(group.w, min(n, *limit) * heads.z * parts, heads.w);
+                           __global const float *bias, __global const int *limit, const cpu_window_args arg,
+                           __global int *queue, const int4 group) {
+    const int heads = arg.heads, together = arg.tile_heads, parts = (heads + together - 1) / together;
+    const int windows = arg.per_map;
+    work_t work = work_begin(group.w, min(arg.items, *limit) * windows * parts, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int part = item / heads.z % parts;
-        attend(out, qkv, pad, bias, size, places, tables, scale, way, item / heads.z / parts, item % heads.z,
-               part * heads.y, min(heads.x, (part + 1) * heads.y));
+        const int part = item / windows % parts;
+        attend(out, qkv, pad, bias, arg, item / windows / parts, item % windows, part * together,
+               min(heads, (part + 1) * together));
     }
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, int4 heads, float scale, int4 tables, int n,
-       __global int *queue) {
-    window_group(out, qkv, pad, bias, limit, size, places, heads, scale, tables, n, queue, THIS_GROUP);
+       __global const int *limit, cpu_window_args arg, __global int *queue) {
+    window_group(out, qkv, pad, bias, limit, arg, queue, THIS_GROUP);
 }

@@ -7,7 +7,7 @@
  * the two after it stand where step s wants 2 t + {0, 1} and the two 8 further. Values are turned within the warp.
  *
  * -D D (16, 32, 48 or 64: head dimension), TILES (even: eights of keys of a warp), WARPS. Group (x, y, z): queries from
- * 16 maps.z x on, maps.z times 16, head y, item z; arguments as in portable/attention. */
+ * 16 turns x on, turns times 16, head y, item z; arguments as in portable/attention. */
 #ifndef D
 #define D     32
 #define TILES 2
@@ -30,25 +30,26 @@ static inline void fetch_row(uint *to, __global const half *p) {
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 attention_mma(__global half *out, __global const half *q, __global const half *k, __global const half *v,
-              __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,
-              int4 sizes, int4 maps, float scale) {
+              __global const int *q_map, __global const int *kv_map, __global const int *limit,
+              attention_mma_args arg) {
     MATRIX_SCRATCH
+    const attention_args common = arg.common;
     __local float sums[WARPS][16], tops[WARPS][16], parts[WARPS][16][D];
-    const int n = get_group_id(2), h = get_group_id(1), id = get_local_id(0), nq = sizes.x, nk = sizes.y;
+    const int n = get_group_id(2), h = get_group_id(1), id = get_local_id(0), nq = common.queries, nk = common.keys;
     const int lane = id % 32, warp = id / 32, g = lane / 4, t = lane % 4, first = warp * TILES * 8;
     if (n >= *limit) return;
-    const int q_first = (maps.x ? q_map[n] : n) * nq, k_first = (maps.y ? kv_map[n] : n) * nk;
-    const int from = get_group_id(0) * maps.z * 16, to = min(from + maps.z * 16, nq);
-    q += firsts.x + h * D + t * (D / 4);
-    k += firsts.y + h * D + t * (D / 4);
-    v += firsts.z + h * D + t * (D / 4);
+    const int q_first = (common.mapped_q ? q_map[n] : n) * nq, k_first = (common.mapped_kv ? kv_map[n] : n) * nk;
+    const int from = get_group_id(0) * arg.turns * 16, to = min(from + arg.turns * 16, nq);
+    q += common.q_c0 + h * D + t * (D / 4);
+    k += common.k_c0 + h * D + t * (D / 4);
+    v += common.v_c0 + h * D + t * (D / 4);
     uint a[2][WORDS], kw[TILES][WORDS], vw[TILES][WORDS];
 #pragma unroll
-    for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(from + g + 8 * r, nq - 1)) * lds.x);
+    for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(from + g + 8 * r, nq - 1)) * common.q_ld);
 #pragma unroll
-    for (int j = 0; j < TILES; j++) fetch_row(kw[j], k + (k_first + min(first + j * 8 + g, nk - 1)) * lds.y);
+    for (int j = 0; j < TILES; j++) fetch_row(kw[j], k + (k_first + min(first + j * 8 + g, nk - 1)) * common.k_ld);
 #pragma unroll
-    for (int j = 0; j < TILES; j++) fetch_row(vw[j], v + (k_first + min(first + j * 8 + g, nk - 1)) * lds.z);
+    for (int j = 0; j < TILES; j++) fetch_row(vw[j], v + (k_first + min(first + j * 8 + g, nk - 1)) * common.v_ld);
 
 #pragma unroll
     for (int j = 0; j < TILES; j++)
@@ -69,13 +70,13 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
             }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                s[j][e] = first + j * 8 + 2 * t + e % 2 < nk ? s[j][e] * (scale * LOG2E) : LOWEST;
+                s[j][e] = first + j * 8 + 2 * t + e % 2 < nk ? s[j][e] * (common.scale * LOG2E) : LOWEST;
                 most[e / 2] = fmax(most[e / 2], s[j][e]);
             }
         }
         /* The next queries, if any. */
 #pragma unroll
-        for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(row0 + 16 + g + 8 * r, nq - 1)) * lds.x);
+        for (int r = 0; r < 2; r++) fetch_row(a[r], q + (q_first + min(row0 + 16 + g + 8 * r, nq - 1)) * common.q_ld);
 #pragma unroll
         for (int r = 0; r < 2; r++) QUAD_MOST(most[r]);
 #pragma unroll
@@ -118,7 +119,7 @@ attention_mma(__global half *out, __global const half *q, __global const half *k
                 y = fma(parts[w][row][c + 1], f, y);
             }
             if (row0 + row < nq)
-                *(__global uint *)(out + (n * nq + row0 + row) * lds.w + firsts.w + h * D + c) =
+                *(__global uint *)(out + (n * nq + row0 + row) * common.out_ld + common.out_c0 + h * D + c) =
                     halves_of(x / total, y / total);
         }
         barrier(CLK_LOCAL_MEM_FENCE);

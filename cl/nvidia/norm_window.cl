@@ -91,31 +91,29 @@
 
 /* weights [head]{tiles of 64 channels [96: queries, keys, values][8 pieces of 16 bytes], exchanged as nvidia/wgmma says,
  * the last of 32 as [96][4], not exchanged}; table [head]{biases of the projection [96], of scores in units of `scale`:
- * LINE 8: [distance of lines][lane: query, two keys][2], LINE 16: [distance of lines][half of the keys][lane][4]}. size
- * {height, width, windows per row, windows}; places {ld and c0 of x, of out}. */
+ * LINE 8: [distance of lines][lane: query, two keys][2], LINE 16: [distance of lines][half of the keys][lane][4]}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 window(__global half *restrict out, __global const half *restrict x, __global const uint4 *restrict weights,
-       __global const uint4 *restrict table, __global const int *restrict limit, int4 size, int4 places, float eps,
-       float scale) {
+       __global const uint4 *restrict table, __global const int *restrict limit, norm_window_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int n = get_group_id(2), h0 = get_group_id(1) * HEADS, id = get_local_id(0), lane = id % 32, g = lane / 4,
               t = lane % 4;
     if (n >= *limit) return;
     const int block = id / 32 % WARPS, keys = KEYS + id / 32 / WARPS * (2 * VALUES);
-    const int w = get_group_id(0) * WINDOWS + id / 32 / WARPS, x0 = w % size.z * WS, y0 = w / size.z * WS;
+    const int w = get_group_id(0) * WINDOWS + id / 32 / WARPS, x0 = w % arg.across * WS, y0 = w / arg.across * WS;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint *words = (__local uint *)(memory + (shared - start) / 16);
-    const float unit = scale * 1.44269504f;
+    const float eps = arg.eps, unit = arg.scale * 1.44269504f;
 
     int place[2]; /* of the two rows of this work-item's fragments; < 0: not in the map */
     uint a[2][KC][4];
     UNROLL for (int r = 0; r < 2; r++) {
         const int i = block * 16 + g + 8 * r, line = i / LINE, column = i % LINE;
-        const bool in = w < size.w && line < WS && column < WS && y0 + line < size.x && x0 + column < size.y;
-        place[r] = in ? (n * size.x + y0 + line) * size.y + x0 + column : -1;
+        const bool in = w < arg.per_map && line < WS && column < WS && y0 + line < arg.h && x0 + column < arg.w;
+        place[r] = in ? (n * arg.h + y0 + line) * arg.w + x0 + column : -1;
         UNROLL for (int k = 0; k < KC; k++)
-            FETCH16(a[r][k], x + (size_t)max(place[r], 0) * places.x + places.y + k * 32 + t * 8);
+            FETCH16(a[r][k], x + (size_t)max(place[r], 0) * arg.x_ld + arg.x_c0 + k * 32 + t * 8);
     }
     COPY_HEAD(h0, 0);
 
@@ -190,7 +188,7 @@ window(__global half *restrict out, __global const half *restrict x, __global co
                 QUAD_SUM(sum[r]);
                 const float f = quick_reciprocal(sum[r]);
                 if (place[r] >= 0)
-                    *(__global uint4 *)(out + (size_t)place[r] * places.z + places.w + (h0 + head) * 32 + t * 8) =
+                    *(__global uint4 *)(out + (size_t)place[r] * arg.out_ld + arg.out_c0 + (h0 + head) * 32 + t * 8) =
                         (uint4)(halves_of(o[0][2 * r] * f, o[0][2 * r + 1] * f),
                                 halves_of(o[1][2 * r] * f, o[1][2 * r + 1] * f),
                                 halves_of(o[2][2 * r] * f, o[2][2 * r + 1] * f),

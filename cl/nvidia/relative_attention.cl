@@ -36,10 +36,10 @@
 #define COPY_BLOCK(b)                                                                                                  \
     for (int i = id; i < KEYS * 2 * PIECES; i += THREADS) {                                                            \
         const int j = i / (2 * PIECES), part = i % (2 * PIECES), v = (b) * LINES + j / LINE, u = j % LINE;             \
-        const int y = y0 + v, x = x0 + u, in = y < size.x && x < size.y;                                               \
-        __global const half *from = in ? qkv + ((n * size.x + y) * size.y + x) * places.x : pad;                       \
+        const int y = y0 + v, x = x0 + u, in = y < arg.h && x < arg.w;                                                 \
+        __global const half *from = in ? qkv + ((n * arg.h + y) * arg.w + x) * arg.qkv_ld : pad;                       \
         COPY16(shared + ((b) % 2 * STAGE + part / PIECES * (KEYS * LD) + j * LD + part % PIECES) * 16,                 \
-               from + (1 + part / PIECES) * size.w + part % PIECES * 8, v < WH && u < WW ? 16 : 0);                    \
+               from + (1 + part / PIECES) * arg.c + part % PIECES * 8, v < WH && u < WW ? 16 : 0);                     \
     }                                                                                                                  \
     COPY_COMMIT();
 
@@ -58,17 +58,17 @@
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 relative(__global half *out, __global const half *qkv, __global const half *rel_h, __global const half *rel_w,
-         __global const half *pad, __global const int *limit, int4 size, int4 places, float scale) {
+         __global const half *pad, __global const int *limit, relative_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[2 * STAGE];
     __local float table[QUERIES][PITCH];
     const int n = get_group_id(2), h = get_group_id(1), w = get_group_id(0) / PARTS, id = get_local_id(0);
     if (n >= *limit) return;
-    const int x0 = w % size.z * WW, y0 = w / size.z * WH, lane = id % 32, g = lane / 4, t = lane % 4;
+    const int x0 = w % arg.across * WW, y0 = w / arg.across * WH, lane = id % 32, g = lane / 4, t = lane % 4;
     const int mine = id / 32 * 16 + g; /* the first of this work-item's two queries, the other is 8 further */
     const uint shared = SHARED(memory);
-    const float unit = scale * 1.44269504f, inverse = 1.0f / scale;
-    qkv += places.y + h * D;
+    const float unit = arg.scale * 1.44269504f, inverse = 1.0f / arg.scale;
+    qkv += arg.qkv_c0 + h * D;
     pad += h * D;
     COPY_BLOCK(0)
     int token[2], line[2], column[2]; /* token < 0: not in the map */
@@ -77,9 +77,9 @@ relative(__global half *out, __global const half *qkv, __global const half *rel_
         const int i = get_group_id(0) % PARTS * QUERIES + mine + 8 * r, known = min(i, WH * WW - 1);
         line[r] = known / WW;
         column[r] = known % WW;
-        const int in = i < WH * WW && y0 + line[r] < size.x && x0 + column[r] < size.y;
-        token[r] = in ? (n * size.x + y0 + line[r]) * size.y + x0 + column[r] : -1;
-        __global const uint *from = (__global const uint *)(qkv + max(token[r], 0) * places.x) + t;
+        const int in = i < WH * WW && y0 + line[r] < arg.h && x0 + column[r] < arg.w;
+        token[r] = in ? (n * arg.h + y0 + line[r]) * arg.w + x0 + column[r] : -1;
+        __global const uint *from = (__global const uint *)(qkv + max(token[r], 0) * arg.qkv_ld) + t;
         for (int k = 0; k < STEPS; k++) {
             q[k][r] = from[8 * k];
             q[k][2 + r] = from[8 * k + 4];
@@ -133,7 +133,7 @@ relative(__global half *out, __global const half *qkv, __global const half *rel_
     for (int r = 0; r < 2; r++) {
         QUAD_SUM(sum[r]);
         const float f = quick_reciprocal(sum[r]);
-        __global uint *to = (__global uint *)(out + max(token[r], 0) * places.z + places.w + h * D);
+        __global uint *to = (__global uint *)(out + max(token[r], 0) * arg.out_ld + arg.out_c0 + h * D);
         UNROLL for (int c = 0; c < D / 8; c++)
             if (token[r] >= 0) to[4 * c + t] = halves_of(o[c][2 * r] * f, o[c][2 * r + 1] * f);
     }

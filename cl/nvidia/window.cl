@@ -23,23 +23,22 @@
 #define IF_TILE(c) /* emulated instructions have barriers, which no branch may hold */
 #endif
 
-/* size {height, width, windows per row}; places {ld and c0 of qkv, ld and c0 of out}; `pad` as qkv, one token. bias
- * [head][block of queries][tile of keys][lane][4], in units of `scale`. */
+/* `pad` as qkv, one token. bias [head][block of queries][tile of keys][lane][4], in units of `scale`. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 window(__global half *out, __global const half *qkv, __global const half *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
+       __global const int *limit, window_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[2 * VALUES];
     const int n = get_group_id(2), h = get_group_id(1), w = get_group_id(0) / PARTS, id = get_local_id(0);
     if (n >= *limit) return;
-    const int x0 = w % size.z * WS, y0 = w / size.z * WS, lane = id % 32, g = lane / 4, t = lane % 4;
+    const int x0 = w % arg.across * WS, y0 = w / arg.across * WS, lane = id % 32, g = lane / 4, t = lane % 4;
     const int block = get_group_id(0) % PARTS * WARPS + id / 32, known = min(block, BLOCKS - 1);
     const uint shared = SHARED(memory);
-    const float unit = scale * 1.44269504f;
-    qkv += places.y + h * 96;
+    const float unit = arg.scale * 1.44269504f;
+    qkv += arg.qkv_c0 + h * 96;
     for (int i = id; i < ROWS * 8; i += THREADS) { /* eight pieces of 16 bytes per token: keys, then values */
-        const int j = i / 8, part = i % 8, y = y0 + j / WS, x = x0 + j % WS, in = y < size.x && x < size.y;
-        __global const half *from = in ? qkv + ((n * size.x + y) * size.y + x) * places.x : pad + h * 96;
+        const int j = i / 8, part = i % 8, y = y0 + j / WS, x = x0 + j % WS, in = y < arg.h && x < arg.w;
+        __global const half *from = in ? qkv + ((n * arg.h + y) * arg.w + x) * arg.qkv_ld : pad + h * 96;
         COPY16(shared + (part / 4 * VALUES + j * LD + part % 4) * 16, from + 32 + part * 8, j < TOKENS ? 16 : 0);
     }
     COPY_COMMIT();
@@ -47,9 +46,9 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
     uint q[2][4];
     for (int r = 0; r < 2; r++) {
         const int i = block * 16 + g + 8 * r, y = y0 + i / WS, x = x0 + i % WS;
-        const int in = i < TOKENS && y < size.x && x < size.y;
-        place[r] = in ? (n * size.x + y) * size.y + x : -1;
-        __global const uint *from = (__global const uint *)(qkv + max(place[r], 0) * places.x);
+        const int in = i < TOKENS && y < arg.h && x < arg.w;
+        place[r] = in ? (n * arg.h + y) * arg.w + x : -1;
+        __global const uint *from = (__global const uint *)(qkv + max(place[r], 0) * arg.qkv_ld);
         for (int k = 0; k < 2; k++) {
             q[k][r] = from[8 * k + t];
             q[k][2 + r] = from[8 * k + 4 + t];
@@ -98,7 +97,7 @@ window(__global half *out, __global const half *qkv, __global const half *pad, _
     for (int r = 0; r < 2; r++) {
         QUAD_SUM(sum[r]);
         const float f = quick_reciprocal(sum[r]);
-        __global uint *to = (__global uint *)(out + max(place[r], 0) * places.z + places.w + h * 32);
+        __global uint *to = (__global uint *)(out + max(place[r], 0) * arg.out_ld + arg.out_c0 + h * 32);
         for (int c = 0; c < 4; c++)
             if (place[r] >= 0) to[4 * c + t] = halves_of(o[c][2 * r] * f, o[c][2 * r + 1] * f);
     }

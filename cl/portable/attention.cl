@@ -69,59 +69,57 @@ static inline void store_result(__global T *out, int at, const softmax_state *s)
     for (int c = 0; c < D4; c++) STORE4(s->acc[c] / s->sum, out, at + 4 * c);
 }
 
-/* lds {q, k, v, out} and firsts: elements per token and first channel; sizes {nq, nk}; maps {q has a map, k and v have
- * a map}. Group (x, y, z): block of 64 queries x, head y, item z. */
+/* Group (x, y, z): block of 64 queries x, head y, item z. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 attention_rows(__global T *out, __global const T *q, __global const T *k, __global const T *v,
-               __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,
-               int4 sizes, int4 maps, float scale) {
+               __global const int *q_map, __global const int *kv_map, __global const int *limit, attention_args arg) {
     __local float4 lk[KB * D4], lv[KB * D4];
-    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = sizes.x, nk = sizes.y;
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = arg.queries, nk = arg.keys;
     if (n >= *limit) return;
-    const int i = get_group_id(0) * GROUP + lane, k_first = (maps.y ? kv_map[n] : n) * nk;
+    const int i = get_group_id(0) * GROUP + lane, k_first = (arg.mapped_kv ? kv_map[n] : n) * nk;
     float4 query[D4];
     softmax_state s;
-    load_query(query, q, ((maps.x ? q_map[n] : n) * nq + min(i, nq - 1)) * lds.x + firsts.x + h * D, scale);
+    load_query(query, q, ((arg.mapped_q ? q_map[n] : n) * nq + min(i, nq - 1)) * arg.q_ld + arg.q_c0 + h * D,
+               arg.scale);
     softmax_begin(&s);
     for (int k0 = 0; k0 < nk; k0 += KB) {
         const int kn = min(KB, nk - k0);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
             const int j = e / D4, c = h * D + e % D4 * 4, in = j < kn, token = k_first + k0 + min(j, kn - 1);
-            lk[e] = in ? LOAD4(k, token * lds.y + firsts.y + c) : (float4)(0.0f);
-            lv[e] = in ? LOAD4(v, token * lds.z + firsts.z + c) : (float4)(0.0f);
+            lk[e] = in ? LOAD4(k, token * arg.k_ld + arg.k_c0 + c) : (float4)(0.0f);
+            lv[e] = in ? LOAD4(v, token * arg.v_ld + arg.v_c0 + c) : (float4)(0.0f);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int j = 0; j < kn; j += 4) take_four(&s, query, lk + j * D4, lv + j * D4, (float4)(0.0f), kn - j);
     }
-    if (i < nq) store_result(out, (n * nq + i) * lds.w + firsts.w + h * D, &s);
+    if (i < nq) store_result(out, (n * nq + i) * arg.out_ld + arg.out_c0 + h * D, &s);
 }
 
 /* As attention_rows; group (x, y, z): query x. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 attention_keys(__global T *out, __global const T *q, __global const T *k, __global const T *v,
-               __global const int *q_map, __global const int *kv_map, __global const int *limit, int4 lds, int4 firsts,
-               int4 sizes, int4 maps, float scale) {
+               __global const int *q_map, __global const int *kv_map, __global const int *limit, attention_args arg) {
     __local float4 part[GROUP];
     __local float top[GROUP];
-    const int n = get_group_id(2), h = get_group_id(1), i = get_group_id(0), lane = get_local_id(0), nk = sizes.y;
+    const int n = get_group_id(2), h = get_group_id(1), i = get_group_id(0), lane = get_local_id(0), nk = arg.keys;
     if (n >= *limit) return;
-    const int k_first = (maps.y ? kv_map[n] : n) * nk;
+    const int k_first = (arg.mapped_kv ? kv_map[n] : n) * nk;
     float4 query[D4];
     softmax_state s;
-    load_query(query, q, ((maps.x ? q_map[n] : n) * sizes.x + i) * lds.x + firsts.x + h * D, scale);
+    load_query(query, q, ((arg.mapped_q ? q_map[n] : n) * arg.queries + i) * arg.q_ld + arg.q_c0 + h * D, arg.scale);
     softmax_begin(&s);
     for (int j = lane; j < nk; j += GROUP) {
         float4 t = (float4)(0.0f);
     #pragma unroll
-    for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * lds.y + firsts.y + h * D + 4 * c), t);
+    for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * arg.k_ld + arg.k_c0 + h * D + 4 * c), t);
         const float score = (t.x + t.y) + (t.z + t.w);
         if (score > s.m) softmax_rescale(&s, score);
         const float e = ist_exp_float(score - s.m);
         s.sum += e;
     #pragma unroll
     for (int c = 0; c < D4; c++)
-            s.acc[c] = fma((float4)(e), LOAD4(v, (k_first + j) * lds.z + firsts.z + h * D + 4 * c), s.acc[c]);
+            s.acc[c] = fma((float4)(e), LOAD4(v, (k_first + j) * arg.v_ld + arg.v_c0 + h * D + 4 * c), s.acc[c]);
     }
     top[lane] = s.m;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -138,7 +136,8 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* compilers load part[0] in every work-item */
         if (lane == 0 && c < 0) sum = part[0].x;
-        if (lane == 0 && c >= 0) STORE4(part[0] / sum, out, (n * sizes.x + i) * lds.w + firsts.w + h * D + 4 * c);
+        if (lane == 0 && c >= 0)
+            STORE4(part[0] / sum, out, (n * arg.queries + i) * arg.out_ld + arg.out_c0 + h * D + 4 * c);
     }
 }
 
@@ -156,21 +155,20 @@ static inline float position_score(const float4 *query, __global const float *ro
 
 /* Self-attention within windows of WH x WW tokens with decomposed relative positions: bias_ij = q_i . rel_h[y_i - y_j +
  * WH - 1] + q_i . rel_w[x_i - x_j + WW - 1]. qkv [n][h][w][3 C], tokens outside the map are `pad`. Group (x, y, z):
- * block x % WINDOW_BLOCKS of the queries of window x / WINDOW_BLOCKS, head y, item z. size {height, width, windows per row,
- * C}; places {ld and c0 of qkv, ld and c0 of out}. */
+ * block x % WINDOW_BLOCKS of the queries of window x / WINDOW_BLOCKS, head y, item z. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 relative(__global T *out, __global const T *qkv, __global const float *rel_h, __global const float *rel_w,
-         __global const T *pad, __global const int *limit, int4 size, int4 places, float scale) {
+         __global const T *pad, __global const int *limit, relative_args arg) {
     __local float4 lk[COLUMNS * D4], lv[COLUMNS * D4];
     const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), w = get_group_id(0) / WINDOW_BLOCKS;
     if (n >= *limit) return;
-    const int x0 = w % size.z * WW, y0 = w / size.z * WH, i = get_group_id(0) % WINDOW_BLOCKS * GROUP + lane;
-    const int qy = min(i, WH * WW - 1) / WW, qx = min(i, WH * WW - 1) % WW, C = size.w;
-    const int inside = i < WH * WW && y0 + qy < size.x && x0 + qx < size.y; /* the others compute along */
-    const int token = (n * size.x + (inside ? y0 + qy : y0)) * size.y + (inside ? x0 + qx : x0);
+    const int x0 = w % arg.across * WW, y0 = w / arg.across * WH, i = get_group_id(0) % WINDOW_BLOCKS * GROUP + lane;
+    const int qy = min(i, WH * WW - 1) / WW, qx = min(i, WH * WW - 1) % WW, C = arg.c;
+    const int inside = i < WH * WW && y0 + qy < arg.h && x0 + qx < arg.w; /* the others compute along */
+    const int token = (n * arg.h + (inside ? y0 + qy : y0)) * arg.w + (inside ? x0 + qx : x0);
     float4 query[D4], column[COLUMNS / 4];
     softmax_state s;
-    load_query(query, qkv, token * places.x + places.y + h * D, scale);
+    load_query(query, qkv, token * arg.qkv_ld + arg.qkv_c0 + h * D, arg.scale);
     softmax_begin(&s);
     pad += h * D;
 #pragma unroll 1
@@ -179,15 +177,15 @@ relative(__global T *out, __global const T *qkv, __global const float *rel_h, __
 #pragma unroll
         for (int u = 0; u < COLUMNS; u++)
             ((float *)column)[u] =
-                position_score(query, rel_w + (qx - min(u0 + u, WW - 1) + WW - 1) * D, 1.0f / scale);
+                position_score(query, rel_w + (qx - min(u0 + u, WW - 1) + WW - 1) * D, 1.0f / arg.scale);
 #pragma unroll 1
         for (int v = 0; v < WH; v++) {
-            const float line = position_score(query, rel_h + (qy - v + WH - 1) * D, 1.0f / scale);
+            const float line = position_score(query, rel_h + (qy - v + WH - 1) * D, 1.0f / arg.scale);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
                 const int j = e / D4, c = e % D4 * 4, x = x0 + u0 + j, y = y0 + v;
-                const int at = ((n * size.x + y) * size.y + x) * places.x + places.y + h * D + c;
-                const int in = y < size.x && x < size.y && j < kn;
+                const int at = ((n * arg.h + y) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + h * D + c;
+                const int in = y < arg.h && x < arg.w && j < kn;
                 lk[e] = in ? LOAD4(qkv, at + C) : j < kn ? LOAD4(pad, C + c) : (float4)(0.0f);
                 lv[e] = in ? LOAD4(qkv, at + 2 * C) : j < kn ? LOAD4(pad, 2 * C + c) : (float4)(0.0f);
             }
@@ -197,7 +195,7 @@ relative(__global T *out, __global const T *qkv, __global const float *rel_h, __
                 if (j < kn) take_four(&s, query, lk + j * D4, lv + j * D4, column[j / 4] + line, kn - j);
         }
     }
-    if (inside) store_result(out, token * places.z + places.w + h * D, &s);
+    if (inside) store_result(out, token * arg.out_ld + arg.out_c0 + h * D, &s);
 }
 #endif
 
@@ -206,21 +204,20 @@ relative(__global T *out, __global const T *qkv, __global const float *rel_h, __
 #define BLOCKS ((TOKENS + GROUP - 1) / GROUP)
 
 /* TinyViT's windows. Group (x, y, z): block x % BLOCKS of the queries of window x / BLOCKS, head y, item z. Tokens
- * outside the map are `pad`, as keys and values. bias [head][|dy| * WS + |dx|]. size {height, width, windows per row};
- * places {ld and c0 of qkv, ld and c0 of out}; heads: how many. */
+ * outside the map are `pad`, as keys and values. bias [head][|dy| * WS + |dx|]. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, int4 size, int4 places, int4 heads, float scale) {
+       __global const int *limit, window_args arg) {
     __local float4 lk[KB * D4], lv[KB * D4];
     const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), w = get_group_id(0) / BLOCKS;
     if (n >= *limit) return;
-    const int x0 = w % size.z * WS, y0 = w / size.z * WS, i = get_group_id(0) % BLOCKS * GROUP + lane;
+    const int x0 = w % arg.across * WS, y0 = w / arg.across * WS, i = get_group_id(0) % BLOCKS * GROUP + lane;
     const int qy = min(i, TOKENS - 1) / WS, qx = min(i, TOKENS - 1) % WS;
-    const int inside = i < TOKENS && y0 + qy < size.x && x0 + qx < size.y; /* the others compute along */
-    const int token = (n * size.x + (inside ? y0 + qy : y0)) * size.y + (inside ? x0 + qx : x0);
+    const int inside = i < TOKENS && y0 + qy < arg.h && x0 + qx < arg.w; /* the others compute along */
+    const int token = (n * arg.h + (inside ? y0 + qy : y0)) * arg.w + (inside ? x0 + qx : x0);
     float4 query[D4];
     softmax_state s;
-    load_query(query, qkv, token * places.x + places.y + h * 3 * D, scale);
+    load_query(query, qkv, token * arg.qkv_ld + arg.qkv_c0 + h * 3 * D, arg.scale);
     softmax_begin(&s);
     pad += h * 3 * D;
     bias += h * TOKENS;
@@ -230,8 +227,8 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
             const int j = k0 + e / D4, c = e % D4 * 4, y = y0 + j / WS, x = x0 + j % WS;
-            const int at = ((n * size.x + y) * size.y + x) * places.x + places.y + h * 3 * D;
-            const int in = y < size.x && x < size.y && j < TOKENS;
+            const int at = ((n * arg.h + y) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + h * 3 * D;
+            const int in = y < arg.h && x < arg.w && j < TOKENS;
             lk[e] = in ? LOAD4(qkv, at + D + c) : j < TOKENS ? vload4(0, pad + D + c) : (float4)(0.0f);
             lv[e] = in ? LOAD4(qkv, at + 2 * D + c) : j < TOKENS ? vload4(0, pad + 2 * D + c) : (float4)(0.0f);
         }
@@ -245,6 +242,6 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
             take_four(&s, query, lk + j * D4, lv + j * D4, vload4(0, b), kn - j);
         }
     }
-    if (inside) store_result(out, token * places.z + places.w + h * D, &s);
+    if (inside) store_result(out, token * arg.out_ld + arg.out_c0 + h * D, &s);
 }
 #endif

@@ -4,12 +4,15 @@
 
 #include "core/plan.h"
 #include "graph/nodes.h"
+#include "variants/attention_args.h"
 
 static inline int ist_attention_dim(const ist_attention *a) {
     return a->q.c / a->heads;
 }
 
-/* Operands, counts and sizes; grid, program and `two`, two numbers of the kernel's own, are the machine's. */
-ist_launch ist_attention_launch(ist_plan *p, const ist_attention *a, const int two[2]);
+/* Operands, 7 of them; what goes by value, grid and program are the machine's. */
+ist_launch ist_attention_launch(ist_plan *p, const ist_attention *a);
+/* What all machines' kernels take by value. */
+ist_attention_args ist_attention_args_of(const ist_attention *a);
 
 #endif

@@ -17,6 +17,20 @@ ist_relative_windows ist_relative_windows_of(const ist_relative_attention *a) {
                                   .scale = 1.0f / sqrtf((float)d)};
 }
 
+ist_relative_args ist_relative_args_of(const ist_relative_attention *a) {
+    ist_relative_windows w = ist_relative_windows_of(a);
+    ist_tensor qkv = a->qkv, y = a->y;
+    return (ist_relative_args){.h = qkv.h,
+                               .w = qkv.w,
+                               .across = w.across,
+                               .c = y.c,
+                               .qkv_ld = qkv.ld,
+                               .qkv_c0 = qkv.c0,
+                               .out_ld = y.ld,
+                               .out_c0 = y.c0,
+                               .scale = w.scale};
+}
+
 ist_launch ist_relative_launch(ist_plan *p, const ist_relative_attention *a, ist_elem positions) {
     ist_relative_windows w = ist_relative_windows_of(a);
     ist_tensor rel_h = ist_plan_const(p, a->rel_h.v, 1, 1, 2 * w.h - 1, w.d, positions, a->label);

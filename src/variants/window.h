@@ -5,6 +5,7 @@
 
 #include "core/plan.h"
 #include "graph/nodes.h"
+#include "variants/window_args.h"
 
 enum { IST_WINDOW_HEAD = 32, IST_WINDOW_SIDE_MAX = 16 };
 #define IST_WINDOW_SCALE 0.17677669529663688f /* 1/sqrt(32) */
@@ -16,9 +17,10 @@ static inline int ist_windows(const ist_window_attention *a) {
     return ist_windows_across(a) * ((a->qkv.h + a->ws - 1) / a->ws);
 }
 
-/* Operands and sizes; grid and program are the machine's. `per`, `turn`: of an item of work on CPUs. */
-ist_launch ist_window_launch(ist_plan *p, const ist_window_attention *a, ist_tensor pad, ist_tensor table, int per,
-                             bool turn);
+/* What all machines' kernels take by value. */
+ist_window_args ist_window_args_of(const ist_window_attention *a);
+/* Operands (result, qkv, pad, biases, limit); further arguments, grid and program are the machine's. */
+ist_launch ist_window_launch(ist_plan *p, const ist_window_attention *a, ist_tensor pad, ist_tensor table);
 
 /* What a token of zeros behind the norm is projected to, in row `row` of the projection. */
 float ist_window_shift(const ist_norm_window *a, int row);

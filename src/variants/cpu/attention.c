@@ -1,5 +1,6 @@
 /* Attention on CPUs: lanes are queries; any number of queries and keys (cl/cpu/attention). */
 #include "variants/attention.h"
+#include "variants/cpu/attention_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -20,16 +21,22 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int queries = many ? TILE * TILES : TILE, per = heads_per_group(a, queries);
     ist_defines defines = ist_defines_of(p, "-DD=%d", ist_attention_dim(a) > 32 ? 64 : 32);
     (void)v, (void)way;
-    ist_launch l = ist_attention_launch(p, a, (const int[]){per, ist_plan_work_turn(p) ? -queries : queries});
+    const ist_cpu_attention_args by_value = {.common = ist_attention_args_of(a),
+                                             .items = a->y.n,
+                                             .heads = a->heads,
+                                             .dim = ist_attention_dim(a),
+                                             .tile_heads = per,
+                                             .tile_queries = queries,
+                                             .backwards = ist_plan_work_turn(p)};
+    ist_launch l = ist_attention_launch(p, a);
     l.op = "cpu/attention";
     l.isa = "cpu/tile+cpu/attention_parts";
     l.kernel = "attention";
     l.defines = defines.text;
     l.dims = 1;
     l.global[0] = (size_t)units;
-    l.args[12] = (ist_arg)IST_INT(a->y.n);
-    l.args[13] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
-    l.arg_count = 14;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(cpu_attention_args, &by_value);
+    l.args[l.arg_count++] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     l.shares = true;
     ist_plan_launch(p, &l);
 }

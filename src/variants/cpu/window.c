@@ -1,4 +1,5 @@
 /* Window attention on CPUs: lanes are queries, then channels; padding is one key more (cl/cpu/window). */
+#include "variants/cpu/window_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
@@ -48,7 +49,7 @@ static size_t window_bias(float *full, const float *bias, int ws, int rows, int 
     return (size_t)keys * (size_t)lanes;
 }
 
-/* All biases on a map of h x w, times log2(e), and where they are, as its argument `tables`. */
+/* All biases on a map of h x w, times log2(e), and where those of cut windows begin, and a head's number. */
 static ist_tensor expanded_bias(ist_plan *p, const float *bias, int heads, int ws, int h, int w, int tables[4],
                                 const char *label) {
     const int rows[] = {ws, ws, h % ws, h % ws}, cols[] = {ws, w % ws, ws, w % ws};
@@ -89,17 +90,26 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DTOKENS=%d", IST_WINDOW_SIDE_MAX * IST_WINDOW_SIDE_MAX);
     int per = heads_per_item(units, ist_windows(a) * qkv.n, a->heads);
     (void)v, (void)way;
-    ist_launch l = ist_window_launch(p, a, pad, table, per, ist_plan_work_turn(p));
+    const ist_cpu_window_args by_value = {.common = ist_window_args_of(a),
+                                          .items = qkv.n,
+                                          .per_map = ist_windows(a),
+                                          .side = a->ws,
+                                          .heads = a->heads,
+                                          .tile_heads = per,
+                                          .backwards = ist_plan_work_turn(p),
+                                          .at_right = tables[0],
+                                          .at_end = tables[1],
+                                          .at_both = tables[2],
+                                          .table_size = tables[3]};
+    ist_launch l = ist_window_launch(p, a, pad, table);
     l.op = "cpu/window";
     l.isa = "cpu/tile+cpu/attention_parts";
     l.defines = d.text;
     l.dims = 3;
     l.global[0] = (size_t)units, l.global[1] = l.global[2] = 1;
     l.local[0] = l.local[1] = l.local[2] = 1;
-    l.args[9] = (ist_arg)IST_INT4(tables[0], tables[1], tables[2], tables[3]);
-    l.args[10] = (ist_arg)IST_INT(qkv.n);
-    l.args[11] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
-    l.arg_count = 12;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(cpu_window_args, &by_value);
+    l.args[l.arg_count++] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     ist_plan_launch(p, &l);
 }
 

@@ -1,6 +1,7 @@
 /* Attention on matrix instructions, half storage (cl/nvidia/attention). */
 #include "variants/attention.h"
 #include "variants/defines.h"
+#include "variants/nvidia/attention_args.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"
@@ -47,13 +48,15 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int turns = turns_of(p, a);
     ist_defines defines = ist_defines_of(p, "-DD=%d -DTILES=%d -DWARPS=%d", ist_attention_dim(a), r.tiles, r.warps);
     (void)v, (void)way;
-    ist_launch l = ist_attention_launch(p, a, (const int[]){turns, 0});
+    const ist_attention_mma_args by_value = {.common = ist_attention_args_of(a), .turns = turns};
+    ist_launch l = ist_attention_launch(p, a);
     l.op = "nvidia/attention";
     l.isa = "nvidia/ptx+nvidia/sums";
     l.kernel = "attention_mma";
     l.defines = defines.text;
     l.local[0] = (size_t)r.warps * 32;
     l.global[0] = (size_t)ist_div_up(a->q.h * a->q.w, 16 * turns) * l.local[0];
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(attention_mma_args, &by_value);
     ist_plan_launch(p, &l);
 }
 

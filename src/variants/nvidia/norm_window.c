@@ -1,6 +1,7 @@
 /* Norm, projection and window attention in one launch on the matrix instructions of warpgroups
  * (cl/nvidia/norm_window). */
 #include "variants/fragments.h"
+#include "variants/nvidia/norm_window_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
@@ -120,6 +121,16 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     size_t items = 128 * (size_t)(ist_div_up(l.blocks, 4) * l.windows);
     ist_tensor weights = pack_weights(p, a, x.c, label), table = pack_table(p, a, l, label);
     ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
+    const ist_norm_window_args by_value = {.h = x.h,
+                                           .w = x.w,
+                                           .across = across,
+                                           .per_map = windows,
+                                           .x_ld = x.ld,
+                                           .x_c0 = x.c0,
+                                           .out_ld = y.ld,
+                                           .out_c0 = y.c0,
+                                           .eps = a->eps,
+                                           .scale = IST_WINDOW_SCALE};
     ist_plan_launch(
         p, &(ist_launch){
                .label = label,
@@ -131,9 +142,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                .global = {(size_t)ist_div_up(windows, l.windows) * items, (size_t)(a->heads / l.heads), (size_t)x.n},
                .local = {items, 1, 1},
                .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
-                        IST_INT4(x.h, x.w, across, windows), IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(a->eps),
-                        IST_FLOAT(IST_WINDOW_SCALE)},
-               .arg_count = 9,
+                        IST_STRUCT(norm_window_args, &by_value)},
+               .arg_count = 6,
                .flops = 6.0 * (double)ist_pixels(x) * x.c * x.c + 4.0 * x.n * windows * tokens * (double)tokens * x.c,
                .bytes = 4.0 * (double)ist_pixels(x) * x.c});
 }

@@ -20,7 +20,7 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_relative_attention *a = node;
     ist_relative_windows w = ist_relative_windows_of(a);
-    ist_tensor qkv = a->qkv, y = a->y;
+    const ist_relative_args by_value = ist_relative_args_of(a);
     int line = ist_div_up(w.w, 16) * 16, lines = KEYS / line < w.h ? KEYS / line : w.h;
     int blocks = ist_div_up(w.h * w.w, 16), parts = ist_div_up(blocks, WARPS_MAX), warps = ist_div_up(blocks, parts);
     ist_defines d =
@@ -33,11 +33,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.local[0] = (size_t)warps * 32;
     l.global[0] = (size_t)(w.down * w.across * ist_div_up(w.h * w.w, 16 * warps)) * l.local[0];
     l.global[1] = (size_t)a->heads;
-    l.global[2] = (size_t)qkv.n;
-    l.args[6] = (ist_arg)IST_INT4(qkv.h, qkv.w, w.across, y.c);
-    l.args[7] = (ist_arg)IST_INT4(qkv.ld, qkv.c0, y.ld, y.c0);
-    l.args[8] = (ist_arg)IST_FLOAT(w.scale);
-    l.arg_count = 9;
+    l.global[2] = (size_t)a->qkv.n;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(relative_args, &by_value);
     ist_plan_launch(p, &l);
 }
 

@@ -46,7 +46,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor table = fragment_bias(p, a->bias, a->heads, ws, 2 * chunk * chunks, a->label);
     ist_defines d = ist_defines_of(p, "-DWS=%d -DWARPS=%d -DCHUNK=%d -DCHUNKS=%d", ws, warps, chunk, chunks);
     (void)v, (void)way;
-    ist_launch l = ist_window_launch(p, a, pad, table, 1, false);
+    const ist_window_args by_value = ist_window_args_of(a);
+    ist_launch l = ist_window_launch(p, a, pad, table);
     l.op = "nvidia/window";
     l.isa = "nvidia/ptx+nvidia/sums";
     l.defines = d.text;
@@ -55,6 +56,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.global[1] = (size_t)a->heads;
     l.global[2] = (size_t)a->qkv.n;
     l.local[0] = (size_t)items, l.local[1] = l.local[2] = 1;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
     ist_plan_launch(p, &l);
 }
 

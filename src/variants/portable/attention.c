@@ -12,7 +12,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_attention *a = node;
     int nq = a->q.h * a->q.w, nk = a->k.h * a->k.w;
     bool rows = nq >= GROUP / 2 || nk < GROUP;
-    ist_launch l = ist_attention_launch(p, a, (const int[]){0, 0});
+    const ist_attention_args by_value = ist_attention_args_of(a);
+    ist_launch l = ist_attention_launch(p, a);
     ist_defines defines = ist_defines_of(p, "-DD=%d", ist_attention_dim(a));
     (void)v, (void)way;
     l.op = "portable/attention";
@@ -20,6 +21,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.defines = defines.text;
     l.global[0] = (size_t)(rows ? ist_div_up(nq, GROUP) : nq) * GROUP;
     l.local[0] = GROUP;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(attention_args, &by_value);
     ist_plan_launch(p, &l);
 }
 

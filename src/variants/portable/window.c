@@ -14,7 +14,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor table = ist_plan_const(p, a->bias, 1, 1, a->heads, tokens, IST_ELEM_F32, a->label);
     ist_defines d = ist_defines_of(p, "-DWS=%d", a->ws);
     (void)v, (void)way;
-    ist_launch l = ist_window_launch(p, a, pad, table, 1, false);
+    const ist_window_args by_value = ist_window_args_of(a);
+    ist_launch l = ist_window_launch(p, a, pad, table);
     l.op = "portable/attention";
     l.defines = d.text;
     l.dims = 3;
@@ -22,6 +23,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.global[1] = (size_t)a->heads;
     l.global[2] = (size_t)a->qkv.n;
     l.local[0] = GROUP, l.local[1] = l.local[2] = 1;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
     ist_plan_launch(p, &l);
 }
 
