@@ -19,9 +19,6 @@
 #ifndef C_MAX
 #define C_MAX 1024
 #endif
-#define ADD_NONE 0
-#define ADD_EACH 1
-#define ADD_ONE  2 /* the addend has one item for all */
 
 #ifdef WIDE
 #define GROUP 1
@@ -150,23 +147,22 @@ static inline void normalise(VEC *v, __global T *out, int at, __global const flo
 
 #ifdef FETCHED
 /* The kernel below for aligned fours of channels: all loads before the first use and no branch between them; lanes
- * beyond the last channel repeat it and count for nothing. -D ADD, ACT, CLAMPED for modes and params. */
+ * beyond the last channel repeat it and count for nothing. -D ADD, ACT for arg.adds, arg.act; CLAMPED: arg.bound. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 layernorm_fetched(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
-                  __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
-                  float4 params) {
+                  __global const float *beta, __global const int *limit, layernorm_args arg) {
     __local float part[2 * GROUP];
-    const int n = get_group_id(1), c = sizes.y, items = fetch_int(limit);
+    const int n = get_group_id(1), c = arg.c, items = fetch_int(limit);
     const int mine = (int)get_group_id(0) * (GROUP / LANES) + (int)get_local_id(0) / LANES;
-    const int k = min(mine, sizes.x - 1), pixel = n * sizes.x + k, lane = (int)get_local_id(0) % LANES;
-    x += pixel * lds.x + firsts.x;
+    const int k = min(mine, arg.pixels - 1), pixel = n * arg.pixels + k, lane = (int)get_local_id(0) % LANES;
+    x += pixel * arg.x_ld + arg.x_c0;
     RAW4 raw[PARTS], other[PARTS];
     float4 v[PARTS], g[PARTS], b[PARTS];
     float total = 0.0f, square = 0.0f;
 #pragma unroll
     for (int p = 0; p < PARTS; p++) raw[p] = FETCH4(x + min((p * LANES + lane) * 4, c - 4));
 #if ADD
-    add += (ADD == ADD_ONE ? k : pixel) * lds.y + firsts.y;
+    add += (ADD == NORM_ADD_ONE ? k : pixel) * arg.add_ld + arg.add_c0;
 #pragma unroll
     for (int p = 0; p < PARTS; p++) other[p] = FETCH4(add + min((p * LANES + lane) * 4, c - 4));
 #endif
@@ -183,24 +179,24 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
         v[p] += VALUES4(other[p]);
 #endif
 #ifdef CLAMPED
-        v[p] = clamp(v[p], (float4)(-params.y), (float4)(params.y));
+        v[p] = clamp(v[p], (float4)(-arg.bound), (float4)(arg.bound));
 #endif
         const float s = SUM(v[p]);
         total += (p * LANES + lane) * 4 < c ? s : 0.0f;
     }
     /* divided as exactly as IEEE does: a mean of equal numbers must be that number */
     total = lane_sum(total, part);
-    float mean = total * params.z;
-    mean = fma(fma(-mean, (float)c, total), params.z, mean);
+    float mean = total * arg.inverse_c;
+    mean = fma(fma(-mean, (float)c, total), arg.inverse_c, mean);
 #pragma unroll
     for (int p = 0; p < PARTS; p++) {
         v[p] -= mean;
         const float s = SUM(v[p] * v[p]);
         square += (p * LANES + lane) * 4 < c ? s : 0.0f;
     }
-    const float scale = 1.0f / sqrt(fma(lane_sum(square, part + GROUP), params.z, params.x));
-    if (mine >= sizes.x || n >= items) return;
-    out += pixel * lds.z + firsts.z;
+    const float scale = 1.0f / sqrt(fma(lane_sum(square, part + GROUP), arg.inverse_c, arg.eps));
+    if (mine >= arg.pixels || n >= items) return;
+    out += pixel * arg.out_ld + arg.out_c0;
 #pragma unroll
     for (int p = 0; p < PARTS; p++) {
         const int i = (p * LANES + lane) * 4;
@@ -208,27 +204,25 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
     }
 }
 #else
-/* lds, firsts {x, add, out}: elements per pixel, first channel; sizes {pixels per item, c, rows per group, items};
- * modes {ADD_.., act}; params {eps, clamp or 0}. WIDE: groups are as many as compute units, which share out the work by
- * `queue` (see prelude). */
+/* WIDE: groups are as many as compute units, which share out the work by `queue` (see prelude). */
 #ifdef WIDE
 NOINLINE void layernorm_group(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
-                              __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes,
-                              int4 modes, float4 params, __global int *queue, const int4 group) {
-    const int c = sizes.y, pieces = (sizes.x + sizes.z - 1) / sizes.z;
+                              __global const float *beta, __global const int *limit, const layernorm_args arg,
+                              __global int *queue, const int4 group) {
+    const int c = arg.c, pieces = (arg.pixels + arg.rows - 1) / arg.rows;
     row r;
-    work_t work = work_begin(group.w, min(sizes.w, *limit) * pieces, false);
+    work_t work = work_begin(group.w, min(arg.items, *limit) * pieces, false);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int n = item / pieces, first = item % pieces * sizes.z;
-        for (int k = first; k < min(sizes.x, first + sizes.z); k++) {
-            const int pixel = n * sizes.x + k;
+        const int n = item / pieces, first = item % pieces * arg.rows;
+        for (int k = first; k < min(arg.pixels, first + arg.rows); k++) {
+            const int pixel = n * arg.pixels + k;
             EACH_CHANNEL(i, c) {
-                VEC v = PART(x, pixel * lds.x + firsts.x, i, c);
-                if (modes.x) v += PART(add, (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y, i, c);
-                if (params.y > 0.0f) v = clamp(v, (VEC)(-params.y), (VEC)(params.y));
+                VEC v = PART(x, pixel * arg.x_ld + arg.x_c0, i, c);
+                if (arg.adds) v += PART(add, (arg.adds == NORM_ADD_ONE ? k : pixel) * arg.add_ld + arg.add_c0, i, c);
+                if (arg.bound > 0.0f) v = clamp(v, (VEC)(-arg.bound), (VEC)(arg.bound));
                 PUT(r, i, v);
             }
-            normalise(&r, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y);
+            normalise(&r, out, pixel * arg.out_ld + arg.out_c0, gamma, beta, c, arg.eps, arg.act);
         }
     }
     work_end(&work, queue);
@@ -236,56 +230,55 @@ NOINLINE void layernorm_group(__global T *out, __global const T *x, __global con
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 layernorm(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
-          __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
-          float4 params, __global int *queue) {
-    layernorm_group(out, x, add, gamma, beta, limit, lds, firsts, sizes, modes, params, queue, THIS_GROUP);
+          __global const float *beta, __global const int *limit, layernorm_args arg, __global int *queue) {
+    layernorm_group(out, x, add, gamma, beta, limit, arg, queue, THIS_GROUP);
 }
 #else
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 layernorm(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
-          __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, int4 modes,
-          float4 params) {
-    const int n = get_group_id(1), c = sizes.y;
+          __global const float *beta, __global const int *limit, layernorm_args arg) {
+    const int n = get_group_id(1), c = arg.c;
     if (n >= *limit) return;
     __local float part[2 * GROUP];
-    const int mine = get_global_id(0) / LANES, k = min(mine, sizes.x - 1), pixel = n * sizes.x + k;
-    const int from = pixel * lds.x + firsts.x, more = (modes.x == ADD_ONE ? k : pixel) * lds.y + firsts.y;
+    const int mine = get_global_id(0) / LANES, k = min(mine, arg.pixels - 1), pixel = n * arg.pixels + k;
+    const int from = pixel * arg.x_ld + arg.x_c0;
+    const int more = (arg.adds == NORM_ADD_ONE ? k : pixel) * arg.add_ld + arg.add_c0;
     VEC v[PARTS];
     EACH_CHANNEL(i, p, c) v[p] = PART(x, from + i);
-    if (modes.x) {
+    if (arg.adds) {
         EACH_CHANNEL(i, p, c) v[p] += PART(add, more + i);
     }
-    if (params.y > 0.0f) {
-        EACH_CHANNEL(i, p, c) v[p] = clamp(v[p], (VEC)(-params.y), (VEC)(params.y));
+    if (arg.bound > 0.0f) {
+        EACH_CHANNEL(i, p, c) v[p] = clamp(v[p], (VEC)(-arg.bound), (VEC)(arg.bound));
     }
-    normalise(v, out, pixel * lds.z + firsts.z, gamma, beta, c, params.x, modes.y, mine < sizes.x, part);
+    normalise(v, out, pixel * arg.out_ld + arg.out_c0, gamma, beta, c, arg.eps, arg.act, mine < arg.pixels, part);
 }
 #endif
 #endif
 
-/* lds, firsts {g, x, y, out}; sizes {pixels per item, c, rows per group, 0}; group (i, n): pixels of item n. */
+/* Group (i, n): pixels of item n. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 gate(__global T *out, __global const T *g, __global const T *x, __global const T *y, __global const float *gamma,
-     __global const float *beta, __global const int *limit, int4 lds, int4 firsts, int4 sizes, float eps) {
-    const int n = get_group_id(1), c = sizes.y;
+     __global const float *beta, __global const int *limit, gate_args arg) {
+    const int n = get_group_id(1), c = arg.c;
     if (n >= *limit) return;
 #ifdef WIDE
     row r;
-    for (int k = get_group_id(0) * sizes.z; k < min(sizes.x, (int)(get_group_id(0) + 1) * sizes.z); k++) {
-        const int pixel = n * sizes.x + k, at = pixel * lds.x + firsts.x;
+    for (int k = get_group_id(0) * arg.rows; k < min(arg.pixels, (int)(get_group_id(0) + 1) * arg.rows); k++) {
+        const int pixel = n * arg.pixels + k, at = pixel * arg.g_ld + arg.g_c0;
         EACH_CHANNEL(i, c) {
-            VEC a = SIGMOID(PART(g, at, i, c)) * PART(x, pixel * lds.y + firsts.y, i, c);
-            PUT(r, i, a + SIGMOID(PART(g, at + c, i, c)) * PART(y, pixel * lds.z + firsts.z, i, c));
+            VEC a = SIGMOID(PART(g, at, i, c)) * PART(x, pixel * arg.x_ld + arg.x_c0, i, c);
+            PUT(r, i, a + SIGMOID(PART(g, at + c, i, c)) * PART(y, pixel * arg.y_ld + arg.y_c0, i, c));
         }
-        normalise(&r, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE);
+        normalise(&r, out, pixel * arg.out_ld + arg.out_c0, gamma, beta, c, arg.eps, ACT_NONE);
     }
 #else
     __local float part[2 * GROUP];
-    const int mine = get_global_id(0) / LANES, pixel = n * sizes.x + min(mine, sizes.x - 1);
-    const int at = pixel * lds.x + firsts.x, ax = pixel * lds.y + firsts.y, ay = pixel * lds.z + firsts.z;
+    const int mine = get_global_id(0) / LANES, pixel = n * arg.pixels + min(mine, arg.pixels - 1);
+    const int at = pixel * arg.g_ld + arg.g_c0, ax = pixel * arg.x_ld + arg.x_c0, ay = pixel * arg.y_ld + arg.y_c0;
     VEC v[PARTS];
     EACH_CHANNEL(i, p, c)
     v[p] = SIGMOID(PART(g, at + i)) * PART(x, ax + i) + SIGMOID(PART(g, at + c + i)) * PART(y, ay + i);
-    normalise(v, out, pixel * lds.w + firsts.w, gamma, beta, c, eps, ACT_NONE, mine < sizes.x, part);
+    normalise(v, out, pixel * arg.out_ld + arg.out_c0, gamma, beta, c, arg.eps, ACT_NONE, mine < arg.pixels, part);
 #endif
 }

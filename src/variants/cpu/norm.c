@@ -19,7 +19,7 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)v, (void)way;
     ist_tensor g = ist_plan_const(p, q->norm.gamma, 1, 1, 1, x.c, IST_ELEM_F32, q->label);
     ist_tensor b = ist_plan_const(p, q->norm.beta, 1, 1, 1, x.c, IST_ELEM_F32, q->label);
-    int adds = !ist_has(add) ? 0 : add.n == x.n ? 1 : 2;
+    const ist_layernorm_args by_value = ist_layernorm_args_of(q, rows_of(x, x.c));
     ist_defines defines = ist_defines_of(p, "-DWIDE");
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
@@ -30,14 +30,11 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .global = {(size_t)ist_plan_units(p)},
                          .local = {1},
                          .args = {IST_OUT(out), IST_IN(x), IST_IN(add), IST_IN(g), IST_IN(b),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, add.ld, out.ld, 0),
-                                  IST_INT4(x.c0, add.c0, out.c0, 0),
-                                  IST_INT4(x.h * x.w, x.c, rows_of(x, x.c), x.n), IST_INT4(adds, (int)q->act, 0, 0),
-                                  IST_FLOAT4(q->eps, q->clamp, 1.0f / (float)x.c, 0),
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(layernorm_args, &by_value),
                                   IST_INOUT(ist_plan_work_queue(p))},
-                         .arg_count = 12,
+                         .arg_count = 8,
                          .shares = true,
-                         .bytes = (double)ist_pixels(x) * x.c * (adds ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
+                         .bytes = (double)ist_pixels(x) * x.c * (by_value.adds ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
 }
 
 const ist_family ist_cpu_norm = {.emit = emit_norm};

@@ -44,10 +44,10 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)v, (void)way;
     ist_tensor g = ist_plan_const(p, q->norm.gamma, 1, 1, 1, x.c, IST_ELEM_F32, q->label);
     ist_tensor b = ist_plan_const(p, q->norm.beta, 1, 1, 1, x.c, IST_ELEM_F32, q->label);
-    int adds = !ist_has(add) ? 0 : add.n == x.n ? 1 : 2;
+    const ist_layernorm_args by_value = ist_layernorm_args_of(q, 1);
     grid at = grid_of(p, x, (ist_tensor[]){add, out, {0}});
     if (at.fetched)
-        ist_defines_add(&at.defines, " -DFETCHED -DADD=%d -DACT=%d%s", adds, (int)q->act,
+        ist_defines_add(&at.defines, " -DFETCHED -DADD=%d -DACT=%d%s", by_value.adds, by_value.act,
                         q->clamp > 0 ? " -DCLAMPED" : "");
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
@@ -59,12 +59,9 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .global = {at.global, (size_t)x.n},
                          .local = {at.local, 1},
                          .args = {IST_OUT(out), IST_IN(x), IST_IN(add), IST_IN(g), IST_IN(b),
-                                  IST_IN(ist_plan_current_limit(p)), IST_INT4(x.ld, add.ld, out.ld, 0),
-                                  IST_INT4(x.c0, add.c0, out.c0, 0), IST_INT4(x.h * x.w, x.c, 1, x.n),
-                                  IST_INT4(adds, (int)q->act, 0, 0),
-                                  IST_FLOAT4(q->eps, q->clamp, 1.0f / (float)x.c, 0)},
-                         .arg_count = 11,
-                         .bytes = (double)ist_pixels(x) * x.c * (adds ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
+                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(layernorm_args, &by_value)},
+                         .arg_count = 7,
+                         .bytes = (double)ist_pixels(x) * x.c * (by_value.adds ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
 }
 
 const ist_family ist_portable_norm = {.emit = emit_norm};
