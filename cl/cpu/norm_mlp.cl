@@ -141,26 +141,27 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                              __global const float *restrict w0, __global const float *restrict b0,
                              __global const float *restrict w1, __global const float *restrict b1,
                              __global const float *restrict w2, __global const float *restrict b2,
-                             __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue,
-                             float eps, const int4 group) {
+                             __global const int *restrict limit, const cpu_norm_mlp_args arg,
+                             __global int *queue, const int4 group) {
     enum { PAIR = 2 * TILE_ROWS };
-    const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5, width = sizes.s7;
+    const int c = arg.c, hidden = arg.hidden, block = arg.block_c, c2 = arg.c2, act = arg.act, width = arg.width;
+    const int x_ld = arg.x_ld, y_ld = arg.y_ld, pieces = arg.pieces;
     const int c_half = c / 2, block_half = block / 2, c2_half = c2 / 2, cv = c_half / 16, bv = block_half / 16;
-    const int all = (sizes.s0 + PAIR - 1) / PAIR;
+    const int all = (arg.rows + PAIR - 1) / PAIR;
     float16 u[PRODUCTS * CHUNK * C_MAX / 64], h[PRODUCTS * CHUNK * BLOCK / 64], o[PRODUCTS * CHUNK * C_MAX / 64];
     float16 sums[PRODUCTS * CHUNK / 2 * NV], bias[PRODUCTS * NV], pair[PAIR * C_MAX / 16];
-    work_t shares = work_begin(group.w, min(work.x, *limit) * work.y, work.z);
+    work_t shares = work_begin(group.w, min(arg.items, *limit) * pieces, arg.backwards);
     for (int item; (item = work_next(&shares, queue)) >= 0;) {
-        const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
-        const int first = begin * PAIR, tiles = (piece + 1) * all / work.y - begin, half_rows = tiles * TILE_ROWS;
-        const int rows = min(tiles * PAIR, sizes.s0 - first);
-        const int away = work.z ? -rows - width : rows + width; /* what the next piece reads first */
-        const size_t row0 = (size_t)n * sizes.s0 + first;
-        __global const T *from = x + (size_t)n * sizes.s0 * lds.x + lds.y;
+        const int n = item / pieces, piece = item - n * pieces, begin = piece * all / pieces;
+        const int first = begin * PAIR, tiles = (piece + 1) * all / pieces - begin, half_rows = tiles * TILE_ROWS;
+        const int rows = min(tiles * PAIR, arg.rows - first);
+        const int away = arg.backwards ? -rows - width : rows + width; /* what the next piece reads first */
+        const size_t row0 = (size_t)n * arg.rows + first;
+        __global const T *from = x + (size_t)n * arg.rows * x_ld + arg.x_c0;
         for (int t = 0; t < tiles; t++) {
             for (int part = 0; part < 2; part++)
-                take_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, from, lds.x, first + t * PAIR + part * TILE_ROWS,
-                          first + rows, sizes.s0, width, w0, b0);
+                take_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, from, x_ld, first + t * PAIR + part * TILE_ROWS,
+                          first + rows, arg.rows, width, w0, b0);
             for (int j = 0, columns; j < c2_half; j += columns) {
                 columns = strassen_columns(c2_half - j);
                 float16 *to = o + (PRODUCTS * half_rows * j + t * TILE_ROWS * columns) / 16;
@@ -173,7 +174,7 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                     }
                 }
             }
-            for (int part = 0; part < 2; part++) norm_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, norm, eps);
+            for (int part = 0; part < 2; part++) norm_tile(pair + part * TILE_ROWS * 2 * cv, 2 * cv, norm, arg.eps);
             for (int r = 0; r < TILE_ROWS; r++) {
                 const float16 *upper = pair + r * 2 * cv, *lower = upper + TILE_ROWS * 2 * cv;
                 for (int i = 0; i < cv; i++)
@@ -193,14 +194,14 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                 __global const float *own = b;
                 b += PRODUCTS * c_half * columns;
                 __global const float *next = c2 && j + columns == block_half ? w2 + PRODUCTS * c2_half * k / 2 : b;
-                __global T *to = y + row0 * lds.z + lds.w + j;
+                __global T *to = y + row0 * y_ld + arg.y_c0 + j;
                 if (c2) {
-                    __global const T *soon = x + (row0 + away) * lds.x + lds.y + k / block * 64 % c;
-                    strassen_products(sums, bias, u, tiles, own, c_half, columns, next, soon, 0, j ? 0 : lds.x);
+                    __global const T *soon = x + (row0 + away) * x_ld + arg.x_c0 + k / block * 64 % c;
+                    strassen_products(sums, bias, u, tiles, own, c_half, columns, next, soon, 0, j ? 0 : x_ld);
                     hidden_factors(h + j / 16 * TILE_ROWS, bv, half_rows * bv, sums, half_rows, nv, act);
                 } else {
-                    strassen_products(sums, bias, u, tiles, own, c_half, columns, next, to, block_half, lds.z);
-                    store_sums(to, lds.z, block_half, sums, half_rows, nv, rows, act);
+                    strassen_products(sums, bias, u, tiles, own, c_half, columns, next, to, block_half, y_ld);
+                    store_sums(to, y_ld, block_half, sums, half_rows, nv, rows, act);
                 }
             }
             b = w2 + PRODUCTS * c2_half * k / 2;
@@ -210,12 +211,12 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                 b += PRODUCTS * block_half * columns;
                 __global const float *next = j + columns == c2_half ? w1 + PRODUCTS * c_half * (k + block) / 2 : b;
                 strassen_products(o + PRODUCTS * half_rows * j / 16, 0, h, tiles, own, block_half, columns, next,
-                                  y + row0 * lds.z + lds.w + j, c2_half, lds.z);
+                                  y + row0 * y_ld + arg.y_c0 + j, c2_half, y_ld);
             }
         }
         for (int j = 0, columns; j < c2_half; j += columns) {
             columns = strassen_columns(c2_half - j);
-            store_sums(y + row0 * lds.z + lds.w + j, lds.z, c2_half, o + PRODUCTS * half_rows * j / 16, half_rows,
+            store_sums(y + row0 * y_ld + arg.y_c0 + j, y_ld, c2_half, o + PRODUCTS * half_rows * j / 16, half_rows,
                        columns / 16, rows, ACT_NONE);
         }
     }
@@ -224,35 +225,30 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
 #else
 /* Group: takes pieces of tiles of six rows, `queue` (see prelude) saying which, at most CHUNK rows each. w1 [hidden /
  * PANEL][c][PANEL], w2 [c2 / PANEL][hidden][PANEL], the last panel of what is stored may be half; norm {gamma, beta}
- * [2][c]; spread as above, with biases. sizes {rows per item, c, hidden, block of hidden, c2 (0: no second layer), act,
- * residual?, columns of the map, 0: no depthwise convolution}; lds {x ld, c0, y ld, c0}; work {items, pieces of each,
- * backwards?, 0}. */
+ * [2][c]; spread as above, with biases. */
 NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
                              __global const float *restrict w0, __global const float *restrict b0,
                              __global const float *restrict w1, __global const float *restrict b1,
                              __global const float *restrict w2, __global const float *restrict b2,
-                             __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue,
-                             float eps, const int4 group) {
-    const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, c2 = sizes.s4, act = sizes.s5;
-    const int cv = c / 16, bv = block / 16, all = (sizes.s0 + TILE_ROWS - 1) / TILE_ROWS, width = sizes.s7;
+                             __global const int *restrict limit, const cpu_norm_mlp_args arg,
+                             __global int *queue, const int4 group) {
+    const int c = arg.c, hidden = arg.hidden, block = arg.block_c, c2 = arg.c2, act = arg.act, width = arg.width;
+    const int x_ld = arg.x_ld, y_ld = arg.y_ld, pieces = arg.pieces;
+    const int cv = c / 16, bv = block / 16, all = (arg.rows + TILE_ROWS - 1) / TILE_ROWS;
     float16 u[CHUNK * C_MAX / 16], h[CHUNK * C_MAX / 16], o[CHUNK * C_MAX / 16], acc[SUMS], bias[NV];
-    work_t shares = work_begin(group.w, min(work.x, *limit) * work.y, work.z);
+    work_t shares = work_begin(group.w, min(arg.items, *limit) * pieces, arg.backwards);
     for (int item; (item = work_next(&shares, queue)) >= 0;) {
-        const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
-        const int first = begin * TILE_ROWS, tiles = (piece + 1) * all / work.y - begin;
-        const int rows = min(tiles * TILE_ROWS, sizes.s0 - first);
-        const int away = work.z ? -rows - width : rows + width; /* what the next piece reads first */
-        const size_t row0 = (size_t)n * sizes.s0 + first;
+        const int n = item / pieces, piece = item - n * pieces, begin = piece * all / pieces;
+        const int first = begin * TILE_ROWS, tiles = (piece + 1) * all / pieces - begin;
+        const int rows = min(tiles * TILE_ROWS, arg.rows - first);
+        const int away = arg.backwards ? -rows - width : rows + width; /* what the next piece reads first */
+        const size_t row0 = (size_t)n * arg.rows + first;
         for (int t = 0; t < tiles; t++)
-            take_tile(u + t * TILE_ROWS * cv, cv, x + (size_t)n * sizes.s0 * lds.x + lds.y, lds.x,
-                      first + t * TILE_ROWS, first + rows, sizes.s0, width, w0, b0);
+            take_tile(u + t * TILE_ROWS * cv, cv, x + (size_t)n * arg.rows * x_ld + arg.x_c0, x_ld,
+                      first + t * TILE_ROWS, first + rows, arg.rows, width, w0, b0);
         for (int r = 0; r < tiles * TILE_ROWS; r++)
-            for (int i = 0; i < c2 / 16; i++) {
-                float16 v = vload16(i, b2);
-                if (sizes.s6) v += u[r * cv + i];
-                o[r * (c2 / 16) + i] = v;
-            }
-        for (int t = 0; t < tiles; t++) norm_tile(u + t * TILE_ROWS * cv, cv, norm, eps);
+            for (int i = 0; i < c2 / 16; i++) o[r * (c2 / 16) + i] = vload16(i, b2) + u[r * cv + i];
+        for (int t = 0; t < tiles; t++) norm_tile(u + t * TILE_ROWS * cv, cv, norm, arg.eps);
         for (int k = 0; k < hidden; k += block) {
             for (int j = k; j < k + block; j += PANEL) {
                 const int columns = min(PANEL, hidden - j), nv = columns / 16;
@@ -261,17 +257,17 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                 for (int t = 0; t < tiles; t++) {
                     const size_t row = row0 + t * TILE_ROWS;
                     __global const T *near =
-                        c2 ? x + (row + away) * lds.x + lds.y + (j - k) % c : y + row * lds.z + lds.w + j;
+                        c2 ? x + (row + away) * x_ld + arg.x_c0 + (j - k) % c : y + row * y_ld + arg.y_c0 + j;
                     float16 *to = c2 ? h + t * TILE_ROWS * bv + (j - k) / 16 : acc;
                     part_product(to, c2 ? bv : nv, bias, 0, (const float *)(u + t * TILE_ROWS * cv), c, w1 + j * c, c,
-                                 columns, next + t * c * 8, near, c2 ? lds.x : lds.z);
+                                 columns, next + t * c * 8, near, c2 ? x_ld : y_ld);
                     if (c2) {
                         activate_rows(to, TILE_ROWS, NV, bv, act);
                         continue;
                     }
                     activate_all(acc, TILE_ROWS * nv, act);
                     for (int r = 0, i = 0; r < min(TILE_ROWS, rows - t * TILE_ROWS); r++)
-                        for (int v = 0; v < nv; v++, i++) STORE16(acc[i], y, (row + r) * lds.z + lds.w + j + v * 16);
+                        for (int v = 0; v < nv; v++, i++) STORE16(acc[i], y, (row + r) * y_ld + arg.y_c0 + j + v * 16);
                 }
             }
             for (int j = 0; j < c2; j += PANEL) {
@@ -282,13 +278,13 @@ NOINLINE void norm_mlp_group(__global T *restrict y, __global const T *restrict 
                     float16 *sums = o + t * TILE_ROWS * (c2 / 16) + j / 16;
                     part_product(sums, c2 / 16, sums, c2 / 16, (const float *)(h + t * TILE_ROWS * bv), block,
                                  w2 + (j * hidden + k * columns), block, columns, next + t * block * 8,
-                                 y + (row0 + t * TILE_ROWS) * lds.z + lds.w + j, lds.z);
+                                 y + (row0 + t * TILE_ROWS) * y_ld + arg.y_c0 + j, y_ld);
                 }
             }
         }
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < c2; i += 16)
-                STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * lds.z + lds.w + i);
+                STORE16(o[(r * c2 + i) / 16], y, (row0 + r) * y_ld + arg.y_c0 + i);
     }
     work_end(&shares, queue);
 }
@@ -299,6 +295,6 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global T *restrict y, __global const T *restrict x, __global const float *restrict norm,
          __global const float *restrict w0, __global const float *restrict b0, __global const float *restrict w1,
          __global const float *restrict b1, __global const float *restrict w2, __global const float *restrict b2,
-         __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue, float eps) {
-    norm_mlp_group(y, x, norm, w0, b0, w1, b1, w2, b2, limit, sizes, lds, work, queue, eps, THIS_GROUP);
+         __global const int *restrict limit, cpu_norm_mlp_args arg, __global int *queue) {
+    norm_mlp_group(y, x, norm, w0, b0, w1, b1, w2, b2, limit, arg, queue, THIS_GROUP);
 }

@@ -63,44 +63,43 @@ NOINLINE void tile_product(later_t *b, float *to, size_t a, size_t w, int steps)
     b->rows = 0;
 }
 
-/* w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] squares (cpu/amx); norm {gamma, beta} [2][c].
- * sizes {rows per item, c, hidden, block of hidden, second layer?, act, tiles of a piece at most, bytes of a group's
- * scratch}; lds {x ld, c0, y ld, c0}; work {items, pieces of each, backwards?, 0}. */
+/* w1 [hidden / 32][c / 32] and w2 [c / 32][hidden / 32] squares (cpu/amx); norm {gamma, beta} [2][c]. */
 NOINLINE void norm_mlp_group(__global float *restrict y, __global const float *restrict x,
                              __global float *restrict scratch, __global const float *restrict norm,
                              __global const ushort *restrict w1, __global const float *restrict b1,
                              __global const ushort *restrict w2, __global const float *restrict b2,
-                             __global const int *restrict limit, int8 sizes, int4 lds, int4 work, __global int *queue,
-                             float eps, const int4 group) {
-    const int c = sizes.s1, hidden = sizes.s2, block = sizes.s3, cv = c / 16, most = sizes.s6;
-    const int all = (sizes.s0 + AMX_BLOCK - 1) / AMX_BLOCK, cs = c / AMX_DEPTH, bs = block / AMX_DEPTH;
+                             __global const int *restrict limit, const norm_mlp_amx_args arg,
+                             __global int *queue, const int4 group) {
+    const int c = arg.c, hidden = arg.hidden, block = arg.block_c, cv = c / 16, most = arg.piece_tiles;
+    const int y_ld = arg.y_ld, pieces = arg.pieces;
+    const int all = (arg.rows + AMX_BLOCK - 1) / AMX_BLOCK, cs = c / AMX_DEPTH, bs = block / AMX_DEPTH;
     const int parts = (cs + STEPS_MAX - 1) / STEPS_MAX;
-    const bool second = sizes.s4;
+    const bool second = arg.second;
     /* {rows of u, rows between the layers, sums of all but the last part of the channels, two tiles of sums} */
-    const size_t u = (size_t)scratch + (size_t)group.x * sizes.s7;
+    const size_t u = (size_t)scratch + (size_t)group.x * arg.scratch_bytes;
     const size_t h = u + (size_t)most * cs * SQUARE_BYTES;
     float *const partial = (float *)(h + (second ? (size_t)most * bs * SQUARE_BYTES : 0));
     float *const sums = partial + (parts > 1 ? most * AMX_SUMS : 0);
     int turn = 0;
-    later_t later = {.ldy = lds.z};
-    work_t shares = work_begin(group.w, min(work.x, *limit) * work.y, work.z);
+    later_t later = {.ldy = y_ld};
+    work_t shares = work_begin(group.w, min(arg.items, *limit) * pieces, arg.backwards);
     amx_begin();
     for (int item; (item = work_next(&shares, queue)) >= 0;) {
-        const int n = item / work.y, piece = item - n * work.y, begin = piece * all / work.y;
-        const int first = begin * AMX_BLOCK, tiles = (piece + 1) * all / work.y - begin;
-        const int rows = min(tiles * AMX_BLOCK, sizes.s0 - first);
-        const size_t row0 = (size_t)n * sizes.s0 + first;
-        __global float *const result = y + row0 * lds.z + lds.w;
+        const int n = item / pieces, piece = item - n * pieces, begin = piece * all / pieces;
+        const int first = begin * AMX_BLOCK, tiles = (piece + 1) * all / pieces - begin;
+        const int rows = min(tiles * AMX_BLOCK, arg.rows - first);
+        const size_t row0 = (size_t)n * arg.rows + first;
+        __global float *const result = y + row0 * y_ld + arg.y_c0;
         later.lines = (SQUARE_BYTES / 64 / AMX_PAUSES + tiles - 1) / tiles;
         for (int r = 0; r < tiles * AMX_BLOCK; r++) {
-            const size_t at = (row0 + min(r, rows - 1)) * lds.x + lds.y;
+            const size_t at = (row0 + min(r, rows - 1)) * arg.x_ld + arg.x_c0;
             size_t to = u + (size_t)(r / AMX_BLOCK * cs) * SQUARE_BYTES + r % AMX_BLOCK * AMX_DEPTH * sizeof(ushort);
             float16 v[C_MAX / 16];
             for (int i = 0; i < cv; i++) {
                 v[i] = vload16(i, x + at);
-                if (second && r < rows) vstore16(v[i] + vload16(i, b2), i, result + (size_t)r * lds.z);
+                if (second && r < rows) vstore16(v[i] + vload16(i, b2), i, result + (size_t)r * y_ld);
             }
-            norm_row(v, cv, norm, norm + c, eps);
+            norm_row(v, cv, norm, norm + c, arg.eps);
             for (int i = 0; i < cv; i += 2, to += SQUARE_BYTES) amx_split(v[i], v[i + 1], to, AMX_PANEL);
         }
         for (int k = 0; k < hidden; k += block) {
@@ -121,10 +120,10 @@ NOINLINE void norm_mlp_group(__global float *restrict y, __global const float *r
                         later.add = parts > 1 ? before : 0;
                         later.ld_add = AMX_BLOCK;
                         later.rows = min(AMX_BLOCK, rows - t * AMX_BLOCK);
-                        later.act = sizes.s5;
+                        later.act = arg.act;
                         later.to = h + (size_t)(t * bs + (j - k) / AMX_DEPTH) * SQUARE_BYTES;
-                        later.y = second ? 0 : result + (size_t)t * AMX_BLOCK * lds.z + j;
-                        later.ahead = t + 1 < tiles ? AMX_BLOCK * lds.z : AMX_BLOCK - t * AMX_BLOCK * lds.z;
+                        later.y = second ? 0 : result + (size_t)t * AMX_BLOCK * y_ld + j;
+                        later.ahead = t + 1 < tiles ? AMX_BLOCK * y_ld : AMX_BLOCK - t * AMX_BLOCK * y_ld;
                         turn ^= AMX_SUMS;
                         if (tiles == 1) finish_rows(&later); /* else the next product touches none of it */
                     }
@@ -140,9 +139,9 @@ NOINLINE void norm_mlp_group(__global float *restrict y, __global const float *r
                     tile_product(&later, to, h + (size_t)(t * bs) * SQUARE_BYTES, panel, bs);
                     later.sums = to;
                     later.bias = 0;
-                    later.y = result + (size_t)t * AMX_BLOCK * lds.z + j;
+                    later.y = result + (size_t)t * AMX_BLOCK * y_ld + j;
                     later.add = (const float *)(size_t)later.y;
-                    later.ld_add = lds.z;
+                    later.ld_add = y_ld;
                     later.rows = min(AMX_BLOCK, rows - t * AMX_BLOCK);
                     later.act = ACT_NONE;
                     later.ahead = 0;
@@ -161,6 +160,6 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 norm_mlp(__global float *restrict y, __global const float *restrict x, __global float *restrict scratch,
          __global const float *restrict norm, __global const ushort *restrict w1, __global const float *restrict b1,
          __global const ushort *restrict w2, __global const float *restrict b2, __global const int *restrict limit,
-         int8 sizes, int4 lds, int4 work, __global int *queue, float eps) {
-    norm_mlp_group(y, x, scratch, norm, w1, b1, w2, b2, limit, sizes, lds, work, queue, eps, THIS_GROUP);
+         norm_mlp_amx_args arg, __global int *queue) {
+    norm_mlp_group(y, x, scratch, norm, w1, b1, w2, b2, limit, arg, queue, THIS_GROUP);
 }

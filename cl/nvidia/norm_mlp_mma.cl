@@ -53,17 +53,17 @@
 #endif
 
 /* Group i: rows [BM i, ..) of all items. weights [HID / BH] {fragments of W1 [BH / 8][C / 32][lane][8 halves], of W2
- * [C / 8][BH / 32][lane][8]}; table {b1 [HID], b2 [C]}. sizes {rows of an item, items, width, height}; lds {x ld, c0,
- * y ld, c0}; taps of SPREAD. -D HID: hidden channels, a multiple of BH. */
+ * [C / 8][BH / 32][lane][8]}; table {b1 [HID], b2 [C]}; taps of SPREAD. -D HID: hidden channels, a multiple of
+ * BH. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,
-         int4 sizes, int4 lds, float eps) {
+         norm_mlp_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     __local uint *words = (__local uint *)memory;
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, g = lane / 4, t = lane % 4;
-    const int r0 = get_group_id(0) * BM, rows = min(sizes.y, *limit) * sizes.x;
+    const int r0 = get_group_id(0) * BM, rows = min(arg.items, *limit) * arg.rows;
     const uint shared = SHARED(memory);
     if (r0 >= rows) return;
     for (int i = id; i < HID / 4; i += THREADS) COPY16(shared + (BIAS + i) * 16, table + i * 4, 16);
@@ -79,11 +79,12 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
             Z_OF(z[j], min(r0 + first, rows - 4), c);
             UNROLL for (int i = 0; i < 4; i++)
                 if (lane + 32 * j < PIECES && r0 + first < rows)
-                    *(__global uint4 *)(y + (size_t)(r0 + first + i) * lds.z + lds.w + c) = pieces_of(z[j][i].f, 1.0f);
+                    *(__global uint4 *)(y + (size_t)(r0 + first + i) * arg.y_ld + arg.y_c0 + c) =
+                        pieces_of(z[j][i].f, 1.0f);
 #else
             uint v[4][4];
             UNROLL for (int i = 0; i < 4; i++)
-                FETCH16(v[i], x + (size_t)min(r0 + first + i, rows - 1) * lds.x + lds.y + c);
+                FETCH16(v[i], x + (size_t)min(r0 + first + i, rows - 1) * arg.x_ld + arg.x_c0 + c);
             UNROLL for (int i = 0; i < 4; i++) z[j][i] = eight_of(v[i]);
 #endif
         }
@@ -103,7 +104,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
                 }
             }
             WARP_SUM(square);
-            square = 1.0f / sqrt(square / C + eps);
+            square = 1.0f / sqrt(square / C + arg.eps);
             UNROLL for (int j = 0; j < PER; j++)
                 if (lane + 32 * j < PIECES) memory[(first + i) * LDX + lane + 32 * j] = pieces_of(z[j][i].f, square);
         }
@@ -170,13 +171,13 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         const int row = i / PIECES, c = i % PIECES * 8;
         __local const float4 *from = (__local const float4 *)(sums + row * LDY + c);
 #ifdef SPREAD
-        const uint4 v = *(__global const uint4 *)(y + (size_t)(r0 + row) * lds.z + lds.w + c);
+        const uint4 v = *(__global const uint4 *)(y + (size_t)(r0 + row) * arg.y_ld + arg.y_c0 + c);
 #else
-        const uint4 v = *(__global const uint4 *)(x + (size_t)(r0 + row) * lds.x + lds.y + c);
+        const uint4 v = *(__global const uint4 *)(x + (size_t)(r0 + row) * arg.x_ld + arg.x_c0 + c);
 #endif
         const float4 low = from[0], high = from[1];
         const float2 v0 = floats_of(v.x), v1 = floats_of(v.y), v2 = floats_of(v.z), v3 = floats_of(v.w);
-        *(__global uint4 *)(y + (size_t)(r0 + row) * lds.z + lds.w + c) =
+        *(__global uint4 *)(y + (size_t)(r0 + row) * arg.y_ld + arg.y_c0 + c) =
             (uint4)(halves_of(low.x + v0.x, low.y + v0.y), halves_of(low.z + v1.x, low.w + v1.y),
                     halves_of(high.x + v2.x, high.y + v2.y), halves_of(high.z + v3.x, high.w + v3.y));
     }

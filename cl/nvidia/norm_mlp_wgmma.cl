@@ -52,20 +52,22 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,
-         int4 sizes, int4 lds, float eps) {
+         norm_mlp_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), lane = id % 32, g = lane / 4, t = lane % 4;
     const int group = id / 128, across = group / DOWN, row0 = group % DOWN * 64 + id / 32 % 4 * 16 + g;
-    const int r0 = get_group_id(0) * BM, rows = min(sizes.y, *limit) * sizes.x;
+    const int r0 = get_group_id(0) * BM, rows = min(arg.items, *limit) * arg.rows;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
     __local float *biases = (__local float *)(main + TABLE);
+    const float eps = arg.eps;
     if (r0 >= rows) return;
 #ifndef SPREAD
     for (int i = id; i < BM * PIECES; i += THREADS) {
         const int row = i / PIECES, c = i % PIECES;
-        COPY16(shared + (Z + row * LDZ + c) * 16, x + (size_t)min(r0 + row, rows - 1) * lds.x + lds.y + c * 8, 16);
+        const size_t from = (size_t)min(r0 + row, rows - 1) * arg.x_ld + arg.x_c0;
+        COPY16(shared + (Z + row * LDZ + c) * 16, x + from + c * 8, 16);
     }
 #endif
     for (int i = id; i < (HID + C) / 4; i += THREADS) COPY16(shared + (TABLE + i) * 16, table + i * 4, 16);
@@ -148,7 +150,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         const float2 z0 = floats_of(z.x), z1 = floats_of(z.y), z2 = floats_of(z.z), z3 = floats_of(z.w);
         const int e = 2 * r, c = 4 * k;
         if (r0 + row0 + 8 * r < rows)
-            *(__global uint4 *)(y + (size_t)(r0 + row0 + 8 * r) * lds.z + lds.w + k * 32 + t * 8) =
+            *(__global uint4 *)(y + (size_t)(r0 + row0 + 8 * r) * arg.y_ld + arg.y_c0 + k * 32 + t * 8) =
                 (uint4)(halves_of(o[c][e] + z0.x, o[c][e + 1] + z0.y),
                         halves_of(o[c + 1][e] + z1.x, o[c + 1][e + 1] + z1.y),
                         halves_of(o[c + 2][e] + z2.x, o[c + 2][e + 1] + z2.y),

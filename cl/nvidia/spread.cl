@@ -1,6 +1,6 @@
 /* What nvidia/norm_mlp_mma and nvidia/norm_mlp_wgmma have in common: rows by eight channels, and with SPREAD the depthwise 3x3
  * convolution of four pixels of a line, whose number of pixels is a multiple of four. Behind nvidia/ptx; Z_OF takes the
- * kernels' x, taps, sizes and lds. */
+ * kernels' x, taps and arg. */
 typedef struct {
     float f[8];
 } eight;
@@ -23,19 +23,19 @@ static inline uint4 pieces_of(const float *f, float scale) {
 /* z of the four pixels from `row` on, channels [c, c + 8). taps {[9][C], biases [C]}. */
 #define Z_OF(to, row, c)                                                                                               \
     do {                                                                                                               \
-        const int line = (row) / sizes.z, px = (row)-line * sizes.z, py = line % sizes.w;                              \
+        const int line = (row) / arg.w, px = (row)-line * arg.w, py = line % arg.h;                                    \
         float bias[8];                                                                                                 \
         FETCH_EIGHT(bias, taps + 9 * C + (c));                                                                         \
         UNROLL for (int i = 0; i < 4; i++) UNROLL for (int e = 0; e < 8; e++)(to)[i].f[e] = bias[e];                   \
         UNROLL for (int ky = 0; ky < 3; ky++) {                                                                        \
             uint raw[6][4];                                                                                            \
             float w[3][8];                                                                                             \
-            const size_t from = line + clamp(py + ky - 1, 0, sizes.w - 1) - py;                                        \
+            const size_t from = line + clamp(py + ky - 1, 0, arg.h - 1) - py;                                          \
             UNROLL for (int i = 0; i < 6; i++)                                                                         \
-                FETCH16(raw[i], x + (from * sizes.z + clamp(px + i - 1, 0, sizes.z - 1)) * lds.x + lds.y + (c));       \
+                FETCH16(raw[i], x + (from * arg.w + clamp(px + i - 1, 0, arg.w - 1)) * arg.x_ld + arg.x_c0 + (c));     \
             UNROLL for (int kx = 0; kx < 3; kx++) FETCH_EIGHT(w[kx], taps + (ky * 3 + kx) * C + (c));                  \
             UNROLL for (int i = 0; i < 6; i++) {                                                                       \
-                const bool in = (uint)(py + ky - 1) < (uint)sizes.w && (uint)(px + i - 1) < (uint)sizes.z;             \
+                const bool in = (uint)(py + ky - 1) < (uint)arg.h && (uint)(px + i - 1) < (uint)arg.w;                 \
                 UNROLL for (int e = 0; e < 4; e++) raw[i][e] = in ? raw[i][e] : 0u;                                    \
                 const eight v = eight_of(raw[i]);                                                                      \
                 UNROLL for (int kx = 0; kx < 3; kx++) if (i - kx >= 0 && i - kx < 4) {                                 \

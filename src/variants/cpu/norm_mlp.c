@@ -1,5 +1,6 @@
 /* Norm and linear layers, with the depthwise convolution in front, as one kernel that keeps what lies between in a core's
  * cache (cl/cpu/norm_mlp). */
+#include "variants/cpu/norm_mlp_args.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -101,6 +102,21 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d -DPANEL=%d", C_MAX, chunk, panel);
     if (strassen) d = ist_defines_of(p, "-DC_MAX=%d -DCHUNK=%d -DBLOCK=%d -DSTRASSEN", C_MAX, chunk, STRASSEN_BLOCK);
     double elem = ist_plan_half(p) ? 2 : 4;
+    const ist_cpu_norm_mlp_args by_value = {.x_ld = x.ld,
+                                            .x_c0 = x.c0,
+                                            .y_ld = y.ld,
+                                            .y_c0 = y.c0,
+                                            .items = x.n,
+                                            .rows = rows,
+                                            .width = spread ? x.w : 0,
+                                            .c = x.c,
+                                            .hidden = hidden,
+                                            .block_c = block,
+                                            .c2 = c2,
+                                            .act = (int)l->act,
+                                            .pieces = pieces,
+                                            .backwards = ist_plan_work_turn(p),
+                                            .eps = l->eps};
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "cpu/norm_mlp",
@@ -112,10 +128,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .local = {1},
                          .args = {IST_OUT(y), IST_IN(x), IST_IN(norm), IST_IN(w0), IST_IN(b0), IST_IN(w1), IST_IN(b1),
                                   IST_IN(w2), IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT8(rows, x.c, hidden, block, c2, (int)l->act, c2 > 0, spread ? x.w : 0),
-                                  IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
-                                  IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
-                         .arg_count = 15,
+                                  IST_STRUCT(cpu_norm_mlp_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 12,
                          .flops = 2.0 * x.n * rows * ((double)hidden * (x.c + c2) + (spread ? 9 * x.c : 0)),
                          .bytes = elem * x.n * rows * (x.c + y.c)});
 }

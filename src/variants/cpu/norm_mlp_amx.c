@@ -1,5 +1,6 @@
 /* Norm and linear layers on AMX (cl/cpu/norm_mlp_amx). */
 #include "variants/cpu/amx.h"
+#include "variants/cpu/norm_mlp_args.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -53,6 +54,22 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor b2 = c2 ? ist_cpu_values(p, l->fc2.b, c2, NULL, 0, label) : none;
     ist_defines d = ist_defines_of(p, "-DC_MAX=%d -DSTEPS_MAX=%d -DPARTS=%d -DASM=%d", C_MAX, STEPS_MAX, parts,
                                    ist_amx_instructions(p));
+    const ist_norm_mlp_amx_args by_value = {.x_ld = x.ld,
+                                            .x_c0 = x.c0,
+                                            .y_ld = y.ld,
+                                            .y_c0 = y.c0,
+                                            .items = x.n,
+                                            .rows = rows,
+                                            .c = x.c,
+                                            .hidden = hidden,
+                                            .block_c = block,
+                                            .second = c2 > 0,
+                                            .act = (int)l->act,
+                                            .pieces = pieces,
+                                            .backwards = ist_plan_work_turn(p),
+                                            .piece_tiles = most,
+                                            .scratch_bytes = bytes,
+                                            .eps = l->eps};
     ist_plan_launch(
         p, &(ist_launch){.label = label,
                          .op = "cpu/norm_mlp_amx",
@@ -64,10 +81,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .local = {1},
                          .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(norm), IST_IN(w1), IST_IN(b1),
                                   IST_IN(w2), IST_IN(b2), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT8(rows, x.c, hidden, block, c2 > 0, (int)l->act, most, bytes),
-                                  IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_INT4(x.n, pieces, ist_plan_work_turn(p), 0),
-                                  IST_INOUT(ist_plan_work_queue(p)), IST_FLOAT(l->eps)},
-                         .arg_count = 14,
+                                  IST_STRUCT(norm_mlp_amx_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 11,
                          .flops = 2.0 * x.n * rows * hidden * (x.c + c2),
                          .bytes = 4.0 * x.n * rows * (x.c + y.c)});
 }

@@ -1,6 +1,7 @@
 /* Norm and both linear layers on matrix instructions (cl/nvidia/norm_mlp_mma) or those of warpgroups
  * (cl/nvidia/norm_mlp_wgmma): packs weights as halves and records the launch. Norm and one layer as a convolution. */
 #include "variants/fragments.h"
+#include "variants/nvidia/norm_mlp_args.h"
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
@@ -123,7 +124,7 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const ch
 static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
     const char *label = l->label;
     ist_tensor x = l->x, y = l->y;
-    int hidden = l->fc1.out, rows = x.h * x.w;
+    int hidden = l->fc1.out;
     int64_t all = ist_pixels(x);
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
@@ -132,6 +133,15 @@ static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
                                                tile.down, tile.across, tile.stages, spread)
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.rows, tile.hidden, tile.stages, spread);
+    const ist_norm_mlp_mma_args by_value = {.x_ld = x.ld,
+                                            .x_c0 = x.c0,
+                                            .y_ld = y.ld,
+                                            .y_c0 = y.c0,
+                                            .items = x.n,
+                                            .rows = x.h * x.w,
+                                            .h = x.h,
+                                            .w = x.w,
+                                            .eps = l->eps};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
                                      .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+nvidia/spread" : "nvidia/ptx+nvidia/spread",
@@ -141,9 +151,9 @@ static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
                                      .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
                                      .local = {ITEMS},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(rows, x.n, x.w, x.h),
-                                              IST_INT4(x.ld, x.c0, y.ld, y.c0), IST_FLOAT(l->eps)},
-                                     .arg_count = 9,
+                                              IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(norm_mlp_mma_args, &by_value)},
+                                     .arg_count = 7,
                                      .flops = 4.0 * (double)all * hidden * x.c,
                                      .bytes = 4.0 * (double)all * x.c});
 }

@@ -1,0 +1,12 @@
+/* What cl/nvidia/norm_mlp_mma and cl/nvidia/norm_mlp_wgmma take by value. */
+#ifndef IST_VARIANTS_NVIDIA_NORM_MLP_ARGS_H
+#define IST_VARIANTS_NVIDIA_NORM_MLP_ARGS_H
+
+typedef struct ist_norm_mlp_mma_args {
+    int x_ld, x_c0, y_ld, y_c0; /* elements from a row to the next, first channels */
+    int items, rows;            /* items, rows of each */
+    int h, w;                   /* the map's, for the depthwise convolution */
+    float eps;
+} ist_norm_mlp_mma_args;
+
+#endif
