@@ -23,28 +23,28 @@ NOINLINE void store_tile(__global float *line, int apart, const float16 *acc) {
 
 /* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. w1 [HIDDEN / PANEL][CIN][PANEL]. */
 NOINLINE void expand_line(__global float *line, int apart, int length, __global const T *x, int n, int iy, int ix,
-                          __global const float *w1, __global const float *b1, int8 in) {
+                          __global const float *w1, __global const float *b1, const cpu_mbconv_args arg) {
     float16 xs[RUN * CV], acc[TILE_ROWS * NV], bias[NV];
-    const bool row = iy >= 0 && iy < in.s0;
+    const bool row = iy >= 0 && iy < arg.x_h;
     for (int t0 = 0; t0 < length && row; t0 += RUN) {
-        const int tiles = (min(RUN, length - t0) + TILE_ROWS - 1) / TILE_ROWS, below = min(iy + 1, in.s0 - 1);
-        __global const T *from = x + (size_t)(n * in.s0 + iy) * in.s1 * in.s2 + in.s3;
-        __global const T *next = x + (size_t)(n * in.s0 + below) * in.s1 * in.s2 + in.s3;
+        const int tiles = (min(RUN, length - t0) + TILE_ROWS - 1) / TILE_ROWS, below = min(iy + 1, arg.x_h - 1);
+        __global const T *from = x + (size_t)(n * arg.x_h + iy) * arg.x_w * arg.x_ld + arg.x_c0;
+        __global const T *next = x + (size_t)(n * arg.x_h + below) * arg.x_w * arg.x_ld + arg.x_c0;
         for (int r = 0; r < tiles * TILE_ROWS; r++) {
-            const size_t at = (size_t)clamp(ix + t0 + r, 0, in.s1 - 1) * in.s2;
+            const size_t at = (size_t)clamp(ix + t0 + r, 0, arg.x_w - 1) * arg.x_ld;
             for (int i = 0; i < CV; i++) xs[r * CV + i] = LOAD16(from, at + i * 16);
         }
         for (int j = 0; j < HIDDEN; j += PANEL) {
             for (int i = 0; i < NV; i++) bias[i] = vload16(i, b1 + j);
             for (int t = 0; t < tiles; t++) {
-                const size_t near = (size_t)clamp(ix + t0 + t * TILE_ROWS, 0, in.s1 - 1) * in.s2;
+                const size_t near = (size_t)clamp(ix + t0 + t * TILE_ROWS, 0, arg.x_w - 1) * arg.x_ld;
                 panel_product(acc, NV, bias, 0, (const float *)(xs + t * TILE_ROWS * CV), CIN, w1 + j * CIN, CIN, w1,
-                              next + near + j % CIN, in.s2);
+                              next + near + j % CIN, arg.x_ld);
                 store_tile(line + (j / 16 * apart + t0 + t * TILE_ROWS) * 16, apart, acc);
             }
         }
     }
-    const int left = row ? max(-ix, 0) : length, right = max(in.s1 - ix, left);
+    const int left = row ? max(-ix, 0) : length, right = max(arg.x_w - ix, left);
     for (int v = 0; v < HV; v++, line += apart * 16) {
         for (int t = 0; t < left; t++) vstore16((float16)(0.0f), t, line);
         for (int t = right; t < length; t++) vstore16((float16)(0.0f), t, line);
@@ -93,37 +93,37 @@ NOINLINE void spread(float16 *d, int pixels, __global const float *l0, __global 
 #endif
 }
 
-/* in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
- * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue`
- * (see prelude). content, alike: see cpu/repeated_rows. scratch [group][3][HIDDEN / 16][length + 5 STRIDE][16]: pixels past a
- * line's end are written with tiles, and read for output pixels that are not stored. */
+/* Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see prelude). content:
+ * see cpu/repeated_rows. scratch [group][3][HIDDEN / 16][line_pixels + 5 STRIDE][16]: pixels past a line's end are
+ * written with tiles, and read for output pixels that are not stored. */
 NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
                            __global const float *restrict w1, __global const float *restrict b1,
                            __global const float *restrict w2, __global const float *restrict b2,
                            __global const float *restrict w3, __global const float *restrict b3,
-                           __global const int *restrict limit, __global const int *restrict content, int8 in, int8 out,
-                           int8 alike, __global int *queue, const int4 group) {
-    const int apart = in.s4 + 5 * STRIDE, line = apart * HIDDEN;
+                           __global const int *restrict limit, __global const int *restrict content,
+                           const cpu_mbconv_args arg, __global int *queue, const int4 group) {
+    const int apart = arg.line_pixels + 5 * STRIDE, line = apart * HIDDEN;
+    const int y_ld = arg.y_ld, segments = arg.segments, pieces = arg.pieces;
     float16 d[RUN * HV], acc[TILE_ROWS * NV], bias[NV];
     scratch += group.x * (size_t)3 * line;
-    work_t work = work_begin(group.w, min(out.s0, *limit) * out.s6, out.s7);
+    work_t work = work_begin(group.w, min(arg.items, *limit) * pieces, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
-        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
-        const int x0 = (piece - band * in.s7) * in.s5, cols = min(in.s5, out.s2 - x0);
-        const int2 same = alike_rows(content, alike, n);
-        const int y0 = alike_band(band, in.s6, out.s1, same), y1 = alike_band(band + 1, in.s6, out.s1, same);
+        const int n = item / pieces, piece = item - n * pieces, band = piece / segments;
+        const int x0 = (piece - band * segments) * arg.segment_w, cols = min(arg.segment_w, arg.y_w - x0);
+        const int2 same = alike_rows(content, arg.same, n);
+        const int y0 = alike_band(band, arg.bands, arg.y_h, same), y1 = alike_band(band + 1, arg.bands, arg.y_h, same);
         const int length = (cols - 1) * STRIDE + 3;
         int filled = y0 * STRIDE - 1;
         for (int oy = y0; oy < y1; oy++) {
-            const int top = oy * STRIDE - 1, pixel = (n * out.s1 + oy) * out.s2 + x0;
-            __global T *to = y + (size_t)pixel * out.s3 + out.s4;
+            const int top = oy * STRIDE - 1, pixel = (n * arg.y_h + oy) * arg.y_w + x0;
+            __global T *to = y + (size_t)pixel * y_ld + arg.y_c0;
             if (oy > max(y0, same.x) && oy < same.y) {
-                copy_pixels(to, to - (size_t)out.s2 * out.s3, cols, out.s3, COUT);
+                copy_pixels(to, to - (size_t)arg.y_w * y_ld, cols, y_ld, COUT);
                 continue;
             }
             for (filled = max(filled, top); filled < top + 3; filled++)
                 expand_line(scratch + (filled + 3) % 3 * line, apart, length, x, n, filled, x0 * STRIDE - 1, w1, b1,
-                            in);
+                            arg);
             spread(d, cols, scratch + (top + 3) % 3 * line, scratch + (top + 4) % 3 * line,
                    scratch + (top + 5) % 3 * line, apart, w2, b2);
             for (int j = 0; j < COUT; j += PANEL) {
@@ -131,12 +131,12 @@ NOINLINE void mbconv_group(__global T *restrict y, __global const T *restrict x,
                 for (int t = 0; t < cols; t += TILE_ROWS) {
                     const int count = min(TILE_ROWS, cols - t);
                     panel_product(acc, NV, bias, 0, (const float *)(d + t * HV), HIDDEN, w3 + j * HIDDEN, HIDDEN, w3,
-                                  to + t * out.s3 + j, out.s3);
-                    for (int i = 0; i < count * NV && out.s5; i++)
-                        acc[i] += LOAD16(x, (size_t)(pixel + t + i / NV) * in.s2 + in.s3 + j + i % NV * 16);
+                                  to + t * y_ld + j, y_ld);
+                    for (int i = 0; i < count * NV && arg.residual; i++)
+                        acc[i] += LOAD16(x, (size_t)(pixel + t + i / NV) * arg.x_ld + arg.x_c0 + j + i % NV * 16);
                     activate_all(acc, TILE_ROWS * NV, ACT);
                     for (int i = 0; i < count * NV; i++)
-                        STORE16(acc[i], to, (size_t)(t + i / NV) * out.s3 + j + i % NV * 16);
+                        STORE16(acc[i], to, (size_t)(t + i / NV) * y_ld + j + i % NV * 16);
                 }
             }
         }
@@ -148,7 +148,7 @@ __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
        __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, __global const int *restrict content, int8 in, int8 out, int8 alike,
+       __global const int *restrict limit, __global const int *restrict content, cpu_mbconv_args arg,
        __global int *queue) {
-    mbconv_group(y, x, scratch, w1, b1, w2, b2, w3, b3, limit, content, in, out, alike, queue, THIS_GROUP);
+    mbconv_group(y, x, scratch, w1, b1, w2, b2, w3, b3, limit, content, arg, queue, THIS_GROUP);
 }

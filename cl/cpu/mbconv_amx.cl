@@ -170,21 +170,22 @@ static inline void zero_pixels(const bottleneck_t *b, __global float *line, int 
 /* Input row iy, columns from ix on, expanded into `line`; zeros outside the map. With `spread`, the line is the last
  * that the first output pixels need: their depthwise sums are made as soon as they can be. */
 NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __global const float *x, int n, int iy,
-                          int ix, __global const ushort *w1, __global const float *b1, int8 in, bool spread) {
-    const bool row = iy >= 0 && iy < in.s0;
-    const int from = row ? max(0, -ix) : length, to = row ? min(length, in.s1 - ix) : length;
+                          int ix, __global const ushort *w1, __global const float *b1,
+                          const cpu_mbconv_args common, bool spread) {
+    const bool row = iy >= 0 && iy < common.x_h;
+    const int from = row ? max(0, -ix) : length, to = row ? min(length, common.x_w - ix) : length;
     const int splits = b->steps * TASKS, spread_all = b->deep * TASKS;
     uint16 u[2 * MOST_LINES], *halves[2] = {u, u + b->steps * STEP_LINES};
-    x += (((size_t)n * in.s0 + max(iy, 0)) * in.s1 + ix) * in.s2 + in.s3;
+    x += (((size_t)n * common.x_h + max(iy, 0)) * common.x_w + ix) * common.x_ld + common.x_c0;
     zero_pixels(b, line, 0, from);
     zero_pixels(b, line, to, length);
-    b->near = (size_t)(x + ((size_t)in.s1 + from) * in.s2);
-    b->near_end = b->near + (size_t)max(0, to - from) * in.s2 * sizeof(float);
-    b->ldx = in.s2;
+    b->near = (size_t)(x + ((size_t)common.x_w + from) * common.x_ld);
+    b->near_end = b->near + (size_t)max(0, to - from) * common.x_ld * sizeof(float);
+    b->ldx = common.x_ld;
     for (int t = from - AMX_BLOCK, half_of = 0; t < to; t += AMX_BLOCK, half_of ^= 1) {
         const int next = t + AMX_BLOCK;
         if (next < to) {
-            b->x = x + (size_t)next * in.s2;
+            b->x = x + (size_t)next * common.x_ld;
             b->x_rows = to - next;
             b->u = (ushort *)halves[half_of ^ 1];
             b->split = 0;
@@ -209,25 +210,25 @@ NOINLINE void expand_line(bottleneck_t *b, __global float *line, int length, __g
     }
 }
 
-/* block = {channels of x, of the expanded map, of y: multiples of 32; stride of the depthwise filter; activation of
- * y}, in = {h, w, ld, c0, length of a line, columns, bands, segments}, out = {n, h, w, ld, c0, residual?, pieces of an
- * item, backwards?}. Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see
- * prelude). scratch [group][3][expanded / 32][length + 31 strides][32]: pixels past a line's end are read for output
- * pixels that are not stored. w1, w3: panels (cpu/amx). content, alike: see cpu/repeated_rows. */
+/* Piece i of an item: segment i % segments, band i / segments; groups share them out by `queue` (see prelude). scratch
+ * [group][3][hidden / 32][line_pixels + 31 strides][32]: pixels past a line's end are read for output pixels that
+ * are not stored. w1, w3: panels (cpu/amx). content: see cpu/repeated_rows. */
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 mbconv(__global float *restrict y, __global const float *restrict x, __global float *restrict scratch,
        __global const ushort *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
        __global const float *restrict b2, __global const ushort *restrict w3, __global const float *restrict b3,
-       __global const int *restrict limit, __global const int *restrict content, int8 block, int8 in, int8 out,
-       int8 alike, __global int *queue) {
-    const int deep = block.s1 / AMX_DEPTH, stride = block.s3, spreads = deep * TASKS, panels = block.s2 / AMX_BLOCK;
-    const int lines = in.s4 + (AMX_BLOCK - 1) * stride, line = lines * block.s1;
+       __global const int *restrict limit, __global const int *restrict content, mbconv_amx_args arg,
+       __global int *queue) {
+    const cpu_mbconv_args common = arg.common;
+    const int segments = common.segments, pieces = common.pieces, x_ld = common.x_ld, y_ld = common.y_ld;
+    const int deep = arg.hidden / AMX_DEPTH, stride = arg.stride, spreads = deep * TASKS, panels = arg.y_c / AMX_BLOCK;
+    const int lines = common.line_pixels + (AMX_BLOCK - 1) * stride, line = lines * arg.hidden;
     uint16 d[2 * MOST_LINES], *halves[2] = {d, d + deep * STEP_LINES};
     float16 sums[2][AMX_BLOCK * 2];
-    bottleneck_t work = {.steps = block.s0 / AMX_DEPTH,
+    bottleneck_t work = {.steps = arg.x_c / AMX_DEPTH,
                          .deep = deep,
                          .stride = stride,
-                         .act = block.s4,
+                         .act = arg.act,
                          .lines = lines,
                          .w2 = w2,
                          .b2 = b2,
@@ -235,31 +236,32 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
                          .free = (float *)sums[1]};
     scratch += get_global_id(0) * (size_t)3 * line;
     amx_begin();
-    work_t share = work_begin(get_global_size(0), min(out.s0, *limit) * out.s6, out.s7);
+    work_t share = work_begin(get_global_size(0), min(common.items, *limit) * pieces, common.backwards);
     for (int item; (item = work_next(&share, queue)) >= 0;) {
-        const int n = item / out.s6, piece = item - n * out.s6, band = piece / in.s7;
-        const int x0 = (piece - band * in.s7) * in.s5, cols = min(in.s5, out.s2 - x0);
-        const int2 same = alike_rows(content, alike, n);
-        const int y0 = alike_band(band, in.s6, out.s1, same), y1 = alike_band(band + 1, in.s6, out.s1, same);
+        const int n = item / pieces, piece = item - n * pieces, band = piece / segments;
+        const int x0 = (piece - band * segments) * common.segment_w, cols = min(common.segment_w, common.y_w - x0);
+        const int2 same = alike_rows(content, common.same, n);
+        const int y0 = alike_band(band, common.bands, common.y_h, same);
+        const int y1 = alike_band(band + 1, common.bands, common.y_h, same);
         const int length = (cols - 1) * stride + 3;
         int filled = y0 * stride - 1;
         for (int oy = y0; oy < y1; oy++) {
             const int top = oy * stride - 1;
             if (oy > max(y0, same.x) && oy < same.y) {
                 do_tasks(&work);
-                __global float *to = y + (((size_t)n * out.s1 + oy) * out.s2 + x0) * out.s3 + out.s4;
-                copy_pixels(to, to - (size_t)out.s2 * out.s3, cols, out.s3, block.s2);
+                __global float *to = y + (((size_t)n * common.y_h + oy) * common.y_w + x0) * y_ld + common.y_c0;
+                copy_pixels(to, to - (size_t)common.y_w * y_ld, cols, y_ld, arg.y_c);
                 continue;
             }
             for (int ky = 0; ky < 3; ky++) work.e[ky] = scratch + (top + 3 + ky) % 3 * line;
             work.d = (ushort *)halves[0];
             for (work.spread = work.spreads = 0, filled = max(filled, top); filled < top + 3; filled++)
-                expand_line(&work, scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * stride - 1, w1, b1, in,
-                            filled == top + 2);
+                expand_line(&work, scratch + (filled + 3) % 3 * line, length, x, n, filled, x0 * stride - 1, w1, b1,
+                            common, filled == top + 2);
             work.spreads = spreads;
             do_tasks(&work);
             for (int t = 0, half_of = 0; t < cols; t += AMX_BLOCK, half_of ^= 1) {
-                const size_t pixel = ((size_t)n * out.s1 + oy) * out.s2 + x0 + t;
+                const size_t pixel = ((size_t)n * common.y_h + oy) * common.y_w + x0 + t;
                 work.d = (ushort *)halves[half_of ^ 1];
                 work.spread = work.spreads = 0;
                 for (int ky = 0; ky < 3; ky++) work.e[ky] += AMX_BLOCK * stride * AMX_DEPTH;
@@ -269,10 +271,10 @@ mbconv(__global float *restrict y, __global const float *restrict x, __global fl
                     work.rows = min(AMX_BLOCK, cols - t);
                     work.result = true;
                     work.bias = b3 + j * AMX_BLOCK;
-                    work.y = y + pixel * out.s3 + out.s4 + j * AMX_BLOCK;
-                    work.ldy = out.s3;
-                    work.add = out.s5 ? x + pixel * in.s2 + in.s3 + j * AMX_BLOCK : 0;
-                    work.ld_add = in.s2;
+                    work.y = y + pixel * y_ld + common.y_c0 + j * AMX_BLOCK;
+                    work.ldy = y_ld;
+                    work.add = common.residual ? x + pixel * x_ld + common.x_c0 + j * AMX_BLOCK : 0;
+                    work.ld_add = x_ld;
                 }
             }
             work.spread = work.spreads = 0;

@@ -134,7 +134,8 @@ typedef struct {
 
 /* `count` tiles from block `first` on of output lines y0 and y0 + 1 of an image. Parts: the common line's, then both
  * others' products with common columns, then all others. */
-NOINLINE void products(const lines_t *l, weights_t par, int first, int count, __global T *y, int y0, int8 in) {
+NOINLINE void products(const lines_t *l, weights_t par, int first, int count, __global T *y, int y0,
+                       const cpu_patch_args arg) {
     weights_t w = par + PARTS;
     const line_t result = l->acc + RUN * 5 * TILE;
     for (int part = 0; part < 9; part++) {
@@ -151,43 +152,42 @@ NOINLINE void products(const lines_t *l, weights_t par, int first, int count, __
                                               : acc + (1 + column) * TILE;
             sums(part < 5 ? acc + part * TILE : result, from, part < 5 ? par + NONE : acc + (3 + row) * TILE,
                  a + t * TILE_ROWS * BLOCK, below + t * TILE_ROWS * BLOCK, w, k, lines);
-            for (int r = 0; r < TILE_ROWS && part >= 5 && y0 + row < in.s4; r++) {
+            for (int r = 0; r < TILE_ROWS && part >= 5 && y0 + row < arg.y_h; r++) {
                 const int x = 2 * (first + t * TILE_ROWS + r) + column;
-                __global T *to = y + (size_t)(row * in.s5 + x) * in.s6;
-                for (int i = 0; i < 4 && x < in.s5; i++) STORE16(vload16(r * 4 + i, result), to, i * 16);
+                __global T *to = y + (size_t)(row * arg.y_w + x) * arg.y_ld;
+                for (int i = 0; i < 4 && x < arg.y_w; i++) STORE16(vload16(r * 4 + i, result), to, i * 16);
             }
         }
         w += lines * k * OUT;
     }
 }
 
-/* in = {h, w, those of the map, those of the result, ld, c0}, work = {images, pairs of lines of each, floats of scratch
- * of a group, floats of a line of the image}; the image is dense. Scratch: three lines of the image, six of the map, of
- * as many blocks as tiles see, five tiles of sums for each of a run, and one. content, alike: see cpu/repeated_rows. Pairs are
- * shared out by `queue` (see prelude). */
+/* The image is dense. Scratch: three lines of the image, six of the map, of as many blocks as tiles see, five tiles of
+ * sums for each of a run, and one. content: see cpu/repeated_rows. Pairs are shared out by `queue` (see prelude). */
 NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
                           __global const float *restrict par, __global const int *restrict limit,
-                          __global const int *restrict content, int8 in, int4 work, int8 alike, __global int *queue,
+                          __global const int *restrict content, const cpu_patch_args arg, __global int *queue,
                           const int4 group) {
-    const int blocks = (in.s5 + 1) >> 1, tiles = (blocks + TILE_ROWS - 1) / TILE_ROWS;
+    const int line_room = arg.line_room, pairs = arg.pairs;
+    const int blocks = (arg.y_w + 1) >> 1, tiles = (blocks + TILE_ROWS - 1) / TILE_ROWS;
     const int firsts = (blocks + FIRST / 4 - 1) / (FIRST / 4), length = tiles * TILE_ROWS * BLOCK;
-    const line_t images = scratch + (size_t)group.x * work.z, maps = images + 3 * work.w;
+    const line_t images = scratch + (size_t)group.x * arg.group_room, maps = images + 3 * line_room;
     lines_t l = {{maps, maps + length}, {maps + 2 * length, maps + 3 * length}, maps + 4 * length, maps + 6 * length};
     line_t last = maps + 5 * length;
     int next = 0, line = 0; /* of the image, of the map */
-    work_t w = work_begin(group.w, min(work.x, *limit) * work.y, false);
+    work_t w = work_begin(group.w, min(arg.items, *limit) * pairs, false);
     __global const T *copied = y;
     for (int item, before = -2, like = -1 /* the image of `copied` */; (item = work_next(&w, queue)) >= 0;) {
-        const int n = item / work.y, pair = item - n * work.y;
-        const int2 same = alike_rows(content, alike, n);
+        const int n = item / pairs, pair = item - n * pairs;
+        const int2 same = alike_rows(content, arg.same, n);
         const bool is_alike = 2 * pair >= same.x && 2 * pair + 2 <= same.y;
-        __global T *rows = y + ((size_t)n * in.s4 + 2 * pair) * in.s5 * in.s6 + in.s7;
+        __global T *rows = y + ((size_t)n * arg.y_h + 2 * pair) * arg.y_w * arg.y_ld + arg.y_c0;
         if (is_alike && like == n) {
-            copy_pixels(rows, copied, 2 * in.s5, in.s6, OUT);
+            copy_pixels(rows, copied, 2 * arg.y_w, arg.y_ld, OUT);
             continue;
         }
         if (before == -2) {
-            clear(images, 3 * work.w);
+            clear(images, 3 * line_room);
             for (int i = 0; i < 6; i++)
                 clear(maps + i * length + firsts * 3 * BLOCK, length - firsts * 3 * BLOCK);
         }
@@ -202,16 +202,16 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
         for (; line < 4 * pair + 4; line++) {
             const int i = line - 4 * pair;
             const line_t to = i < 0 ? l.apart[0] : i == 1 ? l.both : i == 3 ? last : l.between[i >> 1];
-            const bool inside = line >= 0 && line < in.s2;
+            const bool inside = line >= 0 && line < arg.mid_h;
             const line_t seen = images + AHEAD - 3;
             for (next = max(next, 2 * line - 1); inside && next <= 2 * line + 1; next++)
-                image_line(images + (next + 3) % 3 * work.w, x, n, next, in.s0, in.s1, work.w);
+                image_line(images + (next + 3) % 3 * line_room, x, n, next, arg.x_h, arg.x_w, line_room);
             map_line(to, i == 1 ? l.apart[0] : l.both, i == 1 || i == 3 ? l.apart[i >> 1] : 0,
-                     seen + (2 * line + 5) % 3 * work.w, seen + (2 * line + 3) % 3 * work.w,
-                     seen + (2 * line + 4) % 3 * work.w, par, firsts, inside ? in.s3 : 0,
-                     x + ((size_t)n * in.s0 + next) * in.s1 * 3);
+                     seen + (2 * line + 5) % 3 * line_room, seen + (2 * line + 3) % 3 * line_room,
+                     seen + (2 * line + 4) % 3 * line_room, par, firsts, inside ? arg.mid_w : 0,
+                     x + ((size_t)n * arg.x_h + next) * arg.x_w * 3);
         }
-        for (int t = 0; t < tiles; t += RUN) products(&l, par, t * TILE_ROWS, min(RUN, tiles - t), rows, 2 * pair, in);
+        for (int t = 0; t < tiles; t += RUN) products(&l, par, t * TILE_ROWS, min(RUN, tiles - t), rows, 2 * pair, arg);
         before = item;
         if (is_alike) {
             copied = rows;
@@ -224,6 +224,6 @@ NOINLINE void patch_group(__global T *restrict y, __global const T *restrict x, 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 patch(__global T *restrict y, __global const T *restrict x, __global float *restrict scratch,
       __global const float *restrict par, __global const int *restrict limit, __global const int *restrict content,
-      int8 in, int4 work, int8 alike, __global int *queue) {
-    patch_group(y, x, scratch, par, limit, content, in, work, alike, queue, THIS_GROUP);
+      cpu_patch_args arg, __global int *queue) {
+    patch_group(y, x, scratch, par, limit, content, arg, queue, THIS_GROUP);
 }

@@ -1,9 +1,10 @@
 /* Rows of a map that are alike (graph/nodes.h), for operators that copy them. */
 
-/* Rows [x, y) of item n. alike {ints from item to item of `content` or 0: none, first int, step, above, end}. */
-static inline int2 alike_rows(__global const int *content, int8 alike, int n) {
-    if (!alike.s0) return (int2)(0);
-    return (int2)((content[n * alike.s0 + alike.s1] + alike.s2 - 1) / alike.s2 + alike.s3, alike.s4);
+/* Rows [x, y) of item n. */
+static inline int2 alike_rows(__global const int *content, padding_reuse_args arg, int n) {
+    if (!arg.content_ld) return (int2)(0);
+    const int rows = content[n * arg.content_ld + arg.content_c0]; /* of the picture */
+    return (int2)((rows + arg.step - 1) / arg.step + arg.above, arg.past);
 }
 
 /* First of `rows` rows of band `i` of `bands`, which are about the same work: a row that is copied costs a part of

@@ -11,8 +11,7 @@
  * lanes padded to 16. Steps of a layer run over ky, kx, input channel. With M = 16 the layer b has only 8 outputs: its
  * 16 lanes are the sums of the left and of the right column of the window, steps run over ky and input channel, and
  * neighbouring pixels are added afterwards.
- * in = {h, w, band, bands}, out = {ld, c0, out channels, 0}; h and w are multiples of 32, the input is dense.
- * Grid: x = compute units, which share out the bands of `items` images by `queue` (see prelude). */
+ * Grid: x = compute units, which share out the bands of the images by `queue` (see prelude). */
 #define LANES (M > 16 ? 32 : 16)
 #define W1    16
 #define B1    (W1 + 27 * LANES)
@@ -188,11 +187,11 @@ NOINLINE void maxima(const line_t up, const line_t down, line_t dst, int width) 
     }
 }
 
-#define PUT_OUT(r) STORE_YV(F16(c##r), y, (x + r) * out.x);
-NOINLINE void layer5(const line_t line, weights_t first, float2 f, __global TY *y, int width, int4 out) {
+#define PUT_OUT(r) STORE_YV(F16(c##r), y, (x + r) * y_ld);
+NOINLINE void layer5(const line_t line, weights_t first, float2 f, __global TY *y, int width, int y_ld, int channels) {
     const line_t *lines = &line;
-    weights_t bias = first + out.z * M;
-    for (int j = 0; j < out.z; j += 16, y += 16, bias += 16)
+    weights_t bias = first + channels * M;
+    for (int j = 0; j < channels; j += 16, y += 16, bias += 16)
         for (int x0 = 0; x0 < width; x0 += 16) {
             int x = min(x0, width - 16);
             weights_t w = first + j * M;
@@ -207,13 +206,13 @@ NOINLINE void clear(line_t p, int count) {
 }
 
 /* Line iy of item n of the image behind one pixel of zeros. */
-NOINLINE void image_line(line_t dst, __global const T *x, int n, int iy, int4 in) {
-    int count = in.y * 3;
-    if (iy < 0 || iy >= in.x) {
+NOINLINE void image_line(line_t dst, __global const T *x, int n, int iy, int h, int w) {
+    int count = w * 3;
+    if (iy < 0 || iy >= h) {
         clear(dst, count + 4);
         return;
     }
-    x += (long)(n * in.x + iy) * count;
+    x += (long)(n * h + iy) * count;
     dst[0] = dst[1] = dst[2] = 0.0f;
     for (int i = 0; i < count; i += 16) PUT16(LOAD16(x, i), dst + 3 + i);
 }
@@ -249,8 +248,8 @@ static inline void begin_at(rings_t *s, int first) {
 
 /* Output lines [first, end) of item n; the arguments are the kernel's. */
 static inline void make_lines(rings_t *s, __global const T *image, weights_t par, __global TY *y, int n, int first,
-                              int end, int4 in, int4 out) {
-    const int h = in.x >> 1, w = in.y >> 1;
+                              int end, const cpu_stem_args arg) {
+    const int x_h = arg.x_h, x_w = arg.x_w, h = x_h >> 1, w = x_w >> 1;
     line_t lines[3];
     for (int oy = first; oy < end; oy++) {
         for (; s->c <= 2 * oy + 1; s->c++) {
@@ -260,9 +259,10 @@ static inline void make_lines(rings_t *s, __global const T *image, weights_t par
                 if (s->next1 == h) clear(dst, w * M);
                 if (s->next1 >= h) continue;
                 for (; s->next0 <= 2 * s->next1 + 1; s->next0++)
-                    image_line(s->images + (s->next0 + 3) % 3 * s->image_length, image, n, s->next0, in);
+                    image_line(s->images + (s->next0 + 3) % 3 * s->image_length, image, n, s->next0, x_h,
+                               x_w);
                 for (int i = 0; i < 3; i++) lines[i] = s->images + (2 * s->next1 + 2 + i) % 3 * s->image_length;
-                layer1(lines, par + W1, par + B1, SCALE(0), dst, w, image + (long)(n * in.x + s->next0) * in.y * 3);
+                layer1(lines, par + W1, par + B1, SCALE(0), dst, w, image + (long)(n * x_h + s->next0) * x_w * 3);
             }
             for (; s->next2 <= c + 1; s->next2++) {
                 line_t dst = s->maps2 + s->next2 % 2 * s->length2;
@@ -275,31 +275,32 @@ static inline void make_lines(rings_t *s, __global const T *image, weights_t par
             maxima(s->maps1 + c % 3 * s->length1, s->maps1 + (c + 1) % 3 * s->length1, both, w);
             for (int i = 0; i < 2; i++) lines[i] = s->maps2 + (c + i) % 2 * s->length2;
             layer3(lines, par + W3, par + B3, SCALE(2), both + M, w,
-                   image + (long)(n * in.x + s->next0 + 1) * in.y * 3);
+                   image + (long)(n * x_h + s->next0 + 1) * x_w * 3);
         }
         for (int i = 0; i < 3; i++) lines[i] = s->maps3 + (2 * oy + 2 + i) % 3 * s->length3;
         layer4(lines, par + W4, par + B4, SCALE(3), s->last, w >> 1,
-               image + (long)(n * in.x + s->next0 + 2) * in.y * 3);
-        layer5(s->last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * out.x + out.y, w >> 1, out);
+               image + (long)(n * x_h + s->next0 + 2) * x_w * 3);
+        layer5(s->last, par + W5, SCALE(4), y + (long)((n * (h >> 1) + oy) * (w >> 1)) * arg.y_ld + arg.y_c0, w >> 1,
+               arg.y_ld, arg.y_c);
     }
 }
 
 NOINLINE void stem_group(__global const T *restrict image, __global const float *restrict par, __global float *scratch,
-                         __global TY *restrict y, __global const int *restrict limit, int4 in, int4 out, int items,
+                         __global TY *restrict y, __global const int *restrict limit, const cpu_stem_args arg,
                          __global int *queue, const int4 group) {
     rings_t rings;
-    work_t work = work_begin(group.w, min(items, *limit) * in.w, false);
+    work_t work = work_begin(group.w, min(arg.items, *limit) * arg.bands, false);
     for (int item, before = -2; (item = work_next(&work, queue)) >= 0; before = item) {
-        const int n = item / in.w, first = (item - n * in.w) * in.z;
-        if (before == -2) rings = rings_in(scratch + group.x * ROOM, in.y);
+        const int n = item / arg.bands, first = (item - n * arg.bands) * arg.band_lines;
+        if (before == -2) rings = rings_in(scratch + group.x * ROOM, arg.x_w);
         if (item != before + 1 || first == 0) begin_at(&rings, first);
-        make_lines(&rings, image, par, y, n, first, min(first + in.z, in.x >> 2), in, out);
+        make_lines(&rings, image, par, y, n, first, min(first + arg.band_lines, arg.x_h >> 2), arg);
     }
     work_end(&work, queue);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 stem(__global const T *restrict image, __global const float *restrict par, __global float *scratch,
-     __global TY *restrict y, __global const int *restrict limit, int4 in, int4 out, int items, __global int *queue) {
-    stem_group(image, par, scratch, y, limit, in, out, items, queue, THIS_GROUP);
+     __global TY *restrict y, __global const int *restrict limit, cpu_stem_args arg, __global int *queue) {
+    stem_group(image, par, scratch, y, limit, arg, queue, THIS_GROUP);
 }

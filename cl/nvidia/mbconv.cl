@@ -34,16 +34,15 @@
         (f) = (float4)(as_float(raw_tap[0]), as_float(raw_tap[1]), as_float(raw_tap[2]), as_float(raw_tap[3]));        \
     } while (0)
 
-/* u [n,h,w,HID], places {ld, c0 of u, of x}; taps {[9][HID], biases [HID]}; weights [HID / 64][COUT][8 pieces of 16
- * bytes], exchanged as nvidia/wgmma says, bias [COUT]; size {h, w of u, of y}; out {ld, c0, groups of a line}. Group (i,
- * n): tile i. */
+/* u [n,h,w,HID]; taps {[9][HID], biases [HID]}; weights [HID / 64][COUT][8 pieces of 16 bytes], exchanged as
+ * nvidia/wgmma says, bias [COUT]. Group (i, n): tile i. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 mbconv(__global half *restrict y, __global const half *restrict u, __global const half *restrict x,
        __global const float *restrict taps, __global const uint4 *restrict weights, __global const float *restrict bias,
-       __global const int *restrict limit, int4 size, int4 places, int4 out) {
+       __global const int *restrict limit, mbconv_wgmma_args arg) {
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), n = get_group_id(1), lane = id % 32, g = lane / 4, t = lane % 4;
-    const int y0 = (int)get_group_id(0) / out.z * SIDE, x0 = (int)get_group_id(0) % out.z * SIDE;
+    const int y0 = (int)get_group_id(0) / arg.across * SIDE, x0 = (int)get_group_id(0) % arg.across * SIDE;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint2 *tile = (__local uint2 *)(memory + (shared - start) / 16);
     if (n >= *limit) return;
@@ -58,9 +57,10 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
         const int iy0 = (y0 + line) * STRIDE - 1, ix0 = (x0 + column) * STRIDE - 1;
         uint2 raw[SPAN_Y][SPAN_X];
         UNROLL for (int i = 0; i < SPAN_Y; i++) {
-            __global const half *from = u + (size_t)((n * size.x + clamp(iy0 + i, 0, size.x - 1)) * size.y) * places.x;
+            const int iy = clamp(iy0 + i, 0, arg.u_h - 1);
+            __global const half *from = u + (size_t)((n * arg.u_h + iy) * arg.u_w) * arg.u_ld;
             UNROLL for (int j = 0; j < SPAN_X; j++) raw[i][j] =
-                fetch_uint2(from + clamp(ix0 + j, 0, size.y - 1) * places.x + places.y + c);
+                fetch_uint2(from + clamp(ix0 + j, 0, arg.u_w - 1) * arg.u_ld + arg.u_c0 + c);
         }
         COPY_WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -68,10 +68,10 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
         TAP(first, 9);
         UNROLL for (int r = 0; r < 2; r++) UNROLL for (int o = 0; o < COLS; o++) acc[r][o] = first;
         UNROLL for (int i = 0; i < SPAN_Y; i++) {
-            const uint in_y = (uint) - (int)((uint)(iy0 + i) < (uint)size.x);
+            const uint in_y = (uint) - (int)((uint)(iy0 + i) < (uint)arg.u_h);
             float4 v[SPAN_X];
             UNROLL for (int j = 0; j < SPAN_X; j++) v[j] =
-                VALUES4(raw[i][j] & (in_y & (uint) - (int)((uint)(ix0 + j) < (uint)size.y)));
+                VALUES4(raw[i][j] & (in_y & (uint) - (int)((uint)(ix0 + j) < (uint)arg.u_w)));
             UNROLL for (int r = 0; r < 2; r++) {
                 const int ky = i - r * STRIDE;
                 if (ky < 0 || ky > 2) continue;
@@ -108,13 +108,13 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
     UNROLL for (int j = 0; j < MINE / 8; j++) GROUP_TAKE(sums, j);
     UNROLL for (int r = 0; r < 2; r++) {
         const int py = y0 + (row + 8 * r) / SIDE, px = x0 + (row + 8 * r) % SIDE;
-        const size_t pixel = (size_t)(n * size.z + py) * size.w + px;
-        if (py >= size.z || px >= size.w) continue;
+        const size_t pixel = (size_t)(n * arg.y_h + py) * arg.y_w + px;
+        if (py >= arg.y_h || px >= arg.y_w) continue;
         UNROLL for (int k = 0; k < MINE / 32; k++) {
             const int at = part * MINE + k * 32 + t * 8;
             uint word[4];
 #ifdef RESIDUAL
-            const uint4 add = *(__global const uint4 *)(x + pixel * places.z + places.w + at);
+            const uint4 add = *(__global const uint4 *)(x + pixel * arg.x_ld + arg.x_c0 + at);
             const uint more[4] = {add.x, add.y, add.z, add.w};
 #endif
             UNROLL for (int j = 0; j < 4; j++) {
@@ -127,7 +127,7 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
 #endif
                 word[j] = halves_of(v.x, v.y);
             }
-            *(__global uint4 *)(y + pixel * out.x + out.y + at) = (uint4)(word[0], word[1], word[2], word[3]);
+            *(__global uint4 *)(y + pixel * arg.y_ld + arg.y_c0 + at) = (uint4)(word[0], word[1], word[2], word[3]);
         }
     }
 }

@@ -26,18 +26,17 @@
 #define ALL     (IMAGE + (IN_H * LD_IN + 7) / 8)
 
 /* x [n,h,w,3]; first: fragments [MID / 8][lane][8] of 16 words: {five of line 0, of line 1, of line 2, none}; second:
- * fragments [COUT / 8][9][lane][8]; bias {[MID], [COUT]}. size {h, w of x, of y}; middle {height, width, tiles of a
- * line}; lds {x ld, c0, y ld, c0}. */
+ * fragments [COUT / 8][9][lane][8]; bias {[MID], [COUT]}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 patch(__global half *restrict y, __global const ushort *restrict x, __global const uint4 *restrict first,
       __global const uint4 *restrict second, __global const float *restrict bias, __global const int *restrict limit,
-      int4 size, int4 middle, int4 lds) {
+      patch_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     __local uint *words = (__local uint *)memory;
     __local ushort *image = (__local ushort *)(memory + IMAGE);
     const int n = get_group_id(1), id = get_local_id(0), lane = id % 32, warp = id / 32, g = lane / 4, t = lane % 4;
-    const int y0 = (int)get_group_id(0) / middle.z * HIGH, x0 = (int)get_group_id(0) % middle.z * WIDE;
+    const int y0 = (int)get_group_id(0) / arg.across * HIGH, x0 = (int)get_group_id(0) % arg.across * WIDE;
     const uint shared = SHARED(memory);
     if (n >= *limit) return;
     for (int i = id; i < WEIGHTS; i += THREADS) COPY16(shared + i * 16, second + i, 16);
@@ -45,12 +44,12 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     ushort v[IN_H]; /* a column of values, all asked for before the first is there */
     const int at = min(id, LD_IN - 1), ix = 4 * x0 - 3 + at / 3;
     UNROLL for (int i = 0; i < IN_H; i++) {
-        const size_t pixel = (size_t)(n * size.x + clamp(4 * y0 - 3 + i, 0, size.x - 1)) * size.y;
-        v[i] = x[(pixel + clamp(ix, 0, size.y - 1)) * lds.x + lds.y + at % 3];
+        const size_t pixel = (size_t)(n * arg.x_h + clamp(4 * y0 - 3 + i, 0, arg.x_h - 1)) * arg.x_w;
+        v[i] = x[(pixel + clamp(ix, 0, arg.x_w - 1)) * arg.x_ld + arg.x_c0 + at % 3];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int i = 0; i < IN_H; i++) {
-        const bool in = at < IN_W && (uint)(4 * y0 - 3 + i) < (uint)size.x && (uint)ix < (uint)size.y;
+        const bool in = at < IN_W && (uint)(4 * y0 - 3 + i) < (uint)arg.x_h && (uint)ix < (uint)arg.x_w;
         if (id < LD_IN) image[i * LD_IN + at] = in ? v[i] : (ushort)0;
     }
     uint b[MID / 8][4];
@@ -76,7 +75,7 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
         UNROLL for (int r = 0; r < 2; r++) {
             const int m = min(block * 16 + g + 8 * r, PIXELS - 1), my = m / MID_W, mx = m % MID_W;
             const int from = my * LD_IN + mx * 3;
-            in[r] = (uint)(2 * y0 - 1 + my) < (uint)middle.x && (uint)(2 * x0 - 1 + mx) < (uint)middle.y;
+            in[r] = (uint)(2 * y0 - 1 + my) < (uint)arg.mid_h && (uint)(2 * x0 - 1 + mx) < (uint)arg.mid_w;
             to[r] = (BETWEEN + (my * MID_W + mx % 2 * (WIDE + 1) + mx / 2) * LD_MID) * 4 + t;
             UNROLL for (int i = 0; i < 4; i++) a[i / 2][i % 2 * 2 + r] = words[from + place[i]];
         }
@@ -114,8 +113,8 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     }
     UNROLL for (int i = 0; i < 2; i++) UNROLL for (int r = 0; r < 2; r++) {
         const int py = y0 + line + i, px = x0 + g + 8 * r, e = 2 * r;
-        __global half *to = y + ((size_t)(n * size.z + py) * size.w + px) * lds.z + lds.w + part * 8 + t * 8;
-        if (py < size.z && px < size.w)
+        __global half *to = y + ((size_t)(n * arg.y_h + py) * arg.y_w + px) * arg.y_ld + arg.y_c0 + part * 8 + t * 8;
+        if (py < arg.y_h && px < arg.y_w)
             UNROLL for (int c = 0; c < TILES / 2; c += 4) * (__global uint4 *)(to + c * 8) =
                 (uint4)(halves_of(o[i][c][e], o[i][c][e + 1]), halves_of(o[i][c + 1][e], o[i][c + 1][e + 1]),
                         halves_of(o[i][c + 2][e], o[i][c + 2][e + 1]), halves_of(o[i][c + 3][e], o[i][c + 3][e + 1]));

@@ -11,6 +11,10 @@ ist_padding_reuse ist_padding_reuse_behind(ist_padding_reuse in, int h, int stri
     return in;
 }
 
-ist_arg ist_padding_reuse_ints(ist_padding_reuse a, int h) {
-    return (ist_arg)IST_INT8(a.content.ld, a.content.c0, a.step, a.above, h - a.below);
+ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h) {
+    return (ist_padding_reuse_args){.content_ld = a.content.ld,
+                                    .content_c0 = a.content.c0,
+                                    .step = a.step,
+                                    .above = a.above,
+                                    .past = h - a.below};
 }

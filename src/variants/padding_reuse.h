@@ -5,11 +5,12 @@
 
 #include "core/plan.h"
 #include "graph/nodes.h"
+#include "variants/padding_reuse_args.h"
 
 /* Rows of what an operator that treats all rows in the same way makes of a map with `h` rows of which those of `in` are
  * alike: of windows of three rows, `stride` apart, with a row of zeros above. No more than these, perhaps fewer. */
 ist_padding_reuse ist_padding_reuse_behind(ist_padding_reuse in, int h, int stride);
-/* For cpu/repeated_rows: {ints from item to item, first int, step, above, end} of a map with `h` rows. */
-ist_arg ist_padding_reuse_ints(ist_padding_reuse a, int h);
+/* For cpu/repeated_rows, of a map with `h` rows. */
+ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h);
 
 #endif

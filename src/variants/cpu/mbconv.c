@@ -1,5 +1,6 @@
 /* Inverted bottlenecks as one kernel that keeps its lines in a core's cache (cl/cpu/mbconv). */
 #include "variants/padding_reuse.h"
+#include "variants/cpu/mbconv_args.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -30,6 +31,23 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, panel);
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
+    const ist_cpu_mbconv_args by_value = {.x_h = x.h,
+                                          .x_w = x.w,
+                                          .x_ld = x.ld,
+                                          .x_c0 = x.c0,
+                                          .items = x.n,
+                                          .y_h = h,
+                                          .y_w = w,
+                                          .y_ld = y.ld,
+                                          .y_c0 = y.c0,
+                                          .residual = b->residual,
+                                          .line_pixels = length,
+                                          .segment_w = cols,
+                                          .segments = segments,
+                                          .bands = bands,
+                                          .pieces = pieces,
+                                          .backwards = ist_plan_work_turn(p),
+                                          .same = ist_padding_reuse_args_of(b->alike, h)};
     ist_launch l = {
         .label = label,
         .op = "cpu/mbconv",
@@ -43,10 +61,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(ist_cpu_values(p, b->expand.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_taps(p, &b->spread, label)),
                  IST_IN(ist_cpu_values(p, b->spread.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_panels(p, &b->project, panel, label)),
                  IST_IN(ist_cpu_values(p, b->project.b, y.c, NULL, 0, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(b->alike.content), IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, pieces, ist_plan_work_turn(p)), ist_padding_reuse_ints(b->alike, h),
-                 IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 15,
+                 IST_IN(b->alike.content), IST_STRUCT(cpu_mbconv_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 13,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);

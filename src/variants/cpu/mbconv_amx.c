@@ -1,6 +1,7 @@
 /* Inverted bottlenecks on AMX (cl/cpu/mbconv_amx). */
 #include "variants/padding_reuse.h"
 #include "variants/cpu/amx.h"
+#include "variants/cpu/mbconv_args.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -28,6 +29,28 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DMOST=%d -DPARTS=%d -DASM=%d", MOST, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
+    const ist_mbconv_amx_args by_value = {.common = {.x_h = x.h,
+                                                     .x_w = x.w,
+                                                     .x_ld = x.ld,
+                                                     .x_c0 = x.c0,
+                                                     .items = x.n,
+                                                     .y_h = h,
+                                                     .y_w = w,
+                                                     .y_ld = y.ld,
+                                                     .y_c0 = y.c0,
+                                                     .residual = b->residual,
+                                                     .line_pixels = length,
+                                                     .segment_w = cols,
+                                                     .segments = segments,
+                                                     .bands = bands,
+                                                     .pieces = segments * bands,
+                                                     .backwards = ist_plan_work_turn(p),
+                                                     .same = ist_padding_reuse_args_of(b->alike, h)},
+                                          .x_c = x.c,
+                                          .hidden = hidden,
+                                          .y_c = y.c,
+                                          .stride = s,
+                                          .act = (int)b->act};
     ist_launch l = {
         .label = label,
         .op = "cpu/mbconv_amx",
@@ -41,11 +64,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(ist_cpu_values(p, b->expand.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_taps(p, &b->spread, label)),
                  IST_IN(ist_cpu_values(p, b->spread.b, hidden, NULL, 0, label)), IST_IN(ist_amx_matrix(p, &b->project, label)),
                  IST_IN(ist_cpu_values(p, b->project.b, y.c, NULL, 0, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(b->alike.content), IST_INT8(x.c, hidden, y.c, s, (int)b->act, 0, 0, 0),
-                 IST_INT8(x.h, x.w, x.ld, x.c0, length, cols, bands, segments),
-                 IST_INT8(x.n, h, w, y.ld, y.c0, b->residual, segments * bands, ist_plan_work_turn(p)),
-                 ist_padding_reuse_ints(b->alike, h), IST_INOUT(ist_plan_work_queue(p))},
-        .arg_count = 16,
+                 IST_IN(b->alike.content), IST_STRUCT(mbconv_amx_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+        .arg_count = 13,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = 4.0 * (in * x.c + out * y.c)};
     ist_plan_launch(p, &l);

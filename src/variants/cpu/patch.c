@@ -1,5 +1,6 @@
 /* Patch embedding as one launch on CPUs with wide vectors (cl/cpu/patch). */
 #include "variants/padding_reuse.h"
+#include "variants/cpu/patch_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -82,6 +83,19 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor scratch = ist_plan_tensor(p, 1, 1, units, room, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DPANEL=64");
     *alike = ist_padding_reuse_behind(ist_padding_reuse_behind(*alike, x.h, 2), mid_h, 2);
+    const ist_cpu_patch_args by_value = {.x_h = x.h,
+                                         .x_w = x.w,
+                                         .mid_h = mid_h,
+                                         .mid_w = mid_w,
+                                         .items = x.n,
+                                         .y_h = h,
+                                         .y_w = w,
+                                         .y_ld = y.ld,
+                                         .y_c0 = y.c0,
+                                         .pairs = pairs,
+                                         .group_room = room,
+                                         .line_room = line,
+                                         .same = ist_padding_reuse_args_of(*alike, h)};
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -94,9 +108,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .local = {1},
                          .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(weights),
                                   IST_IN(ist_plan_current_limit(p)), IST_IN(alike->content),
-                                  IST_INT8(x.h, x.w, mid_h, mid_w, h, w, y.ld, y.c0), IST_INT4(x.n, pairs, room, line),
-                                  ist_padding_reuse_ints(*alike, h), IST_INOUT(ist_plan_work_queue(p))},
-                         .arg_count = 10,
+                                  IST_STRUCT(cpu_patch_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                         .arg_count = 8,
                          .shares = true,
                          .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),
                          .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * ((double)ist_pixels(x) * COLORS + out * OUT)});

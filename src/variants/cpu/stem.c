@@ -1,4 +1,5 @@
 /* HGNetv2's stem as one launch on CPUs: five layers' lines go through rings in a core's cache (cl/cpu/stem). */
+#include "variants/cpu/stem_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -93,6 +94,14 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int m = q->layers[0].f.out, bands = ist_div_up(y.h, BAND), floats = (int)ist_round_up(room(image, m), 32);
     ist_tensor scratch = ist_plan_tensor(p, 1, 1, ist_plan_units(p), floats, IST_ELEM_F32);
     ist_defines defines = ist_defines_of(p, "-DVL=16 -DM=%d -DROOM=%d", m, floats);
+    const ist_cpu_stem_args by_value = {.items = image.n,
+                                        .x_h = image.h,
+                                        .x_w = image.w,
+                                        .y_ld = y.ld,
+                                        .y_c0 = y.c0,
+                                        .y_c = y.c,
+                                        .band_lines = BAND,
+                                        .bands = bands};
     double elem = ist_plan_half(p) ? 2 : 4;
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
@@ -105,9 +114,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .local = {1},
                                      .args = {IST_IN(image), IST_IN(packed), IST_OUT(scratch), IST_OUT(y),
                                               IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(image.h, image.w, BAND, bands), IST_INT4(y.ld, y.c0, y.c, 0),
-                                              IST_INT(image.n), IST_INOUT(ist_plan_work_queue(p))},
-                                     .arg_count = 9,
+                                              IST_STRUCT(cpu_stem_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                                     .arg_count = 7,
                                      .shares = true,
                                      .flops = 2 * ist_multiply_adds(IST_NODE_STEM, q),
                                      .bytes = elem * (ist_pixels(image) * 3.0 + (double)ist_pixels(y) * y.c)});

@@ -1,6 +1,7 @@
 /* Inverted bottlenecks: the expansion, then depthwise convolution and projection on the matrix instructions of
  * warpgroups (cl/nvidia/mbconv). */
 #include "variants/fragments.h"
+#include "variants/nvidia/mbconv_args.h"
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
@@ -57,6 +58,17 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
     ist_tensor bias = pack_bias(p, &b->project, label), none = {0};
     ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s", u.c, y.c, s, (int)b->act,
                                    b->residual ? " -DRESIDUAL" : "");
+    const ist_mbconv_wgmma_args by_value = {.u_h = u.h,
+                                            .u_w = u.w,
+                                            .u_ld = u.ld,
+                                            .u_c0 = u.c0,
+                                            .x_ld = x.ld,
+                                            .x_c0 = x.c0,
+                                            .y_h = h,
+                                            .y_w = w,
+                                            .y_ld = y.ld,
+                                            .y_c0 = y.c0,
+                                            .across = across};
     double in = (double)ist_pixels(u), out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -68,9 +80,9 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
                          .global = {(size_t)(across * ist_div_up(h, SIDE)) * ITEMS, (size_t)u.n},
                          .local = {ITEMS, 1},
                          .args = {IST_OUT(y), IST_IN(u), IST_IN(b->residual ? x : none), IST_IN(taps), IST_IN(weights),
-                                  IST_IN(bias), IST_IN(ist_plan_current_limit(p)), IST_INT4(u.h, u.w, h, w),
-                                  IST_INT4(u.ld, u.c0, x.ld, x.c0), IST_INT4(y.ld, y.c0, across, 0)},
-                         .arg_count = 10,
+                                  IST_IN(bias), IST_IN(ist_plan_current_limit(p)),
+                                  IST_STRUCT(mbconv_wgmma_args, &by_value)},
+                         .arg_count = 8,
                          .flops = 2.0 * out * u.c * (9 + y.c),
                          .bytes = 2.0 * (in * u.c + out * y.c * (b->residual ? 2 : 1))});
 }

@@ -1,5 +1,6 @@
 /* Patch embedding as one launch on matrix instructions (cl/nvidia/patch). */
 #include "variants/fragments.h"
+#include "variants/nvidia/patch_args.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -60,6 +61,17 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor shift = ist_plan_const(p, bias, 1, 1, 1, MID + OUT, IST_ELEM_F32, label);
     free(packed);
     ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d", MID, OUT);
+    const ist_patch_mma_args by_value = {.x_h = x.h,
+                                         .x_w = x.w,
+                                         .x_ld = x.ld,
+                                         .x_c0 = x.c0,
+                                         .mid_h = mid_h,
+                                         .mid_w = mid_w,
+                                         .y_h = h,
+                                         .y_w = w,
+                                         .y_ld = y.ld,
+                                         .y_c0 = y.c0,
+                                         .across = across};
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/patch",
@@ -70,9 +82,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .global = {(size_t)(across * ist_div_up(h, HIGH)) * ITEMS, (size_t)x.n},
                                      .local = {ITEMS, 1},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(w1), IST_IN(w2), IST_IN(shift),
-                                              IST_IN(ist_plan_current_limit(p)), IST_INT4(x.h, x.w, h, w),
-                                              IST_INT4(mid_h, mid_w, across, 0), IST_INT4(x.ld, x.c0, y.ld, y.c0)},
-                                     .arg_count = 9,
+                                              IST_IN(ist_plan_current_limit(p)), IST_STRUCT(patch_mma_args, &by_value)},
+                                     .arg_count = 7,
                                      .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),
                                      .bytes = 2.0 * ((double)ist_pixels(x) * COLORS + out * OUT)});
 }
