@@ -20,37 +20,36 @@
 #endif
 #define BATCH 11 /* loads at a time; divides BINS */
 
-/* y = sigmoid(a + b); items of `sizes.x` pixels of c = sizes.y channels; place: ld, c0 of a, then of b. b has one item
- * when sizes.z is set. One work-item per pixel. */
+/* y = sigmoid(a + b). One work-item per query. */
 __kernel void box_init(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
-                       int4 sizes, int4 place) {
+                       box_args arg) {
     int n = get_global_id(1), i = get_global_id(0);
-    if (n >= *limit || i >= sizes.x) return;
-    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y;
-    size_t pb = ((size_t)(sizes.z ? 0 : n) * sizes.x + i) * place.z + place.w;
-    size_t to = ((size_t)n * sizes.x + i) * sizes.y;
-    for (int c = 0; c < sizes.y; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + LOAD_B(b, pb + c));
+    if (n >= *limit || i >= arg.queries) return;
+    size_t pa = ((size_t)n * arg.queries + i) * arg.a_ld + arg.a_c0;
+    size_t pb = ((size_t)(arg.one_b ? 0 : n) * arg.queries + i) * arg.b_ld + arg.b_c0;
+    size_t to = ((size_t)n * arg.queries + i) * arg.c;
+    for (int c = 0; c < arg.c; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + LOAD_B(b, pb + c));
 }
 
 /* y = sigmoid(a + logit(b)), logit of b clipped to [0, 1] with floors of 1e-5; arguments as above. */
 __kernel void box_refine(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
-                         int4 sizes, int4 place) {
+                         box_args arg) {
     int n = get_global_id(1), i = get_global_id(0);
-    if (n >= *limit || i >= sizes.x) return;
-    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y;
-    size_t pb = ((size_t)(sizes.z ? 0 : n) * sizes.x + i) * place.z + place.w;
-    size_t to = ((size_t)n * sizes.x + i) * sizes.y;
-    for (int c = 0; c < sizes.y; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + logit(LOAD_B(b, pb + c)));
+    if (n >= *limit || i >= arg.queries) return;
+    size_t pa = ((size_t)n * arg.queries + i) * arg.a_ld + arg.a_c0;
+    size_t pb = ((size_t)(arg.one_b ? 0 : n) * arg.queries + i) * arg.b_ld + arg.b_c0;
+    size_t to = ((size_t)n * arg.queries + i) * arg.c;
+    for (int c = 0; c < arg.c; c++) y[to + c] = sigmoid(LOAD_A(a, pa + c) + logit(LOAD_B(b, pb + c)));
 }
 
 /* y[n, q, c] = a[n, q, c] + b[n, q, 0]; arguments as above. */
 __kernel void add_quality(__global float *y, __global const AT *a, __global const BT *b, __global const int *limit,
-                          int4 sizes, int4 place) {
+                          box_args arg) {
     int n = get_global_id(1), i = get_global_id(0);
-    if (n >= *limit || i >= sizes.x) return;
-    size_t pa = ((size_t)n * sizes.x + i) * place.x + place.y, to = ((size_t)n * sizes.x + i) * sizes.y;
-    float q = LOAD_B(b, ((size_t)n * sizes.x + i) * place.z + place.w);
-    for (int c = 0; c < sizes.y; c++) y[to + c] = LOAD_A(a, pa + c) + q;
+    if (n >= *limit || i >= arg.queries) return;
+    size_t pa = ((size_t)n * arg.queries + i) * arg.a_ld + arg.a_c0, to = ((size_t)n * arg.queries + i) * arg.c;
+    float q = LOAD_B(b, ((size_t)n * arg.queries + i) * arg.b_ld + arg.b_c0);
+    for (int c = 0; c < arg.c; c++) y[to + c] = LOAD_A(a, pa + c) + q;
 }
 
 #if LANES == 1
@@ -75,39 +74,38 @@ static bins bins_of(SPACE const float *c, SPACE const float *project) {
 }
 
 /* corners = a + previous, box = box of the four integrals around ref_init. One work-item per (row, side) in groups of
- * 16 rows x 4 sides, or, with LANES 1, per row. sizes: queries, 1 when there is a previous; place: ld, c0 of a. */
+ * 16 rows x 4 sides, or, with LANES 1, per row. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 fdr(__global float *ref, __global float *corners, __global const AT *a, __global const float *previous,
-    __global const float *ref_init, __global const float *project, __global const int *limit, int4 sizes, int4 place,
-    float scale) {
+    __global const float *ref_init, __global const float *project, __global const int *limit, fdr_args arg) {
     int n = get_global_id(1);
     if (n >= *limit) return;
 #if LANES == 1
     float side[4];
     int q = get_global_id(0), mine = 0;
-    size_t row = (size_t)n * sizes.x + min(q, sizes.x - 1);
-    for (int s = 0; s < 4 && q < sizes.x; s++) {
-        size_t from = row * place.x + place.y + s * BINS, at = (row * 4 + s) * BINS;
-        for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (sizes.y ? previous[at + i] : 0.0f);
+    size_t row = (size_t)n * arg.queries + min(q, arg.queries - 1);
+    for (int s = 0; s < 4 && q < arg.queries; s++) {
+        size_t from = row * arg.a_ld + arg.a_c0 + s * BINS, at = (row * 4 + s) * BINS;
+        for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (arg.after ? previous[at + i] : 0.0f);
         bins b = bins_of(corners + at, project);
         side[s] = b.weighted / b.total;
     }
 #else
     __local float side[LANES], values[LANES * BINS], weights[BINS];
     int me = get_local_id(0), q0 = get_group_id(0) * (LANES / 4), q = q0 + me / 4, mine = me & ~3;
-    size_t row = (size_t)n * sizes.x + q, row0 = (size_t)n * sizes.x + q0;
+    size_t row = (size_t)n * arg.queries + q, row0 = (size_t)n * arg.queries + q0;
     for (int i = me; i < BINS; i += LANES) weights[i] = project[i];
     /* A batch of loads, then its stores, which might be to what is loaded next for all the compiler knows. Rows beyond
      * the last are copies of it. */
-    const int rows = min(LANES / 4, sizes.x - q0);
+    const int rows = min(LANES / 4, arg.queries - q0);
     for (int k0 = 0; k0 < BINS; k0 += BATCH) {
         float v[BATCH];
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);
-            v[k] = LOAD_A(a, (row0 + r) * place.x + place.y + i % (4 * BINS));
+            v[k] = LOAD_A(a, (row0 + r) * arg.a_ld + arg.a_c0 + i % (4 * BINS));
         }
-        if (sizes.y) {
+        if (arg.after) {
 #pragma unroll
             for (int k = 0; k < BATCH; k++) {
                 int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);
@@ -122,22 +120,21 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (q < sizes.x) {
+    if (q < arg.queries) {
         bins b = bins_of(values + me * BINS, weights);
         side[me] = b.weighted / b.total;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (me & 3) q = sizes.x; /* one work-item a row goes on */
+    if (me & 3) q = arg.queries; /* one work-item a row goes on */
 #endif
-    if (q >= sizes.x) return;
+    if (q >= arg.queries) return;
     float4 r = vload4(row, ref_init), d = vload4(0, side + mine);
-    float2 x = moved_sides(r.x, r.z, d.x, d.z, scale), y = moved_sides(r.y, r.w, d.y, d.w, scale);
+    float2 x = moved_sides(r.x, r.z, d.x, d.z, arg.scale), y = moved_sides(r.y, r.w, d.y, d.w, arg.scale);
     vstore4((float4)(x.x, y.x, x.y, y.y), row, ref);
 }
 
-/* y[n, q, 5 s ..]: the four largest probabilities of side s and their mean. One work-item per (row, side);
- * sizes: queries, then ld and c0 of y. */
-__kernel void lqe(__global float *y, __global const float *corners, __global const int *limit, int4 sizes) {
+/* y[n, q, 5 s ..]: the four largest probabilities of side s and their mean. One work-item per (row, side). */
+__kernel void lqe(__global float *y, __global const float *corners, __global const int *limit, lqe_args arg) {
     int n = get_global_id(1), q = get_global_id(0) >> 2, s = get_global_id(0) & 3;
     if (n >= *limit) return;
 #if LANES > 1
@@ -146,12 +143,12 @@ __kernel void lqe(__global float *y, __global const float *corners, __global con
 #pragma unroll 11
     for (int k = 0; k < BINS; k++) {
         int i = k * LANES + me;
-        if (q0 + i / (4 * BINS) < sizes.x) values[i] = corners[((size_t)n * sizes.x + q0) * (4 * BINS) + i];
+        if (q0 + i / (4 * BINS) < arg.queries) values[i] = corners[((size_t)n * arg.queries + q0) * (4 * BINS) + i];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-    if (q >= sizes.x) return;
-    size_t row = (size_t)n * sizes.x + q, to = row * sizes.y + sizes.z + 5 * s;
+    if (q >= arg.queries) return;
+    size_t row = (size_t)n * arg.queries + q, to = row * arg.y_ld + arg.y_c0 + 5 * s;
 #if LANES == 1
     __global const float *c = corners + (row * 4 + s) * BINS;
 #else

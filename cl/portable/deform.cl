@@ -110,60 +110,59 @@ static inline void find_samples(samples *s, __global const WHERE_T *offsets, int
     }
 }
 
-/* lds, firsts {out, memory, offsets, weights}; ref_at {ld, c0}; sizes {queries, tokens of memory, heads, head
- * dimension}; more {-, rows, memory has one item for all}. Group (i, n). */
+/* Group (i, n): queries of item n. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 deform(__global T *out, __global const T *memory, __global const WHERE_T *offsets, __global const WHERE_T *weights,
-       __global const float *ref, __global const float *points, __global const int *limit, int4 lds, int4 firsts,
-       int4 ref_at, int4 sizes, int4 more) {
-    const int n = get_global_id(1), heads = sizes.z, d = sizes.w;
+       __global const float *ref, __global const float *points, __global const int *limit, deform_args arg) {
+    const int n = get_global_id(1), heads = arg.heads, d = arg.dim;
     if (n >= *limit) return;
-    const int base = (more.z ? 0 : n * sizes.y) * lds.y + firsts.y;
+    const int base = (arg.one_memory ? 0 : n * arg.tokens) * arg.memory_ld + arg.memory_c0;
     samples s;
 #ifdef WIDE
-    for (int q = get_global_id(0) * more.y; q < min(sizes.x, (int)(get_global_id(0) + 1) * more.y); q++) {
-        const int row = n * sizes.x + q;
-        const float4 box = vload4(0, ref + row * ref_at.x + ref_at.y);
+    for (int q = get_global_id(0) * arg.rows; q < min(arg.queries, (int)(get_global_id(0) + 1) * arg.rows); q++) {
+        const int row = n * arg.queries + q;
+        const float4 box = vload4(0, ref + row * arg.ref_ld + arg.ref_c0);
         for (int h = 0; h < heads; h++) {
-            find_samples(&s, offsets, row * lds.z + firsts.z + h * POINTS * 2, weights,
-                         row * lds.w + firsts.w + h * POINTS, box, points);
+            find_samples(&s, offsets, row * arg.offsets_ld + arg.offsets_c0 + h * POINTS * 2, weights,
+                         row * arg.weights_ld + arg.weights_c0 + h * POINTS, box, points);
             int c = 0;
             for (; c + 16 <= d; c += 16) {
                 const int from = base + h * d + c;
                 float16 a0 = (float16)(0.0f), a1 = a0, a2 = a0, a3 = a0;
                 for (int p = 0; p < POINTS; p++) {
                     const int p1 = p + PAD, p2 = p + 2 * PAD, p3 = p + 3 * PAD;
-                    a0 = fma((float16)(s.weight[p]), LOAD16(memory, from + s.token[p] * lds.y), a0);
-                    a1 = fma((float16)(s.weight[p1]), LOAD16(memory, from + s.token[p1] * lds.y), a1);
-                    a2 = fma((float16)(s.weight[p2]), LOAD16(memory, from + s.token[p2] * lds.y), a2);
-                    a3 = fma((float16)(s.weight[p3]), LOAD16(memory, from + s.token[p3] * lds.y), a3);
+                    a0 = fma((float16)(s.weight[p]), LOAD16(memory, from + s.token[p] * arg.memory_ld), a0);
+                    a1 = fma((float16)(s.weight[p1]), LOAD16(memory, from + s.token[p1] * arg.memory_ld), a1);
+                    a2 = fma((float16)(s.weight[p2]), LOAD16(memory, from + s.token[p2] * arg.memory_ld), a2);
+                    a3 = fma((float16)(s.weight[p3]), LOAD16(memory, from + s.token[p3] * arg.memory_ld), a3);
                 }
-                STORE16((a0 + a1) + (a2 + a3), out, row * lds.x + firsts.x + h * d + c);
+                STORE16((a0 + a1) + (a2 + a3), out, row * arg.out_ld + arg.out_c0 + h * d + c);
             }
             for (; c < d; c++) {
                 float a = 0.0f;
                 for (int k = 0; k < 4; k++)
                     for (int p = k * PAD; p < k * PAD + POINTS; p++)
-                        a = fma(s.weight[p], LOAD(memory, base + h * d + c + s.token[p] * lds.y), a);
-                STORE(a, out, row * lds.x + firsts.x + h * d + c);
+                        a = fma(s.weight[p], LOAD(memory, base + h * d + c + s.token[p] * arg.memory_ld), a);
+                STORE(a, out, row * arg.out_ld + arg.out_c0 + h * d + c);
             }
         }
     }
 #else
     const int parts = d / CHANNELS, unit = get_global_id(0), q = unit / (heads * parts);
-    if (q >= sizes.x) return;
-    const int h = unit / parts % heads, c = h * d + unit % parts * CHANNELS, row = n * sizes.x + q;
-    find_samples(&s, offsets, row * lds.z + firsts.z + h * POINTS * 2, weights, row * lds.w + firsts.w + h * POINTS,
-                 vload4(0, ref + row * ref_at.x + ref_at.y), points);
+    if (q >= arg.queries) return;
+    const int h = unit / parts % heads, c = h * d + unit % parts * CHANNELS, row = n * arg.queries + q;
+    find_samples(&s, offsets, row * arg.offsets_ld + arg.offsets_c0 + h * POINTS * 2, weights,
+                 row * arg.weights_ld + arg.weights_c0 + h * POINTS, vload4(0, ref + row * arg.ref_ld + arg.ref_c0),
+                 points);
     VALUES a = (VALUES)(0.0f);
 #pragma unroll
     for (int p = 0; p < POINTS; p++) {
         VALUES v[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) v[k] = LOAD_VALUES(memory, base + c + s.token[k * PAD + p] * lds.y);
+        for (int k = 0; k < 4; k++) v[k] = LOAD_VALUES(memory, base + c + s.token[k * PAD + p] * arg.memory_ld);
 #pragma unroll
         for (int k = 0; k < 4; k++) a = fma((VALUES)(s.weight[k * PAD + p]), v[k], a);
     }
-    STORE_VALUES(a, out, row * lds.x + firsts.x + c);
+    STORE_VALUES(a, out, row * arg.out_ld + arg.out_c0 + c);
 #endif
 }

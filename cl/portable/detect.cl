@@ -13,14 +13,14 @@
 #define LANE   ((int)get_local_id(0))
 #endif
 
-/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN; sizes: queries, c, ld, c0. One work-item per query on
- * CPUs, per value elsewhere. */
-__kernel void scores(__global float *y, __global const float *logits, __global const uint *upload, int4 sizes) {
-    int n = get_global_id(1), c = sizes.y;
+/* y[n, q * c + i] = sigmoid(logits[n, q, i]), NaN stays NaN. One work-item per query on CPUs, per
+ * value elsewhere. */
+__kernel void scores(__global float *y, __global const float *logits, __global const uint *upload, scores_args arg) {
+    int n = get_global_id(1), c = arg.classes;
     int q = LANES == 1 ? get_global_id(0) : get_global_id(0) / c, i = LANES == 1 ? 0 : get_global_id(0) - q * c;
-    if (n >= (int)upload[UP_COUNT] || q >= sizes.x) return;
-    __global const float *x = logits + ((size_t)n * sizes.x + q) * sizes.z + sizes.w;
-    y += ((size_t)n * sizes.x + q) * c;
+    if (n >= (int)upload[UP_COUNT] || q >= arg.queries) return;
+    __global const float *x = logits + ((size_t)n * arg.queries + q) * arg.logits_ld + arg.logits_c0;
+    y += ((size_t)n * arg.queries + q) * c;
 #if LANES == 1
     for (; i + 16 <= c; i += 16) {
         float16 v = vload16(0, x + i), s = 1.0f / (1.0f + ist_exp_float16(-v));
@@ -71,43 +71,41 @@ static void flatten_all(__global int *counts, __global int *total, __global int 
 }
 
 /* objects [n, max_objects, DET_WORDS] and counts [n, 4] of image n from the sorted candidates best[n, k]; `keep` one
- * byte per class; sizes: k, classes, queries, max_objects; place: ld and c0 of the boxes. Counts of images beyond the
- * batch are 0. ONE: the only image, whose group makes the flat list too. */
+ * byte per class. Counts of images beyond the batch are 0. ONE: the only image, whose group makes the flat list too. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 pick(__global int *objects, __global int *counts, __global const float *score, __global const int *best,
-     __global const float *boxes, __global const uchar *keep, __global const uint *upload, int4 sizes, int4 place,
-     float conf
+     __global const float *boxes, __global const uchar *keep, __global const uint *upload, pick_args arg
 #ifdef ONE
      , __global int *total, __global int *image_of, __global float *prompts
 #endif
 ) {
     __local int before[LANES + 1];
-    int n = get_group_id(0), k = sizes.x, c = sizes.y, run = (k + LANES - 1) / LANES;
+    int n = get_group_id(0), k = arg.candidates, c = arg.classes, run = (k + LANES - 1) / LANES;
     int from = min(LANE * run, k), to = min(from + run, k), kept = 0;
     bool live = n < (int)upload[UP_COUNT];
-    __global const float *s = score + (size_t)n * sizes.z * c;
+    __global const float *s = score + (size_t)n * arg.queries * c;
     best += n * k;
     if (live)
-        for (int i = from; i < to; i++) kept += s[best[i]] > conf && keep[best[i] % c];
+        for (int i = from; i < to; i++) kept += s[best[i]] > arg.threshold && keep[best[i] % c];
     before[LANE + 1] = kept;
     SYNC();
     if (LANE == 0) {
         before[0] = 0;
         for (int l = 0; l < LANES; l++) before[l + 1] += before[l];
         int all = before[LANES];
-        counts[4 * n] = min(all, sizes.w);
-        counts[4 * n + 1] = max(all - sizes.w, 0);
+        counts[4 * n] = min(all, arg.max_objects);
+        counts[4 * n + 1] = max(all - arg.max_objects, 0);
     }
     SYNC();
     float4 extent = convert_float4((int4)((int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT],
                                           (int)IMAGE_AT(upload, n)[IM_WIDTH], (int)IMAGE_AT(upload, n)[IM_HEIGHT]));
     int slot = before[LANE];
-    for (int i = live ? from : to; i < to && slot < sizes.w; i++) {
+    for (int i = live ? from : to; i < to && slot < arg.max_objects; i++) {
         int flat = best[i], q = flat / c;
-        if (!(s[flat] > conf && keep[flat % c])) continue;
-        float4 b = vload4(0, boxes + ((size_t)n * sizes.z + q) * place.x + place.y);
+        if (!(s[flat] > arg.threshold && keep[flat % c])) continue;
+        float4 b = vload4(0, boxes + ((size_t)n * arg.queries + q) * arg.boxes_ld + arg.boxes_c0);
         float4 corners = (float4)(b.xy - 0.5f * b.zw, b.xy + 0.5f * b.zw) * extent;
-        __global int *o = objects + ((size_t)n * sizes.w + slot++) * DET_WORDS;
+        __global int *o = objects + ((size_t)n * arg.max_objects + slot++) * DET_WORDS;
         o[DET_LABEL] = flat % c;
         o[DET_SCORE] = as_int(s[flat]);
         o[DET_QUERY] = q;
@@ -116,7 +114,7 @@ pick(__global int *objects, __global int *counts, __global const float *score, _
     }
 #ifdef ONE
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    flatten_all(counts, total, image_of, prompts, objects, upload, 1, sizes.w, before);
+    flatten_all(counts, total, image_of, prompts, objects, upload, 1, arg.max_objects, before);
 #endif
 }
 

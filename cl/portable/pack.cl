@@ -50,19 +50,19 @@ typedef struct whole {
     int area, x0, x1, y0, y1, high, low;
 } whole;
 
-/* The record of object k, but for its place in the mask stream. sizes: batch, max_objects, has a match, has masks;
- * place: ld, c0 of the score, groups of mask.cl. One group per object. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void records(__global int *packet, __global const int *objects, __global const int *counts,
-                      __global const int *image_of, __global const int *total, __global const int *match,
-                      __global const int *stats, __global const ST *score, int4 sizes, int4 place) {
+/* The record of object k, but for its place in the mask stream. One group per object. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+records(__global int *packet, __global const int *objects, __global const int *counts, __global const int *image_of,
+        __global const int *total, __global const int *match, __global const int *stats, __global const ST *score,
+        records_args arg) {
 #if LANES > 1
     __local int room[LANES];
 #endif
-    int k = get_group_id(0), batch = sizes.x, count = *total;
+    int k = get_group_id(0), batch = arg.batch, count = *total;
     if (k >= count) return;
     whole w = {0, INT_MAX, -1, INT_MAX, -1, 0, 0};
-    if (sizes.w) {
-        int parts = parts_of(count, place.z, place.w);
+    if (arg.masked) {
+        int parts = parts_of(count, arg.all_groups, arg.object_groups);
         for (int g = LANE; g < parts; g += LANES) {
             int8 s = vload8((size_t)k * parts + g, stats);
             w.area += s.s0;
@@ -82,7 +82,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void records(__globa
         w.low = SUM(w.low);
     }
     if (LANE) return;
-    int n = image_of[k], slot = n * sizes.y + k - counts[4 * n + 2];
+    int n = image_of[k], slot = n * arg.max_objects + k - counts[4 * n + 2];
     __global const int *d = objects + (size_t)slot * DET_WORDS;
     __global int *r = RECORD(packet, k);
     for (int i = 0; i < OB_WORDS; i++) r[i] = 0;
@@ -90,11 +90,11 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void records(__globa
     r[OB_SCORE] = d[DET_SCORE];
     vstore4(vload4(0, d + DET_BOX), 0, r + OB_BOX);
     r[OB_QUERY] = d[DET_QUERY];
-    r[OB_MATCH] = sizes.z ? match[2 * slot] : -1;
-    r[OB_MATCH_IOU] = sizes.z ? match[2 * slot + 1] : 0;
+    r[OB_MATCH] = arg.matched ? match[2 * slot] : -1;
+    r[OB_MATCH_IOU] = arg.matched ? match[2 * slot + 1] : 0;
     r[OB_IMAGE] = n;
-    if (!sizes.w) return;
-    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)k * place.x + place.y));
+    if (!arg.masked) return;
+    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)k * arg.score_ld + arg.score_c0));
     r[OB_STABILITY] = as_int(w.low ? (float)w.high / (float)w.low : 0.0f);
     if (!w.area) return;
     r[OB_AREA] = w.area;
@@ -165,13 +165,14 @@ static int blocks_of(__global const int *r, __global const uint *upload) {
 }
 
 /* Group 0 writes the head; the others copy the windows of the masks that fit, each object's in parts_of parts, for
- * which they find its place themselves. sizes: batch, max_objects, most groups of all objects and of one. */
+ * which they find its place themselves. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 windows(__global int *packet, __global const uint *store, __global const int *counts, __global const int *total,
-        __global const uint *upload, int4 sizes) {
+        __global const uint *upload, windows_args arg) {
     __local uint sums[LANES];
     __local uint stored[LANES];
-    int item = (int)get_group_id(0) - 1, batch = sizes.x, count = *total, parts = parts_of(count, sizes.z, sizes.w);
+    int item = (int)get_group_id(0) - 1, batch = arg.batch, count = *total;
+    int parts = parts_of(count, arg.all_groups, arg.object_groups);
     if (item < 0) {
         head(packet, counts, upload, batch, count, sums, stored);
         return;
@@ -186,7 +187,7 @@ windows(__global int *packet, __global const uint *store, __global const int *co
 #endif
     int columns = r[OB_COLUMNS], words = r[OB_COLUMN_WORDS], blocks = blocks_of(r, upload);
     if (offset + words_of(r) > upload[UP_PACKET_WORDS]) return;
-    __global int *to = RECORD(packet, batch * sizes.y) + offset;
+    __global int *to = RECORD(packet, batch * arg.max_objects) + offset;
     store += (size_t)k * upload[UP_STORE_WORDS];
 #if LANES == 1
     for (int c = part * columns / parts; c < (part + 1) * columns / parts; c++) {

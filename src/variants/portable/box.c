@@ -1,6 +1,7 @@
 /* D-FINE's box arithmetic: reference boxes, distributions over bins, quality (Peterande/D-FINE,
  * src/zoo/dfine/dfine_decoder.py and dfine_utils.py; cl/portable/box). */
 #include "variants/lanes.h"
+#include "variants/portable/box_args.h"
 
 enum { SIDES = 4, BINS = IST_FDR_BINS };
 
@@ -16,6 +17,13 @@ static void emit_box(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor a = q->a, b = q->b;
     int pixels = a.h * a.w;
     size_t local = (size_t)ist_lanes_of(v)->lanes;
+    const ist_box_args by_value = {.queries = pixels,
+                                   .c = a.c,
+                                   .one_b = b.n == 1 && a.n > 1,
+                                   .a_ld = a.ld,
+                                   .a_c0 = a.c0,
+                                   .b_ld = b.ld,
+                                   .b_c0 = b.c0};
     ist_defines defines = types_of(p, a, b, (int)local);
     (void)way;
     ist_plan_launch(
@@ -28,8 +36,8 @@ static void emit_box(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .global = {ist_round_up((size_t)pixels, local), (size_t)a.n},
                          .local = {local, 1},
                          .args = {IST_OUT(q->y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(pixels, a.c, b.n == 1 && a.n > 1, 0), IST_INT4(a.ld, a.c0, b.ld, b.c0)},
-                         .arg_count = 6,
+                                  IST_STRUCT(box_args, &by_value)},
+                         .arg_count = 5,
                          .bytes = 12.0 * a.n * pixels * a.c});
 }
 
@@ -41,6 +49,11 @@ static void emit_fdr(ist_plan *p, const ist_variant *v, void *node, int way) {
     int n = increment.n, q = increment.h * increment.w;
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
     ist_tensor w = ist_plan_const(p, f->project, 1, 1, 1, BINS, IST_ELEM_F32, f->label);
+    const ist_fdr_args by_value = {.queries = q,
+                                   .after = ist_has(f->previous),
+                                   .a_ld = increment.ld,
+                                   .a_c0 = increment.c0,
+                                   .scale = f->reg_scale};
     ist_defines defines = types_of(p, increment, (ist_tensor){0}, (int)lanes);
     (void)way;
     ist_plan_launch(
@@ -54,9 +67,8 @@ static void emit_fdr(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .local = {lanes, 1},
                          .args = {IST_OUT(f->boxes), IST_OUT(f->corners), IST_IN(increment), IST_IN(f->previous),
                                   IST_IN(f->ref), IST_IN(w), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(q, ist_has(f->previous), 0, 0), IST_INT4(increment.ld, increment.c0, 0, 0),
-                                  IST_FLOAT(f->reg_scale)},
-                         .arg_count = 10,
+                                  IST_STRUCT(fdr_args, &by_value)},
+                         .arg_count = 8,
                          .bytes = 12.0 * n * q * SIDES * BINS});
 }
 
@@ -66,6 +78,7 @@ static void emit_lqe(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_lqe *l = node;
     int n = l->corners.n, q = l->corners.h * l->corners.w;
     size_t local = (size_t)ist_lanes_of(v)->lanes;
+    const ist_lqe_args by_value = {.queries = q, .y_ld = l->y.ld, .y_c0 = l->y.c0};
     ist_defines defines = types_of(p, (ist_tensor){0}, (ist_tensor){0}, (int)local);
     (void)way;
     ist_plan_launch(p, &(ist_launch){.label = l->label,
@@ -77,7 +90,7 @@ static void emit_lqe(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .global = {ist_round_up((size_t)q * SIDES, local), (size_t)n},
                                      .local = {local, 1},
                                      .args = {IST_OUT(l->y), IST_IN(l->corners), IST_IN(ist_plan_current_limit(p)),
-                                              IST_INT4(q, l->y.ld, l->y.c0, 0)},
+                                              IST_STRUCT(lqe_args, &by_value)},
                                      .arg_count = 4,
                                      .bytes = 4.0 * n * q * SIDES * BINS});
 }

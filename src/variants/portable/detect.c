@@ -1,6 +1,7 @@
 /* From the detector's raw output to objects and prompts (Peterande/D-FINE, src/zoo/dfine/postprocessor.py), with every
  * count staying on the device: scores, top-k, threshold, flat list (cl/portable/detect). */
 #include "variants/lanes.h"
+#include "variants/portable/detect_args.h"
 
 #include <stdlib.h>
 
@@ -52,7 +53,14 @@ static void flatten(ist_plan *p, size_t lanes, ist_detections *d, ist_tensor upl
 static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores *top) {
     ist_detections *d = &q->det;
     ist_tensor logits = q->logits, boxes = q->boxes;
-    int batch = logits.n, most = d->max_objects;
+    int batch = logits.n;
+    const ist_pick_args by_value = {.candidates = top->index.w,
+                                    .classes = logits.c,
+                                    .queries = logits.h * logits.w,
+                                    .max_objects = d->max_objects,
+                                    .boxes_ld = boxes.ld,
+                                    .boxes_c0 = boxes.c0,
+                                    .threshold = q->conf};
     bool one = batch == 1 && lanes > 1;
     ist_defines defines = ist_defines_of(p, "-DLANES=%d%s", (int)lanes, one ? " -DONE" : "");
     ist_tensor keep = keep_table(p, q->keep, logits.c, q->label);
@@ -69,10 +77,9 @@ static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores 
                          .local = {lanes},
                          .args = {IST_OUT(d->objects), IST_OUT(d->counts), IST_IN(top->scores), IST_IN(top->index),
                                   IST_IN(boxes), IST_IN(keep), IST_IN(q->upload),
-                                  IST_INT4(top->index.w, logits.c, logits.h * logits.w, most),
-                                  IST_INT4(boxes.ld, boxes.c0, 0, 0), IST_FLOAT(q->conf), IST_OUT(d->total),
-                                  IST_OUT(d->image_of), IST_OUT(d->boxes)},
-                         .arg_count = one ? 13 : 10});
+                                  IST_STRUCT(pick_args, &by_value), IST_OUT(d->total), IST_OUT(d->image_of),
+                                  IST_OUT(d->boxes)},
+                         .arg_count = one ? 11 : 8});
     if (!one) flatten(p, lanes, d, q->upload, q->label);
 }
 

@@ -7,6 +7,7 @@
  * flight. */
 #include "variants/lanes.h"
 #include "variants/portable/mask_args.h"
+#include "variants/portable/pack_args.h"
 
 #include <string.h>
 
@@ -76,10 +77,14 @@ static ist_launch launch_of(const ist_pack *q, const char *defines, const char *
 /* Where each mask lies in the packet or the store, and the masks. */
 static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, const ist_lanes *l, groups g) {
     const ist_detections *d = &q->det;
+    const ist_windows_args by_value = {.batch = d->batch,
+                                       .max_objects = d->max_objects,
+                                       .all_groups = g.all,
+                                       .object_groups = g.most};
     ist_launch windows = launch_of(q, defines, "windows", (size_t)(1 + g.all), (size_t)l->lanes);
     ist_launch spill = launch_of(q, defines, "spill", 1, (size_t)l->wide);
     RECORD(p, windows, IST_INOUT(q->packet), IST_IN(q->store), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
-           IST_INT4(d->batch, d->max_objects, g.all, g.most));
+           IST_STRUCT(windows_args, &by_value));
     RECORD(p, spill, IST_INOUT(q->store), IST_IN(q->packet), IST_IN(q->upload), IST_INT(d->batch));
 }
 
@@ -93,12 +98,19 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DSPILL_LANES=%d %s", l->lanes, l->wide,
                                          q->score.elem == IST_ELEM_F32 ? "-DSCORE_F32" : "");
     (void)way;
+    const ist_records_args by_value = {.batch = d->batch,
+                                       .max_objects = d->max_objects,
+                                       .matched = ist_has(q->match),
+                                       .masked = masks,
+                                       .score_ld = q->score.ld,
+                                       .score_c0 = q->score.c0,
+                                       .all_groups = g.all,
+                                       .object_groups = g.most};
     ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);
     ist_launch places = launch_of(q, defines.text, "places", 1, (size_t)l->lanes);
     RECORD(p, records, IST_OUT(q->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of), IST_IN(d->total),
            IST_IN(q->match), IST_IN(q->stats), IST_IN(q->score),
-           IST_INT4(d->batch, d->max_objects, ist_has(q->match), masks),
-           IST_INT4(q->score.ld, q->score.c0, g.all, g.most));
+           IST_STRUCT(records_args, &by_value));
     if (masks)
         place_masks(p, q, defines.text, l, g);
     else

@@ -1,6 +1,7 @@
 /* Selection: row maxima, exact top-k, scores, gather (cl/portable/topk). One work-item per problem on CPUs, elsewhere
  * groups of 64 or, for top-k, 256. */
 #include "variants/lanes.h"
+#include "variants/portable/detect_args.h"
 
 #include "base/mem.h"
 
@@ -90,6 +91,7 @@ static void emit_top_scores(ist_plan *p, const ist_variant *v, void *node, int w
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
     ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
     (void)way;
+    const ist_scores_args by_value = {.queries = tokens, .classes = x.c, .logits_ld = x.ld, .logits_c0 = x.c0};
     q->scores = ist_plan_tensor(p, x.n, 1, tokens * x.c, 1, IST_ELEM_F32);
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
@@ -101,7 +103,7 @@ static void emit_top_scores(ist_plan *p, const ist_variant *v, void *node, int w
                          .global = {ist_round_up((size_t)(lanes == 1 ? tokens : tokens * x.c), lanes), (size_t)x.n},
                          .local = {lanes, 1},
                          .args = {IST_OUT(q->scores), IST_IN(x), IST_IN(ist_plan_current_limit(p)),
-                                  IST_INT4(tokens, x.c, x.ld, x.c0)},
+                                  IST_STRUCT(scores_args, &by_value)},
                          .arg_count = 4});
     ist_top_rows best = {.label = q->label, .x = q->scores, .k = q->k};
     ist_emit(p, IST_NODE_TOPK, &best);

@@ -1,0 +1,17 @@
+/* What cl/portable/pack takes by value. */
+#ifndef IST_VARIANTS_PORTABLE_PACK_ARGS_H
+#define IST_VARIANTS_PORTABLE_PACK_ARGS_H
+
+typedef struct ist_records_args {
+    int batch, max_objects;        /* images, objects of each at most */
+    int matched, masked;           /* whether there are matches, masks */
+    int score_ld, score_c0;        /* elements from an object's mask score to the next, first one */
+    int all_groups, object_groups; /* of cl/portable/mask: of all objects, of one at most */
+} ist_records_args;
+
+typedef struct ist_windows_args {
+    int batch, max_objects;
+    int all_groups, object_groups; /* most of the kernel's, likewise */
+} ist_windows_args;
+
+#endif
