@@ -1,6 +1,6 @@
 /* Depthwise convolution for GPUs, whole aligned vectors: a work-item computes VL channels of ROWS x COLS neighbouring
- * output pixels from one window of input pixels, each loaded once (needs portable/fetch). Buffers are those of cpu/dwconv,
- * weights [tap][channel], so that the loads of neighbouring work-items adjoin.
+ * output pixels from one window of input pixels, each loaded once (needs portable/fetch). Buffers are those of
+ * cpu/dwconv, weights [tap][channel], so that the loads of neighbouring work-items adjoin.
  *
  * -D VL (2 or 4), K (side of the filter), STRIDE, COLS, ROWS, ACT. Grid: x = vectors of channels (fastest),
  * strips of COLS, bands of ROWS, rounded up to the group; y = items. */

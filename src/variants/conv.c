@@ -37,22 +37,20 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile
     ist_arg partial = IST_IN(l->partial), arrived = IST_IN(l->arrived);
     if (ist_has(l->partial)) partial = (ist_arg)IST_OUT(l->partial);
     if (ist_has(l->arrived)) arrived = (ist_arg)IST_INOUT(l->arrived);
-    ist_plan_launch(
-        p,
-        &(ist_launch){
-            .label = q->label,
-            .op = r->op,
-            .isa = l->isa,
-            .defines = l->defines,
-            .kernel = "conv",
-            .dims = 3,
-            .global = {(size_t)l->groups * (size_t)l->items, 1, (size_t)(l->splits > 1 ? l->splits : 1)},
-            .local = {(size_t)l->items, 1, 1},
-            .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias), partial, arrived, IST_OUT(q->y),
-                     IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                     l->by_value},
-            .arg_count = 10,
-            .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
-            .bytes = ist_conv_bytes(p, q, 2),
-        });
+    ist_plan_launch(p, &(ist_launch){
+                           .label = q->label,
+                           .op = r->op,
+                           .isa = l->isa,
+                           .defines = l->defines,
+                           .kernel = "conv",
+                           .dims = 3,
+                           .global = {(size_t)l->groups * (size_t)l->items, 1, (size_t)(l->splits > 1 ? l->splits : 1)},
+                           .local = {(size_t)l->items, 1, 1},
+                           .args = {IST_IN(q->x), IST_IN(l->weights), IST_IN(l->bias), partial, arrived, IST_OUT(q->y),
+                                    IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
+                                    IST_IN(ist_plan_current_limit(p)), l->by_value},
+                           .arg_count = 10,
+                           .flops = 2.0 * q->x.n * q->oh * q->ow * q->taps * q->f.in * q->f.out,
+                           .bytes = ist_conv_bytes(p, q, 2),
+                       });
 }

@@ -1,5 +1,5 @@
-/* What the families of dense convolutions share: the configuration of a variant, a node as packing and launching need it,
- * and the launch whose buffers are those of cl/nvidia/conv_mma. */
+/* What the families of dense convolutions share: the configuration of a variant, a node as packing and launching need
+ * it, and the launch whose buffers are those of cl/nvidia/conv_mma. */
 #ifndef IST_VARIANTS_CONV_H
 #define IST_VARIANTS_CONV_H
 

@@ -28,21 +28,21 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                            .y_c0 = q->y.c0,
                                            .y_c = q->y.c,
                                            .act = (int)q->o->epi.act};
-    ist_plan_launch(
-        p, &(ist_launch){.label = q->label,
-                         .op = r->op,
-                         .defines = defines.text,
-                         .kernel = "conv",
-                         .dims = 1,
-                         .global = {(size_t)ist_plan_units(p)},
-                         .local = {1},
-                         .args = {IST_IN(q->x), IST_IN(w.weights), IST_IN(w.bias), IST_OUT(q->y),
-                                  IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tokens_args, &by_value),
-                                  IST_INOUT(ist_plan_work_queue(p))},
-                         .arg_count = 7,
-                         .shares = true,
-                         .flops = 2.0 * q->x.n * q->oh * q->ow * q->f.in * q->f.out,
-                         .bytes = ist_conv_bytes(p, q, sizeof(float))});
+    ist_plan_launch(p,
+                    &(ist_launch){.label = q->label,
+                                  .op = r->op,
+                                  .defines = defines.text,
+                                  .kernel = "conv",
+                                  .dims = 1,
+                                  .global = {(size_t)ist_plan_units(p)},
+                                  .local = {1},
+                                  .args = {IST_IN(q->x), IST_IN(w.weights), IST_IN(w.bias), IST_OUT(q->y),
+                                           IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tokens_args, &by_value),
+                                           IST_INOUT(ist_plan_work_queue(p))},
+                                  .arg_count = 7,
+                                  .shares = true,
+                                  .flops = 2.0 * q->x.n * q->oh * q->ow * q->f.in * q->f.out,
+                                  .bytes = ist_conv_bytes(p, q, sizeof(float))});
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {

@@ -220,20 +220,19 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                         .splits = splits,
                                         .split_steps = steps_of_split(l, splits)};
     ist_defines defines = defines_of(p, q, r, l);
-    ist_conv_record(
-        p, q, r,
-        &(ist_conv_launch){
-            .isa = "nvidia/ptx+nvidia/conv_parts",
-            .defines = defines.text,
-            .groups = row_tiles * col_tiles,
-            .items = r->items,
-            .splits = splits,
-            .weights = weights,
-            .bias = bias,
-            .partial = partial,
-            .arrived = arrived,
-            .by_value = IST_STRUCT(conv_mma_args, &by_value),
-        });
+    ist_conv_record(p, q, r,
+                    &(ist_conv_launch){
+                        .isa = "nvidia/ptx+nvidia/conv_parts",
+                        .defines = defines.text,
+                        .groups = row_tiles * col_tiles,
+                        .items = r->items,
+                        .splits = splits,
+                        .weights = weights,
+                        .bias = bias,
+                        .partial = partial,
+                        .arrived = arrived,
+                        .by_value = IST_STRUCT(conv_mma_args, &by_value),
+                    });
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {

@@ -86,17 +86,16 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                                .squares_x = l.wide,
                                                .squares = l.wide * l.high,
                                                .turns = l.turns};
-    ist_conv_record(
-        p, q, r,
-        &(ist_conv_launch){
-            .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
-            .defines = defines.text,
-            .groups = l.groups,
-            .items = r->items,
-            .weights = weights,
-            .bias = bias,
-            .by_value = IST_STRUCT(conv_persistent_args, &by_value),
-        });
+    ist_conv_record(p, q, r,
+                    &(ist_conv_launch){
+                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
+                        .defines = defines.text,
+                        .groups = l.groups,
+                        .items = r->items,
+                        .weights = weights,
+                        .bias = bias,
+                        .by_value = IST_STRUCT(conv_persistent_args, &by_value),
+                    });
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {

@@ -161,17 +161,16 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                           .steps = ist_conv_wgmma_steps(q),
                                           .squares_x = l.wide,
                                           .squares = l.wide * l.high};
-    ist_conv_record(
-        p, q, r,
-        &(ist_conv_launch){
-            .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
-            .defines = defines.text,
-            .groups = l.row_tiles * col_tiles,
-            .items = r->items,
-            .weights = weights,
-            .bias = bias,
-            .by_value = IST_STRUCT(conv_wgmma_args, &by_value),
-        });
+    ist_conv_record(p, q, r,
+                    &(ist_conv_launch){
+                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
+                        .defines = defines.text,
+                        .groups = l.row_tiles * col_tiles,
+                        .items = r->items,
+                        .weights = weights,
+                        .bias = bias,
+                        .by_value = IST_STRUCT(conv_wgmma_args, &by_value),
+                    });
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {

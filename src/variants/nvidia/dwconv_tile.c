@@ -69,8 +69,11 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {(size_t)(blocks * t.strips * t.segments * items), (size_t)q->x.n},
                     .local = {(size_t)items, 1}};
-    const ist_dwconv_tile_args by_value = {
-        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks, .strips = t.strips, .steps = t.steps};
+    const ist_dwconv_tile_args by_value = {.shape = ist_dwconv_shape_of(q),
+                                           .epi = ist_dwconv_epilogue_of(q),
+                                           .blocks = blocks,
+                                           .strips = t.strips,
+                                           .steps = t.steps};
     ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_tile_args, &by_value), (ist_arg){0});
 }
 

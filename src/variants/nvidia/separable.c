@@ -100,6 +100,28 @@ static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const 
     return !ist_plan_status(p);
 }
 
+static ist_separable_args args_of(const ist_separable *q, const shape *s) {
+    const ist_conv_opts *o = &q->o;
+    return (ist_separable_args){.x_h = q->x.h,
+                                .x_w = q->x.w,
+                                .x_ld = q->x.ld,
+                                .x_c0 = q->x.c0,
+                                .x_c = q->x.c,
+                                .top = o->top,
+                                .left = o->left,
+                                .items = q->y.n,
+                                .y_h = q->y.h,
+                                .y_w = q->y.w,
+                                .y_ld = q->y.ld,
+                                .y_c0 = q->y.c0,
+                                .steps = ist_div_up(q->x.c, STEP),
+                                .blocks = q->point.out / FRAGMENT,
+                                .across = ist_div_up(q->y.w, s->tile_w),
+                                .has_lab = o->epi.has_lab,
+                                .lab_scale = o->epi.lab_scale,
+                                .lab_bias = o->epi.lab_bias};
+}
+
 static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
     const ist_separable *q = node;
     const ist_conv_opts *o = &q->o;
@@ -119,24 +141,7 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
         "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
         s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, v->warps_m, v->warps_n, v->stages, v->stages - 2,
         (int)o->epi.act);
-    const ist_separable_args by_value = {.x_h = x.h,
-                                         .x_w = x.w,
-                                         .x_ld = x.ld,
-                                         .x_c0 = x.c0,
-                                         .x_c = x.c,
-                                         .top = o->top,
-                                         .left = o->left,
-                                         .items = y.n,
-                                         .y_h = oh,
-                                         .y_w = ow,
-                                         .y_ld = y.ld,
-                                         .y_c0 = y.c0,
-                                         .steps = ist_div_up(x.c, STEP),
-                                         .blocks = mid / FRAGMENT,
-                                         .across = ist_div_up(ow, s->tile_w),
-                                         .has_lab = o->epi.has_lab,
-                                         .lab_scale = o->epi.lab_scale,
-                                         .lab_bias = o->epi.lab_bias};
+    const ist_separable_args by_value = args_of(q, s);
     double out = (double)ist_pixels(y) * mid;
     ist_launch l = {.label = label,
                     .op = "nvidia/separable",
@@ -147,8 +152,7 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
                     .global = {(size_t)(mid / v->bn) * ITEMS, (size_t)tiles_of(s, oh, ow), (size_t)x.n},
                     .local = {ITEMS, 1, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(c.weights), IST_IN(c.depth),
-                             IST_IN(ist_plan_current_limit(p)),
-                             IST_STRUCT(separable_args, &by_value)},
+                             IST_IN(ist_plan_current_limit(p)), IST_STRUCT(separable_args, &by_value)},
                     .arg_count = 6,
                     .flops = 2.0 * ist_pixels(x) * mid * x.c + 2.0 * out * s->k * s->k,
                     .bytes = 2.0 * ((double)ist_pixels(x) * x.c + out + (double)mid * x.c)};

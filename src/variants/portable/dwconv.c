@@ -63,8 +63,11 @@ static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_dwconv_args by_value = {
-        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks, .strips = across, .bands = down};
+    const ist_dwconv_args by_value = {.shape = ist_dwconv_shape_of(q),
+                                      .epi = ist_dwconv_epilogue_of(q),
+                                      .blocks = blocks,
+                                      .strips = across,
+                                      .bands = down};
     ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
 }
 
@@ -112,7 +115,8 @@ static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_dwconv_args by_value = {.shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks};
+    const ist_dwconv_args by_value = {
+        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks};
     ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
 }
 
