@@ -86,7 +86,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
     size_t row = (size_t)n * arg.queries + min(q, arg.queries - 1);
     for (int s = 0; s < 4 && q < arg.queries; s++) {
         size_t from = row * arg.a_ld + arg.a_c0 + s * BINS, at = (row * 4 + s) * BINS;
-        for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (arg.after ? previous[at + i] : 0.0f);
+        for (int i = 0; i < BINS; i++) corners[at + i] = LOAD_A(a, from + i) + (arg.has_previous ? previous[at + i] : 0.0f);
         bins b = bins_of(corners + at, project);
         side[s] = b.weighted / b.total;
     }
@@ -105,7 +105,7 @@ fdr(__global float *ref, __global float *corners, __global const AT *a, __global
             int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);
             v[k] = LOAD_A(a, (row0 + r) * arg.a_ld + arg.a_c0 + i % (4 * BINS));
         }
-        if (arg.after) {
+        if (arg.has_previous) {
 #pragma unroll
             for (int k = 0; k < BATCH; k++) {
                 int i = (k0 + k) * LANES + me, r = min(i / (4 * BINS), rows - 1);

@@ -12,9 +12,6 @@ ist_padding_reuse ist_padding_reuse_behind(ist_padding_reuse in, int h, int stri
 }
 
 ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h) {
-    return (ist_padding_reuse_args){.content_ld = a.content.ld,
-                                    .content_c0 = a.content.c0,
-                                    .step = a.step,
-                                    .above = a.above,
-                                    .past = h - a.below};
+    return (ist_padding_reuse_args){
+        .content_ld = a.content.ld, .content_c0 = a.content.c0, .step = a.step, .above = a.above, .past = h - a.below};
 }

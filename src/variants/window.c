@@ -16,12 +16,12 @@ ist_window_args ist_window_args_of(const ist_window_attention *a) {
 ist_launch ist_window_launch(ist_plan *p, const ist_window_attention *a, ist_tensor pad, ist_tensor table) {
     ist_tensor qkv = a->qkv;
     int tokens = a->ws * a->ws, windows = ist_windows(a);
-    return (ist_launch){.label = a->label,
-                        .kernel = "window",
-                        .args = {IST_OUT(a->y), IST_IN(qkv), IST_IN(pad), IST_IN(table),
-                                 IST_IN(ist_plan_current_limit(p))},
-                        .arg_count = 5,
-                        .flops = 4.0 * qkv.n * windows * tokens * (double)tokens * a->heads * IST_WINDOW_HEAD};
+    return (ist_launch){
+        .label = a->label,
+        .kernel = "window",
+        .args = {IST_OUT(a->y), IST_IN(qkv), IST_IN(pad), IST_IN(table), IST_IN(ist_plan_current_limit(p))},
+        .arg_count = 5,
+        .flops = 4.0 * qkv.n * windows * tokens * (double)tokens * a->heads * IST_WINDOW_HEAD};
 }
 
 float ist_window_shift(const ist_norm_window *a, int row) {

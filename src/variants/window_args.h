@@ -4,10 +4,10 @@
 
 /* TinyViT's. */
 typedef struct ist_window_args {
-    int h, w;                       /* tokens of a map */
-    int across;                     /* windows in a row of them */
+    int h, w;                           /* tokens of a map */
+    int across;                         /* windows in a row of them */
     int qkv_ld, qkv_c0, out_ld, out_c0; /* elements from a token to the next, first channels */
-    float scale;                    /* of q . k */
+    float scale;                        /* of q . k */
 } ist_window_args;
 
 /* Those with decomposed relative positions. */

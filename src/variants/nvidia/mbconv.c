@@ -70,21 +70,20 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
                                             .y_c0 = y.c0,
                                             .across = across};
     double in = (double)ist_pixels(u), out = (double)ist_pixels(y);
-    ist_plan_launch(
-        p, &(ist_launch){.label = label,
-                         .op = "nvidia/mbconv",
-                         .isa = "nvidia/ptx+portable/fetch+nvidia/wgmma",
-                         .defines = d.text,
-                         .kernel = "mbconv",
-                         .dims = 2,
-                         .global = {(size_t)(across * ist_div_up(h, SIDE)) * ITEMS, (size_t)u.n},
-                         .local = {ITEMS, 1},
-                         .args = {IST_OUT(y), IST_IN(u), IST_IN(b->residual ? x : none), IST_IN(taps), IST_IN(weights),
-                                  IST_IN(bias), IST_IN(ist_plan_current_limit(p)),
-                                  IST_STRUCT(mbconv_wgmma_args, &by_value)},
-                         .arg_count = 8,
-                         .flops = 2.0 * out * u.c * (9 + y.c),
-                         .bytes = 2.0 * (in * u.c + out * y.c * (b->residual ? 2 : 1))});
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "nvidia/mbconv",
+                                     .isa = "nvidia/ptx+portable/fetch+nvidia/wgmma",
+                                     .defines = d.text,
+                                     .kernel = "mbconv",
+                                     .dims = 2,
+                                     .global = {(size_t)(across * ist_div_up(h, SIDE)) * ITEMS, (size_t)u.n},
+                                     .local = {ITEMS, 1},
+                                     .args = {IST_OUT(y), IST_IN(u), IST_IN(b->residual ? x : none), IST_IN(taps),
+                                              IST_IN(weights), IST_IN(bias), IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(mbconv_wgmma_args, &by_value)},
+                                     .arg_count = 8,
+                                     .flops = 2.0 * out * u.c * (9 + y.c),
+                                     .bytes = 2.0 * (in * u.c + out * y.c * (b->residual ? 2 : 1))});
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

@@ -3,10 +3,10 @@
 #define IST_VARIANTS_NVIDIA_NORM_WINDOW_ARGS_H
 
 typedef struct ist_norm_window_args {
-    int h, w;                   /* tokens of a map */
-    int across, per_map;        /* windows in a row of them, and of a map */
+    int h, w;                       /* tokens of a map */
+    int across, per_map;            /* windows in a row of them, and of a map */
     int x_ld, x_c0, out_ld, out_c0; /* elements from a token to the next, first channels */
-    float eps, scale;           /* of the norm; of q . k */
+    float eps, scale;               /* of the norm; of q . k */
 } ist_norm_window_args;
 
 #endif

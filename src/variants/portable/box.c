@@ -26,19 +26,18 @@ static void emit_box(ist_plan *p, const ist_variant *v, void *node, int way) {
                                    .b_c0 = b.c0};
     ist_defines defines = types_of(p, a, b, (int)local);
     (void)way;
-    ist_plan_launch(
-        p, &(ist_launch){.label = q->label,
-                         .op = "portable/box",
-                         .isa = "portable/distribution",
-                         .defines = defines.text,
-                         .kernel = ist_kind_of(v->kind)->name,
-                         .dims = 2,
-                         .global = {ist_round_up((size_t)pixels, local), (size_t)a.n},
-                         .local = {local, 1},
-                         .args = {IST_OUT(q->y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
-                                  IST_STRUCT(box_args, &by_value)},
-                         .arg_count = 5,
-                         .bytes = 12.0 * a.n * pixels * a.c});
+    ist_plan_launch(p, &(ist_launch){.label = q->label,
+                                     .op = "portable/box",
+                                     .isa = "portable/distribution",
+                                     .defines = defines.text,
+                                     .kernel = ist_kind_of(v->kind)->name,
+                                     .dims = 2,
+                                     .global = {ist_round_up((size_t)pixels, local), (size_t)a.n},
+                                     .local = {local, 1},
+                                     .args = {IST_OUT(q->y), IST_IN(a), IST_IN(b), IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(box_args, &by_value)},
+                                     .arg_count = 5,
+                                     .bytes = 12.0 * a.n * pixels * a.c});
 }
 
 const ist_family ist_portable_box = {.emit = emit_box};
@@ -50,7 +49,7 @@ static void emit_fdr(ist_plan *p, const ist_variant *v, void *node, int way) {
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
     ist_tensor w = ist_plan_const(p, f->project, 1, 1, 1, BINS, IST_ELEM_F32, f->label);
     const ist_fdr_args by_value = {.queries = q,
-                                   .after = ist_has(f->previous),
+                                   .has_previous = ist_has(f->previous),
                                    .a_ld = increment.ld,
                                    .a_c0 = increment.c0,
                                    .scale = f->reg_scale};

@@ -10,7 +10,7 @@ typedef struct ist_box_args {
 
 typedef struct ist_fdr_args {
     int queries;
-    int after; /* whether there are corners of a layer before */
+    int has_previous; /* whether corners of a layer before are added */
     int a_ld, a_c0;
     float scale; /* of the distances: D-FINE's reg_scale */
 } ist_fdr_args;
