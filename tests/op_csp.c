@@ -1,7 +1,6 @@
-/* CSP blocks against the scalar definitions of their layers. */
-#include "variants/variant.h"
+/* CSP blocks against the scalar definitions of their layers, by every variant of the table. */
 #include "support/claimed_matrix.h"
-#include "support/optest.h"
+#include "support/each_variant.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -51,31 +50,38 @@ static ref_map wanted(optest *t, ref_map x, const ist_csp *b) {
     return convolved(t, l, &b->last, none);
 }
 
-static const char *kernel; /* that a case must launch, NULL: any */
+/* Bits of a case; LIMIT: as many items as the two bits ITEMS say. */
+enum { SLICE = 1, LIMIT = 2, ITEMS = 4, SALT = 16 };
 
-/* The node by the variant that the plan chooses, into `into` when that is a tensor. */
-static ist_tensor block(ist_plan *p, ist_tensor x, ist_csp node, ist_tensor into, const char *label) {
-    node.label = label;
-    node.x = x;
-    node.y = into;
-    ist_emit(p, IST_NODE_CSP, &node);
-    return node.y;
-}
-
-static void check_case(shape s, bool slice, int items, unsigned salt) {
+static bool csp_case(each_way way, const void *what, unsigned bits) {
+    const shape s = *(const shape *)what;
+    const bool slice = bits & SLICE;
+    const int items = bits & LIMIT ? (int)(bits / ITEMS % 4) : -1;
+    const unsigned salt = bits / SALT;
     optest t;
     optest_begin(&t, "csp", salt);
     ist_csp b = block_of(&t, s);
     ref_map x = optest_random(&t, s.n, s.h, s.w, s.in);
-    ist_tensor in = optest_in(&t, x, IST_ELEM_T, slice);
-    ist_tensor into = slice ? optest_out(&t, s.n, s.h, s.w, s.c, IST_ELEM_T, true) : (ist_tensor){0};
+    b.label = "csp";
+    b.x = optest_in(&t, x, IST_ELEM_T, slice);
+    if (slice) b.y = optest_out(&t, s.n, s.h, s.w, s.c, IST_ELEM_T, true);
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
-    ist_tensor y = block(t.plan, in, b, into, "csp");
+    if (!each_emits(&t, way, &b)) {
+        optest_drop(&t);
+        return false;
+    }
     optest_run(&t);
-    optest_takes(&t, kernel);
+    each_launched(&t, way);
     double tol = optest_tolerance(&t, 9 * s.c);
-    optest_check(&t, "result", y, wanted(&t, x, &b), tol, tol * 2, items);
+    optest_check(&t, way.v->name, b.y, wanted(&t, x, &b), tol, tol * 2, items);
     optest_end(&t);
+    return true;
+}
+
+/* items -1: all. */
+static void check_case(shape s, bool slice, int items, unsigned salt, unsigned needs) {
+    unsigned bits = (slice ? SLICE : 0) | (items >= 0 ? LIMIT + ITEMS * (unsigned)items : 0) | SALT * salt;
+    each_variant(IST_NODE_CSP, needs, csp_case, &s, bits, true);
 }
 
 /* Widths around the tiles of 8, 16 and 48 pixels; heights with one band and with several; channels on both sides of
@@ -86,36 +92,38 @@ Test(csp, matches_its_layers) {
                             {1, 1, 31, 9, 21, 1},  {1, 12, 7, 16, 21, 2},   {1, 10, 20, 32, 32, 2},
                             {2, 9, 11, 10, 8, 1}};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
-        check_case(shapes[i], i % 2, -1, i);
+        check_case(shapes[i], i % 2, -1, i, 0);
+    each_had_its_case(IST_NODE_CSP, 0);
 }
 
 Test(csp, items_beyond_the_count_are_untouched) {
     for (int items = 0; items <= (optest_small() ? 0 : 3); items++)
-        check_case((shape){3, 18, 20, 21, 21, 2}, true, items, 50 + (unsigned)items);
+        check_case((shape){3, 18, 20, 21, 21, 2}, true, items, 50 + (unsigned)items, 0);
 }
 
-static void claim_all(void) {
-    claim("-CPU,-SIMD16,+PTX_MMA");
-    kernel = "nvidia/csp";
-}
-TestSuite(csp_mma, .init = claim_all);
-
-/* The fused row, by emulation of the matrix instructions where there are none (nvidia/ptx): tiles that end inside and
- * outside the map, inputs that are no whole step, one and two bottlenecks, 32 and 64 channels. */
-Test(csp_mma, matches_its_layers) {
-    check_case((shape){1, 6, 11, 40, 24, 2}, false, -1, 70);
-    if (optest_small()) return;
-    check_case((shape){1, 5, 9, 64, 64, 1}, false, -1, 71);
-    check_case((shape){2, 4, 8, 24, 10, 1}, false, 1, 72);
-    check_case((shape){1, 3, 4, 40, 24, 2}, false, -1, 73); /* small tiles, of which even two units have enough */
+/* On matrix instructions, by emulation where there are none (nvidia/ptx): tiles that end inside and outside the map,
+ * inputs that are no whole step, one and two bottlenecks, 32 and 64 channels. */
+Test(csp, on_matrix_instructions) {
+    each_needs(IST_NODE_CSP, IST_CAP_PTX_MMA);
+    claim("-CPU,-SIMD16,+PTX_MMA,+PTX_WGMMA");
+    check_case((shape){1, 6, 11, 40, 24, 2}, false, -1, 70, IST_CAP_PTX_MMA);
+    if (!optest_small()) {
+        check_case((shape){1, 5, 9, 64, 64, 1}, false, -1, 71, IST_CAP_PTX_MMA);
+        check_case((shape){2, 4, 8, 24, 10, 1}, false, 1, 72, IST_CAP_PTX_MMA);
+        /* small tiles, of which even two units have enough */
+        check_case((shape){1, 3, 4, 40, 24, 2}, false, -1, 73, IST_CAP_PTX_MMA);
+    }
+    each_had_its_case(IST_NODE_CSP, IST_CAP_PTX_MMA);
 }
 
 Test(csp, refuses_what_is_no_block) {
     optest t;
     optest_begin(&t, "refusal", 0);
     ist_csp b = block_of(&t, (shape){1, 8, 8, 16, 21, 2});
-    ist_tensor x = ist_plan_input(t.plan, 1, 8, 8, 12, IST_ELEM_T);
-    cr_assert_not(ist_has(block(t.plan, x, b, (ist_tensor){0}, "block.a")));
+    b.label = "block.a";
+    b.x = ist_plan_input(t.plan, 1, 8, 8, 12, IST_ELEM_T);
+    ist_emit(t.plan, IST_NODE_CSP, &b);
+    cr_assert_not(ist_has(b.y));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     cr_assert(strstr(ist_plan_error(t.plan)->text,
                      "block.a: CSP block of 42 outputs, 2 bottlenecks and 21 channels on [1,8,8,12]"));

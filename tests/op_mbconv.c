@@ -1,10 +1,8 @@
-/* Inverted bottlenecks against the scalar convolutions, fused and in three steps. */
-#include "variants/variant.h"
+/* Inverted bottlenecks against the scalar convolutions, by every variant of the table. */
 #include "support/alike_rows.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
-#include "support/hidden_caps.h"
-#include "support/optest.h"
+#include "support/each_variant.h"
 
 #include <criterion/criterion.h>
 
@@ -39,23 +37,11 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
     return y;
 }
 
-static const char *row; /* the kernel that a case must launch, NULL: any */
-
-/* The node by the variant that the plan chooses; *alike: which rows of x are the same, then of the result. */
-static ist_tensor bottleneck(ist_plan *p, ist_tensor x, ist_mbconv block, ist_padding_reuse *alike) {
-    block.label = "bottleneck";
-    block.x = x;
-    block.alike = *alike;
-    ist_emit(p, IST_NODE_MBCONV, &block);
-    *alike = block.alike;
-    return block.y;
-}
-
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 bfloat16, 16 letterboxed pictures. */
-static void block_case(const shape *s, unsigned i) {
+static bool block_case(each_way way, const void *what, unsigned i) {
+    const shape *s = what;
     optest t;
     pictures all = {{0}, {{0}, 0, 0, 0}};
-    ist_padding_reuse unlike = {0};
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
     const bool narrow = i & 8;
     ist_plan_reduced(t.plan, narrow);
@@ -68,7 +54,8 @@ static void block_case(const shape *s, unsigned i) {
     float *w3 = optest_values(&t, (size_t)(s->out * s->hidden), -0.3f, 0.3f);
     float *b = optest_values(&t, (size_t)(2 * s->hidden + s->out), -1, 1);
     bool bias = !(i & 4);
-    ist_mbconv block = {.expand = {s->hidden, s->in, 1, 1, w1, bias ? b : NULL},
+    ist_mbconv block = {.label = "bottleneck",
+                        .expand = {s->hidden, s->in, 1, 1, w1, bias ? b : NULL},
                         .spread = {s->hidden, 1, 3, 3, w2, bias ? b + s->hidden : NULL},
                         .project = {s->out, s->hidden, 1, 1, w3, bias ? b + 2 * s->hidden : NULL},
                         .stride = s->stride,
@@ -76,32 +63,41 @@ static void block_case(const shape *s, unsigned i) {
                         .act = s->act};
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = bottleneck(t.plan, xt, block, &unlike), copied = {0};
-    ist_padding_reuse alike = all.alike;
-    if (i & 16) copied = bottleneck(t.plan, xt, block, &alike);
+    block.x = xt;
+    ist_mbconv copied = block; /* rows that are alike are computed once */
+    copied.alike = all.alike;
+    if (!each_emits(&t, way, &block) || (i & 16 && !each_emits(&t, way, &copied))) {
+        optest_drop(&t);
+        return false;
+    }
     optest_run(&t);
-    optest_takes(&t, row);
-    ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, y);
+    each_launched(&t, way);
+    ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, block.y);
     want.n = got.n = count;
-    optest_close(&t, "bottleneck", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
-    if (i & 16) check_alike(&all, alike, optest_read(&t, copied), got, count);
+    optest_close(&t, way.v->name, got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
+    if (i & 16) check_alike(&all, copied.alike, optest_read(&t, copied.y), got, count);
     optest_end(&t);
+    return true;
+}
+
+static void by_each(const shape *s, unsigned i, unsigned needs) {
+    each_variant(IST_NODE_MBCONV, needs, block_case, s, i, i % 4 == 3);
 }
 
 /* Pictures that fill the upper rows only. */
-static void letterboxes(void) {
+static void letterboxes(unsigned needs) {
     static const shape some[] = {{6, 41, 9, 64, 64, 64, 1, true, IST_ACT_GELU},
                                  {4, 26, 70, 64, 128, 64, 1, false, IST_ACT_NONE},
                                  {5, 35, 37, 32, 64, 128, 2, false, IST_ACT_NONE},
                                  {6, 64, 8, 64, 64, 64, 2, false, IST_ACT_RELU},
                                  {6, 3, 5, 64, 64, 64, 1, true, IST_ACT_GELU}};
     for (unsigned k = 0; k < sizeof some / sizeof *some; k++) {
-        block_case(&some[k], 16 + k);
-        block_case(&some[k], 16 + (k + 1) % 4);
+        by_each(&some[k], 16 + k, needs);
+        by_each(&some[k], 16 + (k + 1) % 4, needs);
     }
 }
 
-static void shapes(void) {
+Test(mbconv, matches_its_layers) {
     static const shape all[] = {
         {1, 5, 7, 64, 64, 64, 1, true, IST_ACT_GELU},    {2, 18, 70, 16, 128, 64, 1, false, IST_ACT_NONE},
         {2, 9, 13, 32, 64, 128, 2, false, IST_ACT_NONE}, {1, 34, 131, 16, 64, 64, 2, false, IST_ACT_RELU},
@@ -110,70 +106,54 @@ static void shapes(void) {
     };
     static const shape tiny = {2, 3, 4, 16, 64, 64, 1, false, IST_ACT_GELU};
     if (optest_small()) {
-        block_case(&tiny, 3);
+        by_each(&tiny, 3, 0);
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        for (unsigned i = 0; i < 8; i++) block_case(&all[k], i);
-    letterboxes();
+        for (unsigned i = 0; i < 8; i++) by_each(&all[k], i, 0);
+    letterboxes(0);
+    each_had_its_case(IST_NODE_MBCONV, 0);
 }
 
-/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
-Test(mbconv, amx_row) {
+/* Variants on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(mbconv, on_amx) {
     static const shape some[] = {{2, 9, 13, 32, 64, 96, 2, false, IST_ACT_NONE},
                                  {1, 17, 45, 64, 256, 64, 1, true, IST_ACT_GELU},
                                  {1, 9, 521, 32, 160, 32, 1, true, IST_ACT_RELU},
                                  {2, 1, 1, 64, 32, 64, 1, true, IST_ACT_GELU}};
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
-    without = 0;
     for (int narrow = 0; narrow < 2; narrow++) {
         setenv("ISTHMUS_BF16", narrow ? "1" : "0", 1);
         for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
-            for (unsigned i = k % 2; i < 8; i += 3) block_case(&some[k], i + (narrow ? 8 : 0));
+            for (unsigned i = k % 2; i < 8; i += 3) by_each(&some[k], i + (narrow ? 8 : 0), IST_CAP_X86_AMX);
     }
     setenv("ISTHMUS_BF16", "0", 1);
-    letterboxes();
+    letterboxes(IST_CAP_X86_AMX);
+    each_had_its_case(IST_NODE_MBCONV, IST_CAP_X86_AMX);
 }
 
-Test(mbconv, own_row) {
-    without = 0;
-    shapes();
-}
-
-/* A CPU's that has no AMX. */
-Test(mbconv, vector_row) {
-    without = IST_CAP_X86_AMX;
-    shapes();
-}
-
-Test(mbconv, in_steps) {
-    without = IST_CAP_VEC16;
-    shapes();
-}
-
-/* The last two as one launch on matrix instructions of warpgroups, emulated where there are none. */
-Test(mbconv, warpgroup_row) {
+/* Those on matrix instructions, emulated where there are none. */
+Test(mbconv, on_matrix_instructions) {
     static const shape few[] = {{2, 9, 11, 16, 64, 64, 1, false, IST_ACT_GELU},
                                 {1, 5, 17, 64, 128, 64, 1, true, IST_ACT_GELU},
                                 {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE}};
-    if (!claim_matrix_instructions()) return;
-    claim("+PTX_MMA,+PTX_WGMMA");
-    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "nvidia/mbconv";
-    for (unsigned k = 0; k < 3; k++) block_case(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7);
+    each_needs(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
+    if (!claim_matrix_groups()) return;
+    for (unsigned k = 0; k < 3; k++) by_each(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7, IST_CAP_PTX_MMA);
+    each_had_its_case(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
 }
 
 Test(mbconv, refuses_what_does_not_fit) {
-    without = 0;
     optest t;
-    ist_padding_reuse alike = {0};
     optest_begin(&t, "bottleneck refusal", 1);
     float zeros[64 * 64] = {0};
     ist_filter wide = {64, 64, 1, 1, zeros, NULL}, spread = {64, 1, 3, 3, zeros, NULL};
-    ist_mbconv block = {.expand = wide, .spread = spread, .project = wide, .stride = 2, .residual = true};
-    ist_tensor x = optest_in(&t, optest_random(&t, 1, 4, 4, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_has(bottleneck(t.plan, x, block, &alike)));
+    ist_mbconv block = {
+        .label = "bottleneck", .expand = wide, .spread = spread, .project = wide, .stride = 2, .residual = true};
+    block.x = optest_in(&t, optest_random(&t, 1, 4, 4, 64), IST_ELEM_T, false);
+    ist_emit(t.plan, IST_NODE_MBCONV, &block);
+    cr_assert_not(ist_has(block.y));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

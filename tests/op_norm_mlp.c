@@ -1,9 +1,7 @@
-/* Norm and linear layers against the scalar operators, fused and one by one. */
-#include "variants/variant.h"
+/* Norm and linear layers against the scalar operators, by every variant of the table. */
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
-#include "support/hidden_caps.h"
-#include "support/optest.h"
+#include "support/each_variant.h"
 
 #include <criterion/criterion.h>
 
@@ -20,18 +18,9 @@ static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
     return near;
 }
 
-static const char *row; /* the kernel that a case must launch, NULL: any */
-
-/* The node by the variant that the plan chooses. */
-static ist_tensor layers(ist_plan *p, ist_tensor x, ist_norm_mlp node) {
-    node.label = "layers";
-    node.x = x;
-    ist_emit(p, IST_NODE_NORM_MLP, &node);
-    return node.y;
-}
-
 /* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16. */
-static void layer_case(const shape *s, unsigned i) {
+static bool layer_case(each_way way, const void *what, unsigned i) {
+    const shape *s = what;
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
     const bool narrow = i & 16;
@@ -42,7 +31,8 @@ static void layer_case(const shape *s, unsigned i) {
     float *w1 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *w2 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *b = optest_values(&t, (size_t)(3 * c + s->hidden), -1, 1);
-    ist_norm_mlp layer = {.norm = {b, b + c, c, NULL},
+    ist_norm_mlp layer = {.label = "layers",
+                          .norm = {b, b + c, c, NULL},
                           .eps = 1e-5f,
                           .fc1 = {s->hidden, c, 1, 1, w1, i & 4 ? NULL : b + 3 * c},
                           .act = s->second ? IST_ACT_GELU : IST_ACT_NONE};
@@ -53,11 +43,14 @@ static void layer_case(const shape *s, unsigned i) {
         z = optest_zeros(&t, s->n, s->h, s->w, c);
         ref_dwconv(x, taps, layer.spread.b, (ref_window){3, 3, 1, 1, 1}, &(ref_epilogue){0}, z);
     }
-    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
+    layer.x = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = layers(t.plan, xt, layer);
+    if (!each_emits(&t, way, &layer)) {
+        optest_drop(&t);
+        return false;
+    }
     optest_run(&t);
-    optest_takes(&t, row);
+    each_launched(&t, way);
     ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
     ref_layernorm(z, none, 0, layer.norm.gamma, layer.norm.beta, 1e-5f, 0, u);
     u.v = (float *)seen(&t, u.v, ref_size(u), narrow);
@@ -68,13 +61,18 @@ static void layer_case(const shape *s, unsigned i) {
         ref_conv(h, seen(&t, w2, (size_t)(c * s->hidden), narrow), layer.fc2.b, (ref_window){1, 1, 1, 0, 0}, &residual,
                  want);
     }
-    ref_map got = optest_read(&t, y);
+    ref_map got = optest_read(&t, layer.y);
     want.n = got.n = count;
-    optest_close(&t, "layers", got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 2e-2 : 3e-5);
+    optest_close(&t, way.v->name, got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 2e-2 : 3e-5);
     optest_end(&t);
+    return true;
 }
 
-static void shapes(void) {
+static void by_each(const shape *s, unsigned i, unsigned needs) {
+    each_variant(IST_NODE_NORM_MLP, needs, layer_case, s, i, i % 4 == 3);
+}
+
+Test(norm_mlp, matches_its_layers) {
     static const shape all[] = {{1, 1, 7, 64, 64, true},     {2, 1, 67, 128, 192, true}, {2, 5, 13, 320, 320, false},
                                 {2, 3, 5, 160, 640, true},   {2, 1, 1, 16, 64, false},   {2, 2, 9, 24, 40, true},
                                 {1, 1, 140, 64, 704, true},  {2, 2, 3, 40, 36, false},   {2, 5, 8, 64, 64, true},
@@ -83,81 +81,58 @@ static void shapes(void) {
                                 {1, 7, 30, 64, 96, false},   {1, 1, 25, 320, 640, true}};
     static const shape tiny = {2, 1, 3, 64, 64, true};
     if (optest_small()) {
-        layer_case(&tiny, 3);
+        by_each(&tiny, 3, 0);
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        for (unsigned i = 0; i < 16; i++) layer_case(&all[k], i);
+        for (unsigned i = 0; i < 16; i++) by_each(&all[k], i, 0);
+    each_had_its_case(IST_NODE_NORM_MLP, 0);
 }
 
-Test(norm_mlp, own_row) {
-    without = 0;
-    shapes();
-}
-
-/* A CPU's that has no AMX. */
-Test(norm_mlp, vector_row) {
-    without = IST_CAP_X86_AMX;
-    shapes();
-}
-
-Test(norm_mlp, one_by_one) {
-    without = IST_CAP_VEC16;
-    shapes();
-}
-
-/* The row on AMX: by its instructions where the processor has them, else in plain OpenCL. */
-Test(norm_mlp, amx_row) {
+/* Variants on AMX: by its instructions where the processor has them, else in plain OpenCL. */
+Test(norm_mlp, on_amx) {
     static const shape some[] = {{2, 1, 7, 32, 32, true},    {2, 5, 29, 160, 640, true}, {1, 1, 140, 128, 512, true},
                                  {2, 5, 20, 320, 160, true}, {2, 9, 15, 96, 96, false},  {1, 1, 1, 320, 32, false}};
     if (getenv("ISTHMUS_HALF") || getenv("ISTHMUS_SMALL")) return;
     claim_amx();
-    without = 0;
     for (int narrow = 0; narrow < 2; narrow++) {
         setenv("ISTHMUS_BF16", narrow ? "1" : "0", 1);
         for (unsigned k = 0; k < sizeof some / sizeof *some; k++)
-            for (unsigned i = k % 2; i < 8; i += 3) layer_case(&some[k], i + (narrow ? 16 : 0));
+            for (unsigned i = k % 2; i < (k < 2 ? 16 : 8); i += 3)
+                by_each(&some[k], i + (narrow ? 16 : 0), IST_CAP_X86_AMX);
     }
+    each_had_its_case(IST_NODE_NORM_MLP, IST_CAP_X86_AMX);
 }
 
-/* The row on matrix instructions, emulated where there are none. It takes slices as odd as the tests' only behind a
- * convolution. */
-Test(norm_mlp, matrix_row) {
+/* Those on matrix instructions, of warps and of warpgroups, emulated where there are none. Slices as odd as the tests'
+ * are taken only behind a convolution. */
+Test(norm_mlp, on_matrix_instructions) {
     static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
-    if (!claim_matrix_instructions()) return;
-    without = IST_CAP_VEC16 | IST_CAP_PTX_WGMMA; /* else a CPU, or a device with warpgroups, takes a row of its own */
     static const shape fours[] = {{2, 5, 8, 64, 64, true}, {1, 3, 12, 160, 32, true}};
-    row = "nvidia/norm_mlp_mma";
-    for (int k = 0; k < 3; k++) layer_case(&few[k], k == 1 ? 2 : 6);
-    for (unsigned k = 0; k < 2; k++) layer_case(&fours[k], 11 + 4 * k);
-}
-
-/* The row on those of warpgroups. */
-Test(norm_mlp, warpgroup_row) {
-    static const shape few[] = {{2, 1, 67, 64, 128, true},
-                                {2, 3, 5, 160, 192, true},
-                                {1, 5, 28, 64, 256, true},
-                                {2, 1, 9, 128, 64, true},
-                                {2, 7, 12, 160, 64, true}};
-    if (!claim_matrix_instructions()) return;
-    claim("+PTX_MMA,+PTX_WGMMA");
-    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "nvidia/norm_mlp_wgmma";
-    layer_case(&few[0], 2);
-    layer_case(&few[1], 6);
-    layer_case(&few[2], 11);
-    layer_case(&few[3], 0);
-    layer_case(&few[4], 15);
+    static const shape wide[] = {{2, 1, 67, 64, 128, true},
+                                 {2, 3, 5, 160, 192, true},
+                                 {1, 5, 28, 64, 256, true},
+                                 {2, 1, 9, 128, 64, true},
+                                 {2, 7, 12, 160, 64, true}};
+    static const unsigned of_wide[] = {2, 6, 11, 0, 15};
+    static const shape one = {2, 3, 11, 64, 40, false};
+    each_needs(IST_NODE_NORM_MLP, IST_CAP_PTX_MMA);
+    if (!claim_matrix_groups()) return;
+    for (int k = 0; k < 3; k++) by_each(&few[k], k == 1 ? 2 : 6, IST_CAP_PTX_MMA);
+    for (unsigned k = 0; k < 2; k++) by_each(&fours[k], 11 + 4 * k, IST_CAP_PTX_MMA);
+    for (unsigned k = 0; k < 5; k++) by_each(&wide[k], of_wide[k], IST_CAP_PTX_MMA);
+    by_each(&one, 2, IST_CAP_PTX_MMA);
+    each_had_its_case(IST_NODE_NORM_MLP, IST_CAP_PTX_MMA);
 }
 
 Test(norm_mlp, refuses_what_does_not_fit) {
-    without = 0;
     optest t;
     optest_begin(&t, "norm and layers refusal", 1);
     float zeros[64 * 64] = {0};
-    ist_norm_mlp layer = {.norm = {zeros, zeros, 64, NULL}, .fc1 = {64, 32, 1, 1, zeros, NULL}};
-    ist_tensor x = optest_in(&t, optest_random(&t, 1, 1, 4, 64), IST_ELEM_T, false);
-    cr_assert_not(ist_has(layers(t.plan, x, layer)));
+    ist_norm_mlp layer = {.label = "layers", .norm = {zeros, zeros, 64, NULL}, .fc1 = {64, 32, 1, 1, zeros, NULL}};
+    layer.x = optest_in(&t, optest_random(&t, 1, 1, 4, 64), IST_ELEM_T, false);
+    ist_emit(t.plan, IST_NODE_NORM_MLP, &layer);
+    cr_assert_not(ist_has(layer.y));
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }

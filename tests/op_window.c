@@ -1,8 +1,7 @@
-/* Window attention against the scalar reference, on the device's own row and on the portable one. */
+/* Window attention against the scalar reference, by every variant of the table. */
 #include "variants/ops.h"
 #include "support/claimed_matrix.h"
-#include "support/hidden_caps.h"
-#include "support/optest.h"
+#include "support/each_variant.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -18,9 +17,9 @@ static double tolerance(const optest *t, const shape *s) {
     return s->gain * (optest_tolerance(t, s->ws * s->ws) + 4e-7 * (score + 2)) * (t->half ? 2 : 1);
 }
 
-static const char *row; /* the kernel that a case must launch, NULL: any */
-
-static void window_case(const shape *s, unsigned i) {
+/* bits of i: 1 slices, 2 limit. */
+static bool window_case(each_way way, const void *what, unsigned i) {
+    const shape *s = what;
     optest t;
     optest_begin(&t, "window attention", i + 100u * (unsigned)(s->h + s->w));
     int c = s->heads * 96, count = i & 2 ? s->n - 1 : s->n;
@@ -28,17 +27,26 @@ static void window_case(const shape *s, unsigned i) {
     for (size_t e = 0; e < ref_size(qkv); e++) qkv.v[e] *= s->gain;
     float *pad = optest_values(&t, (size_t)c, -s->gain, s->gain);
     float *bias = optest_values(&t, (size_t)(s->heads * s->ws * s->ws), -2, 2);
-    ist_tensor x = optest_in(&t, qkv, IST_ELEM_T, i & 1);
+    ist_window_attention node = {.label = "window", .pad = pad, .bias = bias, .heads = s->heads, .ws = s->ws};
+    node.qkv = optest_in(&t, qkv, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_window_attention(t.plan, x, pad, bias, s->heads, s->ws, "window");
+    if (!each_emits(&t, way, &node)) {
+        optest_drop(&t);
+        return false;
+    }
     optest_run(&t);
-    optest_takes(&t, row);
+    each_launched(&t, way);
     ref_window_attention(qkv, pad, bias, s->heads, s->ws, want);
-    optest_check(&t, "window", y, want, 0, tolerance(&t, s), count);
+    optest_check(&t, way.v->name, node.y, want, 0, tolerance(&t, s), count);
     optest_end(&t);
+    return true;
 }
 
-static void shapes(void) {
+static void by_each(const shape *s, unsigned i, unsigned needs) {
+    each_variant(IST_NODE_WINDOW_ATTENTION, needs, window_case, s, i, false);
+}
+
+Test(window, matches_its_definition) {
     static const shape tiny[] = {{1, 3, 5, 1, 3, 1}, {2, 4, 2, 1, 2, 1}};
     static const shape all[] = {
         {1, 7, 7, 2, 7, 1},    {2, 9, 16, 1, 7, 2},   {1, 20, 15, 3, 7, 1}, {1, 14, 14, 1, 14, 2},
@@ -48,48 +56,29 @@ static void shapes(void) {
     const shape *list = optest_small() ? tiny : all;
     int count = optest_small() ? 2 : (int)(sizeof all / sizeof *all);
     for (int k = 0; k < count; k++)
-        for (unsigned i = 0; i < 4; i++) window_case(&list[k], i);
+        for (unsigned i = 0; i < 4; i++) by_each(&list[k], i, 0);
+    each_had_its_case(IST_NODE_WINDOW_ATTENTION, 0);
 }
 
-Test(window, own_row) {
-    without = 0;
-    shapes();
-}
-
-Test(window, portable) {
-    without = IST_CAP_VEC16;
-    shapes();
-}
-
-/* The row on matrix instructions, emulated where there are none. It takes no slices as odd as the tests'. */
-Test(window, matrix_row) {
+/* The variant on matrix instructions, emulated where there are none. It takes no slices as odd as the tests'. */
+Test(window, on_matrix_instructions) {
     static const shape few[] = {{2, 9, 8, 1, 7, 2}, {1, 15, 14, 1, 14, 1}, {2, 5, 4, 2, 3, 1}};
-    if (!claim_matrix_instructions()) return;
-    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "nvidia/window";
+    each_needs(IST_NODE_WINDOW_ATTENTION, IST_CAP_PTX_MMA);
+    if (!claim_matrix_groups()) return;
     for (int k = 0; k < 3; k++)
-        for (unsigned i = 0; i < 4; i += 2) window_case(&few[k], i);
+        for (unsigned i = 0; i < 4; i += 2) by_each(&few[k], i, IST_CAP_PTX_MMA);
+    each_had_its_case(IST_NODE_WINDOW_ATTENTION, IST_CAP_PTX_MMA);
 }
 
 /* Scores of some hundred: nothing overflows and the pad keys still take part. */
 Test(window, large_scores) {
     static const shape s = {1, 9, 9, 1, 7, 8};
-    without = 0;
-    window_case(&s, 0);
-    without = IST_CAP_VEC16;
-    window_case(&s, 0);
+    by_each(&s, 0, 0);
 }
 
 /* bits of i: 1 slices, 2 limit, 4 no biases of the projection. */
-/* The node by the variant that the plan chooses. */
-static ist_tensor normed(ist_plan *p, ist_tensor x, ist_norm_window node) {
-    node.label = "window";
-    node.x = x;
-    ist_emit(p, IST_NODE_NORM_WINDOW, &node);
-    return node.y;
-}
-
-static void norm_case(const shape *s, unsigned i) {
+static bool norm_case(each_way way, const void *what, unsigned i) {
+    const shape *s = what;
     optest t;
     optest_begin(&t, "norm and windows", i + 100u * (unsigned)(s->h + s->w));
     int c = s->heads * 32, count = i & 2 ? s->n - 1 : s->n;
@@ -106,61 +95,60 @@ static void norm_case(const shape *s, unsigned i) {
         for (int k = 0; k < c; k++) sum += (double)w[o * c + k] * norm[c + k];
         pad[o] = (float)sum;
     }
-    ist_norm_window layer = {.norm = {norm, norm + c, c, NULL},
+    ist_norm_window layer = {.label = "window",
+                             .norm = {norm, norm + c, c, NULL},
                              .bias = {bias, (size_t)(s->heads * s->ws * s->ws), NULL},
                              .eps = 1e-5f,
                              .qkv = {3 * c, c, 1, 1, w, i & 4 ? NULL : b},
                              .heads = s->heads,
                              .ws = s->ws};
-    ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
+    layer.x = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = normed(t.plan, xt, layer);
+    if (!each_emits(&t, way, &layer)) {
+        optest_drop(&t);
+        return false;
+    }
     optest_run(&t);
-    optest_takes(&t, row);
+    each_launched(&t, way);
     ref_layernorm(x, none, 0, norm, norm + c, 1e-5f, 0, u);
     ref_conv(u, w, b, (ref_window){1, 1, 1, 0, 0}, &(ref_epilogue){0}, qkv);
     ref_window_attention(qkv, pad, bias, s->heads, s->ws, want);
-    ref_map got = optest_read(&t, y);
+    ref_map got = optest_read(&t, layer.y);
     want.n = got.n = count;
-    optest_close(&t, "norm and windows", got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    optest_close(&t, way.v->name, got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
     optest_end(&t);
+    return true;
 }
 
-static void norm_shapes(void) {
+/* Its steps on the device's own variants too, always: that is what CPUs take. */
+static void normed_by_each(const shape *s, unsigned i, unsigned needs) {
+    each_variant(IST_NODE_NORM_WINDOW, needs, norm_case, s, i, true);
+}
+
+Test(norm_window, matches_its_layers) {
     static const shape tiny = {1, 3, 5, 1, 3, 4};
     static const shape all[] = {{1, 7, 7, 2, 7, 4},   {2, 9, 16, 1, 7, 8}, {2, 20, 15, 4, 7, 8}, {1, 15, 29, 5, 14, 8},
                                 {2, 3, 14, 1, 14, 8}, {1, 8, 7, 10, 7, 8}, {1, 10, 7, 2, 3, 8},  {1, 17, 18, 1, 16, 8},
                                 {1, 11, 9, 1, 9, 8},  {1, 2, 5, 12, 2, 8}};
     if (optest_small()) {
-        norm_case(&tiny, 3);
+        normed_by_each(&tiny, 3, 0);
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        for (unsigned i = 0; i < 8; i++) norm_case(&all[k], i);
+        for (unsigned i = 0; i < 8; i++) normed_by_each(&all[k], i, 0);
+    each_had_its_case(IST_NODE_NORM_WINDOW, 0);
 }
 
-Test(norm_window, own_row) {
-    without = 0;
-    norm_shapes();
-}
-
-Test(norm_window, portable) {
-    without = IST_CAP_VEC16;
-    norm_shapes();
-}
-
-/* The row on matrix instructions of warpgroups, emulated where there are none; no slices either. */
-Test(norm_window, warpgroup_row) {
+/* The variant on matrix instructions of warpgroups, emulated where there are none; no slices either. */
+Test(norm_window, on_matrix_instructions) {
     static const shape few[] = {{2, 9, 15, 2, 7, 8}, {1, 3, 15, 1, 14, 8}, {1, 5, 4, 1, 3, 8}, {1, 10, 1, 1, 9, 8}};
-    if (!claim_matrix_instructions()) return;
-    claim("+PTX_MMA,+PTX_WGMMA");
-    without = IST_CAP_VEC16; /* else a CPU takes a row of its own */
-    row = "nvidia/norm_window";
-    for (unsigned k = 0; k < 4; k++) norm_case(&few[k], k == 0 ? 2 : k == 1 ? 4 : 0);
+    each_needs(IST_NODE_NORM_WINDOW, IST_CAP_PTX_MMA);
+    if (!claim_matrix_groups()) return;
+    for (unsigned k = 0; k < 4; k++) normed_by_each(&few[k], k == 0 ? 2 : k == 1 ? 4 : 0, IST_CAP_PTX_MMA);
+    each_had_its_case(IST_NODE_NORM_WINDOW, IST_CAP_PTX_MMA);
 }
 
 Test(window, refuses_wrong_channels) {
-    without = 0;
     optest t;
     optest_begin(&t, "window refusal", 1);
     float zero[96] = {0};
