@@ -4,8 +4,8 @@
 # A test that defines __wrap_NAME gets the linker option --wrap=NAME: calls of NAME from the library go to the test's
 # function, which reaches the real one as __real_NAME. That is how failures are injected.
 #
-# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR, IST_BUILT_MACHINES (machines.h) and,
-# for cli_ tests, IST_CLI (path of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
+# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR and, for
+# cli_ tests, IST_CLI (path of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
 # cores by itself. Kernels that PoCL compiled are kept in one folder of the build for all tests.
 pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
 
@@ -23,13 +23,12 @@ set(IST_TEST_LIB_audit ist_audit)
 set(IST_TEST_LIB_api isthmus_static)
 set(IST_TEST_LIB_cli ist_io)
 
-list(JOIN IST_MACHINES "," IST_BUILT)
 function(ist_test_common target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/tests)
   target_compile_options(${target} PRIVATE -Wno-missing-field-initializers) # of a filter's recipe, which only graphs have
   target_compile_definitions(${target} PRIVATE IST_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
-    IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}" IST_BUILT_MACHINES="${IST_BUILT}")
+    IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}")
 endfunction()
 
 # Machines that are not built (ISTHMUS_MACHINES) and whose headers a test includes, itself or through headers of
@@ -105,11 +104,6 @@ foreach(file ${IST_TESTS})
     continue()
   endif()
   ist_test_lacks(${file} lacks)
-  # These say which variants PoCL takes, by name.
-  if(IST_OTHER_MACHINES AND name MATCHES "^(pipeline_choice|cli_device|cli_info_graph)$")
-    message(STATUS "tests/${name} left out: it names variants of ${IST_OTHER_MACHINES}, not in ISTHMUS_MACHINES")
-    continue()
-  endif()
   if(lacks)
     list(JOIN lacks " and " lacks)
     message(STATUS "tests/${name} left out: it includes headers of ${lacks}, not in ISTHMUS_MACHINES")
@@ -130,6 +124,10 @@ foreach(file ${IST_TESTS})
     add_dependencies(${name} isthmus_cli isthmus_example)
     target_compile_definitions(${name} PRIVATE IST_CLI="$<TARGET_FILE:isthmus_cli>")
   endif()
+  file(STRINGS ${file} table REGEX "^#include \"variants/variant.h\"")
+  if(layer STREQUAL "cli" AND table) # asks it what the program may choose from
+    target_link_libraries(${name} PRIVATE ist_variants)
+  endif()
   if(name STREQUAL "cli_audit")
     add_dependencies(${name} isthmus_audited)
   endif()
@@ -141,6 +139,9 @@ foreach(file ${IST_TESTS})
   file(STRINGS ${file} wraps REGEX "__wrap_[A-Za-z0-9_]+\\(|support/[a-z_]+.h")
   if(wraps MATCHES "support/faults.h")
     list(APPEND wraps "support/host_memory.h")
+  endif()
+  if(wraps MATCHES "support/each_variant.h")
+    list(APPEND wraps "support/hidden_caps.h")
   endif()
   foreach(header chosen_variant faults hidden_caps host_memory)
     if(wraps MATCHES "support/${header}.h")

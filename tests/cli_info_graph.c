@@ -1,7 +1,8 @@
 /* `isthmus info --graph`: the network of a synthetic D-FINE-N against numbers worked out by hand, the variants that
- * PoCL takes, what is refused. */
-#include "machines.h"
+ * PoCL takes of those that are built, what is refused. */
 #include "program.h"
+
+#include "variants/variant.h"
 
 #include <jansson.h>
 
@@ -39,8 +40,8 @@ static json_t *graph_of(const bench *b, const char *device) {
 static const json_t *labelled(const json_t *all, const char *list, const char *label) {
     size_t i;
     json_t *o;
-    json_array_foreach(json_object_get(all, list), i, o)
-        if (!strcmp(json_string_value(json_object_get(o, "label")), label)) return o;
+    json_array_foreach(json_object_get(all, list), i,
+                       o) if (!strcmp(json_string_value(json_object_get(o, "label")), label)) return o;
     cr_assert_fail("%s lack '%s'", list, label);
     return NULL;
 }
@@ -116,24 +117,52 @@ static json_int_t outer_launches(const json_t *all) {
     return sum;
 }
 
-/* Without vectors of 512 bits, so that all CPUs take the same. */
+/* Nodes [first, end) of a region that have no launch of their own, since its variant has them. */
+static int taken_nodes(const json_t *all, const json_t *region) {
+    int taken = 0;
+    for (json_int_t i = number(region, "first"); i < number(region, "end"); i++)
+        taken += number(json_array_get(json_object_get(all, "nodes"), (size_t)i), "launches") == 0;
+    return taken;
+}
+
+/* A region that one variant of the table takes whole is one launch, else each of its nodes has some. */
+static void check_region(const json_t *all, const json_t *region, ist_node_kind kind, int nodes) {
+    cr_expect_str_eq(text(region, "kind"), ist_kind_of(kind)->name);
+    cr_assert_eq(number(region, "end") - number(region, "first"), nodes);
+    if (ist_variant_named(kind, text(region, "variants"))) {
+        cr_expect_eq(number(region, "launches"), 1);
+        cr_expect_eq(taken_nodes(all, region), nodes, "the span's one launch has them");
+    } else {
+        cr_expect_geq(number(region, "launches"), nodes);
+        cr_expect_eq(taken_nodes(all, region), 0);
+    }
+}
+
+/* Without vectors of 512 bits, so that all CPUs take the same; whether a transition is one launch depends on the number
+ * of compute units. */
 Test(cli_info_graph, variants) {
     bench b = make_bench();
     setenv("ISTHMUS_CAPS", "-SIMD16", 1);
     json_t *all = graph_of(&b, "Portable");
-    const json_t *span = labelled(all, "regions", "decoder");
+    const bool cpu = ist_variant_named(IST_SPAN_SEQUENCE, "rows_16"); /* is built */
+    const json_t *stem = labelled(all, "nodes", "backbone.stem"), *layer = labelled(all, "nodes", LAYER);
+    const json_t *rows = labelled(all, "regions", "encoder.encoder.0.layers.0.self_attn");
     cr_expect_str_eq(text(all, "precision"), "fp32");
-    cr_expect_str_eq(text(span, "kind"), "sequence");
-    if (machine_built("cpu")) {
-        cr_expect_str_eq(text(labelled(all, "nodes", "backbone.stem"), "variants"), "cpu");
-        cr_expect_str_eq(text(labelled(all, "nodes", LAYER), "variants"), "winograd_16");
-        cr_expect_eq(strncmp(text(span, "variants"), "rows_16", 7), 0, "%s", text(span, "variants"));
-        cr_expect_lt(number(span, "launches"), number(span, "end") - number(span, "first"), "nodes share launches");
-        cr_expect_eq(number(labelled(all, "nodes", "decoder.query_pos"), "launches"), 0, "the span's launches have it");
+    if (cpu) {
+        cr_expect_str_eq(text(stem, "variants"), "cpu");
+        cr_expect_eq(number(stem, "launches"), 1);
+        cr_expect_str_eq(text(layer, "variants"), "winograd_16");
+        cr_expect_str_eq(text(rows, "variants"), "rows_16 + cpu", "a sequence and its attention");
+        cr_expect_eq(number(rows, "launches"), 3);
+        cr_expect_eq(taken_nodes(all, rows), 7);
     } else {
-        cr_expect_str_eq(text(labelled(all, "nodes", LAYER), "variants"), "any_32x32");
-        cr_expect_gt(number(labelled(all, "nodes", "decoder.query_pos"), "launches"), 0, "node by node");
+        cr_expect_eq(number(stem, "launches"), 6, "five layers and the pooling");
+        cr_expect_str_eq(text(layer, "variants"), "any_32x32");
+        check_region(all, rows, IST_SPAN_SEQUENCE, 7);
     }
+    cr_expect_str_eq(text(rows, "kind"), "sequence");
+    cr_expect_eq(number(layer, "launches"), 1);
+    check_region(all, labelled(all, "regions", "backbone.stages.1.downsample"), IST_SPAN_TRANSITION, 3);
     cr_expect_gt(number(all, "launches"), 0);
     cr_expect_eq(outer_launches(all), number(all, "launches"));
     json_decref(all);
