@@ -37,9 +37,9 @@ static void layers_of(optest *t, stage_shape s, bool lab, ist_stem_layer l[LAYER
     }
 }
 
-static ref_map convolved(optest *t, ref_map x, const ist_stem_layer *l, int border) {
+static ref_map convolved(optest *t, ref_map x, const ist_stem_layer *l, int border, ist_act act) {
     ref_map y = optest_zeros(t, x.n, x.h, x.w, l->f.out);
-    ref_epilogue e = {.act = 1, .has_lab = true, .lab_scale = l->lab_scale, .lab_bias = l->lab_bias};
+    ref_epilogue e = {.act = (int)act, .has_lab = true, .lab_scale = l->lab_scale, .lab_bias = l->lab_bias};
     ref_conv(x, l->f.w, l->f.b, (ref_window){l->f.kh, l->f.kw, 1, border, border}, &e, y);
     return y;
 }
@@ -49,27 +49,38 @@ static void put_channels(ref_map from, ref_map to, int c0) {
         memcpy(to.v + (size_t)i * to.c + c0, from.v + (size_t)i * from.c, (size_t)from.c * sizeof(float));
 }
 
+/* What makes a stage one that no kernel takes: an activation of its third layer or of its downsampling that none has, a
+ * result of a layer within that something else reads. */
+typedef enum twist { NO_TWIST, OTHER_ACT, DOWN_ACT, INNER_RESULT } twist;
+
+static ist_act third_act(twist w) {
+    return w == OTHER_ACT ? IST_ACT_SILU : IST_ACT_RELU;
+}
+static ist_act down_act(twist w) {
+    return w == DOWN_ACT ? IST_ACT_RELU : IST_ACT_NONE;
+}
+
 /* What is downsampled. */
-static ref_map wanted(optest *t, stage_shape s, ref_map x, const ist_stem_layer l[LAYERS]) {
+static ref_map wanted(optest *t, stage_shape s, ref_map x, const ist_stem_layer l[LAYERS], twist odd) {
     ref_map cat = optest_zeros(t, x.n, x.h, x.w, s.in + 3 * s.deep), y = x;
     put_channels(x, cat, 0);
     for (int i = 0; i < 3; i++) {
-        y = convolved(t, y, &l[i], 1);
+        y = convolved(t, y, &l[i], 1, i == 2 ? third_act(odd) : IST_ACT_RELU);
         put_channels(y, cat, s.in + i * s.deep);
     }
-    return convolved(t, convolved(t, cat, &l[3], 0), &l[4], 0);
+    return convolved(t, convolved(t, cat, &l[3], 0, IST_ACT_RELU), &l[4], 0, IST_ACT_RELU);
 }
 
-static ref_map downsampled(optest *t, ref_map x, const ist_filter *down) {
+static ref_map downsampled(optest *t, ref_map x, const ist_filter *down, twist odd) {
     ref_map y = optest_zeros(t, x.n, (x.h + 1) / 2, (x.w + 1) / 2, x.c);
-    ref_dwconv(x, down->w, down->b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){0}, y);
+    ref_dwconv(x, down->w, down->b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){.act = (int)down_act(odd)}, y);
     return y;
 }
 
-/* A layer of the stage: relu, LAB, the input's extents. */
-static ist_tensor add_layer(lowered *g, ist_tensor x, const ist_stem_layer *l) {
+/* A layer of the stage: an activation, LAB, the input's extents. */
+static ist_tensor add_layer(lowered *g, ist_tensor x, const ist_stem_layer *l, ist_act act) {
     const int pad = l->f.kh / 2;
-    const ist_epilogue e = {.act = IST_ACT_RELU, .has_lab = true, .lab_scale = l->lab_scale, .lab_bias = l->lab_bias};
+    const ist_epilogue e = {.act = act, .has_lab = true, .lab_scale = l->lab_scale, .lab_bias = l->lab_bias};
     ist_conv node = {.label = "layer",
                      .x = x,
                      .filter = l->f,
@@ -79,37 +90,100 @@ static ist_tensor add_layer(lowered *g, ist_tensor x, const ist_stem_layer *l) {
 }
 
 /* The span: five layers, a concatenation between them, the downsampling. *whole is what is downsampled. */
-static ist_tensor add_stage(lowered *g, ist_tensor x, const ist_stem_layer l[LAYERS], ist_filter down,
+static ist_tensor add_stage(lowered *g, ist_tensor x, const ist_stem_layer l[LAYERS], ist_filter down, twist odd,
                             ist_tensor *whole) {
     ist_concat cat = {.label = "cat", .x = {x}};
     ist_graph_begin(g->graph, IST_SPAN_STAGE, "stage");
     ist_tensor y = x;
-    for (int i = 0; i < 3; i++) y = cat.x[1 + i] = add_layer(g, y, &l[i]);
+    for (int i = 0; i < 3; i++) y = cat.x[1 + i] = add_layer(g, y, &l[i], i == 2 ? third_act(odd) : IST_ACT_RELU);
     lowered_add(g, IST_NODE_CONCAT, &cat);
-    *whole = add_layer(g, add_layer(g, cat.y, &l[3]), &l[4]);
-    ist_conv last = {
-        .label = "down", .x = *whole, .filter = down, .o = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1}};
+    *whole = add_layer(g, add_layer(g, cat.y, &l[3], IST_ACT_RELU), &l[4], IST_ACT_RELU);
+    ist_conv_opts o = {.stride = 2, .top = 1, .left = 1, .bottom = 1, .right = 1, .epi.act = down_act(odd)};
+    ist_conv last = {.label = "down", .x = *whole, .filter = down, .o = o};
     lowered_add(g, IST_NODE_DWCONV, &last);
     ist_graph_end(g->graph);
+    if (odd == INNER_RESULT) ist_graph_output(g->graph, cat.x[2]);
     return last.y;
 }
 
-/* With `wide` the input is channels of a wider map, those from 8 on; with `whole` what is downsampled is a result too.
- * kernel: what must be launched, NULL: several launches. */
+/* With `wide` the input is channels of a wider map, those from 8 on, and the result those of one from BESIDE on; with
+ * `whole` what is downsampled is a result too. variant: what the stage is one launch of, NULL: several launches. */
 typedef struct stage_case {
     stage_shape shape;
-    const char *kernel;
+    const char *variant;
     int n, h, w;
     bool lab, wide, whole;
     int items; /* -1: all */
+    twist odd;
 } stage_case;
+enum { BESIDE = 16 };
 
-/* A map [n,h,w,c] beside something else, since lowering makes results where they belong. */
-static ist_tensor beside(lowered *g, ist_tensor y, ist_tensor other) {
-    ist_concat cat = {.label = "beside", .x = {other, y}};
-    lowered_add(g, IST_NODE_CONCAT, &cat);
-    ist_graph_output(g->graph, cat.y);
-    return ist_slice(cat.y, other.c, y.c);
+/* One launch of the variant; without one none of any that takes stages whole. */
+static void check_launches(const optest *t, const char *variant) {
+    int all = ist_plan_describe(t->plan).launches, of[8] = {0}, count;
+    const ist_variant *v = ist_variants_of(IST_SPAN_STAGE, &count);
+    cr_assert_leq(count, 8);
+    for (int i = 0; i < all; i++) {
+        const ist_launch *l = ist_plan_launch_at(t->plan, i);
+        bool fused = !strcmp(l->op, "nvidia/stage") || !strcmp(l->op, "nvidia/stage_wide");
+        cr_assert(fused || !variant || strncmp(l->op, "nvidia/conv", 11), "%s beside %s", l->op, variant);
+        for (int k = 0; k < count && fused; k++) of[k] += !strcmp(l->variant, v[k].name);
+    }
+    for (int k = 0; k < count; k++)
+        cr_assert_eq(of[k], variant && !strcmp(v[k].name, variant), "%d launches of %s", of[k], v[k].name);
+    if (!variant) cr_assert_gt(all, LAYERS, "%d launches", all);
+}
+
+/* Runs again on results that have other values, after which items up to the count are those wanted and nothing else has
+ * been written. */
+static void check_result(optest *t, const char *what, ist_tensor place, ref_map want, double tol, int items) {
+    ref_map before = optest_random(t, want.n, want.h, want.w, want.c);
+    cr_assert_eq(ist_plan_write_f32(t->plan, place, before.v, &t->err), IST_OK, "%s", t->err.text);
+    cr_assert_eq(ist_plan_replay(t->plan, &t->err), IST_OK, "%s", t->err.text);
+    ref_map got = optest_read(t, place);
+    size_t good = ref_size(want) / (size_t)want.n * (size_t)items;
+    for (size_t i = good; i < ref_size(got); i++)
+        cr_assert_eq(got.v[i], before.v[i], "%s: value %zu, of an item beyond the %d, is %g and was %g", what, i, items,
+                     got.v[i], before.v[i]);
+    got.n = want.n = items;
+    if (items) optest_close(t, what, got, want, tol, tol * 2);
+}
+
+/* The input of the case's stage, and what is beside its result (empty: nothing). */
+typedef struct stage_maps {
+    ref_map x, other;
+} stage_maps;
+
+static stage_maps inputs_of(optest *t, const stage_case *c, ist_tensor *from, ist_tensor *other) {
+    int in = c->shape.in, h = (c->h + 1) / 2, w = (c->w + 1) / 2;
+    stage_maps m = {optest_random(t, c->n, c->h, c->w, in), {0}};
+    if (!c->wide) {
+        *from = optest_in(t, m.x, IST_ELEM_T, false);
+        return m;
+    }
+    ref_map room = optest_random(t, c->n, c->h, c->w, in + 16);
+    put_channels(m.x, room, 8);
+    *from = ist_slice(optest_in(t, room, IST_ELEM_T, false), 8, in);
+    m.other = optest_random(t, c->n, h, w, BESIDE);
+    *other = optest_in(t, m.other, IST_ELEM_T, false);
+    return m;
+}
+
+/* The graph of the case; returns its result, what is beside it included. */
+static ist_tensor add_case(lowered *g, const stage_case *c, const ist_stem_layer l[LAYERS], ist_filter down,
+                           ist_tensor from, ist_tensor other, ist_tensor limit, ist_tensor *whole) {
+    if (ist_has(limit)) ist_graph_limit(g->graph, lowered_input(g, limit));
+    ist_concat cat = {.label = "beside"};
+    if (c->wide) cat.x[0] = lowered_input(g, other);
+    ist_tensor y = add_stage(g, lowered_input(g, from), l, down, c->odd, whole);
+    if (c->whole) ist_graph_output(g->graph, *whole);
+    if (c->wide) { /* since lowering makes results where they belong */
+        cat.x[1] = y;
+        lowered_add(g, IST_NODE_CONCAT, &cat);
+        y = cat.y;
+    }
+    ist_graph_output(g->graph, y);
+    return y;
 }
 
 static void check_case(stage_case c, unsigned salt) {
@@ -119,77 +193,86 @@ static void check_case(stage_case c, unsigned salt) {
     lowered_begin(&g);
     ist_stem_layer l[LAYERS];
     layers_of(&t, c.shape, c.lab, l);
-    int in = c.shape.in, out = c.shape.out;
-    ist_filter down = filter(&t, out, 1, 3, !c.wide);
-    ref_map x = optest_random(&t, c.n, c.h, c.w, in), room = optest_random(&t, c.n, c.h, c.w, in + 16);
-    put_channels(x, room, 8);
-    ist_tensor from =
-        c.wide ? ist_slice(optest_in(&t, room, IST_ELEM_T, false), 8, in) : optest_in(&t, x, IST_ELEM_T, false);
-    ist_tensor limit = {0}, whole, y, other = {0};
-    if (c.items >= 0) limit = lowered_input(&g, optest_ints(&t, &c.items, 1));
-    if (c.wide)
-        other = lowered_input(
-            &g, optest_in(&t, optest_random(&t, c.n, (c.h + 1) / 2, (c.w + 1) / 2, 16), IST_ELEM_T, false));
-    ist_graph_limit(g.graph, limit);
-    y = add_stage(&g, lowered_input(&g, from), l, down, &whole);
-    if (c.whole) ist_graph_output(g.graph, whole);
-    if (c.wide)
-        y = beside(&g, y, other);
-    else
-        ist_graph_output(g.graph, y);
+    ist_filter down = filter(&t, c.shape.out, 1, 3, !c.wide);
+    ist_tensor from, other = {0}, limit = {0}, whole;
+    stage_maps in = inputs_of(&t, &c, &from, &other);
+    if (c.items >= 0) limit = optest_ints(&t, &c.items, 1);
+    ist_tensor y = add_case(&g, &c, l, down, from, other, limit, &whole);
     lowered_run(&g, &t);
     ist_tensor got = lowered_place(&g, y), got_whole = c.whole ? lowered_place(&g, whole) : got;
     lowered_end(&g);
     optest_run(&t);
-    optest_takes(&t, c.kernel);
-    ref_map want = wanted(&t, c.shape, x, l), less = downsampled(&t, want, &down);
-    double tol = optest_tolerance(&t, 9 * in);
+    check_launches(&t, c.variant);
+    ref_map want = wanted(&t, c.shape, in.x, l, c.odd), less = downsampled(&t, want, &down, c.odd), all = less;
+    double tol = optest_tolerance(&t, 9 * c.shape.in);
     int items = c.items >= 0 ? c.items : c.n;
-    if (c.whole) {
-        ref_map all = optest_read(&t, got_whole);
-        all.n = want.n = items;
-        optest_close(&t, "what is downsampled", all, want, tol, tol * 2);
+    if (c.wide) {
+        all = optest_zeros(&t, less.n, less.h, less.w, BESIDE + less.c);
+        put_channels(in.other, all, 0);
+        put_channels(less, all, BESIDE);
     }
-    ref_map all = optest_read(&t, got);
-    all.n = less.n = items;
-    optest_close(&t, "result", all, less, tol, tol * 2);
+    if (c.whole) check_result(&t, "what is downsampled", got_whole, want, tol, items);
+    check_result(&t, "result", got, all, tol, items);
     optest_end(&t);
 }
 
 static void claim_all(void) {
+    if (!ist_variant_named(IST_SPAN_STAGE, "mma")) cr_skip_test("built without variants that take stages whole");
     claim("-CPU,-SIMD16,+PTX_MMA,+PTX_WGMMA");
 }
 TestSuite(stage_mma, .init = claim_all);
 
 /* Whole tiles, tiles that end outside the map, odd sides, a map smaller than a tile. */
 Test(stage_mma, matches_its_layers) {
-    check_case((stage_case){first, "nvidia/stage", 1, 20, 22, true, false, false, -1}, 1);
+    check_case((stage_case){first, "mma", 1, 20, 22, true, false, false, -1, NO_TWIST}, 1);
     if (optest_small()) return;
-    check_case((stage_case){first, "nvidia/stage", 1, 7, 13, true, true, false, -1}, 2);
-    check_case((stage_case){first, "nvidia/stage", 2, 11, 4, false, true, false, -1}, 3);
+    check_case((stage_case){first, "mma", 1, 7, 13, true, true, false, -1, NO_TWIST}, 2);
+    check_case((stage_case){first, "mma", 2, 11, 4, false, true, false, -1, NO_TWIST}, 3);
 }
 
 /* As many groups as PoCL's two units take. */
 Test(stage_mma, second_matches_its_layers) {
-    check_case((stage_case){second, "nvidia/stage_wide", 1, 16, 8, true, false, true, -1}, 4);
+    check_case((stage_case){second, "mma_wide", 1, 16, 8, true, false, true, -1, NO_TWIST}, 4);
     if (optest_small()) return;
-    check_case((stage_case){second, "nvidia/stage_wide", 1, 7, 13, true, true, true, -1}, 5);
-    check_case((stage_case){second, "nvidia/stage_wide", 2, 3, 6, false, true, false, -1}, 6);
+    check_case((stage_case){second, "mma_wide", 1, 7, 13, true, true, true, -1, NO_TWIST}, 5);
+    check_case((stage_case){second, "mma_wide", 2, 3, 6, false, true, false, -1, NO_TWIST}, 6);
 }
 
-Test(stage_mma, items_up_to_the_count) {
+Test(stage_mma, items_beyond_the_count_are_untouched) {
     if (optest_small()) return;
     for (int items = 0; items < 2; items++) {
-        check_case((stage_case){first, "nvidia/stage", 2, 5, 6, true, true, false, items}, 10 + (unsigned)items);
-        check_case((stage_case){second, "nvidia/stage_wide", 2, 5, 6, true, true, true, items}, 12 + (unsigned)items);
+        check_case((stage_case){first, "mma", 2, 5, 6, true, true, false, items, NO_TWIST}, 10 + (unsigned)items);
+        check_case((stage_case){second, "mma_wide", 2, 5, 6, true, true, true, items, NO_TWIST}, 12 + (unsigned)items);
     }
 }
 
-/* Other channels than a kernel has, and a second result that the first stage's kernel has not, are several launches. */
+/* Shapes that no kernel takes are several launches: other channels than one has, a second result that the first stage's
+ * kernel has not, so many groups that they compute too much twice, and layers that are not those of a stage. */
 Test(stage_mma, others_are_several_launches) {
+    static const stage_shape other_in = {24, 16, 32, 64}, other_out = {64, 32, 128, 128}, deeper = {16, 32, 32, 64};
     if (optest_small()) return;
-    check_case((stage_case){{24, 16, 32, 64}, NULL, 1, 8, 9, true, false, false, -1}, 20);
-    check_case((stage_case){first, NULL, 1, 8, 8, true, false, true, -1}, 21);
-    check_case((stage_case){first, NULL, 8, 40, 40, false, false, false, -1},
-               22); /* so many groups compute too much twice */
+    check_case((stage_case){other_in, NULL, 1, 8, 9, true, false, false, -1, NO_TWIST}, 20);
+    check_case((stage_case){first, NULL, 1, 8, 8, true, false, true, -1, NO_TWIST}, 21);
+    check_case((stage_case){first, NULL, 8, 40, 40, false, false, false, -1, NO_TWIST}, 22);
+    check_case((stage_case){other_out, NULL, 1, 6, 5, true, false, false, -1, NO_TWIST}, 23);
+    check_case((stage_case){deeper, NULL, 2, 5, 6, true, true, false, 1, NO_TWIST}, 24);
+    for (twist odd = OTHER_ACT; odd <= INNER_RESULT; odd++) {
+        check_case((stage_case){first, NULL, 1, 7, 6, true, false, false, -1, odd}, 25 + (unsigned)odd);
+        check_case((stage_case){second, NULL, 1, 4, 5, true, false, true, -1, odd}, 30 + (unsigned)odd);
+    }
+}
+
+static void hide_all(void) {
+    claim("-CPU,-SIMD16,-PTX_MMA,-PTX_WGMMA");
+}
+TestSuite(stage, .init = hide_all);
+
+/* Nor does a device without matrix instructions, nor one without those of warpgroups the second stage. */
+Test(stage, is_several_launches_without_matrix_instructions) {
+    check_case((stage_case){first, NULL, 1, 5, 6, true, false, false, -1, NO_TWIST}, 40);
+}
+Test(stage, second_needs_warpgroups) {
+    if (optest_small()) return;
+    claim("-CPU,-SIMD16,+PTX_MMA,-PTX_WGMMA");
+    check_case((stage_case){second, NULL, 1, 4, 5, true, false, false, -1, NO_TWIST}, 41);
 }
