@@ -1,6 +1,7 @@
 #include "support/engines.h"
 
 #include "synth.h"
+#include "variants/variant.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -37,6 +38,12 @@ ist_config engines_config(const char *detector, bool masks) {
     c.detector = engines_checkpoint(detector, 80, 7);
     if (masks) c.segmenter = engines_checkpoint("sam", 80, 3);
     return c;
+}
+
+bool engines_portable_alone(void) {
+    for (int i = 0; i < ist_variant_count(); i++)
+        if (ist_variant_at(i)->machine != IST_MACHINE_PORTABLE) return false;
+    return true;
 }
 
 ist_engine *engines_open(const ist_config *config) {

@@ -13,6 +13,10 @@ const char *engines_checkpoint(const char *model, int classes, uint64_t seed);
 /* Defaults for tests: D-FINE `detector` ("n".., seed 7, 80 classes) and with `masks` MobileSAM seed 3. */
 ist_config engines_config(const char *detector, bool masks);
 
+/* Whether the library has portable kernel variants only (ISTHMUS_MACHINES). PoCL takes most of a second for the smallest
+ * detector then, nearly all of it in convolutions, whose barriers it turns into loops: fewer frames do. */
+bool engines_portable_alone(void);
+
 ist_engine *engines_open(const ist_config *config);
 
 /* RGB phantom; the pixels are the caller's to free through (void *)image.pixels. */
