@@ -43,7 +43,7 @@ static void cross_once_each_way_in_constant_memory(int frames, ist_precision pre
 }
 
 Test(pipeline_frame, a_thousand_frames_cross_once_each_way_in_constant_memory) {
-    cross_once_each_way_in_constant_memory(engines_portable_alone() ? 10 : 1000, IST_PRECISION_AUTO);
+    cross_once_each_way_in_constant_memory(engines_lack_cpu() ? 10 : 1000, IST_PRECISION_AUTO);
 }
 
 Test(pipeline_frame, so_do_frames_in_the_other_precision) {
@@ -54,7 +54,7 @@ Test(pipeline_frame, so_do_frames_in_the_other_precision) {
     cr_assert_eq(info.precision, info.device.type == IST_DEVICE_GPU ? IST_PRECISION_FP16 : IST_PRECISION_FP32);
     ist_close(&e);
     ist_precision other = info.precision == IST_PRECISION_FP16 ? IST_PRECISION_FP32 : IST_PRECISION_FP16;
-    cross_once_each_way_in_constant_memory(engines_portable_alone() ? 5 : 20, other);
+    cross_once_each_way_in_constant_memory(engines_lack_cpu() ? 5 : 20, other);
 }
 
 Test(pipeline_frame, masks_cross_once_too_and_memory_stays_under_a_gibibyte) {

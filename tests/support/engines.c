@@ -33,17 +33,18 @@ const char *engines_checkpoint(const char *model, int classes, uint64_t seed) {
     return keep(path);
 }
 
+bool engines_lack_cpu(void) {
+    for (int i = 0; i < ist_variant_count(); i++)
+        if (ist_variant_at(i)->machine == IST_MACHINE_CPU) return false;
+    return true;
+}
+
 ist_config engines_config(const char *detector, bool masks) {
     ist_config c = ist_config_default();
     c.detector = engines_checkpoint(detector, 80, 7);
     if (masks) c.segmenter = engines_checkpoint("sam", 80, 3);
+    if (masks && engines_lack_cpu()) c.segmenter_size = 256;
     return c;
-}
-
-bool engines_portable_alone(void) {
-    for (int i = 0; i < ist_variant_count(); i++)
-        if (ist_variant_at(i)->machine != IST_MACHINE_PORTABLE) return false;
-    return true;
 }
 
 ist_engine *engines_open(const ist_config *config) {

@@ -10,12 +10,13 @@
 /* Path of the synthetic checkpoint of `model` ("n".."x", "sam"); the string lives until the process ends. */
 const char *engines_checkpoint(const char *model, int classes, uint64_t seed);
 
-/* Defaults for tests: D-FINE `detector` ("n".., seed 7, 80 classes) and with `masks` MobileSAM seed 3. */
+/* Defaults for tests: D-FINE `detector` ("n".., seed 7, 80 classes) and with `masks` MobileSAM seed 3, of an input of 256
+ * where CPUs have no kernels of their own. */
 ist_config engines_config(const char *detector, bool masks);
 
-/* Whether the library has portable kernel variants only (ISTHMUS_MACHINES). PoCL takes most of a second for the smallest
- * detector then, nearly all of it in convolutions, whose barriers it turns into loops: fewer frames do. */
-bool engines_portable_alone(void);
+/* Whether the library is built without the kernel variants of CPUs (ISTHMUS_MACHINES). PoCL then takes most of a second
+ * for the smallest detector, nearly all of it in convolutions, whose barriers it turns into loops: fewer frames do. */
+bool engines_lack_cpu(void);
 
 ist_engine *engines_open(const ist_config *config);
 
