@@ -85,10 +85,13 @@ static void check_line(const json_t *line, const bench *b) {
     ist_bitmap_free(&overlay);
 }
 
+/* Inputs of the usual size take PoCL minutes where CPUs have no kernels of their own. */
 Test(cli_device, demo_frames_give_boxes_and_masks) {
     bench b = make_bench();
+    bool own = ist_variant_named(IST_NODE_CONV, "cpu_6x16");
+    const char *size = own ? "640" : "256", *segmenter_size = own ? "1024" : "256";
     expect(RUN(&b, "predict", FRAMES, "-o", b.out, "--detector", b.detector, "--segmenter", b.segmenter,
-               "--max-objects", "3", "--batch", "2"),
+               "--max-objects", "3", "--batch", "2", "--imgsz", size, "--segmenter-size", segmenter_size),
            0, "5 images, 0 failed");
     json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
     cr_assert_eq(json_array_size(lines), 5);
@@ -234,7 +237,7 @@ static void check_portable_variants(bench *b) {
     char why[400];
     cr_expect_eq(launches_of(b, "cpu/conv", "because", why), 0);
     cr_expect_gt(launches_of(b, "portable/conv_any", "because", why), 20);
-    cr_expect_not_null(strstr(why, " LOCAL"), "%s", why);
+    cr_expect_not_null(strstr(why, " GROUP256"), "%s", why);
 }
 
 Test(cli_device, devices_say_which_variants_and_why) {
