@@ -177,11 +177,12 @@ fuzzers() {
 # ---- the run ----
 
 # A build with the portable kernel variants alone, which any device must be able to run. Quick takes the tests that need
-# less than 40 s each once PoCL has their kernels. Left for full: those that compute many frames or masks in them, since
-# PoCL is slow at kernels with barriers (the rest of pipeline_*, api_threads, cli_device, cli_bench, cli_real, cli_audit,
-# model_mobilesam), and model_dfine and model_sam_vit.
-portable_quick='model_(net|deim|dfine_faults|dfine_traps|tinyvit_side)|pipeline_(choice|copier|inputs)|api_arguments'
-portable_quick="$portable_quick|cli_(audit_source|crash|eval|info_graph|memory|predict|program|resume|shard|verify)"
+# less than 40 s each once PoCL has their kernels, which it compiles for minutes the first time. Left for full, since PoCL
+# is slow at kernels with barriers and these compute many frames or masks, or wait: pipeline_(faults|frame|golden|overlap),
+# model_mobilesam, cli_audit, cli_real.
+portable_quick='model_(deim|dfine|dfine_faults|dfine_traps|net|sam_vit|tinyvit_side)|api_(arguments|threads)'
+portable_quick="$portable_quick|pipeline_(choice|copier|inputs|match|profile|promise|sam_vit|tune)"
+portable_quick="$portable_quick|cli_(audit_source|bench|crash|device|eval|info_graph|memory|predict|program|resume|shard|verify)"
 portable_alone() {
     step make_tree "$build/portable" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON -DISTHMUS_MACHINES=portable
     if [ "$mode" = full ]; then
