@@ -6,6 +6,7 @@
  * the device's alone, the gap between two launches included. Lines that begin with "C" are for programs: times,
  * images, height, width, channels in and out, kernel, stride, odd places, activation, variant, splits, microseconds. */
 #include "variants/conv.h"
+#include "variants/conv_args.h"
 #include "support/model_plan.h"
 
 #include <stdio.h>
@@ -31,39 +32,41 @@ static double now_us(void) {
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The problem of a launch whose arguments are nvidia/conv_mma's. */
+/* The problem of a launch of ist_conv_record: its struct begins with shape and epilogue. */
 static bool problem_of(const ist_launch *l, problem *q) {
     static const char *const ops[] = {"nvidia/conv_mma", "nvidia/conv_wgmma", "nvidia/conv_persistent",
                                       "nvidia/conv_resident", "nvidia/conv_direct"};
-    bool alike = false;
-    for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) alike = alike || !strcmp(l->op, ops[i]);
-    if (!alike) return false;
-    const int *in = l->args[9].v.i, *win = l->args[10].v.i, *out = l->args[11].v.i, *epi = l->args[12].v.i;
-    *q = (problem){out[0],
-                   in[0],
-                   in[1],
-                   in[2],
-                   in[3],
-                   in[4],
-                   win[0],
-                   win[1],
-                   win[2],
-                   win[3],
-                   win[4],
-                   out[1],
-                   out[2],
-                   out[3],
-                   out[4],
-                   out[5],
-                   epi[0],
-                   epi[1],
+    bool known = false;
+    for (unsigned i = 0; i < sizeof ops / sizeof ops[0]; i++) known = known || !strcmp(l->op, ops[i]);
+    const ist_arg *a = &l->args[l->arg_count - 1];
+    if (!known || a->kind != IST_ARG_STRUCT || a->v.s.bytes < sizeof(ist_conv_args)) return false;
+    const ist_conv_args *arg = a->v.s.data;
+    const ist_conv_shape *s = &arg->shape;
+    *q = (problem){s->items,
+                   s->x_h,
+                   s->x_w,
+                   s->x_ld,
+                   s->x_c0,
+                   s->x_c,
+                   s->kh,
+                   s->kw,
+                   s->stride,
+                   s->top,
+                   s->left,
+                   s->y_h,
+                   s->y_w,
+                   s->y_ld,
+                   s->y_c0,
+                   s->y_c,
+                   arg->epi.act,
+                   arg->epi.flags,
                    strstr(l->defines, "Y32") != NULL,
                    0};
     return true;
 }
 
 /* Whether two launches are the same problem but for the places of their slices. */
-static bool alike(problem a, problem b) {
+static bool same_problem(problem a, problem b) {
     bool aligned = (a.ld % 8 || a.c0 % 8) == (b.ld % 8 || b.c0 % 8);
     bool dense = (a.y_ld % 8 || a.y_c0 % 8) == (b.y_ld % 8 || b.y_c0 % 8);
     a.ld = b.ld, a.c0 = b.c0, a.y_ld = b.y_ld, a.y_c0 = b.y_c0, a.count = b.count;
@@ -76,7 +79,7 @@ static int collect(const ist_plan *p, problem *all) {
         problem q;
         if (!problem_of(ist_plan_launch_at(p, i), &q)) continue;
         int k = 0;
-        while (k < count && !alike(q, all[k])) k++;
+        while (k < count && !same_problem(q, all[k])) k++;
         if (k == count && count < MAX_PROBLEMS) all[count++] = q;
         if (k < count) all[k].count++;
     }

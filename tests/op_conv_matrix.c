@@ -53,7 +53,7 @@ Test(conv_matrix, dpas) {
 }
 
 /* A device with one of the capabilities takes its variants for half storage, and no other device does. */
-static void check_choice(const char *caps, const char *prefix) {
+static void check_choice(const char *caps, ist_machine machine, const char *prefix) {
     setenv("ISTHMUS_CAPS", caps, 1);
     optest t;
     optest_begin(&t, caps, 0);
@@ -63,18 +63,19 @@ static void check_choice(const char *caps, const char *prefix) {
                   .filter = {.out = 64, .in = 64, .kh = 1, .kw = 1},
                   .o = {.stride = 1}};
     const ist_variant *v = ist_variant_choose(t.plan, IST_NODE_CONV, &q).variant;
-    cr_assert(v && !strncmp(v->name, prefix, strlen(prefix)), "%s: %s", caps, v ? v->name : "none");
+    cr_assert(v && v->machine == machine && !strncmp(v->name, prefix, strlen(prefix)), "%s: %s", caps,
+              v ? v->name : "none");
     optest_drop(&t);
 }
 Test(conv_matrix, chosen_with_mfma) {
-    check_choice("-CPU,+AMD_MFMA", "mfma_");
+    check_choice("-CPU,+AMD_MFMA", IST_MACHINE_MATRIX, "mfma_");
 }
 Test(conv_matrix, chosen_with_wmma) {
-    check_choice("-CPU,+AMD_WMMA", "wmma_");
+    check_choice("-CPU,+AMD_WMMA", IST_MACHINE_MATRIX, "wmma_");
 }
 Test(conv_matrix, chosen_with_dpas) {
-    check_choice("-CPU,+INTEL_DPAS", "dpas_");
+    check_choice("-CPU,+INTEL_DPAS", IST_MACHINE_MATRIX, "dpas_");
 }
 Test(conv_matrix, not_chosen_without) {
-    check_choice("-CPU,-PTX_MMA,-PTX_WGMMA", "any_");
+    check_choice("-CPU,-PTX_MMA,-PTX_WGMMA", IST_MACHINE_PORTABLE, "");
 }

@@ -65,7 +65,7 @@ static bool block_case(each_way way, const void *what, unsigned i) {
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     block.x = xt;
     ist_mbconv copied = block; /* rows that are alike are computed once */
-    copied.alike = all.alike;
+    copied.reuse = all.reuse;
     if (!each_emits(&t, way, &block) || (i & 16 && !each_emits(&t, way, &copied))) {
         optest_drop(&t);
         return false;
@@ -75,7 +75,7 @@ static bool block_case(each_way way, const void *what, unsigned i) {
     ref_map want = reference(&t, s, x, &block, narrow), got = optest_read(&t, block.y);
     want.n = got.n = count;
     optest_close(&t, way.v->name, got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
-    if (i & 16) check_alike(&all, copied.alike, optest_read(&t, copied.y), got, count);
+    if (i & 16) check_alike(&all, copied.reuse, optest_read(&t, copied.y), got, count);
     optest_end(&t);
     return true;
 }

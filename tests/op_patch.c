@@ -30,7 +30,7 @@ static bool patch_case(each_way way, const void *what, unsigned i) {
     ist_tensor xt = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_patch_embed node = {.label = "patch", .image = xt, .first = first, .second = second}, copied = node;
-    copied.alike = all.alike; /* rows that are alike are computed once */
+    copied.reuse = all.reuse; /* rows that are alike are computed once */
     if (!each_emits(&t, way, &node) || (i & 8 && !each_emits(&t, way, &copied))) {
         optest_drop(&t);
         return false;
@@ -42,7 +42,7 @@ static bool patch_case(each_way way, const void *what, unsigned i) {
     ref_map got = optest_read(&t, node.y);
     want.n = got.n = count;
     optest_close(&t, way.v->name, got, want, t.half ? 2e-3 : 2e-6, t.half ? 1e-2 : 2e-5);
-    if (i & 8) check_alike(&all, copied.alike, optest_read(&t, copied.y), got, count);
+    if (i & 8) check_alike(&all, copied.reuse, optest_read(&t, copied.y), got, count);
     optest_end(&t);
     return true;
 }

@@ -127,7 +127,7 @@ static void check_launches(const optest *t, const char *variant) {
         const ist_launch *l = ist_plan_launch_at(t->plan, i);
         bool fused = !strcmp(l->op, "nvidia/stage") || !strcmp(l->op, "nvidia/stage_wide");
         cr_assert(fused || !variant || strncmp(l->op, "nvidia/conv", 11), "%s beside %s", l->op, variant);
-        for (int k = 0; k < count && fused; k++) of[k] += !strcmp(l->variant, v[k].name);
+        for (int k = 0; k < count && fused; k++) of[k] += !strcmp(l->from.variant, v[k].name);
     }
     for (int k = 0; k < count; k++)
         cr_assert_eq(of[k], variant && !strcmp(v[k].name, variant), "%d launches of %s", of[k], v[k].name);

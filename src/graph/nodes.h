@@ -330,7 +330,7 @@ typedef struct ist_patch_embed {
     const char *label;
     ist_tensor image, content, y;
     ist_filter first, second;
-    ist_padding_reuse alike; /* of the image, then of the result */
+    ist_padding_reuse reuse; /* of the image, then of the result */
 } ist_patch_embed;
 
 /* MBCONV: the inverted bottleneck of MobileNetV2 (Sandler et al., arXiv 1801.04381) as TinyViT uses it: y =
@@ -343,7 +343,7 @@ typedef struct ist_mbconv {
     int stride;
     bool residual;
     ist_act act;
-    ist_padding_reuse alike; /* of x, then of the result */
+    ist_padding_reuse reuse; /* of x, then of the result */
 } ist_mbconv;
 
 /* NORM_WINDOW: y = attention(qkv LN(x)) within windows of ws x ws tokens: x [n,h,w,c], c = 32 heads, qkv [3 c][c], per

@@ -101,22 +101,22 @@ static void concatenate(ist_lowering *l, int i, ist_concat *q) {
 }
 
 /* Which rows of the result are the same, by what is known of the operand's. */
-static ist_padding_reuse *alike_of(ist_lowering *l, ist_node_kind kind, void *node, const void *graph_node) {
+static ist_padding_reuse *reuse_of(ist_lowering *l, ist_node_kind kind, void *node, const void *graph_node) {
     if (kind == IST_NODE_PATCH_EMBED) {
         ist_patch_embed *q = node;
-        q->alike = (ist_padding_reuse){0};
-        if (ist_has(q->content)) q->alike = (ist_padding_reuse){.content = ist_slice(q->content, 1, 1), .step = 1};
-        return &q->alike;
+        q->reuse = (ist_padding_reuse){0};
+        if (ist_has(q->content)) q->reuse = (ist_padding_reuse){.content = ist_slice(q->content, 1, 1), .step = 1};
+        return &q->reuse;
     }
     if (kind != IST_NODE_MBCONV) return NULL;
     ist_mbconv *q = node;
-    q->alike = ist_value_plan_of(l, ((const ist_mbconv *)graph_node)->x)->alike;
-    return &q->alike;
+    q->reuse = ist_value_plan_of(l, ((const ist_mbconv *)graph_node)->x)->reuse;
+    return &q->reuse;
 }
 
-static void note_alike(ist_lowering *l, ist_node_kind kind, const void *graph_node, const ist_padding_reuse *alike) {
+static void note_reuse(ist_lowering *l, ist_node_kind kind, const void *graph_node, const ist_padding_reuse *reuse) {
     ist_tensor y = kind == IST_NODE_MBCONV ? ((const ist_mbconv *)graph_node)->y : ((const ist_patch_embed *)graph_node)->y;
-    ist_value_plan_of(l, y)->alike = *alike;
+    ist_value_plan_of(l, y)->reuse = *reuse;
 }
 
 static void lower_node(ist_lowering *l, int i) {
@@ -126,13 +126,13 @@ static void lower_node(ist_lowering *l, int i) {
     enter(l, i);
     l->nodes[i].first = ist_plan_describe(l->plan).launches;
     if (ist_load(l, i, &loaded)) {
-        ist_padding_reuse *alike = alike_of(l, n->kind, loaded.node, n->of);
+        ist_padding_reuse *reuse = reuse_of(l, n->kind, loaded.node, n->of);
         place_parts(l, i, loaded.node);
         if (n->kind == IST_NODE_CONCAT || n->kind == IST_NODE_CONCAT_ROWS)
             concatenate(l, i, loaded.node);
         else
             ist_emit(l->plan, n->kind, loaded.node);
-        if (alike) note_alike(l, n->kind, n->of, alike);
+        if (reuse) note_reuse(l, n->kind, n->of, reuse);
         results_made(l, i, loaded.node);
     }
     ist_span_release(&loaded);

@@ -11,7 +11,7 @@ typedef struct ist_value_plan {
     int concat, part;   /* the concatenation's node of which it is a part in place, and which; -1: none */
     ist_widening wide;  /* its channels, and the zeros that were added */
     float *means;       /* of its channels, for a uniform image; NULL: not known */
-    ist_padding_reuse alike;    /* which of its rows are the same */
+    ist_padding_reuse reuse;    /* which of its rows are the same */
 } ist_value_plan;
 
 typedef struct ist_node_plan {

@@ -13,7 +13,7 @@ enum { ALIKE_ITEMS = 6 };
 /* Pictures of no rows, one, all, more than the map needs, and others. */
 typedef struct pictures {
     int rows[ALIKE_ITEMS];
-    ist_padding_reuse alike; /* of a map that was made with `step`, `above` and `below` */
+    ist_padding_reuse reuse; /* of a map that was made with `step`, `above` and `below` */
 } pictures;
 
 static inline pictures draw_pictures(optest *t, int n, int h, int step, int above, int below) {
@@ -27,7 +27,7 @@ static inline pictures draw_pictures(optest *t, int n, int h, int step, int abov
     }
     ist_tensor content = ist_view(optest_ints(t, words, 2 * n), 1, 1, n);
     content.ld = 2;
-    all.alike = (ist_padding_reuse){ist_slice(content, 1, 1), step, above, below};
+    all.reuse = (ist_padding_reuse){ist_slice(content, 1, 1), step, above, below};
     return all;
 }
 
@@ -40,7 +40,7 @@ static inline int first_alike(const pictures *all, ist_padding_reuse a, int i) {
 static inline void make_alike(ref_map x, const pictures *all, bool zeros) {
     size_t row = (size_t)x.w * (size_t)x.c * sizeof(float);
     for (int i = 0; i < x.n; i++)
-        for (int first = first_alike(all, all->alike, i), y = first; y < x.h - all->alike.below; y++)
+        for (int first = first_alike(all, all->reuse, i), y = first; y < x.h - all->reuse.below; y++)
             if (zeros)
                 memset(ref_at(x, i, y, 0), 0, row);
             else

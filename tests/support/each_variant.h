@@ -63,9 +63,9 @@ static inline void each_launched(const optest *t, each_way way) {
         const ist_launch *l = ist_plan_launch_at(t->plan, i);
         bool at_home = !strncmp(l->op, ist_machine_name(v->machine), folder) && l->op[folder] == '/';
         machine += at_home;
-        if (!l->variant) continue;
-        own += at_home && !strcmp(l->variant, v->name);
-        others += strcmp(l->variant, v->name) && ist_variant_named(v->kind, l->variant);
+        if (!l->from.variant) continue;
+        own += at_home && !strcmp(l->from.variant, v->name);
+        others += strcmp(l->from.variant, v->name) && ist_variant_named(v->kind, l->from.variant);
     }
     const int least = each_nodes_of(v);
     if (!least) {

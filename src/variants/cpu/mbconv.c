@@ -26,7 +26,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int bands = ist_cpu_bands(p, h, segments * x.n, GROUPS_PER_UNIT);
     int pieces = segments * bands, units = ist_plan_units(p), length = (cols - 1) * s + 3;
-    b->alike = ist_padding_reuse_behind(b->alike, x.h, s);
+    b->reuse = ist_padding_reuse_behind(b->reuse, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, panel);
@@ -47,7 +47,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                           .bands = bands,
                                           .pieces = pieces,
                                           .backwards = ist_plan_work_turn(p),
-                                          .same = ist_padding_reuse_args_of(b->alike, h)};
+                                          .same = ist_padding_reuse_args_of(b->reuse, h)};
     ist_launch l = {
         .label = label,
         .op = "cpu/mbconv",
@@ -61,7 +61,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(ist_cpu_values(p, b->expand.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_taps(p, &b->spread, label)),
                  IST_IN(ist_cpu_values(p, b->spread.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_panels(p, &b->project, panel, label)),
                  IST_IN(ist_cpu_values(p, b->project.b, y.c, NULL, 0, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(b->alike.content), IST_STRUCT(cpu_mbconv_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                 IST_IN(b->reuse.content), IST_STRUCT(cpu_mbconv_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 13,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * (in * x.c + out * y.c)};

@@ -25,7 +25,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int most = LINE_BYTES / (4 * hidden * s) / BLOCK * BLOCK; /* three lines and weights fit the second-level cache */
     int cols = w < most ? w : most, segments = ist_div_up(w, cols), length = (cols - 1) * s + 3;
     int bands = ist_cpu_bands(p, h, segments * x.n, GROUPS_PER_UNIT), units = ist_plan_units(p);
-    b->alike = ist_padding_reuse_behind(b->alike, x.h, s);
+    b->reuse = ist_padding_reuse_behind(b->reuse, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DMOST=%d -DPARTS=%d -DASM=%d", MOST, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
@@ -45,7 +45,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                                      .bands = bands,
                                                      .pieces = segments * bands,
                                                      .backwards = ist_plan_work_turn(p),
-                                                     .same = ist_padding_reuse_args_of(b->alike, h)},
+                                                     .same = ist_padding_reuse_args_of(b->reuse, h)},
                                           .x_c = x.c,
                                           .hidden = hidden,
                                           .y_c = y.c,
@@ -64,7 +64,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                  IST_IN(ist_cpu_values(p, b->expand.b, hidden, NULL, 0, label)), IST_IN(ist_cpu_taps(p, &b->spread, label)),
                  IST_IN(ist_cpu_values(p, b->spread.b, hidden, NULL, 0, label)), IST_IN(ist_amx_matrix(p, &b->project, label)),
                  IST_IN(ist_cpu_values(p, b->project.b, y.c, NULL, 0, label)), IST_IN(ist_plan_current_limit(p)),
-                 IST_IN(b->alike.content), IST_STRUCT(mbconv_amx_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
+                 IST_IN(b->reuse.content), IST_STRUCT(mbconv_amx_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
         .arg_count = 13,
         .flops = 2.0 * hidden * (in * x.c + out * 9 + out * y.c),
         .bytes = 4.0 * (in * x.c + out * y.c)};

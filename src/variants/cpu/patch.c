@@ -65,7 +65,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_filter *first = &q->first, *second = &q->second;
     const char *label = q->label;
     ist_tensor x = q->image, y = q->y;
-    ist_padding_reuse *alike = &q->alike;
+    ist_padding_reuse *reuse = &q->reuse;
     int mid_h = (x.h + 1) / 2, mid_w = (x.w + 1) / 2, h = y.h, w = y.w;
     (void)v, (void)way;
     int blocks = ist_div_up(w, 2), pairs = ist_div_up(h, 2), units = ist_plan_units(p);
@@ -82,7 +82,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     room = (int)ist_round_up((size_t)room, 32);
     ist_tensor scratch = ist_plan_tensor(p, 1, 1, units, room, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DPANEL=64");
-    *alike = ist_padding_reuse_behind(ist_padding_reuse_behind(*alike, x.h, 2), mid_h, 2);
+    *reuse = ist_padding_reuse_behind(ist_padding_reuse_behind(*reuse, x.h, 2), mid_h, 2);
     const ist_cpu_patch_args by_value = {.x_h = x.h,
                                          .x_w = x.w,
                                          .mid_h = mid_h,
@@ -95,7 +95,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                          .pairs = pairs,
                                          .group_room = room,
                                          .line_room = line,
-                                         .same = ist_padding_reuse_args_of(*alike, h)};
+                                         .same = ist_padding_reuse_args_of(*reuse, h)};
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(
         p, &(ist_launch){.label = label,
@@ -107,7 +107,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .global = {(size_t)units},
                          .local = {1},
                          .args = {IST_OUT(y), IST_IN(x), IST_OUT(scratch), IST_IN(weights),
-                                  IST_IN(ist_plan_current_limit(p)), IST_IN(alike->content),
+                                  IST_IN(ist_plan_current_limit(p)), IST_IN(reuse->content),
                                   IST_STRUCT(cpu_patch_args, &by_value), IST_INOUT(ist_plan_work_queue(p))},
                          .arg_count = 8,
                          .shares = true,

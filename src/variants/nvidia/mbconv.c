@@ -90,7 +90,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_mbconv *b = node;
     ist_conv expand = {.label = b->label, .x = b->x, .filter = b->expand, .o = {.epi.act = IST_ACT_GELU}};
     (void)v, (void)way;
-    b->alike = (ist_padding_reuse){0};
+    b->reuse = (ist_padding_reuse){0};
     ist_emit(p, IST_NODE_CONV, &expand);
     if (!ist_plan_status(p)) record(p, b, expand.y);
 }

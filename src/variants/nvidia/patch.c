@@ -47,7 +47,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int across = ist_div_up(w, WIDE), counts[2] = {MID * 32, OUT * MID * TAPS};
     float bias[MID + OUT] = {0}, *packed = malloc((size_t)(counts[0] + counts[1]) * sizeof *packed);
     (void)v, (void)way;
-    q->alike = (ist_padding_reuse){0};
+    q->reuse = (ist_padding_reuse){0};
     if (!packed) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d weights", label, counts[0] + counts[1]);
         return;

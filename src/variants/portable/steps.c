@@ -107,7 +107,7 @@ const ist_family ist_portable_csp = {.emit = emit_csp};
 static void emit_patch(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_patch_embed *q = node;
     (void)v, (void)way;
-    q->alike = (ist_padding_reuse){0};
+    q->reuse = (ist_padding_reuse){0};
     ist_tensor u = conv(p, q->image, &q->first, (ist_conv_opts){.stride = 2, PAD_1, .epi.act = IST_ACT_GELU}, none,
                         q->label);
     conv(p, u, &q->second, (ist_conv_opts){.stride = 2, PAD_1}, q->y, q->label);
@@ -119,7 +119,7 @@ static void emit_mbconv(ist_plan *p, const ist_variant *v, void *node, int way) 
     ist_mbconv *b = node;
     ist_conv_opts project = {.epi.act = b->act};
     (void)v, (void)way;
-    b->alike = (ist_padding_reuse){0};
+    b->reuse = (ist_padding_reuse){0};
     if (b->residual) project.epi.add_before = b->x;
     ist_tensor u = conv(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label);
     u = dwconv(p, u, &b->spread, (ist_conv_opts){.stride = b->stride, PAD_1, .epi.act = IST_ACT_GELU}, none, b->label);
