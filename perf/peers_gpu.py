@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""isthmus beside PyTorch on an NVIDIA GPU: the same networks, the same weights, fp16, interleaved in one run.
+"""isthmus beside PyTorch on an NVIDIA GPU: the same networks, the same weights, interleaved in one run.
 
     peers_gpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR --bench BINARY [--cases n:1,s:1,...] [--rounds 12]
-                 [--modes eager,compile,graph] [--prepare-jobs 4] [--json FILE] [--plot FILE]
+                 [--modes eager,compile,graph] [--precision fp16|fp32] [--prepare-jobs 4] [--json FILE] [--plot FILE]
 
 A case is NETWORK:COUNT: n, s, m, l, x (D-FINE, 640x640, network only, deployed form), tinyvit (encoder at 1024) with COUNT
 images, vit_b (SAM's ViT-B encoder at 1024, from the same checkout), or decoder (SAM's prompt encoder and mask decoder, one
 mask) with COUNT boxes. Contenders:
-    eager    the published modules in half (position codes of prompts in float, as published)
+    eager    the published modules in half (position codes of prompts in float, as published), or in float without TF32
     compile  torch.compile of them
     graph    that, captured in one CUDA graph with every constant on the GPU
-    isthmus  BINARY (bench_models) --half, a child that runs a frame per line of input
+    isthmus  BINARY (bench_models), in fp16 with --half, a child that runs a frame per line of input; what ISTHMUS_CAPS hides
+             (-PTX_MMA,-PTX_WGMMA,-PTX_MEET: what GPUs of other vendors do not have) is said beside the case
 All time is the host's, from the call to the end of the device's work: launches count. A round goes through the contenders in
 turn, each with frames that do not count before those that do. Reported: median, least, and isthmus / graph (below 1: isthmus
 is faster). Clocks and temperature are nvidia-smi's while the case ran. torch.compile is slow, so each case is compiled in a
@@ -34,6 +35,7 @@ from synth import FIXED, weight           # noqa: E402
 CASES = "n:1,s:1,x:1,n:32,s:32,x:32,tinyvit:1,tinyvit:8,decoder:1,decoder:8,decoder:32"
 COUNTED, UNCOUNTED = 10, 3
 DEVICE = "cuda"
+DTYPES = {"fp16": torch.float16, "fp32": torch.float32}
 
 
 class Detector(torch.nn.Module):
@@ -51,29 +53,30 @@ class Detector(torch.nn.Module):
 class Decoder(torch.nn.Module):
     """Prompt encoder and mask decoder for boxes in pixels of the 1024 frame."""
 
-    def __init__(self, sam):
+    def __init__(self, sam, dtype):
         super().__init__()
-        self.prompt, self.decoder = sam.prompt_encoder, sam.mask_decoder
+        self.prompt, self.decoder, self.dtype = sam.prompt_encoder, sam.mask_decoder, dtype
         self.register_buffer("position", sam.prompt_encoder.get_dense_pe().detach())
 
     def forward(self, embedding, boxes):
         sparse, dense = self.prompt(points=None, boxes=boxes, masks=None)
-        return self.decoder(image_embeddings=embedding, image_pe=self.position.half(),
-                            sparse_prompt_embeddings=sparse.half(), dense_prompt_embeddings=dense.half(),
+        return self.decoder(image_embeddings=embedding, image_pe=self.position.to(self.dtype),
+                            sparse_prompt_embeddings=sparse.to(self.dtype),
+                            dense_prompt_embeddings=dense.to(self.dtype),
                             multimask_output=False)
 
 
-def place_constants(module):
-    """Moves tensors that are plain attributes, which .cuda() and .half() leave where they are. A scale read from a YAML
+def place_constants(module, dtype):
+    """Moves tensors that are plain attributes, which .cuda() and .to(dtype) leave where they are. A scale read from a YAML
     file as a whole number would make everything behind it float."""
     for name, value in module.named_parameters():
         if name.endswith("reg_scale"):
-            value.data = value.data.half()
+            value.data = value.data.to(dtype)
     for m in module.modules():
         for name, value in list(vars(m).items()):
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
                 value = value.to(DEVICE)
-                setattr(m, name, value.half() if value.is_floating_point() else value)
+                setattr(m, name, value.to(dtype) if value.is_floating_point() else value)
 
 
 def synthetic(model):
@@ -89,7 +92,8 @@ def save_weights(path, state):
 
 
 def build(a, network, count):
-    """(module in half on the device, its inputs)."""
+    """(module on the device, its inputs, the weights' file)."""
+    dtype = DTYPES[a.precision]
     generator = torch.Generator().manual_seed(0)
     if network in official.SIZES:
         model, _ = official.build_dfine(a.dfine, network)
@@ -100,18 +104,18 @@ def build(a, network, count):
         sam = official.build_mobile_sam(a.mobilesam, "vit_b" if network == "vit_b" else "vit_t")
         state = synthetic(sam)
         official.load_strict(sam, state)
-        module = Decoder(sam) if network == "decoder" else sam.image_encoder
+        module = Decoder(sam, dtype) if network == "decoder" else sam.image_encoder
         shape = (1, 256, 64, 64) if network == "decoder" else (count, 3, 1024, 1024)
         path = os.path.join(a.work, "sam_vit_b.safetensors" if network == "vit_b" else "mobile_sam.safetensors")
     if not os.path.exists(path):
         save_weights(path, state)
     module = module.eval().to(DEVICE)
     if network == "decoder":
-        module.decoder.half()
+        module.decoder.to(dtype)
     else:
-        module.half()
-    place_constants(module)
-    inputs = [torch.rand(shape, generator=generator).half().to(DEVICE)]
+        module.to(dtype)
+    place_constants(module, dtype)
+    inputs = [torch.rand(shape, generator=generator).to(DEVICE, dtype)]
     if network == "decoder":
         corner = torch.rand((count, 2), generator=generator) * 600
         inputs.append(torch.cat([corner, corner + 200], 1).to(DEVICE))
@@ -205,7 +209,7 @@ def measure(a, case):
     network, count = case.split(":")[0], int(case.split(":")[1])
     module, inputs, path = build(a, network, count)
     sides, failed = contenders(a, module, inputs)
-    options = ["--half", "--count", str(count)] + (["--decoder"] if network == "decoder" else [])
+    options = (["--half"] if a.precision == "fp16" else []) + ["--count", str(count)] + (["--decoder"] if network == "decoder" else [])
     child = None
     if a.bench:
         try:
@@ -223,7 +227,7 @@ def measure(a, case):
     if child:
         child.close()
     command = [os.path.basename(c) for c in child.command] if child else []
-    result = dict(failed=failed, clocks=clocks, command=" ".join(command))
+    result = dict(failed=failed, clocks=clocks, command=" ".join(command), hidden=os.environ.get("ISTHMUS_CAPS", ""))
     result["times"] = {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
     return result
 
@@ -235,7 +239,7 @@ def prepare(a):
         while waiting_cases and len(running) < a.prepare_jobs:
             case = waiting_cases.pop(0)
             command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--dfine", a.dfine, "--mobilesam",
-                       a.mobilesam, "--work", a.work, "--cases", case, "--modes", a.modes, "--compile-only"]
+                       a.mobilesam, "--work", a.work, "--cases", case, "--modes", a.modes, "--precision", a.precision, "--compile-only"]
             running.append((case, time.time(), subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
         time.sleep(0.2)
         for entry in list(running):
@@ -284,6 +288,7 @@ def main():
     p.add_argument("--bench")
     p.add_argument("--cases", default=CASES)
     p.add_argument("--modes", default="eager,compile,graph")
+    p.add_argument("--precision", choices=sorted(DTYPES), default="fp16")
     p.add_argument("--rounds", type=int, default=12)
     p.add_argument("--prepare-jobs", type=int, default=4)
     p.add_argument("--json")
@@ -291,6 +296,7 @@ def main():
     p.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()
     torch.set_grad_enabled(False)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     os.makedirs(a.work, exist_ok=True)
     if a.compile_only:
         module, inputs, _ = build(a, a.cases.split(":")[0], int(a.cases.split(":")[1]))
@@ -312,10 +318,10 @@ def main():
               flush=True)
         if a.json:                                       # after each case: a run cut short keeps what it has
             with open(a.json, "w") as f:
-                json.dump(dict(machine=machine, command=[os.path.basename(v) for v in sys.argv], rounds=a.rounds, cases=results), f, indent=1)
+                json.dump(dict(machine=machine, command=[os.path.basename(v) for v in sys.argv], rounds=a.rounds, precision=a.precision, cases=results), f, indent=1)
     show(results)
     if a.plot:
-        plot(results, "%s, driver %s, torch %s, fp16" % (machine.get("name"), machine.get("driver_version"), torch.__version__), a.plot)
+        plot(results, "%s, driver %s, torch %s, %s" % (machine.get("name"), machine.get("driver_version"), torch.__version__, a.precision), a.plot)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
  * are summed from one of two buffers in local memory, what the next step needs is on its way from global memory.
  *
  * Arguments are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
- * [split][pixel][channels of all tiles] as floats, and conv_sum adds those of all splits, in their order, and finishes.
- * Needs portable/vector with VL = 4. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the activation; WHOLE: pixels of
- * the input begin at multiples of four elements. Grid: x = tiles, those of the same pixels side by side, times the
+ * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and finishes.
+ * Needs portable/vector with VL = 4 and portable/conv_store. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the activation; WHOLE: input
+ * channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x = tiles, those of the same pixels side by side, times the
  * group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
 #define ITEMS       (BM / TM * ACROSS)
@@ -16,17 +16,17 @@
 #define A_WIDTH     (BM + 4)               /* apart in the banks */
 #define OUT_OF_MAP  (-1)
 
-#ifdef WHOLE_QUADS
-#define FOURS 1
-#else
-#define FOURS 0
-#endif
 #if !defined(WHOLE)
 #define LOAD_QUAD(p) LOAD_XV(p, 0)
+#define LOAD_REST(f) else if (at[f] >= 0 && left > 0) a[f] = input_part(x + at[f] + k, left);
 #elif defined(X32)
 #define LOAD_QUAD(p) (*(__global const float4 *)(p))
 #else
 #define LOAD_QUAD(p) LOAD4_ALIGNED(p, 0)
+#endif
+
+#ifndef LOAD_REST
+#define LOAD_REST(f)
 #endif
 
 /* A row of four products: pixel r of a, channels of b. */
@@ -38,20 +38,6 @@
 #else
 #define PARTS_PARAMETER __global float *restrict parts
 #endif
-
-/* Four channels from c on of pixel p, without the bias. */
-static inline void store_result(float4 v, int p, int c, __global TY *y, __global const T *before,
-                                __global const T *after, const conv_tile_args arg) {
-    const int line = p / arg.shape.y_w, n = line / arg.shape.y_h, oy = line - n * arg.shape.y_h;
-    const int ox = p - line * arg.shape.y_w;
-    epilogue_args epi = arg.epi;
-    epi.act = ACT; /* known when compiling: the functions of the others are left out */
-    const size_t b = before_pixel(n, oy, ox, arg.shape.y_h, arg.shape.y_w, arg.epi.flags);
-    const size_t a = after_pixel(n, oy, ox, arg.shape.y_h, arg.shape.y_w, arg.epi.flags);
-    finish(v, arg.shape.y_c - c, y + (size_t)p * arg.shape.y_ld + arg.shape.y_c0 + c,
-           before + b * arg.epi.before_ld + arg.epi.before_c0 + c, after + a * arg.epi.after_ld + arg.epi.after_c0 + c,
-           epi);
-}
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
@@ -93,7 +79,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             a[f] = (float4)(0.0f);                                                                                     \
             if (at[f] >= 0 && left >= 4) a[f] = LOAD_QUAD(x + at[f] + k);                                              \
-            else if (!FOURS && at[f] >= 0 && left > 0) a[f] = input_part(x + at[f] + k, left);                         \
+            LOAD_REST(f)                                                                                               \
         }                                                                                                              \
         _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) {                                                        \
             const int e = id + f * ITEMS;                                                                              \
@@ -154,23 +140,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
             const size_t place = ((size_t)get_group_id(1) * arg.shape.items * lines + p) * arg.col_tiles * BN;
             *(__global float4 *)(parts + place + c) = sum[r][h];
 #else
-            store_result(sum[r][h] + *(__global const float4 *)(bias + c), p, c, y, before, after, arg);
+            store_quad(sum[r][h] + *(__global const float4 *)(bias + c), p, c, y, before, after, arg.shape, arg.epi, ACT);
 #endif
         }
     }
 }
-
-#ifdef PARTS
-/* Grid: x = quads of channels, y = pixels. */
-__kernel void conv_sum(__global TY *restrict y, __global const float *restrict parts, __global const float *restrict bias,
-                       __global const T *restrict before, __global const T *restrict after,
-                       __global const int *restrict limit, const conv_tile_args arg) {
-    const int c = get_global_id(0) * 4, p = get_global_id(1), lines = arg.shape.y_h * arg.shape.y_w;
-    if (c >= arg.shape.y_c || p >= min(arg.shape.items, *limit) * lines) return;
-    const size_t width = (size_t)arg.col_tiles * BN, split = (size_t)arg.shape.items * lines * width;
-    __global const float *from = parts + p * width + c;
-    float4 v = *(__global const float4 *)(bias + c);
-    for (int s = 0; s < arg.splits; s++) v += *(__global const float4 *)(from + s * split);
-    store_result(v, p, c, y, before, after, arg);
-}
-#endif

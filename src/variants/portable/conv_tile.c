@@ -1,5 +1,5 @@
-/* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many products,
- * and where tiles are few their sums are split among groups, which a second launch adds up. */
+/* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many
+ * products, and where tiles are few their sums are split among groups, which a second launch adds up. */
 #include "variants/panels.h"
 #include "variants/defines.h"
 #include "variants/portable/conv_tile_args.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { MOST_SPLITS = 8, LEAST_STEPS = 4 };
+enum { MOST_SPLITS = 8, LEAST_STEPS = 4, MOST_PARTS = 16 << 20 /* values of all parts */ };
 
 /* Steps of the whole sum. */
 static int steps_of(const ist_conv_tile *r, const ist_conv_problem *q) {
@@ -25,14 +25,18 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
 
 static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv_problem q = ist_conv_problem_of(node);
-    const int parts = steps_of(v->config, &q) / LEAST_STEPS;
+    const ist_conv_tile *r = v->config;
+    const double whole = (double)q.x.n * q.oh * q.ow * ist_div_up(q.f.out, r->nv * r->vl) * r->nv * r->vl;
+    int parts = steps_of(r, &q) / LEAST_STEPS;
     (void)p;
-    return parts < 1 ? 1 : parts < MOST_SPLITS ? parts : MOST_SPLITS;
+    if (parts > MOST_SPLITS) parts = MOST_SPLITS;
+    if (parts > MOST_PARTS / whole) parts = (int)(MOST_PARTS / whole);
+    return parts < 1 ? 1 : parts;
 }
 
 /* Nanoseconds on a GPU, fitted on one (perf/notes/portable_gpu.md), cycles on a CPU, for which the tiles are not meant:
- * as portable/conv.c. A compute unit has so many groups side by side as their registers let it; each step takes as long as
- * the products of its groups, and a latency that those side by side share. */
+ * as portable/conv.c. A compute unit has so many groups side by side as their registers let it; each step takes as long
+ * as the products of its groups, and a latency that those side by side share. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
     const double start = 6900, rate = 190, latency = 280, store = 0.24, sum = 0.001, cycle = 27.2;
     enum { UNIT_ITEMS = 512 };
@@ -62,60 +66,70 @@ static bool aligned(const ist_plan *p, const ist_conv_problem *q) {
     return stored && whole(q->x) && whole(q->y) && whole(e->add_before) && whole(e->add_after);
 }
 
-static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w, int splits) {
-    const ist_conv_opts *o = q->o;
+static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q) {
     const bool half = ist_plan_half(p);
+    return ist_defines_of(p, "-DVL=4%s%s%s", half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
+                          half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "", aligned(p, q) ? " -DALIGNED" : "");
+}
+
+/* Sums whose parts lie in `parts`, [splits,1,pixels,width]. */
+static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts) {
+    const ist_conv_opts *o = q->o;
+    const ist_conv_sum_args arg = {
+        .shape = ist_conv_shape_of(q), .epi = ist_conv_epilogue_of(q), .splits = parts.n, .width = parts.c};
+    const ist_defines defines = defines_of(p, q);
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = q->label,
+               .op = "portable/conv_sum",
+               .isa = "portable/vector+portable/conv_store",
+               .defines = defines.text,
+               .kernel = "conv_sum",
+               .dims = 2,
+               .global = {ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)parts.w, 4)},
+               .local = {16, 4},
+               .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
+                        IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_sum_args, &arg)},
+               .arg_count = 7,
+               .bytes = sizeof(float) * (double)parts.n * parts.w * q->f.out,
+           });
+}
+
+static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w,
+                   int splits) {
+    const ist_conv_opts *o = q->o;
     const int bn = r->nv * r->vl, pixels = q->x.n * q->oh * q->ow, col_tiles = ist_div_up(q->f.out, bn);
     const int split_steps = ist_div_up(steps_of(r, q), splits);
     splits = ist_div_up(steps_of(r, q), split_steps); /* none without a step */
-    const ist_conv_tile_args arg = {
-        .shape = ist_conv_shape_of(q),
-        .epi = ist_conv_epilogue_of(q),
-        .col_tiles = col_tiles,
-        .splits = splits,
-        .split_steps = split_steps,
-    };
-    const ist_tensor parts = splits > 1 ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32)
-                                        : (ist_tensor){0};
-    ist_defines defines = ist_defines_of(p, "-DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DVL=4 -DACT=%d%s%s%s%s%s%s", r->mr, bn,
-                                         r->warps_m, r->warps_n, r->bk, (int)o->epi.act,
-                                         half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
-                                         half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "",
-                                         whole(q->x) ? " -DWHOLE" : "", aligned(p, q) ? " -DALIGNED" : "", splits > 1 ? " -DPARTS" : "", q->f.in % 4 ? "" : " -DWHOLE_QUADS");
-    ist_launch l = {
-        .label = q->label,
-        .op = r->op,
-        .isa = "portable/vector",
-        .defines = defines.text,
-        .kernel = "conv",
-        .dims = 2,
-        .global = {(size_t)ist_div_up(pixels, r->mr) * (size_t)col_tiles * (size_t)r->items, (size_t)splits},
-        .local = {(size_t)r->items, 1},
-        .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(q->y),
-                 IST_IN(o->epi.add_before), IST_IN(o->epi.add_after), IST_IN(ist_plan_current_limit(p)),
-                 IST_STRUCT(conv_tile_args, &arg)},
-        .arg_count = 9,
-        .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
-        .bytes = ist_conv_bytes(p, q, sizeof(float)),
-    };
-    if (splits > 1) l.args[4] = l.args[5] = l.args[6] = (ist_arg)IST_IN((ist_tensor){0});
-    ist_plan_launch(p, &l);
-    if (splits == 1) return;
-    const ist_launch sum = {
-        .label = q->label,
-        .op = r->op,
-        .isa = "portable/vector",
-        .defines = defines.text,
-        .kernel = "conv_sum",
-        .dims = 2,
-        .global = {(size_t)ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)pixels, 4)},
-        .local = {16, 4},
-        .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(w->bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
-                 IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tile_args, &arg)},
-        .arg_count = 7,
-        .bytes = sizeof(float) * (double)splits * pixels * q->f.out,
-    };
-    ist_plan_launch(p, &sum);
+    const bool split = splits > 1;
+    const ist_conv_tile_args arg = {.shape = ist_conv_shape_of(q),
+                                    .epi = ist_conv_epilogue_of(q),
+                                    .col_tiles = col_tiles,
+                                    .split_steps = split_steps};
+    const ist_tensor none = {0};
+    const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
+    ist_defines defines = defines_of(p, q);
+    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s", r->mr, bn, r->warps_m,
+                    r->warps_n, r->bk, split ? 0 : (int)o->epi.act, q->f.in % 4 == 0 && whole(q->x) ? " -DWHOLE" : "",
+                    split ? " -DPARTS" : "");
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = q->label,
+               .op = r->op,
+               .isa = "portable/vector+portable/conv_store",
+               .defines = defines.text,
+               .kernel = "conv",
+               .dims = 2,
+               .global = {(size_t)ist_div_up(pixels, r->mr) * (size_t)col_tiles * (size_t)r->items, (size_t)splits},
+               .local = {(size_t)r->items, 1},
+               .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(split ? none : q->y),
+                        IST_IN(split ? none : o->epi.add_before), IST_IN(split ? none : o->epi.add_after),
+                        IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tile_args, &arg)},
+               .arg_count = 9,
+               .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
+               .bytes = ist_conv_bytes(p, q, sizeof(float)),
+           });
+    if (split) launch_sum(p, q, w->bias, parts);
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

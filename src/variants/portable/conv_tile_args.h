@@ -1,4 +1,4 @@
-/* What cl/portable/conv_tile takes by value. */
+/* What cl/portable/conv_tile and conv_sum take by value. */
 #ifndef IST_VARIANTS_PORTABLE_CONV_TILE_ARGS_H
 #define IST_VARIANTS_PORTABLE_CONV_TILE_ARGS_H
 
@@ -7,8 +7,14 @@
 typedef struct ist_conv_tile_args {
     ist_conv_shape shape;
     ist_epilogue_args epi;
-    int col_tiles;           /* groups of the same pixels */
-    int splits, split_steps; /* of a sum, and BK input channels of a tap at most in each */
+    int col_tiles;   /* groups of the same pixels */
+    int split_steps; /* of BK input channels of a tap, at most, in a part of the sum */
 } ist_conv_tile_args;
+
+typedef struct ist_conv_sum_args {
+    ist_conv_shape shape;
+    ist_epilogue_args epi;
+    int splits, width; /* parts of the sum; channels of a pixel in each */
+} ist_conv_sum_args;
 
 #endif
