@@ -3,6 +3,7 @@
  * Nothing runs here: plans are recorded for devices that have whichever capabilities a test wants. */
 #include "device/sources.h"
 #include "support/optest.h"
+#include "support/sources.h"
 #include "variants/ops.h"
 #include "variants/tune.h"
 
@@ -455,14 +456,6 @@ Test(table, sources_are_those_of_the_machine) {
     cr_expect_gt(with, ist_variant_count() / 2);
 }
 
-/* Whether `op` is one of the names in `sources`. */
-static bool among(const char *op, const char *sources) {
-    const size_t n = strlen(op);
-    for (const char *at = sources; *at; at += strcspn(at, " "), at += *at == ' ')
-        if (strcspn(at, " ") == n && !strncmp(at, op, n)) return true;
-    return false;
-}
-
 /* Records the first problem that the variant takes; false when it takes none of its kind's. */
 static bool check_launches(const ist_variant *v, const float *weights) {
     bool taken = false;
@@ -482,7 +475,7 @@ static bool check_launches(const ist_variant *v, const float *weights) {
             cr_expect_gt(launches, 0, "%s", name_of(v));
             for (int k = 0; k < launches; k++) {
                 const ist_launch *l = ist_plan_launch_at(p, k);
-                cr_expect(among(l->op, v->sources), "%s launches %s, not %s", name_of(v), l->op, v->sources);
+                cr_expect(source_is_among(l->op, v->sources), "%s launches %s, not %s", name_of(v), l->op, v->sources);
                 check_sources(v, l->isa);
                 cr_expect_str_eq(l->from.variant, v->name, "launch %d says whose it is", k);
             }

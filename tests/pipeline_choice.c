@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "pipeline/engine.h"
 #include "support/engines.h"
+#include "support/sources.h"
 #include "variants/variant.h"
 
 #include <criterion/criterion.h>
@@ -160,14 +161,6 @@ static ist_node_kind kind_named(const char *name) {
     return IST_KINDS;
 }
 
-/* Whether `op` is one of the names in `sources`. */
-static bool among(const char *op, const char *sources) {
-    const size_t n = strlen(op);
-    for (const char *at = sources ? sources : ""; *at; at += strcspn(at, " "), at += *at == ' ')
-        if (strcspn(at, " ") == n && !strncmp(at, op, n)) return true;
-    return false;
-}
-
 /* Of a frame on a device with these capabilities; returns its number of programs. */
 static int check_sources(const char *caps, ist_precision precision, ist_match_mode match) {
     setenv("ISTHMUS_CAPS", caps, 1);
@@ -180,7 +173,7 @@ static int check_sources(const char *caps, ist_precision precision, ist_match_mo
         const ist_variant *v = ist_variant_named(kind_named(u->node), u->variant);
         cr_assert_not_null(v, "%s %s", u->node, u->variant);
         cr_expect_str_eq(ist_machine_name(v->machine), u->machine);
-        cr_expect(among(u->op, v->sources), "%s %s/%s takes %s, the table says %s", u->node, u->machine, u->variant,
+        cr_expect(source_is_among(u->op, v->sources), "%s %s/%s takes %s, the table says %s", u->node, u->machine, u->variant,
                   u->op, v->sources ? v->sources : "none");
     }
     int count = c.count;
