@@ -4,8 +4,8 @@
 # A test that defines __wrap_NAME gets the linker option --wrap=NAME: calls of NAME from the library go to the test's
 # function, which reaches the real one as __real_NAME. That is how failures are injected.
 #
-# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR and, for
-# cli_ tests, IST_CLI (path of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
+# Compile definitions: IST_GOLDEN_DIR (tests/golden), IST_SOURCE_DIR, IST_BUILD_DIR and, for cli_ tests, IST_CLI (path
+# of the command line program, the target isthmus_cli). Tests run one at a time where they use a device: PoCL takes all
 # cores by itself. Kernels that PoCL compiled are kept in one folder of the build for all tests.
 pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
 

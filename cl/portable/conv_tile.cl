@@ -2,11 +2,11 @@
  * pixels by BN channels, a work-item TM by TN of them; BK input channels of one tap are a step. While a step's products
  * are summed from one of two buffers in local memory, what the next step needs is on its way from global memory.
  *
- * Arguments are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
- * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and finishes.
- * Needs portable/vector with VL = 4 and portable/conv_store. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the activation; WHOLE: input
- * channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x = tiles, those of the same pixels side by side, times the
- * group, y = splits. */
+ * Buffers are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
+ * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
+ * finishes. Needs portable/vector with VL = 4 and portable/conv_store. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the
+ * activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x =
+ * tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
 #define ITEMS       (BM / TM * ACROSS)
 #define QUADS       (BK / 4)               /* of a pixel's channels in a step */

@@ -25,8 +25,9 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
 /* Nanoseconds, from what the tiles reached on one GPU (perf/NOTES.md); a CPU's core gets a twentieth of what its own
  * variants give it, in their cycles. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double start = v->config && ((const ist_conv_tile *)v->config)->bk ? 2650 : 6900, rate = 909, cycle = 27.2, store = 4.0 / 16;
+    const double rate = 909, cycle = 27.2, store = 4.0 / 16;
     const ist_conv_tile *r = v->config;
+    const double start = r->bk ? 2650 : 6900; /* conv_few; conv_any, whose groups first fill local memory */
     ist_conv_problem q = ist_conv_problem_of(node);
     double work = ist_conv_panels_work(p, r, &q) * q.f.in * q.taps / r->speed;
     (void)way;
