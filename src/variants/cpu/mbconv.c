@@ -1,6 +1,6 @@
 /* Inverted bottlenecks as one kernel that keeps its lines in a core's cache (cl/cpu/mbconv). */
 #include "variants/padding_reuse.h"
-#include "variants/cpu/mbconv_args.h"
+#include "variants/cpu/mbconv.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -25,29 +25,13 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int hidden = b->expand.out, s = b->stride, h = y.h, w = y.w;
     int cols = w < COLS ? w : COLS, segments = ist_div_up(w, cols);
     int bands = ist_cpu_bands(p, h, segments * x.n, GROUPS_PER_UNIT);
-    int pieces = segments * bands, units = ist_plan_units(p), length = (cols - 1) * s + 3;
+    int units = ist_plan_units(p), length = (cols - 1) * s + 3;
     b->reuse = ist_padding_reuse_behind(b->reuse, x.h, s);
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (PIXELS - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DCIN=%d -DHIDDEN=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d -DPANEL=%d", x.c, hidden,
                                    b->project.out, s, (int)b->act, panel);
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
-    const ist_cpu_mbconv_args by_value = {.x_h = x.h,
-                                          .x_w = x.w,
-                                          .x_ld = x.ld,
-                                          .x_c0 = x.c0,
-                                          .items = x.n,
-                                          .y_h = h,
-                                          .y_w = w,
-                                          .y_ld = y.ld,
-                                          .y_c0 = y.c0,
-                                          .residual = b->residual,
-                                          .line_pixels = length,
-                                          .segment_w = cols,
-                                          .segments = segments,
-                                          .bands = bands,
-                                          .pieces = pieces,
-                                          .backwards = ist_plan_work_turn(p),
-                                          .same = ist_padding_reuse_args_of(b->reuse, h)};
+    const ist_cpu_mbconv_args by_value = ist_cpu_mbconv_args_of(p, b, cols, bands);
     ist_launch l = {
         .label = label,
         .op = "cpu/mbconv",

@@ -1,7 +1,7 @@
 /* Inverted bottlenecks on AMX (cl/cpu/mbconv_amx). */
 #include "variants/padding_reuse.h"
 #include "variants/cpu/amx.h"
-#include "variants/cpu/mbconv_args.h"
+#include "variants/cpu/mbconv.h"
 #include "variants/cpu/weights.h"
 #include "variants/defines.h"
 
@@ -29,23 +29,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor scratch = ist_plan_tensor(p, units, 3, length + (BLOCK - 1) * s, hidden, IST_ELEM_F32);
     ist_defines d = ist_defines_of(p, "-DMOST=%d -DPARTS=%d -DASM=%d", MOST, ist_amx_parts(p), ist_amx_instructions(p));
     double in = (double)ist_pixels(x), out = (double)ist_pixels(y);
-    const ist_mbconv_amx_args by_value = {.common = {.x_h = x.h,
-                                                     .x_w = x.w,
-                                                     .x_ld = x.ld,
-                                                     .x_c0 = x.c0,
-                                                     .items = x.n,
-                                                     .y_h = h,
-                                                     .y_w = w,
-                                                     .y_ld = y.ld,
-                                                     .y_c0 = y.c0,
-                                                     .residual = b->residual,
-                                                     .line_pixels = length,
-                                                     .segment_w = cols,
-                                                     .segments = segments,
-                                                     .bands = bands,
-                                                     .pieces = segments * bands,
-                                                     .backwards = ist_plan_work_turn(p),
-                                                     .same = ist_padding_reuse_args_of(b->reuse, h)},
+    const ist_mbconv_amx_args by_value = {.common = ist_cpu_mbconv_args_of(p, b, cols, bands),
                                           .x_c = x.c,
                                           .hidden = hidden,
                                           .y_c = y.c,
