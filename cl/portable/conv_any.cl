@@ -69,7 +69,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     }
 
     int c = col + tx, left = shape.y_c - c;
-    for (int r = 0, p = p0 + ty; r < 4 && p < rows && left > 0; r++, p++) {
+    if (left <= 0) return; /* not in the loop's condition: LLVM in PoCL 6 then stops the process */
+    for (int r = 0, p = p0 + ty; r < 4 && p < rows; r++, p++) {
         int line = p / shape.y_w, n = line / shape.y_h, oy = line - n * shape.y_h, ox = p - line * shape.y_w;
         size_t b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
         size_t a = after_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);
