@@ -53,6 +53,43 @@ IST_DEFINE_ACCESSES(float)
 #define vstore4(v, i, p)  ist_vstore4(v, i, p)
 #define vstore8(v, i, p)  ist_vstore8(v, i, p)
 #define vstore16(v, i, p) ist_vstore16(v, i, p)
+
+/* vload_halfN and vstore_halfN by way of an aligned copy: PoCL 3.1 to 6 read and write N halves as if they lay at a
+ * multiple of their size, and the process ends where they do not. */
+#define IST_DEFINE_HALF_LOAD(SPACE, N)                                                                                 \
+    static inline float##N __attribute__((overloadable)) ist_vload_half##N(size_t i, const SPACE half *p) {            \
+        const ushort##N u = vload##N(i, (const SPACE ushort *)p);                                                      \
+        return vload_half##N(0, (const __private half *)&u);                                                           \
+    }
+#define IST_DEFINE_HALF_STORE(SPACE, N)                                                                                \
+    static inline void __attribute__((overloadable)) ist_vstore_half##N(float##N v, size_t i, SPACE half *p) {         \
+        ushort##N u;                                                                                                   \
+        vstore_half##N(v, 0, (__private half *)&u);                                                                    \
+        vstore##N(u, i, (SPACE ushort *)p);                                                                            \
+    }
+#define IST_DEFINE_HALVES(N)                                                                                           \
+    IST_DEFINE_HALF_LOAD(__global, N)                                                                                  \
+    IST_DEFINE_HALF_LOAD(__local, N)                                                                                   \
+    IST_DEFINE_HALF_LOAD(__constant, N)                                                                                \
+    IST_DEFINE_HALF_LOAD(__private, N)                                                                                 \
+    IST_DEFINE_HALF_STORE(__global, N)                                                                                 \
+    IST_DEFINE_HALF_STORE(__local, N)                                                                                  \
+    IST_DEFINE_HALF_STORE(__private, N)
+IST_DEFINE_HALVES(4)
+IST_DEFINE_HALVES(8)
+IST_DEFINE_HALVES(16)
+#undef vload_half4
+#undef vload_half8
+#undef vload_half16
+#undef vstore_half4
+#undef vstore_half8
+#undef vstore_half16
+#define vload_half4(i, p)      ist_vload_half4(i, p)
+#define vload_half8(i, p)      ist_vload_half8(i, p)
+#define vload_half16(i, p)     ist_vload_half16(i, p)
+#define vstore_half4(v, i, p)  ist_vstore_half4(v, i, p)
+#define vstore_half8(v, i, p)  ist_vstore_half8(v, i, p)
+#define vstore_half16(v, i, p) ist_vstore_half16(v, i, p)
 #endif
 
 #ifdef IST_HALF

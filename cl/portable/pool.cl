@@ -12,16 +12,7 @@
 #define TAKE4(p, i)    LOAD4(p, i)
 #define PUT4(v, p, i)  STORE4(v, p, i)
 #endif
-/* LLVM 14 makes of vload_half16 here, without AVX-512, loads for which addresses must be multiples of 16. */
-#if defined(IST_HALF) && defined(__x86_64__)
-static inline float16 load16(__global const half *p) {
-    ushort16 u = vload16(0, (__global const ushort *)p);
-    return vload_half16(0, (const __private half *)&u);
-}
-#define TAKE16(p, i)   load16((p) + (i))
-#else
 #define TAKE16(p, i)   LOAD16(p, i)
-#endif
 #define PUT16(v, p, i) STORE16(v, p, i)
 #define TAKE1(p, i)    LOAD(p, i)
 #define PUT1(v, p, i)  STORE(v, p, i)
