@@ -104,35 +104,6 @@ static void read_any(png_job *job) {
     png_read_end(png, NULL);
 }
 
-/* Creates libpng's reader of a file in memory, lets `read` work with it, and describes what stopped it. */
-static ist_status run_reader(png_job *job, const void *bytes, size_t count, void (*read)(png_job *)) {
-    png_job *volatile j = job; /* survives the jump */
-    job->bytes = bytes;
-    job->left = count;
-    job->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, job, on_error, on_warning);
-    job->info = job->png ? png_create_info_struct(job->png) : NULL;
-    if (!job->info) {
-        png_destroy_read_struct(&job->png, NULL, NULL);
-        return ist_fail(job->err, IST_E_MEMORY, "%s: out of memory", job->name);
-    }
-    if (setjmp(png_jmpbuf(job->png))) {
-        if (j->ended)
-            j->status = ist_fail(j->err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", j->name, count);
-        else
-            j->status = ist_fail(j->err, IST_E_INPUT, "%s: damaged PNG: %s", j->name, j->message);
-    } else {
-        /* our own limit speaks first, with numbers; libpng's is 10^6 per side */
-        png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-        png_set_crc_action(job->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-        png_set_read_fn(job->png, job, on_read);
-        read(job);
-    }
-    png_destroy_read_struct(&j->png, &j->info, NULL);
-    free(j->inflate);
-    if (j->status) ist_bitmap_free(j->bitmap);
-    return j->status;
-}
-
 /* ---- the plain form ----
  * libpng checks the order, sizes and checksums of chunks and hands over what is in the IDAT ones. Whatever fails here
  * is no failure yet: libpng reads the file again by itself, and knows better, or what to say. The other way round,
@@ -193,10 +164,52 @@ static void read_plain(png_job *job) {
     png_set_chunk_malloc_max(png, MAX_PLAIN_CHUNK);
     png_read_info(png, job->info);
     png_read_end(png, job->info);
+    if (!job->inflate) png_error(png, "no rows");
+}
+
+/* Whether libpng stopped behind the head of a good last chunk. From 1.6.45 on it takes that one to be out of place where
+ * it has not inflated the rows itself. */
+static bool is_at_end(const png_job *job) {
+    return job->left >= 4 && !memcmp(job->bytes - 8, "\0\0\0\0IEND\xAE\x42\x60\x82", 12);
+}
+
+/* What follows the last chunk: the rows without their filters; false when they are not whole. */
+static bool finish_plain(png_job *job) {
     const ist_bitmap *b = job->bitmap;
-    if (!job->inflate || job->inflate->block_state != ISAL_BLOCK_FINISH || job->inflate->avail_out != SPARE ||
-        !ist_png_unfilter(b->pixels, (size_t)b->height, b->stride, (size_t)ist_format_channels(b->format)))
-        png_error(png, "rows cannot be read");
+    return job->inflate->block_state == ISAL_BLOCK_FINISH && job->inflate->avail_out == SPARE &&
+           ist_png_unfilter(b->pixels, (size_t)b->height, b->stride, (size_t)ist_format_channels(b->format));
+}
+
+/* ---- either ---- */
+
+/* Creates libpng's reader of a file in memory, lets `read` work with it, and describes what stopped it. */
+static ist_status run_reader(png_job *job, const void *bytes, size_t count, void (*read)(png_job *)) {
+    png_job *volatile j = job; /* survives the jump */
+    job->bytes = bytes;
+    job->left = count;
+    job->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, job, on_error, on_warning);
+    job->info = job->png ? png_create_info_struct(job->png) : NULL;
+    if (!job->info) {
+        png_destroy_read_struct(&job->png, NULL, NULL);
+        return ist_fail(job->err, IST_E_MEMORY, "%s: out of memory", job->name);
+    }
+    if (setjmp(png_jmpbuf(job->png))) {
+        if (j->ended)
+            j->status = ist_fail(j->err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", j->name, count);
+        else if (!j->inflate || !is_at_end(j))
+            j->status = ist_fail(j->err, IST_E_INPUT, "%s: damaged PNG: %s", j->name, j->message);
+    } else {
+        /* our own limit speaks first, with numbers; libpng's is 10^6 per side */
+        png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+        png_set_crc_action(job->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+        png_set_read_fn(job->png, job, on_read);
+        read(job);
+    }
+    png_destroy_read_struct(&j->png, &j->info, NULL);
+    if (!j->status && j->inflate && !finish_plain(j)) j->status = IST_E_INPUT;
+    free(j->inflate);
+    if (j->status) ist_bitmap_free(j->bitmap);
+    return j->status;
 }
 
 ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,

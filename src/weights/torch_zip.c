@@ -357,17 +357,27 @@ static zip_t *open_zip(FILE *file, const void *bytes, size_t size, zip_error_t *
     return zip;
 }
 
+/* Whether libzip found no directory in what began as an archive. From 1.11 on it says so by a code of its own. */
+static bool is_cut_off(int code) {
+#ifdef ZIP_ER_TRUNCATED_ZIP
+    if (code == ZIP_ER_TRUNCATED_ZIP) return true;
+#endif
+    return code == ZIP_ER_NOZIP;
+}
+
 ist_status ist_torch_zip_read(ist_weights *weights, FILE *file, const void *bytes, size_t size, ist_error *err) {
     zip_error_t why;
     zip_error_init(&why);
     reader r = {.out = weights, .err = err};
     r.zip = open_zip(file, bytes, size, &why);
     if (!r.zip) {
-        if (zip_error_code_zip(&why) == ZIP_ER_NOZIP) /* it began as one */
+        if (is_cut_off(zip_error_code_zip(&why)))
             ist_fail(err, IST_E_WEIGHTS, "the zip archive is cut off: its directory is missing at byte %zu, the end",
                      size);
         else
-            ist_fail(err, IST_E_WEIGHTS, "the zip archive cannot be read: %s", zip_error_strerror(&why));
+            ist_fail(err, IST_E_WEIGHTS, "the zip archive %s: %s",
+                     zip_error_code_zip(&why) == ZIP_ER_INCONS ? "is damaged or cut off" : "cannot be read",
+                     zip_error_strerror(&why));
         zip_error_fini(&why);
         return IST_E_WEIGHTS;
     }
