@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""isthmus beside PyTorch on an NVIDIA GPU: the same networks, the same weights, interleaved in one run.
+"""isthmus beside PyTorch, and tinygrad on OpenCL, on an NVIDIA GPU: the same networks, the same weights, interleaved in one run.
 
     peers_gpu.py --dfine CHECKOUT --mobilesam CHECKOUT --work DIR --bench BINARY [--cases n:1,s:1,...] [--rounds 12]
-                 [--modes eager,compile,graph] [--precision fp16|fp32] [--prepare-jobs 4] [--json FILE] [--plot FILE]
+                 [--modes eager,compile,graph,tinygrad] [--precision fp16|fp32] [--prepare-jobs 4] [--json FILE] [--plot FILE]
+                 [--beam N --beam-seconds S --beam-cases s:1,...] [--peer-seconds S]
 
 A case is NETWORK:COUNT: n, s, m, l, x (D-FINE, 640x640, network only, deployed form), tinyvit (encoder at 1024) with COUNT
 images, vit_b (SAM's ViT-B encoder at 1024, from the same checkout), or decoder (SAM's prompt encoder and mask decoder, one
@@ -10,6 +11,10 @@ mask) with COUNT boxes. Contenders:
     eager    the published modules in half (position codes of prompts in float, as published), or in float without TF32
     compile  torch.compile of them
     graph    that, captured in one CUDA graph with every constant on the GPU
+    tinygrad the published modules as ONNX files (constants folded by ONNX Runtime) on tinygrad's OpenCL device, captured by its
+             TinyJit, in a child each (support/tinygrad_peer.py; --precision fp32, and only where --modes names it); beam is that
+             with --beam N, tinygrad's search of kernel forms, which stops after --beam-seconds. A child that is not ready
+             --peer-seconds after its start, or whose outputs are not the published ones, is named and left out
     isthmus  BINARY (bench_models), in fp16 with --half, a child that runs a frame per line of input; what ISTHMUS_CAPS hides
              (-PTX_MMA,-PTX_WGMMA,-PTX_MEET: what GPUs of other vendors do not have) is said beside the case
 All time is the host's, from the call to the end of the device's work: launches count. A round goes through the contenders in
@@ -20,6 +25,7 @@ process of its own first, --prepare-jobs at a time, into inductor's cache; a con
 import argparse
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -35,6 +41,7 @@ from synth import FIXED, weight           # noqa: E402
 CASES = "n:1,s:1,x:1,n:32,s:32,x:32,tinyvit:1,tinyvit:8,decoder:1,decoder:8,decoder:32"
 COUNTED, UNCOUNTED = 10, 3
 DEVICE = "cuda"
+NAMES = ("eager", "compile", "graph", "tinygrad", "beam", "isthmus")
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -87,8 +94,9 @@ def synthetic(model):
 
 def save_weights(path, state):
     from safetensors.torch import save_file
-    save_file({k: v.clone().contiguous() for k, v in state.items()}, path + ".part")
-    os.replace(path + ".part", path)
+    part = "%s.%d" % (path, os.getpid())                 # cases that are prepared side by side may share a file
+    save_file({k: v.clone().contiguous() for k, v in state.items()}, part)
+    os.replace(part, path)
 
 
 def build(a, network, count):
@@ -179,24 +187,83 @@ def contenders(a, module, inputs):
     return sides, failed
 
 
-class Isthmus:
-    """bench_models as a child that runs a frame per line."""
+class Child:
+    """A program that says `ready` or `failed` and then runs a frame per line."""
 
-    def __init__(self, binary, options, path):
-        self.command = [binary] + options + [path]
-        self.child = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        line = self.child.stdout.readline()
-        if not line.startswith("ready"):
-            raise RuntimeError("%s did not get ready: %r" % (" ".join(self.command), line))
+    def __init__(self, command, env=None):
+        self.command, self.start = command, time.time()
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
-    def __call__(self):
-        self.child.stdin.write("run\n")
+    def ready(self, seconds):
+        """What it said, if that came within the seconds since its start; else it ends here."""
+        if select.select([self.child.stdout], [], [], max(0, self.start + seconds - time.time()))[0]:
+            line = self.child.stdout.readline()
+            if line.startswith("ready"):
+                return line[len("ready"):].strip()
+            why = line.strip() or "ended without a word"
+        else:
+            why = "not ready within %d s" % seconds
+        self.close(kill=True)
+        raise RuntimeError("%s: %s" % (os.path.basename(self.command[0]), why))
+
+    def __call__(self, line="run"):
+        self.child.stdin.write(line + "\n")
         self.child.stdin.flush()
         return float(self.child.stdout.readline())
 
-    def close(self):
+    def close(self, kill=False):
+        if kill:
+            self.child.kill()
         self.child.stdin.close()
         self.child.wait()
+
+
+def isthmus(a, network, count, path):
+    options = (["--half"] if a.precision == "fp16" else []) + ["--count", str(count)] + (["--decoder"] if network == "decoder" else [])
+    child = Child([a.bench] + options + [path])
+    child.ready(600)
+    return child
+
+
+def files_of(a, case):
+    """(ONNX file, arrays) of a case for tinygrad."""
+    stem = os.path.join(a.work, case.replace(":", "_"))
+    return stem + ".onnx", stem + ".npz"
+
+
+def export(a, case):
+    """Writes a case's ONNX file, constants folded, with its inputs and the published module's outputs."""
+    import numpy
+    import onnx
+    import onnxruntime
+    module, inputs, _ = build(a, case.split(":")[0], int(case.split(":")[1]))
+    path, arrays = files_of(a, case)
+    outputs = module(*inputs)
+    outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    named = {"i%d" % k: v for k, v in enumerate(inputs)} | {"o%d" % k: v for k, v in enumerate(outputs)}
+    numpy.savez(arrays, **{k: v.float().cpu().numpy() for k, v in named.items()})
+    torch.onnx.export(module, tuple(inputs), path + ".whole", opset_version=17, dynamo=False)
+    o = onnxruntime.SessionOptions()
+    o.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    o.optimized_model_filepath, o.log_severity_level = path + ".part", 3
+    onnxruntime.InferenceSession(path + ".whole", o, providers=["CPUExecutionProvider"])
+    model = onnx.load(path + ".part")
+    standard = [v for v in model.opset_import if not v.domain]      # others are named there and not used
+    del model.opset_import[:]
+    model.opset_import.extend(standard)
+    onnx.save(model, path)
+
+
+def start_tinygrad(a, case):
+    """tinygrad's child; it prepares while others do."""
+    searched = (a.beam_cases or a.cases).split(",")
+    jobs = max(2, os.cpu_count() // len(searched))
+    command = [sys.executable, os.path.join(HERE, "support", "tinygrad_peer.py"), *files_of(a, case), "--beam",
+               str(a.beam if case in searched else 0), "--beam-seconds", str(a.beam_seconds), "--beam-jobs", str(jobs),
+               "--limit", str(a.peer_seconds)]
+    if case.split(":")[0] in official.SIZES:
+        command.append("--sorted")
+    return Child(command, dict(os.environ, PARALLEL="4"))
 
 
 def smi(fields):
@@ -205,15 +272,31 @@ def smi(fields):
     return dict(zip(fields.split(","), [v.strip() for v in text[0].split(",")])) if text else {}
 
 
-def measure(a, case):
+def add_tinygrad(child, seconds, sides, failed):
+    """Adds tinygrad's contenders; what it said of itself, if anything."""
+    try:
+        said = json.loads(child.ready(seconds + 10))
+    except RuntimeError as error:
+        failed["tinygrad"] = str(error)
+        return None
+    if "failed" in said:
+        failed["beam"] = said["failed"]
+    for name, line in (("tinygrad", "run"), ("beam", "beam")):
+        if line in said:
+            sides[name] = lambda line=line: child(line)
+    return said
+
+
+def measure(a, case, tinygrad):
     network, count = case.split(":")[0], int(case.split(":")[1])
     module, inputs, path = build(a, network, count)
     sides, failed = contenders(a, module, inputs)
-    options = (["--half"] if a.precision == "fp16" else []) + ["--count", str(count)] + (["--decoder"] if network == "decoder" else [])
-    child = None
+    child, said = None, None
+    if tinygrad:
+        said = add_tinygrad(tinygrad, a.peer_seconds, sides, failed)
     if a.bench:
         try:
-            child = sides["isthmus"] = Isthmus(a.bench, options, path)
+            child = sides["isthmus"] = isthmus(a, network, count, path)
         except RuntimeError as error:
             failed["isthmus"] = str(error)
     times, clocks = {s: [] for s in sides}, {}
@@ -224,33 +307,47 @@ def measure(a, case):
             times[s] += [run() for _ in range(COUNTED)]
         if r == a.rounds // 2:
             clocks = smi("clocks.sm,clocks.mem,temperature.gpu,power.draw")
+    if said:
+        tinygrad.close()
     if child:
         child.close()
     command = [os.path.basename(c) for c in child.command] if child else []
     result = dict(failed=failed, clocks=clocks, command=" ".join(command), hidden=os.environ.get("ISTHMUS_CAPS", ""))
+    if said:
+        result["tinygrad"] = said
     result["times"] = {s: dict(median=statistics.median(t), least=min(t), runs=len(t)) for s, t in times.items()}
     return result
 
 
 def prepare(a):
-    """Compiles every case in a process of its own; what it makes is found again in inductor's cache."""
-    waiting_cases, running = a.cases.split(","), []
-    while waiting_cases or running:
-        while waiting_cases and len(running) < a.prepare_jobs:
-            case = waiting_cases.pop(0)
+    """Exports and compiles every case in processes of their own; what they make is found again in files and in inductor's
+    cache. The second is that of tinygrad's children, case -> child, each started when its file is there."""
+    modes, cases, peers, running = a.modes.split(","), a.cases.split(","), {}, []
+    left = [("export", c) for c in cases] if "tinygrad" in modes else []
+    if a.prepare_jobs and ("compile" in modes or "graph" in modes):
+        left += [("compile", c) for c in cases]
+    while left or running:
+        while left and len(running) < max(1, a.prepare_jobs):
+            step, case = left.pop(0)
             command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--dfine", a.dfine, "--mobilesam",
-                       a.mobilesam, "--work", a.work, "--cases", case, "--modes", a.modes, "--precision", a.precision, "--compile-only"]
-            running.append((case, time.time(), subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
+                       a.mobilesam, "--work", a.work, "--cases", case, "--precision", a.precision, "--only", step]
+            with open(os.path.join(a.work, "%s_%s.log" % (case.replace(":", "_"), step)), "w") as log:
+                running.append((step, case, time.time(), subprocess.Popen(command, stdout=log, stderr=log)))
         time.sleep(0.2)
         for entry in list(running):
-            if entry[2].poll() is not None:
+            step, case, start, process = entry
+            if process.poll() is not None:
                 running.remove(entry)
-                print("compiled %s in %.0f s%s" % (entry[0], time.time() - entry[1], "" if entry[2].returncode == 0 else ", FAILED"),
-                      flush=True)
+                print("%s %s: %.0f s%s" % (step, case, time.time() - start, "" if process.returncode == 0 else ", FAILED"), flush=True)
+                if step == "export" and process.returncode == 0:
+                    peers[case] = start_tinygrad(a, case)
+    for peer in peers.values():                          # none prepares while another is measured
+        select.select([peer.child.stdout], [], [], max(0, peer.start + a.peer_seconds + 10 - time.time()))
+    return peers
 
 
 def show(results):
-    names = ("eager", "compile", "graph", "isthmus")
+    names = [n for n in NAMES if n in NAMES[:3] or any(n in r["times"] for r in results.values())]
     print("%-12s %s  isthmus/graph" % ("ms", " ".join("%9s" % n for n in names)))
     for case, r in results.items():
         t = r["times"]
@@ -266,10 +363,10 @@ def plot(results, title, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     figure, axes = plt.subplots(figsize=(10, 3.6))
-    names = [n for n in ("eager", "compile", "graph", "isthmus") if any(n in r["times"] for r in results.values())]
+    names = [n for n in NAMES if any(n in r["times"] for r in results.values())]
     for k, name in enumerate(names):
         at = [(i + 0.2 * k, r["times"][name]["median"]) for i, r in enumerate(results.values()) if name in r["times"]]
-        axes.bar([x for x, _ in at], [y for _, y in at], 0.19, label=name if name == "isthmus" else "PyTorch " + name)
+        axes.bar([x for x, _ in at], [y for _, y in at], 0.19, label="PyTorch " + name if name in NAMES[:3] else name)
     axes.set_xticks([i + 0.1 * (len(names) - 1) for i in range(len(results))], list(results), fontsize=8)
     axes.set_yscale("log")
     axes.set_ylabel("ms per frame or batch")
@@ -293,12 +390,20 @@ def main():
     p.add_argument("--prepare-jobs", type=int, default=4)
     p.add_argument("--json")
     p.add_argument("--plot")
-    p.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("--beam", type=int, default=0)
+    p.add_argument("--beam-seconds", type=int, default=60)
+    p.add_argument("--beam-cases")
+    p.add_argument("--peer-seconds", type=int, default=600)
+    p.add_argument("--only", choices=("export", "compile"), help=argparse.SUPPRESS)
     a = p.parse_args()
     torch.set_grad_enabled(False)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     os.makedirs(a.work, exist_ok=True)
-    if a.compile_only:
+    if "tinygrad" in a.modes.split(",") and a.precision != "fp32":
+        p.error("tinygrad is compared in fp32")
+    if a.only == "export":
+        return export(a, a.cases)
+    if a.only == "compile":
         module, inputs, _ = build(a, a.cases.split(":")[0], int(a.cases.split(":")[1]))
         torch.compile(module, dynamic=False)(*inputs)
         torch.cuda.synchronize()
@@ -306,16 +411,14 @@ def main():
     machine = dict(smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit"), torch=torch.__version__,
                    cuda=torch.version.cuda)
     print(machine, flush=True)
-    if a.prepare_jobs and ("compile" in a.modes or "graph" in a.modes):
-        prepare(a)
-    results = {}
+    peers, results = prepare(a), {}
     for case in a.cases.split(","):
         start = time.time()
-        results[case] = measure(a, case)
+        results[case] = measure(a, case, peers.get(case))
         torch.compiler.reset()
         torch.cuda.empty_cache()
         print("measured %s in %.0f s: %s %s" % (case, time.time() - start, results[case]["times"], results[case]["clocks"]),
-              flush=True)
+              results[case].get("tinygrad", ""), results[case]["failed"] or "", flush=True)
         if a.json:                                       # after each case: a run cut short keeps what it has
             with open(a.json, "w") as f:
                 json.dump(dict(machine=machine, command=[os.path.basename(v) for v in sys.argv], rounds=a.rounds, precision=a.precision, cases=results), f, indent=1)
