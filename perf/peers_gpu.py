@@ -13,8 +13,8 @@ mask) with COUNT boxes. Contenders:
     graph    that, captured in one CUDA graph with every constant on the GPU
     tinygrad the published modules as ONNX files (constants folded by ONNX Runtime) on tinygrad's OpenCL device, captured by its
              TinyJit, in a child each (support/tinygrad_peer.py; --precision fp32, and only where --modes names it); beam is that
-             with --beam N, tinygrad's search of kernel forms, which stops after --beam-seconds. A child that is not ready
-             --peer-seconds after its start, or whose outputs are not the published ones, is named and left out
+             with --beam N, tinygrad's search of kernel forms, which stops after --beam-seconds. A child (or a compilation) that is
+             not ready --peer-seconds after its start, or a child whose outputs are not the published ones, is named and left out
     isthmus  BINARY (bench_models), in fp16 with --half, a child that runs a frame per line of input; what ISTHMUS_CAPS hides
              (-PTX_MMA,-PTX_WGMMA,-PTX_MEET: what GPUs of other vendors do not have) is said beside the case
 All time is the host's, from the call to the end of the device's work: launches count. A round goes through the contenders in
@@ -161,7 +161,7 @@ def captured(run):
     return graph.replay, out
 
 
-def contenders(a, module, inputs):
+def contenders(a, module, inputs, compilable):
     """name -> function that runs a frame and gives its milliseconds; what fails is in the second result."""
     sides, failed = {}, {}
     expect = first(module(*inputs)).float()
@@ -170,6 +170,9 @@ def contenders(a, module, inputs):
     modes = a.modes.split(",")
     if "eager" in modes:
         sides["eager"] = waiting(lambda: module(*inputs))
+    if not compilable:
+        failed["compile"] = "failed, or took longer than %d s" % a.peer_seconds
+        return sides, failed
     compiled = torch.compile(module, dynamic=False) if "compile" in modes or "graph" in modes else None
     for mode in modes:
         try:
@@ -263,7 +266,7 @@ def start_tinygrad(a, case):
                "--limit", str(a.peer_seconds)]
     if case.split(":")[0] in official.SIZES:
         command.append("--sorted")
-    return Child(command, dict(os.environ, PARALLEL="4"))
+    return Child(command, dict(os.environ, PARALLEL="4", CACHEDB=files_of(a, case)[0] + ".db"))
 
 
 def smi(fields):
@@ -287,10 +290,10 @@ def add_tinygrad(child, seconds, sides, failed):
     return said
 
 
-def measure(a, case, tinygrad):
+def measure(a, case, tinygrad, compilable):
     network, count = case.split(":")[0], int(case.split(":")[1])
     module, inputs, path = build(a, network, count)
-    sides, failed = contenders(a, module, inputs)
+    sides, failed = contenders(a, module, inputs, compilable)
     child, said = None, None
     if tinygrad:
         said = add_tinygrad(tinygrad, a.peer_seconds, sides, failed)
@@ -321,8 +324,9 @@ def measure(a, case, tinygrad):
 
 def prepare(a):
     """Exports and compiles every case in processes of their own; what they make is found again in files and in inductor's
-    cache. The second is that of tinygrad's children, case -> child, each started when its file is there."""
-    modes, cases, peers, running = a.modes.split(","), a.cases.split(","), {}, []
+    cache. Returned: tinygrad's children, case -> child, each started when its file is there, and the cases that could not be
+    compiled in --peer-seconds."""
+    modes, cases, peers, uncompiled, running = a.modes.split(","), a.cases.split(","), {}, set(), []
     left = [("export", c) for c in cases] if "tinygrad" in modes else []
     if a.prepare_jobs and ("compile" in modes or "graph" in modes):
         left += [("compile", c) for c in cases]
@@ -336,14 +340,18 @@ def prepare(a):
         time.sleep(0.2)
         for entry in list(running):
             step, case, start, process = entry
+            if step == "compile" and time.time() > start + a.peer_seconds:
+                process.kill()
             if process.poll() is not None:
                 running.remove(entry)
+                if step == "compile" and process.returncode != 0:
+                    uncompiled.add(case)
                 print("%s %s: %.0f s%s" % (step, case, time.time() - start, "" if process.returncode == 0 else ", FAILED"), flush=True)
                 if step == "export" and process.returncode == 0:
                     peers[case] = start_tinygrad(a, case)
     for peer in peers.values():                          # none prepares while another is measured
         select.select([peer.child.stdout], [], [], max(0, peer.start + a.peer_seconds + 10 - time.time()))
-    return peers
+    return peers, uncompiled
 
 
 def show(results):
@@ -411,10 +419,10 @@ def main():
     machine = dict(smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit"), torch=torch.__version__,
                    cuda=torch.version.cuda)
     print(machine, flush=True)
-    peers, results = prepare(a), {}
+    (peers, uncompiled), results = prepare(a), {}
     for case in a.cases.split(","):
         start = time.time()
-        results[case] = measure(a, case, peers.get(case))
+        results[case] = measure(a, case, peers.get(case), case not in uncompiled)
         torch.compiler.reset()
         torch.cuda.empty_cache()
         print("measured %s in %.0f s: %s %s" % (case, time.time() - start, results[case]["times"], results[case]["clocks"]),

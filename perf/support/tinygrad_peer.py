@@ -142,15 +142,15 @@ def own_ms(tree, program):
 
 
 def search_one(work):
-    """In a process of its own: (the kernel's key, whether the search came to a form that is faster than the rules' choice).
-    What it finds is in tinygrad's cache on the disk. When the time is up there is nothing left to try, so that a search ends
+    """In a process of its own: (the kernel's key, whether the search came to a form that is faster than the rules' choice;
+    None: no time was left). What it finds is in tinygrad's cache on the disk. When the time is up there is nothing left to try, so that a search ends
     with the best so far."""
     tree, amount, until = work
     actions, attempt, renderer = search.get_kernel_actions, search._try_compile, Device[Device.DEFAULT].renderer
     search.get_kernel_actions = lambda *a, **k: actions(*a, **k) if time.time() < until else {}
     search._try_compile = lambda x: attempt(x) if time.time() < until else (x[0], None)
     if time.time() > until:
-        return tree.key, False
+        return tree.key, None
     plain = own_ms(tree, to_program(tree, renderer))
     return tree.key, own_ms(tree, to_program(with_beam(tree, amount), renderer)) < plain
 
@@ -169,10 +169,10 @@ def search_forms(kernels, amount, seconds, jobs):
     with contextlib.suppress(StopIteration, multiprocessing.TimeoutError):
         while True:
             key, better = found.next(timeout=max(0, until + GRACE_S - time.time()))
-            tried += 1
+            tried += better is not None
             faster.update([key] if better else [])
     pool.terminate()
-    return faster, dict(kernels=len(timed), asked=min(SEARCHED, len(timed)), ended=tried, faster=len(faster), seconds=seconds,
+    return faster, dict(kernels=len(timed), searched=tried, faster=len(faster), seconds=seconds,
                         faster_share=round(sum(share[k] for k in faster), 3))
 
 
@@ -208,7 +208,7 @@ def main():
     try:
         network = Network(a.model, arrays)
         prepare("run")
-        again = time.time() - start + GRACE_S            # what capturing once more takes at most
+        again = 0.5 * (time.time() - start) + GRACE_S    # capturing once more: nearly all kernels are there
         seconds = min(a.beam_seconds, start + a.limit - time.time() - again)
         if a.beam and seconds > 0:
             faster, said["search"] = search_forms(network.kernels, a.beam, round(seconds), a.beam_jobs)
