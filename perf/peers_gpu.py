@@ -73,7 +73,7 @@ class Decoder(torch.nn.Module):
                             multimask_output=False)
 
 
-def place_constants(module, dtype):
+def place_constants(module, dtype, device):
     """Moves tensors that are plain attributes, which .cuda() and .to(dtype) leave where they are. A scale read from a YAML
     file as a whole number would make everything behind it float."""
     for name, value in module.named_parameters():
@@ -82,7 +82,7 @@ def place_constants(module, dtype):
     for m in module.modules():
         for name, value in list(vars(m).items()):
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
-                value = value.to(DEVICE)
+                value = value.to(device)
                 setattr(m, name, value.to(dtype) if value.is_floating_point() else value)
 
 
@@ -99,7 +99,7 @@ def save_weights(path, state):
     os.replace(part, path)
 
 
-def build(a, network, count):
+def build(a, network, count, device=DEVICE):
     """(module on the device, its inputs, the weights' file)."""
     dtype = DTYPES[a.precision]
     generator = torch.Generator().manual_seed(0)
@@ -117,16 +117,16 @@ def build(a, network, count):
         path = os.path.join(a.work, "sam_vit_b.safetensors" if network == "vit_b" else "mobile_sam.safetensors")
     if not os.path.exists(path):
         save_weights(path, state)
-    module = module.eval().to(DEVICE)
+    module = module.eval().to(device)
     if network == "decoder":
         module.decoder.to(dtype)
     else:
         module.to(dtype)
-    place_constants(module, dtype)
-    inputs = [torch.rand(shape, generator=generator).to(DEVICE, dtype)]
+    place_constants(module, dtype, device)
+    inputs = [torch.rand(shape, generator=generator).to(device, dtype)]
     if network == "decoder":
         corner = torch.rand((count, 2), generator=generator) * 600
-        inputs.append(torch.cat([corner, corner + 200], 1).to(DEVICE))
+        inputs.append(torch.cat([corner, corner + 200], 1).to(device))
     return module, inputs, path
 
 
@@ -235,11 +235,12 @@ def files_of(a, case):
 
 
 def export(a, case):
-    """Writes a case's ONNX file, constants folded, with its inputs and the published module's outputs."""
+    """Writes a case's ONNX file, constants folded, with its inputs and the published module's outputs, from the CPU: the
+    exporter makes some of a graph's constants there and does not take them with the rest on a GPU."""
     import numpy
     import onnx
     import onnxruntime
-    module, inputs, _ = build(a, case.split(":")[0], int(case.split(":")[1]))
+    module, inputs, _ = build(a, case.split(":")[0], int(case.split(":")[1]), "cpu")
     path, arrays = files_of(a, case)
     outputs = module(*inputs)
     outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
