@@ -1,30 +1,85 @@
-/* Window attention: a query per work-item (cl/portable/attention). */
+/* Window attention: a query per work-item (cl/portable/attention), or two matrix products on register tiles
+ * (cl/portable/window_tile). */
 #include "variants/defines.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 
 #include "base/mem.h"
 
-enum { GROUP = 64 };
+enum { GROUP = 64, WARP = 32, GROUP_MAX = 256, PART_MAX = 52, HEAD_QUADS = IST_WINDOW_HEAD / 4 };
 
-static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_window_attention *a = node;
+static ist_launch launch_of(ist_plan *p, const ist_window_attention *a) {
     int tokens = a->ws * a->ws;
     ist_tensor pad = ist_plan_const(p, a->pad, 1, 1, 1, a->qkv.c, IST_ELEM_F32, a->label);
     ist_tensor table = ist_plan_const(p, a->bias, 1, 1, a->heads, tokens, IST_ELEM_F32, a->label);
+    ist_launch l = ist_window_launch(p, a, pad, table);
+    l.dims = 3;
+    l.global[1] = (size_t)a->heads;
+    l.global[2] = (size_t)a->qkv.n;
+    l.local[1] = l.local[2] = 1;
+    return l;
+}
+
+/* ---- a query per work-item ---- */
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_window_attention *a = node;
     ist_defines d = ist_defines_of(p, "-DWS=%d", a->ws);
     (void)v, (void)way;
     const ist_window_args by_value = ist_window_args_of(a);
-    ist_launch l = ist_window_launch(p, a, pad, table);
+    ist_launch l = launch_of(p, a);
     l.op = "portable/attention";
     l.defines = d.text;
-    l.dims = 3;
-    l.global[0] = (size_t)ist_windows(a) * (size_t)ist_div_up(tokens, GROUP) * GROUP;
-    l.global[1] = (size_t)a->heads;
-    l.global[2] = (size_t)a->qkv.n;
-    l.local[0] = GROUP, l.local[1] = l.local[2] = 1;
+    l.global[0] = (size_t)ist_windows(a) * (size_t)ist_div_up(a->ws * a->ws, GROUP) * GROUP;
+    l.local[0] = GROUP;
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
     ist_plan_launch(p, &l);
 }
 
 const ist_family ist_portable_window = {.emit = emit};
+
+/* ---- register tiles ---- */
+
+/* Parts of a window's tokens, quads of a part's tokens, work-items. */
+typedef struct tiles {
+    int blocks, quads, items;
+} tiles;
+
+static tiles tiles_of(const ist_window_attention *a) {
+    int tokens = a->ws * a->ws, blocks = ist_div_up(tokens, PART_MAX);
+    int quads = ist_div_up(ist_div_up(tokens, blocks), 4);
+    int most = quads > HEAD_QUADS ? quads : HEAD_QUADS;
+    return (tiles){blocks, quads, ist_div_up(quads * most, WARP) * WARP};
+}
+
+/* Bytes of local memory of cl/portable/window_tile. */
+static size_t tile_bytes(const ist_window_attention *a) {
+    int quads = tiles_of(a).quads, tokens = 4 * quads, width = (quads | 1) * 4, span = 2 * a->ws - 1, d = IST_WINDOW_HEAD;
+    int keys = tokens > d ? tokens : d;
+    return sizeof(float) * (size_t)((d + keys + quads + 1) * width + span * span + tokens * d);
+}
+
+static bool takes_tile(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_window_attention *a = node;
+    (void)v;
+    return tiles_of(a).items <= GROUP_MAX && tile_bytes(a) <= ist_device_local_bytes(ist_plan_device(p));
+}
+
+static void emit_tile(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_window_attention *a = node;
+    tiles t = tiles_of(a);
+    bool aligned = (a->qkv.ld | a->qkv.c0 | a->y.ld | a->y.c0) % 4 == 0;
+    ist_defines d = ist_defines_of(p, "-DWS=%d -DBLOCKS=%d -DITEMS=%d%s", a->ws, t.blocks, t.items,
+                                   aligned ? " -DALIGNED" : "");
+    (void)v, (void)way;
+    const ist_window_args by_value = ist_window_args_of(a);
+    ist_launch l = launch_of(p, a);
+    l.op = "portable/window_tile";
+    l.defines = d.text;
+    l.global[0] = (size_t)ist_windows(a) * (size_t)(t.blocks * t.items);
+    l.local[0] = (size_t)t.items;
+    l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
+    ist_plan_launch(p, &l);
+}
+
+const ist_family ist_portable_window_tile = {.takes = takes_tile, .emit = emit_tile};
