@@ -27,8 +27,7 @@
 #define QUAD_AT(row, i) (*(__local float4 *)((row) + (i)))
 
 static inline float4 power(float4 t) {
-    t = fmax(t, (float4)(-126.0f));
-    return (float4)(native_exp2(t.x), native_exp2(t.y), native_exp2(t.z), native_exp2(t.w));
+    return quick_exp2_float4(fmax(t, (float4)(-126.0f)));
 }
 
 /* Place of token t of the window at (x0, y0) in the map, -1 outside. */
