@@ -60,10 +60,13 @@ static inline void load_columns(__local float *to, __global const T *qkv, __glob
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
        __global const int *limit, window_args arg) {
-    __local float q[D * WIDTH], both[4 * QUADS * WIDTH > D * WIDTH ? 4 * QUADS * WIDTH : D * WIDTH];
-    __local float top[QUADS * WIDTH], change[WIDTH], table[SPAN * SPAN];
+    /* as vectors, for their alignment */
+    __local float4 queries[D * WIDTH / 4], keys[(4 * QUADS > D ? 4 * QUADS : D) * WIDTH / 4];
+    __local float4 tops[QUADS * WIDTH / 4], changes[WIDTH / 4];
+    __local float table[SPAN * SPAN];
     __local float4 v[4 * QUADS * D4];
-    __local float *k = both, *p = both; /* scores are made of the keys, weights [key][query] take their place */
+    __local float *q = (__local float *)queries, *top = (__local float *)tops, *change = (__local float *)changes;
+    __local float *k = (__local float *)keys, *p = k; /* scores are made of the keys, weights [key][query] take their place */
     const int n = get_group_id(2), h = get_group_id(1), id = get_local_id(0), w = get_group_id(0) / BLOCKS;
     if (n >= *limit) return;
     const int x0 = w % arg.across * WS, y0 = w / arg.across * WS, q0 = get_group_id(0) % BLOCKS * PART, c = h * 3 * D;
