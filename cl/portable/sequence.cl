@@ -11,7 +11,11 @@
 /* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. FETCH
  * of a machine's part keeps them there where a compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
+#if defined(__x86_64__) || defined(__aarch64__)
+#define BATCH     8 /* with 16 PoCL 3.1 gives NaN where several threads run groups */
+#else
 #define BATCH     16
+#endif
 #define QUAD       uint2
 #define VALUES(q)  quad_values(q)
 static inline float4 quad_values(uint2 q) {
@@ -101,13 +105,15 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
         a3 = fma(in, (float4)(f.w), a3);                                                                               \
     }
     if (whole > 0) {
+        int i = 0;
         FETCH_ROWS(now, 0);
-        for (int i = 0; i < whole; i += 2 * BATCH) {
+        for (; i + BATCH < whole; i += 2 * BATCH) { /* no load behind a condition: compilers would move it there */
             FETCH_ROWS(later, i + BATCH);
             USE_ROWS(now, i);
             FETCH_ROWS(now, i + 2 * BATCH);
-            if (i + BATCH < whole) USE_ROWS(later, i + BATCH);
+            USE_ROWS(later, i + BATCH);
         }
+        if (i < whole) USE_ROWS(now, i);
         k += whole;
         w += whole * ld;
     }
