@@ -289,7 +289,7 @@ static void step_case(const shape *s, unsigned i) {
 static void shapes(unsigned every) {
     static const shape all[] = {{1, 7, 130, 256, 16, 1}, {3, 8, 42, 64, 4, 2},  {2, 3, 127, 128, 8, 1},
                                 {2, 9, 65, 64, 16, 1},   {2, 32, 50, 64, 4, 1}, {2, 1, 1, 64, 4, 1},
-                                {2, 5, 300, 64, 32, 8}};
+                                {2, 5, 300, 64, 32, 8},   {2, 8, 1100, 256, 16, 1}};
     int count = optest_small() ? 1 : (int)(sizeof all / sizeof *all);
     static const shape tiny = {2, 7, 9, 64, 4, 1};
     for (int k = 0; k < count; k++)

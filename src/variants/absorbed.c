@@ -128,7 +128,7 @@ ist_tensor ist_image_step(ist_plan *p, const ist_absorbed_kernels *kernels, cons
                           const char *label) {
     static const float zeros[IST_IMAGE_CHANNELS] = {0};
     if (ist_plan_status(p) || !check_step(p, kernels, side, update, queries, tokens, label)) return (ist_tensor){0};
-    int k = side->x.c, length = side->x.h * side->x.w, rows = kernels->group_rows(p, length);
+    int k = side->x.c, length = side->x.h * side->x.w, rows = kernels->group_rows(p, length, queries.n);
     ist_image_step_job s = {.side = side,
                             .update = update,
                             .queries = queries,

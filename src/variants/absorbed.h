@@ -103,7 +103,7 @@ typedef struct ist_image_step_job {
 struct ist_absorbed_kernels {
     bool shares;                                      /* know ways, plain columns and what is relative */
     int items;                                        /* of a group, where it has several */
-    int (*group_rows)(const ist_plan *p, int length); /* rows of the image that a group takes */
+    int (*group_rows)(const ist_plan *p, int length, int prompts); /* rows of the image that a group takes */
     void (*fold)(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job *job, ist_fold_form form, ist_tensor y,
                  const char *label);
     void (*step)(ist_plan *p, const ist_absorbed_kernels *k, ist_image_step_job *job);

@@ -24,8 +24,9 @@ static ist_defines defines_of(const ist_plan *p, int k, int tokens) {
 }
 
 /* Whole tiles: such that units get equal shares, since their runtimes hand out many groups at once. */
-static int group_rows(const ist_plan *p, int length) {
+static int group_rows(const ist_plan *p, int length, int prompts) {
     int units = ist_plan_units(p), best = 0, least = INT_MAX;
+    (void)prompts;
     for (int rows = GROUP_STEP; rows <= GROUP_MOST; rows += GROUP_STEP) {
         int share = ist_div_up(ist_div_up(length, rows), units) * rows;
         if (share <= least) best = rows, least = share;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { HEADS = IST_TWO_WAY_HEADS, COLUMNS = IST_BLOCK_COLUMNS, GROUP_ROWS = 32 };
+enum { HEADS = IST_TWO_WAY_HEADS, COLUMNS = IST_BLOCK_COLUMNS, GROUP_ROWS = 32, GROUP_ROWS_MAX = 256 };
 enum { LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */ };
 
 /* Image rows that a group keeps in local memory. */
@@ -13,14 +13,28 @@ static int local_rows(const ist_plan *p, const ist_absorbed_kernels *k, int toke
     return k->items == 256 && ist_blocks_of(tokens) == 1 && room ? 8 : 4;
 }
 
+enum { TILE_ROWS = 32, TILE_CHANNELS = 256, TILE_ROOM = 28 << 10 /* bytes of local memory */ };
+
+/* The image's side on register tiles (cl/portable/two_way_tile). */
+typedef struct image_kernel {
+    const char *op;
+    int rows; /* of an update's group */
+    ist_defines defines;
+} image_kernel;
+
+static bool quads(ist_tensor x) {
+    return (x.ld | x.c0) % 4 == 0;
+}
+
 static ist_defines defines_of(const ist_plan *p, const ist_absorbed_kernels *k, int channels, int tokens) {
     return ist_defines_of(p, "-DK=%d -DBLOCKS=%d -DGROUP=%d -DROWS=%d", channels, ist_blocks_of(tokens), k->items,
                           local_rows(p, k, tokens));
 }
 
-static int group_rows(const ist_plan *p, int length) {
-    (void)p, (void)length;
-    return GROUP_ROWS;
+static int group_rows(const ist_plan *p, int length, int prompts) {
+    int rows = GROUP_ROWS, units = ist_plan_units(p);
+    while (rows < GROUP_ROWS_MAX && (int64_t)prompts * length >= (int64_t)4 * rows * units) rows *= 2;
+    return rows;
 }
 
 static void fold(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job *job, ist_fold_form form, ist_tensor y,
@@ -47,19 +61,28 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job 
                          .flops = 2.0 * x.n * x.w * HEADS * d * (x.c + f->k)});
 }
 
-static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s, int local) {
+static image_kernel image_kernel_of(const ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s,
+                                    const ist_image_side *x) {
+    if (k->items == 256 && s->k == TILE_CHANNELS && ist_blocks_of(s->tokens) == 1 &&
+        ist_device_local_bytes(ist_plan_device(p)) >= TILE_ROOM)
+        return (image_kernel){"portable/two_way_tile", TILE_ROWS,
+                              ist_defines_of(p, "%s", quads(x->x) && quads(x->position) ? "-DALIGNED" : "")};
+    return (image_kernel){"portable/two_way", local_rows(p, k, s->tokens), defines_of(p, k, s->k, s->tokens)};
+}
+
+static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s) {
     const ist_image_side *x = s->side;
     const ist_image_update *u = s->update;
     const ist_image_update_args by_value = {
         .image = ist_image_args_of(x, s->length), .update_columns = s->columns, .eps = u->eps};
     size_t items = (size_t)k->items;
-    ist_defines defines = defines_of(p, k, s->k, s->tokens);
+    const image_kernel kernel = image_kernel_of(p, k, s, x);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
-                                     .op = "portable/two_way",
-                                     .defines = defines.text,
+                                     .op = kernel.op,
+                                     .defines = kernel.defines.text,
                                      .kernel = "image_update",
                                      .dims = 2,
-                                     .global = {(size_t)ist_div_up(s->length, local) * items, (size_t)s->n},
+                                     .global = {(size_t)ist_div_up(s->length, kernel.rows) * items, (size_t)s->n},
                                      .local = {items, 1},
                                      .args = {IST_OUT(s->updated), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
                                               IST_IN(s->shift), IST_IN(u->keys), IST_IN(u->values), IST_IN(s->norm),
@@ -75,10 +98,10 @@ static void launch_read(ist_plan *p, const ist_absorbed_kernels *k, const ist_im
                                           .group_rows = s->rows,
                                           .read_columns = s->columns};
     size_t items = (size_t)k->items;
-    ist_defines defines = defines_of(p, k, s->k, s->tokens);
+    const image_kernel kernel = image_kernel_of(p, k, s, x);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
-                                     .op = "portable/two_way",
-                                     .defines = defines.text,
+                                     .op = kernel.op,
+                                     .defines = kernel.defines.text,
                                      .kernel = "image_read",
                                      .dims = 2,
                                      .global = {(size_t)s->groups * items, (size_t)s->n},
@@ -94,7 +117,7 @@ static void step(ist_plan *p, const ist_absorbed_kernels *k, ist_image_step_job 
     static const float zeros[IST_IMAGE_CHANNELS] = {0};
     ist_image_side now = *s->side;
     if (s->update) {
-        launch_update(p, k, s, local_rows(p, k, s->tokens));
+        launch_update(p, k, s);
         now = (ist_image_side){.x = s->updated, .position = s->side->position};
         s->shift = ist_plan_const(p, zeros, 1, 1, 1, s->k, IST_ELEM_F32, s->label);
     }
