@@ -205,7 +205,8 @@ static void check_prompt(const prompt_run *r, const ist_weights *golden, const c
 
 /* What knows of the padding below the picture makes the same bits. */
 static void boxed_encoder(bool half) {
-    static const char *const names[] = {"patch_embed", "layer0.block0", "layer0.block1", "layer0.down", "embedding"};
+    static const char *const names[] = {"patch_embed",   "layer0.block0", "layer0.block1", "layer0.down",
+                                        "layer1.block0", "layer1.block1", "layer1.down",   "embedding"};
     ist_error err = {0};
     ist_device *device[2] = {NULL, NULL};
     ist_plan *plan[2] = {NULL, NULL};

@@ -41,7 +41,7 @@ static ref_map reference(optest *t, const shape *s, ref_map x, const ist_mbconv 
 static bool block_case(each_way way, const void *what, unsigned i) {
     const shape *s = what;
     optest t;
-    pictures all = {{0}, {{0}, 0, 0, 0}};
+    pictures all = {0};
     optest_begin(&t, "bottleneck", i + 10u * (unsigned)(s->h + s->w + s->hidden));
     const bool narrow = i & 8;
     ist_plan_reduced(t.plan, narrow);
@@ -66,9 +66,17 @@ static bool block_case(each_way way, const void *what, unsigned i) {
     block.x = xt;
     ist_mbconv copied = block; /* rows that are alike are computed once */
     copied.reuse = all.reuse;
-    if (!each_emits(&t, way, &block) || (i & 16 && !each_emits(&t, way, &copied))) {
+    ist_mbconv left_out = copied; /* rows that are alike are not there */
+    left_out.reuse.left_out = true;
+    left_out.reuse.spare = 2;
+    if (i & 16) left_out.x = optest_in(&t, without_rows(&t, x, &all, 3), IST_ELEM_T, i & 1);
+    if (!each_emits(&t, way, &block) || (i & 16 && (!each_emits(&t, way, &copied) || !each_emits(&t, way, &left_out)))) {
         optest_drop(&t);
         return false;
+    }
+    if (i & 16) {
+        fill_rows(&t, copied.y, &copied.reuse);
+        fill_rows(&t, left_out.y, &left_out.reuse);
     }
     optest_run(&t);
     each_launched(&t, way);
@@ -76,6 +84,7 @@ static bool block_case(each_way way, const void *what, unsigned i) {
     want.n = got.n = count;
     optest_close(&t, way.v->name, got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 1e-2 : 2e-5);
     if (i & 16) check_alike(&all, copied.reuse, optest_read(&t, copied.y), got, count);
+    if (i & 16) check_alike(&all, left_out.reuse, optest_read(&t, left_out.y), got, count);
     optest_end(&t);
     return true;
 }
@@ -140,7 +149,10 @@ Test(mbconv, on_matrix_instructions) {
                                 {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE}};
     each_needs(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
     if (!claim_matrix_groups()) return;
+    static const shape boxed[] = {{4, 26, 9, 64, 64, 64, 1, true, IST_ACT_GELU},
+                                  {3, 35, 10, 32, 64, 128, 2, false, IST_ACT_NONE}};
     for (unsigned k = 0; k < 3; k++) by_each(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7, IST_CAP_PTX_MMA);
+    for (unsigned k = 0; k < 2; k++) by_each(&boxed[k], 16 + 2 * k, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
 }
 

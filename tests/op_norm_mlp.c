@@ -1,4 +1,5 @@
 /* Norm and linear layers against the scalar operators, by every variant of the table. */
+#include "support/alike_rows.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
 #include "support/each_variant.h"
@@ -18,15 +19,22 @@ static const float *seen(optest *t, const float *v, size_t count, bool narrow) {
     return near;
 }
 
-/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16. */
+/* bits of i: 1 slices, 2 limit, 4 no biases, 8 a convolution in front, 16 bfloat16, 32 letterboxed pictures. */
 static bool layer_case(each_way way, const void *what, unsigned i) {
     const shape *s = what;
     optest t;
     optest_begin(&t, "norm and layers", i + 10u * (unsigned)(s->w + s->c + s->hidden));
     const bool narrow = i & 16;
+    pictures all = {0};
     ist_plan_reduced(t.plan, narrow);
     int count = i & 2 ? s->n - 1 : s->n, c = s->c;
     ref_map x = optest_random(&t, s->n, s->h, s->w, c), z = x, u = optest_zeros(&t, s->n, s->h, s->w, c);
+    if (i & 32) {
+        all = draw_pictures(&t, s->n, s->h, 1, 1, 2);
+        all.reuse.period = optest_int(&t, 1, 3);
+        if (all.reuse.period > 1) all.reuse.after = 1;
+        make_alike(x, &all, false);
+    }
     ref_map h = optest_zeros(&t, s->n, s->h, s->w, s->hidden), want = h, none = {0};
     float *w1 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
     float *w2 = optest_values(&t, (size_t)(c * s->hidden), -0.2f, 0.2f);
@@ -45,10 +53,16 @@ static bool layer_case(each_way way, const void *what, unsigned i) {
     }
     layer.x = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    if (!each_emits(&t, way, &layer)) {
+    ist_norm_mlp left_out = layer; /* rows that are alike are not there */
+    left_out.reuse = all.reuse;
+    left_out.reuse.left_out = true;
+    left_out.reuse.spare = i & 8 ? 2 : 0;
+    if (i & 32) left_out.x = optest_in(&t, without_rows(&t, x, &all, 0), IST_ELEM_T, i & 1);
+    if (!each_emits(&t, way, &layer) || (i & 32 && !each_emits(&t, way, &left_out))) {
         optest_drop(&t);
         return false;
     }
+    if (i & 32) fill_rows(&t, left_out.y, &left_out.reuse);
     optest_run(&t);
     each_launched(&t, way);
     ref_epilogue act = {.act = (int)layer.act}, residual = {.add_before = z};
@@ -64,6 +78,7 @@ static bool layer_case(each_way way, const void *what, unsigned i) {
     ref_map got = optest_read(&t, layer.y);
     want.n = got.n = count;
     optest_close(&t, way.v->name, got, want, t.half || narrow ? 2e-3 : 2e-6, t.half || narrow ? 2e-2 : 3e-5);
+    if (i & 32) check_alike(&all, left_out.reuse, optest_read(&t, left_out.y), got, count);
     optest_end(&t);
     return true;
 }
@@ -79,6 +94,7 @@ Test(norm_mlp, matches_its_layers) {
                                 {1, 3, 29, 160, 480, false}, {2, 1, 8, 48, 112, true},   {2, 5, 23, 64, 128, true},
                                 {2, 3, 35, 128, 256, true},  {1, 2, 6, 288, 384, true},  {2, 1, 13, 96, 128, true},
                                 {1, 7, 30, 64, 96, false},   {1, 1, 25, 320, 640, true}};
+    static const shape boxed[] = {{6, 27, 12, 64, 128, true}, {4, 40, 8, 160, 64, true}, {5, 21, 7, 48, 96, false}};
     static const shape tiny = {2, 1, 3, 64, 64, true};
     if (optest_small()) {
         by_each(&tiny, 3, 0);
@@ -86,6 +102,8 @@ Test(norm_mlp, matches_its_layers) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 16; i++) by_each(&all[k], i, 0);
+    for (size_t k = 0; k < sizeof boxed / sizeof *boxed; k++)
+        for (unsigned i = 32; i < 48; i += 3) by_each(&boxed[k], i, 0);
     each_had_its_case(IST_NODE_NORM_MLP, 0);
 }
 
@@ -122,6 +140,9 @@ Test(norm_mlp, on_matrix_instructions) {
     for (unsigned k = 0; k < 2; k++) by_each(&fours[k], 11 + 4 * k, IST_CAP_PTX_MMA);
     for (unsigned k = 0; k < 5; k++) by_each(&wide[k], of_wide[k], IST_CAP_PTX_MMA);
     by_each(&one, 2, IST_CAP_PTX_MMA);
+    static const shape boxed[] = {{4, 27, 12, 64, 64, true}, {4, 22, 32, 160, 64, true}};
+    for (unsigned k = 0; k < 2; k++)
+        for (unsigned i = 34; i < 48; i += 8) by_each(&boxed[k], i, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_NORM_MLP, IST_CAP_PTX_MMA);
 }
 

@@ -15,7 +15,7 @@ typedef struct shape {
 static bool patch_case(each_way way, const void *what, unsigned i) {
     const shape *s = what;
     optest t;
-    pictures all = {{0}, {{0}, 0, 0, 0}};
+    pictures all = {0};
     optest_begin(&t, "patch embedding", i + 10u * (unsigned)(s->h + s->w));
     int count = i & 2 ? s->n - 1 : s->n, h = (s->h + 1) / 2, w = (s->w + 1) / 2;
     ref_map x = optest_random(&t, s->n, s->h, s->w, 3), middle = optest_zeros(&t, s->n, h, w, s->mid);
@@ -35,6 +35,7 @@ static bool patch_case(each_way way, const void *what, unsigned i) {
         optest_drop(&t);
         return false;
     }
+    if (i & 8) fill_rows(&t, copied.y, &copied.reuse);
     optest_run(&t);
     each_launched(&t, way);
     ref_conv(x, w1, first.b, (ref_window){3, 3, 2, 1, 1}, &(ref_epilogue){.act = 3}, middle);
@@ -84,6 +85,8 @@ Test(patch, on_matrix_instructions) {
     if (!claim_matrix_groups()) return;
     by_each(&few[0], 3, IST_CAP_PTX_MMA);
     by_each(&few[1], 4, IST_CAP_PTX_MMA);
+    static const shape boxed = {3, 90, 20, 32, 64};
+    by_each(&boxed, 10, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_PATCH_EMBED, IST_CAP_PTX_MMA);
 }
 

@@ -1,5 +1,6 @@
 /* Window attention against the scalar reference, by every variant of the table. */
 #include "variants/ops.h"
+#include "support/alike_rows.h"
 #include "support/claimed_matrix.h"
 #include "support/each_variant.h"
 
@@ -76,15 +77,19 @@ Test(window, large_scores) {
     by_each(&s, 0, 0);
 }
 
-/* bits of i: 1 slices, 2 limit, 4 no biases of the projection. */
+/* bits of i: 1 slices, 2 limit, 4 no biases of the projection, 8 letterboxed pictures, 16 behind such windows. */
 static bool norm_case(each_way way, const void *what, unsigned i) {
     const shape *s = what;
     optest t;
+    pictures all = {0};
     optest_begin(&t, "norm and windows", i + 100u * (unsigned)(s->h + s->w));
     int c = s->heads * 32, count = i & 2 ? s->n - 1 : s->n;
     ref_map x = optest_random(&t, s->n, s->h, s->w, c), u = optest_zeros(&t, s->n, s->h, s->w, c), none = {0};
     ref_map qkv = optest_zeros(&t, s->n, s->h, s->w, 3 * c), want = optest_zeros(&t, s->n, s->h, s->w, c);
     for (size_t e = 0; e < ref_size(x); e++) x.v[e] += 0.5f;
+    if (i & 8) all = draw_pictures(&t, s->n, s->h, 1, 2, 2);
+    if (i & 16) all.reuse.period = s->ws, all.reuse.after = 1;
+    if (i & 8) make_alike(x, &all, false);
     float *w = optest_values(&t, (size_t)(3 * c * c), -s->gain / (float)c, s->gain / (float)c);
     float *norm = optest_values(&t, (size_t)(2 * c), -2, 2), *b = optest_values(&t, (size_t)(3 * c), -0.5f, 0.5f);
     float *bias = optest_values(&t, (size_t)(s->heads * s->ws * s->ws), -2, 2);
@@ -104,10 +109,15 @@ static bool norm_case(each_way way, const void *what, unsigned i) {
                              .ws = s->ws};
     layer.x = optest_in(&t, x, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    if (!each_emits(&t, way, &layer)) {
+    ist_norm_window left_out = layer; /* rows that are alike are not there */
+    left_out.reuse = all.reuse;
+    left_out.reuse.left_out = true;
+    if (i & 8) left_out.x = optest_in(&t, without_rows(&t, x, &all, 0), IST_ELEM_T, i & 1);
+    if (!each_emits(&t, way, &layer) || (i & 8 && !each_emits(&t, way, &left_out))) {
         optest_drop(&t);
         return false;
     }
+    if (i & 8) fill_rows(&t, left_out.y, &left_out.reuse);
     optest_run(&t);
     each_launched(&t, way);
     ref_layernorm(x, none, 0, norm, norm + c, 1e-5f, 0, u);
@@ -116,6 +126,7 @@ static bool norm_case(each_way way, const void *what, unsigned i) {
     ref_map got = optest_read(&t, layer.y);
     want.n = got.n = count;
     optest_close(&t, way.v->name, got, want, t.half ? 2e-3 : 2e-6, t.half ? 2e-2 : 3e-5);
+    if (i & 8) check_alike(&all, left_out.reuse, optest_read(&t, left_out.y), got, count);
     optest_end(&t);
     return true;
 }
@@ -130,12 +141,15 @@ Test(norm_window, matches_its_layers) {
     static const shape all[] = {{1, 7, 7, 2, 7, 4},   {2, 9, 16, 1, 7, 8}, {2, 20, 15, 4, 7, 8}, {1, 15, 29, 5, 14, 8},
                                 {2, 3, 14, 1, 14, 8}, {1, 8, 7, 10, 7, 8}, {1, 10, 7, 2, 3, 8},  {1, 17, 18, 1, 16, 8},
                                 {1, 11, 9, 1, 9, 8},  {1, 2, 5, 12, 2, 8}};
+    static const shape boxed[] = {{6, 33, 8, 1, 7, 8}, {5, 23, 16, 2, 7, 8}, {4, 26, 5, 1, 3, 8}};
     if (optest_small()) {
         normed_by_each(&tiny, 3, 0);
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 8; i++) normed_by_each(&all[k], i, 0);
+    for (size_t k = 0; k < sizeof boxed / sizeof *boxed; k++)
+        for (unsigned i = 8; i < 32; i += 3) normed_by_each(&boxed[k], i | 8, 0);
     each_had_its_case(IST_NODE_NORM_WINDOW, 0);
 }
 
@@ -144,7 +158,9 @@ Test(norm_window, on_matrix_instructions) {
     static const shape few[] = {{2, 9, 15, 2, 7, 8}, {1, 3, 15, 1, 14, 8}, {1, 5, 4, 1, 3, 8}, {1, 10, 1, 1, 9, 8}};
     each_needs(IST_NODE_NORM_WINDOW, IST_CAP_PTX_MMA);
     if (!claim_matrix_groups()) return;
+    static const shape boxed = {4, 33, 15, 2, 7, 8};
     for (unsigned k = 0; k < 4; k++) normed_by_each(&few[k], k == 0 ? 2 : k == 1 ? 4 : 0, IST_CAP_PTX_MMA);
+    for (unsigned i = 8; i < 28; i += 18) normed_by_each(&boxed, i, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_NORM_WINDOW, IST_CAP_PTX_MMA);
 }
 

@@ -8,7 +8,8 @@
  * around them are copied once for all taps, as PATCHES in nvidia/conv_wgmma. The pixels of SLOTS - 1 chunks are under
  * way.
  *
- * Buffers and weights as in nvidia/conv_wgmma, without addends. Grid: x = groups, those of different channels one after
+ * Buffers and weights as in nvidia/conv_wgmma, without addends. LEFT_OUT, for TAPS 1: tiles of rows that are left out are
+ * passed over. Grid: x = groups, those of different channels one after
  * the other. */
 #define THREADS (128 * GROUPS)
 #define BK      64
@@ -31,9 +32,26 @@
 #define PLACES  (WEIGHTS + BN * 4) /* results of the warpgroups, behind bias; chunks come first: they begin on 1024 bytes */
 #define CHUNKS_BYTES ((GROUPS * SLOTS * CHUNK + 1023) / 1024 * 1024)
 
+#ifdef LEFT_OUT
+/* Tile number i of those that have rows to make, each item of `tiles`; beyond the last of `items`: how many there are,
+ * where i is INT_MAX, and one behind all. */
+static inline int tile_made(int i, int items, int tiles, int w, __global const int *content,
+                            const padding_reuse_args arg) {
+    int all = 0;
+    for (int n = 0; n < items; n++) {
+        const left_out_rows out = rows_left_out(content, arg, n);
+        const int first = min((int)(min(out.from, 1 << 15) * w + 63) / 64, tiles), end = min(out.past, 1 << 15) * w / 64;
+        const int none = max(min(end, tiles) - first, 0), there = i - all;
+        if (there < tiles - none) return n * tiles + (there < first ? there : there + none);
+        all += tiles - none;
+    }
+    return i == INT_MAX ? all : items * tiles;
+}
+#endif
+
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
-     __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
+     __global float4 *restrict partial, __global const int *restrict content, __global T *restrict y,
      __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
      conv_resident_args arg) {
     const conv_shape shape = arg.shape;
@@ -46,7 +64,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int items = min(shape.items, *limit), step_size = arg.blocks * (16 * PARTS);
 
     /* Tile of this warpgroup's turn. */
-#define TILE(turn) (((turn)*row_groups + row_group) * GROUPS + mine)
+#define PLACE(turn) (((turn)*row_groups + row_group) * GROUPS + mine)
+#ifdef LEFT_OUT
+    const int tiles = shape.y_h * shape.y_w / 64;
+#define TILE(turn) tile_made(PLACE(turn), items, tiles, shape.y_w, content, arg.out)
+#else
+#define TILE(turn) PLACE(turn)
+#endif
     const int part = me % PARTS, first = me / PARTS;
     const uint to_chunks = shared + mine * (SLOTS * CHUNK), weights_at = shared + CHUNKS_BYTES;
 #if TAPS == 9
@@ -88,7 +112,12 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
     const int last = (all - 1) / 64;
 #endif
+#ifdef LEFT_OUT
+    const int made = tile_made(INT_MAX, items, tiles, shape.y_w, content, arg.out);
+    const int turns = GROUP_TURNS((max(made - PLACE(0), 0) + row_groups * GROUPS - 1) / (row_groups * GROUPS), arg.turns);
+#else
     const int turns = GROUP_TURNS(arg.turns - (TILE(arg.turns - 1) > last), arg.turns);
+#endif
 
 #pragma unroll 1
     for (int i = id; i < WEIGHTS / 16; i += THREADS) {

@@ -12,7 +12,7 @@
  * come while these are multiplied; 1: there are no more than 64.
  *
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
- * exchanged as there, and neither partial sums nor splits; channels of the result and of addends in whole parts of 16 bytes. */
+ * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out); channels of the result and of addends in whole parts of 16 bytes. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64
@@ -93,7 +93,7 @@
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
-     __global float4 *restrict partial, __global int *restrict arrived, __global T *restrict y,
+     __global float4 *restrict partial, __global const int *restrict content, __global T *restrict y,
      __global const T *restrict before, __global const T *restrict after, __global const int *restrict limit,
      conv_wgmma_args arg) {
     const conv_shape shape = arg.shape;
@@ -143,6 +143,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
     }
     if (p0 >= rows) return;
+#ifdef LEFT_OUT
+    if (pixels_left_out(p0, p0 + BM, shape.y_h, shape.y_w, content, arg.out)) return;
+#endif
 #endif
 
     for (int i = id; i < BN / 4; i += THREADS)

@@ -8,7 +8,7 @@
  * row: y is stored so, straight from the sums.
  *
  * -D HID: channels of u, 64, 128 or 256. -D COUT: of y, 64 or 128. -D STRIDE: 1 or 2. -D RESIDUAL: x has y's extents.
- * -D ACT. */
+ * -D ACT. LEFT_OUT: rows of u, of y or of both are left out (portable/left_out). */
 #define THREADS 256
 #define SIDE    8
 #if COUT == 64
@@ -39,13 +39,20 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 mbconv(__global half *restrict y, __global const half *restrict u, __global const half *restrict x,
        __global const float *restrict taps, __global const uint4 *restrict weights, __global const float *restrict bias,
-       __global const int *restrict limit, mbconv_wgmma_args arg) {
+       __global const int *restrict limit, __global const int *restrict content, mbconv_wgmma_args arg) {
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), n = get_group_id(1), lane = id % 32, g = lane / 4, t = lane % 4;
     const int y0 = (int)get_group_id(0) / arg.across * SIDE, x0 = (int)get_group_id(0) % arg.across * SIDE;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint2 *tile = (__local uint2 *)(memory + (shared - start) / 16);
     if (n >= *limit) return;
+#ifdef LEFT_OUT
+    if (all_left_out(y0, min(y0 + SIDE, arg.y_h), rows_left_out(content, arg.out, n))) return;
+    const left_out_rows there = rows_left_out(content, arg.in, n);
+#define ROW_OF(row) row_of(row, there)
+#else
+#define ROW_OF(row) (row)
+#endif
     for (int i = id; i < W_PARTS; i += THREADS) COPY16(shared + (A_PARTS + i) * 16, weights + i, 16);
     for (int i = id; i < 10 * VECTORS; i += THREADS) COPY16(shared + (TAPS + i) * 16, taps + i * 4, 16);
     COPY_COMMIT();
@@ -57,7 +64,7 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
         const int iy0 = (y0 + line) * STRIDE - 1, ix0 = (x0 + column) * STRIDE - 1;
         uint2 raw[SPAN_Y][SPAN_X];
         UNROLL for (int i = 0; i < SPAN_Y; i++) {
-            const int iy = clamp(iy0 + i, 0, arg.u_h - 1);
+            const int iy = ROW_OF(clamp(iy0 + i, 0, arg.u_h - 1));
             __global const half *from = u + (size_t)((n * arg.u_h + iy) * arg.u_w) * arg.u_ld;
             UNROLL for (int j = 0; j < SPAN_X; j++) raw[i][j] =
                 fetch_uint2(from + clamp(ix0 + j, 0, arg.u_w - 1) * arg.u_ld + arg.u_c0 + c);

@@ -58,7 +58,7 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,
-         norm_mlp_mma_args arg) {
+         __global const int *restrict content, norm_mlp_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     __local uint *words = (__local uint *)memory;
@@ -66,6 +66,9 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     const int r0 = get_group_id(0) * BM, rows = min(arg.items, *limit) * arg.rows;
     const uint shared = SHARED(memory);
     if (r0 >= rows) return;
+#ifdef LEFT_OUT
+    if (pixels_left_out(r0, r0 + BM, arg.h, arg.w, content, arg.out)) return;
+#endif
     for (int i = id; i < HID / 4; i += THREADS) COPY16(shared + (BIAS + i) * 16, table + i * 4, 16);
     for (int s = 0; s < STAGES - 1; s++) COPY_SLICE(s);
 

@@ -52,7 +52,7 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,
-         norm_mlp_mma_args arg) {
+         __global const int *restrict content, norm_mlp_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), lane = id % 32, g = lane / 4, t = lane % 4;
@@ -63,6 +63,9 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     __local float *biases = (__local float *)(main + TABLE);
     const float eps = arg.eps;
     if (r0 >= rows) return;
+#ifdef LEFT_OUT
+    if (pixels_left_out(r0, r0 + BM, arg.h, arg.w, content, arg.out)) return;
+#endif
 #ifndef SPREAD
     for (int i = id; i < BM * PIECES; i += THREADS) {
         const int row = i / PIECES, c = i % PIECES;

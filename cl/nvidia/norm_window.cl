@@ -16,7 +16,8 @@
  * serves all; keys that do not exist have a bias of -1e30. Values come in an order of channels in which a work-item
  * has eight in a row of the result.
  *
- * -D C: channels, a multiple of 32. -D WS: tokens along a window, 2 to 16. -D WINDOWS. -D HEADS. Group (x, y, z):
+ * -D C: channels, a multiple of 32. -D WS: tokens along a window, 2 to 16. -D WINDOWS. -D HEADS. LEFT_OUT:
+ * rows of tokens are left out, of x, of the result or of both (portable/left_out). Group (x, y, z):
  * windows from WINDOWS x on, heads from HEADS y on, item z. */
 #define LINE    (WS <= 8 ? 8 : 16)
 #define BLOCKS  (WS <= 8 ? (WS + 1) / 2 : WS) /* of 16 rows */
@@ -94,12 +95,22 @@
  * LINE 8: [distance of lines][lane: query, two keys][2], LINE 16: [distance of lines][half of the keys][lane][4]}. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 window(__global half *restrict out, __global const half *restrict x, __global const uint4 *restrict weights,
-       __global const uint4 *restrict table, __global const int *restrict limit, norm_window_args arg) {
+       __global const uint4 *restrict table, __global const int *restrict limit, __global const int *restrict content,
+       norm_window_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int n = get_group_id(2), h0 = get_group_id(1) * HEADS, id = get_local_id(0), lane = id % 32, g = lane / 4,
               t = lane % 4;
     if (n >= *limit) return;
+#ifdef LEFT_OUT
+    const int first = get_group_id(0) * WINDOWS, last = min(first + WINDOWS, arg.per_map) - 1;
+    if (all_left_out(first / arg.across * WS, min(last / arg.across * WS + WS, arg.h), rows_left_out(content, arg.out, n)))
+        return;
+    const left_out_rows there = rows_left_out(content, arg.in, n);
+#define ROW_OF(row) row_of(row, there)
+#else
+#define ROW_OF(row) (row)
+#endif
     const int block = id / 32 % WARPS, keys = KEYS + id / 32 / WARPS * (2 * VALUES);
     const int w = get_group_id(0) * WINDOWS + id / 32 / WARPS, x0 = w % arg.across * WS, y0 = w / arg.across * WS;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
@@ -112,8 +123,9 @@ window(__global half *restrict out, __global const half *restrict x, __global co
         const int i = block * 16 + g + 8 * r, line = i / LINE, column = i % LINE;
         const bool in = w < arg.per_map && line < WS && column < WS && y0 + line < arg.h && x0 + column < arg.w;
         place[r] = in ? (n * arg.h + y0 + line) * arg.w + x0 + column : -1;
+        const int from = in ? (n * arg.h + ROW_OF(y0 + line)) * arg.w + x0 + column : 0;
         UNROLL for (int k = 0; k < KC; k++)
-            FETCH16(a[r][k], x + (size_t)max(place[r], 0) * arg.x_ld + arg.x_c0 + k * 32 + t * 8);
+            FETCH16(a[r][k], x + (size_t)from * arg.x_ld + arg.x_c0 + k * 32 + t * 8);
     }
     COPY_HEAD(h0, 0);
 

@@ -7,7 +7,7 @@
  * and lie 40 halves apart, even columns in front of odd ones, so that the pixels of a tap of the second convolution
  * adjoin.
  *
- * -D MID: channels between, 32. -D COUT: of the result, 64. Group (i, n): tile i of item n. */
+ * -D MID: channels between, 32. -D COUT: of the result, 64. LEFT_OUT: rows of the result are left out (portable/left_out). Group (i, n): tile i of item n. */
 #define THREADS 256
 #define HIGH    8
 #define WIDE    16
@@ -30,7 +30,7 @@
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 patch(__global half *restrict y, __global const ushort *restrict x, __global const uint4 *restrict first,
       __global const uint4 *restrict second, __global const float *restrict bias, __global const int *restrict limit,
-      patch_mma_args arg) {
+      __global const int *restrict content, patch_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL];
     __local uint *words = (__local uint *)memory;
@@ -39,6 +39,9 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     const int y0 = (int)get_group_id(0) / arg.across * HIGH, x0 = (int)get_group_id(0) % arg.across * WIDE;
     const uint shared = SHARED(memory);
     if (n >= *limit) return;
+#ifdef LEFT_OUT
+    if (all_left_out(y0, min(y0 + HIGH, arg.y_h), rows_left_out(content, arg.out, n))) return;
+#endif
     for (int i = id; i < WEIGHTS; i += THREADS) COPY16(shared + i * 16, second + i, 16);
     COPY_COMMIT();
     ushort v[IN_H]; /* a column of values, all asked for before the first is there */

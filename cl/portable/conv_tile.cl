@@ -4,7 +4,8 @@
  *
  * Buffers are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
- * finishes. Needs portable/vector with VL = 4 and portable/conv_store. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the
+ * finishes. With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the output or both. Needs
+ * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the
  * activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x =
  * tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
@@ -29,6 +30,12 @@
 #define LOAD_REST(f)
 #endif
 
+#ifdef LEFT_OUT
+#define ROW_OF(r, f) row_of(r, there[f])
+#else
+#define ROW_OF(r, f) (r)
+#endif
+
 /* A row of four products: pixel r of a, channels of b. */
 #define MULTIPLY_ROW(r, part)                                                                                          \
     _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = fma((float4)(part), b[h], sum[r][h])
@@ -42,12 +49,15 @@
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
      PARTS_PARAMETER, __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
-     __global const int *restrict limit, const conv_tile_args arg) {
+     __global const int *restrict limit, __global const int *restrict content, const conv_tile_args arg) {
     __local float pixels[2][BK][A_WIDTH];
     __local float4 weights[2][BK * BN / 4];
     const int id = get_local_id(0), tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
     const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines, p0 = tile * BM;
     if (p0 >= rows) return;
+#ifdef LEFT_OUT
+    if (pixels_left_out(p0, p0 + BM, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
+#endif
     const int cin = arg.shape.x_c, kw = arg.shape.kw, taps = arg.shape.kh * kw, tap_steps = (cin + BK - 1) / BK;
     const int first = get_group_id(1) * arg.split_steps, end = min(first + arg.split_steps, taps * tap_steps);
     const int ty = id / ACROSS, tx = id - ty * ACROSS;
@@ -55,11 +65,17 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     /* What this work-item fetches: a quad of channels of some pixels, quads of weights. */
     const int quad = id % QUADS * 4;
     int base[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
+#ifdef LEFT_OUT
+    left_out_rows there[A_FETCHES];
+#endif
     _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
         const int p = min(p0 + id / QUADS + f * ROWS, rows - 1), n = p / lines, oy = (p - n * lines) / arg.shape.y_w;
         iy[f] = oy * arg.shape.stride - arg.shape.top;
         ix[f] = (p - n * lines - oy * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
         base[f] = n * arg.shape.x_h;
+#ifdef LEFT_OUT
+        there[f] = rows_left_out(content, arg.in, n);
+#endif
     }
     int tap = first / tap_steps, k = (first - tap * tap_steps) * BK, wat = (col * taps + tap) * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
@@ -70,7 +86,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
             const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
-            at[f] = in ? ((base[f] + r) * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;    \
+            at[f] = in ? ((base[f] + ROW_OF(r, f)) * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;    \
         }                                                                                                              \
     } while (0)
 #define FETCH()                                                                                                        \

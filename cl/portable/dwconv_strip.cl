@@ -2,7 +2,8 @@
  * output pixels from one window of input pixels, each loaded once (needs portable/fetch). Buffers are those of
  * cpu/dwconv, weights [tap][channel], so that the loads of neighbouring work-items adjoin.
  *
- * -D VL (2 or 4), K (side of the filter), STRIDE, COLS, ROWS, ACT. Grid: x = vectors of channels (fastest),
+ * -D VL (2 or 4), K (side of the filter), STRIDE, COLS, ROWS, ACT; LEFT_OUT: rows of a letterboxed map are left out, of the
+ * input, the output or both (goes with portable/left_out). Grid: x = vectors of channels (fastest),
  * strips of COLS, bands of ROWS, rounded up to the group; y = items. */
 #ifndef VL
 #define VL     2
@@ -34,19 +35,28 @@
 #define FETCH_F     fetch_float4
 #define ACTIVATE(v) (float4)(ACTIVATED((v).x), ACTIVATED((v).y), ACTIVATED((v).z), ACTIVATED((v).w))
 #endif
+#ifdef LEFT_OUT
+#define ROW_OF(r) row_of(r, there)
+#else
+#define ROW_OF(r) (r)
+#endif
 #define SPAN_X ((COLS - 1) * STRIDE + K)
 #define SPAN_Y ((ROWS - 1) * STRIDE + K)
 
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void
 dwconv(__global const T *restrict x, __global const float *restrict w, __global const float *restrict bias,
        __global T *restrict y, __global const T *restrict before, __global const T *restrict after,
-       __global const int *restrict limit, dwconv_args arg) {
+       __global const int *restrict limit, dwconv_args arg, __global const int *restrict content) {
     const conv_shape shape = arg.shape;
     const epilogue_args epi = arg.epi;
     const uint id = (uint)get_group_id(0) * 128u + (uint)get_local_id(0), unit = id / (uint)arg.blocks;
     const int n = get_group_id(1), c = (int)(id - unit * (uint)arg.blocks) * VL, band = (int)(unit / (uint)arg.strips);
     const int oy = band * ROWS, ox = ((int)unit - band * arg.strips) * COLS;
     const int iy0 = oy * STRIDE - shape.top, ix0 = ox * STRIDE - shape.left, items = fetch_int(limit);
+#ifdef LEFT_OUT
+    if (n < items && all_left_out(oy, min(oy + ROWS, shape.y_h), rows_left_out(content, arg.out, n))) return;
+    const left_out_rows there = rows_left_out(content, arg.in, min(n, items - 1));
+#endif
     RAW raw[SPAN_Y][SPAN_X];
     uint in_x[SPAN_X];
     int at[SPAN_X];
@@ -59,8 +69,8 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
     w += c;
 #pragma unroll
     for (int iy = 0; iy < SPAN_Y; iy++) {
-        __global const T *line =
-            x + (size_t)((n * shape.x_h + clamp(iy0 + iy, 0, shape.x_h - 1)) * shape.x_w) * shape.x_ld;
+        const int row = ROW_OF(clamp(iy0 + iy, 0, shape.x_h - 1));
+        __global const T *line = x + (size_t)((n * shape.x_h + row) * shape.x_w) * shape.x_ld;
 #pragma unroll
         for (int i = 0; i < SPAN_X; i++) raw[iy][i] = FETCH(line + at[i]);
     }

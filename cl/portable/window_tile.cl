@@ -6,7 +6,7 @@
  * Every vector of local memory that is read serves 16 products; in portable/attention's `window` it serves 4.
  *
  * -D WS: side of a window, BLOCKS, ITEMS: work-items, at least QUADS * max(QUADS, 8); ALIGNED: tokens begin at multiples
- * of four elements. Group (x, y, z): part x % BLOCKS of window x / BLOCKS, head y, item z. */
+ * of four elements. Goes with portable/left_out. Group (x, y, z): part x % BLOCKS of window x / BLOCKS, head y, item z. */
 #define D      32
 #define D4     (D / 4)
 #define TOKENS (WS * WS)
@@ -36,20 +36,27 @@ static inline int token_at(int t, int x0, int y0, int n, window_args arg) {
     return y < arg.h && x < arg.w ? (n * arg.h + y) * arg.w + x : -1;
 }
 
+#ifdef LEFT_OUT /* rows of tokens, of qkv, of the result or of both (portable/left_out) */
+#define ROW_OF(row) row_of(row, there)
+#else
+#define ROW_OF(row) (row)
+#endif
+
 /* Four channels from c on of token j of the part that begins with token `first`; beyond the window's last, zeros. */
 static inline float4 quad_of(__global const T *qkv, __global const float *pad, int first, int j, int c, int x0, int y0,
-                             int n, window_args arg) {
-    const int t = first + j, at = token_at(t, x0, y0, n, arg);
+                             int n, left_out_rows there, window_args arg) {
+    const int t = first + j, y = y0 + t / WS, x = x0 + t % WS;
     if (j >= PART || t >= TOKENS) return (float4)(0.0f);
-    return at < 0 ? vload4(0, pad + c) : LOAD_QUAD(qkv, at * arg.qkv_ld + arg.qkv_c0 + c);
+    if (y >= arg.h || x >= arg.w) return vload4(0, pad + c);
+    return LOAD_QUAD(qkv, ((n * arg.h + ROW_OF(y)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + c);
 }
 
 /* Rows of channels: to[d][token], by 16 tokens and two quads at a time. */
 static inline void load_columns(__local float *to, __global const T *qkv, __global const float *pad, int first, int c,
-                                int x0, int y0, int n, float scale, window_args arg) {
+                                int x0, int y0, int n, float scale, left_out_rows there, window_args arg) {
     for (int e = get_local_id(0); e < D4 * 4 * QUADS; e += ITEMS) {
         const int j = (e >> 1) % (4 * QUADS), d = ((e >> 1) / (4 * QUADS) * 2 + (e & 1)) * 4;
-        const float4 v = quad_of(qkv, pad, first, j, c + d, x0, y0, n, arg) * scale;
+        const float4 v = quad_of(qkv, pad, first, j, c + d, x0, y0, n, there, arg) * scale;
         to[d * WIDTH + j] = v.x;
         to[(d + 1) * WIDTH + j] = v.y;
         to[(d + 2) * WIDTH + j] = v.z;
@@ -59,7 +66,7 @@ static inline void load_columns(__local float *to, __global const T *qkv, __glob
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
-       __global const int *limit, window_args arg) {
+       __global const int *limit, __global const int *content, window_args arg) {
     /* as vectors, for their alignment */
     __local float4 queries[D * WIDTH / 4], keys[(4 * QUADS > D ? 4 * QUADS : D) * WIDTH / 4];
     __local float4 tops[QUADS * WIDTH / 4], changes[WIDTH / 4];
@@ -70,9 +77,13 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
     const int n = get_group_id(2), h = get_group_id(1), id = get_local_id(0), w = get_group_id(0) / BLOCKS;
     if (n >= *limit) return;
     const int x0 = w % arg.across * WS, y0 = w / arg.across * WS, q0 = get_group_id(0) % BLOCKS * PART, c = h * 3 * D;
+#ifdef LEFT_OUT
+    if (all_left_out(y0, min(y0 + WS, arg.h), rows_left_out(content, arg.out, n))) return;
+#endif
+    const left_out_rows there = rows_left_out(content, arg.in, n);
     for (int e = id; e < SPAN * SPAN; e += ITEMS)
         table[e] = bias[h * TOKENS + abs(e / SPAN - (WS - 1)) * WS + abs(e % SPAN - (WS - 1))] * LOG2_E;
-    load_columns(q, qkv, pad, q0, c, x0, y0, n, arg.scale * LOG2_E, arg);
+    load_columns(q, qkv, pad, q0, c, x0, y0, n, arg.scale * LOG2_E, there, arg);
 
     const int tk = id / QUADS, tq = id % QUADS, scores = tk < QUADS, sums = tk < D4;
     int4 place; /* of this work-item's queries in the table of biases */
@@ -87,9 +98,9 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         const int count = min(PART, TOKENS - k0);
         float4 s[4];
         barrier(CLK_LOCAL_MEM_FENCE);
-        load_columns(k, qkv, pad, k0, c + D, x0, y0, n, 1.0f, arg);
+        load_columns(k, qkv, pad, k0, c + D, x0, y0, n, 1.0f, there, arg);
         for (int e = id; e < 4 * QUADS * D4; e += ITEMS)
-            v[e] = quad_of(qkv, pad, k0, e / D4, c + 2 * D + e % D4 * 4, x0, y0, n, arg);
+            v[e] = quad_of(qkv, pad, k0, e / D4, c + 2 * D + e % D4 * 4, x0, y0, n, there, arg);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (scores) {
 #pragma unroll

@@ -26,6 +26,8 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
             o->size = atoi(argv[++i]);
         else if (!strcmp(a, "--count") && value)
             o->count = atoi(argv[++i]);
+        else if (!strcmp(a, "--content") && value)
+            o->content = atoi(argv[++i]);
         else if (a[0] != '-' && !o->checkpoint)
             o->checkpoint = a;
         else {
@@ -36,20 +38,21 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
     if (!o->size) o->size = 640;
     if (!o->count) o->count = 1;
     if (!o->checkpoint)
-        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder] CHECKPOINT\n",
+        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder] [--content ROWS] CHECKPOINT\n",
                 argv[0]);
     return o->checkpoint != NULL;
 }
 
-/* Noise in [0, 1), so that no kernel meets a shortcut. */
-static ist_status fill(ist_plan *plan, ist_tensor t, ist_error *err) {
+/* Noise in [0, 1), so that no kernel meets a shortcut, in the first `rows` rows of each item (0: in all). */
+static ist_status fill(ist_plan *plan, ist_tensor t, int rows, ist_error *err) {
+    const size_t line = (size_t)t.w * (size_t)t.c;
     size_t count = (size_t)ist_pixels(t) * (size_t)t.c;
     float *v = malloc(count * sizeof *v);
     uint32_t s = 1;
     if (!v) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu input values", count);
     for (size_t i = 0; i < count; i++) {
         s = s * 1664525u + 1013904223u;
-        v[i] = (float)(s >> 8) / 16777216.0f;
+        v[i] = !rows || i / line % (size_t)t.h < (size_t)rows ? (float)(s >> 8) / 16777216.0f : 0.0f;
     }
     ist_status status = ist_plan_write_f32(plan, t, v, err);
     free(v);
@@ -70,6 +73,14 @@ static ist_status fill_boxes(ist_plan *plan, ist_tensor boxes, ist_error *err) {
 }
 
 enum { PATCH = 16, CHANNELS = 256 /* of a segmenter's embedding: pixels of the input for a token, channels */ };
+
+/* Pictures of so many rows in the inputs; empty when rows is 0. */
+static ist_tensor contents(ist_graph *g, int n, int side, int rows) {
+    int32_t *sizes = rows ? ist_graph_room(g, 2 * (size_t)n * sizeof *sizes) : NULL;
+    if (!sizes) return (ist_tensor){0};
+    for (int i = 0; i < n; i++) sizes[2 * i] = side, sizes[2 * i + 1] = rows;
+    return ist_graph_const(g, sizes, 1, 1, n, 2, IST_ELEM_I32, "content");
+}
 
 /* The network's graph; its inputs, of which there are at most two: an image or embedding, boxes. */
 static void draw(const model_plan_options *o, const ist_weights *weights, model_plan *m, ist_graph *g, ist_tensor *in) {
@@ -97,7 +108,7 @@ static void draw(const model_plan_options *o, const ist_weights *weights, model_
         snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
     } else {
         in[0] = ist_graph_input(g, n, side, side, 3, IST_ELEM_T);
-        ist_graph_output(g, segmenter->encode(&net, in[0], (ist_tensor){0}));
+        ist_graph_output(g, segmenter->encode(&net, in[0], contents(g, n, side, o->content)));
         snprintf(m->what, sizeof m->what, "%s encoder batch %d", name, n);
     }
 }
@@ -114,7 +125,7 @@ static ist_status record(const model_plan_options *o, const ist_weights *weights
     ist_lowering_close(&lowering);
     ist_graph_close(&g);
     IST_TRY(ist_plan_finish(m->plan, err));
-    IST_TRY(fill(m->plan, at[0], err));
+    IST_TRY(fill(m->plan, at[0], o->content, err));
     return ist_has(at[1]) ? fill_boxes(m->plan, at[1], err) : IST_OK;
 }
 

@@ -21,11 +21,12 @@ typedef struct model_plan_options {
     bool decoder;       /* MobileSAM: the mask decoder instead of the image encoder */
     int size;           /* D-FINE: side of the image; 0: 640 */
     int count;          /* images; decoder: boxes; 0: 1 */
+    int content;        /* rows of a letterboxed picture in a segmenter's input; 0: all */
     bool half, bf16;
     bool apart;         /* no series (core/series.c): every launch by itself. Not read from arguments */
 } model_plan_options;
 
-/* Reads --device SPEC, --size N, --count N, --half, --bf16, --decoder and the checkpoint's path; prints what is wrong
+/* Reads --device SPEC, --size N, --count N, --content ROWS, --half, --bf16, --decoder and the checkpoint's path; prints what is wrong
  * and returns false otherwise. */
 bool model_plan_arguments(int argc, char **argv, model_plan_options *options);
 

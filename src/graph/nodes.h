@@ -56,6 +56,23 @@ typedef struct ist_epilogue {
     bool up2;
 } ist_epilogue;
 
+/* ---- rows that repeat ---- */
+
+/* What is known of the rows of a map. A letterboxed picture fills the upper rows of a network's input; below it layers
+ * near the input see nothing but padding, and make the same row, behind windows the same `period` rows, over and over:
+ * of item n each row from `first` = (ceil(content[n] / step) + above, rounded up to a multiple of period) + after on has
+ * the bits of that `period` rows below it, but for the last `below`. With `left_out` rows from first + period + spare on
+ * are not made, but for the last `below`: whoever reads one reads the row that it repeats. A map that is a residual
+ * around windows of `windows` rows has all rows that those make. Known to whoever lowers a graph, and set there: in a
+ * node that of its operand before it is recorded (spare and windows: what its result is to have), that of its result
+ * afterwards. */
+typedef struct ist_padding_reuse {
+    ist_tensor content; /* I32 [1,1,n,1]: rows of the picture in the network's input; empty: nothing is known */
+    int step, above, below;
+    int period, after, spare, windows;
+    bool left_out;
+} ist_padding_reuse;
+
 /* ---- convolutions ---- */
 
 typedef struct ist_conv_opts {
@@ -75,6 +92,7 @@ typedef struct ist_conv {
     ist_filter filter;
     ist_conv_opts o;
     float norm_eps; /* > 0: of a norm of x in front, whose scale and shift are in the filter already */
+    ist_padding_reuse reuse, addend; /* addend: of o.epi.add_before */
 } ist_conv;
 
 /* MAXPOOL: over a 2x2 window, stride 1, after one zero column right and one zero row below (HGNetv2's stem): same
@@ -94,6 +112,7 @@ typedef struct ist_layer_norm {
     ist_affine norm;
     float eps, clamp;
     ist_act act;
+    ist_padding_reuse reuse;
 } ist_layer_norm;
 
 /* ADD: a + b; b may have n = 1 and/or one pixel and is then repeated. */
@@ -170,6 +189,7 @@ typedef struct ist_window_attention {
     ist_tensor qkv, y;
     const float *pad, *bias;
     int heads, ws;
+    ist_padding_reuse reuse;
 } ist_window_attention;
 
 /* RELATIVE_ATTENTION: self-attention of a map with decomposed relative positions (MViTv2, Li et al., arXiv 2112.01526)
@@ -315,14 +335,6 @@ typedef struct ist_qkv {
     int grid_h, grid_w;
 } ist_qkv;
 
-/* What is known of the rows of a map. A letterboxed picture fills the upper rows of a network's input; below it layers
- * near the input see nothing but padding, and make the same row over and over: of item n, rows from ceil(content[n] /
- * step) + above on have the same bits, but for the last `below`. Known to whoever lowers a graph, and set there. */
-typedef struct ist_padding_reuse {
-    ist_tensor content; /* I32 [1,1,n,1]: rows of the picture in the network's input; empty: nothing is known */
-    int step, above, below;
-} ist_padding_reuse;
-
 /* PATCH_EMBED: second(gelu(first image)), both 3x3 with stride 2 and padding 1: [n,h,w,3] -> [n,h/4,w/4,out], rounded
  * up. content I32 [1,1,n,2]: width and height of the pictures in the image, which is zero beside them; empty: not known.
  */
@@ -330,7 +342,7 @@ typedef struct ist_patch_embed {
     const char *label;
     ist_tensor image, content, y;
     ist_filter first, second;
-    ist_padding_reuse reuse; /* of the image, then of the result */
+    ist_padding_reuse reuse;
 } ist_patch_embed;
 
 /* MBCONV: the inverted bottleneck of MobileNetV2 (Sandler et al., arXiv 1801.04381) as TinyViT uses it: y =
@@ -343,7 +355,7 @@ typedef struct ist_mbconv {
     int stride;
     bool residual;
     ist_act act;
-    ist_padding_reuse reuse; /* of x, then of the result */
+    ist_padding_reuse reuse;
 } ist_mbconv;
 
 /* NORM_WINDOW: y = attention(qkv LN(x)) within windows of ws x ws tokens: x [n,h,w,c], c = 32 heads, qkv [3 c][c], per
@@ -357,6 +369,7 @@ typedef struct ist_norm_window {
     float eps;
     ist_filter qkv;
     int heads, ws;
+    ist_padding_reuse reuse;
 } ist_norm_window;
 
 /* NORM_MLP: z = spread(x), a depthwise 3x3 convolution that keeps the extents, or x without one (spread.out 0). u =
@@ -368,6 +381,7 @@ typedef struct ist_norm_mlp {
     float eps;
     ist_filter spread, fc1, fc2;
     ist_act act;
+    ist_padding_reuse reuse;
 } ist_norm_mlp;
 
 /* ---- SAM's prompt encoder and mask decoder (Kirillov et al., ICCV 2023) ---- */

@@ -37,6 +37,7 @@ void ist_conv_record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile
     ist_arg partial = IST_IN(l->partial), arrived = IST_IN(l->arrived);
     if (ist_has(l->partial)) partial = (ist_arg)IST_OUT(l->partial);
     if (ist_has(l->arrived)) arrived = (ist_arg)IST_INOUT(l->arrived);
+    if (ist_has(l->content)) arrived = (ist_arg)IST_IN(l->content);
     ist_plan_launch(p, &(ist_launch){
                            .label = q->label,
                            .op = r->op,

@@ -48,7 +48,12 @@ static inline float ist_conv_weight(const ist_conv_problem *q, int o, int i, int
     return q->f.w[((size_t)o * (size_t)q->f.in + (size_t)i) * (size_t)q->taps + (size_t)t];
 }
 
-/* 1x1 with stride 1 on the pixels themselves; 3x3 with stride 1 that keeps the extents. */
+/* 1x1 with stride 1 on the pixels themselves. */
+static inline bool ist_conv_keeps_pixels(const ist_conv *q) {
+    const ist_conv_opts *o = &q->o;
+    return q->filter.kh == 1 && q->filter.kw == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+}
+/* The same; 3x3 with stride 1 that keeps the extents. */
 static inline bool ist_conv_is_point(const ist_conv_problem *q) {
     const ist_conv_opts *o = q->o;
     return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
@@ -72,6 +77,7 @@ typedef struct ist_conv_launch {
     int groups, items, splits; /* of a split; work-items of a group; splits, 0 for 1 */
     ist_tensor weights, bias;
     ist_tensor partial, arrived; /* where splits share sums; partial alone: another result */
+    ist_tensor content;          /* in the place of `arrived`, for kernels that leave rows out (padding_reuse.h) */
     ist_arg by_value;            /* IST_STRUCT */
 } ist_conv_launch;
 

@@ -51,9 +51,8 @@ ist_epilogue_args ist_dwconv_epilogue_of(const ist_conv *q) {
 }
 
 void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
-                       ist_arg by_value, ist_arg queue) {
+                       ist_arg by_value, const ist_arg *last) {
     const ist_conv_opts *o = &q->o;
-    bool shared = l->shares;
     const ist_arg args[] = {IST_IN(q->x),
                             IST_IN(weights),
                             IST_IN(bias),
@@ -61,12 +60,12 @@ void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor
                             IST_IN(o->epi.add_before),
                             IST_IN(o->epi.add_after),
                             IST_IN(ist_plan_current_limit(p)),
-                            by_value,
-                            queue};
+                            by_value};
     l->label = q->label;
     l->kernel = "dwconv";
-    l->arg_count = (int)(sizeof args / sizeof args[0]) - !shared; /* the queue */
+    l->arg_count = (int)(sizeof args / sizeof args[0]);
     memcpy(l->args, args, sizeof args);
+    if (last) l->args[l->arg_count++] = *last;
     double elem = ist_plan_half(p) ? 2 : 4, out = (double)ist_pixels(q->y) * q->y.c;
     l->flops = 2.0 * out * q->filter.kh * q->filter.kw;
     l->bytes = elem * ((double)ist_pixels(q->x) * q->x.c + out);

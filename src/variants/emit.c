@@ -1,6 +1,8 @@
 /* From a node to launches: places for its results, the choice of a variant, the record. */
 #include "variants/variant.h"
 
+#include "variants/conv.h"
+#include "variants/padding_reuse.h"
 #include "variants/sequence.h"
 #include "variants/tune.h"
 
@@ -114,9 +116,44 @@ static bool prepare(ist_plan *p, ist_node_kind kind, void *node) {
     return false;
 }
 
+static bool is_pointwise(ist_node_kind kind, const void *node) {
+    switch (kind) {
+    case IST_NODE_CONV:
+        return ist_conv_keeps_pixels(node);
+    case IST_NODE_NORM_MLP:
+        return !((const ist_norm_mlp *)node)->spread.out;
+    default:
+        return kind == IST_NODE_LAYER_NORM;
+    }
+}
+
+static ist_repeats repeats_of(const ist_family *f, ist_node_kind kind, const void *node) {
+    if (f->rows != IST_REPEATS_POINTS) return f->rows;
+    return is_pointwise(kind, node) ? IST_REPEATS_LEFT_OUT : IST_REPEATS_UNKNOWN;
+}
+
+/* Makes rows of operands that were left out and are needed. */
+static void make_rows(ist_plan *p, ist_node_kind kind, ist_repeats rows, void *node) {
+    const char *label = *(const char *const *)node;
+    ist_tensor *x;
+    ist_padding_reuse *reuse = ist_padding_reuse_of(kind, node, &x);
+    if (reuse && rows != IST_REPEATS_LEFT_OUT) ist_padding_reuse_fill(p, *x, reuse, label);
+    if (kind != IST_NODE_CONV) return;
+    ist_conv *q = node;
+    ist_padding_reuse result = q->reuse;
+    result.left_out = rows == IST_REPEATS_LEFT_OUT;
+    if (!ist_has(result.content) || !ist_padding_reuse_covers(&q->addend, &result, q->x.h))
+        ist_padding_reuse_fill(p, q->o.epi.add_before, &q->addend, label);
+}
+
 static void record(ist_plan *p, ist_variant_choice c, void *node) {
     ist_origin outer = ist_plan_origin(p, ist_variant_origin(c.variant));
+    ist_tensor *x;
+    ist_padding_reuse *reuse = ist_padding_reuse_of(c.variant->kind, node, &x);
+    const ist_repeats rows = repeats_of(c.variant->family, c.variant->kind, node);
+    make_rows(p, c.variant->kind, rows, node);
     c.variant->family->emit(p, c.variant, node, c.way);
+    if (reuse && rows == IST_REPEATS_UNKNOWN) *reuse = (ist_padding_reuse){0};
     ist_plan_origin(p, outer);
     if (ist_plan_status(p)) clear_results(ist_kind_of(c.variant->kind), node);
 }

@@ -100,25 +100,6 @@ static void concatenate(ist_lowering *l, int i, ist_concat *q) {
     }
 }
 
-/* Which rows of the result are the same, by what is known of the operand's. */
-static ist_padding_reuse *reuse_of(ist_lowering *l, ist_node_kind kind, void *node, const void *graph_node) {
-    if (kind == IST_NODE_PATCH_EMBED) {
-        ist_patch_embed *q = node;
-        q->reuse = (ist_padding_reuse){0};
-        if (ist_has(q->content)) q->reuse = (ist_padding_reuse){.content = ist_slice(q->content, 1, 1), .step = 1};
-        return &q->reuse;
-    }
-    if (kind != IST_NODE_MBCONV) return NULL;
-    ist_mbconv *q = node;
-    q->reuse = ist_value_plan_of(l, ((const ist_mbconv *)graph_node)->x)->reuse;
-    return &q->reuse;
-}
-
-static void note_reuse(ist_lowering *l, ist_node_kind kind, const void *graph_node, const ist_padding_reuse *reuse) {
-    ist_tensor y = kind == IST_NODE_MBCONV ? ((const ist_mbconv *)graph_node)->y : ((const ist_patch_embed *)graph_node)->y;
-    ist_value_plan_of(l, y)->reuse = *reuse;
-}
-
 static void lower_node(ist_lowering *l, int i) {
     const ist_node *n = &l->graph->nodes[i];
     ist_loaded loaded;
@@ -126,14 +107,14 @@ static void lower_node(ist_lowering *l, int i) {
     enter(l, i);
     l->nodes[i].first = ist_plan_describe(l->plan).launches;
     if (ist_load(l, i, &loaded)) {
-        ist_padding_reuse *reuse = reuse_of(l, n->kind, loaded.node, n->of);
+        ist_repeats_before(l, i, loaded.node);
         place_parts(l, i, loaded.node);
         if (n->kind == IST_NODE_CONCAT || n->kind == IST_NODE_CONCAT_ROWS)
             concatenate(l, i, loaded.node);
         else
             ist_emit(l->plan, n->kind, loaded.node);
-        if (reuse) note_reuse(l, n->kind, n->of, reuse);
         results_made(l, i, loaded.node);
+        ist_repeats_behind(l, i, loaded.node);
     }
     ist_span_release(&loaded);
     l->nodes[i].end = ist_plan_describe(l->plan).launches;
@@ -149,6 +130,7 @@ static void lower_span(ist_lowering *l, size_t region) {
         ist_plan_fail(l->plan, IST_E_UNSUPPORTED, "%s: no variant for a %s", r->label, ist_kind_of(r->kind)->name);
         return;
     }
+    ist_repeats_end(l);
     ist_origin outer = ist_plan_origin(l->plan, ist_variant_origin(v));
     l->spans[region].first = ist_plan_describe(l->plan).launches;
     v->family->emit(l->plan, v, &span, 1);

@@ -11,7 +11,7 @@ typedef struct ist_value_plan {
     int concat, part;   /* the concatenation's node of which it is a part in place, and which; -1: none */
     ist_widening wide;  /* its channels, and the zeros that were added */
     float *means;       /* of its channels, for a uniform image; NULL: not known */
-    ist_padding_reuse reuse;    /* which of its rows are the same */
+    ist_padding_reuse reuse;    /* which of its rows repeat others */
 } ist_value_plan;
 
 typedef struct ist_node_plan {
@@ -50,5 +50,14 @@ bool ist_layout_spanned(const ist_lowering *l, int node);
 
 /* Node i of the graph as a plan has it: see ist_span_load. Notes what the means of its result are. */
 const void *ist_load(ist_lowering *l, int i, ist_loaded *loaded);
+
+/* ---- repeats.c: rows that repeat others (ist_padding_reuse) ---- */
+
+/* What is known of the rows of node i's operands goes to `node`; rows that it cannot do without are made. */
+void ist_repeats_before(ist_lowering *l, int i, void *node);
+/* What is known of the rows of its result, which has its place, comes from there. */
+void ist_repeats_behind(ist_lowering *l, int i, const void *node);
+/* Makes all rows that were left out: what follows knows nothing of them. */
+void ist_repeats_end(ist_lowering *l);
 
 #endif

@@ -36,6 +36,16 @@ typedef enum ist_storage {
 
 typedef struct ist_variant ist_variant;
 
+/* Of an operand whose rows repeat (ist_padding_reuse) a variant may know nothing: then they are all there, and nothing is
+ * known of its result. POINTS: the same, but where the node treats each pixel alone: of rows that are not there it makes
+ * rows that nobody reads. It may make all rows of its result and say which are alike (MADE), or leave them out. */
+typedef enum ist_repeats {
+    IST_REPEATS_UNKNOWN,
+    IST_REPEATS_POINTS,
+    IST_REPEATS_MADE,
+    IST_REPEATS_LEFT_OUT
+} ist_repeats;
+
 /* The functions of variants that differ in their configuration only. `node` is the struct of its kind, of a span an
  * ist_spanned (span.h). */
 typedef struct ist_family {
@@ -47,6 +57,7 @@ typedef struct ist_family {
     double (*cost)(const ist_plan *p, const ist_variant *v, const void *node, int way);
     void (*emit)(ist_plan *p, const ist_variant *v, void *node, int way);
     int chunk;     /* channels that it reads at a time, where maps had better have whole ones; 0: any */
+    ist_repeats rows; /* what it does with rows that repeat others */
     bool by_nodes; /* of a span: its nodes are recorded one by one, each with its places */
 } ist_family;
 
@@ -99,6 +110,6 @@ void ist_emit(ist_plan *p, ist_node_kind kind, void *node);
 void ist_emit_by(ist_plan *p, const ist_variant *v, int way, void *node);
 
 /* NORM_MLP's depthwise convolution by itself, then the rest of the node. */
-void ist_emit_spread_first(ist_plan *p, const ist_norm_mlp *l);
+void ist_emit_spread_first(ist_plan *p, ist_norm_mlp *l);
 
 #endif

@@ -55,4 +55,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_plan_launch(p, &l);
 }
 
-const ist_family ist_cpu_mbconv_amx = {.takes = takes, .emit = emit};
+const ist_family ist_cpu_mbconv_amx = {.takes = takes, .emit = emit, .rows = IST_REPEATS_MADE};

@@ -115,4 +115,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .bytes = (ist_plan_half(p) ? 2.0 : 4.0) * ((double)ist_pixels(x) * COLORS + out * OUT)});
 }
 
-const ist_family ist_cpu_patch = {.takes = takes, .emit = emit};
+const ist_family ist_cpu_patch = {.takes = takes, .emit = emit, .rows = IST_REPEATS_MADE};

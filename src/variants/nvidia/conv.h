@@ -10,6 +10,8 @@ bool ist_conv_wgmma_takes(const ist_conv_problem *q);
 /* Weights [step][blocks of 16 channels][64 halves] as nvidia/wgmma reads them, bias [blocks of 16 channels]; false,
  * and the plan failed, when they are too large. */
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
+/* Of a 1x1 convolution rows that repeat others are left out: which these are. Of others none. */
+const ist_padding_reuse *ist_conv_leave_out(ist_conv *q);
 /* 64-channel steps of a tile. */
 int ist_conv_wgmma_steps(const ist_conv_problem *q);
 

@@ -5,6 +5,7 @@
 
 #include "variants/conv_args.h"
 #include "variants/divider_args.h"
+#include "variants/padding_reuse_args.h"
 
 /* nvidia/conv_mma. */
 typedef struct ist_conv_mma_args {
@@ -32,6 +33,7 @@ typedef struct ist_conv_wgmma_args {
     ist_divider by_taps, by_kw; /* taps of the window, of a line of it */
     int blocks, steps;          /* of 16 channels; of 64 inputs */
     int squares_x, squares;     /* PATCHES: squares of a line, of an image */
+    ist_padding_reuse_args out; /* LEFT_OUT: rows of the output that are not made */
 } ist_conv_wgmma_args;
 
 /* nvidia/conv_persistent. */
@@ -56,6 +58,7 @@ typedef struct ist_conv_resident_args {
     ist_divider by_squares_x, by_squares;
     int blocks; /* of 16 channels */
     int turns;  /* tiles of a warpgroup */
+    ist_padding_reuse_args out; /* LEFT_OUT: rows of the output that are not made */
 } ist_conv_resident_args;
 
 /* nvidia/conv_direct. */

@@ -168,4 +168,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     if (pools(&q)) own->o.pool = (ist_tensor){0}; /* it is made */
 }
 
-const ist_family ist_nvidia_conv_direct = {.takes = takes, .cost = cost, .emit = emit};
+const ist_family ist_nvidia_conv_direct = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};

@@ -256,4 +256,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int splits) {
     if (pack(p, &q, &l, r->bk, &weights, &bias)) launch(p, &q, r, splits, &l, weights, bias);
 }
 
-const ist_family ist_nvidia_conv_mma = {.takes = takes, .ways = ways, .cost = cost, .emit = emit, .chunk = CHUNK};
+const ist_family ist_nvidia_conv_mma = {.takes = takes, .ways = ways, .cost = cost, .emit = emit, .chunk = CHUNK, .rows = IST_REPEATS_POINTS};

@@ -116,4 +116,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     record(p, &q, v->config);
 }
 
-const ist_family ist_nvidia_conv_persistent = {.takes = takes, .cost = cost, .emit = emit};
+const ist_family ist_nvidia_conv_persistent = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};

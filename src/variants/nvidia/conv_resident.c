@@ -2,6 +2,7 @@
  * (cl/nvidia/conv_resident.cl): for many pixels and few inputs and channels. Weights are packed as for conv_wgmma.c. */
 #include "variants/nvidia/conv.h"
 #include "variants/divider.h"
+#include "variants/padding_reuse.h"
 #include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
@@ -75,13 +76,16 @@ static double time_of(const ist_plan *p, const ist_conv_tile *r, const ist_conv_
     return below * (start + weights / weight_bytes + l.turns * l.warpgroups * tile);
 }
 
-static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r) {
+/* `reuse`: of a 1x1 convolution's rows. */
+static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_padding_reuse *reuse) {
     layout l = layout_of(p, r, q);
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), items = 128 * l.warpgroups;
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
-    ist_defines defines = ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DSLOTS=%d -DAHEAD=%d -DTAPS=%d -DCHUNKS=%d -DACT=%d",
-                                         bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act);
+    const bool left_out = ist_has(reuse->content) && q->oh * q->ow % PIXELS == 0; /* no tile is of two items */
+    ist_defines defines = ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DSLOTS=%d -DAHEAD=%d -DTAPS=%d -DCHUNKS=%d -DACT=%d%s",
+                                         bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act,
+                                         left_out ? " -DLEFT_OUT" : "");
     const ist_conv_resident_args by_value = {.shape = ist_conv_shape_of(q),
                                              .epi = ist_conv_epilogue_of(q),
                                              .col_tiles = l.col_tiles,
@@ -91,15 +95,17 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                              .by_squares_x = ist_divider_of(l.wide),
                                              .by_squares = ist_divider_of(l.wide * l.high),
                                              .blocks = blocks,
-                                             .turns = l.turns};
+                                             .turns = l.turns,
+                                             .out = ist_padding_reuse_args_of(*reuse, q->oh)};
     ist_conv_record(p, q, r,
                     &(ist_conv_launch){
-                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
+                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts+portable/left_out",
                         .defines = defines.text,
                         .groups = l.row_groups * l.col_tiles,
                         .items = items,
                         .weights = weights,
                         .bias = bias,
+                        .content = left_out ? reuse->content : (ist_tensor){0},
                         .by_value = IST_STRUCT(conv_resident_args, &by_value),
                     });
 }
@@ -118,7 +124,7 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_conv_problem q = ist_conv_problem_of(node);
     (void)way;
-    record(p, &q, v->config);
+    record(p, &q, v->config, ist_conv_leave_out(node));
 }
 
-const ist_family ist_nvidia_conv_resident = {.takes = takes, .cost = cost, .emit = emit};
+const ist_family ist_nvidia_conv_resident = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};

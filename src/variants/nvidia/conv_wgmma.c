@@ -3,6 +3,7 @@
  * windows of whole blocks of 64 channels. */
 #include "variants/nvidia/conv.h"
 #include "variants/divider.h"
+#include "variants/padding_reuse.h"
 #include "variants/nvidia/conv_args.h"
 #include "variants/defines.h"
 
@@ -67,6 +68,12 @@ static layout layout_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     l.stages = r->stages, l.local = local_bytes(r, r->stages * step), l.copies = step;
     l.row_tiles = ist_div_up(q->x.n * q->oh * q->ow, bm);
     return l;
+}
+
+const ist_padding_reuse *ist_conv_leave_out(ist_conv *q) {
+    if (!ist_conv_keeps_pixels(q)) q->reuse = (ist_padding_reuse){0}; /* all rows are there */
+    q->reuse.left_out = ist_has(q->reuse.content);
+    return &q->reuse;
 }
 
 int ist_conv_wgmma_steps(const ist_conv_problem *q) {
@@ -136,7 +143,8 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     return !ist_plan_status(p);
 }
 
-static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r) {
+/* `reuse`: of a 1x1 convolution's rows. */
+static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_padding_reuse *reuse) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
     char patches[24] = "";
@@ -144,11 +152,12 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines =
-        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
+        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s%s", bn, r->warps_m,
                        r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)q->o->epi.act,
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
-                                              : "");
+                                              : "",
+                       ist_has(reuse->content) ? " -DLEFT_OUT" : "");
     const ist_conv_wgmma_args by_value = {.shape = ist_conv_shape_of(q),
                                           .epi = ist_conv_epilogue_of(q),
                                           .col_tiles = col_tiles,
@@ -160,15 +169,17 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                           .blocks = blocks,
                                           .steps = ist_conv_wgmma_steps(q),
                                           .squares_x = l.wide,
-                                          .squares = l.wide * l.high};
+                                          .squares = l.wide * l.high,
+                                          .out = ist_padding_reuse_args_of(*reuse, q->oh)};
     ist_conv_record(p, q, r,
                     &(ist_conv_launch){
-                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts",
+                        .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts+portable/left_out",
                         .defines = defines.text,
                         .groups = l.row_tiles * col_tiles,
                         .items = r->items,
                         .weights = weights,
                         .bias = bias,
+                        .content = reuse->content,
                         .by_value = IST_STRUCT(conv_wgmma_args, &by_value),
                     });
 }
@@ -188,7 +199,7 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_conv_problem q = ist_conv_problem_of(node);
     (void)way;
-    record(p, &q, v->config);
+    record(p, &q, v->config, ist_conv_leave_out(node));
 }
 
-const ist_family ist_nvidia_conv_wgmma = {.takes = takes, .cost = cost, .emit = emit};
+const ist_family ist_nvidia_conv_wgmma = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};

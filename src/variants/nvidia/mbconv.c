@@ -4,6 +4,7 @@
 #include "variants/nvidia/mbconv_args.h"
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
+#include "variants/padding_reuse.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"
@@ -50,14 +51,18 @@ static ist_tensor pack_bias(ist_plan *p, const ist_filter *f, const char *label)
 }
 
 /* The depthwise convolution and the projection of u, the expansion of x. */
-static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
+static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
     const char *label = b->label;
     ist_tensor x = b->x, y = b->y;
     int s = b->stride, h = y.h, w = y.w, across = ist_div_up(w, SIDE);
     ist_tensor taps = ist_pack_taps(p, &b->spread, label), weights = pack_project(p, &b->project, label);
     ist_tensor bias = pack_bias(p, &b->project, label), none = {0};
-    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s", u.c, y.c, s, (int)b->act,
-                                   b->residual ? " -DRESIDUAL" : "");
+    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s%s", u.c, y.c, s, (int)b->act,
+                                   b->residual ? " -DRESIDUAL" : "", ist_has(b->reuse.content) ? " -DLEFT_OUT" : "");
+    const ist_tensor content = b->reuse.content;
+    const ist_padding_reuse_args read = ist_padding_reuse_read(b->reuse, u.h);
+    b->reuse = ist_padding_reuse_behind(b->reuse, u.h, s);
+    b->reuse.left_out = ist_has(b->reuse.content);
     const ist_mbconv_wgmma_args by_value = {.u_h = u.h,
                                             .u_w = u.w,
                                             .u_ld = u.ld,
@@ -68,11 +73,13 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
                                             .y_w = w,
                                             .y_ld = y.ld,
                                             .y_c0 = y.c0,
-                                            .across = across};
+                                            .across = across,
+                                            .in = read,
+                                            .out = ist_padding_reuse_args_of(b->reuse, h)};
     double in = (double)ist_pixels(u), out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/mbconv",
-                                     .isa = "nvidia/ptx+portable/fetch+nvidia/wgmma",
+                                     .isa = "nvidia/ptx+portable/fetch+nvidia/wgmma+portable/left_out",
                                      .defines = d.text,
                                      .kernel = "mbconv",
                                      .dims = 2,
@@ -80,19 +87,20 @@ static void record(ist_plan *p, const ist_mbconv *b, ist_tensor u) {
                                      .local = {ITEMS, 1},
                                      .args = {IST_OUT(y), IST_IN(u), IST_IN(b->residual ? x : none), IST_IN(taps),
                                               IST_IN(weights), IST_IN(bias), IST_IN(ist_plan_current_limit(p)),
-                                              IST_STRUCT(mbconv_wgmma_args, &by_value)},
-                                     .arg_count = 8,
+                                              IST_IN(content), IST_STRUCT(mbconv_wgmma_args, &by_value)},
+                                     .arg_count = 9,
                                      .flops = 2.0 * out * u.c * (9 + y.c),
                                      .bytes = 2.0 * (in * u.c + out * y.c * (b->residual ? 2 : 1))});
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_mbconv *b = node;
-    ist_conv expand = {.label = b->label, .x = b->x, .filter = b->expand, .o = {.epi.act = IST_ACT_GELU}};
+    ist_conv expand = {
+        .label = b->label, .x = b->x, .filter = b->expand, .o = {.epi.act = IST_ACT_GELU}, .reuse = b->reuse};
     (void)v, (void)way;
-    b->reuse = (ist_padding_reuse){0};
     ist_emit(p, IST_NODE_CONV, &expand);
+    b->reuse = expand.reuse;
     if (!ist_plan_status(p)) record(p, b, expand.y);
 }
 
-const ist_family ist_nvidia_mbconv = {.takes = takes, .emit = emit};
+const ist_family ist_nvidia_mbconv = {.takes = takes, .emit = emit, .rows = IST_REPEATS_LEFT_OUT};

@@ -4,6 +4,7 @@
 #include "variants/nvidia/norm_mlp_args.h"
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
+#include "variants/padding_reuse.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"
@@ -121,18 +122,22 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const ch
     return t;
 }
 
-static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
+static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
     const char *label = l->label;
     ist_tensor x = l->x, y = l->y;
     int hidden = l->fc1.out;
     int64_t all = ist_pixels(x);
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
-    const char *spread = l->spread.out ? " -DSPREAD" : "";
-    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
-                                               tile.down, tile.across, tile.stages, spread)
-                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
-                                               tile.rows, tile.hidden, tile.stages, spread);
+    const char *spread = l->spread.out ? " -DSPREAD" : "", *left_out = ist_has(l->reuse.content) ? " -DLEFT_OUT" : "";
+    const ist_tensor content = l->reuse.content;
+    const ist_padding_reuse_args read = ist_padding_reuse_read(l->reuse, x.h);
+    if (l->spread.out) l->reuse = ist_padding_reuse_behind(l->reuse, x.h, 1);
+    l->reuse.left_out = ist_has(content);
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s%s", x.c, hidden,
+                                               tile.down, tile.across, tile.stages, spread, left_out)
+                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s%s", x.c, hidden,
+                                               tile.rows, tile.hidden, tile.stages, spread, left_out);
     const ist_norm_mlp_mma_args by_value = {.x_ld = x.ld,
                                             .x_c0 = x.c0,
                                             .y_ld = y.ld,
@@ -141,10 +146,13 @@ static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
                                             .rows = x.h * x.w,
                                             .h = x.h,
                                             .w = x.w,
-                                            .eps = l->eps};
+                                            .eps = l->eps,
+                                            .in = read,
+                                            .out = ist_padding_reuse_args_of(l->reuse, x.h)};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
-                                     .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+nvidia/spread" : "nvidia/ptx+nvidia/spread",
+                                     .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
+                                                      : "nvidia/ptx+portable/left_out+nvidia/spread",
                                      .defines = d.text,
                                      .kernel = "norm_mlp",
                                      .dims = 1,
@@ -152,8 +160,8 @@ static void record(ist_plan *p, const ist_norm_mlp *l, mlp_tile tile) {
                                      .local = {ITEMS},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
                                               IST_IN(ist_plan_current_limit(p)),
-                                              IST_STRUCT(norm_mlp_mma_args, &by_value)},
-                                     .arg_count = 7,
+                                              IST_IN(content), IST_STRUCT(norm_mlp_mma_args, &by_value)},
+                                     .arg_count = 8,
                                      .flops = 4.0 * (double)all * hidden * x.c,
                                      .bytes = 4.0 * (double)all * x.c});
 }
@@ -175,12 +183,12 @@ static bool takes_wgmma(const ist_plan *p, const ist_variant *v, const void *nod
 }
 
 static void emit_wgmma(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_mlp *l = node;
+    ist_norm_mlp *l = node;
     (void)v, (void)way;
     record(p, l, wide_tile(p, ist_pixels(l->x), l->x.c, l->fc1.out));
 }
 
-const ist_family ist_nvidia_norm_mlp_wgmma = {.takes = takes_wgmma, .emit = emit_wgmma};
+const ist_family ist_nvidia_norm_mlp_wgmma = {.takes = takes_wgmma, .emit = emit_wgmma, .rows = IST_REPEATS_LEFT_OUT};
 
 static bool takes_mma(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_norm_mlp *l = node;
@@ -189,12 +197,12 @@ static bool takes_mma(const ist_plan *p, const ist_variant *v, const void *node)
 }
 
 static void emit_mma(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_mlp *l = node;
+    ist_norm_mlp *l = node;
     (void)v, (void)way;
     record(p, l, small_tile(p, ist_pixels(l->x), l->x.c, l->fc1.out));
 }
 
-const ist_family ist_nvidia_norm_mlp = {.takes = takes_mma, .emit = emit_mma};
+const ist_family ist_nvidia_norm_mlp = {.takes = takes_mma, .emit = emit_mma, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- one layer: a convolution that has the norm's scale and shift in its weights ---- */
 
@@ -237,4 +245,4 @@ static void emit_linear(ist_plan *p, const ist_variant *v, void *node, int way) 
     free(b);
 }
 
-const ist_family ist_nvidia_norm_linear = {.takes = takes_linear, .emit = emit_linear};
+const ist_family ist_nvidia_norm_linear = {.takes = takes_linear, .emit = emit_linear, .rows = IST_REPEATS_POINTS};

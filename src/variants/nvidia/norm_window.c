@@ -3,6 +3,7 @@
 #include "variants/fragments.h"
 #include "variants/nvidia/norm_window_args.h"
 #include "variants/defines.h"
+#include "variants/padding_reuse.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 
@@ -112,15 +113,19 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_window *a, layout l, co
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_window *a = node;
+    ist_norm_window *a = node;
     const char *label = a->label;
-    ist_tensor x = a->x, y = a->y;
+    ist_tensor x = a->x, y = a->y, content = a->reuse.content;
     (void)v, (void)way;
     int across = ist_div_up(x.w, a->ws), windows = windows_of(x, a->ws), tokens = a->ws * a->ws;
     layout l = layout_of(p, x, a);
     size_t items = 128 * (size_t)(ist_div_up(l.blocks, 4) * l.windows);
     ist_tensor weights = pack_weights(p, a, x.c, label), table = pack_table(p, a, l, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
+    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d%s", x.c, a->ws, l.windows, l.heads,
+                                   ist_has(content) ? " -DLEFT_OUT" : "");
+    const ist_padding_reuse_args read = ist_padding_reuse_read(a->reuse, x.h);
+    a->reuse = ist_padding_reuse_windows(a->reuse, x.h, a->ws);
+    a->reuse.left_out = ist_has(a->reuse.content);
     const ist_norm_window_args by_value = {.h = x.h,
                                            .w = x.w,
                                            .across = across,
@@ -130,22 +135,24 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                            .out_ld = y.ld,
                                            .out_c0 = y.c0,
                                            .eps = a->eps,
-                                           .scale = IST_WINDOW_SCALE};
+                                           .scale = IST_WINDOW_SCALE,
+                                           .in = read,
+                                           .out = ist_padding_reuse_args_of(a->reuse, x.h)};
     ist_plan_launch(
         p, &(ist_launch){
                .label = label,
                .op = "nvidia/norm_window",
-               .isa = "nvidia/ptx+nvidia/norm+nvidia/sums+nvidia/wgmma",
+               .isa = "nvidia/ptx+nvidia/norm+nvidia/sums+nvidia/wgmma+portable/left_out",
                .defines = d.text,
                .kernel = "window",
                .dims = 3,
                .global = {(size_t)ist_div_up(windows, l.windows) * items, (size_t)(a->heads / l.heads), (size_t)x.n},
                .local = {items, 1, 1},
                .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
-                        IST_STRUCT(norm_window_args, &by_value)},
-               .arg_count = 6,
+                        IST_IN(content), IST_STRUCT(norm_window_args, &by_value)},
+               .arg_count = 7,
                .flops = 6.0 * (double)ist_pixels(x) * x.c * x.c + 4.0 * x.n * windows * tokens * (double)tokens * x.c,
                .bytes = 4.0 * (double)ist_pixels(x) * x.c});
 }
 
-const ist_family ist_nvidia_norm_window = {.takes = takes, .emit = emit};
+const ist_family ist_nvidia_norm_window = {.takes = takes, .emit = emit, .rows = IST_REPEATS_LEFT_OUT};

@@ -2,6 +2,7 @@
 #include "variants/fragments.h"
 #include "variants/nvidia/patch_args.h"
 #include "variants/defines.h"
+#include "variants/padding_reuse.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"
@@ -47,7 +48,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int across = ist_div_up(w, WIDE), counts[2] = {MID * 32, OUT * MID * TAPS};
     float bias[MID + OUT] = {0}, *packed = malloc((size_t)(counts[0] + counts[1]) * sizeof *packed);
     (void)v, (void)way;
-    q->reuse = (ist_padding_reuse){0};
+    q->reuse = ist_padding_reuse_behind(ist_padding_reuse_behind(q->reuse, x.h, 2), mid_h, 2);
+    q->reuse.left_out = ist_has(q->reuse.content);
     if (!packed) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d weights", label, counts[0] + counts[1]);
         return;
@@ -60,7 +62,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor w2 = ist_plan_const(p, packed + counts[0], 1, 1, 1, counts[1], IST_ELEM_T, label);
     ist_tensor shift = ist_plan_const(p, bias, 1, 1, 1, MID + OUT, IST_ELEM_F32, label);
     free(packed);
-    ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d", MID, OUT);
+    ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d%s", MID, OUT, q->reuse.left_out ? " -DLEFT_OUT" : "");
     const ist_patch_mma_args by_value = {.x_h = x.h,
                                          .x_w = x.w,
                                          .x_ld = x.ld,
@@ -71,21 +73,23 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                          .y_w = w,
                                          .y_ld = y.ld,
                                          .y_c0 = y.c0,
-                                         .across = across};
+                                         .across = across,
+                                         .out = ist_padding_reuse_args_of(q->reuse, h)};
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/patch",
-                                     .isa = "nvidia/ptx",
+                                     .isa = "nvidia/ptx+portable/left_out",
                                      .defines = d.text,
                                      .kernel = "patch",
                                      .dims = 2,
                                      .global = {(size_t)(across * ist_div_up(h, HIGH)) * ITEMS, (size_t)x.n},
                                      .local = {ITEMS, 1},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(w1), IST_IN(w2), IST_IN(shift),
-                                              IST_IN(ist_plan_current_limit(p)), IST_STRUCT(patch_mma_args, &by_value)},
-                                     .arg_count = 7,
+                                              IST_IN(ist_plan_current_limit(p)), IST_IN(q->reuse.content),
+                                              IST_STRUCT(patch_mma_args, &by_value)},
+                                     .arg_count = 8,
                                      .flops = 2.0 * TAPS * MID * (middle * COLORS + out * OUT),
                                      .bytes = 2.0 * ((double)ist_pixels(x) * COLORS + out * OUT)});
 }
 
-const ist_family ist_nvidia_patch = {.takes = takes, .emit = emit};
+const ist_family ist_nvidia_patch = {.takes = takes, .emit = emit, .rows = IST_REPEATS_LEFT_OUT};

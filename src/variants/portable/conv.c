@@ -82,4 +82,4 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w);
 }
 
-const ist_family ist_portable_conv = {.takes = takes, .cost = cost, .emit = emit};
+const ist_family ist_portable_conv = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};

@@ -1,6 +1,7 @@
 /* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many
  * products, and where tiles are few their sums are split among groups, which a second launch adds up. */
 #include "variants/panels.h"
+#include "variants/padding_reuse.h"
 #include "variants/defines.h"
 #include "variants/portable/conv_tile_args.h"
 #include "variants/variant.h"
@@ -72,31 +73,46 @@ static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q) {
                           half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "", aligned(p, q) ? " -DALIGNED" : "");
 }
 
+/* Which rows of input and output are there. */
+typedef struct rows_there {
+    ist_tensor content;
+    ist_padding_reuse_args in, out;
+} rows_there;
+
+/* Rows of the result that repeat others are left out. */
+static rows_there leave_out(ist_conv *q) {
+    rows_there rows = {.content = q->reuse.content, .in = ist_padding_reuse_read(q->reuse, q->x.h)};
+    q->reuse = ist_padding_reuse_conv(q->reuse, q);
+    q->reuse.left_out = ist_has(q->reuse.content);
+    rows.out = ist_padding_reuse_args_of(q->reuse, q->y.h);
+    return rows;
+}
+
 /* Sums whose parts lie in `parts`, [splits,1,pixels,width]. */
-static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts) {
+static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts, const rows_there *rows) {
     const ist_conv_opts *o = q->o;
     const ist_conv_sum_args arg = {
-        .shape = ist_conv_shape_of(q), .epi = ist_conv_epilogue_of(q), .splits = parts.n, .width = parts.c};
+        .shape = ist_conv_shape_of(q), .epi = ist_conv_epilogue_of(q), .splits = parts.n, .width = parts.c, .out = rows->out};
     const ist_defines defines = defines_of(p, q);
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
                .op = "portable/conv_sum",
-               .isa = "portable/vector+portable/conv_store",
+               .isa = "portable/vector+portable/left_out+portable/conv_store",
                .defines = defines.text,
                .kernel = "conv_sum",
                .dims = 2,
                .global = {ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)parts.w, 4)},
                .local = {16, 4},
                .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_sum_args, &arg)},
-               .arg_count = 7,
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->content), IST_STRUCT(conv_sum_args, &arg)},
+               .arg_count = 8,
                .bytes = sizeof(float) * (double)parts.n * parts.w * q->f.out,
            });
 }
 
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w,
-                   int splits) {
+                   int splits, const rows_there *rows) {
     const ist_conv_opts *o = q->o;
     const int bn = r->nv * r->vl, pixels = q->x.n * q->oh * q->ow, col_tiles = ist_div_up(q->f.out, bn);
     const int split_steps = ist_div_up(steps_of(r, q), splits);
@@ -105,18 +121,20 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     const ist_conv_tile_args arg = {.shape = ist_conv_shape_of(q),
                                     .epi = ist_conv_epilogue_of(q),
                                     .col_tiles = col_tiles,
-                                    .split_steps = split_steps};
+                                    .split_steps = split_steps,
+                                    .in = rows->in,
+                                    .out = rows->out};
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
     ist_defines defines = defines_of(p, q);
-    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s", r->mr, bn, r->warps_m,
+    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s%s", r->mr, bn, r->warps_m,
                     r->warps_n, r->bk, split ? 0 : (int)o->epi.act, q->f.in % 4 == 0 && whole(q->x) ? " -DWHOLE" : "",
-                    split ? " -DPARTS" : "");
+                    split ? " -DPARTS" : "", ist_has(rows->content) ? " -DLEFT_OUT" : "");
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
                .op = r->op,
-               .isa = "portable/vector+portable/conv_store",
+               .isa = "portable/vector+portable/left_out+portable/conv_store",
                .defines = defines.text,
                .kernel = "conv",
                .dims = 2,
@@ -124,19 +142,22 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                .local = {(size_t)r->items, 1},
                .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(split ? none : q->y),
                         IST_IN(split ? none : o->epi.add_before), IST_IN(split ? none : o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_STRUCT(conv_tile_args, &arg)},
-               .arg_count = 9,
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->content), IST_STRUCT(conv_tile_args, &arg)},
+               .arg_count = 10,
                .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
                .bytes = ist_conv_bytes(p, q, sizeof(float)),
            });
-    if (split) launch_sum(p, q, w->bias, parts);
+    if (split) launch_sum(p, q, w->bias, parts, rows);
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_conv_tile *r = v->config;
     ist_conv_problem q = ist_conv_problem_of(node);
+    ist_conv *of = node;
     ist_conv_panel w;
-    if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w, way < 1 ? 1 : way);
+    const rows_there rows = leave_out(of);
+    if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w, way < 1 ? 1 : way, &rows);
 }
 
-const ist_family ist_portable_conv_tile = {.takes = takes, .ways = ways, .cost = cost, .emit = emit};
+const ist_family ist_portable_conv_tile = {
+    .takes = takes, .ways = ways, .cost = cost, .emit = emit, .rows = IST_REPEATS_LEFT_OUT};

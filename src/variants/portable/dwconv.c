@@ -2,6 +2,7 @@
  * measured of one to the other on one GPU. */
 #include "variants/dwconv.h"
 #include "variants/dwconv_args.h"
+#include "variants/padding_reuse.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -11,6 +12,17 @@ enum { ITEMS = 128, ANY_WIDTH = 4, ANY_ITEMS = 16, ANY_PIXELS = 4 };
 
 static double results(const ist_conv *q) {
     return (double)ist_pixels(q->y) * q->y.c;
+}
+
+static const char *left_out(const ist_conv *q) {
+    return ist_has(q->reuse.content) ? " -DLEFT_OUT" : "";
+}
+
+/* Rows of the result that repeat others are left out. */
+static ist_padding_reuse_args leave_out(ist_conv *q) {
+    q->reuse = ist_padding_reuse_conv(q->reuse, q);
+    q->reuse.left_out = ist_has(q->reuse.content);
+    return ist_padding_reuse_args_of(q->reuse, q->y.h);
 }
 
 static const char *floats(const ist_plan *p, ist_tensor t, const char *option) {
@@ -49,29 +61,33 @@ static double cost_of_strip(const ist_plan *p, const ist_variant *v, const void 
 }
 
 static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_conv *q = node;
+    ist_conv *q = node;
     ist_tensor weights, bias;
     (void)v, (void)way;
     if (!ist_dwconv_pack(p, q, q->x.c, &weights, &bias)) return; /* one block has all channels */
     block b = block_of(p, q);
     int blocks = ist_div_up(q->x.c, b.width), across = ist_div_up(q->y.w, b.cols), down = ist_div_up(q->y.h, b.rows);
-    ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", b.width,
-                                         q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act);
+    ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d%s", b.width,
+                                         q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act, left_out(q));
     ist_launch l = {.op = "portable/dwconv_strip",
-                    .isa = "portable/fetch",
+                    .isa = "portable/fetch+portable/left_out",
                     .defines = defines.text,
                     .dims = 2,
                     .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_dwconv_args by_value = {.shape = ist_dwconv_shape_of(q),
+    const ist_tensor content = q->reuse.content;
+    const ist_padding_reuse_args in = ist_padding_reuse_read(q->reuse, q->x.h);
+    const ist_dwconv_args by_value = {.in = in,
+                                      .out = leave_out(q),
+                                      .shape = ist_dwconv_shape_of(q),
                                       .epi = ist_dwconv_epilogue_of(q),
                                       .blocks = blocks,
                                       .strips = across,
                                       .bands = down};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), &(ist_arg)IST_IN(content));
 }
 
-const ist_family ist_portable_dwconv_strip = {.takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip};
+const ist_family ist_portable_dwconv_strip = {.takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- cl/portable/dwconv_group: several columns of one line ---- */
 
@@ -99,28 +115,33 @@ static double cost_of_group(const ist_plan *p, const ist_variant *v, const void 
 }
 
 static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_conv *q = node;
+    ist_conv *q = node;
     ist_tensor weights, bias;
     int width = group_width(p, q), cols = group_cols(q, width), blocks = ist_div_up(q->x.c, width);
     (void)v, (void)way;
     if (!ist_dwconv_pack(p, q, width, &weights, &bias)) return;
     ist_defines defines =
-        ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->filter.kh, ist_dwconv_stride(q),
+        ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s%s", width, q->filter.kh, ist_dwconv_stride(q),
                        cols, q->x.c % width ? "" : " -DWHOLE", ist_dwconv_aligned(q, width) ? " -DALIGNED" : "",
-                       floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
+                       floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"), left_out(q));
     size_t strips = (size_t)blocks * (size_t)ist_div_up(q->y.w, cols) * (size_t)q->y.h;
     ist_launch l = {.op = "portable/dwconv_group",
-                    .isa = "portable/vector",
+                    .isa = "portable/vector+portable/left_out",
                     .defines = defines.text,
                     .dims = 2,
                     .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_dwconv_args by_value = {
-        .shape = ist_dwconv_shape_of(q), .epi = ist_dwconv_epilogue_of(q), .blocks = blocks};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), (ist_arg){0});
+    const ist_tensor content = q->reuse.content;
+    const ist_padding_reuse_args in = ist_padding_reuse_read(q->reuse, q->x.h);
+    const ist_dwconv_args by_value = {.in = in,
+                                      .out = leave_out(q),
+                                      .shape = ist_dwconv_shape_of(q),
+                                      .epi = ist_dwconv_epilogue_of(q),
+                                      .blocks = blocks};
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), &(ist_arg)IST_IN(content));
 }
 
-const ist_family ist_portable_dwconv_group = {.takes = takes_group, .cost = cost_of_group, .emit = emit_group};
+const ist_family ist_portable_dwconv_group = {.takes = takes_group, .cost = cost_of_group, .emit = emit_group, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- cl/portable/dwconv_any ---- */
 
@@ -144,7 +165,7 @@ static void emit_any(ist_plan *p, const ist_variant *v, void *node, int way) {
                                ist_round_up((size_t)q->y.h * (size_t)q->y.w, ANY_PIXELS), (size_t)q->x.n},
                     .local = {ANY_ITEMS, ANY_PIXELS, 1}};
     const ist_conv_args by_value = {ist_dwconv_shape_of(q), ist_dwconv_epilogue_of(q)};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(conv_args, &by_value), (ist_arg){0});
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(conv_args, &by_value), NULL);
 }
 
 const ist_family ist_portable_dwconv = {.cost = cost_of_any, .emit = emit_any};

@@ -64,7 +64,7 @@ static void emit_norm(ist_plan *p, const ist_variant *v, void *node, int way) {
                          .bytes = (double)ist_pixels(x) * x.c * (by_value.adds ? 3 : 2) * (ist_plan_half(p) ? 2 : 4)});
 }
 
-const ist_family ist_portable_norm = {.emit = emit_norm};
+const ist_family ist_portable_norm = {.emit = emit_norm, .rows = IST_REPEATS_POINTS};
 
 static void emit_gate(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_gate *q = node;

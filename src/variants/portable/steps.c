@@ -12,26 +12,38 @@
 
 static const ist_tensor none = {0};
 
-static ist_tensor conv(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
-                       const char *label) {
-    ist_conv node = {.label = label, .x = x, .y = y, .filter = *f, .o = o};
+/* `reuse`: of the rows of x, then of those of the result; NULL: nothing is known. */
+static ist_tensor conv_rows(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
+                            const char *label, ist_padding_reuse *reuse, ist_padding_reuse addend) {
+    ist_conv node = {.label = label, .x = x, .y = y, .filter = *f, .o = o, .addend = addend};
+    if (reuse) node.reuse = *reuse;
     ist_emit(p, IST_NODE_CONV, &node);
+    if (reuse) *reuse = node.reuse;
     if (ist_has(node.o.pool) && !ist_plan_status(p))
         ist_emit(p, IST_NODE_MAXPOOL, &(ist_maxpool){.label = label, .x = x, .y = node.o.pool});
     return node.y;
 }
 
+static ist_tensor conv(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
+                       const char *label) {
+    return conv_rows(p, x, f, o, y, label, NULL, (ist_padding_reuse){0});
+}
+
 static ist_tensor dwconv(ist_plan *p, ist_tensor x, const ist_filter *f, ist_conv_opts o, ist_tensor y,
-                         const char *label) {
+                         const char *label, ist_padding_reuse *reuse) {
     ist_conv node = {.label = label, .x = x, .y = y, .filter = *f, .o = o};
+    if (reuse) node.reuse = *reuse;
     ist_emit(p, IST_NODE_DWCONV, &node);
+    if (reuse) *reuse = node.reuse;
     return node.y;
 }
 
 static ist_tensor norm(ist_plan *p, ist_tensor x, ist_tensor add, ist_affine affine, float eps, ist_tensor y,
-                       const char *label) {
+                       const char *label, ist_padding_reuse *reuse) {
     ist_layer_norm node = {.label = label, .x = x, .add = add, .y = y, .norm = affine, .eps = eps};
+    if (reuse) node.reuse = *reuse;
     ist_emit(p, IST_NODE_LAYER_NORM, &node);
+    if (reuse) *reuse = node.reuse;
     return node.y;
 }
 
@@ -79,7 +91,7 @@ static void emit_separable(ist_plan *p, const ist_variant *v, void *node, int wa
     const ist_separable *q = node;
     (void)v, (void)way;
     ist_tensor u = conv(p, q->x, &q->point, (ist_conv_opts){0}, none, q->label);
-    dwconv(p, u, &q->depth, q->o, q->y, q->label);
+    dwconv(p, u, &q->depth, q->o, q->y, q->label, NULL);
 }
 
 const ist_family ist_portable_separable = {.emit = emit_separable};
@@ -107,29 +119,31 @@ const ist_family ist_portable_csp = {.emit = emit_csp};
 static void emit_patch(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_patch_embed *q = node;
     (void)v, (void)way;
-    q->reuse = (ist_padding_reuse){0};
-    ist_tensor u = conv(p, q->image, &q->first, (ist_conv_opts){.stride = 2, PAD_1, .epi.act = IST_ACT_GELU}, none,
-                        q->label);
-    conv(p, u, &q->second, (ist_conv_opts){.stride = 2, PAD_1}, q->y, q->label);
+    const ist_padding_reuse nothing = {0};
+    ist_tensor u = conv_rows(p, q->image, &q->first, (ist_conv_opts){.stride = 2, PAD_1, .epi.act = IST_ACT_GELU}, none,
+                             q->label, &q->reuse, nothing);
+    conv_rows(p, u, &q->second, (ist_conv_opts){.stride = 2, PAD_1}, q->y, q->label, &q->reuse, nothing);
 }
 
-const ist_family ist_portable_patch = {.emit = emit_patch};
+const ist_family ist_portable_patch = {.emit = emit_patch, .rows = IST_REPEATS_LEFT_OUT};
 
 static void emit_mbconv(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_mbconv *b = node;
     ist_conv_opts project = {.epi.act = b->act};
     (void)v, (void)way;
-    b->reuse = (ist_padding_reuse){0};
+    const ist_padding_reuse nothing = {0}, addend = b->residual ? b->reuse : nothing;
     if (b->residual) project.epi.add_before = b->x;
-    ist_tensor u = conv(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label);
-    u = dwconv(p, u, &b->spread, (ist_conv_opts){.stride = b->stride, PAD_1, .epi.act = IST_ACT_GELU}, none, b->label);
-    conv(p, u, &b->project, project, b->y, b->label);
+    ist_tensor u = conv_rows(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label, &b->reuse,
+                             nothing);
+    u = dwconv(p, u, &b->spread, (ist_conv_opts){.stride = b->stride, PAD_1, .epi.act = IST_ACT_GELU}, none, b->label,
+               &b->reuse);
+    conv_rows(p, u, &b->project, project, b->y, b->label, &b->reuse, addend);
 }
 
-const ist_family ist_portable_mbconv = {.emit = emit_mbconv};
+const ist_family ist_portable_mbconv = {.emit = emit_mbconv, .rows = IST_REPEATS_LEFT_OUT};
 
 static void emit_norm_window(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_window *a = node;
+    ist_norm_window *a = node;
     char name[160];
     float *pad = malloc((size_t)a->qkv.out * sizeof *pad);
     (void)v, (void)way;
@@ -139,32 +153,36 @@ static void emit_norm_window(ist_plan *p, const ist_variant *v, void *node, int 
     }
     for (int o = 0; o < a->qkv.out; o++) pad[o] = ist_window_shift(a, o);
     snprintf(name, sizeof name, "%s.qkv", a->label);
-    ist_norm_mlp project = {.label = name, .x = a->x, .norm = a->norm, .eps = a->eps, .fc1 = a->qkv};
+    ist_norm_mlp project = {.label = name, .x = a->x, .norm = a->norm, .eps = a->eps, .fc1 = a->qkv, .reuse = a->reuse};
     ist_emit(p, IST_NODE_NORM_MLP, &project); /* [n,h,w,3c] */
-    ist_emit(p, IST_NODE_WINDOW_ATTENTION,
-             &(ist_window_attention){.label = a->label,
-                                     .qkv = project.y,
-                                     .y = a->y,
-                                     .pad = pad,
-                                     .bias = a->bias.v,
-                                     .heads = a->heads,
-                                     .ws = a->ws});
+    ist_window_attention windows = {.label = a->label,
+                                    .qkv = project.y,
+                                    .y = a->y,
+                                    .pad = pad,
+                                    .bias = a->bias.v,
+                                    .heads = a->heads,
+                                    .ws = a->ws,
+                                    .reuse = project.reuse};
+    ist_emit(p, IST_NODE_WINDOW_ATTENTION, &windows);
+    a->reuse = windows.reuse;
     free(pad);
 }
 
-const ist_family ist_portable_norm_window = {.emit = emit_norm_window};
+const ist_family ist_portable_norm_window = {.emit = emit_norm_window, .rows = IST_REPEATS_LEFT_OUT};
 
-void ist_emit_spread_first(ist_plan *p, const ist_norm_mlp *l) {
+void ist_emit_spread_first(ist_plan *p, ist_norm_mlp *l) {
     ist_norm_mlp rest = *l;
     rest.spread = (ist_filter){0};
-    rest.x = dwconv(p, l->x, &l->spread, (ist_conv_opts){PAD_1}, none, l->label);
+    rest.x = dwconv(p, l->x, &l->spread, (ist_conv_opts){PAD_1}, none, l->label, &rest.reuse);
     ist_emit(p, IST_NODE_NORM_MLP, &rest);
+    l->reuse = rest.reuse;
 }
 
 /* The depthwise convolution, then norm and first layer, then the second: what is left of it at each step may be one
  * launch. */
 static void emit_norm_mlp(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_mlp *l = node;
+    ist_norm_mlp *l = node;
+    const ist_padding_reuse nothing = {0}, addend = l->reuse;
     (void)v, (void)way;
     if (l->spread.out) {
         ist_emit_spread_first(p, l);
@@ -173,14 +191,15 @@ static void emit_norm_mlp(ist_plan *p, const ist_variant *v, void *node, int way
         first.fc2 = (ist_filter){0};
         first.y = none;
         ist_emit(p, IST_NODE_NORM_MLP, &first);
-        conv(p, first.y, &l->fc2, (ist_conv_opts){.epi.add_before = l->x}, l->y, l->label);
+        l->reuse = first.reuse;
+        conv_rows(p, first.y, &l->fc2, (ist_conv_opts){.epi.add_before = l->x}, l->y, l->label, &l->reuse, addend);
     } else {
-        ist_tensor u = norm(p, l->x, none, l->norm, l->eps, none, l->label);
-        conv(p, u, &l->fc1, (ist_conv_opts){.epi.act = l->act}, l->y, l->label);
+        ist_tensor u = norm(p, l->x, none, l->norm, l->eps, none, l->label, &l->reuse);
+        conv_rows(p, u, &l->fc1, (ist_conv_opts){.epi.act = l->act}, l->y, l->label, &l->reuse, nothing);
     }
 }
 
-const ist_family ist_portable_norm_mlp = {.emit = emit_norm_mlp};
+const ist_family ist_portable_norm_mlp = {.emit = emit_norm_mlp, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- SAM's mask decoder ---- */
 
@@ -203,7 +222,7 @@ static void emit_attention_layer(ist_plan *p, const ist_variant *v, void *node, 
     a.v = linear(p, l->k, &l->value, plain, none, l->label);
     ist_emit(p, IST_NODE_ATTENTION, &a);
     ist_tensor u = linear(p, a.y, &l->out, plain, none, l->label);
-    norm(p, u, l->add, l->norm, l->eps, l->y, l->label);
+    norm(p, u, l->add, l->norm, l->eps, l->y, l->label, NULL);
 }
 
 const ist_family ist_portable_attention_layer = {.emit = emit_attention_layer};
@@ -213,7 +232,7 @@ static void emit_mlp_layer(ist_plan *p, const ist_variant *v, void *node, int wa
     (void)v, (void)way;
     ist_tensor u = linear(p, l->x, &l->lin1, (ist_conv_opts){.epi.act = l->act}, none, l->label);
     u = linear(p, u, &l->lin2, (ist_conv_opts){0}, none, l->label);
-    norm(p, u, l->x, l->norm, l->eps, l->y, l->label);
+    norm(p, u, l->x, l->norm, l->eps, l->y, l->label, NULL);
 }
 
 const ist_family ist_portable_mlp_layer = {.emit = emit_mlp_layer};

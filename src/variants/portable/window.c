@@ -1,6 +1,7 @@
 /* Window attention: a query per work-item (cl/portable/attention), or two matrix products on register tiles
  * (cl/portable/window_tile). */
 #include "variants/defines.h"
+#include "variants/padding_reuse.h"
 #include "variants/variant.h"
 #include "variants/window.h"
 
@@ -20,23 +21,37 @@ static ist_launch launch_of(ist_plan *p, const ist_window_attention *a) {
     return l;
 }
 
+/* What the kernels take by value and further options; rows of the result that repeat others are left out. */
+static ist_window_args leave_out(ist_window_attention *a, ist_defines *d) {
+    ist_window_args by_value = ist_window_args_of(a);
+    ist_padding_reuse_define(d, &a->reuse);
+    by_value.in = ist_padding_reuse_read(a->reuse, a->y.h);
+    a->reuse = ist_padding_reuse_windows(a->reuse, a->y.h, a->ws);
+    a->reuse.left_out = ist_has(a->reuse.content);
+    by_value.out = ist_padding_reuse_args_of(a->reuse, a->y.h);
+    return by_value;
+}
+
 /* ---- a query per work-item ---- */
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_window_attention *a = node;
+    ist_window_attention *a = node;
+    const ist_tensor content = a->reuse.content;
     ist_defines d = ist_defines_of(p, "-DWS=%d", a->ws);
     (void)v, (void)way;
-    const ist_window_args by_value = ist_window_args_of(a);
+    const ist_window_args by_value = leave_out(a, &d);
     ist_launch l = launch_of(p, a);
     l.op = "portable/attention";
+    l.isa = "portable/left_out";
     l.defines = d.text;
     l.global[0] = (size_t)ist_windows(a) * (size_t)ist_div_up(a->ws * a->ws, GROUP) * GROUP;
     l.local[0] = GROUP;
+    l.args[l.arg_count++] = (ist_arg)IST_IN(content);
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
     ist_plan_launch(p, &l);
 }
 
-const ist_family ist_portable_window = {.emit = emit};
+const ist_family ist_portable_window = {.emit = emit, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- register tiles ---- */
 
@@ -66,20 +81,23 @@ static bool takes_tile(const ist_plan *p, const ist_variant *v, const void *node
 }
 
 static void emit_tile(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_window_attention *a = node;
+    ist_window_attention *a = node;
+    const ist_tensor content = a->reuse.content;
     tiles t = tiles_of(a);
     bool aligned = (a->qkv.ld | a->qkv.c0 | a->y.ld | a->y.c0) % 4 == 0;
     ist_defines d = ist_defines_of(p, "-DWS=%d -DBLOCKS=%d -DITEMS=%d%s", a->ws, t.blocks, t.items,
                                    aligned ? " -DALIGNED" : "");
     (void)v, (void)way;
-    const ist_window_args by_value = ist_window_args_of(a);
+    const ist_window_args by_value = leave_out(a, &d);
     ist_launch l = launch_of(p, a);
     l.op = "portable/window_tile";
+    l.isa = "portable/left_out";
     l.defines = d.text;
     l.global[0] = (size_t)ist_windows(a) * (size_t)(t.blocks * t.items);
     l.local[0] = (size_t)t.items;
+    l.args[l.arg_count++] = (ist_arg)IST_IN(content);
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
     ist_plan_launch(p, &l);
 }
 
-const ist_family ist_portable_window_tile = {.takes = takes_tile, .emit = emit_tile};
+const ist_family ist_portable_window_tile = {.takes = takes_tile, .emit = emit_tile, .rows = IST_REPEATS_LEFT_OUT};
