@@ -31,7 +31,7 @@ static bool conv_case(each_way way, const void *what, unsigned i) {
     less.label = "less";
     less.reuse = all.reuse;
     less.reuse.left_out = true;
-    less.reuse.spare = s->k > 1 ? 2 : 0;
+    less.reuse.ahead.spare = s->k > 1 ? 2 : 0;
     less.x = optest_in(&t, without_rows(&t, x, &all, 0), IST_ELEM_T, false);
     if (i & 1 && s->k == 1) { /* what is added has the same rows */
         ref_map sum = optest_random(&t, s->n, s->h, s->w, s->out);

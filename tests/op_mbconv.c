@@ -68,7 +68,8 @@ static bool block_case(each_way way, const void *what, unsigned i) {
     copied.reuse = all.reuse;
     ist_mbconv left_out = copied; /* rows that are alike are not there */
     left_out.reuse.left_out = true;
-    left_out.reuse.spare = 2;
+    left_out.reuse.kept.spare = 3;
+    left_out.reuse.ahead.spare = 2;
     if (i & 16) left_out.x = optest_in(&t, without_rows(&t, x, &all, 3), IST_ELEM_T, i & 1);
     if (!each_emits(&t, way, &block) || (i & 16 && (!each_emits(&t, way, &copied) || !each_emits(&t, way, &left_out)))) {
         optest_drop(&t);

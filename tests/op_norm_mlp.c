@@ -56,7 +56,7 @@ static bool layer_case(each_way way, const void *what, unsigned i) {
     ist_norm_mlp left_out = layer; /* rows that are alike are not there */
     left_out.reuse = all.reuse;
     left_out.reuse.left_out = true;
-    left_out.reuse.spare = i & 8 ? 2 : 0;
+    left_out.reuse.ahead.spare = i & 8 ? 2 : 0;
     if (i & 32) left_out.x = optest_in(&t, without_rows(&t, x, &all, 0), IST_ELEM_T, i & 1);
     if (!each_emits(&t, way, &layer) || (i & 32 && !each_emits(&t, way, &left_out))) {
         optest_drop(&t);

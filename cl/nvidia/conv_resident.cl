@@ -33,17 +33,23 @@
 #define CHUNKS_BYTES ((GROUPS * SLOTS * CHUNK + 1023) / 1024 * 1024)
 
 #ifdef LEFT_OUT
+/* Tiles of an item whose rows are left out: the first, and how many. */
+static inline int2 tiles_left_out(int n, int tiles, int w, __global const int *content, const padding_reuse_args arg) {
+    const left_out_rows out = rows_left_out(content, arg, n);
+    const int most = tiles * 64 / w, first = (min(out.from, most) * w + 63) / 64;
+    return (int2)(first, max(min(out.past, most) * w / 64 - first, 0));
+}
+
 /* Tile number i of those that have rows to make, each item of `tiles`; beyond the last of `items`: how many there are,
  * where i is INT_MAX, and one behind all. */
 static inline int tile_made(int i, int items, int tiles, int w, __global const int *content,
                             const padding_reuse_args arg) {
     int all = 0;
     for (int n = 0; n < items; n++) {
-        const left_out_rows out = rows_left_out(content, arg, n);
-        const int first = min((int)(min(out.from, 1 << 15) * w + 63) / 64, tiles), end = min(out.past, 1 << 15) * w / 64;
-        const int none = max(min(end, tiles) - first, 0), there = i - all;
-        if (there < tiles - none) return n * tiles + (there < first ? there : there + none);
-        all += tiles - none;
+        const int2 none = tiles_left_out(n, tiles, w, content, arg);
+        const int there = i - all;
+        if (there < tiles - none.y) return n * tiles + (there < none.x ? there : there + none.y);
+        all += tiles - none.y;
     }
     return i == INT_MAX ? all : items * tiles;
 }
@@ -67,7 +73,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #define PLACE(turn) (((turn)*row_groups + row_group) * GROUPS + mine)
 #ifdef LEFT_OUT
     const int tiles = shape.y_h * shape.y_w / 64;
-#define TILE(turn) tile_made(PLACE(turn), items, tiles, shape.y_w, content, arg.out)
+    const int2 none = tiles_left_out(0, tiles, shape.y_w, content, arg.out); /* of one item, without a loop */
+#define TILE(turn)                                                                                                     \
+    (items == 1 ? PLACE(turn) + (PLACE(turn) < none.x ? 0 : none.y)                                                    \
+                : tile_made(PLACE(turn), items, tiles, shape.y_w, content, arg.out))
 #else
 #define TILE(turn) PLACE(turn)
 #endif
@@ -98,10 +107,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #define COPY_CHUNK(turn, chunk, slot)                                                                                  \
     do {                                                                                                               \
         const int channel = (chunk)*BK + part * 8, bytes = clamp(2 * (shape.x_c - channel), 0, 16);                    \
+        const int row0 = TILE(turn) * 64 + first;                                                                      \
         const uint to = to_chunks + (slot)*CHUNK + first * 128 + ((part ^ (first & 7)) << 4);                          \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) COPY16(                                                     \
             to + i * (PASS * 128),                                                                                     \
-            x + (min(TILE(turn) * 64 + first + i * PASS, all - 1) * shape.x_ld + shape.x_c0 + (bytes ? channel : 0)),  \
+            x + (min(row0 + i * PASS, all - 1) * shape.x_ld + shape.x_c0 + (bytes ? channel : 0)),  \
             bytes);                                                                                                    \
     } while (0)
 #endif
@@ -188,6 +198,8 @@ UNROLL
 #if TAPS == 9
         const int square = TILE(turn), n = divided(square, arg.by_squares), at = square - n * arg.squares;
         const int line = divided(at, arg.by_squares_x), y0 = line * 8, x0 = (at - line * arg.squares_x) * 8;
+#else
+        const int pixel0 = TILE(turn) * 64;
 #endif
 #pragma unroll 4
         for (int k = me; k < RESULTS; k += 128) {
@@ -196,7 +208,7 @@ UNROLL
             const int oy = y0 + r / 8, ox = x0 + r % 8, p = (n * shape.y_h + oy) * shape.y_w + ox;
             const bool real = n < items && oy < shape.y_h && ox < shape.y_w;
 #else
-            const int p = TILE(turn) * 64 + r;
+            const int p = pixel0 + r;
             const bool real = p < items * shape.y_h * shape.y_w;
 #endif
             if (real && c < shape.y_c)

@@ -58,19 +58,25 @@ typedef struct ist_epilogue {
 
 /* ---- rows that repeat ---- */
 
+/* Rows that a map has beside those that its own layer needs: so many at either end, and where it is a residual around windows all rows
+ * that windows of so many rows make. */
+typedef struct ist_rows_kept {
+    int spare, windows;
+} ist_rows_kept;
+
 /* What is known of the rows of a map. A letterboxed picture fills the upper rows of a network's input; below it layers
  * near the input see nothing but padding, and make the same row, behind windows the same `period` rows, over and over:
  * of item n each row from `first` = (ceil(content[n] / step) + above, rounded up to a multiple of period) + after on has
- * the bits of that `period` rows below it, but for the last `below`. With `left_out` rows from first + period + spare on
- * are not made, but for the last `below`: whoever reads one reads the row that it repeats. A map that is a residual
- * around windows of `windows` rows has all rows that those make. Known to whoever lowers a graph, and set there: in a
- * node that of its operand before it is recorded (spare and windows: what its result is to have), that of its result
- * afterwards. */
+ * the bits of that `period` rows below it, but for the last `below`. With `left_out` rows from first + period on are not
+ * made but for `kept` and the last `below`: whoever reads one reads the row that it repeats. Known to whoever lowers a
+ * graph, and set there: in a node that of its operand before it is recorded (ahead: what its result is to keep), that
+ * of its result afterwards. */
 typedef struct ist_padding_reuse {
     ist_tensor content; /* I32 [1,1,n,1]: rows of the picture in the network's input; empty: nothing is known */
     int step, above, below;
-    int period, after, spare, windows;
+    int period, after;
     bool left_out;
+    ist_rows_kept kept, ahead;
 } ist_padding_reuse;
 
 /* ---- convolutions ---- */

@@ -141,6 +141,7 @@ static void make_rows(ist_plan *p, ist_node_kind kind, ist_repeats rows, void *n
     if (kind != IST_NODE_CONV) return;
     ist_conv *q = node;
     ist_padding_reuse result = q->reuse;
+    result.kept = result.ahead;
     result.left_out = rows == IST_REPEATS_LEFT_OUT;
     if (!ist_has(result.content) || !ist_padding_reuse_covers(&q->addend, &result, q->x.h))
         ist_padding_reuse_fill(p, q->o.epi.add_before, &q->addend, label);
@@ -152,6 +153,8 @@ static void record(ist_plan *p, ist_variant_choice c, void *node) {
     ist_padding_reuse *reuse = ist_padding_reuse_of(c.variant->kind, node, &x);
     const ist_repeats rows = repeats_of(c.variant->family, c.variant->kind, node);
     make_rows(p, c.variant->kind, rows, node);
+    if (reuse && c.variant->family->rows == IST_REPEATS_POINTS && rows == IST_REPEATS_LEFT_OUT)
+        *reuse = ist_padding_reuse_points(*reuse, x->h);
     c.variant->family->emit(p, c.variant, node, c.way);
     if (reuse && rows == IST_REPEATS_UNKNOWN) *reuse = (ist_padding_reuse){0};
     ist_plan_origin(p, outer);

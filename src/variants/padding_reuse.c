@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "variants/conv.h"
-#include "variants/defines.h"
 
 static int rounded(int v, int to) {
     return ist_div_up(v, to) * to;
@@ -10,6 +9,7 @@ static int rounded(int v, int to) {
 
 ist_padding_reuse ist_padding_reuse_behind(ist_padding_reuse in, int h, int stride) {
     if (!ist_has(in.content)) return in;
+    in.kept = in.ahead;
     if (in.period > 1 && stride > 1) return (ist_padding_reuse){0};
     int out = (h - 1) / stride + 1, last = h - in.below - 2; /* a window begins a row above its place */
     if (in.period > 1)
@@ -24,7 +24,10 @@ ist_padding_reuse ist_padding_reuse_behind(ist_padding_reuse in, int h, int stri
 ist_padding_reuse ist_padding_reuse_conv(ist_padding_reuse in, const ist_conv *q) {
     const ist_conv_opts *o = &q->o;
     int stride = o->stride ? o->stride : 1;
-    if (ist_conv_keeps_pixels(q)) return in;
+    if (ist_conv_keeps_pixels(q)) {
+        in.kept = in.ahead;
+        return in;
+    }
     if (q->filter.kh == 3 && o->top == 1 && q->y.h == (q->x.h - 1) / stride + 1)
         return ist_padding_reuse_behind(in, q->x.h, stride);
     return (ist_padding_reuse){0};
@@ -34,6 +37,7 @@ ist_padding_reuse ist_padding_reuse_windows(ist_padding_reuse in, int h, int ws)
     if (!ist_has(in.content)) return in;
     if (in.period > 1 && in.period != ws) return (ist_padding_reuse){0};
     in.period = ws;
+    in.kept = in.ahead;
     in.after = rounded(in.after, ws);
     in.below = in.below < h ? h - (h - in.below) / ws * ws : h;
     return in;
@@ -41,11 +45,19 @@ ist_padding_reuse ist_padding_reuse_windows(ist_padding_reuse in, int h, int ws)
 
 /* Rows that are made beyond the first of those that repeat; rows at the end that are made. */
 static int made_beyond(const ist_padding_reuse *a) {
-    return a->period + a->spare + (a->windows ? 2 * a->windows - 1 - a->period : 0);
+    int ws = a->kept.windows;
+    return a->period + a->kept.spare + (ws ? 2 * ws - 1 - a->period : 0);
 }
 static int made_below(const ist_padding_reuse *a, int h) {
-    if (!a->windows) return a->below;
-    return a->below < h ? h - (h - a->below) / a->windows * a->windows : h;
+    int ws = a->kept.windows, below = a->below + a->kept.spare;
+    if (ws && below < h) below = h - (h - below) / ws * ws;
+    return below < h ? below : h;
+}
+
+ist_padding_reuse ist_padding_reuse_points(ist_padding_reuse in, int h) {
+    ist_padding_reuse less = in;
+    less.kept = in.ahead;
+    return ist_padding_reuse_covers(&in, &less, h) ? less : in;
 }
 
 bool ist_padding_reuse_covers(const ist_padding_reuse *b, const ist_padding_reuse *a, int h) {
@@ -92,8 +104,12 @@ ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h) {
 
 ist_padding_reuse_args ist_padding_reuse_read(ist_padding_reuse a, int h) {
     if (!a.left_out) a.content = (ist_tensor){0};
-    a.spare = a.windows = 0;
+    a.kept = (ist_rows_kept){0};
     return ist_padding_reuse_args_of(a, h);
+}
+
+void ist_padding_reuse_define(ist_defines *d, const ist_padding_reuse *operand) {
+    if (ist_has(operand->content)) ist_defines_add(d, " -DLEFT_OUT=%d", operand->period);
 }
 
 void ist_padding_reuse_fill(ist_plan *p, ist_tensor x, ist_padding_reuse *a, const char *label) {
@@ -105,7 +121,8 @@ void ist_padding_reuse_fill(ist_plan *p, ist_tensor x, ist_padding_reuse *a, con
                                            .c0 = x.c0,
                                            .c = x.c,
                                            .reuse = ist_padding_reuse_read(*a, x.h)};
-    const ist_defines defines = ist_defines_of(p, "%s", "");
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    ist_padding_reuse_define(&defines, a);
     a->left_out = false;
     ist_origin outer = ist_plan_origin(p, (ist_origin){0}); /* no variant's */
     ist_plan_launch(p, &(ist_launch){.label = label,

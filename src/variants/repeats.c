@@ -16,24 +16,26 @@ static bool reads(const ist_node *n, int value, const ist_tensor **operand) {
 }
 
 /* Rows that the value needs beside those of its own layer, since it is added to what later layers make. */
-static void need_of(const ist_lowering *l, int value, int after, int *spare, int *windows) {
+static ist_rows_kept need_of(const ist_lowering *l, int value, int after) {
+    ist_rows_kept all = {0};
     const ist_graph *g = l->graph;
     const ist_tensor *operand;
     for (int i = after + 1; i < (int)g->node_count; i++) {
         const ist_node *n = &g->nodes[i];
-        int more = 0, wide = 0;
+        ist_rows_kept need = {0};
         if (!reads(n, value, &operand)) continue;
         if (n->kind == IST_NODE_NORM_WINDOW) {
-            wide = ((const ist_norm_window *)n->of)->ws;
+            need.windows = ((const ist_norm_window *)n->of)->ws;
         } else if (n->kind == IST_NODE_MBCONV && ((const ist_mbconv *)n->of)->residual) {
-            need_of(l, ((const ist_mbconv *)n->of)->y.buffer, i, &more, &wide);
-            more++;
+            need = need_of(l, ((const ist_mbconv *)n->of)->y.buffer, i);
+            need.spare++;
         } else if (n->kind == IST_NODE_CONV && ist_conv_keeps_pixels(n->of)) {
-            need_of(l, ((const ist_conv *)n->of)->y.buffer, i, &more, &wide);
+            need = need_of(l, ((const ist_conv *)n->of)->y.buffer, i);
         }
-        if (more > *spare) *spare = more;
-        if (wide > *windows) *windows = wide;
+        if (need.spare > all.spare) all.spare = need.spare;
+        if (need.windows > all.windows) all.windows = need.windows;
     }
+    return all;
 }
 
 /* ---- nodes ---- */
@@ -70,7 +72,7 @@ void ist_repeats_before(ist_lowering *l, int i, void *node) {
     ist_conv *conv = n->kind == IST_NODE_CONV ? node : NULL;
     if (reuse) {
         *reuse = begin(l, n, operand);
-        need_of(l, result.buffer, i, &reuse->spare, &reuse->windows);
+        if (ist_has(reuse->content)) reuse->ahead = need_of(l, result.buffer, i);
     }
     for (const ist_field *f = ist_kind_of(n->kind)->fields; f->kind != IST_FIELD_END; f++)
         for (int e = 0; e < f->count && f->kind == IST_FIELD_IN; e++) {

@@ -56,7 +56,7 @@ static inline ref_map without_rows(optest *t, ref_map x, const pictures *all, in
     ref_map y = optest_zeros(t, x.n, x.h, x.w, x.c);
     memcpy(y.v, x.v, ref_size(x) * sizeof *x.v);
     for (int i = 0; i < x.n; i++)
-        for (int row = first_alike(all, all->reuse, i) + all->reuse.period + spare; row < x.h - all->reuse.below; row++)
+        for (int row = first_alike(all, all->reuse, i) + all->reuse.period + spare; row < x.h - all->reuse.below - spare; row++)
             for (int e = 0; e < x.w * x.c; e++) ref_at(y, i, row, 0)[e] = NAN;
     return y;
 }

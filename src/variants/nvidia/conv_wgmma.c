@@ -152,12 +152,12 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines =
-        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s%s", bn, r->warps_m,
+        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
                        r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)q->o->epi.act,
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
-                                              : "",
-                       ist_has(reuse->content) ? " -DLEFT_OUT" : "");
+                                              : "");
+    ist_padding_reuse_define(&defines, reuse);
     const ist_conv_wgmma_args by_value = {.shape = ist_conv_shape_of(q),
                                           .epi = ist_conv_epilogue_of(q),
                                           .col_tiles = col_tiles,

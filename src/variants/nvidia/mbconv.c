@@ -57,8 +57,9 @@ static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
     int s = b->stride, h = y.h, w = y.w, across = ist_div_up(w, SIDE);
     ist_tensor taps = ist_pack_taps(p, &b->spread, label), weights = pack_project(p, &b->project, label);
     ist_tensor bias = pack_bias(p, &b->project, label), none = {0};
-    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s%s", u.c, y.c, s, (int)b->act,
-                                   b->residual ? " -DRESIDUAL" : "", ist_has(b->reuse.content) ? " -DLEFT_OUT" : "");
+    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s", u.c, y.c, s, (int)b->act,
+                                   b->residual ? " -DRESIDUAL" : "");
+    ist_padding_reuse_define(&d, &b->reuse);
     const ist_tensor content = b->reuse.content;
     const ist_padding_reuse_args read = ist_padding_reuse_read(b->reuse, u.h);
     b->reuse = ist_padding_reuse_behind(b->reuse, u.h, s);

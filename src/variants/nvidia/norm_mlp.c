@@ -129,15 +129,17 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
     int64_t all = ist_pixels(x);
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
-    const char *spread = l->spread.out ? " -DSPREAD" : "", *left_out = ist_has(l->reuse.content) ? " -DLEFT_OUT" : "";
+    const char *spread = l->spread.out ? " -DSPREAD" : "";
     const ist_tensor content = l->reuse.content;
+    const ist_padding_reuse operand = l->reuse;
     const ist_padding_reuse_args read = ist_padding_reuse_read(l->reuse, x.h);
-    if (l->spread.out) l->reuse = ist_padding_reuse_behind(l->reuse, x.h, 1);
+    l->reuse = l->spread.out ? ist_padding_reuse_behind(l->reuse, x.h, 1) : ist_padding_reuse_points(l->reuse, x.h);
     l->reuse.left_out = ist_has(content);
-    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s%s", x.c, hidden,
-                                               tile.down, tile.across, tile.stages, spread, left_out)
-                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s%s", x.c, hidden,
-                                               tile.rows, tile.hidden, tile.stages, spread, left_out);
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.down, tile.across, tile.stages, spread)
+                              : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
+                                               tile.rows, tile.hidden, tile.stages, spread);
+    ist_padding_reuse_define(&d, &operand);
     const ist_norm_mlp_mma_args by_value = {.x_ld = x.ld,
                                             .x_c0 = x.c0,
                                             .y_ld = y.ld,

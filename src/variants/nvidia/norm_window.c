@@ -121,8 +121,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     layout l = layout_of(p, x, a);
     size_t items = 128 * (size_t)(ist_div_up(l.blocks, 4) * l.windows);
     ist_tensor weights = pack_weights(p, a, x.c, label), table = pack_table(p, a, l, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d%s", x.c, a->ws, l.windows, l.heads,
-                                   ist_has(content) ? " -DLEFT_OUT" : "");
+    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
+    ist_padding_reuse_define(&d, &a->reuse);
     const ist_padding_reuse_args read = ist_padding_reuse_read(a->reuse, x.h);
     a->reuse = ist_padding_reuse_windows(a->reuse, x.h, a->ws);
     a->reuse.left_out = ist_has(a->reuse.content);

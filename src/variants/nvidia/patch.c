@@ -48,6 +48,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     int across = ist_div_up(w, WIDE), counts[2] = {MID * 32, OUT * MID * TAPS};
     float bias[MID + OUT] = {0}, *packed = malloc((size_t)(counts[0] + counts[1]) * sizeof *packed);
     (void)v, (void)way;
+    const ist_padding_reuse image = q->reuse;
     q->reuse = ist_padding_reuse_behind(ist_padding_reuse_behind(q->reuse, x.h, 2), mid_h, 2);
     q->reuse.left_out = ist_has(q->reuse.content);
     if (!packed) {
@@ -62,7 +63,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor w2 = ist_plan_const(p, packed + counts[0], 1, 1, 1, counts[1], IST_ELEM_T, label);
     ist_tensor shift = ist_plan_const(p, bias, 1, 1, 1, MID + OUT, IST_ELEM_F32, label);
     free(packed);
-    ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d%s", MID, OUT, q->reuse.left_out ? " -DLEFT_OUT" : "");
+    ist_defines d = ist_defines_of(p, "-DMID=%d -DCOUT=%d", MID, OUT);
+    ist_padding_reuse_define(&d, &image);
     const ist_patch_mma_args by_value = {.x_h = x.h,
                                          .x_w = x.w,
                                          .x_ld = x.ld,

@@ -75,13 +75,13 @@ static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q) {
 
 /* Which rows of input and output are there. */
 typedef struct rows_there {
-    ist_tensor content;
+    ist_padding_reuse operand;
     ist_padding_reuse_args in, out;
 } rows_there;
 
 /* Rows of the result that repeat others are left out. */
 static rows_there leave_out(ist_conv *q) {
-    rows_there rows = {.content = q->reuse.content, .in = ist_padding_reuse_read(q->reuse, q->x.h)};
+    rows_there rows = {.operand = q->reuse, .in = ist_padding_reuse_read(q->reuse, q->x.h)};
     q->reuse = ist_padding_reuse_conv(q->reuse, q);
     q->reuse.left_out = ist_has(q->reuse.content);
     rows.out = ist_padding_reuse_args_of(q->reuse, q->y.h);
@@ -105,7 +105,7 @@ static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, 
                .global = {ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)parts.w, 4)},
                .local = {16, 4},
                .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->content), IST_STRUCT(conv_sum_args, &arg)},
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content), IST_STRUCT(conv_sum_args, &arg)},
                .arg_count = 8,
                .bytes = sizeof(float) * (double)parts.n * parts.w * q->f.out,
            });
@@ -127,9 +127,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
     ist_defines defines = defines_of(p, q);
-    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s%s", r->mr, bn, r->warps_m,
+    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s", r->mr, bn, r->warps_m,
                     r->warps_n, r->bk, split ? 0 : (int)o->epi.act, q->f.in % 4 == 0 && whole(q->x) ? " -DWHOLE" : "",
-                    split ? " -DPARTS" : "", ist_has(rows->content) ? " -DLEFT_OUT" : "");
+                    split ? " -DPARTS" : "");
+    ist_padding_reuse_define(&defines, &rows->operand);
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
@@ -142,7 +143,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                .local = {(size_t)r->items, 1},
                .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(split ? none : q->y),
                         IST_IN(split ? none : o->epi.add_before), IST_IN(split ? none : o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->content), IST_STRUCT(conv_tile_args, &arg)},
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content), IST_STRUCT(conv_tile_args, &arg)},
                .arg_count = 10,
                .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
                .bytes = ist_conv_bytes(p, q, sizeof(float)),

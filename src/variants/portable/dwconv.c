@@ -14,10 +14,6 @@ static double results(const ist_conv *q) {
     return (double)ist_pixels(q->y) * q->y.c;
 }
 
-static const char *left_out(const ist_conv *q) {
-    return ist_has(q->reuse.content) ? " -DLEFT_OUT" : "";
-}
-
 /* Rows of the result that repeat others are left out. */
 static ist_padding_reuse_args leave_out(ist_conv *q) {
     q->reuse = ist_padding_reuse_conv(q->reuse, q);
@@ -67,8 +63,9 @@ static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
     if (!ist_dwconv_pack(p, q, q->x.c, &weights, &bias)) return; /* one block has all channels */
     block b = block_of(p, q);
     int blocks = ist_div_up(q->x.c, b.width), across = ist_div_up(q->y.w, b.cols), down = ist_div_up(q->y.h, b.rows);
-    ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d%s", b.width,
-                                         q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act, left_out(q));
+    ist_defines defines = ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DROWS=%d -DACT=%d", b.width,
+                                         q->filter.kh, ist_dwconv_stride(q), b.cols, b.rows, (int)q->o.epi.act);
+    ist_padding_reuse_define(&defines, &q->reuse);
     ist_launch l = {.op = "portable/dwconv_strip",
                     .isa = "portable/fetch+portable/left_out",
                     .defines = defines.text,
@@ -121,9 +118,10 @@ static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
     (void)v, (void)way;
     if (!ist_dwconv_pack(p, q, width, &weights, &bias)) return;
     ist_defines defines =
-        ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s%s", width, q->filter.kh, ist_dwconv_stride(q),
+        ist_defines_of(p, "-DVL=%d -DK=%d -DSTRIDE=%d -DCOLS=%d%s%s%s%s", width, q->filter.kh, ist_dwconv_stride(q),
                        cols, q->x.c % width ? "" : " -DWHOLE", ist_dwconv_aligned(q, width) ? " -DALIGNED" : "",
-                       floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"), left_out(q));
+                       floats(p, q->x, " -DX32"), floats(p, q->y, " -DY32"));
+    ist_padding_reuse_define(&defines, &q->reuse);
     size_t strips = (size_t)blocks * (size_t)ist_div_up(q->y.w, cols) * (size_t)q->y.h;
     ist_launch l = {.op = "portable/dwconv_group",
                     .isa = "portable/vector+portable/left_out",
