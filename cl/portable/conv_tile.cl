@@ -1,6 +1,7 @@
 /* Dense convolution as an implicit matrix product on register tiles, for GPUs of any vendor: a group computes BM output
  * pixels by BN channels, a work-item TM by TN of them; BK input channels of one tap are a step. While a step's products
- * are summed from one of two buffers in local memory, what the next step needs is on its way from global memory.
+ * are summed from one of two buffers in local memory, what the next step needs is on its way from global memory. Where
+ * tiles are few, SLICES times the work-items share a tile: each slice of them takes a part of the steps.
  *
  * Buffers are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
@@ -9,13 +10,17 @@
  * activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x =
  * tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
-#define ITEMS       (BM / TM * ACROSS)
+#define ITEMS       (BM / TM * ACROSS)     /* of a slice */
 #define QUADS       (BK / 4)               /* of a pixel's channels in a step */
 #define ROWS        (ITEMS / QUADS)        /* pixels that the group fetches at a time */
 #define A_FETCHES   (BM / ROWS)
 #define B_FETCHES   (BK * BN / 4 / ITEMS)
 #define A_WIDTH     (BM + 4)               /* apart in the banks */
 #define OUT_OF_MAP  (-1)
+#define SLICE_ROOM  (2 * BK * (A_WIDTH + BN) / 4)
+#ifndef SLICES
+#define SLICES 1
+#endif
 
 #if !defined(WHOLE)
 #define LOAD_QUAD(p) LOAD_XV(p, 0)
@@ -46,20 +51,24 @@
 #define PARTS_PARAMETER __global float *restrict parts
 #endif
 
-__attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
+__attribute__((reqd_work_group_size(ITEMS * SLICES, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
      PARTS_PARAMETER, __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
      __global const int *restrict limit, __global const int *restrict content, const conv_tile_args arg) {
-    __local float pixels[2][BK][A_WIDTH];
-    __local float4 weights[2][BK * BN / 4];
-    const int id = get_local_id(0), tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
+    __local float4 room[SLICES * SLICE_ROOM];
+    const int slice = get_local_id(0) / ITEMS, id = get_local_id(0) - slice * ITEMS;
+    __local float *pixels = (__local float *)(room + slice * SLICE_ROOM);
+    __local float4 *weights = room + slice * SLICE_ROOM + 2 * BK * A_WIDTH / 4;
+    const int tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
     const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines, p0 = tile * BM;
     if (p0 >= rows) return;
 #ifdef LEFT_OUT
     if (pixels_left_out(p0, p0 + BM, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
 #endif
     const int cin = arg.shape.x_c, kw = arg.shape.kw, taps = arg.shape.kh * kw, tap_steps = (cin + BK - 1) / BK;
-    const int first = get_group_id(1) * arg.split_steps, end = min(first + arg.split_steps, taps * tap_steps);
+    const int part = get_group_id(1) * arg.split_steps, rounds = (arg.split_steps + SLICES - 1) / SLICES;
+    const int first = part + slice * rounds;
+    const int end = min(first + rounds, min(part + arg.split_steps, taps * tap_steps));
     const int ty = id / ACROSS, tx = id - ty * ACROSS;
 
     /* What this work-item fetches: a quad of channels of some pixels, quads of weights. */
@@ -102,26 +111,40 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
             b[f] = k + e / (BN / 4) < cin ? *(__global const float4 *)(w + wat + k * BN + e * 4) : (float4)(0.0f);     \
         }                                                                                                              \
     } while (0)
+#define NOTHING()                                                                                                      \
+    do {                                                                                                               \
+        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) a[f] = (float4)(0.0f);                                   \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) b[f] = (float4)(0.0f);                                   \
+    } while (0)
 #define KEEP(to)                                                                                                       \
     do {                                                                                                               \
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int p = id / QUADS + f * ROWS;                                                                       \
-            pixels[to][quad][p] = a[f].s0;                                                                             \
-            pixels[to][quad + 1][p] = a[f].s1;                                                                         \
-            pixels[to][quad + 2][p] = a[f].s2;                                                                         \
-            pixels[to][quad + 3][p] = a[f].s3;                                                                         \
+            pixels[((to) * BK + quad) * A_WIDTH + p] = a[f].s0;                                                        \
+            pixels[((to) * BK + quad + 1) * A_WIDTH + p] = a[f].s1;                                                    \
+            pixels[((to) * BK + quad + 2) * A_WIDTH + p] = a[f].s2;                                                    \
+            pixels[((to) * BK + quad + 3) * A_WIDTH + p] = a[f].s3;                                                    \
         }                                                                                                              \
-        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) weights[to][id + f * ITEMS] = b[f];                      \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) weights[(to) * (BK * BN / 4) + id + f * ITEMS] = b[f];   \
     } while (0)
 
     float4 sum[TM][TN / 4];
     _Pragma("unroll") for (int r = 0; r < TM; r++)
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = (float4)(0.0f);
     PLACE();
-    FETCH();
+#if SLICES > 1
+    if (first >= end) NOTHING();
+    else
+#endif
+        FETCH();
     KEEP(0);
     int now = 0;
-    for (int step = first; step < end; step++) {
+#if SLICES > 1
+    const int turns = first + rounds; /* as many for all slices: some have nothing but zeros to add in the last ones */
+#else
+    const int turns = end;
+#endif
+    for (int step = first; step < turns; step++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         k += BK;
         if (k >= cin) {
@@ -131,12 +154,16 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
             PLACE();
         }
         if (step + 1 < end) FETCH();
+#if SLICES > 1
+        else NOTHING();
+#endif
         _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
             float4 b[TN / 4];
             _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
-                b[h] = weights[now][kk * (BN / 4) + h * ACROSS + tx];
+                b[h] = weights[(now * BK + kk) * (BN / 4) + h * ACROSS + tx];
             _Pragma("unroll") for (int g = 0; g < TM / 4; g++) {
-                const float4 v = *(__local const float4 *)&pixels[now][kk][g * (BM / (TM / 4)) + ty * 4];
+                __local const float *line = pixels + (now * BK + kk) * A_WIDTH;
+                const float4 v = *(__local const float4 *)(line + g * (BM / (TM / 4)) + ty * 4);
                 MULTIPLY_ROW(4 * g, v.s0);
                 MULTIPLY_ROW(4 * g + 1, v.s1);
                 MULTIPLY_ROW(4 * g + 2, v.s2);
@@ -147,17 +174,37 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         KEEP(now);
     }
 
+#if SLICES > 1
+    /* Every slice finishes the rows r of its tile with r % SLICES = slice: the others' sums of them come through local
+     * memory, [finishing slice][of the others][row][h][id]. */
+#define SUMS(to, from, r, h)                                                                                           \
+    room[((((to) * (SLICES - 1) + (from)) * (TM / SLICES) + (r) / SLICES) * (TN / 4) + (h)) * ITEMS + id]
+    barrier(CLK_LOCAL_MEM_FENCE);
+    _Pragma("unroll") for (int r = 0; r < TM; r++)
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+            if (r % SLICES != slice) SUMS(r % SLICES, slice - (slice > r % SLICES), r, h) = sum[r][h];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    _Pragma("unroll") for (int r = 0; r < TM; r++)
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+            _Pragma("unroll") for (int other = 0; other < SLICES - 1; other++)
+                if (r % SLICES == slice) sum[r][h] += SUMS(slice, other, r, h);
+#endif
     _Pragma("unroll") for (int r = 0; r < TM; r++) {
         const int p = p0 + r / 4 * (BM / (TM / 4)) + ty * 4 + r % 4;
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++) {
             const int c = col * BN + (h * ACROSS + tx) * 4;
-            if (p >= rows || c >= arg.shape.y_c) continue;
+            if (p < rows && c < arg.shape.y_c && r % SLICES == slice) {
 #ifdef PARTS
-            const size_t place = ((size_t)get_group_id(1) * arg.shape.items * lines + p) * arg.col_tiles * BN;
-            *(__global float4 *)(parts + place + c) = sum[r][h];
+                const size_t place = ((size_t)get_group_id(1) * arg.shape.items * lines + p) * arg.col_tiles * BN;
+                *(__global float4 *)(parts + place + c) = sum[r][h];
 #else
-            store_quad(sum[r][h] + *(__global const float4 *)(bias + c), p, c, y, before, after, arg.shape, arg.epi, ACT);
+                const float4 v = sum[r][h] + *(__global const float4 *)(bias + c);
+                store_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);
 #endif
+            }
         }
     }
+#if SLICES > 1
+    barrier(CLK_LOCAL_MEM_FENCE); /* else PoCL 3.1 leaves the last values unstored in slices other than the first */
+#endif
 }

@@ -57,7 +57,7 @@ const void *ist_load(ist_lowering *l, int i, ist_loaded *loaded);
 void ist_repeats_before(ist_lowering *l, int i, void *node);
 /* What is known of the rows of its result, which has its place, comes from there. */
 void ist_repeats_behind(ist_lowering *l, int i, const void *node);
-/* Makes all rows that were left out: what follows knows nothing of them. */
-void ist_repeats_end(ist_lowering *l);
+/* Makes all rows that were left out of what nodes [first, end), a span, read: it knows nothing of them. */
+void ist_repeats_all(ist_lowering *l, int first, int end);
 
 #endif

@@ -102,6 +102,13 @@ void ist_repeats_behind(ist_lowering *l, int i, const void *node) {
     if (is_read_later(l, result.buffer)) fill(l, v, *(const char *const *)node);
 }
 
-void ist_repeats_end(ist_lowering *l) {
-    for (size_t i = 0; i < l->graph->value_count; i++) fill(l, &l->values[i], "repeated rows");
+void ist_repeats_all(ist_lowering *l, int first, int end) {
+    for (int i = first; i < end; i++) {
+        const ist_node *n = &l->graph->nodes[i];
+        for (const ist_field *f = ist_kind_of(n->kind)->fields; f->kind != IST_FIELD_END; f++)
+            for (int e = 0; e < f->count && f->kind == IST_FIELD_IN; e++) {
+                const ist_tensor *t = ist_field_of(n->of, f, e);
+                if (ist_has(*t)) fill(l, ist_value_plan_of(l, *t), *(const char *const *)n->of);
+            }
+    }
 }

@@ -15,8 +15,13 @@ static int steps_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     return q->taps * ist_div_up(q->f.in, r->bk);
 }
 
+/* Of a group's work-items, which take a part of the steps each. */
+static int slices_of(const ist_conv_tile *r) {
+    return r->warps_k > 1 ? r->warps_k : 1;
+}
+
 static int local_bytes(const ist_conv_tile *r) {
-    return 2 * r->bk * (r->mr + 4 + r->nv * r->vl) * (int)sizeof(float);
+    return slices_of(r) * 2 * r->bk * (r->mr + 4 + r->nv * r->vl) * (int)sizeof(float);
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
@@ -28,7 +33,7 @@ static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv_problem q = ist_conv_problem_of(node);
     const ist_conv_tile *r = v->config;
     const double whole = (double)q.x.n * q.oh * q.ow * ist_div_up(q.f.out, r->nv * r->vl) * r->nv * r->vl;
-    int parts = steps_of(r, &q) / LEAST_STEPS;
+    int parts = steps_of(r, &q) / (LEAST_STEPS * slices_of(r));
     (void)p;
     if (parts > MOST_SPLITS) parts = MOST_SPLITS;
     if (parts > MOST_PARTS / whole) parts = (int)(MOST_PARTS / whole);
@@ -36,23 +41,26 @@ static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
 }
 
 /* Nanoseconds on a GPU, fitted on one (perf/notes/portable_gpu.md), cycles on a CPU, for which the tiles are not meant:
- * as portable/conv.c. A compute unit has so many groups side by side as their registers let it; each step takes as long
- * as the products of its groups, and a latency that those side by side share. */
+ * as portable/conv.c. A second launch to add up costs as much as many steps. A compute unit has so many groups side by
+ * side as their registers let it; each step takes as long as the products of its groups, and a latency that those side
+ * by side share. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double start = 6900, rate = 190, latency = 280, store = 0.24, sum = 0.001, cycle = 27.2;
+    const double start = 7000, rate = 244, store = 0.228, second = 4600, sum = 0.0011, slice = 52, cycle = 27.2;
     enum { UNIT_ITEMS = 512 };
     const ist_conv_tile *r = v->config;
     const ist_conv_problem q = ist_conv_problem_of(node);
-    const int bn = r->nv * r->vl, units = ist_plan_units(p), steps = ist_div_up(steps_of(r, &q), way);
+    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r);
+    const int steps = ist_div_up(ist_div_up(steps_of(r, &q), way), slices);
     const double pixels = (double)q.x.n * q.oh * q.ow, tiles = ceil(pixels / r->mr) * ist_div_up(q.f.out, bn);
-    const double products = (double)r->mr * bn * r->bk;
+    const double products = (double)r->mr * bn * r->bk * slices;
     if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
         return 100 * tiles * products * steps * way / cycle;
     const double groups = ceil(tiles * way / units), side = UNIT_ITEMS / r->items;
     const double busy = groups > side ? tiles * way / units : groups;
+    const double latency = slices > 1 ? 118 : 258;
     const double step = busy * products / (rate * r->speed) + latency * fmax(1, groups / side);
-    const double end = groups * r->mr * bn * store;
-    return start + steps * step + (way > 1 ? end / 2 + (1 + way) * pixels * q.f.out * sum : end);
+    const double end = groups * r->mr * bn * store + (slices - 1) * slice;
+    return start + steps * step + (way > 1 ? second + end / 2 + (1 + way) * pixels * q.f.out * sum : end);
 }
 
 /* Pixels that begin at multiples of four elements. */
@@ -89,30 +97,35 @@ static rows_there leave_out(ist_conv *q) {
 }
 
 /* Sums whose parts lie in `parts`, [splits,1,pixels,width]. */
-static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts, const rows_there *rows) {
+static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts,
+                       const rows_there *rows) {
     const ist_conv_opts *o = q->o;
-    const ist_conv_sum_args arg = {
-        .shape = ist_conv_shape_of(q), .epi = ist_conv_epilogue_of(q), .splits = parts.n, .width = parts.c, .out = rows->out};
+    const ist_conv_sum_args arg = {.shape = ist_conv_shape_of(q),
+                                   .epi = ist_conv_epilogue_of(q),
+                                   .splits = parts.n,
+                                   .width = parts.c,
+                                   .out = rows->out};
     const ist_defines defines = defines_of(p, q);
     ist_plan_launch(
-        p, &(ist_launch){
-               .label = q->label,
-               .op = "portable/conv_sum",
-               .isa = "portable/vector+portable/left_out+portable/conv_store",
-               .defines = defines.text,
-               .kernel = "conv_sum",
-               .dims = 2,
-               .global = {ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)parts.w, 4)},
-               .local = {16, 4},
-               .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content), IST_STRUCT(conv_sum_args, &arg)},
-               .arg_count = 8,
-               .bytes = sizeof(float) * (double)parts.n * parts.w * q->f.out,
-           });
+        p,
+        &(ist_launch){
+            .label = q->label,
+            .op = "portable/conv_sum",
+            .isa = "portable/vector+portable/left_out+portable/conv_store",
+            .defines = defines.text,
+            .kernel = "conv_sum",
+            .dims = 2,
+            .global = {ist_round_up((size_t)ist_div_up(q->f.out, 4), 16), ist_round_up((size_t)parts.w, 4)},
+            .local = {16, 4},
+            .args = {IST_OUT(q->y), IST_IN(parts), IST_IN(bias), IST_IN(o->epi.add_before), IST_IN(o->epi.add_after),
+                     IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content), IST_STRUCT(conv_sum_args, &arg)},
+            .arg_count = 8,
+            .bytes = sizeof(float) * (double)parts.n * parts.w * q->f.out,
+        });
 }
 
-static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w,
-                   int splits, const rows_there *rows) {
+static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w, int splits,
+                   const rows_there *rows) {
     const ist_conv_opts *o = q->o;
     const int bn = r->nv * r->vl, pixels = q->x.n * q->oh * q->ow, col_tiles = ist_div_up(q->f.out, bn);
     const int split_steps = ist_div_up(steps_of(r, q), splits);
@@ -131,6 +144,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                     r->warps_n, r->bk, split ? 0 : (int)o->epi.act, q->f.in % 4 == 0 && whole(q->x) ? " -DWHOLE" : "",
                     split ? " -DPARTS" : "");
     ist_padding_reuse_define(&defines, &rows->operand);
+    if (slices_of(r) > 1) ist_defines_add(&defines, " -DSLICES=%d", slices_of(r));
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
@@ -143,7 +157,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                .local = {(size_t)r->items, 1},
                .args = {IST_IN(q->x), IST_IN(w->weights), IST_IN(w->bias), IST_OUT(parts), IST_OUT(split ? none : q->y),
                         IST_IN(split ? none : o->epi.add_before), IST_IN(split ? none : o->epi.add_after),
-                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content), IST_STRUCT(conv_tile_args, &arg)},
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(rows->operand.content),
+                        IST_STRUCT(conv_tile_args, &arg)},
                .arg_count = 10,
                .flops = 2.0 * pixels * q->taps * q->f.in * q->f.out,
                .bytes = ist_conv_bytes(p, q, sizeof(float)),
