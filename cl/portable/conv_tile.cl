@@ -184,10 +184,16 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
             if (r % SLICES != slice) SUMS(r % SLICES, slice - (slice > r % SLICES), r, h) = sum[r][h];
     barrier(CLK_LOCAL_MEM_FENCE);
+    /* In the slices' order, whoever finishes, so that a pixel's bits do not depend on its place in the tile. */
     _Pragma("unroll") for (int r = 0; r < TM; r++)
-        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
-            _Pragma("unroll") for (int other = 0; other < SLICES - 1; other++)
-                if (r % SLICES == slice) sum[r][h] += SUMS(slice, other, r, h);
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++) {
+            const float4 own = sum[r][h];
+            if (r % SLICES != slice) continue;
+            float4 v = slice == 0 ? own : SUMS(slice, 0, r, h);
+            _Pragma("unroll") for (int s = 1; s < SLICES; s++)
+                v += s == slice ? own : SUMS(slice, s - (s > slice), r, h);
+            sum[r][h] = v;
+        }
 #endif
     _Pragma("unroll") for (int r = 0; r < TM; r++) {
         const int p = p0 + r / 4 * (BM / (TM / 4)) + ty * 4 + r % 4;
