@@ -106,6 +106,8 @@ static const shape_case small[] = {
     MAKES(FILL_ROWS, fill_rows, "t[2,1,9,4]", .x = T(2, 1, 9, 4), .rows = I(1, 1, 3, 1), .filter = {.out = 4}),
     REFUSES(FILL_ROWS, fill_rows, ARGUMENT, "l: fill_rows wants activations and one dense list of rows",
             .x = T(2, 1, 9, 4), .rows = I(2, 1, 3, 1), .filter = {.out = 4}),
+    MAKES(REPEAT_ROWS, repeat_rows, "t[2,6,9,4]", .x = T(2, 6, 9, 4)),
+    REFUSES(REPEAT_ROWS, repeat_rows, ARGUMENT, "l: repeat_rows wants activations", .x = I(2, 6, 9, 4)),
     MAKES(GATE, gate, "t[2,1,9,4]", .g = T(2, 1, 9, 8), .a = T(2, 1, 9, 4), .b = T(2, 1, 9, 4), .norm = NORM(4)),
     REFUSES(GATE, gate, ARGUMENT, "l: gate [2,1,9,7] for [2,1,9,4] and [2,1,9,4]", .g = T(2, 1, 9, 7),
             .a = T(2, 1, 9, 4), .b = T(2, 1, 9, 4), .norm = NORM(4)),

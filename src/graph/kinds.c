@@ -36,6 +36,7 @@ static const ist_field concat[] = {TEXT(ist_concat, label), EACH(IN, ist_concat,
                                    OUT(ist_concat, y), END};
 static const ist_field fill_rows[] = {TEXT(ist_fill_rows, label), IN(ist_fill_rows, x), IN(ist_fill_rows, rows),
                                       MADE(ist_fill_rows, y), RAW(ist_fill_rows, filter), END};
+static const ist_field repeat_rows[] = {TEXT(ist_repeat_rows, label), IN(ist_repeat_rows, x), MADE(ist_repeat_rows, y), END};
 static const ist_field gate[] = {TEXT(ist_gate, label), IN(ist_gate, g), IN(ist_gate, a), IN(ist_gate, b),
                                  OUT(ist_gate, y), AFFINE(ist_gate, norm), END};
 static const ist_field attention[] = {TEXT(ist_attention, label), IN(ist_attention, q), IN(ist_attention, k),

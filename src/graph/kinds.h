@@ -20,6 +20,7 @@
     X(CONCAT, concat, concat)                                                                                          \
     X(CONCAT_ROWS, concat_rows, concat)                                                                                \
     X(FILL_ROWS, fill_rows, fill_rows)                                                                                 \
+    X(REPEAT_ROWS, repeat_rows, repeat_rows)                                                                           \
     X(GATE, gate, gate)                                                                                                \
     X(ATTENTION, attention, attention)                                                                                 \
     X(WINDOW_ATTENTION, window_attention, window_attention)                                                            \

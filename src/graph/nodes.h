@@ -79,6 +79,13 @@ typedef struct ist_padding_reuse {
     ist_rows_kept kept, ahead;
 } ist_padding_reuse;
 
+/* REPEAT_ROWS: makes the rows of x that were left out, in place. */
+typedef struct ist_repeat_rows {
+    const char *label;
+    ist_tensor x, y;
+    ist_padding_reuse reuse;
+} ist_repeat_rows;
+
 /* ---- convolutions ---- */
 
 typedef struct ist_conv_opts {

@@ -203,6 +203,13 @@ ist_status ist_infer_fill_rows(void *node, ist_error *err) {
     return IST_OK;
 }
 
+ist_status ist_infer_repeat_rows(void *node, ist_error *err) {
+    ist_repeat_rows *q = node;
+    if (q->x.elem != IST_ELEM_T) return ist_fail(err, IST_E_ARGUMENT, "%s: repeat_rows wants activations", q->label);
+    q->y = extents(EXTENTS(q->x), IST_ELEM_T);
+    return IST_OK;
+}
+
 ist_status ist_infer_gate(void *node, ist_error *err) {
     ist_gate *q = node;
     ist_tensor g = q->g, a = q->a, b = q->b;

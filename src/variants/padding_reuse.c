@@ -111,31 +111,3 @@ ist_padding_reuse_args ist_padding_reuse_read(ist_padding_reuse a, int h) {
 void ist_padding_reuse_define(ist_defines *d, const ist_padding_reuse *operand) {
     if (ist_has(operand->content)) ist_defines_add(d, " -DLEFT_OUT=%d", operand->period);
 }
-
-void ist_padding_reuse_fill(ist_plan *p, ist_tensor x, ist_padding_reuse *a, const char *label) {
-    enum { ITEMS = 64 };
-    if (!a->left_out || ist_plan_status(p)) return;
-    const ist_repeat_rows_args by_value = {.h = x.h,
-                                           .w = x.w,
-                                           .ld = x.ld,
-                                           .c0 = x.c0,
-                                           .c = x.c,
-                                           .reuse = ist_padding_reuse_read(*a, x.h)};
-    ist_defines defines = ist_defines_of(p, "%s", "");
-    ist_padding_reuse_define(&defines, a);
-    a->left_out = false;
-    ist_origin outer = ist_plan_origin(p, (ist_origin){0}); /* no variant's */
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "portable/repeat_rows",
-                                     .isa = "portable/left_out",
-                                     .defines = defines.text,
-                                     .kernel = "repeat_rows",
-                                     .dims = 3,
-                                     .global = {ist_round_up((size_t)x.w * (size_t)x.c, ITEMS), (size_t)x.h, (size_t)x.n},
-                                     .local = {ITEMS, 1, 1},
-                                     .args = {IST_INOUT(x), IST_IN(a->content), IST_IN(ist_plan_current_limit(p)),
-                                              IST_STRUCT(repeat_rows_args, &by_value)},
-                                     .arg_count = 4,
-                                     .bytes = (ist_plan_half(p) ? 4.0 : 8.0) * (double)ist_pixels(x) * x.c});
-    ist_plan_origin(p, outer);
-}
