@@ -55,7 +55,7 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
     const int iy0 = oy * STRIDE - shape.top, ix0 = ox * STRIDE - shape.left, items = fetch_int(limit);
 #ifdef LEFT_OUT
     if (n < items && all_left_out(oy, min(oy + ROWS, shape.y_h), rows_left_out(content, arg.out, n))) return;
-    const left_out_rows there = rows_left_out(content, arg.in, min(n, items - 1));
+    const left_out_rows there = rows_left_out(content, arg.in, clamp(n, 0, max(items - 1, 0)));
 #endif
     RAW raw[SPAN_Y][SPAN_X];
     uint in_x[SPAN_X];
