@@ -115,8 +115,9 @@ Test(device_join, kernels_of_one_source) {
         {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DRELATIVE -DD=64 -DKT=8 -DWH=16 -DWW=16"},
         {"cpu/attention", "cpu/tile+cpu/attention_parts", "-DRELATIVE -DD=64 -DKT=8 -DWH=14 -DWW=14"},
         {"portable/attention", NULL, "-DD=64 -DWH=14 -DWW=14"},
-        {"portable/attention", NULL, "-DD=32 -DWS=7"}};
-    static const char *const names[] = {"attention", "relative", "relative", "relative", "window"};
+        {"portable/attention", "portable/left_out", "-DD=32 -DWS=7"},
+        {"portable/attention", "portable/left_out", "-DD=32 -DWS=7 -DLEFT_OUT=7"}};
+    static const char *const names[] = {"attention", "relative", "relative", "relative", "window", "window"};
     const int count = sizeof parts / sizeof *parts;
     if (!(ist_device_caps(d) & IST_CAP_CPU)) cr_skip_test("sources for CPUs");
     int before = ist_device_builds(d).built;

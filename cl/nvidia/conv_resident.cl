@@ -8,9 +8,8 @@
  * around them are copied once for all taps, as PATCHES in nvidia/conv_wgmma. The pixels of SLOTS - 1 chunks are under
  * way.
  *
- * Buffers and weights as in nvidia/conv_wgmma, without addends. LEFT_OUT, for TAPS 1: tiles of rows that are left out are
- * passed over. Grid: x = groups, those of different channels one after
- * the other. */
+ * Buffers and weights as in nvidia/conv_wgmma, without addends. LEFT_OUT, for TAPS 1: tiles of rows that are left out
+ * are passed over. Grid: x = groups, those of different channels one after the other. */
 #define THREADS (128 * GROUPS)
 #define BK      64
 #define PARTS   8  /* 16-byte parts of a row in local memory */
@@ -111,7 +110,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         const uint to = to_chunks + (slot)*CHUNK + first * 128 + ((part ^ (first & 7)) << 4);                          \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) COPY16(                                                     \
             to + i * (PASS * 128),                                                                                     \
-            x + (min(row0 + i * PASS, all - 1) * shape.x_ld + shape.x_c0 + (bytes ? channel : 0)),  \
+            x + (min(row0 + i * PASS, all - 1) * shape.x_ld + shape.x_c0 + (bytes ? channel : 0)),                     \
             bytes);                                                                                                    \
     } while (0)
 #endif

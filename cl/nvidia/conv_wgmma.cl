@@ -12,7 +12,8 @@
  * come while these are multiplied; 1: there are no more than 64.
  *
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
- * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out); channels of the result and of addends in whole parts of 16 bytes. */
+ * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out);
+ * channels of the result and of addends in whole parts of 16 bytes. */
 #define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64

@@ -49,9 +49,6 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
 #ifdef LEFT_OUT
     if (all_left_out(y0, min(y0 + SIDE, arg.y_h), rows_left_out(content, arg.out, n))) return;
     const left_out_rows there = rows_left_out(content, arg.in, n);
-#define ROW_OF(row) row_of(row, there)
-#else
-#define ROW_OF(row) (row)
 #endif
     for (int i = id; i < W_PARTS; i += THREADS) COPY16(shared + (A_PARTS + i) * 16, weights + i, 16);
     for (int i = id; i < 10 * VECTORS; i += THREADS) COPY16(shared + (TAPS + i) * 16, taps + i * 4, 16);
@@ -64,7 +61,7 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
         const int iy0 = (y0 + line) * STRIDE - 1, ix0 = (x0 + column) * STRIDE - 1;
         uint2 raw[SPAN_Y][SPAN_X];
         UNROLL for (int i = 0; i < SPAN_Y; i++) {
-            const int iy = ROW_OF(clamp(iy0 + i, 0, arg.u_h - 1));
+            const int iy = ROW_OF(clamp(iy0 + i, 0, arg.u_h - 1), there);
             __global const half *from = u + (size_t)((n * arg.u_h + iy) * arg.u_w) * arg.u_ld;
             UNROLL for (int j = 0; j < SPAN_X; j++) raw[i][j] =
                 fetch_uint2(from + clamp(ix0 + j, 0, arg.u_w - 1) * arg.u_ld + arg.u_c0 + c);

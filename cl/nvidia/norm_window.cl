@@ -16,9 +16,9 @@
  * serves all; keys that do not exist have a bias of -1e30. Values come in an order of channels in which a work-item
  * has eight in a row of the result.
  *
- * -D C: channels, a multiple of 32. -D WS: tokens along a window, 2 to 16. -D WINDOWS. -D HEADS. LEFT_OUT:
- * rows of tokens are left out, of x, of the result or of both (portable/left_out). Group (x, y, z):
- * windows from WINDOWS x on, heads from HEADS y on, item z. */
+ * -D C: channels, a multiple of 32. -D WS: tokens along a window, 2 to 16. -D WINDOWS. -D HEADS. LEFT_OUT: rows
+ * of tokens are left out, of x, of the result or of both (portable/left_out). Group (x, y, z): windows from WINDOWS x
+ * on, heads from HEADS y on, item z. */
 #define LINE    (WS <= 8 ? 8 : 16)
 #define BLOCKS  (WS <= 8 ? (WS + 1) / 2 : WS) /* of 16 rows */
 #define ROWS    (16 * BLOCKS)
@@ -107,9 +107,6 @@ window(__global half *restrict out, __global const half *restrict x, __global co
     if (all_left_out(first / arg.across * WS, min(last / arg.across * WS + WS, arg.h), rows_left_out(content, arg.out, n)))
         return;
     const left_out_rows there = rows_left_out(content, arg.in, n);
-#define ROW_OF(row) row_of(row, there)
-#else
-#define ROW_OF(row) (row)
 #endif
     const int block = id / 32 % WARPS, keys = KEYS + id / 32 / WARPS * (2 * VALUES);
     const int w = get_group_id(0) * WINDOWS + id / 32 / WARPS, x0 = w % arg.across * WS, y0 = w / arg.across * WS;
@@ -123,7 +120,7 @@ window(__global half *restrict out, __global const half *restrict x, __global co
         const int i = block * 16 + g + 8 * r, line = i / LINE, column = i % LINE;
         const bool in = w < arg.per_map && line < WS && column < WS && y0 + line < arg.h && x0 + column < arg.w;
         place[r] = in ? (n * arg.h + y0 + line) * arg.w + x0 + column : -1;
-        const int from = in ? (n * arg.h + ROW_OF(y0 + line)) * arg.w + x0 + column : 0;
+        const int from = in ? (n * arg.h + ROW_OF(y0 + line, there)) * arg.w + x0 + column : 0;
         UNROLL for (int k = 0; k < KC; k++)
             FETCH16(a[r][k], x + (size_t)from * arg.x_ld + arg.x_c0 + k * 32 + t * 8);
     }

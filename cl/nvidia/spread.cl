@@ -1,6 +1,6 @@
 /* What nvidia/norm_mlp_mma and nvidia/norm_mlp_wgmma have in common: rows by eight channels, and with SPREAD the depthwise 3x3
- * convolution of four pixels of a line, whose number of pixels is a multiple of four. Behind nvidia/ptx; Z_OF takes the
- * kernels' x, taps and arg. */
+ * convolution of four pixels of a line, whose number of pixels is a multiple of four. Behind nvidia/ptx and portable/left_out; Z_OF
+ * takes the kernels' x, taps, content and arg. */
 typedef struct {
     float f[8];
 } eight;
@@ -19,12 +19,6 @@ static inline uint4 pieces_of(const float *f, float scale) {
                    halves_of(f[4] * scale, f[5] * scale), halves_of(f[6] * scale, f[7] * scale));
 }
 
-#ifdef LEFT_OUT /* rows of x, of the result or of both (portable/left_out) */
-#define ROW_OF(row, n) row_of(row, rows_left_out(content, arg.in, n))
-#else
-#define ROW_OF(row, n) (row)
-#endif
-
 #ifdef SPREAD
 /* z of the four pixels from `row` on, channels [c, c + 8). taps {[9][C], biases [C]}. */
 #define Z_OF(to, row, c)                                                                                               \
@@ -36,7 +30,8 @@ static inline uint4 pieces_of(const float *f, float scale) {
         UNROLL for (int ky = 0; ky < 3; ky++) {                                                                        \
             uint raw[6][4];                                                                                            \
             float w[3][8];                                                                                             \
-            const size_t from = line - py + ROW_OF(clamp(py + ky - 1, 0, arg.h - 1), line / arg.h);                    \
+            const int near = clamp(py + ky - 1, 0, arg.h - 1);                                                         \
+            const size_t from = line - py + ROW_OF(near, rows_left_out(content, arg.in, line / arg.h));                \
             UNROLL for (int i = 0; i < 6; i++)                                                                         \
                 FETCH16(raw[i], x + (from * arg.w + clamp(px + i - 1, 0, arg.w - 1)) * arg.x_ld + arg.x_c0 + (c));     \
             UNROLL for (int kx = 0; kx < 3; kx++) FETCH_EIGHT(w[kx], taps + (ky * 3 + kx) * C + (c));                  \

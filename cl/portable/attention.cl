@@ -215,9 +215,6 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
 #ifdef LEFT_OUT
     if (all_left_out(y0, min(y0 + WS, arg.h), rows_left_out(content, arg.out, n))) return;
     const left_out_rows there = rows_left_out(content, arg.in, n);
-#define ROW_OF(row) row_of(row, there)
-#else
-#define ROW_OF(row) (row)
 #endif
     const int i = get_group_id(0) % BLOCKS * GROUP + lane;
     const int qy = min(i, TOKENS - 1) / WS, qx = min(i, TOKENS - 1) % WS;
@@ -225,7 +222,7 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
     const int token = (n * arg.h + (inside ? y0 + qy : y0)) * arg.w + (inside ? x0 + qx : x0);
     float4 query[D4];
     softmax_state s;
-    const int from = (n * arg.h + ROW_OF(inside ? y0 + qy : y0)) * arg.w + (inside ? x0 + qx : x0);
+    const int from = (n * arg.h + ROW_OF(inside ? y0 + qy : y0, there)) * arg.w + (inside ? x0 + qx : x0);
     load_query(query, qkv, from * arg.qkv_ld + arg.qkv_c0 + h * 3 * D, arg.scale);
     softmax_begin(&s);
     pad += h * 3 * D;
@@ -236,7 +233,7 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
             const int j = k0 + e / D4, c = e % D4 * 4, y = y0 + j / WS, x = x0 + j % WS;
-            const int at = ((n * arg.h + ROW_OF(y)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + h * 3 * D;
+            const int at = ((n * arg.h + ROW_OF(y, there)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + h * 3 * D;
             const int in = y < arg.h && x < arg.w && j < TOKENS;
             lk[e] = in ? LOAD4(qkv, at + D + c) : j < TOKENS ? vload4(0, pad + D + c) : (float4)(0.0f);
             lv[e] = in ? LOAD4(qkv, at + 2 * D + c) : j < TOKENS ? vload4(0, pad + 2 * D + c) : (float4)(0.0f);

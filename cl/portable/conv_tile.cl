@@ -35,12 +35,6 @@
 #define LOAD_REST(f)
 #endif
 
-#ifdef LEFT_OUT
-#define ROW_OF(r, f) row_of(r, there[f])
-#else
-#define ROW_OF(r, f) (r)
-#endif
-
 /* A row of four products: pixel r of a, channels of b. */
 #define MULTIPLY_ROW(r, part)                                                                                          \
     _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = fma((float4)(part), b[h], sum[r][h])
@@ -95,7 +89,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
             const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
-            at[f] = in ? ((base[f] + ROW_OF(r, f)) * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;    \
+            const int line = base[f] + ROW_OF(r, there[f]);                                                            \
+            at[f] = in ? (line * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;             \
         }                                                                                                              \
     } while (0)
 #define FETCH()                                                                                                        \

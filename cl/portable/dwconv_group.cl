@@ -5,11 +5,6 @@
  * -D K (side of the filter), STRIDE, COLS; WHOLE: the channels fill their blocks; LEFT_OUT: rows of a letterboxed map are
  * left out, of the input, the output or both (goes with portable/left_out). Grid: x = blocks of channels
  * (fastest), strips of COLS, lines of an item, rounded up to the group; y = items. */
-#ifdef LEFT_OUT
-#define ROW_OF(r) row_of(r, there)
-#else
-#define ROW_OF(r) (r)
-#endif
 #define SPAN ((COLS - 1) * STRIDE + K)
 
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void
@@ -38,7 +33,7 @@ dwconv(__global const TX *restrict x, __global const V *restrict w, __global con
     w += block * K * K;
 #pragma unroll
     for (int ky = 0; ky < K; ky++) {
-        const int iy = iy0 + ky, row = (n * shape.x_h + ROW_OF(clamp(iy, 0, shape.x_h - 1))) * shape.x_w;
+        const int iy = iy0 + ky, row = (n * shape.x_h + ROW_OF(clamp(iy, 0, shape.x_h - 1), there)) * shape.x_w;
         V v[SPAN];
 #pragma unroll
         for (int i = 0; i < SPAN; i++) { /* loads what is outside too, so that no load waits for a branch */

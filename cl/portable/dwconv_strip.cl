@@ -35,11 +35,6 @@
 #define FETCH_F     fetch_float4
 #define ACTIVATE(v) (float4)(ACTIVATED((v).x), ACTIVATED((v).y), ACTIVATED((v).z), ACTIVATED((v).w))
 #endif
-#ifdef LEFT_OUT
-#define ROW_OF(r) row_of(r, there)
-#else
-#define ROW_OF(r) (r)
-#endif
 #define SPAN_X ((COLS - 1) * STRIDE + K)
 #define SPAN_Y ((ROWS - 1) * STRIDE + K)
 
@@ -69,7 +64,7 @@ dwconv(__global const T *restrict x, __global const float *restrict w, __global 
     w += c;
 #pragma unroll
     for (int iy = 0; iy < SPAN_Y; iy++) {
-        const int row = ROW_OF(clamp(iy0 + iy, 0, shape.x_h - 1));
+        const int row = ROW_OF(clamp(iy0 + iy, 0, shape.x_h - 1), there);
         __global const T *line = x + (size_t)((n * shape.x_h + row) * shape.x_w) * shape.x_ld;
 #pragma unroll
         for (int i = 0; i < SPAN_X; i++) raw[iy][i] = FETCH(line + at[i]);

@@ -1,5 +1,5 @@
-/* Rows of a letterboxed map that repeat others (graph/nodes.h) and are left out. -D LEFT_OUT: the period of the operand's, by
- * which nothing has to be divided where it is known to be one. */
+/* Rows of a letterboxed map that repeat others (graph/nodes.h) and are left out. -D LEFT_OUT: something is known of the
+ * operand's, whose period it is: by one, where that is known, nothing has to be divided. Without it all rows are there. */
 typedef struct left_out_rows {
     int first;      /* each row from `first` on is that of `period` rows below it .. */
     int from, past; /* .. and of these, rows [from, past) are not there */
@@ -16,12 +16,15 @@ static inline left_out_rows rows_left_out(__global const int *content, const pad
     return r;
 }
 
+/* Where row `row` of the operand is, of whose rows `there` says what is left out. */
 #ifdef LEFT_OUT
-/* Where row `row` of the operand is. */
 static inline int row_of(int row, const left_out_rows r) {
     const int there = LEFT_OUT == 1 ? r.first : r.first + (row - r.first) % LEFT_OUT;
     return row >= r.from && row < r.past ? there : row;
 }
+#define ROW_OF(row, there) row_of(row, there)
+#else
+#define ROW_OF(row, there) (row)
 #endif
 
 /* Whether none of the rows [row, end) is made. */

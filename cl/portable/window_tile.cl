@@ -36,19 +36,13 @@ static inline int token_at(int t, int x0, int y0, int n, window_args arg) {
     return y < arg.h && x < arg.w ? (n * arg.h + y) * arg.w + x : -1;
 }
 
-#ifdef LEFT_OUT /* rows of tokens, of qkv, of the result or of both (portable/left_out) */
-#define ROW_OF(row) row_of(row, there)
-#else
-#define ROW_OF(row) (row)
-#endif
-
 /* Four channels from c on of token j of the part that begins with token `first`; beyond the window's last, zeros. */
 static inline float4 quad_of(__global const T *qkv, __global const float *pad, int first, int j, int c, int x0, int y0,
                              int n, left_out_rows there, window_args arg) {
     const int t = first + j, y = y0 + t / WS, x = x0 + t % WS;
     if (j >= PART || t >= TOKENS) return (float4)(0.0f);
     if (y >= arg.h || x >= arg.w) return vload4(0, pad + c);
-    return LOAD_QUAD(qkv, ((n * arg.h + ROW_OF(y)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + c);
+    return LOAD_QUAD(qkv, ((n * arg.h + ROW_OF(y, there)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + c);
 }
 
 /* Rows of channels: to[d][token], by 16 tokens and two quads at a time. */
