@@ -106,7 +106,6 @@ const ist_tuned *ist_plan_tuned(ist_plan *plan, const char *family, const char *
 /* The problems noted, each once; `param` is how many launches it has. */
 const ist_tuning *ist_plan_notes(const ist_plan *plan);
 
-bool ist_plan_keeps_taps(const ist_plan *plan);
 /* Names a tensor for tests; a no-op unless options.taps. Never tap a tensor that a later op modifies in place. */
 void ist_plan_tap(ist_plan *plan, const char *name, ist_tensor t);
 

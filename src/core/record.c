@@ -365,10 +365,6 @@ void ist_plan_unit(ist_plan *p) {
     p->unit++;
 }
 
-bool ist_plan_keeps_taps(const ist_plan *p) {
-    return p->options.taps;
-}
-
 void ist_plan_tap(ist_plan *p, const char *name, ist_tensor t) {
     if (!p->options.taps || p->error.code || !ist_has(t)) return;
     char *copy = ist_strdup(name);

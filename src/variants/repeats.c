@@ -59,7 +59,8 @@ static ist_padding_reuse begin(const ist_lowering *l, const ist_node *n, ist_ten
     if (n->kind == IST_NODE_PATCH_EMBED) {
         ist_tensor content = ((const ist_patch_embed *)n->of)->content;
         if (!ist_has(content)) return (ist_padding_reuse){0};
-        return (ist_padding_reuse){.content = ist_slice(ist_layout_tensor((ist_lowering *)l, content), 1, 1), .step = 1, .period = 1};
+        content = ist_slice(ist_layout_tensor((ist_lowering *)l, content), 1, 1);
+        return (ist_padding_reuse){.content = content, .step = 1, .period = 1};
     }
     return ist_value_plan_of(l, operand)->reuse;
 }
@@ -86,20 +87,14 @@ void ist_repeats_before(ist_lowering *l, int i, void *node) {
         }
 }
 
-static bool is_read_later(const ist_lowering *l, int value) {
-    const ist_graph *g = l->graph;
-    for (size_t i = 0; i < g->tap_count && ist_plan_keeps_taps(l->plan); i++)
-        if (g->taps[i].t.buffer == value) return true;
-    return g->values[value - 1].output;
-}
-
 void ist_repeats_behind(ist_lowering *l, int i, const void *node) {
     ist_tensor operand = {0}, result = {0};
     const ist_padding_reuse *reuse = reuse_of(l, i, (void *)node, &operand, &result);
     if (!reuse || !ist_has(result)) return;
     ist_value_plan *v = ist_value_plan_of(l, result);
     v->reuse = *reuse;
-    if (is_read_later(l, result.buffer)) fill(l, v, *(const char *const *)node);
+    const bool output = l->graph->values[result.buffer - 1].output;
+    if (output || (ist_has(v->place) && ist_plan_keeps(l->plan, v->place.buffer))) fill(l, v, *(const char *const *)node);
 }
 
 void ist_repeats_all(ist_lowering *l, int first, int end) {
