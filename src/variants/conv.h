@@ -48,15 +48,15 @@ static inline float ist_conv_weight(const ist_conv_problem *q, int o, int i, int
     return q->f.w[((size_t)o * (size_t)q->f.in + (size_t)i) * (size_t)q->taps + (size_t)t];
 }
 
-/* 1x1 with stride 1 on the pixels themselves. */
-static inline bool ist_conv_keeps_pixels(const ist_conv *q) {
-    const ist_conv_opts *o = &q->o;
-    return q->filter.kh == 1 && q->filter.kw == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+/* 1x1 with stride 1 on the pixels themselves; 3x3 with stride 1 that keeps the extents. */
+static inline bool ist_filter_keeps_pixels(const ist_filter *f, const ist_conv_opts *o) {
+    return f->kh == 1 && f->kw == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
 }
-/* The same; 3x3 with stride 1 that keeps the extents. */
+static inline bool ist_conv_keeps_pixels(const ist_conv *q) {
+    return ist_filter_keeps_pixels(&q->filter, &q->o);
+}
 static inline bool ist_conv_is_point(const ist_conv_problem *q) {
-    const ist_conv_opts *o = q->o;
-    return q->taps == 1 && o->stride <= 1 && !o->top && !o->left && !o->bottom && !o->right;
+    return ist_filter_keeps_pixels(&q->f, q->o);
 }
 static inline bool ist_conv_keeps_extents(const ist_conv_problem *q) {
     const ist_conv_opts *o = q->o;
