@@ -57,28 +57,22 @@ static bool conv_case(each_way way, const void *what, unsigned i) {
     return true;
 }
 
-static void by_each(ist_node_kind kind, const shape *s, int shapes, unsigned needs) {
+static void by_each(ist_node_kind kind, const shape *s, int shapes) {
+    static const shape tiny = {2, 12, 4, 16, 16, 1, 1}, tiny_depthwise = {2, 12, 4, 16, 16, 3, 1};
+    if (optest_small()) s = kind == IST_NODE_CONV ? &tiny : &tiny_depthwise, shapes = 1;
     for (int k = 0; k < shapes; k++)
-        for (unsigned i = 0; i < 8; i++) each_variant(kind, needs, conv_case, &s[k], i, false);
+        for (unsigned i = 0; i < 8; i++) each_variant(kind, 0, conv_case, &s[k], i, false);
 }
 
 Test(left_out, dense) {
     static const shape all[] = {{4, 32, 16, 64, 128, 1, 1}, {6, 35, 9, 24, 40, 1, 1}, {5, 41, 12, 32, 64, 3, 2},
                                 {4, 29, 10, 16, 72, 3, 1},  {6, 5, 7, 64, 64, 1, 1}};
-    static const shape tiny = {2, 12, 4, 16, 16, 1, 1};
-    if (optest_small())
-        by_each(IST_NODE_CONV, &tiny, 1, 0);
-    else
-        by_each(IST_NODE_CONV, all, sizeof all / sizeof *all, 0);
+    by_each(IST_NODE_CONV, all, sizeof all / sizeof *all);
 }
 
 Test(left_out, depthwise) {
     static const shape all[] = {{4, 33, 16, 64, 64, 3, 1}, {6, 40, 9, 24, 24, 3, 2}, {5, 24, 10, 128, 128, 5, 1}};
-    static const shape tiny = {2, 12, 4, 16, 16, 3, 1};
-    if (optest_small())
-        by_each(IST_NODE_DWCONV, &tiny, 1, 0);
-    else
-        by_each(IST_NODE_DWCONV, all, sizeof all / sizeof *all, 0);
+    by_each(IST_NODE_DWCONV, all, sizeof all / sizeof *all);
 }
 
 /* Those on matrix instructions, emulated where there are none. */

@@ -58,8 +58,8 @@ typedef struct ist_epilogue {
 
 /* ---- rows that repeat ---- */
 
-/* Rows that a map has beside those that its own layer needs: so many at either end, and where it is a residual around windows all rows
- * that windows of so many rows make. */
+/* Rows that a map has beside those that its own layer needs: so many at either end, and where it is a residual around
+ * windows all rows that windows of so many rows make. */
 typedef struct ist_rows_kept {
     int spare, windows;
 } ist_rows_kept;

@@ -108,6 +108,12 @@ ist_padding_reuse_args ist_padding_reuse_read(ist_padding_reuse a, int h) {
     return ist_padding_reuse_args_of(a, h);
 }
 
+ist_padding_reuse_args ist_padding_reuse_leave_out(ist_padding_reuse *reuse, ist_padding_reuse result, int h) {
+    result.left_out = ist_has(result.content);
+    *reuse = result;
+    return ist_padding_reuse_args_of(result, h);
+}
+
 void ist_padding_reuse_define(ist_defines *d, const ist_padding_reuse *operand) {
     if (ist_has(operand->content)) ist_defines_add(d, " -DLEFT_OUT=%d", operand->period);
 }

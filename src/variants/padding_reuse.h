@@ -27,6 +27,10 @@ ist_padding_reuse *ist_padding_reuse_of(ist_node_kind kind, void *node, ist_tens
 ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h);
 ist_padding_reuse_args ist_padding_reuse_read(ist_padding_reuse a, int h);
 
+/* The first of these, of a kernel that leaves out the rows of its result that repeat others: *reuse, its operand's until
+ * then, becomes `result`, what is known of the result. */
+ist_padding_reuse_args ist_padding_reuse_leave_out(ist_padding_reuse *reuse, ist_padding_reuse result, int h);
+
 /* -D LEFT_OUT for a kernel of an operand, if anything is known of its rows: its period. */
 void ist_padding_reuse_define(ist_defines *d, const ist_padding_reuse *operand);
 

@@ -62,8 +62,8 @@ static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
     ist_padding_reuse_define(&d, &b->reuse);
     const ist_tensor content = b->reuse.content;
     const ist_padding_reuse_args read = ist_padding_reuse_read(b->reuse, u.h);
-    b->reuse = ist_padding_reuse_behind(b->reuse, u.h, s);
-    b->reuse.left_out = ist_has(b->reuse.content);
+    const ist_padding_reuse_args made =
+        ist_padding_reuse_leave_out(&b->reuse, ist_padding_reuse_behind(b->reuse, u.h, s), h);
     const ist_mbconv_wgmma_args by_value = {.u_h = u.h,
                                             .u_w = u.w,
                                             .u_ld = u.ld,
@@ -76,7 +76,7 @@ static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
                                             .y_c0 = y.c0,
                                             .across = across,
                                             .in = read,
-                                            .out = ist_padding_reuse_args_of(b->reuse, h)};
+                                            .out = made};
     double in = (double)ist_pixels(u), out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/mbconv",

@@ -130,11 +130,10 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
     ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
     const char *spread = l->spread.out ? " -DSPREAD" : "";
-    const ist_tensor content = l->reuse.content;
     const ist_padding_reuse operand = l->reuse;
-    const ist_padding_reuse_args read = ist_padding_reuse_read(l->reuse, x.h);
-    l->reuse = l->spread.out ? ist_padding_reuse_behind(l->reuse, x.h, 1) : ist_padding_reuse_points(l->reuse, x.h);
-    l->reuse.left_out = ist_has(content);
+    const ist_padding_reuse_args read = ist_padding_reuse_read(operand, x.h);
+    const ist_padding_reuse_args out = ist_padding_reuse_leave_out(
+        &l->reuse, l->spread.out ? ist_padding_reuse_behind(operand, x.h, 1) : ist_padding_reuse_points(operand, x.h), x.h);
     ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.down, tile.across, tile.stages, spread)
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
@@ -150,7 +149,7 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
                                             .w = x.w,
                                             .eps = l->eps,
                                             .in = read,
-                                            .out = ist_padding_reuse_args_of(l->reuse, x.h)};
+                                            .out = out};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
                                      .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
@@ -162,7 +161,7 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
                                      .local = {ITEMS},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
                                               IST_IN(ist_plan_current_limit(p)),
-                                              IST_IN(content), IST_STRUCT(norm_mlp_mma_args, &by_value)},
+                                              IST_IN(operand.content), IST_STRUCT(norm_mlp_mma_args, &by_value)},
                                      .arg_count = 8,
                                      .flops = 4.0 * (double)all * hidden * x.c,
                                      .bytes = 4.0 * (double)all * x.c});

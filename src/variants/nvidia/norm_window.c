@@ -124,8 +124,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
     ist_padding_reuse_define(&d, &a->reuse);
     const ist_padding_reuse_args read = ist_padding_reuse_read(a->reuse, x.h);
-    a->reuse = ist_padding_reuse_windows(a->reuse, x.h, a->ws);
-    a->reuse.left_out = ist_has(a->reuse.content);
+    const ist_padding_reuse_args out =
+        ist_padding_reuse_leave_out(&a->reuse, ist_padding_reuse_windows(a->reuse, x.h, a->ws), x.h);
     const ist_norm_window_args by_value = {.h = x.h,
                                            .w = x.w,
                                            .across = across,
@@ -137,7 +137,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                            .eps = a->eps,
                                            .scale = IST_WINDOW_SCALE,
                                            .in = read,
-                                           .out = ist_padding_reuse_args_of(a->reuse, x.h)};
+                                           .out = out};
     ist_plan_launch(
         p, &(ist_launch){
                .label = label,

@@ -49,8 +49,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     float bias[MID + OUT] = {0}, *packed = malloc((size_t)(counts[0] + counts[1]) * sizeof *packed);
     (void)v, (void)way;
     const ist_padding_reuse image = q->reuse;
-    q->reuse = ist_padding_reuse_behind(ist_padding_reuse_behind(q->reuse, x.h, 2), mid_h, 2);
-    q->reuse.left_out = ist_has(q->reuse.content);
+    const ist_padding_reuse_args made = ist_padding_reuse_leave_out(
+        &q->reuse, ist_padding_reuse_behind(ist_padding_reuse_behind(image, x.h, 2), mid_h, 2), h);
     if (!packed) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %d weights", label, counts[0] + counts[1]);
         return;
@@ -76,7 +76,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                          .y_ld = y.ld,
                                          .y_c0 = y.c0,
                                          .across = across,
-                                         .out = ist_padding_reuse_args_of(q->reuse, h)};
+                                         .out = made};
     double middle = (double)x.n * mid_h * mid_w, out = (double)ist_pixels(y);
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/patch",

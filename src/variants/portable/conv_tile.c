@@ -87,15 +87,6 @@ typedef struct rows_there {
     ist_padding_reuse_args in, out;
 } rows_there;
 
-/* Rows of the result that repeat others are left out. */
-static rows_there leave_out(ist_conv *q) {
-    rows_there rows = {.operand = q->reuse, .in = ist_padding_reuse_read(q->reuse, q->x.h)};
-    q->reuse = ist_padding_reuse_conv(q->reuse, q);
-    q->reuse.left_out = ist_has(q->reuse.content);
-    rows.out = ist_padding_reuse_args_of(q->reuse, q->y.h);
-    return rows;
-}
-
 /* Sums whose parts lie in `parts`, [splits,1,pixels,width]. */
 static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, ist_tensor parts,
                        const rows_there *rows) {
@@ -171,7 +162,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_conv_problem q = ist_conv_problem_of(node);
     ist_conv *of = node;
     ist_conv_panel w;
-    const rows_there rows = leave_out(of);
+    rows_there rows = {.operand = of->reuse, .in = ist_padding_reuse_read(of->reuse, of->x.h)};
+    rows.out = ist_padding_reuse_leave_out(&of->reuse, ist_padding_reuse_conv(of->reuse, of), of->y.h);
     if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w, way < 1 ? 1 : way, &rows);
 }
 

@@ -14,11 +14,15 @@ static double results(const ist_conv *q) {
     return (double)ist_pixels(q->y) * q->y.c;
 }
 
-/* Rows of the result that repeat others are left out. */
-static ist_padding_reuse_args leave_out(ist_conv *q) {
-    q->reuse = ist_padding_reuse_conv(q->reuse, q);
-    q->reuse.left_out = ist_has(q->reuse.content);
-    return ist_padding_reuse_args_of(q->reuse, q->y.h);
+/* Rows of the result that repeat others are left out, what is known of the operand's goes to the kernel. */
+static void launch_by_rows(ist_plan *p, ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
+                           ist_dwconv_args *arg) {
+    const ist_tensor content = q->reuse.content;
+    arg->shape = ist_dwconv_shape_of(q);
+    arg->epi = ist_dwconv_epilogue_of(q);
+    arg->in = ist_padding_reuse_read(q->reuse, q->x.h);
+    arg->out = ist_padding_reuse_leave_out(&q->reuse, ist_padding_reuse_conv(q->reuse, q), q->y.h);
+    ist_dwconv_launch(p, q, l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, arg), &(ist_arg)IST_IN(content));
 }
 
 static const char *floats(const ist_plan *p, ist_tensor t, const char *option) {
@@ -72,19 +76,11 @@ static void emit_strip(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up((size_t)blocks * (size_t)across * (size_t)down, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_tensor content = q->reuse.content;
-    const ist_padding_reuse_args in = ist_padding_reuse_read(q->reuse, q->x.h);
-    const ist_dwconv_args by_value = {.in = in,
-                                      .out = leave_out(q),
-                                      .shape = ist_dwconv_shape_of(q),
-                                      .epi = ist_dwconv_epilogue_of(q),
-                                      .blocks = blocks,
-                                      .strips = across,
-                                      .bands = down};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), &(ist_arg)IST_IN(content));
+    launch_by_rows(p, q, &l, weights, bias, &(ist_dwconv_args){.blocks = blocks, .strips = across, .bands = down});
 }
 
-const ist_family ist_portable_dwconv_strip = {.takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip, .rows = IST_REPEATS_LEFT_OUT};
+const ist_family ist_portable_dwconv_strip = {
+    .takes = takes_strip, .cost = cost_of_strip, .emit = emit_strip, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- cl/portable/dwconv_group: several columns of one line ---- */
 
@@ -129,17 +125,11 @@ static void emit_group(ist_plan *p, const ist_variant *v, void *node, int way) {
                     .dims = 2,
                     .global = {ist_round_up(strips, ITEMS), (size_t)q->x.n},
                     .local = {ITEMS, 1}};
-    const ist_tensor content = q->reuse.content;
-    const ist_padding_reuse_args in = ist_padding_reuse_read(q->reuse, q->x.h);
-    const ist_dwconv_args by_value = {.in = in,
-                                      .out = leave_out(q),
-                                      .shape = ist_dwconv_shape_of(q),
-                                      .epi = ist_dwconv_epilogue_of(q),
-                                      .blocks = blocks};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_args, &by_value), &(ist_arg)IST_IN(content));
+    launch_by_rows(p, q, &l, weights, bias, &(ist_dwconv_args){.blocks = blocks});
 }
 
-const ist_family ist_portable_dwconv_group = {.takes = takes_group, .cost = cost_of_group, .emit = emit_group, .rows = IST_REPEATS_LEFT_OUT};
+const ist_family ist_portable_dwconv_group = {
+    .takes = takes_group, .cost = cost_of_group, .emit = emit_group, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- cl/portable/dwconv_any ---- */
 

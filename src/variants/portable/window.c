@@ -26,9 +26,7 @@ static ist_window_args leave_out(ist_window_attention *a, ist_defines *d) {
     ist_window_args by_value = ist_window_args_of(a);
     ist_padding_reuse_define(d, &a->reuse);
     by_value.in = ist_padding_reuse_read(a->reuse, a->y.h);
-    a->reuse = ist_padding_reuse_windows(a->reuse, a->y.h, a->ws);
-    a->reuse.left_out = ist_has(a->reuse.content);
-    by_value.out = ist_padding_reuse_args_of(a->reuse, a->y.h);
+    by_value.out = ist_padding_reuse_leave_out(&a->reuse, ist_padding_reuse_windows(a->reuse, a->y.h, a->ws), a->y.h);
     return by_value;
 }
 
