@@ -1,4 +1,4 @@
-/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, D-FINE-S and TinyViT, layer by layer,
+/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, S and X and of TinyViT, layer by layer,
  * beside the multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * Times are those of the device's clock; the least of many is reported, so that what other programs take of the machine
@@ -42,6 +42,13 @@ static const layer layers[] = {
     {"S fpn", 80, 80, 640, 256, 1, 1, IST_ACT_SILU},
     {"S pan", 40, 40, 64, 64, 3, 1, IST_ACT_SILU},
     {"S head", 1, 8400, 256, 80, 1, 1, IST_ACT_NONE},
+    {"X stage 1", 160, 160, 64, 64, 3, 1, IST_ACT_RELU},
+    {"X stage 2", 80, 80, 512, 128, 3, 1, IST_ACT_RELU},
+    {"X stage 2", 80, 80, 128, 128, 3, 1, IST_ACT_RELU},
+    {"X stage 3", 40, 40, 2560, 512, 1, 1, IST_ACT_RELU},
+    {"X fpn", 80, 80, 192, 192, 3, 1, IST_ACT_SILU},
+    {"X pan", 40, 40, 192, 192, 3, 1, IST_ACT_SILU},
+    {"X pan", 20, 20, 192, 192, 3, 1, IST_ACT_SILU},
     {"TinyViT patch", 1024, 1024, 3, 32, 3, 2, IST_ACT_GELU},
     {"TinyViT patch", 512, 512, 32, 64, 3, 2, IST_ACT_NONE},
     {"TinyViT 0", 256, 256, 64, 256, 1, 1, IST_ACT_GELU},

@@ -1,5 +1,5 @@
-/* Winograd convolutions against the scalar definition of a convolution, also of maps so small that others are meant to
- * do them. */
+/* Winograd convolutions, of CPUs and of GPUs, against the scalar definition of a convolution, also of maps so small
+ * that others are meant to do them. */
 #include "support/convtest.h"
 
 #include <criterion/criterion.h>
@@ -11,10 +11,23 @@ typedef struct shape {
     int n, h, w, cin, cout, top, left, bottom, right;
 } shape;
 
-/* The device's, NULL: it has none. */
+/* The next one from *index on that the device runs, on tiles of 2x2 results for CPUs, of 4x4 for GPUs. */
+static const ist_variant *next(int *index) {
+    for (const ist_variant *v; (v = convtest_next(IST_NODE_CONV, false, index));)
+        if (!strncmp(v->name, "winograd", strlen("winograd"))) return v;
+    return NULL;
+}
+#define EACH(v)                                                                                                        \
+    for (int next_index = 0, once = 1; once; once = 0)                                                                 \
+        for (const ist_variant *v; (v = next(&next_index));)
+
+static bool of_cpus(const ist_variant *v) {
+    return v->machine == IST_MACHINE_CPU;
+}
+/* The device's on tiles of 2x2 results, NULL: it has none. */
 static const ist_variant *own(void) {
-    CONVTEST_EACH(v, IST_NODE_CONV)
-    if (!strncmp(v->name, "winograd_", strlen("winograd_"))) return v;
+    EACH(v)
+    if (of_cpus(v)) return v;
     return NULL;
 }
 
@@ -53,27 +66,36 @@ Test(winograd, shapes_and_padding) {
         {1, 3, 3, 16, 16, 0, 0, 0, 0},  {1, 1, 1, 16, 32, 1, 1, 1, 1},   {1, 40, 23, 64, 96, 1, 1, 1, 1},
         {3, 6, 31, 16, 48, 2, 1, 0, 2}, {1, 2, 50, 128, 32, 1, 0, 1, 2}, {1, 12, 12, 384, 64, 1, 1, 1, 1},
     };
-    const ist_variant *v = own();
-    if (!v) cr_skip_test("no such variant runs here");
+    EACH(v)
     for (unsigned i = 0; i < (optest_small() ? 2 : sizeof shapes / sizeof shapes[0]); i++)
         check_case(v, shapes[i], (convtest_extras){.slices = i % 2}, IST_ELEM_T, -1, i);
 }
 
 Test(winograd, epilogues) {
-    const ist_variant *v = own();
-    if (!v) cr_skip_test("no such variant runs here");
+    EACH(v)
     for (int bits = 0; bits < 128; bits++)
-        if (!optest_small() || bits % 29 == 0)
+        if (bits % 29 == 0 || !(optest_small() || strstr(v->name, "64x64") || strstr(v->name, "32x64")))
             check_case(v, (shape){2, 6, 8, 16, 32, 1, 1, 1, 1}, convtest_combination(bits),
                        bits % 3 ? IST_ELEM_T : IST_ELEM_F32, -1, 100 + (unsigned)bits);
 }
 
 Test(winograd, items_beyond_the_count_are_untouched) {
-    const ist_variant *v = own();
-    if (!v) cr_skip_test("no such variant runs here");
+    EACH(v)
     for (int items = 0; items <= (optest_small() ? 1 : 4); items++)
         check_case(v, (shape){3, 5, 9, 16, 32, 1, 1, 1, 1}, (convtest_extras){.act = IST_ACT_RELU}, IST_ELEM_T, items,
                    300);
+}
+
+/* Channels in fours, results in any number; maps smaller than a tile, and tiles that hang over. */
+Test(winograd, channels_of_tiles_of_four) {
+    const shape shapes[] = {
+        {2, 9, 13, 20, 37, 1, 1, 1, 1}, {1, 3, 2, 36, 16, 1, 1, 1, 1},    {1, 16, 16, 64, 130, 1, 1, 1, 1},
+        {3, 5, 33, 44, 67, 0, 2, 2, 0}, {1, 37, 29, 132, 65, 1, 1, 1, 1}, {1, 4, 4, 300, 64, 1, 1, 1, 1},
+    };
+    EACH(v)
+    for (unsigned i = 0; i < (optest_small() ? 2 : sizeof shapes / sizeof shapes[0]) && !of_cpus(v); i++)
+        check_case(v, shapes[i], (convtest_extras){.act = IST_ACT_SILU, .slices = i % 2, .after = i == 3},
+                   i % 3 ? IST_ELEM_T : IST_ELEM_F32, i == 3 ? 2 : -1, 400 + i);
 }
 
 /* Whether the variant takes a filter [out,in,k,k] with `stride` on a size x size map. */
@@ -101,6 +123,19 @@ Test(winograd, taken_where_it_wins) {
     cr_expect_not(takes(v, 32, 17, 3, 1, 28));
     cr_expect_not(takes(v, 32, 16, 3, 2, 56));
     cr_expect_not(takes(v, 32, 16, 2, 1, 28));
+}
+
+/* Matrices that fit, channels in fours, no striding. */
+Test(winograd, tiles_of_four_are_taken_where_they_can) {
+    EACH(v) {
+        if (of_cpus(v)) continue;
+        cr_expect(takes(v, 33, 20, 3, 1, 8));
+        cr_expect_not(takes(v, 33, 21, 3, 1, 8));
+        cr_expect_not(takes(v, 32, 16, 3, 2, 56));
+        cr_expect_not(takes(v, 32, 16, 2, 1, 28));
+        cr_expect_not(takes(v, 32, 12, 3, 1, 28));
+        cr_expect_not(takes(v, 512, 512, 3, 1, 16384), "matrices of 1.2 TB");
+    }
 }
 
 Test(winograd, refuses_what_does_not_fit) {

@@ -5,8 +5,9 @@
  *
  * Buffers are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
- * finishes. With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the output or both. Needs
- * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4 or 8), BK (8 or 16), ACT: the
+ * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair instead
+ * of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the output or both. Needs
+ * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16), ACT: the
  * activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x =
  * tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
@@ -54,13 +55,26 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     __local float *pixels = (__local float *)(room + slice * SLICE_ROOM);
     __local float4 *weights = room + slice * SLICE_ROOM + 2 * BK * A_WIDTH / 4;
     const int tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
-    const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines, p0 = tile * BM;
+    const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines;
+#ifdef MATRICES
+    const int row_tiles = (arg.shape.items * lines + BM - 1) / BM, matrix = tile / row_tiles;
+    const int p0 = (tile - matrix * row_tiles) * BM, part = 0;
+    x += (size_t)matrix * arg.shape.items * lines * arg.shape.x_ld;
+    w += (size_t)(col * MATRICES + matrix) * arg.shape.x_c * BN;
+    parts += (size_t)matrix * arg.shape.items * lines * arg.col_tiles * BN;
+#else
+    const int p0 = tile * BM, part = get_group_id(1) * arg.split_steps;
+    w += (size_t)col * arg.shape.kh * arg.shape.kw * arg.shape.x_c * BN;
+#ifdef PARTS
+    parts += (size_t)get_group_id(1) * arg.shape.items * lines * arg.col_tiles * BN;
+#endif
+#endif
     if (p0 >= rows) return;
 #ifdef LEFT_OUT
     if (pixels_left_out(p0, p0 + BM, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
 #endif
     const int cin = arg.shape.x_c, kw = arg.shape.kw, taps = arg.shape.kh * kw, tap_steps = (cin + BK - 1) / BK;
-    const int part = get_group_id(1) * arg.split_steps, rounds = (arg.split_steps + SLICES - 1) / SLICES;
+    const int rounds = (arg.split_steps + SLICES - 1) / SLICES;
     const int first = part + slice * rounds;
     const int end = min(first + rounds, min(part + arg.split_steps, taps * tap_steps));
     const int ty = id / ACROSS, tx = id - ty * ACROSS;
@@ -80,7 +94,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         there[f] = rows_left_out(content, arg.in, n);
 #endif
     }
-    int tap = first / tap_steps, k = (first - tap * tap_steps) * BK, wat = (col * taps + tap) * cin * BN;
+    int tap = first / tap_steps, k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
 
 #define PLACE()                                                                                                        \
@@ -196,8 +210,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
             const int c = col * BN + (h * ACROSS + tx) * 4;
             if (p < rows && c < arg.shape.y_c && r % SLICES == slice) {
 #ifdef PARTS
-                const size_t place = ((size_t)get_group_id(1) * arg.shape.items * lines + p) * arg.col_tiles * BN;
-                *(__global float4 *)(parts + place + c) = sum[r][h];
+                *(__global float4 *)(parts + (size_t)p * arg.col_tiles * BN + c) = sum[r][h];
 #else
                 const float4 v = sum[r][h] + *(__global const float4 *)(bias + c);
                 store_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);

@@ -37,6 +37,7 @@
 extern const ist_absorbed_kernels ist_cpu_absorbed, ist_portable_absorbed_256, ist_portable_absorbed_64;
 
 #define TILE(op, ...) (&(const ist_conv_tile){op, __VA_ARGS__}), op
+#define WINOGRAD_TILE(op, ...) (&(const ist_conv_tile){op, __VA_ARGS__}), op " portable/winograd"
 #define SPLIT_TILE(op, ...) (&(const ist_conv_tile){op, __VA_ARGS__}), op " portable/conv_sum"
 #define LANES(...)    (&(const ist_lanes){__VA_ARGS__})
 #define PANEL(n)      (&(const ist_cpu_panel){n})

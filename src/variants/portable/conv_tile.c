@@ -1,8 +1,8 @@
 /* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many
  * products, and where tiles are few their sums are split among groups, which a second launch adds up. */
+#include "variants/portable/conv_tile.h"
 #include "variants/panels.h"
 #include "variants/padding_reuse.h"
-#include "variants/defines.h"
 #include "variants/portable/conv_tile_args.h"
 #include "variants/variant.h"
 
@@ -20,13 +20,13 @@ static int slices_of(const ist_conv_tile *r) {
     return r->warps_k > 1 ? r->warps_k : 1;
 }
 
-static int local_bytes(const ist_conv_tile *r) {
-    return slices_of(r) * 2 * r->bk * (r->mr + 4 + r->nv * r->vl) * (int)sizeof(float);
+size_t ist_conv_tile_local_bytes(const ist_conv_tile *r) {
+    return (size_t)(slices_of(r) * 2 * r->bk * (r->mr + 4 + r->nv * r->vl)) * sizeof(float);
 }
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv *q = node;
-    return !(q->norm_eps > 0) && ist_device_local_bytes(ist_plan_device(p)) >= (size_t)local_bytes(v->config);
+    return !(q->norm_eps > 0) && ist_device_local_bytes(ist_plan_device(p)) >= ist_conv_tile_local_bytes(v->config);
 }
 
 static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
@@ -40,31 +40,55 @@ static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
     return parts < 1 ? 1 : parts;
 }
 
-/* Nanoseconds on a GPU, fitted on one (perf/notes/portable_gpu.md), cycles on a CPU, for which the tiles are not meant:
- * as portable/conv.c. A second launch to add up costs as much as many steps. A compute unit has so many groups side by
- * side as their registers let it; each step takes as long as the products of its groups, and a latency that those side
- * by side share. */
-static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double start = 7000, rate = 244, store = 0.228, second = 4600, sum = 0.0011, slice = 52, cycle = 27.2;
-    enum { UNIT_ITEMS = 512 };
-    const ist_conv_tile *r = v->config;
-    const ist_conv_problem q = ist_conv_problem_of(node);
-    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r);
-    const int steps = ist_div_up(ist_div_up(steps_of(r, &q), way), slices);
-    const double pixels = (double)q.x.n * q.oh * q.ow, tiles = ceil(pixels / r->mr) * ist_div_up(q.f.out, bn);
-    const double products = (double)r->mr * bn * r->bk * slices;
-    if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
-        return 100 * tiles * products * steps * way / cycle;
-    const double groups = ceil(tiles * way / units), side = UNIT_ITEMS / r->items;
-    const double busy = groups > side ? tiles * way / units : groups;
-    const double latency = slices > 1 ? 118 : 258;
-    const double step = busy * products / (rate * r->speed) + latency * fmax(1, groups / side);
-    const double end = groups * r->mr * bn * store + (slices - 1) * slice;
-    return start + steps * step + (way > 1 ? second + end / 2 + (1 + way) * pixels * q.f.out * sum : end);
+/* How many groups a compute unit has room for, from what its work-items keep: sums, the quads that they fetch and where
+ * from, factors, and the rest. */
+static int side_by_side(const ist_conv_tile *r) {
+    enum { UNIT_REGISTERS = 1 << 16, REST = 22, GRANULE = 8 };
+    const int bn = r->nv * r->vl, items = r->items / slices_of(r);
+    const int registers = r->warps_m * r->warps_n + (2 * r->mr + bn) * r->bk / items + r->warps_m + r->warps_n + REST;
+    const int room = UNIT_REGISTERS / (r->items * (int)ist_round_up((size_t)registers, GRANULE));
+    return room > 0 ? room : 1;
 }
 
-/* Pixels that begin at multiples of four elements. */
-static bool whole(ist_tensor x) {
+static const double start = 6300; /* of a launch */
+
+/* All but that, fitted on one GPU (perf/notes/portable_gpu.md): groups that find room run side by side, those that do
+ * not after them; a step takes as long as the products of all, and what nothing hides. */
+static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation) {
+    const double rate = 155.4, latency = 80, product = 0.2475, begin = 475, end = 19.7;
+    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r), room = side_by_side(r);
+    const double sums = r->warps_m * r->warps_n, step = (double)r->mr * bn * r->bk * slices / (rate * r->speed);
+    const double waves = floor(groups / (units * room)), rest = ceil((groups - waves * units * room) / units);
+    const double each = ist_div_up(steps, slices) * step + r->mr * bn * activation;
+    const double wave =
+        begin + ist_div_up(steps, slices) * (latency + product * sums * r->bk) + end * sums * (activation > 0 ? 3 : 1);
+    return waves * (wave + room * each) + (rest > 0 ? wave + rest * each : 0);
+}
+
+double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps) {
+    return start + groups_time(p, r, tiles, steps, 0);
+}
+
+/* Of an output in an epilogue. */
+static double activation_time(ist_act act) {
+    return act == IST_ACT_GELU ? 0.113 : act == IST_ACT_SILU || act == IST_ACT_SIGMOID ? 0.068 : 0;
+}
+
+/* Nanoseconds; cycles on a CPU, for which the tiles are not meant: as portable/conv.c. */
+static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    const double second = 4600, sum = 0.0008, cycle = 27.2;
+    const ist_conv_tile *r = v->config;
+    const ist_conv_problem q = ist_conv_problem_of(node);
+    const int bn = r->nv * r->vl, steps = ist_div_up(steps_of(r, &q), way);
+    const double pixels = (double)q.x.n * q.oh * q.ow, tiles = ceil(pixels / r->mr) * ist_div_up(q.f.out, bn);
+    if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
+        return 100 * tiles * r->mr * bn * r->bk * (slices_of(r) * ist_div_up(steps, slices_of(r))) * way / cycle;
+    const double activation = way > 1 ? 0 : activation_time(q.o->epi.act);
+    return start + groups_time(p, r, tiles * way, steps, activation) +
+           (way > 1 ? second + (1 + way) * pixels * q.f.out * sum : 0);
+}
+
+bool ist_conv_tile_whole(ist_tensor x) {
     return !ist_has(x) || (x.ld % 4 == 0 && x.c0 % 4 == 0);
 }
 
@@ -72,10 +96,11 @@ static bool whole(ist_tensor x) {
 static bool aligned(const ist_plan *p, const ist_conv_problem *q) {
     const ist_epilogue *e = &q->o->epi;
     const bool stored = !ist_plan_half(p) || (q->x.elem == IST_ELEM_T && q->y.elem == IST_ELEM_T);
-    return stored && whole(q->x) && whole(q->y) && whole(e->add_before) && whole(e->add_after);
+    return stored && ist_conv_tile_whole(q->x) && ist_conv_tile_whole(q->y) && ist_conv_tile_whole(e->add_before) &&
+           ist_conv_tile_whole(e->add_after);
 }
 
-static ist_defines defines_of(const ist_plan *p, const ist_conv_problem *q) {
+ist_defines ist_conv_tile_storage(const ist_plan *p, const ist_conv_problem *q) {
     const bool half = ist_plan_half(p);
     return ist_defines_of(p, "-DVL=4%s%s%s", half && q->x.elem == IST_ELEM_F32 ? " -DX32" : "",
                           half && q->y.elem == IST_ELEM_F32 ? " -DY32" : "", aligned(p, q) ? " -DALIGNED" : "");
@@ -96,7 +121,7 @@ static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, 
                                    .splits = parts.n,
                                    .width = parts.c,
                                    .out = rows->out};
-    const ist_defines defines = defines_of(p, q);
+    const ist_defines defines = ist_conv_tile_storage(p, q);
     ist_plan_launch(
         p,
         &(ist_launch){
@@ -130,10 +155,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                     .out = rows->out};
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
-    ist_defines defines = defines_of(p, q);
+    ist_defines defines = ist_conv_tile_storage(p, q);
     ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s", r->mr, bn, r->warps_m,
-                    r->warps_n, r->bk, split ? 0 : (int)o->epi.act, q->f.in % 4 == 0 && whole(q->x) ? " -DWHOLE" : "",
-                    split ? " -DPARTS" : "");
+                    r->warps_n, r->bk, split ? 0 : (int)o->epi.act,
+                    q->f.in % 4 == 0 && ist_conv_tile_whole(q->x) ? " -DWHOLE" : "", split ? " -DPARTS" : "");
     ist_padding_reuse_define(&defines, &rows->operand);
     if (slices_of(r) > 1) ist_defines_add(&defines, " -DSLICES=%d", slices_of(r));
     ist_plan_launch(
@@ -155,6 +180,48 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                .bytes = ist_conv_bytes(p, q, sizeof(float)),
            });
     if (split) launch_sum(p, q, w->bias, parts, rows);
+}
+
+ist_tensor ist_conv_tile_products(ist_plan *p, const ist_conv_tile *r, const char *label, int matrices, ist_tensor x,
+                                  ist_tensor weights, int out) {
+    const int bn = r->nv * r->vl, items = x.n / matrices, rows = items * x.h * x.w, col_tiles = ist_div_up(out, bn);
+    const ist_tensor none = {0}, y = ist_plan_tensor(p, matrices, 1, rows, col_tiles * bn, IST_ELEM_F32);
+    const ist_conv_tile_args arg = {.shape = {.x_h = x.h,
+                                              .x_w = x.w,
+                                              .x_ld = x.ld,
+                                              .x_c0 = x.c0,
+                                              .x_c = x.c,
+                                              .kh = 1,
+                                              .kw = 1,
+                                              .stride = 1,
+                                              .items = items,
+                                              .y_h = x.h,
+                                              .y_w = x.w,
+                                              .y_c = out},
+                                    .col_tiles = col_tiles,
+                                    .split_steps = ist_div_up(x.c, r->bk)};
+    ist_defines defines =
+        ist_defines_of(p, "-DVL=4 -DX32 -DWHOLE -DPARTS -DMATRICES=%d -DBM=%d -DBN=%d", matrices, r->mr, bn);
+    ist_defines_add(&defines, " -DTM=%d -DTN=%d -DBK=%d -DACT=0", r->warps_m, r->warps_n, r->bk);
+    if (slices_of(r) > 1) ist_defines_add(&defines, " -DSLICES=%d", slices_of(r));
+    const size_t groups = (size_t)matrices * (size_t)ist_div_up(rows, r->mr) * (size_t)col_tiles;
+    ist_plan_launch(
+        p, &(ist_launch){
+               .label = label,
+               .op = "portable/conv_tile",
+               .isa = "portable/vector+portable/left_out+portable/conv_store",
+               .defines = defines.text,
+               .kernel = "conv",
+               .dims = 1,
+               .global = {groups * (size_t)r->items},
+               .local = {(size_t)r->items},
+               .args = {IST_IN(x), IST_IN(weights), IST_IN(none), IST_OUT(y), IST_OUT(none), IST_IN(none), IST_IN(none),
+                        IST_IN(ist_plan_current_limit(p)), IST_IN(none), IST_STRUCT(conv_tile_args, &arg)},
+               .arg_count = 10,
+               .flops = 2.0 * matrices * rows * x.c * out,
+               .bytes = sizeof(float) * (double)matrices * rows * (x.c + y.c),
+           });
+    return y;
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
