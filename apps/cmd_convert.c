@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "io/atomic_file.h"
-#include "io/sha256.h"
 #include "models/checkpoint.h"
 
 #include <getopt.h>
@@ -114,8 +113,6 @@ int cmd_convert(int argc, char **argv) {
     if (is_same_file(in, out)) return cli_usage("convert", "'%s' is both input and output", in);
     ist_error err;
     if (ist_atomic_try(out, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
-    bool listed;
-    if (ist_sha256_check(in, NULL, &listed, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     ist_weights *weights = NULL;
     if (ist_weights_open(in, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     ist_status status = set_metadata(weights, &s, &err);

@@ -1,8 +1,9 @@
 /* isthmus info: what a checkpoint is, as `key  value` lines. */
 #include "info_graph.h"
 
-#include "io/sha256.h"
+#include "base/sha256.h"
 #include "models/checkpoint.h"
+#include "weights/sums.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -78,26 +79,24 @@ static void print_info(const char *path, const ist_weights *weights, const ist_c
 
 /* For sha256sum -c, and checked already where a SHA256SUMS beside the file names it. */
 static int print_sum(const char *path) {
-    char sum[IST_SHA256_TEXT];
+    char sum[IST_SHA256_TEXT], want[IST_SHA256_TEXT];
     ist_error err;
-    bool listed;
     if (ist_sha256_file(path, sum, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     printf("%s  %s\n", sum, path);
-    if (ist_sha256_check(path, sum, &listed, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
-    return CLI_SUCCESS;
+    ist_status status = ist_sums_find(path, want, &err);
+    if (!status && ist_sums_compare(want, sum, &err)) status = ist_fail_context(&err, "%s", path);
+    return status ? cli_fail(cli_model_exit_code(err.code), "%s", err.text) : CLI_SUCCESS;
 }
 
 static int print_checkpoint(const char *path) {
     ist_error err;
     ist_weights *weights = NULL;
-    bool listed;
-    if (ist_sha256_check(path, NULL, &listed, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     if (ist_weights_open(path, &weights, &err)) return cli_fail(cli_model_exit_code(err.code), "%s", err.text);
     ist_checkpoint_info info = {0};
     ist_status status = ist_checkpoint_identify(weights, &info, &err);
     if (!status) {
         print_info(path, weights, &info);
-        if (listed) printf("%-12s as in SHA256SUMS\n", "sha256");
+        if (ist_weights_listed(weights)) printf("%-12s as in SHA256SUMS\n", "sha256");
         status = ist_checkpoint_check(&info, &err);
         if (!status) status = ist_checkpoint_check_values(weights, &info, &err);
     }

@@ -107,3 +107,51 @@ Test(cli_real, two_real_devices) {
     same_results(&s, "out0", "out1");
     scratch_remove(&s);
 }
+
+/* A list beside the checkpoint that says something else: no command goes on. */
+Test(cli_real, sums_are_checked_by_every_command) {
+    static const char says[] =
+        "m.safetensors: its SHA-256 is 071e095797e7d92907ffbf49be892dcf950d2f2d32712a0f1a268309c797"
+        "3a96, SHA256SUMS beside it says 0000",
+                      frame[] = WEIGHTS "/demo/frame-001.png";
+    scratch s = scratch_make();
+    char model[256], out[256], converted[256], line[100];
+    size_t size = 0;
+    char *file = scratch_read(WEIGHTS "/dfine_n_demo.safetensors", &size);
+    cr_assert_not_null(file);
+    snprintf(model, sizeof model, "%s", scratch_path(&s, "m.safetensors"));
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "out"));
+    snprintf(converted, sizeof converted, "%s", scratch_path(&s, "o.safetensors"));
+    snprintf(line, sizeof line, "%064d  m.safetensors\n", 0);
+    scratch_write(model, file, size);
+    free(file);
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    scratch_put(scratch_path(&s, "SHA256SUMS"), line);
+    const char *const commands[][8] = {
+        {"predict", frame, "-o", out, "--no-masks", "--detector", model},
+        {"predict", frame, "-o", out, "--segmenter", model},
+        {"eval", frame, "--annotations", WEIGHTS "/demo/annotations.json", "--detector", model},
+        {"audit", frame, "--no-masks", "--detector", model},
+        {"bench", "--no-masks", "--detector", model},
+        {"profile", "--no-masks", "--detector", model},
+        {"tune", "--no-masks", "--detector", model},
+        {"verify", "--no-masks", "--detector", model},
+        {"info", model},
+        {"info", "--graph", model},
+        {"convert", model, converted},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const char *argv[10] = {IST_CLI};
+        for (int k = 0; k < 8 && commands[i][k]; k++) argv[1 + k] = commands[i][k];
+        expect(spawn_run(&s, NULL, argv), 4, "", says);
+    }
+    cr_expect(!scratch_exists(converted));
+    snprintf(line, sizeof line, "%064d  other.safetensors\n", 0);
+    scratch_put(scratch_path(&s, "SHA256SUMS"), line);
+    expect(spawn_run(&s, NULL, (const char *const[]){IST_CLI, "info", model, NULL}), 0, "dfine-n", "");
+    remove(scratch_path(&s, "SHA256SUMS"));
+    mkdir(scratch_path(&s, "SHA256SUMS"), 0777);
+    expect(spawn_run(&s, NULL, (const char *const[]){IST_CLI, "bench", "--no-masks", "--detector", model, NULL}), 4, "",
+           "SHA256SUMS: is not a regular file");
+    scratch_remove(&s);
+}

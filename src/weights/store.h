@@ -29,6 +29,7 @@ struct ist_weights {
     char **classes;
     size_t class_count, class_capacity;
     const char *format, *naming;
+    bool listed; /* SHA256SUMS beside the file names it */
 };
 
 /* malloc'd block of `bytes` (at least 1) that the store frees; NULL when out of memory. */

@@ -2,6 +2,7 @@
  * sorted by name and unique once a reader is done. */
 #include "weights/weights.h"
 #include "weights/store.h"
+#include "weights/sums.h"
 
 #include "base/mem.h"
 
@@ -169,6 +170,10 @@ const ist_weight *ist_weights_find(const ist_weights *w, const char *name) {
 
 const char *ist_weights_format(const ist_weights *w) {
     return w->format;
+}
+
+bool ist_weights_listed(const ist_weights *w) {
+    return w->listed;
 }
 
 const char *ist_weights_naming(const ist_weights *w) {
@@ -344,8 +349,17 @@ static ist_status read_safetensors_file(ist_weights *w, FILE *file, size_t size,
     return ist_safetensors_read(w, bytes, size, err);
 }
 
+/* Before anything of a listed file is understood: its digest. `file` stands at its beginning before and after. */
+static ist_status check_sum(FILE *file, const char *want, ist_error *err) {
+    char have[IST_SHA256_TEXT];
+    if (!*want) return IST_OK;
+    IST_TRY(ist_sha256_stream(file, have, err));
+    rewind(file);
+    return ist_sums_compare(want, have, err);
+}
+
 /* Sentences without the path, which the caller puts in front. Closes `file`. */
-static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
+static ist_status open_file(FILE *file, const char *want, ist_weights **out, ist_error *err) {
     struct stat st;
     uint8_t head[16];
     bool zip;
@@ -357,6 +371,7 @@ static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
     else if ((uint64_t)st.st_size > IST_WEIGHTS_BYTES_MAX)
         status = ist_fail(err, IST_E_WEIGHTS, "has %lld bytes, the limit for a checkpoint is %zu",
                           (long long)st.st_size, IST_WEIGHTS_BYTES_MAX);
+    if (!status) status = check_sum(file, want, err);
     if (!status) {
         size = (size_t)st.st_size;
         known = fread(head, 1, sizeof head, file);
@@ -368,6 +383,7 @@ static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
         fclose(file);
         return status;
     }
+    w->listed = *want != '\0';
     if (zip) return finish_open(w, ist_torch_zip_read(w, file, NULL, size, err), out, err);
     status = read_safetensors_file(w, file, size, err);
     fclose(file);
@@ -375,11 +391,13 @@ static ist_status open_file(FILE *file, ist_weights **out, ist_error *err) {
 }
 
 ist_status ist_weights_open(const char *path, ist_weights **out, ist_error *err) {
+    char want[IST_SHA256_TEXT];
     struct stat st; /* looked at before opening, because opening a pipe waits for a writer */
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) return ist_fail(err, IST_E_IO, "%s: is not a regular file", path);
+    IST_TRY(ist_sums_find(path, want, err));
     FILE *file = fopen(path, "rb");
     if (!file) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
-    ist_status status = open_file(file, out, err);
+    ist_status status = open_file(file, want, out, err);
     if (status) ist_fail_context(err, "%s", path);
     return status;
 }

@@ -51,7 +51,8 @@ typedef struct ist_weight {
 
 typedef struct ist_weights ist_weights;
 
-/* Reads the whole file. On success *out is the caller's to close. */
+/* Reads the whole file. Where SHA256SUMS in its folder names it, another digest than the one there is IST_E_WEIGHTS; a
+ * list that cannot be read is IST_E_IO; no list, or no line for this file, is fine. On success *out is the caller's to close. */
 ist_status ist_weights_open(const char *path, ist_weights **out, ist_error *err);
 
 /* The same from `size` bytes in memory, which must stay valid until this returns (not longer). */
@@ -68,6 +69,9 @@ const ist_weight *ist_weights_find(const ist_weights *weights, const char *name)
 /* "safetensors" or "torch zip"; "official" or "huggingface". */
 const char *ist_weights_format(const ist_weights *weights);
 const char *ist_weights_naming(const ist_weights *weights);
+
+/* Whether SHA256SUMS beside the file names it, and so holds its digest. */
+bool ist_weights_listed(const ist_weights *weights);
 
 /* Metadata strings (safetensors __metadata__), by key (NULL when absent) or by position. */
 const char *ist_weights_metadata(const ist_weights *weights, const char *key);
