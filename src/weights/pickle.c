@@ -224,6 +224,10 @@ static bool same(const char *text, size_t length, const char *name) {
     return strlen(name) == length && !memcmp(text, name, length);
 }
 
+static bool is_text(const ist_pickle_value *v, const char *text) {
+    return v->kind == IST_PICKLE_STRING && same(v->as.string.text, v->as.string.length, text);
+}
+
 /* A printable copy for a sentence. */
 static const char *printable(const char *text, size_t length, char *out, size_t size) {
     size_t n = length < size - 1 ? length : size - 1;
@@ -416,23 +420,49 @@ static ist_status op_new_with_keywords(machine *m) {
     return fail(m, "a call by keyword of something that is known");
 }
 
-/* ('storage', class, key, location, count) -> STORAGE */
+/* (key of the view, first element, elements): before PyTorch 1.7 a storage could be a part of another one. */
+static bool read_view(const machine *m, ist_pickle_ref ref, ist_pickle_value *storage) {
+    const ist_pickle_value *v = &m->out->values[ref], *first, *length;
+    if (v->kind == IST_PICKLE_NONE) return true;
+    if (v->kind != IST_PICKLE_TUPLE || v->as.list.count != 3) return false;
+    first = &m->out->values[v->as.list.items[1]], length = &m->out->values[v->as.list.items[2]];
+    if (first->kind != IST_PICKLE_INT || length->kind != IST_PICKLE_INT || first->as.integer < 0 ||
+        length->as.integer < 0)
+        return false;
+    storage->as.storage.view = true;
+    storage->as.storage.first = first->as.integer;
+    storage->as.storage.length = length->as.integer;
+    return true;
+}
+
+static ist_status note_storage(machine *m, ist_pickle_stored stored) {
+    ist_pickle *p = m->out;
+    if (!ist_grow((void **)&p->stored, &p->stored_capacity, p->stored_count + 1, sizeof *p->stored))
+        return no_memory(m);
+    p->stored[p->stored_count++] = stored;
+    return IST_OK;
+}
+
+/* ('storage', class, key, location, count) or, in files that are no zip, (.., view or None) -> STORAGE; there also
+ * ('module', class, file, source) -> class */
 static ist_status op_persistent(machine *m) {
     ist_pickle_ref id;
     IST_TRY(pop(m, &id));
     const ist_pickle_value *v = value(m, id);
-    if (v->kind != IST_PICKLE_TUPLE || v->as.list.count < 5) return fail(m, "a storage without its five facts");
     const ist_pickle_ref *a = v->as.list.items;
+    if (v->kind == IST_PICKLE_TUPLE && v->as.list.count == 4 && is_text(value(m, a[0]), "module")) return push(m, a[1]);
+    if (v->kind != IST_PICKLE_TUPLE || v->as.list.count < 5) return fail(m, "a storage without its five facts");
     const ist_pickle_value *tag = value(m, a[0]), *class = value(m, a[1]), *key = value(m, a[2]);
     const ist_pickle_value *count = value(m, a[4]);
-    if (is_opaque(class)) return push(m, a[1]); /* of an element type that is not known */
-    if (tag->kind != IST_PICKLE_STRING || !same(tag->as.string.text, tag->as.string.length, "storage") ||
-        class->kind != IST_PICKLE_GLOBAL || key->kind != IST_PICKLE_STRING || count->kind != IST_PICKLE_INT ||
-        count->as.integer < 0)
+    if (!is_text(tag, "storage") || (class->kind != IST_PICKLE_GLOBAL && !is_opaque(class)) ||
+        key->kind != IST_PICKLE_STRING || count->kind != IST_PICKLE_INT || count->as.integer < 0)
         return fail(m, "a storage that is not (\"storage\", class, key, location, count)");
+    IST_TRY(note_storage(m, (ist_pickle_stored){a[2], a[1], count->as.integer}));
+    if (is_opaque(class)) return push(m, a[1]); /* of an element type that is not known */
     const ist_pickle_global *row = ist_pickle_global_at(class->as.integer);
     if (row->builds != IS_STORAGE && row->builds != IS_UNTYPED) return fail(m, "a storage of no storage class");
-    ist_pickle_ref key_ref = a[2];
+    ist_pickle_ref key_ref = a[2], view_ref = a[v->as.list.count > 5 ? 5 : 0];
+    bool may_view = v->as.list.count > 5;
     int64_t n = count->as.integer;
     IST_TRY(push_new(m, IST_PICKLE_STORAGE, NULL));
     ist_pickle_value *made = value(m, m->stack[m->depth - 1]);
@@ -440,6 +470,8 @@ static ist_status op_persistent(machine *m) {
     made->as.storage.count = n;
     made->as.storage.type = row->type;
     made->as.storage.untyped = row->builds == IS_UNTYPED;
+    if (may_view && !read_view(m, view_ref, made))
+        return fail(m, "a view of a storage that is not (key, first, count)");
     return IST_OK;
 }
 
@@ -584,6 +616,7 @@ static ist_status run(machine *m) {
         m->op_at = m->at;
         const uint8_t *op = take(m, 1);
         if (!op) return fail(m, "the file ends without a STOP");
+        m->out->end = m->at;
         if (*op == '.') break;
         IST_TRY(step(m, *op));
     }
@@ -609,6 +642,7 @@ void ist_pickle_free(ist_pickle *pickle) {
     }
     free(pickle->values);
     free(pickle->unknown);
+    free(pickle->stored);
     *pickle = (ist_pickle){0};
 }
 

@@ -50,11 +50,12 @@ typedef struct ist_pickle_value {
             ist_pickle_ref *items;
             size_t count, capacity;
         } list;
-        struct { /* STORAGE: data/KEY holds count elements of type (bytes when untyped) */
+        struct { /* STORAGE: KEY holds count elements of type (bytes when untyped) */
             ist_pickle_ref key;
             int64_t count;
             ist_weight_type type;
-            bool untyped;
+            bool untyped, view;    /* a view is a part of what KEY holds: */
+            int64_t first, length; /* elements */
         } storage;
         ist_pickle_tensor *tensor;
     } as;
@@ -67,12 +68,21 @@ typedef struct ist_pickle_unknown {
     size_t at; /* byte of the opcode */
 } ist_pickle_unknown;
 
+/* A storage as it was referred to, also of a class that is not known; references are in the pickle's order. */
+typedef struct ist_pickle_stored {
+    ist_pickle_ref key, class;
+    int64_t count; /* elements */
+} ist_pickle_stored;
+
 typedef struct ist_pickle {
     ist_pickle_value *values;
     size_t count, capacity;
     ist_pickle_unknown *unknown;
     size_t unknown_count, unknown_capacity;
+    ist_pickle_stored *stored;
+    size_t stored_count, stored_capacity;
     ist_pickle_ref root;
+    size_t end; /* bytes read, STOP included */
 } ist_pickle;
 
 /* Interprets `size` bytes, which must outlive `out`: strings point into them. The caller frees *out after success and

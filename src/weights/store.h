@@ -56,5 +56,7 @@ ist_status ist_names_official(ist_weights *weights, ist_error *err);
 ist_status ist_safetensors_read(ist_weights *weights, const uint8_t *bytes, size_t size, ist_error *err);
 /* From `file` (its `size` bytes; closed on every path) or, with file NULL, from memory. */
 ist_status ist_torch_zip_read(ist_weights *weights, FILE *file, const void *bytes, size_t size, ist_error *err);
+/* The same for files that are no zip; `file` stays open. */
+ist_status ist_torch_legacy_read(ist_weights *weights, FILE *file, const void *bytes, size_t size, ist_error *err);
 
 #endif

@@ -303,16 +303,16 @@ ist_status ist_store_finish(ist_weights *w, ist_error *err) {
 
 /* ---- opening ---- */
 
+typedef enum file_format { SAFETENSORS, TORCH_ZIP, TORCH_LEGACY } file_format;
+
 /* Dispatches on the first bytes; `head` holds the first `known` of `size`. */
-static ist_status check_format(const uint8_t *head, size_t known, size_t size, bool *zip, ist_error *err) {
-    *zip = known >= 4 && head[0] == 'P' && head[1] == 'K' && head[2] < 8 && head[3] < 9;
-    if (*zip) return IST_OK;
-    if (known >= 2 && head[0] == 0x80 && head[1] <= 5)
-        return ist_fail(err, IST_E_WEIGHTS,
-                        "is a PyTorch file of the old format (before 1.6, not a zip): load and save it again with a "
-                        "current PyTorch");
-    if (known < 9 || head[8] != '{')
-        return ist_fail(err, IST_E_WEIGHTS, "is neither a safetensors nor a PyTorch zip file (%zu %s)", size,
+static ist_status find_format(const uint8_t *head, size_t known, size_t size, file_format *format, ist_error *err) {
+    bool zip = known >= 4 && head[0] == 'P' && head[1] == 'K' && head[2] < 8 && head[3] < 9;
+    bool safetensors = !zip && known >= 9 && head[8] == '{'; /* after a length that may begin like a pickle */
+    bool legacy = !safetensors && known >= 2 && head[0] == 0x80 && head[1] <= 5;
+    *format = zip ? TORCH_ZIP : legacy ? TORCH_LEGACY : SAFETENSORS;
+    if (!zip && !legacy && !safetensors)
+        return ist_fail(err, IST_E_WEIGHTS, "is neither a safetensors nor a PyTorch file (%zu %s)", size,
                         ist_plural(size, "byte", "bytes"));
     return IST_OK;
 }
@@ -327,11 +327,12 @@ static ist_status finish_open(ist_weights *w, ist_status status, ist_weights **o
 }
 
 ist_status ist_weights_open_memory(const void *bytes, size_t size, ist_weights **out, ist_error *err) {
-    bool zip;
+    file_format format;
     ist_weights *w = NULL;
-    IST_TRY(check_format(bytes, size, size, &zip, err));
+    IST_TRY(find_format(bytes, size, size, &format, err));
     IST_TRY(ist_weights_create(&w, err));
-    if (zip) return finish_open(w, ist_torch_zip_read(w, NULL, bytes, size, err), out, err);
+    if (format == TORCH_LEGACY) return finish_open(w, ist_torch_legacy_read(w, NULL, bytes, size, err), out, err);
+    if (format == TORCH_ZIP) return finish_open(w, ist_torch_zip_read(w, NULL, bytes, size, err), out, err);
     void *copy = ist_store_block(w, size);
     if (!copy) {
         ist_weights_close(&w);
@@ -362,7 +363,7 @@ static ist_status check_sum(FILE *file, const char *want, ist_error *err) {
 static ist_status open_file(FILE *file, const char *want, ist_weights **out, ist_error *err) {
     struct stat st;
     uint8_t head[16];
-    bool zip;
+    file_format format;
     ist_status status = IST_OK;
     ist_weights *w = NULL;
     size_t size = 0, known = 0;
@@ -376,7 +377,7 @@ static ist_status open_file(FILE *file, const char *want, ist_weights **out, ist
         size = (size_t)st.st_size;
         known = fread(head, 1, sizeof head, file);
         rewind(file);
-        status = check_format(head, known, size, &zip, err);
+        status = find_format(head, known, size, &format, err);
     }
     if (!status) status = ist_weights_create(&w, err);
     if (status) {
@@ -384,8 +385,9 @@ static ist_status open_file(FILE *file, const char *want, ist_weights **out, ist
         return status;
     }
     w->listed = *want != '\0';
-    if (zip) return finish_open(w, ist_torch_zip_read(w, file, NULL, size, err), out, err);
-    status = read_safetensors_file(w, file, size, err);
+    if (format == TORCH_ZIP) return finish_open(w, ist_torch_zip_read(w, file, NULL, size, err), out, err);
+    status = format == TORCH_LEGACY ? ist_torch_legacy_read(w, file, NULL, size, err)
+                                    : read_safetensors_file(w, file, size, err);
     fclose(file);
     return finish_open(w, status, out, err);
 }

@@ -1,9 +1,10 @@
 /* A checkpoint in memory: named tensors and metadata, whatever file they came from.
  *
- * Reads safetensors and PyTorch zip files (.pth/.pt), told apart by content. A pickle is interpreted by an allow-list
- * and never executed. Names are the official ones after opening: a leading `module.` is stripped, `ema.module` or
- * `model` is unwrapped, Hugging Face D-FINE names are translated (split q/k/v projections come back merged). Every
- * failure is IST_E_WEIGHTS, IST_E_IO or IST_E_MEMORY with a sentence that names the tensor or the byte offset. */
+ * Reads safetensors and PyTorch files (.pth/.pt; zip or the format before 1.6), told apart by content. A pickle is
+ * interpreted by an allow-list and never executed. Names are the official ones after opening: a leading `module.` is
+ * stripped, `ema.module` or `model` is unwrapped, Hugging Face D-FINE names are translated (split q/k/v projections
+ * come back merged). Every failure is IST_E_WEIGHTS, IST_E_IO or IST_E_MEMORY with a sentence that names the tensor or
+ * the byte offset. */
 #ifndef IST_WEIGHTS_WEIGHTS_H
 #define IST_WEIGHTS_WEIGHTS_H
 
@@ -52,7 +53,8 @@ typedef struct ist_weight {
 typedef struct ist_weights ist_weights;
 
 /* Reads the whole file. Where SHA256SUMS in its folder names it, another digest than the one there is IST_E_WEIGHTS; a
- * list that cannot be read is IST_E_IO; no list, or no line for this file, is fine. On success *out is the caller's to close. */
+ * list that cannot be read is IST_E_IO; no list, or no line for this file, is fine. On success *out is the caller's to
+ * close. */
 ist_status ist_weights_open(const char *path, ist_weights **out, ist_error *err);
 
 /* The same from `size` bytes in memory, which must stay valid until this returns (not longer). */
@@ -66,7 +68,7 @@ size_t ist_weights_count(const ist_weights *weights);
 const ist_weight *ist_weights_at(const ist_weights *weights, size_t index);
 const ist_weight *ist_weights_find(const ist_weights *weights, const char *name); /* NULL when absent */
 
-/* "safetensors" or "torch zip"; "official" or "huggingface". */
+/* "safetensors", "torch zip" or "torch legacy"; "official" or "huggingface". */
 const char *ist_weights_format(const ist_weights *weights);
 const char *ist_weights_naming(const ist_weights *weights);
 

@@ -183,7 +183,8 @@ def main():
     torch.save({"whole": base.view(4, 6), "tail": base[12:].view(3, 4), "transposed": base.view(4, 6).t(),
                 "odd": base[1::2], "expanded": base[3:4].expand(5)}, path("views.pth"))
     torch.save({"model": {"w": torch.ones(1)}, "extra": Hostile()}, path("hostile.pth"))
-    torch.save({"w": torch.ones(1)}, path("legacy.pth"), _use_new_zipfile_serialization=False)
+    for name, value, protocol in (("legacy", state(), 2), ("legacy4", state(), 4), ("legacy_objects", objects(), 2)):
+        torch.save(value, path(name + ".pth"), pickle_protocol=protocol, _use_new_zipfile_serialization=False)
     torch.save([torch.ones(1)], path("list.pth"))
     torch.save({"w": torch.ones(1, dtype=torch.complex64)}, path("complex.pth"))
     keep = lambda name, data: data
