@@ -68,7 +68,7 @@ static ist_status open_segmenter(prompting *p, int most, ist_error *err) {
     config.segmenter = o->segmenter;
     config.device = o->device;
     config.precision = o->precision;
-    config.segmenter_size = o->segmenter_size;
+    predict_configure_inputs(o, &config);
     config.prompts = IST_PROMPTS_TARGETS;
     config.max_objects = config.max_targets = most;
     config.frames_in_flight = 1;

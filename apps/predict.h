@@ -46,8 +46,9 @@ typedef struct predict_options {
     int max_objects, batch, limit; /* limit 0: all images */
     int input_width, input_height; /* of the detector; 0: the default */
     int segmenter_size;            /* 0: the default */
-    size_t memory;                 /* bytes for images in flight; 0: a quarter of what there is */
-    unsigned save;                 /* PREDICT_SAVE_ bits */
+    ist_resize_order resize_order;
+    size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
+    unsigned save; /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool print_json;                          /* verify's */
@@ -68,6 +69,9 @@ int predict_find_demo(char **path);
 
 void predict_options_free(predict_options *options);
 
+/* As it is written behind --resize-order. */
+const char *predict_resize_order_name(ist_resize_order order);
+
 int predict_parse_precision(const char *command, const char *text, ist_precision *precision);
 /* As it is written behind --precision. */
 const char *predict_precision_name(ist_precision precision);
@@ -79,6 +83,9 @@ const char *predict_precision_name(ist_precision precision);
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM or SAM ViT-B checkpoint; default: the demo weights")               \
     X(IMGSZ, 0, "imgsz", "N", "detector input: N or WxH pixels, multiples of 32 from 64 to 2048 (640)")                \
     X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
+    X(RESIZE_ORDER, 0, "resize-order", "O",                                                                            \
+      "axis that is resampled first: horizontal (as Pillow 11 and 12; auto is the same),\n"                            \
+      "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                            \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
     X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")       \
@@ -201,7 +208,7 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
 /* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 12 };
+enum { PREDICT_RUN_OPTIONS = 13 };
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
 
 /* The tables over all images are all there and whole. */

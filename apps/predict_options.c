@@ -129,6 +129,20 @@ int predict_parse_precision(const char *command, const char *text, ist_precision
     return cli_usage(command, "--precision: '%s' is none of auto, fp32, fp16, bf16", text);
 }
 
+const char *predict_resize_order_name(ist_resize_order order) {
+    static const char *const names[] = {"auto", "horizontal", "vertical", "pillow13"};
+    return names[order];
+}
+
+static int parse_resize_order(const char *text, predict_options *o) {
+    for (int k = IST_RESIZE_ORDER_AUTO; k <= IST_RESIZE_ORDER_PILLOW_13; k++)
+        if (!strcmp(text, predict_resize_order_name((ist_resize_order)k))) {
+            o->resize_order = (ist_resize_order)k;
+            return CLI_SUCCESS;
+        }
+    return cli_usage(o->command, "--resize-order: '%s' is none of auto, horizontal, vertical, pillow13", text);
+}
+
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out) {
     if (cli_parse_int(text, low, high, out)) return CLI_SUCCESS;
     return cli_usage(command, "--%s: '%s' is not a whole number from %ld to %ld", name, text, low, high);
@@ -158,6 +172,7 @@ void predict_configure_inputs(const predict_options *o, ist_config *config) {
     config->input_height = o->input_height;
     if (o->input_width && o->input_width == o->input_height) config->input_size = o->input_width;
     config->segmenter_size = o->segmenter_size;
+    config->resize_order = o->resize_order;
 }
 
 static void take_other_option(int id, const char *value, predict_options *o) {
@@ -181,6 +196,8 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
         if (!cli_parse_int(value, 32, 4096, &o->segmenter_size) || o->segmenter_size % 32)
             return cli_usage(o->command, "--segmenter-size: '%s' is not a multiple of 32 from 32 to 4096", value);
         break;
+    case OPTION_RESIZE_ORDER:
+        return parse_resize_order(value, o);
     case OPTION_NO_MASKS:
         o->masks = false;
         break;

@@ -134,6 +134,16 @@ typedef enum ist_overlap {
     IST_OVERLAP_OFF
 } ist_overlap;
 
+/* In which order the two axes of a picture are resampled to a network's input. The rounding to 8 bit between the two passes
+ * makes last bits of pixels differ, and boxes of weak objects by pixels. */
+typedef enum ist_resize_order {
+    IST_RESIZE_ORDER_AUTO,       /* what the library's exactness is stated for: HORIZONTAL */
+    IST_RESIZE_ORDER_HORIZONTAL, /* horizontally first, as Pillow before 13.0 */
+    IST_RESIZE_ORDER_VERTICAL,   /* vertically first */
+    IST_RESIZE_ORDER_PILLOW_13   /* as Pillow 13.0: vertically first where the height shrinks, and by more than twice as
+                                  *   many pixels as the width (which counts as negative where it grows) */
+} ist_resize_order;
+
 /* What the matcher compares detections with. */
 typedef enum ist_match_mode {
     IST_MATCH_NONE,
@@ -184,6 +194,7 @@ typedef struct ist_config {
                                *   ("image_size"), else 1024 */
     int input_width;          /* detector input of unequal sides, each as input_size; both 0 (the default): a square */
     int input_height;         /*   of input_size */
+    ist_resize_order resize_order; /* default IST_RESIZE_ORDER_AUTO */
 } ist_config;
 
 ist_config ist_config_default(void);

@@ -63,6 +63,8 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x"), 2, NULL, "--imgsz: '640x'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x480x3"), 2, NULL, "--imgsz: '640x480x3'");
     expect(RUN(&s, "bench", "--imgsz", "32x640"), 2, NULL, "--imgsz: '32x640'");
+    expect(RUN(&s, "eval", "--resize-order", "pillow"), 2, NULL,
+           "--resize-order: 'pillow' is none of auto, horizontal, vertical, pillow13");
     expect(RUN(&s, "predict", "x", "-o", "y", "--segmenter-size", "100"), 2, NULL,
            "--segmenter-size: '100' is not a multiple of 32");
     expect(RUN(&s, "predict", "x", "-o", "y", "--limit", "3x"), 2, NULL, "--limit");

@@ -6,8 +6,10 @@
 #include "support/golden.h"
 #include "synth.h"
 
+#include "base/hash.h"
 #include "device/sources.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +61,8 @@ static const entry layout[] = {UP(COUNT),
                                IM(MASK_Y),
                                IM(TARGETS),
                                IM(TARGET_AT),
+                               IM(DET_VERTICAL),
+                               IM(SEG_VERTICAL),
                                IM(WORDS),
                                {"TARGET_BOX", IST_TARGET_BOX},
                                {"TARGET_LABEL", IST_TARGET_LABEL},
@@ -126,6 +130,7 @@ Test(op_image, layouts_agree) {
 
 typedef struct picture {
     int w, h, channels, sample;
+    ist_resize_order order;
     size_t stride, bytes;
     unsigned char *pixels; /* as submitted */
     unsigned char *rgb;    /* what the networks should see, w x h x 3 */
@@ -184,6 +189,8 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int width, 
             ist_resize_taps(pairs[k][0], pairs[k][1], up + at);
             at += ist_resize_taps_words(pairs[k][0], pairs[k][1]);
         }
+        im.det_vertical = ist_resize_vertical_first(p[i].order, p[i].w, p[i].h, width, height);
+        im.seg_vertical = ist_resize_vertical_first(p[i].order, p[i].w, p[i].h, w, h);
         memcpy(*pixels + bytes, p[i].pixels, p[i].bytes);
         bytes += p[i].bytes + 3;
         ist_upload_image(up, i, &im);
@@ -194,13 +201,21 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int width, 
 enum { EXT_UPLOAD, EXT_PIXELS };
 
 static ist_tensor resize(ist_plan *p, ist_resize_for what, ist_tensor upload, ist_tensor pixels, int batch, int width,
-                         int height, const char *label) {
+                         int height, bool orders, const char *label) {
     ist_resize node = {.label = label, .upload = upload, .pixels = pixels, .what = what, .batch = batch};
     node.w = width;
     node.h = height;
     node.channels = 3;
+    node.orders = orders;
     ist_emit(p, IST_NODE_RESIZE, &node);
     return node.y;
+}
+
+static void resized(const picture *p, unsigned char *out, int h, int w) {
+    if (ist_resize_vertical_first(p->order, p->w, p->h, w, h))
+        ref_resize_vertical_first(p->rgb, p->h, p->w, out, h, w);
+    else
+        ref_resize(p->rgb, p->h, p->w, out, h, w);
 }
 
 /* The detector's input of each picture. */
@@ -208,7 +223,7 @@ static void check_detector(optest *t, const picture *p, int count, ist_tensor de
     ref_map got = optest_read(t, det), want = optest_zeros(t, 1, det.h, det.w, 3);
     unsigned char *small = optest_alloc(t, ref_size(want));
     for (int i = 0; i < count; i++) {
-        ref_resize(p[i].rgb, p[i].h, p[i].w, small, det.h, det.w);
+        resized(&p[i], small, det.h, det.w);
         for (size_t k = 0; k < ref_size(want); k++) want.v[k] = (float)small[k] / 256.0f;
         ref_map one = {1, det.h, det.w, 3, ref_at(got, i, 0, 0)};
         optest_close(t, "detector input", one, want, 0, 0);
@@ -224,7 +239,7 @@ static void check_segmenter(optest *t, const picture *p, int count, ist_tensor s
         int w, h;
         ist_segmenter_size(side, p[i].w, p[i].h, &w, &h);
         unsigned char *part = optest_alloc(t, (size_t)w * h * 3);
-        ref_resize(p[i].rgb, p[i].h, p[i].w, part, h, w);
+        resized(&p[i], part, h, w);
         memset(want.v, 0, ref_size(want) * sizeof *want.v);
         for (int y = 0; y < h; y++)
             for (int x = 0; x < w; x++)
@@ -246,8 +261,10 @@ static void check_sizes(optest *t, const picture *p, int count, int batch, int w
     external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
     ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor seg = {0}, det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, width, height, "detector input");
-    if (side) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, side, side, "segmenter input");
+    bool orders = p->order != IST_RESIZE_ORDER_AUTO;
+    ist_tensor seg = {0};
+    ist_tensor det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, width, height, orders, "detector input");
+    if (side) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, side, side, orders, "segmenter input");
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
@@ -382,6 +399,43 @@ Test(op_image, other_sizes) {
     }
 }
 
+/* Both orders in one batch, every pixel format and shape. */
+Test(op_image, orders) {
+    static const int shapes[][2] = {{1, 1}, {40, 300}, {300, 40}, {64, 64}, {90, 64}, {64, 90}, {1, 200}, {33, 170}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
+    for (int order = IST_RESIZE_ORDER_VERTICAL; order <= IST_RESIZE_ORDER_PILLOW_13; order++)
+        for (unsigned i = 0; i < SHAPES; i++) {
+            optest t;
+            optest_begin(&t, "orders", i);
+            picture p[2];
+            for (unsigned k = 0; k < 2; k++) {
+                const int *shape = shapes[(i + k) % SHAPES];
+                p[k] = random_picture(&t, shape[0], shape[1], 1 + (int)i % 4, 1 + (int)i / 4, 3);
+                p[k].order = k ? IST_RESIZE_ORDER_HORIZONTAL : (ist_resize_order)order;
+            }
+            check_sizes(&t, p, 2, 2, 64, 64, optest_small() ? 0 : 96);
+            optest_end(&t);
+        }
+}
+
+Test(op_image, order_of_pillow_13) {
+    static const struct {
+        int w, h, to_w, to_h;
+        bool vertical;
+    } want[] = {{900, 1200, 640, 640, true},  {1200, 900, 640, 640, false}, {106, 150, 64, 64, true},
+                {107, 150, 64, 64, false},    {10, 641, 640, 640, true},    {10, 640, 640, 640, false},
+                {10, 600, 640, 640, false},   {641, 642, 640, 640, false},  {641, 643, 640, 640, true},
+                {900, 1200, 768, 1024, false}};
+    for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
+        int w = want[i].w, h = want[i].h, to_w = want[i].to_w, to_h = want[i].to_h;
+        cr_expect_eq(ist_resize_vertical_first(IST_RESIZE_ORDER_PILLOW_13, w, h, to_w, to_h), want[i].vertical,
+                     "%d x %d", w, h);
+        cr_expect(ist_resize_vertical_first(IST_RESIZE_ORDER_VERTICAL, w, h, to_w, to_h));
+        cr_expect(!ist_resize_vertical_first(IST_RESIZE_ORDER_HORIZONTAL, w, h, to_w, to_h));
+        cr_expect(!ist_resize_vertical_first(IST_RESIZE_ORDER_AUTO, w, h, to_w, to_h));
+    }
+}
+
 /* A row or column of one pixel at the end of a strip of any size keeps inside its image: 2000 columns to 1024. */
 Test(op_image, segmenter_size) {
     static const int want[][5] = {{1280, 720, 1024, 576, 1024}, {720, 1280, 576, 1024, 1024},
@@ -415,7 +469,8 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
                ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y = resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, side, side, name);
+    ist_tensor y =
+        resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, side, side, false, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));
@@ -454,4 +509,68 @@ Test(op_image, golden) {
     check_golden(golden, "sam_up", true);
     check_golden(golden, "sam_down", true);
     ist_weights_close(&golden);
+}
+
+/* ---- golden: Pillow 12 and 13, in whose order pictures are resampled ---- */
+
+/* FNV-1a of the picture's bytes in a detector's input of this size, as the device makes it. */
+static void hash_resized(const picture *p, int to_h, int to_w, char text[17]) {
+    optest t;
+    optest_begin(&t, "order", 0);
+    size_t words, bytes;
+    unsigned char *pixels;
+    uint32_t *up = make_upload(&t, p, 1, to_w, to_h, 1024, &pixels, &words, &bytes);
+    external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
+    ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32);
+    ist_tensor ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
+    bool orders = p->order != IST_RESIZE_ORDER_AUTO;
+    ist_tensor y = resize(t.plan, IST_RESIZE_DETECTOR, eu, ep, 1, to_w, to_h, orders, "order");
+    EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_replay(t.plan, &t.err));
+    ref_map got = optest_read(&t, y);
+    uint64_t hash = IST_FNV_OFFSET;
+    for (size_t i = 0; i < ref_size(got); i++) {
+        unsigned char byte = (unsigned char)(got.v[i] * 256);
+        hash = ist_fnv(hash, &byte, 1);
+    }
+    snprintf(text, 17, "%016llx", (unsigned long long)hash);
+    external_release(&t, &upload);
+    external_release(&t, &raw);
+    optest_end(&t);
+}
+
+Test(op_image, orders_of_pillow_12_and_13) {
+    static const char *const versions[] = {"12", "12", "13"};
+    static const ist_resize_order orders[] = {IST_RESIZE_ORDER_AUTO, IST_RESIZE_ORDER_HORIZONTAL,
+                                              IST_RESIZE_ORDER_PILLOW_13};
+    json_t *file = json_load_file(IST_GOLDEN_DIR "/resize_order.json", 0, NULL), *one;
+    cr_assert_not_null(file);
+    size_t i, differ = 0;
+    json_array_foreach(json_object_get(file, "cases"), i, one) {
+        const json_t *size = json_object_get(one, "size"), *to = json_object_get(one, "to");
+        const json_t *hashes = json_object_get(one, "pillow");
+        int h = (int)json_integer_value(json_array_get(size, 0)), w = (int)json_integer_value(json_array_get(size, 1));
+        int to_h = (int)json_integer_value(json_array_get(to, 0)),
+            to_w = (int)json_integer_value(json_array_get(to, 1));
+        if (optest_small() && to_h > 64) continue;
+        picture p = {.w = w, .h = h, .channels = 3, .sample = 1, .stride = (size_t)w * 3};
+        p.bytes = p.stride * (size_t)h;
+        p.pixels = malloc(p.bytes);
+        cr_assert_not_null(p.pixels);
+        synth_phantom(h, w, (uint64_t)json_integer_value(json_object_get(one, "seed")), p.pixels);
+        for (int k = 0; k < 3; k++) {
+            char text[17];
+            p.order = orders[k];
+            hash_resized(&p, to_h, to_w, text);
+            cr_expect_str_eq(text, json_string_value(json_object_get(hashes, versions[k])), "%d x %d, Pillow %s", h, w,
+                             versions[k]);
+        }
+        differ += strcmp(json_string_value(json_object_get(hashes, "12")),
+                         json_string_value(json_object_get(hashes, "13"))) != 0;
+        free(p.pixels);
+    }
+    cr_expect_geq(differ, optest_small() ? 2 : 6);
+    json_decref(file);
 }

@@ -276,3 +276,52 @@ Test(pipeline_inputs, four_channels) {
     ist_close(&e);
     free((void *)gray.pixels), free((void *)full.pixels), free((void *)half.pixels), free((void *)pair.pixels);
 }
+
+/* ---- the order of resampling ---- */
+
+/* A tensor of the frame that an engine of this order makes of the image. */
+static ist_kept made_of(const ist_config *config, ist_resize_order order, const ist_image *image, const char *name) {
+    ist_config c = *config;
+    c.resize_order = order;
+    ist_engine *e = open_kept(&c);
+    const ist_result *r = engines_run(e, image, 1);
+    ist_kept k = kept(e, name);
+    ist_release(e, &r);
+    ist_close(&e);
+    return k;
+}
+
+static bool same_values(ist_kept a, ist_kept b) {
+    size_t bytes = (size_t)a.n * (size_t)a.h * (size_t)a.w * (size_t)a.c * sizeof *a.values;
+    return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c && !memcmp(a.values, b.values, bytes);
+}
+
+/* A tall picture is another one vertically first, and Pillow 13 takes it so; a wide one only where it is asked for. */
+static void check_orders(const ist_config *c, ist_image *m, const char *name) {
+    bool tall = m->height > m->width;
+    ist_kept of[4];
+    for (int k = IST_RESIZE_ORDER_AUTO; k <= IST_RESIZE_ORDER_PILLOW_13; k++)
+        of[k] = made_of(c, (ist_resize_order)k, m, name);
+    cr_expect(same_values(of[IST_RESIZE_ORDER_AUTO], of[IST_RESIZE_ORDER_HORIZONTAL]), "%s", name);
+    cr_expect(!same_values(of[IST_RESIZE_ORDER_VERTICAL], of[IST_RESIZE_ORDER_HORIZONTAL]), "%s", name);
+    cr_expect(
+        same_values(of[IST_RESIZE_ORDER_PILLOW_13], of[tall ? IST_RESIZE_ORDER_VERTICAL : IST_RESIZE_ORDER_HORIZONTAL]),
+        "%s, %d x %d", name, m->width, m->height);
+    for (int k = 0; k < 4; k++) free(of[k].values);
+}
+
+Test(pipeline_inputs, orders_of_resampling) {
+    static const int sizes[][2] = {{150, 700}, {700, 150}};
+    ist_config segmenter = segmenter_config(96), detector = ist_config_default();
+    detector.detector = engines_checkpoint("n", 80, 3);
+    detector.input_size = 256;
+    detector.precision = IST_PRECISION_FP32;
+    for (int i = 0; i < 2; i++) {
+        ist_image m = engines_image(sizes[i][0], sizes[i][1], 4);
+        check_orders(&detector, &m, "sel.logits");
+        m.targets = boxes;
+        m.target_count = 2;
+        check_orders(&segmenter, &m, "patch_embed");
+        free((void *)m.pixels);
+    }
+}

@@ -140,8 +140,10 @@ void ref_fdr(ref_map a, ref_map previous, ref_map ref_init, const float *project
 void ref_lqe(ref_map corners, ref_map y);
 /* logits [..,c] + quality [..,1]. */
 void ref_add_quality(ref_map logits, ref_map quality, ref_map y);
-/* Pillow's BILINEAR on interleaved 8-bit RGB. */
+/* Pillow's BILINEAR on interleaved 8-bit RGB, in the order of Pillow 11 and 12. */
 void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow);
+/* The same, columns before rows. */
+void ref_resize_vertical_first(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow);
 /* Mask logits size x size -> four times that -> the first h rows and w columns -> out [height][width], in float as
  * PyTorch. */
 void ref_upsample(const float *low, int size, int w, int h, float *out, int width, int height);

@@ -134,19 +134,34 @@ static unsigned char resampled(const unsigned char *in, size_t step, int n_in, i
     return (unsigned char)(total > 255 ? 255 : total);
 }
 
+/* Each row of [h,w,3] to ow pixels. */
+static void resize_rows(const unsigned char *in, int h, int w, unsigned char *out, int ow) {
+    for (size_t y = 0; y < (size_t)h; y++)
+        for (size_t x = 0; x < (size_t)ow; x++)
+            for (size_t c = 0; c < 3; c++)
+                out[(y * (size_t)ow + x) * 3 + c] =
+                    w == ow ? in[(y * (size_t)w + x) * 3 + c] : resampled(in + y * (size_t)w * 3 + c, 3, w, ow, (int)x);
+}
+
+/* Each column of [h,w,3] to oh pixels. */
+static void resize_columns(const unsigned char *in, int h, int w, unsigned char *out, int oh) {
+    size_t row = (size_t)w * 3;
+    for (size_t y = 0; y < (size_t)oh; y++)
+        for (size_t x = 0; x < row; x++)
+            out[y * row + x] = h == oh ? in[y * row + x] : resampled(in + x, row, h, oh, (int)y);
+}
+
 void ref_resize(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow) {
-    unsigned char *mid = malloc((size_t)h * ow * 3);
-    for (int y = 0; y < h; y++)
-        for (int x = 0; x < ow; x++)
-            for (int c = 0; c < 3; c++)
-                mid[((size_t)y * ow + x) * 3 + c] =
-                    w == ow ? in[((size_t)y * w + x) * 3 + c] : resampled(in + (size_t)y * w * 3 + c, 3, w, ow, x);
-    for (int y = 0; y < oh; y++)
-        for (int x = 0; x < ow; x++)
-            for (int c = 0; c < 3; c++)
-                out[((size_t)y * ow + x) * 3 + c] = h == oh
-                                                        ? mid[((size_t)y * ow + x) * 3 + c]
-                                                        : resampled(mid + (size_t)x * 3 + c, (size_t)ow * 3, h, oh, y);
+    unsigned char *mid = malloc((size_t)h * (size_t)ow * 3);
+    resize_rows(in, h, w, mid, ow);
+    resize_columns(mid, h, ow, out, oh);
+    free(mid);
+}
+
+void ref_resize_vertical_first(const unsigned char *in, int h, int w, unsigned char *out, int oh, int ow) {
+    unsigned char *mid = malloc((size_t)oh * (size_t)w * 3);
+    resize_columns(in, h, w, mid, oh);
+    resize_rows(mid, oh, w, out, ow);
     free(mid);
 }
 

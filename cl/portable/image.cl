@@ -5,7 +5,8 @@
  * Result (v - mean) / std, correctly rounded, 0 outside the resized image.
  *
  * -D OUT: 3, gray repeated and alpha dropped; 1, colours by Pillow's convert("L"), before they are resampled; 4, alpha
- * behind the colours, 255 where the image has none. */
+ * behind the colours, 255 where the image has none.
+ * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is. */
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -34,6 +35,16 @@ static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
     return v;
 }
 
+#ifdef ORDER
+/* Column x of `n` rows, resampled and rounded. */
+static int4 column(__global const uchar *row, uint stride, __global const int *c, int n, int x, int channels,
+                   int sample) {
+    int4 s = (int4)(HALF);
+    for (int t = 0; t < n; t++) s += pixel(row + (size_t)t * stride, x, channels, sample) * c[t];
+    return min(s >> 22, (int4)(255));
+}
+#endif
+
 /* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
 static float4 divide(float4 a, float4 d, float4 r) {
     float4 q = a * r;
@@ -61,6 +72,16 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
     if (x < w && rows > 0) {
         int lo = tx[TAPS_PAIRS + 2 * x], n = tx[TAPS_PAIRS + 2 * x + 1];
         int end = py[2 * rows - 2] + py[2 * rows - 1];
+#ifdef ORDER
+        if (im[ORDER]) {
+            for (int r = 0; r < ROWS && r < rows; r++) {
+                __global const uchar *row = base + (size_t)py[2 * r] * im[IM_STRIDE];
+                for (int t = 0; t < n; t++)
+                    acc[r] += column(row, im[IM_STRIDE], cy + r * ky, py[2 * r + 1], lo + t, channels, sample) * cx[t];
+            }
+            end = 0;
+        }
+#endif
         for (int y = py[0]; y < end; y++) {
             __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
             int4 s = (int4)(HALF);

@@ -49,9 +49,11 @@ enum ist_image_word {
     IST_IM_SCALE_Y_LOW = 16,
     IST_IM_MASK_X = 17, /* (float)w / (float)W: PyTorch's source step when masks return to the image's size */
     IST_IM_MASK_Y = 18,
-    IST_IM_TARGETS = 19,   /* number of targets */
-    IST_IM_TARGET_AT = 20, /* their offset: IST_TARGET_WORDS each */
-    IST_IM_WORDS = 32      /* the rest is 0 */
+    IST_IM_TARGETS = 19,      /* number of targets */
+    IST_IM_TARGET_AT = 20,    /* their offset: IST_TARGET_WORDS each */
+    IST_IM_DET_VERTICAL = 21, /* nonzero: resampled vertically first for the detector */
+    IST_IM_SEG_VERTICAL = 22, /* .. for the segmenter */
+    IST_IM_WORDS = 32         /* the rest is 0 */
 };
 
 /* A target: corners in pixels of the image (4 floats), class or -1 (any class). */

@@ -489,19 +489,21 @@ typedef struct ist_upscale {
 
 /* ---- the frame around the networks: upload and packet are those of graph/frame.h ---- */
 
-/* RESIZE: the images of the upload as a network's input, bit-exact with Pillow's BILINEAR: [batch,h,w,c]. Of c
+/* RESIZE: the images of the upload as a network's input, bit-exact with Pillow 11's and 12's BILINEAR: [batch,h,w,c]. Of c
  * channels 3 are RGB, gray repeated and alpha dropped; 1 is gray (Pillow's convert("L") of colours); 4 are RGB and alpha,
  * 255 where the image has none, each resampled by itself. For a
  * DETECTOR of w x h: stretched. For a SEGMENTER of w x w: longest side w, 0 outside of the resized picture
  * (segment-anything's preprocess); `content` [1,1,batch,2] I32: width and height of the picture in there. Values are
  * (value - mean) / std, correctly rounded; without std, value / 256 for a detector, segment-anything's numbers for a
- * segmenter. */
+ * segmenter. Pictures are resampled horizontally, then vertically; with `orders` those whose IST_IM_DET_VERTICAL or
+ * IST_IM_SEG_VERTICAL is set the other way round. */
 typedef enum ist_resize_for { IST_RESIZE_DETECTOR, IST_RESIZE_SEGMENTER } ist_resize_for;
 typedef struct ist_resize {
     const char *label;
     ist_tensor upload, pixels, y, content;
     ist_resize_for what;
     int batch, w, h, channels;
+    bool orders;
     float mean[3], std[3];
 } ist_resize;
 

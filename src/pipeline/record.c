@@ -30,6 +30,11 @@ static void of_all(const frame *f, const char *stage) {
     ist_graph_stage(f->g, stage);
 }
 
+/* Whether pictures may be resampled vertically first. */
+static bool has_orders(const ist_config *config) {
+    return config->resize_order == IST_RESIZE_ORDER_VERTICAL || config->resize_order == IST_RESIZE_ORDER_PILLOW_13;
+}
+
 /* ---- detector ---- */
 
 static ist_detections detect(const frame *f, const unsigned char *keep, ist_detected *raw) {
@@ -44,6 +49,7 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dete
                          .batch = config->batch,
                          .w = config->input_width,
                          .h = config->input_height,
+                         .orders = has_orders(config),
                          .channels = f->c->detector_info.channels};
     memcpy(resize.mean, model->mean, sizeof resize.mean);
     memcpy(resize.std, model->std, sizeof resize.std);
@@ -114,6 +120,7 @@ static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
                          .batch = f->config->batch,
                          .w = f->side,
                          .h = f->side,
+                         .orders = has_orders(f->config),
                          .channels = 3};
     memcpy(resize.mean, model->mean, sizeof resize.mean);
     memcpy(resize.std, model->std, sizeof resize.std);
@@ -130,12 +137,8 @@ static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
     ist_prompt_masks out = model->decode(&net, &in, false);
     of_all(f, "masks");
     ist_graph_part(f->g);
-    ist_masks masks = {.label = "masks",
-                       .logits = out.low_res,
-                       .upload = f->upload,
-                       .store = f->store,
-                       .det = *det,
-                       .side = f->side};
+    ist_masks masks = {
+        .label = "masks", .logits = out.low_res, .upload = f->upload, .store = f->store, .det = *det, .side = f->side};
     pack->stats = node(f, IST_NODE_MASKS, &masks);
     pack->score = out.iou;
     pack->store = f->store;

@@ -144,6 +144,10 @@ static void copy_pixels(const ist_engine *e, unsigned char *to, const ist_image 
         memcpy(to + (size_t)y * row_bytes, (const unsigned char *)m->pixels + (size_t)y * stride, row_bytes);
 }
 
+static bool vertical_first(const ist_engine *e, const ist_image *m, int w, int h) {
+    return ist_resize_vertical_first(e->config.resize_order, m->width, m->height, w, h);
+}
+
 static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *images, int count, const upload_layout *l,
                         bool reset, bool hurry) {
     uint32_t *up = s->staging.data;
@@ -169,7 +173,9 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const ist_image *image
                                  .seg_y = (uint32_t)o->seg_y,
                                  .targets = m->target_count,
                                  .target_at = (uint32_t)o->targets,
-                                 .seg_side = e->config.segmenter_size};
+                                 .seg_side = e->config.segmenter_size,
+                                 .det_vertical = vertical_first(e, m, e->config.input_width, e->config.input_height),
+                                 .seg_vertical = e->has_masks && vertical_first(e, m, o->seg_w, o->seg_h)};
         ist_upload_image(up, i, &block);
         fill_targets(up + o->targets, m);
         if (!m->cl_buffer) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);

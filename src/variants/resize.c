@@ -6,15 +6,21 @@
 
 #include "base/mem.h"
 
-/* Words of an image's block that say where the tap tables are and how large the picture becomes, 0: all of it; what is
- * taken off a value, and what it is divided by. */
+#include <stdio.h>
+
+/* Words of an image's block that say where the tap tables are and how large the picture becomes, 0: all of it; which
+ * axis is first; what is taken off a value, and what it is divided by. */
 typedef struct recipe {
-    int fields[4];
+    int fields[4], order;
     float mean[3], std[3];
 } recipe;
 static const recipe recipes[] = {
-    [IST_RESIZE_DETECTOR] = {{IST_IM_DET_X, IST_IM_DET_Y, 0, 0}, {0, 0, 0}, {256, 256, 256}}, /* IST_DETECTOR_WHITE */
+    [IST_RESIZE_DETECTOR] = {{IST_IM_DET_X, IST_IM_DET_Y, 0, 0},
+                             IST_IM_DET_VERTICAL,
+                             {0, 0, 0},
+                             {256, 256, 256}}, /* IST_DETECTOR_WHITE */
     [IST_RESIZE_SEGMENTER] = {{IST_IM_SEG_X, IST_IM_SEG_Y, IST_IM_SEG_WIDTH, IST_IM_SEG_HEIGHT},
+                              IST_IM_SEG_VERTICAL,
                               {123.675f, 116.28f, 103.53f},
                               {58.395f, 57.12f, 57.375f}},
 };
@@ -32,7 +38,9 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
     bool given = q->std[0] != 0;
     const float *m = given ? q->mean : r->mean, *s = given ? q->std : r->std;
     ist_tensor y = q->y;
-    ist_defines defines = ist_defines_of(p, y.c == 3 ? "-DROWS=%d" : "-DROWS=%d -DOUT=%d", rows, y.c);
+    char orders[24] = "";
+    if (q->orders) snprintf(orders, sizeof orders, " -DORDER=%d", r->order);
+    ist_defines defines = ist_defines_of(p, y.c == 3 ? "-DROWS=%d%s" : "-DROWS=%d%s -DOUT=%d", rows, orders, y.c);
     size_t across = (size_t)ist_div_up(y.w, columns);
     if (q->what == IST_RESIZE_SEGMENTER) q->content = content_of(q->upload, q->batch);
     ist_plan_launch(p, &(ist_launch){.label = q->label,

@@ -59,6 +59,12 @@ void ist_segmenter_size(int side, int width, int height, int *w, int *h) {
     if (*h < 1) *h = 1;
 }
 
+bool ist_resize_vertical_first(ist_resize_order order, int w, int h, int to_w, int to_h) {
+    int down = h - to_h, across = w - to_w; /* Pillow 13.0, ImagingResampleInner */
+    if (order == IST_RESIZE_ORDER_PILLOW_13) return down > 0 && down > 2 * across;
+    return order == IST_RESIZE_ORDER_VERTICAL;
+}
+
 static uint32_t bits_of(float f) {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
@@ -92,4 +98,6 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *m) {
     im[IST_IM_MASK_Y] = bits_of((float)h / (float)m->height);
     im[IST_IM_TARGETS] = (uint32_t)m->targets;
     im[IST_IM_TARGET_AT] = m->target_at;
+    im[IST_IM_DET_VERTICAL] = m->det_vertical;
+    im[IST_IM_SEG_VERTICAL] = m->seg_vertical;
 }

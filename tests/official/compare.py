@@ -3,6 +3,7 @@
 
     compare.py --dfine CHECKOUT [--mobilesam CHECKOUT] [--sam CHECKOUT] --detector CKPT [--segmenter CKPT] --images DIR
                [--isthmus BINARY] [--conf 0.4] [--max-objects 16] [--device SPEC] [--write-golden FILE]
+               [--resize-order auto|horizontal|pillow13]
 
 A segmenter is MobileSAM, or SAM with its ViT-B encoder (facebookresearch/segment-anything): its tensors say which.
 
@@ -13,7 +14,7 @@ With --isthmus the binary runs on the same folder and must agree: same detection
 the last one that fits --max-objects) may be on either side: it is reported and does not fail. Exit code 1 on disagreement.
 With --write-golden the published results are stored as JSON.
 
-Needs PyTorch, torchvision, Pillow, pycocotools and what the two repositories import.
+Needs PyTorch, torchvision, Pillow 11 or 12 (13 with --resize-order pillow13), pycocotools and what the two repositories import.
 """
 import argparse
 import json
@@ -174,7 +175,7 @@ def run_isthmus(a):
     """frames.ndjson of one run, by file name."""
     with tempfile.TemporaryDirectory() as out:
         cmd = [a.isthmus, "predict", a.images, "-o", out, "--detector", a.detector, "--conf", repr(a.conf), "--max-objects", str(a.max_objects),
-               "--precision", a.precision, "--save", "ndjson,json,masks", "--quiet"]
+               "--precision", a.precision, "--resize-order", a.resize_order, "--save", "ndjson,json,masks", "--quiet"]
         cmd += ["--segmenter", a.segmenter] if a.segmenter else ["--no-masks"]
         cmd += ["--device", a.device] if a.device else []
         rc = subprocess.run(cmd).returncode
@@ -213,10 +214,12 @@ def main():
     for name in ("--mobilesam", "--sam", "--segmenter", "--isthmus", "--write-golden", "--device"):
         p.add_argument(name)
     p.add_argument("--precision", default="fp32")
+    p.add_argument("--resize-order", default="auto", choices=sorted(official.PILLOW_ORDERS))
     p.add_argument("--conf", type=float, default=0.4)
     p.add_argument("--max-objects", type=int, default=16)
     p.add_argument("--threads", type=int, default=1)
     a = p.parse_args()
+    official.check_pillow(a.resize_order)
     torch.set_num_threads(a.threads)
     files = official.image_files(a.images)
     if not files:

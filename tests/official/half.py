@@ -92,6 +92,7 @@ def main():
     p.add_argument("--max-objects", type=int, default=16)
     p.add_argument("folders", nargs="+")
     a = p.parse_args()
+    official.check_pillow()
     single, half = (compare.Official(a.dfine, a.mobilesam, a.detector) for _ in range(2))
     half.model = HalfModel(half.model)
     for folder in a.folders:

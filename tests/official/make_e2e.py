@@ -111,6 +111,7 @@ def main():
     p.add_argument("--sam-seed", type=int, default=3)
     p.add_argument("--threads", type=int, default=1)
     a = p.parse_args()
+    official.check_pillow()
     torch.set_num_threads(a.threads)
     torch.set_grad_enabled(False)
     if a.isthmus:

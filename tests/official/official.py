@@ -16,6 +16,17 @@ import torch
 
 SIZES = "nsmlx"
 
+# Versions of Pillow by the order in which they resample, as `isthmus predict --resize-order` names it.
+PILLOW_ORDERS = {"auto": ("11", "12"), "horizontal": ("11", "12"), "pillow13": ("13",)}
+
+
+def check_pillow(order="auto"):
+    """Ends the program where this Pillow makes other pixels than isthmus does in `order`."""
+    import PIL
+    if PIL.__version__.split(".")[0] not in PILLOW_ORDERS[order]:
+        sys.exit("Pillow %s resamples in another order than '%s': install %s" %
+                 (PIL.__version__, order, " or ".join("'pillow==%s.*'" % v for v in PILLOW_ORDERS[order])))
+
 
 def _stand_in(name):
     """An empty module for a dependency that only training needs. It has a spec, which other packages ask for when they

@@ -4,7 +4,8 @@
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     (void)p, (void)v;
-    return ((const ist_resize *)node)->channels == 3;
+    const ist_resize *q = node;
+    return q->channels == 3 && !q->orders;
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {

@@ -1,4 +1,4 @@
-/* Preprocessing on the device: raw pixels of any format -> network input, bit-exact with Pillow's BILINEAR
+/* Preprocessing on the device: raw pixels of any format -> network input, bit-exact with Pillow's BILINEAR (11 to 13)
  * (cl/portable/image). */
 #include "variants/resize.h"
 #include "variants/variant.h"
