@@ -47,6 +47,7 @@ typedef struct predict_options {
     int input_width, input_height; /* of the detector; 0: the default */
     int segmenter_size;            /* 0: the default */
     ist_resize_order resize_order;
+    bool stored_constants;
     size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
     unsigned save; /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
@@ -86,6 +87,9 @@ const char *predict_precision_name(ist_precision precision);
     X(RESIZE_ORDER, 0, "resize-order", "O",                                                                            \
       "axis that is resampled first: horizontal (as Pillow 11 and 12; auto is the same),\n"                            \
       "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                            \
+    X(STORED_CONSTANTS, 0, "stored-constants", NULL,                                                                   \
+      "the detector's anchors are those in its checkpoint, which half and bfloat16\n"                                  \
+      "files have rounded, as the published code takes them")                                                          \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
     X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")       \
@@ -208,7 +212,7 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
 /* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 13 };
+enum { PREDICT_RUN_OPTIONS = 14 };
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
 
 /* The tables over all images are all there and whole. */

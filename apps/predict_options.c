@@ -173,6 +173,7 @@ void predict_configure_inputs(const predict_options *o, ist_config *config) {
     if (o->input_width && o->input_width == o->input_height) config->input_size = o->input_width;
     config->segmenter_size = o->segmenter_size;
     config->resize_order = o->resize_order;
+    config->stored_constants = o->stored_constants;
 }
 
 static void take_other_option(int id, const char *value, predict_options *o) {
@@ -195,6 +196,9 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
     case OPTION_SEGMENTER_SIZE:
         if (!cli_parse_int(value, 32, 4096, &o->segmenter_size) || o->segmenter_size % 32)
             return cli_usage(o->command, "--segmenter-size: '%s' is not a multiple of 32 from 32 to 4096", value);
+        break;
+    case OPTION_STORED_CONSTANTS:
+        o->stored_constants = true;
         break;
     case OPTION_RESIZE_ORDER:
         return parse_resize_order(value, o);

@@ -49,6 +49,7 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "segmenter-size", o->segmenter_size ? number : "default");
     put(next++, "resize-order",
         predict_resize_order_name(o->resize_order ? o->resize_order : IST_RESIZE_ORDER_HORIZONTAL));
+    put(next++, "stored-constants", o->stored_constants ? "on" : "off");
     put(next++, "classes", o->classes ? o->classes : "all");
     put(next++, "track", o->track ? "on" : "off");
     IST_TRY(put_file(next++, "targets", o->targets, err));

@@ -195,6 +195,10 @@ typedef struct ist_config {
     int input_width;          /* detector input of unequal sides, each as input_size; both 0 (the default): a square */
     int input_height;         /*   of input_size */
     ist_resize_order resize_order; /* default IST_RESIZE_ORDER_AUTO */
+    int stored_constants;     /* 1: the detector's anchors, their mask and the scales of its sampling points are those in
+                               *   the checkpoint, which files of half or bfloat16 round and the published code reads;
+                               *   IST_E_WEIGHTS where they are not there or are for another input size. Default 0:
+                               *   computed. */
 } ist_config;
 
 ist_config ist_config_default(void);

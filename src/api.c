@@ -83,6 +83,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
     IST_TRY(in_range(err, "overlap", c->overlap, IST_OVERLAP_AUTO, IST_OVERLAP_OFF));
     IST_TRY(in_range(err, "resize_order", c->resize_order, IST_RESIZE_ORDER_AUTO, IST_RESIZE_ORDER_PILLOW_13));
+    IST_TRY(in_range(err, "stored_constants", c->stored_constants, 0, 1));
     IST_TRY(in_range(err, "segmenter_size", c->segmenter_size, 0, 4096));
     int adopted = !!c->cl_context + !!c->cl_device + !!c->cl_queue;
     if (adopted && adopted != 3)

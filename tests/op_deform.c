@@ -1,10 +1,12 @@
 /* Deformable attention against the scalar reference, on the device's own row and on the portable one. */
 #include "variants/ops.h"
+#include "variants/variant.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 typedef struct shape {
     int n, q, heads, d, level_count;
@@ -22,10 +24,21 @@ static double tolerance(const optest *t, const shape *s) {
     return optest_tolerance(t, 48) + 12 * extent * 6e-8 * (1 + s->reach);
 }
 
-/* bits of i: 1 slices, 2 limit, 4 one memory for all items. */
+/* The offsets that scales of these sizes stand for where each point's is 1 / points of its level. */
+static ref_map rescaled(optest *t, ref_map o, const shape *s, int points, const float *scale) {
+    ref_map r = optest_zeros(t, o.n, o.h, o.w, o.c);
+    for (size_t i = 0; i < ref_size(o); i++) {
+        int k = (int)(i / 2) % points, l = 0, left = k;
+        while (left >= s->levels[l].points) left -= s->levels[l++].points;
+        r.v[i] = o.v[i] * scale[k] * (float)s->levels[l].points;
+    }
+    return r;
+}
+
+/* bits of i: 1 slices, 2 limit, 4 one memory for all items, 8 a scale for each point. */
 static void deform_case(const shape *s, unsigned i) {
     optest t;
-    optest_begin(&t, "deformable attention", i + 10u * (unsigned)s->q);
+    optest_begin(&t, "deformable attention", i + 20u * (unsigned)s->q);
     int points = 0, tokens = 3, count = i & 2 ? s->n / 2 : s->n; /* three tokens belong to no level */
     ref_level levels[3];
     ist_level given[3];
@@ -52,8 +65,17 @@ static void deform_case(const shape *s, unsigned i) {
     ist_tensor bt = optest_in(&t, box, IST_ELEM_F32, i & 1), mt = optest_in(&t, m, IST_ELEM_T, i & 1);
     ist_tensor out = optest_out(&t, s->n, 1, s->q, m.c, IST_ELEM_T, i & 1);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
-    ist_tensor y = ist_op_deform_attention(t.plan, ot, wt, bt, mt, given, s->level_count, s->heads, out, "deform");
+    float scale[64];
+    for (int k = 0; k < points; k++) scale[k] = 0.05f + 0.01f * (float)k;
+    ist_deform node = {.label = "deform", .offsets = ot, .weights = wt, .ref = bt, .memory = mt, .y = out};
+    node.levels = s->level_count;
+    node.heads = s->heads;
+    memcpy(node.level, given, (size_t)s->level_count * sizeof *given);
+    node.point_scale = i & 8 ? scale : NULL;
+    ist_emit(t.plan, IST_NODE_DEFORM, &node);
+    ist_tensor y = node.y;
     optest_run(&t);
+    if (i & 8) o = rescaled(&t, o, s, points, scale);
     ref_deform_attention(o, w, box, m, levels, s->level_count, s->heads, want);
     optest_check(&t, "deform", y, want, 0, tolerance(&t, s), count);
     optest_end(&t);
@@ -71,7 +93,7 @@ static void shapes(void) {
     const shape *list = optest_small() ? tiny : all;
     int count = optest_small() ? 1 : (int)(sizeof all / sizeof *all);
     for (int k = 0; k < count; k++)
-        for (unsigned i = 0; i < 8; i++) deform_case(&list[k], i);
+        for (unsigned i = 0; i < 16; i++) deform_case(&list[k], i);
 }
 
 Test(deform, own_row) {

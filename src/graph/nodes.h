@@ -227,8 +227,8 @@ typedef struct ist_level {
 } ist_level;
 enum { IST_LEVELS_MAX = 4 };
 
-/* DEFORM: D-FINE's deformable attention: a point lies at (cx, cy) + offset / points of its level * (w, h) / 2, memory is
- * read there bilinearly, zero outside of the map. offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both
+/* DEFORM: D-FINE's deformable attention: a point lies at (cx, cy) + offset / points of its level * (w, h) / 2, or with
+ * `point_scale` [P] at (cx, cy) + offset * its scale * (w, h) / 2; memory is read there bilinearly, zero outside of the map. offsets [n,1,q,heads*P*2] and weights [n,1,q,heads*P], both T or both
  * F32, are the raw linear outputs (the softmax over all P points happens here), ref [n,1,q,4] F32 cxcywh, memory
  * [n,1,T,D]; result [n,1,q,D]. */
 typedef struct ist_deform {
@@ -236,6 +236,7 @@ typedef struct ist_deform {
     ist_tensor offsets, weights, ref, memory, y;
     ist_level level[IST_LEVELS_MAX];
     int levels, heads;
+    const float *point_scale; /* [P], the graph's, or NULL */
 } ist_deform;
 
 /* ---- selection and boxes (coordinates are F32) ---- */

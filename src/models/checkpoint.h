@@ -15,12 +15,14 @@ typedef struct ist_name_list {
 
 typedef struct ist_checkpoint_info {
     ist_model_kind kind;
-    int classes;        /* of a detector: rows of its class head; 0 for a segmenter */
-    int channels;       /* of the images it reads */
-    bool silu;          /* D-FINE: see ist_arch_form */
-    int side;           /* of a segmenter's input, where the file tells; else 0 */
-    bool deployed;      /* D-FINE after the official deploy(): convolutions already fused */
-    const char *format; /* see ist_weights_format / ist_weights_naming */
+    int classes;           /* of a detector: rows of its class head; 0 for a segmenter */
+    int channels;          /* of the images it reads */
+    bool silu;             /* D-FINE: see ist_arch_form */
+    int side;              /* of a segmenter's input, where the file tells; else 0 */
+    bool stored_constants; /* D-FINE, not of the file: whoever records it wants the file's anchors and scales of points
+                            */
+    bool deployed;         /* D-FINE after the official deploy(): convolutions already fused */
+    const char *format;    /* see ist_weights_format / ist_weights_naming */
     const char *naming;
     size_t tensors;
     uint64_t parameters; /* elements of floating tensors that are neither running statistics nor stored constants */

@@ -51,6 +51,7 @@ ist_dfine_result ist_dfine_forced(const ist_net *net, const ist_checkpoint_info 
     ist_graph_reduced(g, false);
     ist_dfine_memory memory = memory_of(net, arch, maps);
     memory.act = info->silu ? IST_ACT_SILU : IST_ACT_RELU;
+    memory.stored = info->stored_constants;
     ist_graph_stage(g, "detector_decoder");
     ist_dfine_result result = ist_dfine_decoder(net, arch, &memory, force_index);
     return ist_graph_failed(g) ? (ist_dfine_result){0} : result;

@@ -1,7 +1,7 @@
 /* D-FINE (Peng et al., ICLR 2025), all five sizes: HGNetv2 backbone, hybrid encoder, decoder with fine-grained
  * distribution refinement. Any class count, any input with height and width divisible by 32 that has at least 300
- * memory tokens. What depends on the input size only (anchors) is computed here in double precision and stored as float.
- */
+ * memory tokens. What depends on the input size only (anchors) is computed here in double precision and stored as
+ * float, unless `info` asks for the file's own, as the published code reads it. */
 #ifndef IST_MODELS_DFINE_H
 #define IST_MODELS_DFINE_H
 
@@ -68,6 +68,7 @@ typedef struct ist_dfine_memory {
     int levels;
     ist_level level[3];
     ist_act act; /* of the decoder's MLPs */
+    bool stored; /* anchors and scales of points are the file's */
 } ist_dfine_memory;
 
 /* The last arch->levels stages of the backbone. */

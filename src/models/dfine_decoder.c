@@ -45,16 +45,51 @@ static bool anchor_of(const ist_level *level, int l, int cell, float *logit) {
     return valid;
 }
 
+/* Logits of all anchors; returns how many are invalid, and their tokens. */
+static int compute_anchors(const ist_dfine_memory *memory, float *logits, int *invalid) {
+    int count = 0, t = 0;
+    for (int l = 0; l < memory->levels; l++)
+        for (int cell = 0; cell < memory->level[l].h * memory->level[l].w; cell++, t++)
+            if (!anchor_of(&memory->level[l], l, cell, logits + 4 * (size_t)t)) invalid[count++] = t;
+    return count;
+}
+
+/* A constant of the file; NULL, the graph failed, where it is not there or is for another input size. */
+static const ist_weight *stored(const ist_net *net, const char *name, int rank, const int64_t *dims) {
+    const ist_weight *w = NULL;
+    ist_error err = {0};
+    ist_status status = ist_weights_need(net->weights, name, rank, dims, &w, &err);
+    if (status) ist_graph_fail(net->graph, status, "stored constants: %s", err.text);
+    return w;
+}
+
+/* The same from the file. */
+static int read_anchors(const ist_net *net, int tokens, float *logits, int *invalid) {
+    const ist_weight *a = stored(net, "decoder.anchors", 3, (int64_t[]){1, tokens, 4});
+    const ist_weight *mask = stored(net, "decoder.valid_mask", 3, (int64_t[]){1, tokens, 1});
+    int count = 0;
+    if (!a || !mask) return 0;
+    ist_weight_to_f32(mask, logits);
+    for (int t = 0; t < tokens; t++)
+        if (logits[t] == 0) invalid[count++] = t;
+    ist_weight_to_f32(a, logits);
+    for (int i = 0; i < 4 * tokens; i++)
+        if (isnan(logits[i])) {
+            ist_graph_fail(net->graph, IST_E_WEIGHTS, "stored constants: %s: element %d is not a number", a->name, i);
+            return 0;
+        }
+    return count;
+}
+
 static anchors make_anchors(const ist_net *net, const ist_dfine_memory *memory) {
     anchors result = {0};
-    int tokens = memory->tokens.w, count = 0, t = 0;
+    int tokens = memory->tokens.w;
     if (ist_graph_failed(net->graph)) return result;
     float *logits = malloc((size_t)tokens * 4 * sizeof *logits);
     int *invalid = malloc((size_t)tokens * sizeof *invalid);
     if (logits && invalid) {
-        for (int l = 0; l < memory->levels; l++)
-            for (int cell = 0; cell < memory->level[l].h * memory->level[l].w; cell++, t++)
-                if (!anchor_of(&memory->level[l], l, cell, logits + 4 * (size_t)t)) invalid[count++] = t;
+        int count = memory->stored ? read_anchors(net, tokens, logits, invalid)
+                                   : compute_anchors(memory, logits, invalid);
         result.logits = ist_graph_const(net->graph, logits, 1, 1, tokens, 4, IST_ELEM_F32, "anchors");
         if (count)
             result.invalid = ist_graph_const(net->graph, invalid, 1, 1, count, 1, IST_ELEM_I32, "invalid anchors");
@@ -132,6 +167,18 @@ static ist_tensor self_attention(const ist_net *net, int i, ist_tensor x, ist_te
     return a;
 }
 
+/* What the file says each sampling point's offset is multiplied by; NULL where that is computed. */
+static const float *point_scales(const ist_net *net, const ist_dfine_memory *memory, const char *attention) {
+    ist_error err = {0};
+    if (!memory->stored || ist_graph_failed(net->graph)) return NULL;
+    const ist_weight *w =
+        stored(net, ist_name_of("%s.num_points_scale", attention).text, 1, (int64_t[]){IST_DFINE_POINTS});
+    float *scales = w ? ist_graph_room(net->graph, IST_DFINE_POINTS * sizeof *scales) : NULL;
+    ist_status status = scales ? ist_weight_read_f32(w, scales, &err) : IST_OK;
+    if (status) ist_graph_fail(net->graph, status, "stored constants: %s", err.text);
+    return scales;
+}
+
 /* Samples the memory around `ref` for query x + pos; there is no value and no output projection. */
 static ist_tensor cross_attention(const ist_net *net, int i, ist_tensor query, ist_tensor ref,
                                   const ist_dfine_memory *memory) {
@@ -146,7 +193,8 @@ static ist_tensor cross_attention(const ist_net *net, int i, ist_tensor query, i
                        .ref = ref,
                        .memory = memory->tokens,
                        .levels = memory->levels,
-                       .heads = HEADS};
+                       .heads = HEADS,
+                       .point_scale = point_scales(net, memory, name.text)};
     memcpy(node.level, memory->level, sizeof memory->level);
     ist_net_name(net, node.offsets, "dec.l%d.offsets", i);
     ist_tensor y = ist_net_node(net, IST_NODE_DEFORM, &node); /* [n,1,300,D] */

@@ -16,10 +16,10 @@ bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
     char folder[1024], numbers[128];
     if (!ist_cache_folder(c->cache_dir, folder, sizeof folder)) return false;
     ist_cache_key sources = ist_hash_sources();
-    snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d",
+    snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d %d",
              (unsigned long long)sources.hash[0], (int)c->precision, c->input_size, c->batch, c->max_objects,
              (int)c->match, c->max_targets, (int)c->prompts, c->classes != NULL, c->segmenter_size, c->input_width,
-             c->input_height, (int)c->resize_order);
+             c->input_height, (int)c->resize_order, c->stored_constants);
     const char *texts[] = {numbers,
                            or_empty(c->detector),
                            or_empty(c->segmenter),

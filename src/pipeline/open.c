@@ -22,6 +22,7 @@ static void free_checkpoints(ist_checkpoints *c) {
 
 static ist_status open_detector(ist_engine *e, const char *path, ist_checkpoints *c, ist_error *err) {
     IST_TRY(ist_checkpoint_open(path, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
+    c->detector_info.stored_constants = e->config.stored_constants;
     e->classes = c->detector_info.classes;
     snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
     if (ist_weights_class_count(c->detector) != e->classes) return IST_OK; /* no names, or not for these classes */

@@ -13,7 +13,8 @@ void ist_deform_table(const ist_deform *d, int pad, float table[4 * IST_POINTS_M
         table[k] = (float)levels[i].w;
         table[pad + k] = (float)levels[i].h;
         table[2 * pad + k] = (float)levels[i].start;
-        table[3 * pad + k] = 0.5f * (1.0f / (float)levels[i].points);
+        float scale = d->point_scale ? d->point_scale[k < points ? k : points - 1] : 1.0f / (float)levels[i].points;
+        table[3 * pad + k] = 0.5f * scale;
     }
 }
 

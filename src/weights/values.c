@@ -59,6 +59,10 @@ static size_t count_not_finite(const float *values, size_t count) {
     return n;
 }
 
+void ist_weight_to_f32(const ist_weight *weight, float *dst) {
+    if (weight->count) convert(weight->type, weight->data, weight->count, dst);
+}
+
 ist_status ist_weight_read_f32(const ist_weight *weight, float *dst, ist_error *err) {
     if (!weight->count) return IST_OK;
     convert(weight->type, weight->data, weight->count, dst);

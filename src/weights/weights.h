@@ -98,6 +98,8 @@ ist_status ist_weight_check_shape(const ist_weight *weight, int rank, const int6
 /* weight->count elements converted to float32. NaN, infinity and values beyond float32 fail, naming tensor, the
  * first index and how many more there are. */
 ist_status ist_weight_read_f32(const ist_weight *weight, float *dst, ist_error *err);
+/* The same without a check: NaN and infinity stay what they are. */
+void ist_weight_to_f32(const ist_weight *weight, float *dst);
 /* The same failure without the values. */
 ist_status ist_weight_check_finite(const ist_weight *weight, ist_error *err);
 

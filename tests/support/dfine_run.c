@@ -56,6 +56,7 @@ void dfine_start(dfine_run *r, const dfine_setup *setup) {
     if (setup->change) setup->change(weights);
     OK(ist_checkpoint_identify(weights, &info, &err));
     cr_assert(info.kind == setup->kind && info.classes == setup->classes);
+    info.stored_constants = setup->stored;
     OK(ist_device_open(&device, &r->device, &err));
     OK(ist_plan_begin(r->device, &options, &r->plan, &err));
     ist_tensor image = record(r, setup, weights, &info);
