@@ -3,7 +3,7 @@
 
     compare.py --dfine CHECKOUT [--mobilesam CHECKOUT] [--sam CHECKOUT] --detector CKPT [--segmenter CKPT] --images DIR
                [--isthmus BINARY] [--conf 0.4] [--max-objects 16] [--device SPEC] [--write-golden FILE]
-               [--resize-order auto|horizontal|pillow13]
+               [--resize-order auto|horizontal|pillow13] [--stored-constants]
 
 A segmenter is MobileSAM, or SAM with its ViT-B encoder (facebookresearch/segment-anything): its tensors say which.
 
@@ -175,9 +175,10 @@ def run_isthmus(a):
     """frames.ndjson of one run, by file name."""
     with tempfile.TemporaryDirectory() as out:
         cmd = [a.isthmus, "predict", a.images, "-o", out, "--detector", a.detector, "--conf", repr(a.conf), "--max-objects", str(a.max_objects),
-               "--precision", a.precision, "--resize-order", a.resize_order, "--save", "ndjson,json,masks", "--quiet"]
+               "--precision", a.precision, "--resize-order", a.resize_order, "--save", "ndjson,json,masks" if a.segmenter else "ndjson,json", "--quiet"]
         cmd += ["--segmenter", a.segmenter] if a.segmenter else ["--no-masks"]
         cmd += ["--device", a.device] if a.device else []
+        cmd += ["--stored-constants"] if a.stored_constants else []
         rc = subprocess.run(cmd).returncode
         if rc:
             sys.exit("isthmus ended with exit code %d" % rc)
@@ -214,6 +215,7 @@ def main():
     for name in ("--mobilesam", "--sam", "--segmenter", "--isthmus", "--write-golden", "--device"):
         p.add_argument(name)
     p.add_argument("--precision", default="fp32")
+    p.add_argument("--stored-constants", action="store_true", help="for files of half or bfloat16: the published code reads their anchors")
     p.add_argument("--resize-order", default="auto", choices=sorted(official.PILLOW_ORDERS))
     p.add_argument("--conf", type=float, default=0.4)
     p.add_argument("--max-objects", type=int, default=16)
