@@ -97,12 +97,16 @@ Test(weights_torch, hostile_objects_are_passed_over) {
     ist_weights_close(&w);
 }
 
-/* Namespace, NumPy scalars, a Counter, an optimizer and a hostile object lie beside {"state_dict": ..}. */
+/* Namespace, NumPy scalars, a Counter, an enumeration, an optimizer, tensors of other kinds and a hostile object lie
+ * beside {"state_dict": ..}. */
 Test(weights_torch, objects_beside_the_state_dict) {
-    ist_weights *w = open_good(FILES "objects.pth");
-    cr_expect_eq(ist_weights_count(w), 1); /* a complex tensor in it is passed over */
-    expect_values(w, "w", 1, (int64_t[]){2}, (float[]){3, 3});
-    ist_weights_close(&w);
+    const char *const files[] = {FILES "objects.pth", FILES "objects4.pth", FILES "legacy_objects.pth"};
+    for (int i = 0; i < 3; i++) {
+        ist_weights *w = open_good(files[i]);
+        cr_expect_eq(ist_weights_count(w), 1); /* a complex tensor in it is passed over */
+        expect_values(w, "w", 1, (int64_t[]){2}, (float[]){3, 3});
+        ist_weights_close(&w);
+    }
 }
 
 Test(weights_torch, model_with_module_prefix_and_names) {
@@ -125,10 +129,6 @@ Test(weights_torch, parameters_and_numbered_names) {
 Test(weights_torch, legacy) {
     expect_plain(FILES "legacy.pth", "torch legacy");
     expect_plain(FILES "legacy4.pth", "torch legacy");
-    ist_weights *w = open_good(FILES "legacy_objects.pth");
-    cr_expect_eq(ist_weights_count(w), 1);
-    expect_values(w, "w", 1, (int64_t[]){2}, (float[]){3, 3});
-    ist_weights_close(&w);
 }
 
 Test(weights_torch, refusals) {
@@ -257,6 +257,11 @@ Test(weights_torch, legacy_by_hand) {
     expect_made(&m, (float[]){0, 1}, "");
     MAKE(&m, MAGIC, VERSION, LITTLE, OBJECT("(X\1\0\0\0bK\2K\2t"), KEYS, COUNT); /* a view of two elements */
     expect_made(&m, (float[]){2, 3}, "");
+    MAKE(&m, MAGIC, VERSION, LITTLE, /* a whole network beside the tensors, with the source of its class */
+         "\x80\2}(X\1\0\0\0m(X\6\0\0\0modulecsome\nNet\nX\1\0\0\0fX\1\0\0\0stQ)\x81}X\1\0\0\0aK\1sb"
+         "X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n" STORED "NtQK\0K\2\x85K\1\x85\x89)tRu.",
+         KEYS, COUNT);
+    expect_made(&m, (float[]){0, 1}, "");
     /* the first storage is of a complex tensor, which is passed over: its elements have eight bytes */
     MAKE(&m, MAGIC, VERSION, LITTLE,
          "\x80\2}X\1\0\0\0zctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nComplexFloatStorage\n"

@@ -8,6 +8,8 @@ into DFineForObjectDetection there, so the pairs are proven.
 """
 import argparse
 import collections
+import enum
+import functools
 import os
 import pathlib
 import re
@@ -65,6 +67,23 @@ def state():
     }
 
 
+class Mode(enum.Enum):
+    MULTI = 1
+
+
+class Keyed:
+    """Made anew with an argument by keyword."""
+    def __new__(cls, k=0):
+        return object.__new__(cls)
+
+    def __getnewargs_ex__(self):
+        return (), {"k": 1}
+
+
+class Names(list):
+    pass
+
+
 def training():
     """What a training loop saves: everything of it but ema.module is to be passed over."""
     model = torch.nn.Linear(2, 2)
@@ -85,7 +104,10 @@ def objects():
     p.sum().backward()
     opt.step()
     return {"args": argparse.Namespace(lr=0.5, names=["a"]), "best": np.float64(0.25), "rng": np.arange(3),
-            "seen": collections.Counter("aab"), "path": pathlib.PurePosixPath("a/b"), "optimizer": opt.state_dict(),
+            "seen": collections.Counter("aab"), "mode": Mode.MULTI, "keyed": Keyed(), "names_of": Names(["a"]),
+            "last": collections.deque([0.5], maxlen=2), "step": functools.partial(int, "3"), "when": np.datetime64("2025-01-01"),
+            "flags": np.array([1, None], dtype=object), "int8": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            "sparse": torch.eye(2).to_sparse(), "solver": opt, "path": pathlib.PurePosixPath("a/b"), "optimizer": opt.state_dict(),
             "hook": Hostile(), "state_dict": {"w": torch.full((2,), 3.0), "z": torch.zeros(2, dtype=torch.complex64)}}
 
 
@@ -173,6 +195,7 @@ def main():
     torch.save(state(), path("protocol4.pth"), pickle_protocol=4)
     torch.save(training(), path("training.pth"))
     torch.save(objects(), path("objects.pth"))
+    torch.save(objects(), path("objects4.pth"), pickle_protocol=4)
     net = torch.nn.Sequential(torch.nn.Linear(2, 1))
     net[0].weight.data[:] = torch.tensor([[0.5, -2.0]])
     net[0].bias.data[:] = 3.0
