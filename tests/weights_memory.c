@@ -1,5 +1,6 @@
 /* Every allocation that fails, at every position, ends in IST_E_MEMORY (or the library's own sentence) and leaks
  * nothing. Only calls from the project's objects fail here; jansson gets the same treatment through its hooks. */
+#include "base/sha256.h"
 #include "support/host_memory.h"
 #include "synth.h"
 #include "weights/fold.h"
@@ -46,6 +47,27 @@ Test(weights_memory, torch) {
     cr_expect_gt(every_position(open_path), 30);
     snprintf(path, sizeof path, IST_GOLDEN_DIR "/weights/views.pth");
     cr_expect_gt(every_position(open_path), 30);
+    snprintf(path, sizeof path, IST_GOLDEN_DIR "/weights/legacy_objects.pth");
+    cr_expect_gt(every_position(open_path), 50);
+}
+
+/* What SHA256SUMS names is read once more, through a buffer. */
+Test(weights_memory, listed) {
+    char folder[] = IST_BUILD_DIR "/memory_XXXXXX", list[512], sum[IST_SHA256_TEXT];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/m.pth", folder);
+    snprintf(list, sizeof list, "%s/SHA256SUMS", folder);
+    cr_assert_eq(symlink(IST_GOLDEN_DIR "/weights/legacy.pth", path), 0);
+    long unlisted = every_position(open_path);
+    cr_assert_eq(ist_sha256_file(path, sum, NULL), IST_OK);
+    FILE *f = fopen(list, "w");
+    cr_assert_not_null(f);
+    fprintf(f, "%s  m.pth\n", sum);
+    fclose(f);
+    cr_expect_gt(every_position(open_path), unlisted);
+    remove(list);
+    remove(path);
+    rmdir(folder);
 }
 
 static ist_weights *small(ist_error *err) {
