@@ -3,14 +3,17 @@
  * out [batch, size.y, size.x, 3] of T. Input rows are resampled horizontally one after the other, rounded to 8 bit as
  * Pillow does, and added into the output rows that use them; nothing but the tile's accumulators is kept. The tap
  * tables say everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized
- * image. */
+ * image.
+ *
+ * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is. */
 #ifndef ROWS
 #define ROWS 8
 #endif
 #define COLS       64
 #define VECS       (3 * COLS / 16)
 #define HALF       (1 << 21)
-#define QUICK_TAPS 12 /* most taps of the quick way: shrinking to a fifth */
+#define QUICK_TAPS 12  /* most taps of the quick way: shrinking to a fifth */
+#define SPAN       128 /* columns that are resampled vertically at a time */
 
 /* One tap loop: `wide` reads a pixel together with what follows it and is used for `safe` taps. */
 #define TAPS(taps, wide, narrow)                                                                                       \
@@ -72,6 +75,46 @@ NOINLINE void quads(__global const uchar *row, int channels, __global const int 
     }
 }
 
+#ifdef ORDER
+/* h[colours * (x - from) + colour], from <= x < from + count: these columns of `n` rows, the first of them `row`,
+ * resampled; 8-bit values. */
+NOINLINE void vertical(__global const uchar *row, uint stride, int channels, int sample, __global const int *c, int n,
+                       int from, int count, int *h) {
+    int colours = channels < 3 ? 1 : 3, i = 0;
+    row += from * channels * sample;
+    if (channels == colours && sample == 1)
+        for (; i + 16 <= colours * count; i += 16) {
+            int16 s = (int16)(HALF);
+            for (int t = 0; t < n; t++) s += convert_int16(vload16(0, row + (size_t)t * stride + i)) * (int16)(c[t]);
+            vstore16(min(s >> 22, (int16)(255)), 0, h + i);
+        }
+    for (; i < colours * count; i++) {
+        __global const uchar *at = row + (i / colours * channels + i % colours) * sample;
+        int s = HALF;
+        for (int t = 0; t < n; t++, at += stride)
+            s += (sample == 1 ? (int)at[0] : (int)(((uint)at[0] + ((uint)at[1] << 8) + 128u) / 257u)) * c[t];
+        h[i] = min(s >> 22, 255);
+    }
+}
+
+/* sums[3 * x + channel], x < count: a row of results vertically first, before the shift. */
+NOINLINE void columns_first(__global const uchar *row, uint stride, int channels, int sample, __global const int *cy,
+                            int ny, __global const int *pairs, __global const int *cx, int k, int count, int *sums) {
+    int colours = channels < 3 ? 1 : 3, h[3 * SPAN], end = pairs[2 * count - 2] + pairs[2 * count - 1];
+    for (int i = 0; i < 3 * count; i++) sums[i] = HALF;
+    for (int from = pairs[0]; from < end; from += SPAN) {
+        int to = min(from + SPAN, end);
+        vertical(row, stride, channels, sample, cy, ny, from, to - from, h);
+        for (int x = 0; x < count; x++) {
+            int lo = pairs[2 * x], last = min(lo + pairs[2 * x + 1], to);
+            for (int at = max(lo, from); at < last; at++)
+                for (int i = 0; i < 3; i++)
+                    sums[3 * x + i] += h[colours * (at - from) + (colours == 1 ? 0 : i)] * cx[x * k + at - lo];
+        }
+    }
+}
+#endif
+
 /* a / d correctly rounded, r being 1 / d correctly rounded (Markstein 1990). */
 static float16 divide(float16 a, float16 d, float16 r) {
     float16 q = a * r;
@@ -117,6 +160,14 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
                 for (int t = 0; t < kx; t++) turned[t * COLS + x] = cx[x * kx + t];
         }
         int end = py[2 * rows - 2] + py[2 * rows - 1];
+#ifdef ORDER
+        for (int r = 0; im[ORDER] && r < rows; r++) {
+            __global const uchar *row = base + (size_t)py[2 * r] * im[IM_STRIDE];
+            columns_first(row, im[IM_STRIDE], channels, sample, cy + r * ky, py[2 * r + 1], px, cx, kx, columns, line);
+            for (int v = 0; v < VECS; v++) acc[r * VECS + v] = vload16(v, line);
+        }
+        if (im[ORDER]) end = 0;
+#endif
         for (int y = py[0]; y < end; y++) {
             __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
             if (quick) quads(row, channels, px, turned, kx, quick, line);

@@ -4,8 +4,7 @@
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     (void)p, (void)v;
-    const ist_resize *q = node;
-    return q->channels == 3 && !q->orders;
+    return ((const ist_resize *)node)->channels == 3;
 }
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
