@@ -57,6 +57,7 @@ static ist_status record(ist_description *d, const char *path, ist_error *err) {
     IST_TRY(ist_weights_open(path, &d->weights, err));
     ist_status status = ist_checkpoint_identify(d->weights, &d->info, err);
     if (!status) status = ist_checkpoint_check(&d->info, err);
+    if (!status) status = ist_checkpoint_check_values(d->weights, &d->info, err);
     if (status) {
         ist_fail_context(err, "%s", path);
         return status;
