@@ -1,5 +1,6 @@
 /* Mask upscaling against the scalar reference, on the device's own row and the portable ones. */
 #include "variants/cpu/upscale.h"
+#include "variants/upscale.h"
 #include "variants/variant.h"
 #include "support/claimed_amx.h"
 #include "support/claimed_matrix.h"
@@ -18,14 +19,18 @@ enum { C1 = IST_UPSCALE_MIDDLE, IMAGES = 5, MOST_PROMPTS = 5 };
 static const char *row, *instead;
 static int depth = 1;
 
-static void takes_row(const optest *t, int k) {
-    optest_takes(t, k % depth ? instead : row);
+static const char *dense; /* where its input begins at multiples of four elements; NULL: as elsewhere */
+
+static void takes_row(const optest *t, int k, ist_tensor x) {
+    const bool aligned = x.ld % 4 == 0 && x.c0 % 4 == 0;
+    optest_takes(t, dense && aligned ? dense : k % depth ? instead : row);
 }
 
 static void expect(const char *kernel, int multiple, const char *otherwise) {
     row = kernel;
     depth = multiple;
     instead = otherwise;
+    dense = NULL;
 }
 
 /* What of the logits is seen: both empty, all. */
@@ -48,8 +53,8 @@ static ist_tensor upscaled(ist_plan *p, ist_tensor x, ist_upscale node, ist_tens
 }
 
 /* Numbers of a node for k channels. */
-static ist_upscale numbers(int k, const float *w1, const float *b1, const float *gamma, const float *beta, const float *w2,
-                           const float *b2) {
+static ist_upscale numbers(int k, const float *w1, const float *b1, const float *gamma, const float *beta,
+                           const float *w2, const float *b2) {
     return (ist_upscale){.w1 = {w1, (size_t)k * IST_UPSCALE_MIDDLE * 4, NULL},
                          .b1 = {b1, IST_UPSCALE_MIDDLE, NULL},
                          .w2 = {w2, IST_UPSCALE_MIDDLE * IST_UPSCALE_OUT * 4, NULL},
@@ -121,7 +126,7 @@ static void upscale_case(int n, int h, int w, int k, int masks, unsigned i) {
     ist_tensor y = upscaled(t.plan, xt, weights, vt, NULL, nothing);
     ist_tensor part = upscaled(t.plan, xt, weights, vt, NULL, all.seen);
     optest_run(&t);
-    takes_row(&t, k);
+    takes_row(&t, k, xt);
     ref_upscale(x, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     want.n = count * masks;
     ref_map got = optest_read(&t, y);
@@ -152,7 +157,9 @@ Test(upscale, own_row) {
 Test(upscale, portable) {
     without = IST_CAP_VEC16 | IST_CAP_PTX_MMA;
     expect("portable/upscale", 1, NULL);
+    dense = "portable/upscale_tile";
     shapes();
+    if (!optest_small()) upscale_case(2, 13, 21, 96, 2, 2); /* more than two groups of an item */
 }
 
 Test(upscale, portable_small_groups) {
@@ -318,7 +325,7 @@ static void sharing_case(int h, int w, int tokens, int masks, int count, unsigne
     ist_tensor y = upscaled(t.plan, xt, weights, vt, &sharing, nothing);
     ist_tensor part = upscaled(t.plan, xt, weights, vt, &sharing, all.seen);
     optest_run(&t);
-    takes_row(&t, K);
+    takes_row(&t, K, xt);
     ref_map want = optest_zeros(&t, PROMPTS * masks, 4 * h, 4 * w, 1), got = optest_read(&t, y);
     ref_upscale(seen, w1, b1, gamma, beta, 1e-6, w2, b2, vectors, want);
     got.n = want.n = count * masks;

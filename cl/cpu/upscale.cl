@@ -1,5 +1,5 @@
 /* SAM's mask upscaling from image tokens to logits (graph/nodes.h), for CPUs: one work-item per group, needs
- * cpu/tile, cpu/upscale_parts.
+ * cpu/tile, portable/tokens_seen, cpu/upscale_parts.
  *
  *     u = gelu(LN(deconv1(x)));  v = gelu(deconv2(u));  logit[m] = v . vectors[m]
  *
@@ -120,7 +120,7 @@ static inline float traced_row(float16 *s, __global const float *trace, __global
     return both;
 }
 
-/* Group (i, n): group_pixels of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts); the logits of
+/* Group (i, n): group_pixels of the pixels of item n that are seen (portable/tokens_seen); the logits of
  * the others are not written. x [n][pixels][K]; w1 [2a + b][K][C1], w2 [c][C1][d][C2] for the pixel (2a + c, 2b + d)
  * of the block; norm {bias 1, gamma, beta} [3][C1]; vectors [n][masks][C2]; y [n * masks][4 h][4 w]. For prompts of
  * way 1: shared [map[n]][rows][4 C1], trace [n][2][pixels][TRACE], values 1 and 2 [n][2a + b][columns][C1], constants
@@ -136,7 +136,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             cpu_upscale_args arg, const int4 group) {
     const int n = group.y, w = arg.common.w, pixels = arg.common.h * w, wide = w * 4;
     if (n >= *limit) return;
-    const int2 shown = tokens_seen(content, image_of, n, arg.seen, (int2)(w, arg.common.h));
+    const int2 shown = tokens_seen(content, image_of, n, arg.common.seen, (int2)(w, arg.common.h));
     const int first = group_by_turns(group.x, group.w) * arg.group_pixels;
     const int last = min(shown.x * shown.y, first + arg.group_pixels);
     if (first >= last) return;

@@ -172,7 +172,7 @@ NOINLINE void pack_values(size_t to, __global const float *values1, __global con
             }
 }
 
-/* Group (n, i): group_pixels of the pixels of item n that are seen (tokens_seen of cpu/upscale_parts). Prompts of an
+/* Group (n, i): group_pixels of the pixels of item n that are seen (portable/tokens_seen). Prompts of an
  * image follow each other on the same pixels, so that its rows come once to the second-level cache. Arguments as those
  * of cpu/upscale, but for w1 [2a + b][C1 / 32][K / 32] and w2 [(c, d)][C1 / 32], panels' steps whose pairs are as
  * amx_split makes them. */
@@ -187,7 +187,7 @@ NOINLINE void upscale_group(__global float *restrict y, __global const T *restri
                             __global const int *restrict image_of, cpu_upscale_args arg, const int4 group) {
     const int n = group.x, w = arg.common.w, pixels = arg.common.h * w, wide = w * 4;
     if (n >= *limit) return;
-    const int2 shown = tokens_seen(content, image_of, n, arg.seen, (int2)(w, arg.common.h));
+    const int2 shown = tokens_seen(content, image_of, n, arg.common.seen, (int2)(w, arg.common.h));
     const int first = group_by_turns(group.y, (pixels + arg.group_pixels - 1) / arg.group_pixels) * arg.group_pixels;
     const int last = min(shown.x * shown.y, first + arg.group_pixels);
     if (first >= last) return;

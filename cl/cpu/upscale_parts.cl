@@ -1,4 +1,5 @@
-/* What the CPU's rows of SAM's mask upscaling share (cpu/upscale, cpu/upscale_amx): needs cpu/tile. */
+/* What the CPU's rows of SAM's mask upscaling share (cpu/upscale, cpu/upscale_amx): needs cpu/tile and
+ * portable/tokens_seen. */
 #define C1 64
 #define C2 32
 #define TRACE  64 /* floats of a noted update: weights, factor in the last */
@@ -23,16 +24,6 @@ static inline void dot_rows(__global float *y, const int *at, int count, const f
     all += LANES(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
     vstore2((float2)(all.s0, all.s4), 0, y + at[0]);
     if (count > 1) vstore2((float2)(all.s8, all.sc), 0, y + at[1]);
-}
-
-/* Columns and rows of the image's tokens that portable/mask sees. Of a picture of s pixels it reads the logits up to number
- * s / 4 + 3 / 8, rounded down (bilinear, with the neighbour behind), of which a token has four for its 16 pixels.
- * `content`: width and height of pictures. */
-static inline int2 tokens_seen(__global const int *content, __global const int *image_of, int n,
-                               const tokens_seen_args arg, int2 all) {
-    if (!arg.content_ld) return all;
-    const int2 size = vload2(0, content + image_of[n] * arg.content_ld + arg.content_c0);
-    return min((size + 1) / arg.token_pixels + 1, all);
 }
 
 /* Which pixels of a map of `width` are those from `first` on of the first `columns` of each line, and where the first

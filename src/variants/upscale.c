@@ -74,14 +74,21 @@ bool ist_upscale_pack(ist_plan *p, const ist_upscale *q, ist_upscale_packed *out
 
 ist_upscale_args ist_upscale_args_of(const ist_upscale *q) {
     ist_tensor x = q->x, vectors = q->vectors;
-    return (ist_upscale_args){.h = x.h,
-                              .w = x.w,
-                              .x_ld = x.ld,
-                              .x_c0 = x.c0,
-                              .vectors = vectors.h * vectors.w,
-                              .vectors_ld = vectors.ld,
-                              .vectors_c0 = vectors.c0,
-                              .eps = q->eps};
+    return (ist_upscale_args){
+        .h = x.h,
+        .w = x.w,
+        .x_ld = x.ld,
+        .x_c0 = x.c0,
+        .vectors = vectors.h * vectors.w,
+        .vectors_ld = vectors.ld,
+        .vectors_c0 = vectors.c0,
+        .eps = q->eps,
+        .seen = {.content_ld = q->content.ld, .content_c0 = q->content.c0, .token_pixels = IST_TOKEN_PIXELS}};
+}
+
+bool ist_upscale_content_fits(const ist_upscale *q) {
+    return !ist_has(q->content) || (q->content.c == 2 && q->content.elem == IST_ELEM_I32 &&
+                                    q->image_of.elem == IST_ELEM_I32 && ist_pixels(q->image_of) >= q->x.n);
 }
 
 double ist_upscale_flops(const ist_upscale *q, double depth) {

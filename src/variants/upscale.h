@@ -6,6 +6,8 @@
 #include "graph/nodes.h"
 #include "variants/upscale_args.h"
 
+enum { IST_TOKEN_PIXELS = 16 /* of the network's input, in a token */ };
+
 /* The node with a first convolution whose weights and bias have no mean over the channels: the norm behind it takes
  * that off anyway, and without it sums of squares are of deviations. *room is the caller's to free. False, and the plan
  * failed, without memory. */
@@ -21,6 +23,9 @@ bool ist_upscale_pack(ist_plan *p, const ist_upscale *q, ist_upscale_packed *out
 void ist_upscale_pack_norm(ist_plan *p, const ist_upscale *q, ist_upscale_packed *out);
 /* 64 values, `step` apart, less what rounding has left of their mean. */
 void ist_upscale_row(const float *src, int step, float *dst);
+
+/* Whether content and image_of are as the node says, or empty: for variants that read them. */
+bool ist_upscale_content_fits(const ist_upscale *q);
 
 /* What kernels take of the node. */
 ist_upscale_args ist_upscale_args_of(const ist_upscale *q);

@@ -62,15 +62,10 @@ static bool sharing_fits(const ist_upscale *q) {
            ist_pixels(s->map) >= x.n;
 }
 
-static bool content_fits(const ist_upscale *q) {
-    return !ist_has(q->content) || (q->content.c == 2 && q->content.elem == IST_ELEM_I32 &&
-                                    q->image_of.elem == IST_ELEM_I32 && ist_pixels(q->image_of) >= q->x.n);
-}
-
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_upscale *q = node;
     (void)p;
-    return (!*(const bool *)v->config || q->x.c % IST_AMX_DEPTH == 0) && sharing_fits(q) && content_fits(q);
+    return (!*(const bool *)v->config || q->x.c % IST_AMX_DEPTH == 0) && sharing_fits(q) && ist_upscale_content_fits(q);
 }
 
 static void launch(ist_plan *p, const ist_upscale *q, bool amx) {
@@ -87,20 +82,19 @@ static void launch(ist_plan *p, const ist_upscale *q, bool amx) {
     ist_defines defines =
         amx ? ist_defines_of(p, "-DK=%d -DPARTS=%d -DASM=%d", IN_MAX, IST_AMX_PARTS, ist_amx_instructions(p))
             : ist_defines_of(p, "-DK=%d", x.c);
-    const ist_cpu_upscale_args by_value = {
-        .common = ist_upscale_args_of(q),
-        .group_pixels = take,
-        .x_c = x.c,
-        .sharing = {.value_columns = s->values[0].w,
-                    .noted_columns = noted,
-                    .image_length = s->image.w,
-                    .image_ld = s->image.ld,
-                    .image_c0 = s->image.c0},
-        .seen = {.content_ld = content.ld, .content_c0 = content.c0, .token_pixels = IST_TOKEN_PIXELS}};
+    const ist_cpu_upscale_args by_value = {.common = ist_upscale_args_of(q),
+                                           .group_pixels = take,
+                                           .x_c = x.c,
+                                           .sharing = {.value_columns = s->values[0].w,
+                                                       .noted_columns = noted,
+                                                       .image_length = s->image.w,
+                                                       .image_ld = s->image.ld,
+                                                       .image_c0 = s->image.c0}};
     ist_plan_launch(
         p, &(ist_launch){.label = q->label,
                          .op = amx ? "cpu/upscale_amx" : "cpu/upscale",
-                         .isa = amx ? "cpu/tile+cpu/upscale_parts+cpu/amx" : "cpu/tile+cpu/upscale_parts",
+                         .isa = amx ? "cpu/tile+portable/tokens_seen+cpu/upscale_parts+cpu/amx"
+                                    : "cpu/tile+portable/tokens_seen+cpu/upscale_parts",
                          .defines = defines.text,
                          .kernel = "upscale",
                          .dims = 2,

@@ -16,6 +16,4 @@ typedef struct ist_upscale_sharing {
     const float *constants; /* [4][3][64]: bias1 P, (beta1 + bias2) Q, beta2 deconv1 + its bias */
 } ist_upscale_sharing;
 
-enum { IST_TOKEN_PIXELS = 16 /* of the network's input, in a token */ };
-
 #endif

@@ -4,12 +4,6 @@
 
 #include "variants/upscale_args.h"
 
-/* Which tokens of an image show a picture (ist_upscale's content). */
-typedef struct ist_tokens_seen_args {
-    int content_ld, content_c0; /* ints from a picture's extents to the next one's, first; ld 0: all tokens are seen */
-    int token_pixels;           /* side of a token, in pixels of a picture */
-} ist_tokens_seen_args;
-
 /* Prompts that share the first convolution of their image (ist_upscale_sharing). */
 typedef struct ist_upscale_shared_args {
     int value_columns, noted_columns;     /* of an update, 0 without sharing; of how many the weight is noted: that of
@@ -22,7 +16,6 @@ typedef struct ist_cpu_upscale_args {
     int group_pixels; /* tokens of the image that a group takes */
     int x_c;
     ist_upscale_shared_args sharing;
-    ist_tokens_seen_args seen;
 } ist_cpu_upscale_args;
 
 #endif
