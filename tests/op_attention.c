@@ -21,15 +21,30 @@ static double tolerance(const optest *t, const shape *s) {
 
 static const char *row; /* the kernel that a case without slices must launch, NULL: any */
 
-/* bits of i: 1 slices, 2 maps, 4 limit. */
+/* Each item by itself, of as many keys as it has. */
+static void counted_reference(ref_map q, ref_map k, ref_map v, const shape *s, const int *q_map, const int *kv_map,
+                              const int *counts, ref_map want) {
+    for (int n = 0; n < want.n; n++) {
+        int from = kv_map ? kv_map[n] : n;
+        ref_map own_k = {1, 1, counts[n], k.c, ref_at(k, from, 0, 0)}, own_v = own_k, own_q = q, own = want;
+        own_v.v = ref_at(v, from, 0, 0);
+        own_q.v = ref_at(q, q_map ? q_map[n] : n, 0, 0);
+        own.v = ref_at(want, n, 0, 0);
+        own_q.n = own.n = 1;
+        ref_attention(own_q, own_k, own_v, s->heads, 0.75f, NULL, NULL, own);
+    }
+}
+
+/* bits of i: 1 slices, 2 maps, 4 limit, 8 counts of keys. */
 static void attention_case(const shape *s, unsigned i) {
     optest t;
     optest_begin(&t, "attention", i + 10u * (unsigned)(s->nq + s->nk + s->d));
     int c = s->heads * s->d, q_items = i & 2 ? 2 : s->n, k_items = i & 2 ? 3 : s->n, count = i & 4 ? s->n / 2 : s->n;
-    int q_map[8], kv_map[8];
+    int q_map[8], kv_map[8], counts[8];
     for (int k = 0; k < s->n; k++) {
         q_map[k] = k < count ? optest_int(&t, 0, q_items - 1) : 1 << 24; /* not to be followed beyond the count */
         kv_map[k] = k < count ? optest_int(&t, 0, k_items - 1) : -(1 << 24);
+        counts[k] = k < count ? optest_int(&t, 1, s->nk) : 1 << 24;
     }
     ref_map q = optest_random(&t, q_items, 1, s->nq, c), k = optest_random(&t, k_items, 1, s->nk, c);
     ref_map v = optest_random(&t, k_items, 1, s->nk, c), want = optest_zeros(&t, s->n, 1, s->nq, c);
@@ -41,12 +56,16 @@ static void attention_case(const shape *s, unsigned i) {
         opts.q_map = optest_ints(&t, q_map, s->n);
         opts.kv_map = optest_ints(&t, kv_map, s->n);
     }
+    if (i & 8) opts.k_count = optest_ints(&t, counts, s->n);
     if (count < s->n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_tensor y = ist_op_attention(t.plan, qt, kt, vt, &opts, "attention");
     optest_run(&t);
     optest_takes(&t, i & 1 ? NULL : row);
     want.n = count;
-    if (count) ref_attention(q, k, v, s->heads, 0.75f, i & 2 ? q_map : NULL, i & 2 ? kv_map : NULL, want);
+    if (i & 8)
+        counted_reference(q, k, v, s, i & 2 ? q_map : NULL, i & 2 ? kv_map : NULL, counts, want);
+    else if (count)
+        ref_attention(q, k, v, s->heads, 0.75f, i & 2 ? q_map : NULL, i & 2 ? kv_map : NULL, want);
     want.n = s->n;
     optest_check(&t, "attention", y, want, 0, tolerance(&t, s), count);
     optest_end(&t);
@@ -61,7 +80,7 @@ static void shapes(void) {
     };
     int count = optest_small() ? 3 : (int)(sizeof all / sizeof *all);
     for (int k = 0; k < count; k++)
-        for (unsigned i = 0; i < 8; i += optest_small() ? 5 : 1) attention_case(&all[k], i);
+        for (unsigned i = 0; i < 16; i += optest_small() ? 5 : 1) attention_case(&all[k], i);
 }
 
 Test(attention, own_row) {

@@ -152,10 +152,10 @@ void ref_upsample(const float *low, int size, int w, int h, float *out, int widt
 bool ref_assign(const float *cost, int rows, int cols, int ld, int *row_to_col, double *total);
 double ref_iou(const float a[4], const float b[4]);
 
-/* SAM's prompt tokens: points [P,1,k,2] in pixels of a square of `side`; labels [P][k], or NULL: point j is corner j of
- * a box. gauss [2][c / 2], table [5][c]: not_a_point, background, object, first and second corner.
- * Tokens beyond the points are padding. */
-void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side,
+/* SAM's prompt tokens: points [P,1,k,2] in pixels of a square of `side`; labels [P][k], of which those up to `most`
+ * mean something, or NULL: point j is corner j of a box. gauss [2][c / 2], table [5][c]: not_a_point, background,
+ * object, first and second corner. Tokens beyond the points are padding. */
+void ref_point_tokens(ref_map points, const int *labels, int most, const float *gauss, const float *table, double side,
                       ref_map y);
 
 #endif

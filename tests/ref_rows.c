@@ -184,18 +184,18 @@ void ref_deform_attention(ref_map offsets, ref_map weights, ref_map boxes, ref_m
     free(a);
 }
 
-/* Embedding of a label, NULL where there is none: labels of points are -1, 0, 1. */
-static const float *label_row(const float *table, int label, bool corner, int c) {
-    return !corner && label > 1 ? NULL : table + (size_t)(label + 1) * (size_t)c;
+/* Embedding of a label, NULL where there is none. */
+static const float *label_row(const float *table, int label, int most, int c) {
+    return label > most ? NULL : table + (size_t)(label + 1) * (size_t)c;
 }
 
-void ref_point_tokens(ref_map points, const int *labels, const float *gauss, const float *table, double side,
+void ref_point_tokens(ref_map points, const int *labels, int most, const float *gauss, const float *table, double side,
                       ref_map y) {
     int half = y.c / 2;
     for (int n = 0; n < y.n; n++)
         for (int t = 0; t < y.w; t++) {
             int label = t >= points.w ? -1 : labels ? labels[n * points.w + t] : 2 + t;
-            const float *row = label_row(table, label, !labels && t < points.w, y.c);
+            const float *row = label_row(table, label, labels ? most : 3, y.c);
             for (int c = 0; c < y.c; c++) {
                 double v = row ? row[c] : 0;
                 if (label != -1) {

@@ -262,11 +262,11 @@ static inline void store_tile(__global T *out, const int *at, const softmax_stat
 }
 
 #ifndef RELATIVE
-/* The results of queries [q0, q1) of item n in heads [h, past); the arguments are the kernel's. */
+/* The results of queries [q0, q1) of item n in heads [h, past), of nk keys; the arguments are the kernel's. */
 static inline void attend(__global T *out, __global const T *q, __global const T *k, __global const T *v, int q_first,
-                          int k_first, int n, int q0, int q1, int h, int past, const cpu_attention_args arg) {
+                          int k_first, int nk, int n, int q0, int q1, int h, int past, const cpu_attention_args arg) {
     const attention_args common = arg.common;
-    const int nq = common.queries, nk = common.keys, dim = arg.dim, d = (dim + CT - 1) / CT * CT;
+    const int nq = common.queries, dim = arg.dim, d = (dim + CT - 1) / CT * CT;
     const float scale = common.scale * 1.44269504f;
     float16 qt[TURNS][D * QV], p[(KB + KT) * QV];
     float16 kb[KB * D / 16], vb[KB * D / 16];
@@ -305,13 +305,15 @@ static inline void attend(__global T *out, __global const T *q, __global const T
  * compute units, which share out the items by `queue` (see prelude). */
 NOINLINE void attention_group(__global T *out, __global const T *q, __global const T *k, __global const T *v,
                               __global const int *q_map, __global const int *kv_map, __global const int *limit,
-                              const cpu_attention_args arg, __global int *queue, const int4 group) {
+                              __global const int *k_count, const cpu_attention_args arg, __global int *queue,
+                              const int4 group) {
     const int nq = arg.common.queries, nk = arg.common.keys, some = arg.tile_queries, tiles = (nq + some - 1) / some;
     const int heads = arg.heads, together = arg.tile_heads, parts = (heads + together - 1) / together;
     work_t work = work_begin(group.w, min(arg.items, *limit) * parts * tiles, arg.backwards);
     for (int item; (item = work_next(&work, queue)) >= 0;) {
         const int tile = item % tiles, part = item / tiles % parts, i = item / tiles / parts;
-        attend(out, q, k, v, (arg.common.mapped_q ? q_map[i] : i) * nq, (arg.common.mapped_kv ? kv_map[i] : i) * nk, i,
+        attend(out, q, k, v, (arg.common.mapped_q ? q_map[i] : i) * nq, (arg.common.mapped_kv ? kv_map[i] : i) * nk,
+               arg.common.counted ? k_count[i] : nk, i,
                tile * some, min(nq, (tile + 1) * some), part * together, min(heads, (part + 1) * together), arg);
     }
     work_end(&work, queue);
@@ -319,8 +321,9 @@ NOINLINE void attention_group(__global T *out, __global const T *q, __global con
 
 __attribute__((reqd_work_group_size(1, 1, 1))) __kernel void
 attention(__global T *out, __global const T *q, __global const T *k, __global const T *v, __global const int *q_map,
-          __global const int *kv_map, __global const int *limit, cpu_attention_args arg, __global int *queue) {
-    attention_group(out, q, k, v, q_map, kv_map, limit, arg, queue, THIS_GROUP);
+          __global const int *kv_map, __global const int *limit, __global const int *k_count, cpu_attention_args arg,
+          __global int *queue) {
+    attention_group(out, q, k, v, q_map, kv_map, limit, k_count, arg, queue, THIS_GROUP);
 }
 #else /* RELATIVE: windows of WH x WW tokens, at most 64 either way, with decomposed relative positions */
 #define LINE  ((WW + KT - 1) / KT * KT) /* keys of a line, with those that make it whole tiles */

@@ -72,11 +72,13 @@ static inline void store_result(__global T *out, int at, const softmax_state *s)
 /* Group (x, y, z): block of 64 queries x, head y, item z. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 attention_rows(__global T *out, __global const T *q, __global const T *k, __global const T *v,
-               __global const int *q_map, __global const int *kv_map, __global const int *limit, attention_args arg) {
+               __global const int *q_map, __global const int *kv_map, __global const int *limit,
+               __global const int *k_count, attention_args arg) {
     __local float4 lk[KB * D4], lv[KB * D4];
-    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = arg.queries, nk = arg.keys;
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = arg.queries;
     if (n >= *limit) return;
-    const int i = get_group_id(0) * GROUP + lane, k_first = (arg.mapped_kv ? kv_map[n] : n) * nk;
+    const int nk = arg.counted ? k_count[n] : arg.keys;
+    const int i = get_group_id(0) * GROUP + lane, k_first = (arg.mapped_kv ? kv_map[n] : n) * arg.keys;
     float4 query[D4];
     softmax_state s;
     load_query(query, q, ((arg.mapped_q ? q_map[n] : n) * nq + min(i, nq - 1)) * arg.q_ld + arg.q_c0 + h * D,
@@ -99,12 +101,13 @@ attention_rows(__global T *out, __global const T *q, __global const T *k, __glob
 /* As attention_rows; group (x, y, z): query x. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 attention_keys(__global T *out, __global const T *q, __global const T *k, __global const T *v,
-               __global const int *q_map, __global const int *kv_map, __global const int *limit, attention_args arg) {
+               __global const int *q_map, __global const int *kv_map, __global const int *limit,
+               __global const int *k_count, attention_args arg) {
     __local float4 part[GROUP];
     __local float top[GROUP];
-    const int n = get_group_id(2), h = get_group_id(1), i = get_group_id(0), lane = get_local_id(0), nk = arg.keys;
+    const int n = get_group_id(2), h = get_group_id(1), i = get_group_id(0), lane = get_local_id(0);
     if (n >= *limit) return;
-    const int k_first = (arg.mapped_kv ? kv_map[n] : n) * nk;
+    const int nk = arg.counted ? k_count[n] : arg.keys, k_first = (arg.mapped_kv ? kv_map[n] : n) * arg.keys;
     float4 query[D4];
     softmax_state s;
     load_query(query, q, ((arg.mapped_q ? q_map[n] : n) * arg.queries + i) * arg.q_ld + arg.q_c0 + h * D, arg.scale);

@@ -31,12 +31,6 @@ __kernel void scores(__global float *y, __global const float *logits, __global c
         y[i] = x[i] != x[i] ? x[i] : 1.0f / (1.0f + ist_exp_float(-x[i]));
 }
 
-/* x * ratio rounded once, ratio = high + low. */
-static float scaled(float x, uint high, uint low) {
-    float p = x * as_float(high);
-    return p + (fma(x, as_float(high), -p) + x * as_float(low));
-}
-
 /* The flat list over the batch: first object of each image into counts[n, 2], total, image_of[p], prompts [p, 4] in the
  * segmenter's coordinates; zeros from total on. One group; `end` is its local memory. */
 static void flatten_all(__global int *counts, __global int *total, __global int *image_of, __global float *prompts,

@@ -6,3 +6,9 @@
 static inline int parts_of(int count, int all, int most) {
     return clamp(all / max(count, 1), 1, most);
 }
+
+/* x * ratio rounded once, ratio = high + low. */
+static inline float scaled(float x, uint high, uint low) {
+    float p = x * as_float(high);
+    return p + (fma(x, as_float(high), -p) + x * as_float(low));
+}

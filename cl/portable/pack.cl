@@ -94,7 +94,7 @@ records(__global int *packet, __global const int *objects, __global const int *c
     r[OB_MATCH_IOU] = arg.matched ? match[2 * slot + 1] : 0;
     r[OB_IMAGE] = n;
     if (!arg.masked) return;
-    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)k * arg.score_ld + arg.score_c0));
+    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)(k / arg.scores) * arg.score_ld + arg.score_c0 + k % arg.scores));
     r[OB_STABILITY] = as_int(w.low ? (float)w.high / (float)w.low : 0.0f);
     if (!w.area) return;
     r[OB_AREA] = w.area;
@@ -228,4 +228,13 @@ spill(__global uint *store, __global const int *packet, __global const uint *upl
             SYNC();
         }
     }
+}
+
+/* The low-resolution logits of object k behind the room for masks: work-item (i, k). */
+__kernel void logits(__global int *packet, __global const float *low_res, __global const int *total,
+                     __global const uint *upload, logits_args arg) {
+    const int i = (int)get_global_id(0), k = (int)get_global_id(1);
+    if (k >= *total || i >= arg.pixels) return;
+    packet[(size_t)arg.first + upload[UP_PACKET_WORDS] + (size_t)k * arg.pixels + i] =
+        as_int(low_res[(size_t)k * arg.logits_ld + arg.logits_c0 + i]);
 }

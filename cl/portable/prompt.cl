@@ -28,7 +28,7 @@ __kernel void point_tokens(__global T *y, __global const float *points, __global
             c = cos(z);
         }
     }
-    if (label >= -1 && label <= (arg.labelled ? 1 : 3)) { /* points know -1, 0, 1; corners of boxes have 2 and 3 */
+    if (label >= -1 && label <= arg.most_label) { /* points know -1, 0, 1; corners of boxes have 2 and 3 */
         __global const float *known = table + (size_t)(label + 1) * 2 * half_dim;
         s += known[i];
         c += known[half_dim + i];
@@ -48,4 +48,21 @@ __kernel void join_tokens(__global T *y, __global const T *a, __global const T *
     const float v =
         token < na ? LOAD(a, from_a * arg.a_ld + arg.a_c0 + ch) : LOAD(b, from_b * arg.b_ld + arg.b_c0 + ch);
     STORE(v, y, ((size_t)item * (na + nb) + token) * channels + ch);
+}
+
+/* y[item] = x[item] where it is given, else `none` at every pixel. */
+__kernel void dense_prompt(__global T *y, __global const T *x, __global const int *given, __global const float *none,
+                           __global const int *limit, dense_prompt_args arg) {
+    const int ch = (int)get_global_id(0), pixel = (int)get_global_id(1), item = (int)get_global_id(2);
+    if (ch >= arg.c || item >= *limit) return;
+    const size_t at = (size_t)item * arg.pixels + pixel;
+    STORE(given[item] ? LOAD(x, at * arg.x_ld + arg.x_c0 + ch) : none[ch], y, at * arg.c + ch);
+}
+
+/* The last row of columns [rows][columns] of prompt n, which is added to scores: low for tokens it does not have. */
+__kernel void hide_tokens(__global float *y, __global const int *counts, __global const int *limit,
+                          hide_tokens_args arg) {
+    const int column = (int)get_global_id(0), n = (int)get_global_id(1);
+    if (n >= *limit || column < counts[n] * arg.heads) return;
+    y[((size_t)n * arg.rows + arg.rows - 1) * arg.columns + column] = -3.0e38f;
 }

@@ -19,6 +19,8 @@ enum ist_upload_word {
     IST_UP_FLAGS = 1,        /* IST_UP_RESET_TRACKS, IST_UP_TRACK_HALF */
     IST_UP_PACKET_WORDS = 2, /* mask words the packet has room for */
     IST_UP_STORE_WORDS = 3,  /* words per object in the mask store: at least width * ceil(height / 32) of every image */
+    IST_UP_PROMPTS = 4,      /* prompts of all images */
+    IST_UP_PROMPT_AT = 5,    /* their offset */
     IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
 
     IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
@@ -26,6 +28,19 @@ enum ist_upload_word {
                               * other half, so that one that fails on the way can be forgotten: the host turns the flag
                               * over with each batch that was enqueued whole */
 };
+
+/* Prompts of all images, one image after the other: IST_PM_WORDS words each from IST_UP_PROMPT_AT on. */
+enum ist_prompt_word {
+    IST_PM_IMAGE = 0,    /* of the batch */
+    IST_PM_POINTS = 1,   /* how many: its points, padding if it has no box, two corners if it has one */
+    IST_PM_POINT_AT = 2, /* words of these: IST_POINT_WORDS each */
+    IST_PM_MASK_AT = 3,  /* words of its mask, row by row floats; 0: none */
+    IST_PM_BOX = 4,      /* 4 floats, as given; zeros without */
+    IST_PM_WORDS = 8
+};
+
+/* x and y in pixels of the image, floats; label: 1 object, 0 background, -1 padding, 2 and 3 corners of a box. */
+enum ist_prompt_point_word { IST_POINT_X = 0, IST_POINT_Y = 1, IST_POINT_LABEL = 2, IST_POINT_WORDS = 3 };
 
 /* Block of image i: words from IST_UP_HEADER + i * IST_IM_WORDS. Offsets of tables and targets are in words from the
  * start of the upload. */
@@ -53,6 +68,8 @@ enum ist_image_word {
     IST_IM_TARGET_AT = 20,    /* their offset: IST_TARGET_WORDS each */
     IST_IM_DET_VERTICAL = 21, /* nonzero: resampled vertically first for the detector */
     IST_IM_SEG_VERTICAL = 22, /* .. for the segmenter */
+    IST_IM_PROMPTS = 23,      /* number of prompts */
+    IST_IM_PROMPT = 24,       /* the first of them, among those of all images */
     IST_IM_WORDS = 32         /* the rest is 0 */
 };
 
@@ -63,7 +80,7 @@ enum ist_target_word { IST_TARGET_BOX = 0, IST_TARGET_LABEL = 4, IST_TARGET_WORD
  * number of taps <= K); then n_out * K coefficients, fixed point with 22 fractional bits. */
 enum ist_taps_word { IST_TAPS_K = 0, IST_TAPS_PAIRS = 1 };
 
-/* ---- packet: header, one block per image of the plan's batch, object records, mask words ---- */
+/* ---- packet: header, one block per image of the plan's batch, object records, mask words, logits ---- */
 
 enum ist_packet_word {
     IST_PK_IMAGES = 0,
@@ -103,7 +120,8 @@ enum ist_object_word {
 /* Row of a detection (IST_NODE_DETECT), between kernels only. */
 enum ist_detection_word { IST_DET_LABEL = 0, IST_DET_SCORE = 1, IST_DET_QUERY = 2, IST_DET_BOX = 3, IST_DET_WORDS = 8 };
 
-/* Word where the records start, and where the mask words start. */
+/* Word where the records start, and where the mask words start; behind room for IST_UP_PACKET_WORDS of those begin the
+ * low-resolution logits of all objects, floats, where they are wanted. */
 static inline size_t ist_packet_objects_at(int batch) {
     return IST_PK_HEADER + (size_t)batch * IST_PK_IMAGE_WORDS;
 }

@@ -41,7 +41,7 @@ static const ist_field gate[] = {TEXT(ist_gate, label), IN(ist_gate, g), IN(ist_
                                  OUT(ist_gate, y), AFFINE(ist_gate, norm), END};
 static const ist_field attention[] = {TEXT(ist_attention, label), IN(ist_attention, q), IN(ist_attention, k),
                                       IN(ist_attention, v), IN(ist_attention, q_map), IN(ist_attention, kv_map),
-                                      OUT(ist_attention, y), END};
+                                      IN(ist_attention, k_count), OUT(ist_attention, y), END};
 static const ist_field window_attention[] = {TEXT(ist_window_attention, label), IN(ist_window_attention, qkv),
                                              OUT(ist_window_attention, y), END};
 static const ist_field relative_attention[] = {TEXT(ist_relative_attention, label), IN(ist_relative_attention, qkv),
@@ -89,15 +89,18 @@ static const ist_field point_tokens[] = {TEXT(ist_point_tokens, label), IN(ist_p
                                          EACH(ARRAY, ist_point_tokens, table, 0, IST_POINT_LABELS), END};
 static const ist_field join_tokens[] = {TEXT(ist_join_tokens, label), IN(ist_join_tokens, a), IN(ist_join_tokens, b),
                                         OUT(ist_join_tokens, y), END};
+static const ist_field dense_prompt[] = {TEXT(ist_dense_prompt, label), IN(ist_dense_prompt, x),
+                                         IN(ist_dense_prompt, given),   OUT(ist_dense_prompt, y),
+                                         ARRAY(ist_dense_prompt, none), END};
 static const ist_field parameter[] = {TEXT(ist_parameter, label), MADE(ist_parameter, y),
                                       EACH(ARRAY, ist_parameter, rows, 0, 2), END};
 static const ist_field grid_code[] = {TEXT(ist_grid_code, label), MADE(ist_grid_code, y), ARRAY(ist_grid_code, gauss),
                                       END};
 static const ist_field attention_layer[] = {
     TEXT(ist_attention_layer, label), IN(ist_attention_layer, q), IN(ist_attention_layer, q_pos),
-    IN(ist_attention_layer, k), IN(ist_attention_layer, k_pos), IN(ist_attention_layer, add),
-    OUT(ist_attention_layer, y), RAW(ist_attention_layer, query), RAW(ist_attention_layer, key),
-    RAW(ist_attention_layer, value), RAW(ist_attention_layer, out), AFFINE(ist_attention_layer, norm), END};
+    IN(ist_attention_layer, k), IN(ist_attention_layer, k_pos), IN(ist_attention_layer, k_count),
+    IN(ist_attention_layer, add), OUT(ist_attention_layer, y), RAW(ist_attention_layer, query),
+    RAW(ist_attention_layer, key), RAW(ist_attention_layer, value), RAW(ist_attention_layer, out), AFFINE(ist_attention_layer, norm), END};
 static const ist_field mlp_layer[] = {TEXT(ist_mlp_layer, label), IN(ist_mlp_layer, x), OUT(ist_mlp_layer, y),
                                       RAW(ist_mlp_layer, lin1), RAW(ist_mlp_layer, lin2), AFFINE(ist_mlp_layer, norm),
                                       END};
@@ -117,6 +120,11 @@ static const ist_field detect[] = {TEXT(ist_detect, label), IN(ist_detect, logit
                                    IN(ist_detect, upload), DETECTIONS(MADE, ist_detect), END};
 static const ist_field given_boxes[] = {TEXT(ist_given_boxes, label), IN(ist_given_boxes, upload),
                                         OUT(ist_given_boxes, match), DETECTIONS(MADE, ist_given_boxes), END};
+static const ist_field given_prompts[] = {
+    TEXT(ist_given_prompts, label), IN(ist_given_prompts, upload), OUT(ist_given_prompts, points),
+    OUT(ist_given_prompts, labels), OUT(ist_given_prompts, tokens), OUT(ist_given_prompts, mask),
+    OUT(ist_given_prompts, masked), OUT(ist_given_prompts, total), OUT(ist_given_prompts, image_of),
+    OUT(ist_given_prompts, match), OUT(ist_given_prompts, content), DETECTIONS(OUT, ist_given_prompts), END};
 static const ist_field assignment[] = {TEXT(ist_assignment, label), IN(ist_assignment, cost), IN(ist_assignment, dims),
                                    OUT(ist_assignment, match), OUT(ist_assignment, complete), END};
 static const ist_field match[] = {TEXT(ist_match, label), IN(ist_match, upload), IN(ist_match, logits),
@@ -124,7 +132,7 @@ static const ist_field match[] = {TEXT(ist_match, label), IN(ist_match, upload),
 static const ist_field masks[] = {TEXT(ist_masks, label), IN(ist_masks, logits), IN(ist_masks, upload),
                                   IN(ist_masks, store), MADE(ist_masks, stats), DETECTIONS(IN, ist_masks), END};
 static const ist_field pack[] = {TEXT(ist_pack, label), IN(ist_pack, match), IN(ist_pack, stats), IN(ist_pack, score),
-                                 IN(ist_pack, upload), IN(ist_pack, store), IN(ist_pack, packet),
+                                 IN(ist_pack, logits), IN(ist_pack, upload), IN(ist_pack, store), IN(ist_pack, packet),
                                  DETECTIONS(IN, ist_pack), END};
 
 const ist_kind *ist_kind_of(ist_node_kind kind) {

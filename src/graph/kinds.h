@@ -47,6 +47,7 @@
     X(NORM_MLP, norm_mlp, norm_mlp)                                                                                    \
     X(POINT_TOKENS, point_tokens, point_tokens)                                                                        \
     X(JOIN_TOKENS, join_tokens, join_tokens)                                                                           \
+    X(DENSE_PROMPT, dense_prompt, dense_prompt)                                                                        \
     X(PARAMETER, parameter, parameter)                                                                                 \
     X(GRID_CODE, grid_code, grid_code)                                                                                 \
     X(ATTENTION_LAYER, attention_layer, attention_layer)                                                               \
@@ -56,6 +57,7 @@
     X(RESIZE, resize, resize)                                                                                          \
     X(DETECT, detect, detect)                                                                                          \
     X(GIVEN_BOXES, given_boxes, given_boxes)                                                                           \
+    X(GIVEN_PROMPTS, given_prompts, given_prompts)                                                                     \
     X(ASSIGN, assign, assignment)                                                                                      \
     X(MATCH, match, match)                                                                                             \
     X(MASKS, masks, masks)                                                                                             \

@@ -186,10 +186,11 @@ typedef struct ist_gate {
 
 /* ATTENTION: softmax(q k^T scale) v per head: q [n,1,nq,C], k [n,1,nk,C], v likewise, C = heads * d; any d that is a
  * multiple of 4 up to 64. q_map / kv_map (I32 [1,1,n,1]) say which item of q / of k and v serves result item i; empty:
- * item i itself. `count` is the n of the result (0: q.n). Statistics in float. */
+ * item i itself. `count` is the n of the result (0: q.n). With k_count (I32 [1,1,n,1]) result item i sees the first
+ * k_count[i] keys only, at least one. Statistics in float. */
 typedef struct ist_attention {
     const char *label;
-    ist_tensor q, k, v, q_map, kv_map, y;
+    ist_tensor q, k, v, q_map, kv_map, k_count, y;
     int heads, count;
     float scale;
 } ist_attention;
@@ -403,17 +404,25 @@ typedef struct ist_norm_mlp {
 /* POINT_TOKENS: points F32 [P,1,k,2] in pixels of a square input of `side`; labels I32 [P,1,k,1], or empty: point j has
  * label first_label + j. With `pad` one more token of label -1 follows. gauss [2][128]: random Fourier features, row 0
  * multiplies x; table [5][256]: what is added for the labels -1 (not_a_point) to 3. Label -1 has no position; given
- * labels other than -1, 0, 1 have a position only. Tokens `own` [1,1,i,256], or none, stand before those of every
- * prompt. -> [P,1,(i+) k (+1),256] */
+ * labels other than -1, 0, 1 and, with `corners`, 2 and 3 have a position only. Tokens `own` [1,1,i,256], or none,
+ * stand before those of every prompt. -> [P,1,(i+) k (+1),256] */
 enum { IST_POINT_DIM = 256, IST_POINT_LABELS = 5 };
 typedef struct ist_point_tokens {
     const char *label;
     ist_tensor points, labels, own, y;
     ist_array gauss, table[IST_POINT_LABELS];
     int first_label;
-    bool pad;
+    bool pad, corners;
     float side;
 } ist_point_tokens;
+
+/* DENSE_PROMPT: what is added to the image of prompt i: x[i] [P,h,w,c], the code of its mask, where given[i] (I32
+ * [1,1,P,1]) is not 0, else `none` [c] at every pixel. */
+typedef struct ist_dense_prompt {
+    const char *label;
+    ist_tensor x, given, y;
+    ist_array none;
+} ist_dense_prompt;
 
 /* JOIN_TOKENS: tokens of a, then those of b, per item: [1 or P,1,i,c] and [P,1,j,c] -> [P,1,i+j,c]. */
 typedef struct ist_join_tokens {
@@ -437,12 +446,12 @@ typedef struct ist_grid_code {
     int grid;
 } ist_grid_code;
 
-/* ATTENTION_LAYER: y = LN(add + out(softmax(query(q + q_pos) key(k + k_pos)^T / sqrt(d)) value(k))), in `heads` heads of
- * d = query.out / heads channels; tokens [n,1,nq,C], [n,1,nk,C]. Positions and `add` may be empty, a position may have
- * n = 1. */
+/* ATTENTION_LAYER: y = LN(add + out(softmax(query(q + q_pos) key(k + k_pos)^T / sqrt(d)) value(k))), in `heads` heads
+ * of d = query.out / heads channels; tokens [n,1,nq,C], [n,1,nk,C]. Positions and `add` may be empty, a position may
+ * have n = 1. k_count as in ATTENTION. */
 typedef struct ist_attention_layer {
     const char *label;
-    ist_tensor q, q_pos, k, k_pos, add, y;
+    ist_tensor q, q_pos, k, k_pos, k_count, add, y;
     ist_filter query, key, value, out;
     ist_affine norm;
     float eps;
@@ -539,6 +548,20 @@ typedef struct ist_given_boxes {
     ist_detections det;
 } ist_given_boxes;
 
+/* GIVEN_PROMPTS: the prompts of the upload (graph/frame.h), P = batch * prompts places for those of all images, one
+ * after the other, in pixels of the segmenter's input. Each has `k` places for points and corners of boxes: points F32
+ * [P,1,k,2]; labels I32 [P,1,k,1], those of POINT_TOKENS, 4 where there is none; tokens I32 [1,1,P,1], how many there
+ * are together with the decoder's `own`; with `low` > 0 the masks F32 [P,low,low,1], zeros where none is given, and
+ * masked I32 [1,1,P,1]. total I32 [1,1,1,1] and image_of I32 [1,1,P,1] are of prompts, those in det of the objects that
+ * they become: `masks` of each prompt; match I32 [batch,1,prompts * masks,2] has the prompt's number in its image and
+ * IoU 1. content as RESIZE makes it. */
+typedef struct ist_given_prompts {
+    const char *label;
+    ist_tensor upload, points, labels, tokens, mask, masked, total, image_of, match, content;
+    ist_detections det; /* without boxes */
+    int prompts, masks, k, own, low;
+} ist_given_prompts;
+
 /* ASSIGN: exact minimum-cost assignment by shortest augmenting paths (Jonker & Volgenant 1987; rectangular form Crouse
  * 2016) on 64-bit integer costs: the costs are rounded to fixed point once, then every device computes the same numbers.
  * Sources are the smaller side in rising order; at equal distance a free column wins, then the lowest index. cost F32
@@ -580,11 +603,12 @@ typedef struct ist_masks {
     int side;
 } ist_masks;
 
-/* PACK: the packet. match, stats and score (F32 or T, a view [P,1,1,1]) may be empty: none, no segmenter; store is
- * empty without a segmenter. */
+/* PACK: the packet. match, stats and score (F32 or T, a view [P / m,1,1,m]: object k's is channel k % m of item k / m)
+ * may be empty: none, no segmenter; store is empty without a segmenter. logits F32 as those of MASKS, or empty: none
+ * are wanted. */
 typedef struct ist_pack {
     const char *label;
-    ist_tensor match, stats, score, upload, store, packet;
+    ist_tensor match, stats, score, logits, upload, store, packet;
     ist_detections det;
 } ist_pack;
 

@@ -223,13 +223,18 @@ ist_status ist_infer_gate(void *node, ist_error *err) {
 
 /* ---- attention ---- */
 
+/* One count for each of n items, or none. */
+static bool counts_fit(ist_tensor counts, int n) {
+    return !ist_has(counts) || (counts.elem == IST_ELEM_I32 && ist_pixels(counts) >= n && counts.c == 1);
+}
+
 ist_status ist_infer_attention(void *node, ist_error *err) {
     ist_attention *o = node;
     ist_tensor q = o->q, k = o->k, v = o->v;
     int d = o->heads > 0 ? q.c / o->heads : 0, n = o->count ? o->count : q.n;
     bool items = (ist_has(o->q_map) || q.n >= n) && (ist_has(o->kv_map) || k.n >= n);
     if (d * o->heads != q.c || d % 4 || d < 4 || d > HEAD_MAX || k.c != q.c || v.c != q.c || v.n != k.n ||
-        ist_tokens_of(v) != ist_tokens_of(k) || !items)
+        ist_tokens_of(v) != ist_tokens_of(k) || !items || !counts_fit(o->k_count, n))
         return ist_fail(err, IST_E_ARGUMENT,
                         "%s: attention of q [%d,%d,%d], k [%d,%d,%d], v [%d,%d,%d] with %d heads is not possible",
                         o->label, q.n, ist_tokens_of(q), q.c, k.n, ist_tokens_of(k), k.c, v.n, ist_tokens_of(v), v.c, o->heads);
@@ -513,6 +518,14 @@ ist_status ist_infer_join_tokens(void *node, ist_error *err) {
     return result(&q->y, extents(b.n, 1, a.w + b.w, a.c, IST_ELEM_T), false, q->label, err);
 }
 
+ist_status ist_infer_dense_prompt(void *node, ist_error *err) {
+    ist_dense_prompt *q = node;
+    ist_tensor x = q->x;
+    if (!counts_fit(q->given, x.n) || !ist_has(q->given) || q->none.count != (size_t)x.c || x.elem != IST_ELEM_T)
+        return ist_fail(err, IST_E_WEIGHTS, "%s: %zu values for [%d,%d,%d,%d]", q->label, q->none.count, EXTENTS(x));
+    return result(&q->y, extents(EXTENTS(x), IST_ELEM_T), false, q->label, err);
+}
+
 ist_status ist_infer_parameter(void *node, ist_error *err) {
     ist_parameter *q = node;
     size_t want = (size_t)q->y.n * (size_t)ist_tokens_of(q->y) * (size_t)q->y.c;
@@ -538,10 +551,11 @@ ist_status ist_infer_attention_layer(void *node, ist_error *err) {
     ist_tensor q = l->q, k = l->k;
     int inner = l->query.out;
     IST_TRY(check_norm(&l->norm, l->out.out, l->label, err));
-    if (q.n != k.n || !position_fits(l->q_pos, q) || !position_fits(l->k_pos, k) || !filter_is(&l->query, inner, q.c, 1) ||
-        !filter_is(&l->key, inner, k.c, 1) || !filter_is(&l->value, inner, k.c, 1) ||
-        !filter_is(&l->out, q.c, inner, 1) || l->heads < 1 || inner % l->heads ||
-        (ist_has(l->add) && (!same_pixels(l->add, q) || l->add.n != q.n)))
+    if (q.n != k.n || !position_fits(l->q_pos, q) || !position_fits(l->k_pos, k) ||
+        !filter_is(&l->query, inner, q.c, 1) || !filter_is(&l->key, inner, k.c, 1) ||
+        !filter_is(&l->value, inner, k.c, 1) || !filter_is(&l->out, q.c, inner, 1) || l->heads < 1 ||
+        inner % l->heads || (ist_has(l->add) && (!same_pixels(l->add, q) || l->add.n != q.n)) ||
+        !counts_fit(l->k_count, q.n))
         return ist_fail(err, IST_E_WEIGHTS,
                         "%s: attention of [%d,%d,%d,%d] to [%d,%d,%d,%d] by projections %d -> %d, %d -> %d, %d -> %d "
                         "and %d -> %d in %d heads",
@@ -627,6 +641,28 @@ ist_status ist_infer_given_boxes(void *node, ist_error *err) {
     return result(&q->match, match_of(&q->det), false, q->label, err);
 }
 
+ist_status ist_infer_given_prompts(void *node, ist_error *err) {
+    ist_given_prompts *q = node;
+    ist_detections *d = &q->det;
+    int places = d->batch * q->prompts;
+    if (d->batch < 1 || q->prompts < 1 || q->masks < 1 || q->k < 1 || q->low < 0)
+        return ist_fail(err, IST_E_ARGUMENT, "%s: %d prompts of %d places with %d masks in each of %d images", q->label,
+                        q->prompts, q->k, q->masks, d->batch);
+    d->max_objects = q->prompts * q->masks;
+    infer_detections(d);
+    d->boxes = (ist_tensor){0};
+    q->points = extents(places, 1, q->k, 2, IST_ELEM_F32);
+    q->labels = extents(places, 1, q->k, 1, IST_ELEM_I32);
+    q->tokens = q->image_of = extents(1, 1, places, 1, IST_ELEM_I32);
+    q->total = extents(1, 1, 1, 1, IST_ELEM_I32);
+    q->content = extents(1, 1, d->batch, 2, IST_ELEM_I32);
+    q->match = match_of(d);
+    if (!q->low) return IST_OK;
+    q->mask = extents(places, q->low, q->low, 1, IST_ELEM_F32);
+    q->masked = q->tokens;
+    return IST_OK;
+}
+
 ist_status ist_infer_assign(void *node, ist_error *err) {
     ist_assignment *q = node;
     ist_tensor cost = q->cost;
@@ -658,6 +694,8 @@ ist_status ist_infer_masks(void *node, ist_error *err) {
 ist_status ist_infer_pack(void *node, ist_error *err) {
     ist_pack *q = node;
     int prompts = q->det.batch * q->det.max_objects;
-    if (!ist_has(q->stats) || (q->score.n == prompts && ist_tokens_of(q->score) == 1 && ist_has(q->store))) return IST_OK;
-    return ist_fail(err, IST_E_ARGUMENT, "%s: %d mask scores for %d prompts", q->label, q->score.n, prompts);
+    bool scored = q->score.n * q->score.c == prompts && ist_tokens_of(q->score) == 1;
+    if (!ist_has(q->stats) || (scored && ist_has(q->store))) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "%s: %d x %d mask scores for %d prompts", q->label, q->score.n, q->score.c,
+                    prompts);
 }

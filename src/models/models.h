@@ -49,9 +49,11 @@ typedef struct ist_prompted {
     ist_tensor image_of;  /* [1,1,P,1] I32: the image of each prompt; empty: all of image 0 */
     ist_tensor sparse;    /* [P,1,t,c]: the decoder's own tokens, then the prompt's */
     ist_tensor dense;     /* [P,grid,grid,c]: a mask prompt's code, or empty */
+    ist_tensor counts;    /* [1,1,P,1] I32: how many of its tokens a prompt has; empty: all t */
     ist_tensor content; /* as for encode: logits outside of the picture then may stay undefined; empty: all are made */
 } ist_prompted;
 
+enum { IST_MULTIMASKS = 3 };
 typedef struct ist_prompt_masks {
     ist_tensor low_res; /* [P * masks,side / 4,side / 4,1] F32 logits; prompt i's mask m is item i * masks + m */
     ist_tensor iou;     /* [P,1,1,masks] F32 predicted quality, no sigmoid */
@@ -63,6 +65,7 @@ typedef struct ist_segmenter_model {
     int side;                  /* of its square input unless something else is asked for or known of the file */
     int multiple, least, most; /* the other sides it can work at */
     bool one_side;             /* a file is for one side, its own */
+    int patch, channels;       /* pixels of the input for a place of the embedding, and what it has there */
     float mean[3], std[3];     /* its input is (v - mean) / std inside the picture, whose longest side is `side`; 0
                                 *   outside */
     /* image [n,side,side,3] -> embedding. content [1,1,n,2] I32: width and height of the picture in each, since what is
@@ -71,6 +74,13 @@ typedef struct ist_segmenter_model {
     /* boxes [P,1,2,2] F32: corners in pixels of an input of `side` -> the prompt's tokens, with `own` behind the
      * decoder's own. */
     ist_tensor (*boxes)(const ist_net *net, ist_tensor boxes, int side, bool own);
+    /* points [P,1,k,2] F32 in such pixels, labels [P,1,k,1] I32: 1 object, 0 background, -1 padding, 2 and 3 corners of
+     * a box, 4 none -> tokens behind the decoder's own, `own_tokens` of them. A prompt without a box has padding. */
+    ist_tensor (*points)(const ist_net *net, ist_tensor points, ist_tensor labels, int side);
+    int own_tokens;
+    /* masks [P,side / 4,side / 4,1] F32, low-resolution logits of an earlier answer, given [1,1,P,1] I32 -> what
+     * prompts with a mask and those without have as `dense`. */
+    ist_tensor (*dense)(const ist_net *net, ist_tensor masks, ist_tensor given);
     ist_prompt_masks (*decode)(const ist_net *net, const ist_prompted *in, bool multimask);
 } ist_segmenter_model;
 

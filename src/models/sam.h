@@ -33,11 +33,18 @@ ist_tensor ist_sam_box_tokens(const ist_net *net, ist_tensor boxes, int side, bo
  * network wants one padding point more: with `pad` it is appended. Behind the decoder's own: [P,1,5 + k (+1),256]. */
 ist_tensor ist_sam_point_tokens(const ist_net *net, ist_tensor points, ist_tensor labels, int side, bool pad);
 
+/* The same of points that may be a box's corners too, with labels 2 and 3: [P,1,5 + k,256]. Labels beyond mean that
+ * there is no such point: see counts of ist_prompted. */
+ist_tensor ist_sam_prompt_tokens(const ist_net *net, ist_tensor points, ist_tensor labels, int side);
+
 /* Points first, then the box tokens, as the network orders them: a [P,1,i,256], b [P,1,j,256] -> [P,1,i+j,256]. */
 ist_tensor ist_sam_join_tokens(const ist_net *net, ist_tensor a, ist_tensor b);
 
 /* masks [P,side/4,side/4,1]: low-resolution logits of an earlier answer -> dense [P,side/16,side/16,256]. */
 ist_tensor ist_sam_mask_prompt(const ist_net *net, ist_tensor masks);
+
+/* The same where given [1,1,P,1] I32 is not 0, else what the network has for no mask. */
+ist_tensor ist_sam_dense_prompt(const ist_net *net, ist_tensor masks, ist_tensor given);
 
 /* sparse [P,1,5 + T,256], dense [P,grid,grid,256]. */
 typedef ist_prompted ist_sam_prompted;

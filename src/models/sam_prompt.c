@@ -30,6 +30,10 @@ ist_tensor ist_sam_point_tokens(const ist_net *net, ist_tensor points, ist_tenso
     return encode(net, (ist_point_tokens){.points = points, .labels = labels, .pad = pad}, side, true);
 }
 
+ist_tensor ist_sam_prompt_tokens(const ist_net *net, ist_tensor points, ist_tensor labels, int side) {
+    return encode(net, (ist_point_tokens){.points = points, .labels = labels, .corners = true}, side, true);
+}
+
 ist_tensor ist_sam_join_tokens(const ist_net *net, ist_tensor a, ist_tensor b) {
     return IST_NODE(net, JOIN_TOKENS, join_tokens, .label = "prompt tokens", .a = a, .b = b);
 }
@@ -42,4 +46,10 @@ ist_tensor ist_sam_mask_prompt(const ist_net *net, ist_tensor masks) {
     gelu.x = ist_net_dense(net, x, &half, "prompt_encoder.mask_downscaling.3"); /* [P,64,64,16] */
     x = ist_net_layer_norm(net, gelu, "prompt_encoder.mask_downscaling.4");
     return ist_net_dense(net, x, NULL, "prompt_encoder.mask_downscaling.6"); /* [P,64,64,256] */
+}
+
+ist_tensor ist_sam_dense_prompt(const ist_net *net, ist_tensor masks, ist_tensor given) {
+    static const char none[] = "prompt_encoder.no_mask_embed";
+    return IST_NODE(net, DENSE_PROMPT, dense_prompt, .label = none, .x = ist_sam_mask_prompt(net, masks),
+                    .given = given, .none = ist_take_array(net, "%s.weight", none));
 }

@@ -8,10 +8,10 @@ static const float EPS = 1e-5f;
 static const ist_tensor none = {0};
 
 /* What every layer has: the initial tokens [P,1,N,256] and the position code of the grid [1,1,T,256] are added to
- * whatever asks or is asked. */
+ * whatever asks or is asked; a prompt has counts[i] of the tokens, or all. */
 typedef struct transformer {
     const ist_net *net;
-    ist_tensor t, pe;
+    ist_tensor t, pe, counts;
 } transformer;
 
 /* LN(add + attention of q to k), by the projections of AT and the norm NORM. */
@@ -39,13 +39,16 @@ static ist_tensor mlp(const transformer *tr, ist_tensor q, const char *at, const
 static ist_tensor layer(const transformer *tr, int i, ist_tensor q, ist_tensor *k) {
     const char *at = ist_graph_text(tr->net->graph, "layers.%d", i);
     ist_tensor pos = i ? tr->t : none;
-    q = attend(tr, (ist_attention_layer){.q = q, .q_pos = pos, .k = q, .k_pos = pos, .add = i ? q : none},
-               ist_name_of("%s.self_attn", at).text, ist_name_of("%s.norm1", at).text); /* [P,1,N,256] */
+    q = attend(
+        tr,
+        (ist_attention_layer){.q = q, .q_pos = pos, .k = q, .k_pos = pos, .k_count = tr->counts, .add = i ? q : none},
+        ist_name_of("%s.self_attn", at).text, ist_name_of("%s.norm1", at).text); /* [P,1,N,256] */
     q = attend(tr, (ist_attention_layer){.q = q, .q_pos = tr->t, .k = *k, .k_pos = tr->pe, .add = q},
                ist_name_of("%s.cross_attn_token_to_image", at).text, ist_name_of("%s.norm2", at).text);
     q = mlp(tr, q, ist_name_of("%s.mlp", at).text, ist_name_of("%s.norm3", at).text);
-    *k = attend(tr, (ist_attention_layer){.q = *k, .q_pos = tr->pe, .k = q, .k_pos = tr->t, .add = *k},
-                ist_name_of("%s.cross_attn_image_to_token", at).text, ist_name_of("%s.norm4", at).text);
+    *k = attend(
+        tr, (ist_attention_layer){.q = *k, .q_pos = tr->pe, .k = q, .k_pos = tr->t, .k_count = tr->counts, .add = *k},
+        ist_name_of("%s.cross_attn_image_to_token", at).text, ist_name_of("%s.norm4", at).text);
     return q;
 }
 
@@ -62,7 +65,7 @@ static ist_tensor prompted_image(const ist_net *net, const ist_sam_prompted *in)
 }
 
 ist_sam_transformed ist_sam_two_way(const ist_net *net, const ist_sam_prompted *in) {
-    transformer tr = {.net = net, .t = in->sparse};
+    transformer tr = {.net = net, .t = in->sparse, .counts = in->counts};
     ist_array gauss = ist_take_array(net, "prompt_encoder.pe_layer.positional_encoding_gaussian_matrix");
     ist_graph_begin(net->graph, IST_SPAN_TWO_WAY, "mask_decoder.transformer");
     tr.pe = IST_NODE(net, GRID_CODE, grid_code, .label = "dense_pe", .gauss = gauss, .grid = in->embedding.w);

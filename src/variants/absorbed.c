@@ -1,5 +1,7 @@
 /* Attention with absorbed projections: checks, and what the kernels of all machines share. See absorbed.h. */
 #include "variants/absorbed.h"
+#include "variants/defines.h"
+#include "variants/portable/prompt_args.h"
 
 #include "base/mem.h"
 
@@ -80,6 +82,22 @@ ist_fold_args ist_fold_args_of(const ist_fold_job *job, ist_fold_form form) {
                            .d = job->fold.d,
                            .form = (int)form,
                            .scale = job->fold.scale};
+}
+
+void ist_hide_tokens(ist_plan *p, ist_tensor columns, ist_tensor counts, const char *label) {
+    if (ist_plan_status(p)) return;
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    const ist_hide_tokens_args by_value = {.rows = columns.w, .columns = columns.c, .heads = HEADS};
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "portable/prompt",
+                                     .defines = defines.text,
+                                     .kernel = "hide_tokens",
+                                     .dims = 2,
+                                     .global = {(size_t)columns.c, (size_t)columns.n},
+                                     .local = {COLUMNS, 1},
+                                     .args = {IST_INOUT(columns), IST_IN(counts), IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(hide_tokens_args, &by_value)},
+                                     .arg_count = 4});
 }
 
 /* ---- the image ---- */

@@ -53,6 +53,9 @@ typedef struct ist_fold_job {
     ist_head_fold fold;
 } ist_fold_job;
 ist_tensor ist_fold_heads(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_fold_job *job, const char *label);
+/* Tokens of prompt n from counts[n] (I32 [1,1,P,1]) on score so low in its columns that no pixel sees them. Not for
+ * columns that are relative. */
+void ist_hide_tokens(ist_plan *p, ist_tensor columns, ist_tensor counts, const char *label);
 
 /* The image: item map[i] (I32) of x [n,1,L,K] for prompt i, or item i when map is empty; plus `shift` [K] when not
  * NULL; `position` [1,1,L,K] is added for scores only. */

@@ -15,6 +15,7 @@ ist_attention_args ist_attention_args_of(const ist_attention *a) {
                                 .keys = k.h * k.w,
                                 .mapped_q = ist_has(a->q_map),
                                 .mapped_kv = ist_has(a->kv_map),
+                                .counted = ist_has(a->k_count),
                                 .scale = a->scale};
 }
 

@@ -7,6 +7,7 @@ typedef struct ist_attention_args {
     int q_c0, k_c0, v_c0, out_c0; /* first channels */
     int queries, keys;            /* of an item */
     int mapped_q, mapped_kv;      /* whether queries, keys and values of item n are those of item map[n] */
+    int counted;                  /* whether item n sees the first k_count[n] keys only */
     float scale;
 } ist_attention_args;
 

@@ -91,6 +91,7 @@ ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor 
                        .v = v,
                        .q_map = opts->q_map,
                        .kv_map = opts->kv_map,
+                       .k_count = opts->k_count,
                        .heads = opts->heads,
                        .count = opts->count,
                        .scale = opts->scale};

@@ -32,7 +32,7 @@ ist_tensor ist_op_gate(ist_plan *p, ist_tensor g, ist_tensor x, ist_tensor y, co
 typedef struct ist_attention_opts {
     int heads;
     float scale;
-    ist_tensor q_map, kv_map;
+    ist_tensor q_map, kv_map, k_count;
     int count;
 } ist_attention_opts;
 ist_tensor ist_op_attention(ist_plan *p, ist_tensor q, ist_tensor k, ist_tensor v, const ist_attention_opts *opts,

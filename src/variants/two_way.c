@@ -56,11 +56,13 @@ static bool same(ist_tensor a, ist_tensor b) {
     return a.buffer == b.buffer && a.c0 == b.c0 && a.c == b.c;
 }
 
-/* Queries q with position q_pos, keys k with position k_pos, and the queries added (none: `add` is empty). */
+/* Queries q with position q_pos, keys k with position k_pos, `count` of them, and the queries added (none: `add` is
+ * empty). */
 static bool attends(const ist_attention_layer *l, ist_tensor q, ist_tensor q_pos, ist_tensor k, ist_tensor k_pos,
-                    ist_tensor add, int inner) {
-    return same(l->q, q) && same(l->q_pos, q_pos) && same(l->k, k) && same(l->k_pos, k_pos) && same(l->add, add) &&
-           l->heads == HEADS && l->query.out == inner && l->norm.n == q.c;
+                    ist_tensor count, ist_tensor add, int inner) {
+    return same(l->q, q) && same(l->q_pos, q_pos) && same(l->k, k) && same(l->k_pos, k_pos) &&
+           same(l->k_count, count) && same(l->add, add) && l->heads == HEADS && l->query.out == inner &&
+           l->norm.n == q.c;
 }
 
 static bool layers_fit(const ist_two_way *t, ist_tensor image, ist_tensor pe) {
@@ -72,14 +74,14 @@ static bool layers_fit(const ist_two_way *t, ist_tensor image, ist_tensor pe) {
         const ist_attention_layer *update = ist_two_way_attention(t, t->update[i]);
         const ist_mlp_layer *mlp = t->span.graph->nodes[t->mlp[i]].of;
         ist_tensor pos = i ? t->tokens : none;
-        if (!attends(self, q, pos, q, pos, i ? q : none, t->dim) ||
-            !attends(read, self->y, t->tokens, image, pe, self->y, t->inner) || !same(mlp->x, read->y) ||
-            mlp->act != IST_ACT_RELU || !attends(update, image, pe, mlp->y, t->tokens, image, t->inner))
+        if (!attends(self, q, pos, q, pos, t->counts, i ? q : none, t->dim) ||
+            !attends(read, self->y, t->tokens, image, pe, none, self->y, t->inner) || !same(mlp->x, read->y) ||
+            mlp->act != IST_ACT_RELU || !attends(update, image, pe, mlp->y, t->tokens, t->counts, image, t->inner))
             return false;
         q = mlp->y;
         image = update->y;
     }
-    return attends(ist_two_way_attention(t, t->last), q, t->tokens, image, pe, q, t->inner);
+    return attends(ist_two_way_attention(t, t->last), q, t->tokens, image, pe, none, q, t->inner);
 }
 
 /* Whether nobody reads what only the plain nodes would make. */
@@ -109,6 +111,7 @@ bool ist_two_way_of(const ist_spanned *span, ist_two_way *t) {
     const ist_attention_layer *first = ist_two_way_attention(t, t->read[0]);
     ist_tensor image = first->k, pe = first->k_pos;
     t->tokens = ist_two_way_attention(t, t->self[0])->q;
+    t->counts = ist_two_way_attention(t, t->self[0])->k_count;
     t->code = maker_of(span->graph, pe, IST_NODE_GRID_CODE);
     t->prompts = t->tokens.n;
     t->length = image.h * image.w;
@@ -200,6 +203,7 @@ typedef struct run {
     int pending;          /* the layer whose update the next reading carries out; -1: none */
     ist_tensor by;        /* the tokens that it is by */
     ist_tensor tokens;    /* the first ones, which are added to all queries, or as many of them as are asked for */
+    ist_tensor counts;    /* of how many tokens each prompt is, or empty */
 } run;
 
 static ist_tensor linear(ist_plan *p, ist_tensor x, ist_conv_weights w, const char *label) {
@@ -242,6 +246,7 @@ static ist_tensor self_attention(const run *r, int node, ist_tensor q) {
                            .q = ist_slice(qk, 0, c),
                            .k = ist_slice(qk, c, c),
                            .v = v,
+                           .k_count = r->counts,
                            .heads = l->heads,
                            .count = q.n,
                            .scale = 1.0f / sqrtf((float)c / (float)l->heads)};
@@ -272,6 +277,11 @@ static ist_prompt_way apart(const run *r) {
     return r->sharing && r->sharing->shares ? r->sharing->apart : (ist_prompt_way){0};
 }
 
+/* Whether the last token is taken off the others, which all prompts have as many of then. */
+static bool is_relative(const run *r) {
+    return r->kernels->shares && !ist_has(r->counts);
+}
+
 /* What a reading's step takes of the tokens: queries and, of a pending update, keys and values. */
 typedef struct folded {
     ist_tensor queries, keys, values;
@@ -295,8 +305,9 @@ static folded fold_tokens(const run *r, ist_tensor q, const ist_attention_layer 
         ist_tensor all = ist_span_tensor(&r->t->span, r->t->tokens);
         keys = ist_fold_of(r->by, all, &update->key, update->query.w, update->query.b, k, true, only);
         values = ist_fold_of(r->by, none, &update->value, out, NULL, k, false, only);
-        keys.fold.relative = values.fold.relative = r->kernels->shares;
+        keys.fold.relative = values.fold.relative = is_relative(r);
         f.keys = ist_fold_heads(p, r->kernels, &keys, read->label);
+        if (ist_has(r->counts)) ist_hide_tokens(p, f.keys, r->counts, read->label);
         f.values = ist_fold_heads(p, r->kernels, &values, read->label);
     }
     if (r->sharing && r->sharing->shares)
@@ -311,7 +322,7 @@ static ist_tensor read_with(run *r, ist_tensor q, const ist_attention_layer *rea
     ist_plan *p = r->p;
     folded f = fold_tokens(r, q, read, update);
     ist_tensor updated = {0};
-    ist_image_update u = {.keys = f.keys, .values = f.values, .relative = r->kernels->shares};
+    ist_image_update u = {.keys = f.keys, .values = f.values, .relative = is_relative(r)};
     if (update) {
         u.bias = update->out.b;
         u.gamma = update->norm.gamma;
@@ -363,6 +374,7 @@ void ist_two_way_absorbed(ist_plan *p, const ist_absorbed_kernels *kernels, cons
     run r = {.p = p, .kernels = kernels, .t = t, .sharing = sharing, .pending = -1};
     ist_two_way_start(p, t, &r.image, &shift);
     r.tokens = ist_span_tensor(s, t->tokens);
+    r.counts = ist_span_tensor(s, t->counts);
     if (sharing && !ist_plan_status(p)) sharing->begin(p, sharing, t, &r.image);
     ist_tensor q = r.tokens;
     for (int i = 0; i < LAYERS && !ist_plan_status(p); i++) {

@@ -16,7 +16,8 @@ typedef struct ist_two_way {
     int shift; /* a vector that is added to every pixel of the image, -1: none, but `dense` */
     int code;  /* the position code of the grid */
     ist_tensor tokens, embedding, image_of, dense; /* the graph's; dense is added to each prompt's image, or empty */
-    int prompts, length, dim, inner;               /* tokens of the image, channels, those of attention to it */
+    ist_tensor counts;               /* the graph's: of how many tokens each prompt is, or empty: of all */
+    int prompts, length, dim, inner; /* tokens of the image, channels, those of attention to it */
 } ist_two_way;
 /* False where the span's nodes are others, or more is read of them than the last tokens, the image and its code. */
 bool ist_two_way_of(const ist_spanned *span, ist_two_way *t);

@@ -65,6 +65,8 @@ void sam_begin(optest *t, sam_span *s, sam_shape shape, const int *map) {
     s->tokens_in = lowered_input(&s->graph, optest_in(t, s->tokens, IST_ELEM_T, false));
     s->embedding_in = lowered_input(&s->graph, optest_in(t, s->embedding, IST_ELEM_T, false));
     s->map_in = lowered_input(&s->graph, optest_ints(t, s->map, shape.prompts));
+    for (int i = 0; i < shape.prompts; i++) s->counts[i] = shape.counted ? 1 + (i + 1) % shape.tokens : shape.tokens;
+    if (shape.counted) s->counts_in = lowered_input(&s->graph, optest_ints(t, s->counts, shape.prompts));
     if (shape.dense) {
         s->dense = optest_random(t, shape.prompts, 1, shape.grid * shape.grid, shape.dim);
         s->dense_in = lowered_input(&s->graph, optest_in(t, s->dense, IST_ELEM_T, false));
@@ -114,7 +116,8 @@ void sam_add_two_way(sam_span *s) {
     for (int i = 0; i < 2; i++) {
         ist_tensor pos = i ? t : none;
         q = attend(s, &w->self[i],
-                   (ist_attention_layer){.q = q, .q_pos = pos, .k = q, .k_pos = pos, .add = i ? q : none});
+                   (ist_attention_layer){
+                       .q = q, .q_pos = pos, .k = q, .k_pos = pos, .k_count = s->counts_in, .add = i ? q : none});
         q = attend(s, &w->read[i], (ist_attention_layer){.q = q, .q_pos = t, .k = k, .k_pos = pe, .add = q});
         ist_mlp_layer mlp = {.label = "mlp", .x = q, .eps = EPS, .act = IST_ACT_RELU};
         mlp.lin1 = sam_filter(w->mlp[i].lin1);
@@ -122,7 +125,8 @@ void sam_add_two_way(sam_span *s) {
         mlp.norm = (ist_affine){w->mlp[i].gamma, w->mlp[i].beta, s->shape.dim, NULL};
         lowered_add(&s->graph, IST_NODE_MLP_LAYER, &mlp);
         q = mlp.y;
-        k = attend(s, &w->update[i], (ist_attention_layer){.q = k, .q_pos = pe, .k = q, .k_pos = t, .add = k});
+        k = attend(s, &w->update[i],
+                   (ist_attention_layer){.q = k, .q_pos = pe, .k = q, .k_pos = t, .k_count = s->counts_in, .add = k});
     }
     q = attend(s, &w->last, (ist_attention_layer){.q = q, .q_pos = t, .k = k, .k_pos = pe, .add = q});
     ist_graph_end(s->graph.graph);
@@ -141,7 +145,12 @@ void sam_reference(optest *t, const sam_span *s, ref_map *tokens, ref_map *image
         for (int i = 0; i < length * dim; i++)
             ref_at(*image, n, 0, 0)[i] = ref_at(s->embedding, s->map[n], 0, 0)[i] +
                                          (s->shape.dense ? ref_at(s->dense, n, 0, 0)[i] : s->shift[i % dim]);
-    ref_two_way(from, code, &s->weights, *image, *tokens);
+    for (int n = 0; n < count; n++) {
+        ref_map own = {1, 1, s->counts[n], dim, ref_at(from, n, 0, 0)}, y = own,
+                x = {1, 1, length, dim, ref_at(*image, n, 0, 0)};
+        y.v = ref_at(*tokens, n, 0, 0);
+        ref_two_way(own, code, &s->weights, x, y);
+    }
 }
 
 void sam_made_by(const optest *t, const char *op, const char *variant) {

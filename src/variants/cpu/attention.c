@@ -35,6 +35,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.defines = defines.text;
     l.dims = 1;
     l.global[0] = (size_t)units;
+    l.args[l.arg_count++] = (ist_arg)IST_IN(a->k_count);
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(cpu_attention_args, &by_value);
     l.args[l.arg_count++] = (ist_arg)IST_INOUT(ist_plan_work_queue(p));
     l.shares = true;

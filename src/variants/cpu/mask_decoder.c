@@ -197,7 +197,7 @@ static bool parts_of(const ist_spanned *s, parts *q) {
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     parts q;
     (void)p;
-    return parts_of(node, &q) && q.t.shift >= 0 && q.t.prompts > *(const int *)v->config &&
+    return parts_of(node, &q) && !ist_has(q.t.counts) && q.t.shift >= 0 && q.t.prompts > *(const int *)v->config &&
            q.t.tokens.w <= IST_TRACE_TOKENS && q.t.dim <= IST_IMAGE_CHANNELS && q.t.dim % IST_BLOCK_COLUMNS == 0 &&
            q.t.inner % (4 * IST_TWO_WAY_HEADS) == 0 && q.t.inner <= IST_TWO_WAY_HEADS * IST_HEAD_CHANNELS;
 }

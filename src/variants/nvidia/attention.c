@@ -29,8 +29,8 @@ static shares shares_of(const ist_attention *a) {
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_attention *a = node;
     (void)p, (void)v;
-    return ist_attention_dim(a) % 16 == 0 && a->q.h * a->q.w >= 16 && shares_of(a).warps && fours(a->y) && fours(a->q) &&
-           fours(a->k) && fours(a->v);
+    return !ist_has(a->k_count) && ist_attention_dim(a) % 16 == 0 && a->q.h * a->q.w >= 16 && shares_of(a).warps &&
+           fours(a->y) && fours(a->q) && fours(a->k) && fours(a->v);
 }
 
 /* Tiles of queries that a group makes of the same keys: as many as leave each compute unit some groups. */

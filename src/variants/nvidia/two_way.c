@@ -224,7 +224,7 @@ static ist_tensor mlp(run *r, int i, ist_tensor q) {
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     ist_two_way t;
     (void)p, (void)v;
-    if (!ist_two_way_of(node, &t)) return false;
+    if (!ist_two_way_of(node, &t) || ist_has(t.counts)) return false;
     bool hidden = true;
     for (int i = 0; i < LAYERS; i++)
         hidden = hidden && ((const ist_mlp_layer *)t.span.graph->nodes[t.mlp[i]].of)->lin1.out % 128 == 0;

@@ -21,6 +21,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     l.defines = defines.text;
     l.global[0] = (size_t)(rows ? ist_div_up(nq, GROUP) : nq) * GROUP;
     l.local[0] = GROUP;
+    l.args[l.arg_count++] = (ist_arg)IST_IN(a->k_count);
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(attention_args, &by_value);
     ist_plan_launch(p, &l);
 }

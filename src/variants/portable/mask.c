@@ -88,6 +88,23 @@ static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, con
     RECORD(p, spill, IST_INOUT(q->store), IST_IN(q->packet), IST_IN(q->upload), IST_INT(d->batch));
 }
 
+static void place_logits(ist_plan *p, const ist_pack *q, const char *defines) {
+    enum { GROUP = 64 };
+    const ist_detections *d = &q->det;
+    ist_tensor x = q->logits;
+    int pixels = x.h * x.w * x.c;
+    const ist_logits_args by_value = {.pixels = pixels,
+                                      .logits_ld = x.h * x.w * x.ld,
+                                      .logits_c0 = x.c0,
+                                      .first = (int)ist_packet_masks_at(d->batch, d->max_objects)};
+    ist_launch logits = launch_of(q, defines, "logits", 1, 1);
+    logits.dims = 2;
+    logits.global[0] = ist_round_up((size_t)pixels, GROUP), logits.global[1] = (size_t)(d->batch * d->max_objects);
+    logits.local[0] = GROUP, logits.local[1] = 1;
+    RECORD(p, logits, IST_INOUT(q->packet), IST_IN(x), IST_IN(d->total), IST_IN(q->upload),
+           IST_STRUCT(logits_args, &by_value));
+}
+
 static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_pack *q = node;
     const ist_lanes *l = ist_lanes_of(v);
@@ -104,6 +121,7 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
                                        .masked = masks,
                                        .score_ld = q->score.ld,
                                        .score_c0 = q->score.c0,
+                                       .scores = masks ? q->score.c : 1,
                                        .all_groups = g.all,
                                        .object_groups = g.most};
     ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);
@@ -116,6 +134,7 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
     else
         RECORD(p, places, IST_INOUT(q->packet), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
                IST_INT(d->batch));
+    if (ist_has(q->logits)) place_logits(p, q, defines.text);
 }
 
 const ist_family ist_portable_pack = {.emit = emit_pack};

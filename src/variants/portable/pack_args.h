@@ -5,7 +5,8 @@
 typedef struct ist_records_args {
     int batch, max_objects;        /* images, objects of each at most */
     int matched, masked;           /* whether there are matches, masks */
-    int score_ld, score_c0;        /* elements from an object's mask score to the next, first one */
+    int score_ld, score_c0;        /* elements from a prompt's mask scores to the next one's, first one */
+    int scores;                    /* of a prompt: as many objects */
     int all_groups, object_groups; /* of cl/portable/mask: of all objects, of one at most */
 } ist_records_args;
 
@@ -13,5 +14,11 @@ typedef struct ist_windows_args {
     int batch, max_objects;
     int all_groups, object_groups; /* most of the kernel's, likewise */
 } ist_windows_args;
+
+typedef struct ist_logits_args {
+    int pixels;               /* of an object */
+    int logits_ld, logits_c0; /* elements from an object to the next, first one */
+    int first;                /* where mask words begin in the packet */
+} ist_logits_args;
 
 #endif

@@ -29,6 +29,7 @@ static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) 
                                             .labels_ld = labels.ld,
                                             .labels_c0 = labels.c0,
                                             .first_label = q->first_label,
+                                            .most_label = ist_has(labels) && !q->corners ? 1 : 3,
                                             .side = q->side};
     (void)v, (void)way;
     ist_plan_launch(p, &(ist_launch){.label = q->label,
@@ -72,3 +73,25 @@ static void emit_join(ist_plan *p, const ist_variant *v, void *node, int way) {
 }
 
 const ist_family ist_portable_join_tokens = {.emit = emit_join};
+
+static void emit_dense(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_dense_prompt *q = node;
+    ist_tensor x = q->x, y = q->y;
+    ist_tensor none = ist_plan_const(p, q->none.v, 1, 1, 1, x.c, IST_ELEM_F32, q->label);
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    const ist_dense_prompt_args by_value = {.pixels = x.h * x.w, .c = x.c, .x_ld = x.ld, .x_c0 = x.c0};
+    (void)v, (void)way;
+    ist_plan_launch(p,
+                    &(ist_launch){.label = q->label,
+                                  .op = "portable/prompt",
+                                  .defines = defines.text,
+                                  .kernel = "dense_prompt",
+                                  .dims = 3,
+                                  .global = {ist_round_up((size_t)x.c, GROUP), (size_t)(x.h * x.w), (size_t)x.n},
+                                  .local = {GROUP, 1, 1},
+                                  .args = {IST_OUT(y), IST_IN(x), IST_IN(q->given), IST_IN(none),
+                                           IST_IN(ist_plan_current_limit(p)), IST_STRUCT(dense_prompt_args, &by_value)},
+                                  .arg_count = 6});
+}
+
+const ist_family ist_portable_dense_prompt = {.emit = emit_dense};

@@ -216,7 +216,7 @@ static void emit_attention_layer(ist_plan *p, const ist_variant *v, void *node, 
     const ist_conv_opts plain = {0};
     float scale = 1.0f / sqrtf((float)l->query.out / (float)l->heads);
     (void)v, (void)way;
-    ist_attention a = {.label = l->label, .heads = l->heads, .scale = scale};
+    ist_attention a = {.label = l->label, .k_count = l->k_count, .heads = l->heads, .scale = scale};
     a.q = linear(p, placed(p, l->q, l->q_pos, l->label), &l->query, plain, none, l->label);
     a.k = linear(p, placed(p, l->k, l->k_pos, l->label), &l->key, plain, none, l->label);
     a.v = linear(p, l->k, &l->value, plain, none, l->label);

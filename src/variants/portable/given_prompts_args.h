@@ -1,0 +1,11 @@
+/* What cl/portable/given_prompts takes by value. */
+#ifndef IST_VARIANTS_PORTABLE_GIVEN_PROMPTS_ARGS_H
+#define IST_VARIANTS_PORTABLE_GIVEN_PROMPTS_ARGS_H
+
+typedef struct ist_given_prompts_args {
+    int masks;  /* objects of a prompt */
+    int own;    /* the decoder's own tokens */
+    int pixels; /* values of a mask */
+} ist_given_prompts_args;
+
+#endif
