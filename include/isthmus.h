@@ -156,8 +156,12 @@ typedef enum ist_match_mode {
 /* What an image's objects are. */
 typedef enum ist_prompts {
     IST_PROMPTS_DETECTIONS, /* what the detector finds */
-    IST_PROMPTS_TARGETS     /* the image's targets, in their order, the first max_objects of them: score 1, match =
+    IST_PROMPTS_TARGETS,    /* the image's targets, in their order, the first max_objects of them: score 1, match =
                              * index of the target, query -1. Masks for given boxes; no detector is used or needed. */
+    IST_PROMPTS_GIVEN       /* ist_image.prompts, or those of ist_submit_prompts, in their order, at most max_objects of
+                             * an image. One object each, three with config.multimask: score 1, label 0, match = index of
+                             * the prompt, query = which of its masks, box = the prompt's, zeros without one. No detector
+                             * is used or needed. */
 } ist_prompts;
 
 /* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
@@ -199,6 +203,13 @@ typedef struct ist_config {
                                *   the checkpoint, which files of half or bfloat16 round and the published code reads;
                                *   IST_E_WEIGHTS where they are not there or are for another input size. Default 0:
                                *   computed. */
+    int max_points;           /* for IST_PROMPTS_GIVEN as all that follow: points of a prompt, 1..256; default 9. Up to 1,
+                               *   9, 17 and 25 cost the same each. */
+    int multimask;            /* 1: three masks of each prompt for what it may mean; default 0: one */
+    int low_res;              /* 1: results bring ist_object.low_res; default 0 */
+    int mask_prompts;         /* 1: prompts may have a mask; default 0 */
+    int max_embeddings;       /* that may be alive, 1..1024; default 8. One takes (segmenter_size / 16)^2 * 256 floats, of
+                               *   16 bits in FP16: 4 MiB of 1024 pixels in FP32. */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -226,6 +237,22 @@ typedef struct ist_target {
     int label;     /* class, or -1: matches any class */
 } ist_target;
 
+/* A point in pixels of the image, x to the right, y down; pixel centres are at whole numbers, as SamPredictor has it. */
+typedef struct ist_point {
+    float x, y;
+    int label;  /* 1: belongs to the object, 0: does not */
+} ist_point;
+
+/* What to cut out, as SamPredictor.predict takes it: points, a box, a mask, or any of them together. Points and corners may
+ * lie outside of the image, as there: the network then sees where. */
+typedef struct ist_prompt {
+    const ist_point *points;      /* NULL for none */
+    int point_count;
+    const float *box;             /* x0 y0 x1 y1 in pixels of the image, or NULL */
+    const float *mask;            /* logits of an earlier answer (ist_object.low_res), row by row, or NULL */
+    int mask_width, mask_height;  /* both must be a quarter of the segmenter's input: 256 of 1024 */
+} ist_prompt;
+
 typedef struct ist_image {
     int width, height;            /* pixels, at least 1 */
     ist_pixel_format format;
@@ -237,6 +264,8 @@ typedef struct ist_image {
     const ist_target *targets;    /* for IST_MATCH_TARGETS* and IST_PROMPTS_TARGETS, copied */
     int target_count;
     uint64_t tag;                 /* the caller's; comes back in ist_frame */
+    const ist_prompt *prompts;    /* for IST_PROMPTS_GIVEN, copied; none is an image without objects */
+    int prompt_count;
 } ist_image;
 
 /* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before
@@ -244,6 +273,35 @@ typedef struct ist_image {
  * release one first. IST_E_LIMIT when an image exceeds max_pixels or 65536 pixels on a side. A failed submit leaves the
  * engine as it was, unless the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
+
+/* ---- one image, many prompts --------------------------------------------------------------------------------- */
+
+/* What crossed between host and device for one batch. */
+typedef struct ist_transfers {
+    int writes, reads, waits;
+    uint64_t h2d_bytes, d2h_bytes;
+} ist_transfers;
+
+/* What the segmenter's encoder makes of an image: asked once, it answers any number of prompts, each batch of which costs
+ * the decoder alone. It belongs to its engine, lies in device memory, and is invalid after ist_close. */
+typedef struct ist_embedding ist_embedding;
+
+/* Encodes an image; its prompts and targets are ignored. One write, which waits for the batches in flight, no read; the
+ * encoder itself runs when this has returned. Needs IST_PROMPTS_GIVEN. IST_E_LIMIT when config.max_embeddings are
+ * alive. Like ist_submit it is one of the calls that only one thread may be in. */
+ist_status ist_encode(ist_engine *engine, const ist_image *image, ist_embedding **embedding, ist_error *err);
+
+/* ist_submit of prompts for an embedding instead of an image: a batch like any other, one write, one read, received by
+ * ist_receive, with one frame of the embedding's image. At most config.max_objects prompts. */
+ist_status ist_submit_prompts(ist_engine *engine, const ist_embedding *embedding, const ist_prompt *prompts, int count,
+                              uint64_t tag, ist_error *err);
+
+/* What crossed for an embedding. */
+ist_status ist_embedding_transfers(const ist_embedding *embedding, ist_transfers *transfers, ist_error *err);
+
+/* Gives its memory back; batches submitted against it are not affected. Accepts NULL and a pointer to NULL; nulls
+ * *embedding. Not beside ist_submit on another thread. */
+void ist_embedding_release(ist_engine *engine, ist_embedding **embedding);
 
 /* ---- results out --------------------------------------------------------------------------------------------- */
 
@@ -269,9 +327,11 @@ typedef struct ist_object {
     int area;            /* set pixels of the mask */
     int mask_box[4];     /* inclusive x0 y0 x1 y1 of set pixels; zeros when empty */
     ist_mask mask;
+    const float *low_res; /* with config.low_res: logits at a quarter of the segmenter's input, row by row, the picture
+                           *   in the upper left; a mask prompt for another round. Else NULL. */
 } ist_object;
 
-/* Objects of one image by falling score. */
+/* Objects of one image by falling score, of given prompts in their order. */
 typedef struct ist_frame {
     uint64_t tag;
     int width, height;
@@ -279,12 +339,6 @@ typedef struct ist_frame {
     int dropped;         /* detections above the threshold that did not fit max_objects */
     const ist_object *objects;
 } ist_frame;
-
-/* What crossed between host and device for one batch. */
-typedef struct ist_transfers {
-    int writes, reads, waits;
-    uint64_t h2d_bytes, d2h_bytes;
-} ist_transfers;
 
 typedef struct ist_result {
     int frame_count;

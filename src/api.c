@@ -40,7 +40,9 @@ ist_config ist_config_default(void) {
                         .max_targets = 100,
                         .max_pixels = 67108864,
                         .track_iou = 0.3f,
-                        .track_age = 30};
+                        .track_age = 30,
+                        .max_points = 9,
+                        .max_embeddings = 8};
 }
 
 /* One numeric field of the configuration and its range. */
@@ -56,6 +58,24 @@ static ist_status check_sides(const ist_config *c, ist_error *err) {
     if (c->input_width % 32 == 0 && c->input_height % 32 == 0) return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT, "config.input_width and input_height are %d and %d, want multiples of 32",
                     c->input_width, c->input_height);
+}
+
+static ist_status check_prompts(const ist_config *c, ist_error *err) {
+    IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_GIVEN));
+    IST_TRY(in_range(err, "max_points", c->max_points, 1, IST_MAX_POINTS));
+    IST_TRY(in_range(err, "multimask", c->multimask, 0, 1));
+    IST_TRY(in_range(err, "low_res", c->low_res, 0, 1));
+    IST_TRY(in_range(err, "mask_prompts", c->mask_prompts, 0, 1));
+    IST_TRY(in_range(err, "max_embeddings", c->max_embeddings, 1, IST_MAX_EMBEDDINGS));
+    if (c->prompts != IST_PROMPTS_GIVEN && (c->multimask || c->low_res || c->mask_prompts))
+        return ist_fail(err, IST_E_ARGUMENT, "config.%s needs config.prompts to be given ones",
+                        c->multimask ? "multimask"
+                        : c->low_res ? "low_res"
+                                     : "mask_prompts");
+    if (c->prompts == IST_PROMPTS_DETECTIONS) return IST_OK;
+    if (c->match == IST_MATCH_NONE && !c->classes && c->segmenter) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "config.prompts are %s: give a segmenter, and neither match nor classes",
+                    c->prompts == IST_PROMPTS_TARGETS ? "targets" : "given");
 }
 
 static ist_status check_config(const ist_config *c, ist_error *err) {
@@ -75,10 +95,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "precision", c->precision, IST_PRECISION_AUTO, IST_PRECISION_BF16));
     if (c->class_count < 0 || (c->class_count && !c->classes))
         return ist_fail(err, IST_E_ARGUMENT, "config.class_count is %d without a list", c->class_count);
-    IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_TARGETS));
-    if (c->prompts == IST_PROMPTS_TARGETS && (c->match != IST_MATCH_NONE || c->classes || !c->segmenter))
-        return ist_fail(err, IST_E_ARGUMENT,
-                        "config.prompts are targets: give a segmenter, and neither match nor classes");
+    IST_TRY(check_prompts(c, err));
     if (c->segmenter && !c->detector && c->prompts == IST_PROMPTS_DETECTIONS)
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
     IST_TRY(in_range(err, "overlap", c->overlap, IST_OVERLAP_AUTO, IST_OVERLAP_OFF));
@@ -152,6 +169,67 @@ static ist_status check_targets(const ist_engine *e, const ist_image *m, int i, 
     return IST_OK;
 }
 
+static bool all_finite(const float *v, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(v[i])) return false;
+    return true;
+}
+
+static ist_status check_points(const ist_engine *e, const ist_prompt *p, int i, int k, ist_error *err) {
+    if (p->point_count < 0 || (p->point_count > 0 && !p->points))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: %d points, but no pointer to them", i, k,
+                        p->point_count);
+    if (p->point_count > e->config.max_points)
+        return ist_fail(err, IST_E_LIMIT, "image %d, prompt %d: %d points, the engine was opened for at most %d", i, k,
+                        p->point_count, e->config.max_points);
+    for (int j = 0; j < p->point_count; j++) {
+        const ist_point *at = &p->points[j];
+        if (!isfinite(at->x) || !isfinite(at->y))
+            return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: point %d has a coordinate that is not a number",
+                            i, k, j);
+        if (at->label != 0 && at->label != 1)
+            return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: point %d has label %d, want 1 (in) or 0 (out)",
+                            i, k, j, at->label);
+    }
+    return IST_OK;
+}
+
+static ist_status check_mask(const ist_engine *e, const ist_prompt *p, int i, int k, ist_error *err) {
+    int side = e->config.segmenter_size / IST_LOGIT_PIXELS;
+    if (!p->mask) return IST_OK;
+    if (!e->config.mask_prompts)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: a mask, the engine was opened without mask_prompts",
+                        i, k);
+    if (p->mask_width != side || p->mask_height != side)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: a mask of %d x %d, want logits of %d x %d", i, k,
+                        p->mask_width, p->mask_height, side, side);
+    if (all_finite(p->mask, (size_t)side * (size_t)side)) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: the mask has a value that is not a number", i, k);
+}
+
+/* Prompts of image i. */
+static ist_status check_given(const ist_engine *e, const ist_prompt *prompts, int count, int i, ist_error *err) {
+    if (count && e->config.prompts != IST_PROMPTS_GIVEN)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %d prompts, the engine was opened for prompts of another kind",
+                        i, count);
+    if (count < 0 || (count > 0 && !prompts))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: %d prompts, but no pointer to them", i, count);
+    if (count > e->config.max_objects)
+        return ist_fail(err, IST_E_LIMIT, "image %d: %d prompts, the engine was opened for at most %d", i, count,
+                        e->config.max_objects);
+    for (int k = 0; k < count; k++) {
+        const ist_prompt *p = &prompts[k];
+        IST_TRY(check_points(e, p, i, k, err));
+        if (p->box && !all_finite(p->box, 4))
+            return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: the box has a coordinate that is not a number",
+                            i, k);
+        IST_TRY(check_mask(e, p, i, k, err));
+        if (!p->point_count && !p->box && !p->mask)
+            return ist_fail(err, IST_E_ARGUMENT, "image %d, prompt %d: neither points nor box nor mask", i, k);
+    }
+    return IST_OK;
+}
+
 /* The image lies inside the caller's buffer, and the buffer in the engine's context. */
 static ist_status check_buffer(const ist_engine *e, const ist_image *m, size_t row, int i, ist_error *err) {
     cl_context context = NULL;
@@ -183,7 +261,8 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
     if (m->cl_buffer != images[0].cl_buffer)
         return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
     if (m->cl_buffer) IST_TRY(check_buffer(e, m, row, i, err));
-    return check_targets(e, m, i, err);
+    IST_TRY(check_targets(e, m, i, err));
+    return check_given(e, m->prompts, m->prompt_count, i, err);
 }
 
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err) {
@@ -216,6 +295,61 @@ void ist_release(ist_engine *engine, const ist_result **result) {
     *result = NULL;
 }
 
+/* ---- embeddings ---- */
+
+ist_status ist_encode(ist_engine *engine, const ist_image *image, ist_embedding **embedding, ist_error *err) {
+    if (!engine || !image || !embedding)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_encode: no %s given",
+                        !engine  ? "engine"
+                        : !image ? "image"
+                                 : "place for the embedding");
+    *embedding = NULL;
+    if (!engine->encoder)
+        return ist_fail(err, IST_E_STATE, "ist_encode: the engine was opened for other prompts than given ones");
+    ist_image bare = *image;
+    bare.targets = NULL, bare.prompts = NULL;
+    bare.target_count = bare.prompt_count = 0;
+    IST_TRY(check_image(engine, &bare, 0, err));
+    IST_TRY(enter(engine, &engine->submitting, "ist_encode", "ist_submit, ist_encode or ist_assign", err));
+    ist_status status = ist_engine_encode(engine, &bare, embedding, err);
+    leave(&engine->submitting);
+    return status;
+}
+
+/* Whether it is one of the engine's that are alive. */
+static bool is_alive(const ist_engine *e, const ist_embedding *embedding) {
+    for (const ist_embedding *k = e->embeddings; k; k = k->next)
+        if (k == embedding) return true;
+    return false;
+}
+
+ist_status ist_submit_prompts(ist_engine *engine, const ist_embedding *embedding, const ist_prompt *prompts, int count,
+                              uint64_t tag, ist_error *err) {
+    if (!engine || !embedding)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_submit_prompts: no %s given", engine ? "embedding" : "engine");
+    if (!is_alive(engine, embedding))
+        return ist_fail(err, IST_E_ARGUMENT, "ist_submit_prompts: the embedding is none of this engine's");
+    IST_TRY(check_given(engine, prompts, count, 0, err));
+    IST_TRY(enter(engine, &engine->submitting, "ist_submit_prompts", "ist_submit, ist_encode or ist_assign", err));
+    ist_status status = ist_engine_submit_prompts(engine, embedding, prompts, count, tag, err);
+    leave(&engine->submitting);
+    return status;
+}
+
+ist_status ist_embedding_transfers(const ist_embedding *embedding, ist_transfers *transfers, ist_error *err) {
+    if (!embedding || !transfers)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_embedding_transfers: no %s given",
+                        embedding ? "place for the transfers" : "embedding");
+    *transfers = embedding->counts;
+    return IST_OK;
+}
+
+void ist_embedding_release(ist_engine *engine, ist_embedding **embedding) {
+    if (!engine || !embedding || !*embedding) return;
+    if (is_ours(engine)) ist_engine_forget(engine, *embedding);
+    *embedding = NULL;
+}
+
 /* ---- facts ---- */
 
 ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_error *err) {
@@ -239,6 +373,13 @@ ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_e
         info->arena_lower_bound = f.arena_lower_bound;
         info->weight_bytes = f.const_bytes;
         info->kernels = f.launches;
+    }
+    if (e->encoder) {
+        ist_plan_facts f = ist_plan_describe(e->encoder);
+        info->arena_bytes += f.arena_bytes;
+        info->arena_lower_bound += f.arena_lower_bound;
+        info->weight_bytes += f.const_bytes;
+        info->kernels += f.launches;
     }
     return IST_OK;
 }

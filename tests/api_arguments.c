@@ -107,7 +107,16 @@ Test(api_arguments, configuration) {
     BAD(precision, IST_PRECISION_FP16, IST_E_UNSUPPORTED, "the half_storage probe; use fp32 or auto");
     BAD(precision, IST_PRECISION_BF16, IST_E_UNSUPPORTED, "has no AVX512_BF16, or does not build the x86_bf16 probe");
     unsetenv("ISTHMUS_CAPS");
-    BAD(prompts, (ist_prompts)2, IST_E_ARGUMENT, "prompts");
+    BAD(prompts, (ist_prompts)3, IST_E_ARGUMENT, "prompts is 3");
+    BAD(prompts, IST_PROMPTS_GIVEN, IST_E_ARGUMENT, "config.prompts are given: give a segmenter");
+    BAD(max_points, 0, IST_E_ARGUMENT, "max_points is 0");
+    BAD(max_points, 257, IST_E_ARGUMENT, "max_points is 257, want 1..256");
+    BAD(max_embeddings, 0, IST_E_ARGUMENT, "max_embeddings is 0");
+    BAD(max_embeddings, 1025, IST_E_ARGUMENT, "max_embeddings is 1025");
+    BAD(multimask, 2, IST_E_ARGUMENT, "multimask is 2");
+    BAD(multimask, 1, IST_E_ARGUMENT, "config.multimask needs config.prompts to be given ones");
+    BAD(low_res, 1, IST_E_ARGUMENT, "config.low_res needs");
+    BAD(mask_prompts, 1, IST_E_ARGUMENT, "config.mask_prompts needs");
     BAD(prompts, IST_PROMPTS_TARGETS, IST_E_ARGUMENT, "give a segmenter");
     BAD(class_count, 1, IST_E_ARGUMENT, "class_count");
     BAD(class_count, -1, IST_E_ARGUMENT, "class_count");
@@ -133,6 +142,103 @@ Test(api_arguments, device_spec) {
     BAD(device, "no such device", IST_E_NO_DEVICE, "no such device");
     BAD(device, "99", IST_E_NO_DEVICE, "99");
     BAD(device, "uuid:00", IST_E_NO_DEVICE, "uuid:00");
+}
+
+/* ---- prompts ---- */
+
+/* One field of a good prompt set to something that is refused, asked of an image and of its embedding. */
+#define BAD_PROMPT(field, value, want, part)                                                                           \
+    do {                                                                                                               \
+        ist_prompt bad_ = good;                                                                                        \
+        bad_.field = (value);                                                                                          \
+        m.prompts = &bad_;                                                                                             \
+        m.prompt_count = 1;                                                                                            \
+        refused(ist_submit(e, &m, 1, &err), want, part);                                                               \
+        refused(ist_submit_prompts(e, k, &bad_, 1, 0, &err), want, part);                                              \
+    } while (0)
+
+Test(api_arguments, prompts) {
+    enum { SIDE = 256, LOW = SIDE / 4, POINTS = 2 };
+    static float logits[LOW * LOW];
+    static const float no_box[] = {1, 2, NAN, 4};
+    static const ist_point dots[] = {{3, 4, 1}, {-5, 1000, 0}, {1, 1, 1}}, nowhere[] = {{1, INFINITY, 1}};
+    static const ist_point unknown[] = {{1, 1, 2}}, padding[] = {{1, 1, -1}};
+    const ist_prompt good = {.points = dots, .point_count = POINTS};
+    ist_config c = engines_config("n", true);
+    c.detector = NULL;
+    c.prompts = IST_PROMPTS_GIVEN;
+    c.segmenter_size = SIDE;
+    c.max_objects = 2;
+    c.max_points = POINTS;
+    c.mask_prompts = 1;
+    ist_engine *e = engines_open(&c), *other = NULL;
+    ist_image m = engines_image(40, 30, 1);
+    ist_embedding *k = NULL;
+    ist_transfers moved;
+    refused(ist_encode(NULL, &m, &k, &err), IST_E_ARGUMENT, "no engine");
+    refused(ist_encode(e, NULL, &k, &err), IST_E_ARGUMENT, "no image");
+    refused(ist_encode(e, &m, NULL, &err), IST_E_ARGUMENT, "no place for the embedding");
+    ist_image none = m;
+    none.width = 0;
+    refused(ist_encode(e, &none, &k, &err), IST_E_ARGUMENT, "0 x 30 pixels");
+    cr_assert_eq(ist_encode(e, &m, &k, &err), IST_OK, "%s", err.text);
+    refused(ist_embedding_transfers(NULL, &moved, &err), IST_E_ARGUMENT, "no embedding");
+    refused(ist_submit_prompts(NULL, k, &good, 1, 0, &err), IST_E_ARGUMENT, "no engine");
+    refused(ist_submit_prompts(e, NULL, &good, 1, 0, &err), IST_E_ARGUMENT, "no embedding");
+    refused(ist_submit_prompts(e, k, NULL, 1, 0, &err), IST_E_ARGUMENT, "1 prompts, but no pointer");
+    refused(ist_submit_prompts(e, k, &good, -1, 0, &err), IST_E_ARGUMENT, "-1 prompts");
+    refused(ist_submit_prompts(e, k, &good, 3, 0, &err), IST_E_LIMIT, "3 prompts, the engine was opened for at most 2");
+    refused(ist_submit_prompts(e, (ist_embedding *)&moved, &good, 1, 0, &err), IST_E_ARGUMENT, "none of this engine's");
+    BAD_PROMPT(point_count, 10000, IST_E_LIMIT, "10000 points, the engine was opened for at most 2");
+    BAD_PROMPT(point_count, -1, IST_E_ARGUMENT, "-1 points");
+    BAD_PROMPT(point_count, 0, IST_E_ARGUMENT, "prompt 0: neither points nor box nor mask");
+    BAD_PROMPT(points, NULL, IST_E_ARGUMENT, "2 points, but no pointer");
+    BAD_PROMPT(box, no_box, IST_E_ARGUMENT, "the box has a coordinate that is not a number");
+    BAD_PROMPT(mask, logits, IST_E_ARGUMENT, "a mask of 0 x 0, want logits of 64 x 64");
+    ist_prompt masked = good, one = good;
+    one.point_count = 1;
+    one.points = nowhere;
+    refused(ist_submit_prompts(e, k, &one, 1, 0, &err), IST_E_ARGUMENT,
+            "point 0 has a coordinate that is not a number");
+    one.points = unknown;
+    refused(ist_submit_prompts(e, k, &one, 1, 0, &err), IST_E_ARGUMENT, "point 0 has label 2, want 1 (in) or 0 (out)");
+    one.points = padding;
+    refused(ist_submit_prompts(e, k, &one, 1, 0, &err), IST_E_ARGUMENT, "label -1");
+    masked.mask = logits;
+    masked.mask_width = masked.mask_height = LOW;
+    logits[LOW] = NAN;
+    refused(ist_submit_prompts(e, k, &masked, 1, 0, &err), IST_E_ARGUMENT, "the mask has a value that is not a number");
+    masked.mask_width = 4 * LOW;
+    refused(ist_submit_prompts(e, k, &masked, 1, 0, &err), IST_E_ARGUMENT, "a mask of 256 x 64");
+    /* and it still works, points outside of the image and no prompts at all included */
+    const ist_result *r = NULL;
+    for (int count = 0; count < 2; count++) {
+        cr_assert_eq(ist_submit_prompts(e, k, &good, count, 7, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(r->frames[0].object_count, count);
+        ist_release(e, &r);
+    }
+    /* engines for other prompts, and without masks */
+    c.mask_prompts = 0;
+    other = engines_open(&c);
+    masked.mask_width = LOW;
+    m.prompts = &masked;
+    m.prompt_count = 1;
+    refused(ist_submit(other, &m, 1, &err), IST_E_ARGUMENT, "a mask, the engine was opened without mask_prompts");
+    refused(ist_submit_prompts(other, k, &good, 1, 0, &err), IST_E_ARGUMENT, "none of this engine's");
+    ist_close(&other);
+    c.prompts = IST_PROMPTS_TARGETS;
+    other = engines_open(&c);
+    refused(ist_submit(other, &m, 1, &err), IST_E_ARGUMENT,
+            "1 prompts, the engine was opened for prompts of another kind");
+    ist_embedding *not_made = NULL;
+    refused(ist_encode(other, &m, &not_made, &err), IST_E_STATE, "other prompts than given ones");
+    ist_close(&other);
+    ist_embedding_release(e, &k);
+    ist_embedding_release(e, &k);
+    ist_embedding_release(e, NULL);
+    ist_close(&e);
+    free((void *)m.pixels);
 }
 
 /* An older caller's structure ends earlier: what it does not know keeps its default. */

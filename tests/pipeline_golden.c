@@ -4,6 +4,7 @@
  * run all their images, larger models the first; where CPUs have no kernels of their own, all run the first, in half
  * the first two. */
 #include "support/engines.h"
+#include "support/published.h"
 
 #include "synth.h"
 
@@ -34,76 +35,14 @@ static void keep_largest(double *most, double value) {
     if (!(value <= *most)) *most = value; /* also NaN */
 }
 
-static double number(const json_t *o, const char *key) {
-    const json_t *v = json_object_get(o, key);
-    cr_assert(json_is_number(v), "golden data: no number \"%s\"", key);
-    return json_number_value(v);
-}
-
-static int integer(const json_t *o, const char *key) {
-    return (int)number(o, key);
-}
-
-static const char *string(const json_t *o, const char *key) {
-    const char *s = json_string_value(json_object_get(o, key));
-    cr_assert_not_null(s, "golden data: no string \"%s\"", key);
-    return s;
-}
-
-/* ---- images ---- */
-
-/* The phantom, or its red channel as an 8-bit gray image. */
-static ist_image image_of(const json_t *phantom) {
-    ist_image m =
-        engines_image(integer(phantom, "width"), integer(phantom, "height"), (uint64_t)number(phantom, "seed"));
-    size_t pixels = (size_t)m.width * (size_t)m.height, bytes = 3 * pixels;
-    uint8_t *p = (void *)m.pixels;
-    if (json_is_true(json_object_get(phantom, "gray"))) {
-        for (size_t i = 0; i < pixels; i++) p[i] = p[3 * i];
-        m.format = IST_GRAY8;
-        bytes = pixels;
-    }
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, synth_fnv1a64(p, bytes));
-    cr_assert_str_eq(hash, string(phantom, "fnv"), "the image is not the one the golden data were made from");
-    return m;
-}
-
-/* ---- masks ---- */
-
-static int mask_at(const ist_mask *m, int x, int y) {
-    if (x < m->x0 || x >= m->x0 + m->columns || y < m->y0 || y >= m->y0 + 32 * m->words) return 0;
-    return m->bits[(size_t)(x - m->x0) * (size_t)m->words + (size_t)(y - m->y0) / 32] >> ((y - m->y0) & 31) & 1;
-}
-
-static int nibble(char c) {
-    return c <= '9' ? c - '0' : c - 'a' + 10;
-}
-
-/* IoU of the mask with the stored samples: every step-th row and column, one bit each, high bit first. */
-static double sampled_iou(const ist_mask *m, const ist_frame *f, const json_t *samples) {
-    int step = integer(samples, "step"), rows = integer(samples, "rows"), columns = integer(samples, "columns");
-    const char *hex = string(samples, "hex");
-    cr_assert_eq(rows, (f->height + step - 1) / step);
-    cr_assert_eq(columns, (f->width + step - 1) / step);
-    cr_assert_eq(strlen(hex), (size_t)(rows * columns + 7) / 8 * 2);
-    int both = 0, either = 0;
-    for (int i = 0; i < rows * columns; i++) {
-        int want = nibble(hex[i / 4]) >> (3 - i % 4) & 1, got = mask_at(m, i % columns * step, i / columns * step);
-        both += want & got;
-        either += want | got;
-    }
-    return either ? (double)both / either : 1;
-}
-
 /* ---- comparison ---- */
 
 static void same_mask(const ist_frame *f, int k, const json_t *want, worst *w) {
     const ist_object *o = &f->objects[k];
-    double area = number(want, "area"), off = fabs(o->area - area),
-           iou = sampled_iou(&o->mask, f, json_object_get(want, "mask"));
-    keep_largest(&w->mask_score, fabs(o->mask_score - number(want, "mask_score")));
-    keep_largest(&w->stability, fabs(o->stability - number(want, "stability")));
+    double area = published_number(want, "area"), off = fabs(o->area - area),
+           iou = published_iou(&o->mask, f, json_object_get(want, "mask"));
+    keep_largest(&w->mask_score, fabs(o->mask_score - published_number(want, "mask_score")));
+    keep_largest(&w->stability, fabs(o->stability - published_number(want, "stability")));
     keep_largest(&w->area, off / (area > 1 ? area : 1));
     if (!(iou >= w->iou)) w->iou = iou;
     cr_expect(off <= 2 || off <= 1e-3 * area, "object %d: area %d, published %g", k, o->area, area);
@@ -115,12 +54,12 @@ static void same_objects(const ist_frame *f, const json_t *want, worst *w) {
     int count = (int)json_array_size(objects);
     cr_assert_gt(count, 0);
     cr_assert_eq(f->object_count, count, "%d objects, published %d", f->object_count, count);
-    cr_assert_eq(f->dropped, integer(want, "dropped"));
+    cr_assert_eq(f->dropped, published_integer(want, "dropped"));
     for (int k = 0; k < count; k++) {
         const json_t *g = json_array_get(objects, (size_t)k), *box = json_object_get(g, "box");
         const ist_object *o = &f->objects[k];
-        cr_assert_eq(o->label, integer(g, "label"), "object %d: label %d", k, o->label);
-        keep_largest(&w->score, fabs(o->score - number(g, "score")));
+        cr_assert_eq(o->label, published_integer(g, "label"), "object %d: label %d", k, o->label);
+        keep_largest(&w->score, fabs(o->score - published_number(g, "score")));
         cr_assert_eq(json_array_size(box), 4);
         for (size_t i = 0; i < 4; i++)
             keep_largest(&w->box, fabs(o->box[i] - json_number_value(json_array_get(box, i))));
@@ -131,10 +70,11 @@ static void same_objects(const ist_frame *f, const json_t *want, worst *w) {
 static ist_config config_for(const json_t *golden) {
     const json_t *d = json_object_get(golden, "detector"), *s = json_object_get(golden, "segmenter");
     ist_config c = ist_config_default();
-    c.detector = engines_checkpoint(string(d, "model"), integer(d, "classes"), (uint64_t)number(d, "seed"));
-    c.segmenter = engines_checkpoint("sam", 80, (uint64_t)number(s, "seed"));
-    c.conf = (float)number(golden, "conf");
-    c.max_objects = integer(golden, "max_objects");
+    c.detector = engines_checkpoint(published_string(d, "model"), published_integer(d, "classes"),
+                                    (uint64_t)published_number(d, "seed"));
+    c.segmenter = engines_checkpoint("sam", 80, (uint64_t)published_number(s, "seed"));
+    c.conf = (float)published_number(golden, "conf");
+    c.max_objects = published_integer(golden, "max_objects");
     c.precision = IST_PRECISION_FP32;
     return c;
 }
@@ -154,7 +94,8 @@ ParameterizedTest(golden_path *path, pipeline_golden, published) {
     json_error_t json_error;
     json_t *golden = json_load_file(path->text, 0, &json_error);
     cr_assert_not_null(golden, "%s: %s", path->text, json_error.text);
-    const char *name = strrchr(path->text, '/') + 1, *model = string(json_object_get(golden, "detector"), "model");
+    const char *name = strrchr(path->text, '/') + 1,
+               *model = published_string(json_object_get(golden, "detector"), "model");
     const json_t *images = json_object_get(golden, "images");
     size_t count = json_array_size(images);
     cr_assert_gt(count, 0);
@@ -163,7 +104,7 @@ ParameterizedTest(golden_path *path, pipeline_golden, published) {
     ist_engine *e = engines_open(&c);
     for (size_t i = 0; i < count; i++) {
         const json_t *want = json_array_get(images, i);
-        ist_image m = image_of(json_object_get(want, "phantom"));
+        ist_image m = published_image(json_object_get(want, "phantom"));
         const ist_result *r = engines_run(e, &m, 1);
         worst w = {.iou = 1};
         same_objects(&r->frames[0], want, &w);
@@ -193,7 +134,7 @@ static int find_object(const ist_frame *f, const json_t *want) {
     double box[4];
     for (size_t i = 0; i < 4; i++) box[i] = json_number_value(json_array_get(json_object_get(want, "box"), i));
     for (int k = 0; k < f->object_count; k++)
-        if (f->objects[k].label == integer(want, "label") && box_iou(f->objects[k].box, box) >= 0.9) return k;
+        if (f->objects[k].label == published_integer(want, "label") && box_iou(f->objects[k].box, box) >= 0.9) return k;
     return -1;
 }
 
@@ -204,16 +145,16 @@ typedef struct half_sums {
 /* Scores of random weights move by up to 0.02, so an object that close to the threshold may be there or not. */
 static void add_half(ist_engine *e, const json_t *want, double sure, half_sums *s) {
     const json_t *objects = json_object_get(want, "objects");
-    ist_image m = image_of(json_object_get(want, "phantom"));
+    ist_image m = published_image(json_object_get(want, "phantom"));
     const ist_result *r = engines_run(e, &m, 1);
     const ist_frame *f = &r->frames[0];
     double same = 0, count = 0;
     for (size_t i = 0; i < json_array_size(objects); i++) {
         int k = find_object(f, json_array_get(objects, i));
-        if (k < 0) s->missing += number(json_array_get(objects, i), "score") > sure;
+        if (k < 0) s->missing += published_number(json_array_get(objects, i), "score") > sure;
         if (k < 0) continue;
         same++;
-        s->iou += sampled_iou(&f->objects[k].mask, f, json_object_get(json_array_get(objects, i), "mask"));
+        s->iou += published_iou(&f->objects[k].mask, f, json_object_get(json_array_get(objects, i), "mask"));
     }
     for (int k = 0; k < f->object_count; k++) count += f->objects[k].score > sure;
     s->same += same;

@@ -99,6 +99,42 @@ static void thousand(ist_engine *e, const ist_image *images, int count, int flig
     cr_expect_gt(objects, 0);
 }
 
+/* A thousand batches of prompts against embeddings that stay alive, encoded anew now and then. */
+static void thousand_prompts(ist_engine *e, const ist_image *images, const ist_prompt *prompts, int count, int flight) {
+    ist_error err;
+    uint64_t bytes = 0;
+    ist_embedding *k[SIZES] = {NULL};
+    int submitted = 0, objects = 0, full = engines_lack_cpu() ? FRAMES : FULL;
+    launches = allocations = 0;
+    for (int done = 0; done < FRAMES; done++) {
+        for (; submitted < FRAMES && submitted < done + flight; submitted++) {
+            int i = submitted % SIZES;
+            leave_out = submitted >= SIZES && submitted % full;
+            if (submitted < SIZES || submitted % full == 1) {
+                ist_transfers moved;
+                ist_embedding_release(e, &k[i]);
+                cr_assert_eq(ist_encode(e, &images[i], &k[i], &err), IST_OK, "%s", err.text);
+                cr_assert_eq(ist_embedding_transfers(k[i], &moved, &err), IST_OK);
+                cr_assert(moved.writes == 1 && moved.reads == 0 && moved.waits <= 1);
+                allocations -= 1; /* the handle */
+            }
+            cr_assert_eq(ist_submit_prompts(e, k[i], prompts, count, 0, &err), IST_OK, "%s", err.text);
+        }
+        const ist_result *r;
+        cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+        check(r, done);
+        objects += r->frames[0].object_count;
+        ist_release(e, &r);
+        if (done == 2 * SIZES) bytes = device_bytes(e), allocations = 0;
+        if (done > 2 * SIZES) cr_assert_eq(device_bytes(e), bytes, "frame %d", done);
+    }
+    leave_out = false;
+    cr_expect_eq(allocations, 0, "%ld allocations on the host", allocations);
+    cr_expect_gt(launches, FRAMES * 10L);
+    cr_expect_gt(objects, 0);
+    for (int i = 0; i < SIZES; i++) ist_embedding_release(e, &k[i]);
+}
+
 /* SIZES + BATCH images, so that a batch may begin at each of the first; all share one set of targets. */
 static void make_images(ist_image *m, ist_target *targets) {
     static const int sizes[SIZES][2] = {{160, 120}, {90, 200}, {320, 64}, {33, 31}};
@@ -169,6 +205,41 @@ Test(pipeline_promise, masks_for_given_boxes) {
     c.detector = NULL;
     c.prompts = IST_PROMPTS_TARGETS;
     in_mode(c, 1);
+}
+
+/* Prompts of every kind, of images and of embeddings, with all that results can bring. */
+static void given_prompts(ist_precision p) {
+    enum { LOW = 64, PROMPTS = 3 };
+    static float logits[LOW * LOW];
+    static const ist_point dots[] = {{3, 4, 1}, {20, 25, 0}, {12, 9, 1}};
+    static const float box[] = {2, 3, 20, 25};
+    const ist_prompt prompts[PROMPTS] = {{.points = dots, .point_count = 3},
+                                         {.points = dots, .point_count = 1, .box = box},
+                                         {.mask = logits, .mask_width = LOW, .mask_height = LOW}};
+    ist_image m[SIZES + BATCH]; /* of one size: masks that are left in a packet must fit the room of the next */
+    for (int i = 0; i < SIZES + BATCH; i++) m[i] = engines_image(160, 120, (uint64_t)(70 + i));
+    ist_config c = engines_config("n", true);
+    c.detector = NULL;
+    c.prompts = IST_PROMPTS_GIVEN;
+    c.segmenter_size = 4 * LOW;
+    c.max_objects = PROMPTS;
+    c.max_points = 3;
+    c.multimask = c.low_res = c.mask_prompts = 1;
+    c.batch = BATCH;
+    ist_engine *e = open_with(c, p);
+    for (int i = 0; e && i < SIZES + BATCH; i++) m[i].prompts = prompts, m[i].prompt_count = PROMPTS;
+    if (e) thousand(e, m, BATCH, c.frames_in_flight);
+    if (e) thousand_prompts(e, m, prompts, PROMPTS, c.frames_in_flight);
+    ist_close(&e);
+    for (int i = 0; i < SIZES + BATCH; i++) free((void *)m[i].pixels);
+}
+
+Test(pipeline_promise, given_prompts) {
+    given_prompts(IST_PRECISION_FP32);
+}
+
+Test(pipeline_promise, given_prompts_in_half) {
+    given_prompts(IST_PRECISION_FP16);
 }
 
 Test(pipeline_promise, batches_in_flight_with_tracks) {

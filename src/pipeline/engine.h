@@ -21,9 +21,14 @@
 #include <sys/types.h>
 
 /* External buffers of the frame's plan. */
-enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE };
+enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE, IST_EXT_EMBEDDING };
 
-enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300 };
+enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300, IST_MAX_POINTS = 256, IST_MAX_EMBEDDINGS = 1024 };
+
+/* Places of a prompt: its points, and the padding or the corners of its box. */
+static inline int ist_prompt_points(const ist_config *config) {
+    return config->max_points + 2;
+}
 
 /* Mask words the packet brings per image in its one read: what the image's masks can need at most, up to 4 MiB (16
  * masks of 1080p). More is fetched by a second read. */
@@ -45,6 +50,7 @@ typedef struct ist_slot {
     cl_mem upload, packet, store;
     size_t upload_bytes, store_words, packet_bytes; /* capacities; store_words is per object */
     size_t mask_words;                              /* room for masks in this batch's packet */
+    size_t logit_words;                             /* low-resolution logits in it */
     cl_event read_done;
     ist_transfers counts;
     double submit_start, submit_ms;
@@ -56,13 +62,28 @@ typedef struct ist_slot {
     size_t overflow_capacity; /* words */
     ist_result result;
     ist_frame *frames;   /* [batch] */
-    ist_object *objects; /* [batch * max_objects] */
+    ist_object *objects; /* [batch * objects of the engine] */
 } ist_slot;
+
+/* An image's embedding, kept for prompts to come. */
+struct ist_embedding {
+    ist_embedding *next;
+    cl_mem buffer;
+    int width, height; /* of the image */
+    ist_transfers counts;
+};
 
 struct ist_engine {
     ist_config config; /* numbers only: pointers of the caller are not kept */
     ist_device *device;
-    ist_plan *plan;     /* NULL: no detector, ist_assign only */
+    ist_plan *plan;         /* NULL: no detector, ist_assign only */
+    ist_plan *encoder;      /* with given prompts: from upload to embedding; `plan` is then from there to the packet */
+    cl_mem embedding;       /* of the batch that is submitted with images */
+    size_t embedding_bytes; /* of an image */
+    ist_slot encoding;      /* upload of what ist_encode is given; nothing else of it is used */
+    ist_embedding *embeddings;
+    int embedding_count;
+    int objects;        /* of an image at most: max_objects, and three times that with multimask */
     ist_copier *copier; /* of pixels; NULL on CPUs, whose kernels had better find them in the caches */
     bool has_masks;
     int classes;
@@ -106,6 +127,10 @@ void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);
 void ist_engine_release(ist_engine *engine, const ist_result *result);
+ist_status ist_engine_submit_prompts(ist_engine *engine, const ist_embedding *embedding, const ist_prompt *prompts,
+                                     int count, uint64_t tag, ist_error *err);
+ist_status ist_engine_encode(ist_engine *engine, const ist_image *image, ist_embedding **embedding, ist_error *err);
+void ist_engine_forget(ist_engine *engine, ist_embedding *embedding);
 /* IST_E_STATE when a batch is submitted and not yet received; the loss of the device where it was lost. */
 ist_status ist_engine_idle(ist_engine *engine, ist_error *err);
 

@@ -43,6 +43,9 @@ static ist_status open_checkpoints(ist_engine *e, const ist_config *config, ist_
     IST_TRY(ist_segmenter_side(&c->segmenter_info, e->config.segmenter_size, &e->config.segmenter_size, err));
     e->has_masks = true;
     snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
+    const ist_segmenter_model *model = ist_segmenter_of(c->segmenter_info.kind);
+    size_t grid = (size_t)(e->config.segmenter_size / model->patch);
+    e->embedding_bytes = grid * grid * (size_t)model->channels * (e->config.precision == IST_PRECISION_FP16 ? 2 : 4);
     return IST_OK;
 }
 
@@ -79,19 +82,32 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .flip = flip};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
+    bool given = config->prompts == IST_PROMPTS_GIVEN;
     if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
-    if (!st) st = ist_frame_record(e, &c, keep, options.taps, err);
+    if (!st)
+        st = ist_frame_record(e, e->plan, given ? IST_FRAME_DECODER : IST_FRAME_WHOLE, &c, keep, options.taps, err);
+    if (!st && given) st = ist_plan_begin(e->device, &options, &e->encoder, err);
+    if (!st && given) st = ist_frame_record(e, e->encoder, IST_FRAME_ENCODER, &c, NULL, options.taps, err);
     free_checkpoints(&c);
     free(keep);
+    if (!st && given && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->encoder, err);
     if (!st && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->plan, err);
     return st;
+}
+
+/* The embeddings of a batch of given prompts. */
+static ist_status create_embedding(ist_engine *e, ist_error *err) {
+    if (!e->encoder) return IST_OK;
+    IST_TRY(ist_slot_create(e, &e->encoding, err));
+    return ist_buffer_create(e->device, e->embedding_bytes * (size_t)e->config.batch, "embeddings of a batch",
+                             &e->embedding, err);
 }
 
 static ist_status create_slots(ist_engine *e, ist_error *err) {
     if (ist_device_facts(e->device)->type != IST_DEVICE_CPU && !(e->copier = ist_copier_open(ist_copier_helpers())))
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     for (int i = 0; i < e->config.frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
-    return IST_OK;
+    return create_embedding(e, err);
 }
 
 /* Replaces AUTO by what it becomes: half halves what moves through memory, which is what a GPU's time goes to, while a
@@ -163,6 +179,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
     e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
     e->config.classes = NULL;
+    e->objects = config->max_objects * (config->multimask ? IST_MULTIMASKS : 1);
     if (!config->input_width || !config->input_height)
         e->config.input_width = e->config.input_height = config->input_size;
     ist_device_options options = {.spec = config->device,
@@ -174,7 +191,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = ist_precision_choose(e->device, &e->config.precision, err);
     if (!st) st = choose_overlap(e, config, err);
-    bool frames = config->prompts == IST_PROMPTS_TARGETS ? config->segmenter != NULL : config->detector != NULL;
+    bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
@@ -210,7 +227,11 @@ void ist_engine_close(ist_engine **engine) {
     if (e->device) ist_finish(e->device, (ist_frame_scope){0}, "close", NULL);
     ist_copier_close(&e->copier);
     for (int i = 0; i < IST_MAX_SLOTS; i++) ist_slot_destroy(e, &e->slots[i]);
+    ist_slot_destroy(e, &e->encoding);
+    while (e->embeddings) ist_engine_forget(e, e->embeddings);
+    if (e->device) ist_buffer_release(e->device, &e->embedding);
     ist_plan_close(&e->plan);
+    ist_plan_close(&e->encoder);
     ist_device_close(&e->device);
     for (int i = 0; e->class_names && i < e->classes; i++) free(e->class_names[i]);
     free(e->class_names);

@@ -11,7 +11,7 @@ typedef struct frame {
     const ist_config *config;
     int side; /* of the segmenter's input */
     const ist_checkpoints *c;
-    ist_tensor upload, pixels, packet, store; /* of no size: external */
+    ist_tensor upload, pixels, packet, store, embedding; /* of no size: external */
     bool masks, kept;
 } frame;
 
@@ -106,12 +106,10 @@ static ist_detections given_boxes(const frame *f, ist_tensor *match) {
 
 /* ---- segmenter ---- */
 
-/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. */
-static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
+/* The embeddings of the images; *content: where the pictures are in the input. */
+static ist_tensor encode(const frame *f, ist_tensor *content) {
     const ist_net net = {f->g, f->c->segmenter};
     const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
-    ist_graph_part(f->g);
-    if (f->config->prompts == IST_PROMPTS_DETECTIONS) ist_graph_branch(f->g, 2);
     of_images(f, "preprocess");
     ist_resize resize = {.label = "segmenter input",
                          .upload = f->upload,
@@ -126,27 +124,98 @@ static void segment(const frame *f, const ist_detections *det, ist_pack *pack) {
     memcpy(resize.std, model->std, sizeof resize.std);
     ist_tensor x = node(f, IST_NODE_RESIZE, &resize);
     ist_graph_stage(f->g, "segmenter_encoder");
-    ist_prompted in = {.embedding = model->encode(&net, x, resize.content), .image_of = det->image_of};
+    *content = resize.content;
+    return model->encode(&net, x, resize.content);
+}
+
+/* Bits and statistics of the masks, for the packet. */
+static void make_masks(const frame *f, const ist_prompt_masks *out, ist_pack *pack) {
+    of_all(f, "masks");
+    ist_graph_part(f->g);
+    ist_masks masks = {.label = "masks",
+                       .logits = out->low_res,
+                       .upload = f->upload,
+                       .store = f->store,
+                       .det = pack->det,
+                       .side = f->side};
+    pack->stats = node(f, IST_NODE_MASKS, &masks);
+    pack->score = out->iou;
+    pack->store = f->store;
+}
+
+/* Masks for the detections: each prompt is a box. Fills in what the packet needs of them. */
+static void segment(const frame *f, ist_pack *pack) {
+    const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
+    const ist_detections *det = &pack->det;
+    ist_tensor content;
+    ist_graph_part(f->g);
+    if (f->config->prompts == IST_PROMPTS_DETECTIONS) ist_graph_branch(f->g, 2);
+    ist_prompted in = {.embedding = encode(f, &content), .image_of = det->image_of};
     ist_graph_branch(f->g, 0);
     ist_graph_limit(f->g, det->total);
     ist_graph_stage(f->g, "segmenter_decoder");
     ist_tensor corners = det->boxes; /* [P,1,1,4] read as two points [P,1,2,2] */
     corners.w = corners.c = corners.ld = 2;
     in.sparse = model->boxes(&net, corners, f->side, true);
-    if (!f->kept) in.content = resize.content;
+    if (!f->kept) in.content = content;
     ist_prompt_masks out = model->decode(&net, &in, false);
-    of_all(f, "masks");
+    make_masks(f, &out, pack);
+}
+
+/* ---- given prompts: encoder and decoder are frames of their own ---- */
+
+/* The embeddings as they lie in the buffer between the two. */
+static ist_tensor embeddings(const frame *f) {
+    int grid = f->side / ist_segmenter_of(f->c->segmenter_info.kind)->patch;
+    ist_tensor e = f->embedding;
+    e.n = f->config->batch, e.h = e.w = grid;
+    e.c = e.ld = ist_segmenter_of(f->c->segmenter_info.kind)->channels;
+    return e;
+}
+
+static void record_encoder(const frame *f) {
+    ist_tensor content, into = embeddings(f);
     ist_graph_part(f->g);
-    ist_masks masks = {
-        .label = "masks", .logits = out.low_res, .upload = f->upload, .store = f->store, .det = *det, .side = f->side};
-    pack->stats = node(f, IST_NODE_MASKS, &masks);
-    pack->score = out.iou;
-    pack->store = f->store;
+    ist_tensor x = encode(f, &content);
+    ist_copy_rows copy = {.label = "embedding", .x = x, .into = ist_view(into, into.n, 1, into.h * into.w)};
+    node(f, IST_NODE_COPY_ROWS, &copy);
+}
+
+static void record_decoder(const frame *f) {
+    const ist_config *config = f->config;
+    const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
+    ist_given_prompts given = {.label = "given prompts",
+                               .upload = f->upload,
+                               .det = {.batch = config->batch},
+                               .prompts = config->max_objects,
+                               .masks = config->multimask ? IST_MULTIMASKS : 1,
+                               .k = ist_prompt_points(config),
+                               .own = model->own_tokens,
+                               .low = config->mask_prompts ? f->side / IST_LOGIT_PIXELS : 0};
+    ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
+    of_all(f, "prompts");
+    node(f, IST_NODE_GIVEN_PROMPTS, &given);
+    pack.det = given.det;
+    pack.match = given.match;
+    ist_graph_part(f->g);
+    ist_graph_limit(f->g, given.total);
+    ist_graph_stage(f->g, "segmenter_decoder");
+    ist_prompted in = {.embedding = embeddings(f), .image_of = given.image_of, .counts = given.tokens};
+    in.sparse = model->points(&net, given.points, given.labels, f->side);
+    if (config->mask_prompts) in.dense = model->dense(&net, given.mask, given.masked);
+    if (!f->kept && !config->low_res) in.content = given.content;
+    ist_prompt_masks out = model->decode(&net, &in, config->multimask);
+    make_masks(f, &out, &pack);
+    if (config->low_res) pack.logits = out.low_res;
+    of_all(f, "pack");
+    node(f, IST_NODE_PACK, &pack);
 }
 
 /* ---- all of it ---- */
 
-static void record(const frame *f, const unsigned char *keep) {
+static void record_frame(const frame *f, const unsigned char *keep) {
     ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
     if (f->config->prompts == IST_PROMPTS_TARGETS) {
         pack.det = given_boxes(f, &pack.match);
@@ -156,15 +225,14 @@ static void record(const frame *f, const unsigned char *keep) {
         pack.det = detect(f, keep, &raw);
         pack.match = match(f, &pack.det, raw);
     }
-    ist_detections det = pack.det;
-    if (f->masks) segment(f, &det, &pack);
+    if (f->masks) segment(f, &pack);
     of_all(f, "pack");
     if (!f->masks) ist_graph_part(f->g);
     node(f, IST_NODE_PACK, &pack);
 }
 
-ist_status ist_frame_record(ist_engine *e, const ist_checkpoints *c, const unsigned char *keep, bool kept,
-                            ist_error *err) {
+ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, const ist_checkpoints *c,
+                            const unsigned char *keep, bool kept, ist_error *err) {
     ist_lowering *lowering = NULL;
     frame f = {.config = &e->config, .side = e->config.segmenter_size, .c = c, .masks = e->has_masks, .kept = kept};
     IST_TRY(ist_graph_open(&f.g, err));
@@ -172,8 +240,14 @@ ist_status ist_frame_record(ist_engine *e, const ist_checkpoints *c, const unsig
     f.pixels = ist_graph_external(f.g, IST_EXT_PIXELS, IST_ELEM_U8);
     f.packet = ist_graph_external(f.g, IST_EXT_PACKET, IST_ELEM_I32);
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
-    record(&f, keep);
-    ist_lower(e->plan, f.g, NULL, &lowering);
+    if (part != IST_FRAME_WHOLE) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
+    if (part == IST_FRAME_ENCODER)
+        record_encoder(&f);
+    else if (part == IST_FRAME_DECODER)
+        record_decoder(&f);
+    else
+        record_frame(&f, keep);
+    ist_lower(plan, f.g, NULL, &lowering);
     ist_lowering_close(&lowering);
     ist_graph_close(&f.g);
     return IST_OK;

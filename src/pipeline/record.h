@@ -11,9 +11,13 @@ typedef struct ist_checkpoints {
     ist_checkpoint_info detector_info, segmenter_info;
 } ist_checkpoints;
 
-/* Records into e->plan, whose failure it is when a model cannot be recorded. keep: a byte per class, NULL for all.
+/* From image to embedding, and from embedding and given prompts to packet: two plans, so that the second can be
+ * replayed by itself. Everything else is one. */
+typedef enum ist_frame_part { IST_FRAME_WHOLE, IST_FRAME_ENCODER, IST_FRAME_DECODER } ist_frame_part;
+
+/* Records into `plan`, whose failure it is when a model cannot be recorded. keep: a byte per class, NULL for all.
  * `kept`: somebody reads all tensors. Fails without memory. */
-ist_status ist_frame_record(ist_engine *e, const ist_checkpoints *c, const unsigned char *keep, bool kept,
-                            ist_error *err);
+ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, const ist_checkpoints *c,
+                            const unsigned char *keep, bool kept, ist_error *err);
 
 #endif

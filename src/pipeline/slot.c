@@ -2,12 +2,13 @@
 #include "pipeline/engine.h"
 
 #include "base/mem.h"
+#include "graph/nodes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
-    size_t batch = (size_t)e->config.batch, objects = batch * (size_t)e->config.max_objects;
+    size_t batch = (size_t)e->config.batch, objects = batch * (size_t)e->objects;
     s->geometry = calloc(batch, sizeof *s->geometry);
     s->frames = calloc(batch, sizeof *s->frames);
     s->objects = calloc(objects, sizeof *s->objects);
@@ -18,6 +19,7 @@ ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
 
 static void release(ist_engine *e, cl_mem *buffer) {
     if (e->plan) ist_plan_unbind(e->plan, *buffer);
+    if (e->encoder) ist_plan_unbind(e->encoder, *buffer);
     ist_buffer_release(e->device, buffer);
 }
 
@@ -58,7 +60,7 @@ static ist_status reserve_upload(ist_engine *e, ist_slot *s, size_t bytes, ist_e
 
 static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_error *err) {
     if (!e->has_masks || words <= s->store_words) return IST_OK;
-    size_t objects = (size_t)e->config.batch * (size_t)e->config.max_objects;
+    size_t objects = (size_t)e->config.batch * (size_t)e->objects;
     words = with_headroom(words);
     if (words > UINT32_MAX / objects) /* places in the mask stream are 32-bit words */
         return ist_fail(err, IST_E_LIMIT, "mask store: %zu words for each of %zu objects, at most %u in all", words,
@@ -71,7 +73,7 @@ static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_er
 }
 
 size_t ist_slot_packet_bytes(const ist_engine *e, const ist_slot *s) {
-    return (ist_packet_masks_at(e->config.batch, e->config.max_objects) + s->mask_words) * sizeof(uint32_t);
+    return (ist_packet_masks_at(e->config.batch, e->objects) + s->mask_words + s->logit_words) * sizeof(uint32_t);
 }
 
 static ist_status reserve_packet(ist_engine *e, ist_slot *s, size_t bytes, ist_error *err) {
@@ -102,7 +104,7 @@ static float float_at(const uint32_t *words, size_t i) {
 
 /* Masks beyond the packet: one read, which the frame's counters show. */
 static ist_status fetch_overflow(ist_engine *e, ist_slot *s, size_t words, ist_error *err) {
-    if (words > s->store_words * (size_t)e->config.batch * (size_t)e->config.max_objects)
+    if (words > s->store_words * (size_t)e->config.batch * (size_t)e->objects)
         return ist_fail(err, IST_E_DEVICE, "packet: %zu mask words beyond it, more than the mask store holds", words);
     if (!ist_grow((void **)&s->overflow, &s->overflow_capacity, words, sizeof *s->overflow))
         return ist_fail(err, IST_E_MEMORY, "packet: out of host memory for %zu mask words", words);
@@ -117,12 +119,20 @@ static bool mask_bits(const ist_engine *e, const ist_slot *s, const uint32_t *pa
     size_t total = packet[IST_PK_MASK_WORDS], stored = packet[IST_PK_STORED_WORDS];
     if (offset > total || words > total - offset) return false;
     if (offset + words <= stored) {
-        *bits = packet + ist_packet_masks_at(e->config.batch, e->config.max_objects) + offset;
+        *bits = packet + ist_packet_masks_at(e->config.batch, e->objects) + offset;
         return true;
     }
     if (offset < stored) return false; /* begins here and ends there */
     *bits = s->overflow + (offset - stored);
     return true;
+}
+
+/* Low-resolution logits of object k; NULL where they were not asked for. */
+static const float *low_res_of(const ist_engine *e, const ist_slot *s, const uint32_t *packet, size_t k) {
+    size_t side = (size_t)e->config.segmenter_size / IST_LOGIT_PIXELS, words = side * side;
+    size_t at = ist_packet_masks_at(e->config.batch, e->objects) + s->mask_words;
+    if ((k + 1) * words > s->logit_words) return NULL;
+    return (const float *)(packet + at + k * words);
 }
 
 static ist_status unpack_object(const ist_engine *e, const ist_slot *s, const uint32_t *packet, const uint32_t *r,
@@ -152,17 +162,19 @@ static ist_status unpack_frame(const ist_engine *e, ist_slot *s, int i, ist_erro
     const uint32_t *packet = s->landing.data;
     const uint32_t *block = packet + IST_PK_HEADER + (size_t)i * IST_PK_IMAGE_WORDS;
     size_t count = block[IST_PI_OBJECTS], first = block[IST_PI_FIRST];
-    size_t capacity = (size_t)e->config.batch * (size_t)e->config.max_objects;
-    if (count > (size_t)e->config.max_objects || first > capacity || count > capacity - first)
+    size_t capacity = (size_t)e->config.batch * (size_t)e->objects;
+    if (count > (size_t)e->objects || first > capacity || count > capacity - first)
         return ist_fail(err, IST_E_DEVICE, "packet: image %d has %zu objects from %zu of %zu", i, count, first,
                         capacity);
     ist_frame *f = &s->frames[i];
     f->object_count = (int)count;
     f->dropped = (int)block[IST_PI_DROPPED];
     f->objects = s->objects + first;
-    for (size_t k = first; k < first + count; k++)
+    for (size_t k = first; k < first + count; k++) {
         IST_TRY(unpack_object(e, s, packet, packet + ist_packet_objects_at(e->config.batch) + k * IST_OB_WORDS,
                               &s->objects[k], err));
+        s->objects[k].low_res = low_res_of(e, s, packet, k);
+    }
     return IST_OK;
 }
 
