@@ -24,6 +24,14 @@ size_t *ist_name_map_find(const ist_name_map *map, const char *key) {
     return slot->key ? &slot->value : NULL;
 }
 
+size_t *ist_name_map_find_image(const ist_name_map *map, const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    const char *keys[3] = {path, name, slash ? slash + 1 : path};
+    size_t *value = NULL;
+    for (int i = 0; i < 3 && !value; i++) value = keys[i] ? ist_name_map_find(map, keys[i]) : NULL;
+    return value;
+}
+
 static bool rehash(ist_name_map *map) {
     size_t capacity = map->capacity ? map->capacity * 2 : 64;
     ist_name_slot *slots = calloc(capacity, sizeof *slots);

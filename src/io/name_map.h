@@ -19,6 +19,10 @@ typedef struct ist_name_map {
 /* The value stored under `key`, or NULL; valid until the next insertion. */
 size_t *ist_name_map_find(const ist_name_map *map, const char *key);
 
+/* The value of an image, looked up by its path as given, by its name, then by the last part of its path; NULL when there
+ * is none. */
+size_t *ist_name_map_find_image(const ist_name_map *map, const char *path, const char *name);
+
 /* Stores value under key unless the key is there already; *inserted (may be NULL) tells. False when out of memory. */
 bool ist_name_map_insert(ist_name_map *map, const char *key, size_t value, bool *inserted);
 

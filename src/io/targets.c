@@ -217,11 +217,6 @@ ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, i
 }
 
 const ist_target_list *ist_targets_find(const ist_targets *targets, const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    const char *keys[3] = {path, name, slash ? slash + 1 : path};
-    for (int i = 0; i < 3; i++) {
-        const size_t *index = keys[i] ? ist_name_map_find(&targets->files, keys[i]) : NULL;
-        if (index) return &targets->lists[*index];
-    }
-    return NULL;
+    const size_t *index = ist_name_map_find_image(&targets->files, path, name);
+    return index ? &targets->lists[*index] : NULL;
 }
