@@ -24,14 +24,15 @@ enum {
 /* Subcommand, what follows it on the command line, what it does. */
 #define CLI_COMMANDS(X)                                                                                                \
     X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
+    X(segment, "SOURCE... -o DIR --boxes|--points FILE", "cut out what boxes, points and masks point at")              \
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
     X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR",                                                            \
       "what predict, a program or its sources move and wait for")                                                      \
     X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
-    X(tune, "[options]", "measure the kernel variants on this device and keep the fastest")                                \
-    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel variants and why")           \
+    X(tune, "[options]", "measure the kernel variants on this device and keep the fastest")                            \
+    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel variants and why")       \
     X(info, "[--graph [--device SPEC]] FILE", "say what a checkpoint is, and what its network becomes")                \
     X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")
 

@@ -1,4 +1,5 @@
-/* isthmus predict: images in; boxes, matches and masks out. The run itself is predict_job.c. */
+/* isthmus predict: images in; boxes, matches and masks out. isthmus segment: masks for given prompts, by the same run,
+ * which is predict_job.c. */
 #include "predict.h"
 
 int predict_command(int argc, char **argv, predict_job *job) {
@@ -17,6 +18,11 @@ int predict_command(int argc, char **argv, predict_job *job) {
 }
 
 int cmd_predict(int argc, char **argv) {
+    predict_job job = {0};
+    return predict_command(argc, argv, &job);
+}
+
+int cmd_segment(int argc, char **argv) {
     predict_job job = {0};
     return predict_command(argc, argv, &job);
 }

@@ -11,6 +11,7 @@
 #include "io/image.h"
 #include "io/journal.h"
 #include "io/labels.h"
+#include "io/prompts.h"
 #include "io/record.h"
 #include "io/sources.h"
 #include "io/targets.h"
@@ -37,7 +38,7 @@ enum {
 
 /* The command line, checked. Strings point into argv, except the two checkpoint paths, which are owned. */
 typedef struct predict_options {
-    const char *command; /* "predict", "eval" or "verify" */
+    const char *command; /* "predict", "segment", "eval" or "verify" */
     const char *output, *device, *targets, *names, *classes;
     char *detector, *segmenter; /* segmenter NULL: --no-masks */
     ist_precision precision;
@@ -51,6 +52,9 @@ typedef struct predict_options {
     size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
     unsigned save; /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
+    bool segment;                             /* masks for given prompts; no detector */
+    const char *boxes, *points;               /* segment's: a file of prompts */
+    bool multimask;                           /* segment's */
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool print_json;                          /* verify's */
     bool apart;                               /* profile's: a launch for each kernel */
@@ -58,8 +62,8 @@ typedef struct predict_options {
     int first_source;                         /* index in argv */
 } predict_options;
 
-/* Parses the command line of argv[0], "predict", "eval" or "verify"; CLI_STOP in *stop when the program ends with the
- * returned code (help, a mistake). */
+/* Parses the command line of argv[0], "predict", "segment", "eval" or "verify"; CLI_STOP in *stop when the program ends
+ * with the returned code (help, a mistake). */
 int predict_parse(int argc, char **argv, predict_options *options, bool *stop);
 
 /* Fills in the default checkpoints and checks that the files are there; 0 or the exit code. */
@@ -79,19 +83,21 @@ const char *predict_precision_name(ist_precision precision);
 
 /* Values of --precision and of options that are whole numbers; 0, or the exit code when a mistake was named. */
 /* Options of every command that opens an engine, for its list: X(id, letter or 0, name, name of its value, help). */
-#define PREDICT_MODEL_OPTIONS(X)                                                                                       \
-    X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
+#define PREDICT_SEGMENTER_OPTIONS(X)                                                                                   \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM or SAM ViT-B checkpoint; default: the demo weights")               \
-    X(IMGSZ, 0, "imgsz", "N", "detector input: N or WxH pixels, multiples of 32 from 64 to 2048 (640)")                \
     X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
     X(RESIZE_ORDER, 0, "resize-order", "O",                                                                            \
       "axis that is resampled first: horizontal (as Pillow 11 and 12; auto is the same),\n"                            \
-      "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                            \
+      "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                              \
+    X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")
+#define PREDICT_MODEL_OPTIONS(X)                                                                                       \
+    X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
+    PREDICT_SEGMENTER_OPTIONS(X)                                                                                       \
+    X(IMGSZ, 0, "imgsz", "N", "detector input: N or WxH pixels, multiples of 32 from 64 to 2048 (640)")                \
     X(STORED_CONSTANTS, 0, "stored-constants", NULL,                                                                   \
       "the detector's anchors are those in its checkpoint, which half and bfloat16\n"                                  \
       "files have rounded, as the published code takes them")                                                          \
     X(NO_MASKS, 0, "no-masks", NULL, "boxes only")                                                                     \
-    X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")                                               \
     X(OVERLAP, 0, "overlap", NULL, "detector and image encoder at the same time, on two queues (on large GPUs)")       \
     X(NO_OVERLAP, 0, "no-overlap", NULL, "all on one queue, in less memory")
 #define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
@@ -122,6 +128,7 @@ typedef struct predict_job {
     size_t name_count;
     ist_labels labels;
     ist_targets targets; /* empty without --targets */
+    ist_prompt_file prompts; /* segment's */
     ist_match_mode match;
     ist_engine *engine;
     ist_engine_info engine_info;
@@ -142,6 +149,24 @@ void predict_catch_interrupts(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);
+
+/* The prompts' side of a run of segment (predict_prompts.c): reads the file and checks it against the list of images; 0
+ * or the exit code. */
+int predict_read_prompts(predict_job *job);
+/* What the engine must take. */
+void predict_configure_prompts(const predict_job *job, ist_config *config);
+
+/* Prompts of one image as the engine takes them, with masks that were read for it. */
+typedef struct predict_prompts {
+    ist_prompt *list;
+    int count;
+    float **masks; /* [count]: owned, or NULL */
+} predict_prompts;
+ist_status predict_prompts_of(const predict_job *job, const ist_source *source, predict_prompts *prompts,
+                              ist_error *err);
+void predict_prompts_free(predict_prompts *prompts);
+/* Of a result: the score becomes the mask's own, the box of a prompt without one that of its mask. */
+void predict_settle_prompts(const predict_job *job, const ist_source *source, ist_object *objects, int count);
 
 /* The engine's configuration that the options ask for. *classes (may be NULL after) is what config->classes points to,
  * the caller's to free. 0 or the exit code. */
@@ -212,7 +237,7 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
 /* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 14 };
+enum { PREDICT_RUN_OPTIONS = 17 };
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
 
 /* The tables over all images are all there and whole. */

@@ -164,11 +164,11 @@ static void drop_pixels(predict_flow *f, const batch *b) {
     pthread_mutex_unlock(&f->lock);
 }
 
-static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
+static ist_status submit_images(engine_side *e, const batch *b, ist_image *images, ist_error *err) {
     predict_flow *f = e->flow;
     predict_job *job = f->job;
-    ist_image images[MAX_BATCH] = {0};
     for (size_t i = 0; i < b->count; i++) {
+        const ist_image given = images[i];
         const predict_slot *slot = predict_slot_at(f, b->images[i]);
         const ist_target_list *targets = ist_targets_find(&job->targets, slot->source->path, slot->source->name);
         images[i] = (ist_image){.width = slot->image.width,
@@ -178,7 +178,9 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
                                 .pixels = slot->image.pixels,
                                 .targets = targets ? targets->items : NULL,
                                 .target_count = targets ? (int)targets->count : 0,
-                                .tag = b->images[i]};
+                                .tag = b->images[i],
+                                .prompts = given.prompts,
+                                .prompt_count = given.prompt_count};
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
     if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
@@ -187,6 +189,22 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
     e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
     if (f->engines == 1) drop_pixels(f, b); /* the engine has its own copy */
     return IST_OK;
+}
+
+/* With the prompts of each image, of which the engine has its own copy afterwards. */
+static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
+    ist_image images[MAX_BATCH] = {0};
+    predict_prompts prompts[MAX_BATCH] = {0};
+    const predict_job *job = e->flow->job;
+    ist_status status = IST_OK;
+    for (size_t i = 0; i < b->count && job->options->segment && !status; i++) {
+        status = predict_prompts_of(job, predict_slot_at(e->flow, b->images[i])->source, &prompts[i], err);
+        images[i].prompts = prompts[i].list;
+        images[i].prompt_count = prompts[i].count;
+    }
+    if (!status) status = submit_images(e, b, images, err);
+    for (size_t i = 0; i < b->count; i++) predict_prompts_free(&prompts[i]);
+    return status;
 }
 
 /* Copies objects and mask words into one block that the slot owns. */
@@ -205,6 +223,7 @@ static ist_status copy_frame(predict_slot *slot, const ist_frame *frame, ist_err
         size_t n = (size_t)mask->columns * (size_t)mask->words;
         copies[i] = frame->objects[i];
         copies[i].mask.bits = bits;
+        copies[i].low_res = NULL;
         if (n) memcpy(bits, mask->bits, n * sizeof *bits);
         bits += n;
     }
@@ -225,6 +244,8 @@ static ist_status take_results(predict_flow *f, const batch *b, const ist_result
         slot->ms.total = result->total_ms;
         slot->transfers = result->transfers;
         slot->status = copy_frame(slot, &result->frames[i], &slot->err);
+        if (!slot->status && f->job->options->segment)
+            predict_settle_prompts(f->job, slot->source, slot->storage, slot->frame.object_count);
     }
     return IST_OK;
 }

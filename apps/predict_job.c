@@ -162,7 +162,8 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     *config = ist_config_default();
     *classes = NULL;
     if (o->classes) code = parse_classes(job, classes, &config->class_count);
-    config->detector = o->detector;
+    if (o->segment) predict_configure_prompts(job, config);
+    config->detector = o->segment ? NULL : o->detector;
     config->segmenter = o->masks ? o->segmenter : NULL;
     config->device = o->device;
     config->precision = o->precision;
@@ -170,7 +171,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     predict_configure_inputs(o, config);
     config->match = job->match;
     config->batch = o->batch;
-    config->max_objects = o->max_objects;
+    if (!o->segment) config->max_objects = o->max_objects;
     config->conf = o->conf;
     config->classes = *classes;
     config->max_pixels = IST_MAX_PIXELS;
@@ -297,7 +298,7 @@ static ist_status take_categories(predict_job *job, ist_error *err) {
 
 /* Names of the engine's labels: the user's, else the checkpoint's. */
 static int name_labels(predict_job *job) {
-    int classes = job->engine_info.classes;
+    int classes = job->options->segment ? 1 : job->engine_info.classes;
     ist_error err;
     if (job->name_count && job->name_count != (size_t)classes)
         return cli_fail(CLI_USAGE, "%s has %zu %s, the detector has %d %s", job->options->names, job->name_count,
@@ -306,6 +307,7 @@ static int name_labels(predict_job *job) {
     const char **names = calloc(classes > 0 ? (size_t)classes : 1, sizeof *names);
     if (!names) return cli_fail(CLI_FAILED, "out of memory for %d names", classes);
     for (int i = 0; i < classes; i++) names[i] = job->name_count ? job->names[i] : ist_class_name(job->engine, i);
+    if (job->options->segment) names[0] = "object";
     ist_status status = ist_labels_make(classes, names, &job->labels, &err);
     free(names);
     if (!status && (status = ist_targets_relabel(&job->targets, &job->labels, &err)))
@@ -333,6 +335,7 @@ static int read_inputs(predict_job *job) {
     if (most > 300)
         return cli_fail(CLI_FAILED, "%s: %s has %zu targets, at most 300 can be matched", o->targets, path, most);
     if (o->targets) check_targets(job);
+    if (o->segment) return predict_read_prompts(job);
     job->match = o->targets ? IST_MATCH_TARGETS : o->track ? IST_MATCH_TRACKS : IST_MATCH_NONE;
     return CLI_SUCCESS;
 }
@@ -461,6 +464,7 @@ void predict_job_free(predict_job *job) {
     ahead_end(&job->helpers);
     if (job->names) ist_names_free(&job->names, job->name_count);
     ist_targets_free(&job->targets);
+    ist_prompt_file_free(&job->prompts);
     ist_labels_free(&job->labels);
     ist_sources_free(&job->sources);
 }

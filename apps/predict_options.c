@@ -1,5 +1,5 @@
-/* The command lines of `isthmus predict`, `isthmus eval` and `isthmus verify`, and where the default checkpoints are.
- */
+/* The command lines of `isthmus predict`, `isthmus segment`, `isthmus eval` and `isthmus verify`, and where the default
+ * checkpoints are. */
 #include "predict.h"
 
 #include "io/atomic_file.h"
@@ -28,29 +28,52 @@
     X(CONF, 0, "conf", "P", "keep detections with a score above P (0.4)")                                              \
     X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (16)")
 
-#define ENGINE_OPTIONS(X)                                                                                              \
+#define FOLDER_OPTIONS(X)                                                                                              \
     X(RECURSIVE, 'r', "recursive", NULL, "enter the folders inside of folders")                                        \
-    X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
+#define ENGINE_OPTIONS(X)                                                                                              \
+    FOLDER_OPTIONS(X)                                                                                                  \
+    X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")
 
-#define RUN_OPTIONS(X)                                                                                                 \
-    X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
+#define RESUME_OPTIONS(X)                                                                                              \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
     X(MEMORY, 0, "memory", "BYTES", "for images in flight, with K, M or G (a quarter of the memory)")
 
+#define RUN_OPTIONS(X)                                                                                                 \
+    X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
+    RESUME_OPTIONS(X)
+
+#define DEVICES_OPTION(X)                                                                                              \
+    PREDICT_DEVICE_OPTION(X, ".\nall or all:SPEC: the images are shared out among all devices of one kind")
 #define MODEL_OPTIONS(X)                                                                                               \
     PREDICT_MODEL_OPTIONS(X)                                                                                           \
-    PREDICT_DEVICE_OPTION(X, ".\nall or all:SPEC: the images are shared out among all devices of one kind")
+    DEVICES_OPTION(X)
 
 #define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
+
+#define SAVE_OPTION(X)  X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")
 
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
     X(TARGETS, 0, "targets", "FILE",                                                                                   \
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
-    X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")
+    SAVE_OPTION(X)
+
+#define SEGMENT_ONLY_OPTIONS(X)                                                                                        \
+    X(BOXES, 0, "boxes", "FILE",                                                                                       \
+      "what to cut out: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1]}]} or COCO\n"                                        \
+      "annotations")                                                                                                   \
+    X(POINTS, 0, "points", "FILE",                                                                                     \
+      "the same; a prompt has a box, points (label 1 in, 0 out), a mask of\n"                                          \
+      "low-resolution logits, or any of them together: JSON {\"a.png\":\n"                                             \
+      "[{\"points\": [[x,y,1],[x,y,0]], \"mask\": \"low_res.npy\"}]}")                                                 \
+    X(MULTIMASK, 0, "multimask", NULL, "three masks for each prompt: what it may mean")
+
+#define SEGMENT_OPTIONS(X)                                                                                             \
+    X(OUTPUT, 'o', "output", "DIR", "folder to write to; made when missing")                                           \
+    SEGMENT_ONLY_OPTIONS(X)
 
 #define EVAL_ONLY_OPTIONS(X)                                                                                           \
     X(ANNOTATIONS, 0, "annotations", "FILE", "COCO annotations: the truth")                                            \
@@ -75,14 +98,18 @@
 enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
-    PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
+    PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) SEGMENT_ONLY_OPTIONS(X)
+        EVAL_ONLY_OPTIONS(X)
 #undef X
-        OPTION_PRINT_JSON
+            OPTION_PRINT_JSON
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
 static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
                                               RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(X)
+                                              FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X)
+                                                  SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
@@ -177,6 +204,9 @@ void predict_configure_inputs(const predict_options *o, ist_config *config) {
 }
 
 static void take_other_option(int id, const char *value, predict_options *o) {
+    if (id == OPTION_BOXES) o->boxes = value;
+    if (id == OPTION_POINTS) o->points = value;
+    if (id == OPTION_MULTIMASK) o->multimask = true;
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
     if (id == OPTION_JSON) o->json = value;
@@ -281,10 +311,24 @@ static int check_masks(predict_options *o) {
     return CLI_SUCCESS;
 }
 
+static int check_folders(const predict_options *o, int argc) {
+    if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
+    if (!o->output) return cli_usage(o->command, "-o DIR is missing");
+    if (!*o->output) return cli_usage(o->command, "-o: the name of the folder is empty");
+    return CLI_SUCCESS;
+}
+
+static int check_segment(predict_options *o, int argc) {
+    int code = check_folders(o, argc);
+    if (code) return code;
+    if (!o->boxes == !o->points) return cli_usage("segment", "give either --boxes FILE or --points FILE");
+    if (!o->save) o->save = DEFAULT_SAVE;
+    return CLI_SUCCESS;
+}
+
 static int check_predict(predict_options *o, int argc) {
-    if (o->first_source >= argc) return cli_usage("predict", "name at least one image, folder or '-'");
-    if (!o->output) return cli_usage("predict", "-o DIR is missing");
-    if (!*o->output) return cli_usage("predict", "-o: the name of the folder is empty");
+    int code = check_folders(o, argc);
+    if (code) return code;
     if (o->track && o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':'))
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
@@ -307,10 +351,11 @@ static int check_eval(predict_options *o, int argc) {
 
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
     ist_config defaults = ist_config_default();
-    bool eval = !strcmp(argv[0], "eval"), verify = !strcmp(argv[0], "verify");
-    const cli_option *list = eval ? eval_list : verify ? verify_list : predict_list;
+    bool eval = !strcmp(argv[0], "eval"), verify = !strcmp(argv[0], "verify"), segment = !strcmp(argv[0], "segment");
+    const cli_option *list = eval ? eval_list : verify ? verify_list : segment ? segment_list : predict_list;
     *o = (predict_options){.command = argv[0],
                            .masks = true,
+                           .segment = segment,
                            .conf = eval ? 0.001f : defaults.conf,
                            .max_objects = eval ? 100 : defaults.max_objects,
                            .batch = 1};
@@ -324,7 +369,11 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
         code = take_option(id, value, o);
     }
     o->first_source = optind;
-    if (!code) code = eval ? check_eval(o, argc) : verify ? check_masks(o) : check_predict(o, argc);
+    if (!code)
+        code = eval      ? check_eval(o, argc)
+               : verify  ? check_masks(o)
+               : segment ? check_segment(o, argc)
+                         : check_predict(o, argc);
     *stop = code != CLI_SUCCESS;
     return code;
 }
@@ -386,10 +435,10 @@ static int check_checkpoint(const char *path) {
 }
 
 int predict_find_checkpoints(predict_options *o) {
-    int code = o->detector ? CLI_SUCCESS : find_default(DEFAULT_DETECTOR, "detector", &o->detector);
-    if (!code) code = check_checkpoint(o->detector);
+    int code = o->detector || o->segment ? CLI_SUCCESS : find_default(DEFAULT_DETECTOR, "detector", &o->detector);
+    if (!code && !o->segment) code = check_checkpoint(o->detector);
     if (code || !o->masks) return code;
     if (!o->segmenter) code = find_default(DEFAULT_SEGMENTER, "segmenter", &o->segmenter);
-    if (code) cli_note("without a segmenter, --no-masks finds boxes only");
+    if (code && !o->segment) cli_note("without a segmenter, --no-masks finds boxes only");
     return code ? code : check_checkpoint(o->segmenter);
 }

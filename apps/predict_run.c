@@ -74,6 +74,8 @@ static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_e
                          .labels = &job->labels,
                          .match = job->match,
                          .masks = job->options->masks,
+                         .prompts = job->options->segment,
+                         .multimask = job->options->multimask,
                          .ms = slot->ms,
                          .transfers = slot->transfers};
     ist_status status = ist_record_line(&record, &slot->line, err);

@@ -36,7 +36,7 @@ static void put_save(ist_run_option *o, unsigned save) {
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err) {
     char number[32];
     ist_run_option *next = list;
-    IST_TRY(put_file(next++, "detector", o->detector, err));
+    IST_TRY(put_file(next++, "detector", o->segment ? NULL : o->detector, err));
     IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
     put(next++, "precision", predict_precision_name(o->precision));
     snprintf(number, sizeof number, "%.7g", (double)o->conf);
@@ -54,6 +54,9 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "track", o->track ? "on" : "off");
     IST_TRY(put_file(next++, "targets", o->targets, err));
     IST_TRY(put_file(next++, "names", o->names, err));
+    IST_TRY(put_file(next++, "boxes", o->boxes, err));
+    IST_TRY(put_file(next++, "points", o->points, err));
+    put(next++, "multimask", o->multimask ? "on" : "off");
     put_save(next++, o->save);
     return IST_OK;
 }

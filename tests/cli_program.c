@@ -29,6 +29,7 @@ Test(cli_program, help_and_version) {
            NULL);
     expect(RUN(&s, "-h"), 0, "exit codes", NULL);
     expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
+    expect(RUN(&s, "segment", "--help"), 0, "--multimask", NULL);
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
     expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info [--graph [--device SPEC]] FILE", NULL);
     expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);
@@ -43,7 +44,14 @@ Test(cli_program, help_and_version) {
 Test(cli_program, mistakes_are_usage_errors) {
     scratch s = scratch_make();
     expect(RUN(&s, "detect"), 2, NULL, "'detect' is not a subcommand");
-    expect(RUN(&s, "segment"), 2, NULL, "'segment' is not a subcommand");
+    expect(RUN(&s, "segment"), 2, NULL, "at least one image");
+    expect(RUN(&s, "segment", "x"), 2, NULL, "-o DIR is missing");
+    expect(RUN(&s, "segment", "x", "-o", "y"), 2, NULL, "give either --boxes FILE or --points FILE");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--boxes", "b", "--points", "p"), 2, NULL, "give either --boxes");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--points", ""), 2, NULL, "--points: the name of the file is empty");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--points", "p", "--detector", "d"), 2, NULL, "'--detector'");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--points", "p", "--multimask=3"), 2, NULL, "takes no value");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--points", "p"), 2, NULL, "'--points'");
     expect(RUN(&s, "predict"), 2, NULL, "at least one image");
     expect(RUN(&s, "predict", "x"), 2, NULL, "-o DIR is missing");
     expect(RUN(&s, "predict", "x", "-o"), 2, NULL, "'-o' needs a value");

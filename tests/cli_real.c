@@ -71,6 +71,34 @@ Test(cli_real, bfloat16_on_this_device) {
     scratch_remove(&s);
 }
 
+/* The weights that ship, asked by a box and by a point in it. */
+Test(cli_real, segment_on_this_device) {
+    scratch s = scratch_make();
+    char out[200], prompts[200];
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "out"));
+    snprintf(prompts, sizeof prompts, "%s", scratch_path(&s, "p.json"));
+    scratch_put(prompts, "{\"frame-001.png\": [{\"box\": [40, 60, 240, 200]}, {\"points\": [[141, 130, 1]], \"box\":"
+                         "[40, 60, 240, 200]}]}");
+    expect(spawn_run(&s, NULL,
+                     (const char *const[]){IST_CLI, "segment", WEIGHTS "/demo/frame-001.png", "-o", out, "--boxes",
+                                           prompts, "--save", "ndjson", NULL}),
+           0, "", "1 image, 0 failed");
+    json_t *line = json_load_file(scratch_path(&s, "out/frames.ndjson"), 0, NULL);
+    const json_t *objects = json_object_get(line, "objects"), *moved = json_object_get(line, "transfers");
+    cr_assert_eq(json_array_size(objects), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *o = json_array_get(objects, i);
+        cr_expect_gt(json_integer_value(json_object_get(o, "area")), 100);
+        cr_expect(json_number_value(json_object_get(o, "score")) > 0.1);
+    }
+    cr_expect_eq(json_integer_value(json_object_get(moved, "writes")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(moved, "reads")), 1);
+    cr_expect_leq(json_integer_value(json_object_get(moved, "waits")), 1);
+    json_decref(line);
+    scratch_remove(&s);
+}
+
 /* A bias of a million after the first convolution: floats carry it, halves end at 65504. */
 Test(cli_real, activations_beyond_half_are_found) {
     scratch s = scratch_make();

@@ -1,7 +1,8 @@
 /* A double of the engine for tests of the command line program: the public API without a device.
  *
  * Every image gives min(max_objects, 3) objects whose values follow from the image alone (see fake_objects), so that
- * tests know what must be written; with IST_PROMPTS_TARGETS they are the targets, with the same masks. It keeps the
+ * tests know what must be written; with IST_PROMPTS_TARGETS they are the targets, with IST_PROMPTS_GIVEN the prompts,
+ * with the same masks; a mask prompt must have values that count from 0. It keeps the
  * contract that the program relies on: copies pixels, counts batches in flight, answers in order.
  *
  * Failures come from the environment:
@@ -72,7 +73,9 @@ ist_config ist_config_default(void) {
                         .max_targets = 100,
                         .max_pixels = 67108864,
                         .track_iou = 0.3f,
-                        .track_age = 30};
+                        .track_age = 30,
+                        .max_points = 9,
+                        .max_embeddings = 8};
 }
 
 ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {
@@ -195,11 +198,40 @@ static void spoil(const ist_engine *e, ist_object *o) {
     if (wrong == WRONG_LABEL) o->label++;
 }
 
+/* Object i of given prompts; the caller knows the rest. */
+static void fake_prompted(const ist_engine *e, ist_object *o, const ist_image *image, int i) {
+    int masks = e->config.multimask ? 3 : 1;
+    const ist_prompt *p = &image->prompts[i / masks];
+    o->label = 0;
+    o->score = 1;
+    o->match = i / masks;
+    o->query = i % masks;
+    memset(o->box, 0, sizeof o->box);
+    if (p->box) memcpy(o->box, p->box, sizeof o->box);
+    o->mask_score = 0.5f + 0.125f * (float)o->query;
+    if (p->point_count) o->mask_score += 0.0625f * (float)p->points[p->point_count - 1].label;
+}
+
+/* Why an image's prompts are refused; NULL: they are not. */
+static const char *refused_prompt(const ist_engine *e, const ist_image *image) {
+    for (int i = 0; i < image->prompt_count; i++) {
+        const ist_prompt *p = &image->prompts[i];
+        if (p->point_count > e->config.max_points) return "more points than it was opened for";
+        if (p->mask && (!e->config.mask_prompts || p->mask_width != 2 || p->mask_height != 2))
+            return "a mask of another size";
+        for (int k = 0; p->mask && k < 4; k++)
+            if (p->mask[k] != (float)k) return "a mask of other values";
+    }
+    return image->prompt_count > e->config.max_objects ? "more prompts than it was opened for" : NULL;
+}
+
 /* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
  * columns i .. i+4, rows 0 .. min(40, h) - 1. */
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
     int count = e->config.max_objects < OBJECTS ? e->config.max_objects : OBJECTS;
     if (e->config.prompts == IST_PROMPTS_TARGETS && image->target_count < count) count = image->target_count;
+    int asked = image->prompt_count * (e->config.multimask ? 3 : 1);
+    if (e->config.prompts == IST_PROMPTS_GIVEN) count = asked < OBJECTS ? asked : OBJECTS;
     int columns = image->width < MASK_COLUMNS + OBJECTS ? 1 : MASK_COLUMNS;
     int rows = image->height < 40 ? image->height : 40;
     e->frames_since_reset++;
@@ -217,6 +249,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
             o->match = i;
             memcpy(o->box, image->targets[i].box, sizeof o->box);
         }
+        if (e->config.prompts == IST_PROMPTS_GIVEN) fake_prompted(e, o, image, i);
         if (e->config.match == IST_MATCH_TARGETS && i < image->target_count) {
             o->match = i;
             o->match_iou = image->targets[i].box[2];
@@ -229,6 +262,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
             if (rows > 32) bits[c * 2 + 1] = (1u << (rows - 32)) - 1;
         }
         o->area = columns * rows;
+        o->mask_box[0] = o->mask.x0, o->mask_box[2] = o->mask.x0 + columns - 1, o->mask_box[3] = rows - 1;
     }
     if (count) spoil(e, &b->objects[f][count - 1]);
     if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
@@ -248,6 +282,8 @@ ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_err
     for (int i = 0; i < count; i++)
         if (images[i].width == wish("refuse"))
             return ist_fail(err, IST_E_DEVICE_MEMORY, "an image of %d pixels in width does not fit", images[i].width);
+    for (int i = 0; i < count; i++)
+        if (refused_prompt(e, &images[i])) return ist_fail(err, IST_E_ARGUMENT, "%s", refused_prompt(e, &images[i]));
     fake_batch *b = e->ring[(e->head + e->submitted) % FLIGHT];
     for (int i = 0; i < count; i++) fake_objects(e, b, i, &images[i]);
     b->number = e->batches++;

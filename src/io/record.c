@@ -71,6 +71,8 @@ static ist_status put_object(const ist_record *record, int index, ist_rle *rle, 
         ist_text_printf(line, ",\"area\":%d", o->area);
     }
     put_match(o, record->match, line);
+    if (record->prompts) ist_text_printf(line, ",\"prompt\":%d", o->match);
+    if (record->prompts && record->multimask) ist_text_printf(line, ",\"mask_index\":%d", o->query);
     if (record->masks) IST_TRY(put_mask(o, record->frame, rle, line, err));
     ist_text_put(line, "}");
     return IST_OK;

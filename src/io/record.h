@@ -15,13 +15,14 @@ typedef struct ist_record_times {
     double decode, submit, wait, total, encode;
 } ist_record_times;
 
-/* What one line says. `match` tells how to name ist_object.match. */
+/* What one line says. `match` tells how to name ist_object.match, but of given prompts. */
 typedef struct ist_record {
     const char *file;
     const ist_frame *frame;
     const ist_labels *labels;
     ist_match_mode match;
     bool masks;
+    bool prompts, multimask; /* ist_object.match is a prompt, query one of its masks */
     ist_record_times ms;
     ist_transfers transfers;
 } ist_record;

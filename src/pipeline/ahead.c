@@ -13,13 +13,14 @@ static const char *or_empty(const char *s) {
 
 /* Everything that decides which kernels a frame has, as far as it is known before a device is open. */
 bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
-    char folder[1024], numbers[128];
+    char folder[1024], numbers[256];
     if (!ist_cache_folder(c->cache_dir, folder, sizeof folder)) return false;
     ist_cache_key sources = ist_hash_sources();
-    snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d %d",
+    snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d",
              (unsigned long long)sources.hash[0], (int)c->precision, c->input_size, c->batch, c->max_objects,
              (int)c->match, c->max_targets, (int)c->prompts, c->classes != NULL, c->segmenter_size, c->input_width,
-             c->input_height, (int)c->resize_order, c->stored_constants);
+             c->input_height, c->max_points, c->multimask, c->low_res, c->mask_prompts,
+             (int)c->resize_order, c->stored_constants);
     const char *texts[] = {numbers,
                            or_empty(c->detector),
                            or_empty(c->segmenter),
@@ -43,11 +44,20 @@ static ist_status zero(ist_engine *e, cl_mem buffer, size_t bytes, ist_error *er
     return status;
 }
 
+/* The buffers of given prompts' frame. */
+static ist_status bind_encoder(ist_engine *e, cl_mem upload, ist_error *err) {
+    IST_TRY(zero(e, e->embedding, e->embedding_bytes * (size_t)e->config.batch, err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
+    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_UPLOAD, upload, err));
+    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_PIXELS, upload, err));
+    return ist_plan_bind(e->encoder, IST_EXT_EMBEDDING, e->embedding, err);
+}
+
 /* Zeros everywhere: an upload of no images, and counts that are 0 before their kernel has run. */
 static ist_status compile(ist_engine *e, ist_error *err) {
     enum { MASK_WORDS = 4096 }; /* per object; without images none is written */
     ist_slot *s = &e->slots[0];
-    size_t objects = (size_t)e->config.batch * (size_t)e->config.max_objects;
+    size_t objects = (size_t)e->config.batch * (size_t)e->objects;
     IST_TRY(ist_slot_reserve(e, s, s->upload_bytes, MASK_WORDS, err));
     IST_TRY(zero(e, s->upload, s->upload_bytes, err));
     IST_TRY(zero(e, s->packet, s->packet_bytes, err));
@@ -56,7 +66,9 @@ static ist_status compile(ist_engine *e, ist_error *err) {
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, s->upload, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
     if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
-    return ist_plan_compile(e->plan, err);
+    if (e->encoder) IST_TRY(bind_encoder(e, s->upload, err));
+    IST_TRY(ist_plan_compile(e->plan, err));
+    return e->encoder ? ist_plan_compile(e->encoder, err) : IST_OK;
 }
 
 /* The device that opening would choose. */
@@ -87,6 +99,7 @@ static ist_status compile_part(const ist_config *config, const ist_device_info *
     bool late = sharing == IST_SHARES_LAUNCHES;
     IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_RECORDED, NULL, &e, err));
     ist_status status = !e->plan ? IST_OK : late ? compile(e, err) : ist_plan_build_share(e->plan, part, parts, err);
+    if (!status && e->encoder && !late) status = ist_plan_build_share(e->encoder, part, parts, err);
     ist_engine_close(&e);
     return status;
 }
