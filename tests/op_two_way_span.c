@@ -80,8 +80,10 @@ Test(two_way_span, absorbed_cpu) {
 static void matrix_shapes(const char *variant, const char *kernel) {
     static const sam_shape all[] = {{1, 1, 1, 5, 7, 256, 128, 128, false},
                                     {4, 3, 2, 6, 2, 256, 128, 256, true},
-                                    {3, 3, 2, 9, 7, 256, 128, 128, false}};
-    for (int i = 0; i < 3; i++) span_case(&all[i], variant, kernel);
+                                    {3, 3, 2, 9, 7, 256, 128, 128, false},
+                                    {3, 3, 2, 9, 8, 256, 128, 128, false, true},
+                                    {4, 3, 2, 6, 7, 256, 128, 128, true, true}};
+    for (int i = 0; i < 5; i++) span_case(&all[i], variant, kernel);
 }
 
 /* For devices that are no CPU: the image's keys are made in the launch of the tokens' attention. */

@@ -4,7 +4,7 @@
  *
  * Group (tile, slice) makes a slice of the tokens' projections; the last does attention and the layer. -D IN: channels
  * of x, a multiple of 32. -D SLICES of -D EACH times 64 projections, queries, keys and values [HID] first. -D IMAGE:
- * groups behind those of the tokens make keys and values of an image. */
+ * groups behind those of the tokens make keys and values of an image. -D COUNTED: prompts have some of the tokens. */
 #define LD_IN        (IN / 8 + 1)                /* uint4 from row to row */
 #define OUTS         (SLICES * 64 * EACH)        /* projections */
 #define W1           (IN / 32 * (8 * EACH) * 32) /* uint4 of a slice */
@@ -21,6 +21,13 @@
 #define ROOM_OF_ALL ROOM_OF_BOTH
 #define FOLDS_SIZE  0
 #define FOLD_PARAMETERS
+#endif
+#ifdef COUNTED /* prompt n has counts[n] of the tokens */
+#define COUNT_PARAMETERS , __global const int *restrict counts
+#define TOKENS_OF(n)     counts[min((n), arg.common.prompts - 1)]
+#else
+#define COUNT_PARAMETERS
+#define TOKENS_OF(n) arg.common.tokens
 #endif
 #ifdef IMAGE
 #define ROOM LARGER(ROOM_OF_ALL, 64 * LD_X)
@@ -109,7 +116,7 @@ token_attention(__global half *restrict y, __global const half *restrict x, __gl
                 __global const uint4 *restrict weights, __global const float *restrict table,
                 __global const int *restrict limit, token_attention_args arg,
                 __global const half *restrict beside, __global half *restrict all,
-                __global int *restrict arrived FOLD_PARAMETERS IMAGE_PARAMETERS) {
+                __global int *restrict arrived FOLD_PARAMETERS IMAGE_PARAMETERS COUNT_PARAMETERS) {
     MATRIX_SCRATCH
     __local uint4 memory[ROOM];
     const int id = get_local_id(0), lane = id & 31, warp = id / 32, tile = get_group_id(0), slice = get_group_id(1);
@@ -146,7 +153,7 @@ token_attention(__global half *restrict y, __global const half *restrict x, __gl
     for (int e = id; e < HID; e += THREADS) { /* a work-item has a query of a head and half of its result */
         const int part = e % 2, r = e / 2 % 8 + e / (HID / 2) * 8, h = e / 16 % (HID / 32), first = r / 8 * 8 * LD_HID;
         attend((__local uint *)(memory + HIDDEN + r * LD_HID + h * 4 + part * 2), memory + Q_AT + r * LD_HID + h * 4,
-               memory + K_AT + first + h * 4, memory + V_AT + first + h * 4 + part * 2, arg.common.tokens);
+               memory + K_AT + first + h * 4, memory + V_AT + first + h * 4 + part * 2, TOKENS_OF(tile * 2 + r / 8));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     float sum[NT][4];

@@ -3,6 +3,7 @@
 #include "variants/nvidia/token_args.h"
 #include "variants/fragments.h"
 #include "variants/defines.h"
+#include "variants/portable/prompt_args.h"
 
 #include "base/mem.h"
 
@@ -159,7 +160,7 @@ typedef struct token_launch {
     token_kind kind;
     int in, hidden, slices, each; /* 0: none */
     size_t groups[3];             /* the last 0: of two dimensions */
-    ist_tensor x, beside, weights, table, position, queries, map;
+    ist_tensor x, beside, weights, table, position, queries, map, counts;
     ist_tensor y, partial;
     const ist_image_keys_step *image; /* or NULL */
     bool narrow;
@@ -196,6 +197,7 @@ static ist_arg *more_args(ist_plan *p, int prompts, const ist_token_job *l, cons
         *next++ = (ist_arg)IST_IN(t->image->x);
         *next++ = (ist_arg)IST_IN(t->image->beside);
     }
+    if (ist_has(t->counts)) *next++ = (ist_arg)IST_IN(t->counts);
     return next;
 }
 
@@ -263,6 +265,7 @@ static void launch(ist_plan *p, int prompts, int tokens, const ist_token_job *l,
     if (t->each) ist_defines_add(&defines, " -DEACH=%d", t->each);
     if (t->narrow) ist_defines_add(&defines, " -DNARROW");
     if (t->image) ist_defines_add(&defines, " -DIMAGE");
+    if (ist_has(t->counts)) ist_defines_add(&defines, " -DCOUNTED");
     if (l->folds) begin_folds(p, prompts, tokens, l, t, &defines);
     snprintf(isa, sizeof isa, "%s%s%s", kinds[t->kind].isa, l->folds ? "+nvidia/token_folds" : "",
              t->image ? "+nvidia/image_rows" : "");
@@ -369,10 +372,27 @@ ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projec
                       .y = y,
                       .partial = *all,
                       .image = image,
+                      .counts = q->counts,
                       .flops = 2.0 * x.n * x.w * (q->in * q->outs + l->hidden * l->out)};
     launch(p, x.n, x.w, l, &t, label);
     free(step.weights);
     return y;
+}
+
+void ist_token_hide(ist_plan *p, ist_tensor keys, ist_tensor counts, const char *label) {
+    if (ist_plan_status(p)) return;
+    ist_defines defines = ist_defines_of(p, "%s", "");
+    const ist_hide_tokens_args args = {.rows = keys.w, .columns = keys.c, .heads = HEADS};
+    ist_plan_launch(p, &(ist_launch){.label = label,
+                                     .op = "nvidia/hide_tokens",
+                                     .defines = defines.text,
+                                     .kernel = "hide_tokens",
+                                     .dims = 2,
+                                     .global = {(size_t)(keys.w - 2), (size_t)keys.n},
+                                     .local = {HEADS, 1},
+                                     .args = {IST_INOUT(keys), IST_IN(counts), IST_IN(ist_plan_current_limit(p)),
+                                              IST_STRUCT(hide_tokens_args, &args)},
+                                     .arg_count = 4});
 }
 
 /* Tokens that a layer behind a reading takes: `hidden` channels. */

@@ -92,11 +92,15 @@ typedef struct ist_token_projection {
     const float *w, *b;     /* [outs][in], [outs] */
     ist_tensor add;         /* [P,1,N,outs] or empty */
     ist_token_image *image; /* or NULL */
+    ist_tensor counts;      /* I32 [1,1,P,1]: how many of the tokens a prompt has, or empty: all */
 } ist_token_projection;
 /* hidden is softmax(q k^T / sqrt(32)) v of a prompt's tokens, in heads of 32 channels; q, k and v are the first 3
  * hidden channels of x's projections *all [P,1,N,outs]. */
 ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projection *projection,
                                const ist_token_job *layer, ist_tensor *all, const char *label);
+
+/* Tokens of prompt n from counts[n] on score so low in the folded `keys` of an update that no pixel sees them. */
+void ist_token_hide(ist_plan *p, ist_tensor keys, ist_tensor counts, const char *label);
 
 /* A reading of ist_image_make_keys, in heads of 16 channels. */
 typedef struct ist_token_reading {

@@ -24,6 +24,7 @@ typedef struct run {
     const ist_two_way_config *config;
     const ist_two_way *t;
     ist_tensor tokens; /* the first ones, which are added to all queries */
+    ist_tensor counts; /* of how many tokens each prompt is, or empty */
     ist_image_side image;
     float *position;   /* of the image's tokens */
     bool direct;       /* the first reading is of shared keys */
@@ -109,7 +110,8 @@ static ist_tensor attend(run *r, const ist_attention_layer *l, const ist_conv_we
                          folds *f, ist_token_image *image) {
     int dim = r->t->dim;
     ist_token_job job = job_of(l, first ? (ist_tensor){0} : q);
-    ist_token_projection projection = {all->in, all->out, all->w, all->b, first ? (ist_tensor){0} : r->later, image};
+    ist_token_projection projection = {all->in, all->out, all->w, all->b, first ? (ist_tensor){0} : r->later,
+                                       image,   r->counts};
     ist_tensor projections;
     job.folds = f->all.count ? &f->all : NULL;
     ist_tensor y = ist_token_attention(r->p, q, &projection, &job, &projections, l->label);
@@ -209,6 +211,7 @@ static ist_tensor mlp(run *r, int i, ist_tensor q) {
         if (read) fold_queries(r, &f, read, false);
         if (!ist_plan_status(p)) y = ist_token_layer(p, q, &job, l->label);
         r->ready = (ready){.keys = f.all.y[0], .values = f.all.y[1]};
+        if (ist_has(r->counts)) ist_token_hide(p, r->ready.keys, r->counts, u->label);
         if (read) r->ready.queries = f.all.y[2];
         r->pending = i;
     }
@@ -224,7 +227,7 @@ static ist_tensor mlp(run *r, int i, ist_tensor q) {
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     ist_two_way t;
     (void)p, (void)v;
-    if (!ist_two_way_of(node, &t) || ist_has(t.counts)) return false;
+    if (!ist_two_way_of(node, &t)) return false;
     bool hidden = true;
     for (int i = 0; i < LAYERS; i++)
         hidden = hidden && ((const ist_mlp_layer *)t.span.graph->nodes[t.mlp[i]].of)->lin1.out % 128 == 0;
@@ -240,6 +243,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     run r = {.p = p, .config = v->config, .t = &t, .pending = -1};
     ist_two_way_start(p, &t, &r.image, &shift);
     r.tokens = ist_span_tensor(&t.span, t.tokens);
+    r.counts = ist_span_tensor(&t.span, t.counts);
     r.direct = t.shift >= 0 && ist_image_reads(t.tokens.w, t.dim, HEAD);
     r.position = r.direct ? ist_two_way_position(p, &t) : NULL;
     ist_tensor q = r.tokens;
