@@ -204,7 +204,7 @@ typedef struct ist_config {
                                *   IST_E_WEIGHTS where they are not there or are for another input size. Default 0:
                                *   computed. */
     int max_points;           /* for IST_PROMPTS_GIVEN as all that follow: points of a prompt, 1..256; default 9. Up to 1,
-                               *   9, 17 and 25 cost the same each. */
+                               *   9, 17 and 25 cost the same each; NVIDIA's matrix instructions take 1. */
     int multimask;            /* 1: three masks of each prompt for what it may mean; default 0: one */
     int low_res;              /* 1: results bring ist_object.low_res; default 0 */
     int mask_prompts;         /* 1: prompts may have a mask; default 0 */

@@ -136,9 +136,19 @@ static void clean_sentence(const ist_error *err, ist_status st, int position) {
     cr_assert_null(strchr(err->text, '\n'), "position %d: more than one line", position);
 }
 
+static ist_config prompts_config(void) {
+    ist_config c = engines_config("n", true);
+    c.detector = NULL;
+    c.prompts = IST_PROMPTS_GIVEN;
+    c.segmenter_size = 256;
+    c.max_objects = 2;
+    c.max_points = 1;
+    c.max_embeddings = 2;
+    return c;
+}
+
 /* Opens with failure number 1, 1 + step, .. until opening succeeds before the countdown ends. */
-static int open_through_failures(int *counter, int step) {
-    ist_config c = small_config();
+static int open_through_failures(ist_config c, int *counter, int step) {
     for (int position = 1;; position += step) {
         ist_engine *e = NULL;
         ist_error err = {0};
@@ -161,12 +171,14 @@ static int open_through_failures(int *counter, int step) {
 }
 
 Test(pipeline_faults, opening_fails_cleanly_at_any_opencl_call) {
-    int calls = open_through_failures(&countdown, 29);
+    int calls = open_through_failures(small_config(), &countdown, 29);
+    cr_assert_gt(calls, 200, "%d", calls);
+    calls = open_through_failures(prompts_config(), &countdown, 41); /* two plans */
     cr_assert_gt(calls, 200, "%d", calls);
 }
 
 Test(pipeline_faults, opening_fails_cleanly_when_memory_runs_out) {
-    cr_assert_gt(open_through_failures(&host_countdown, 211), 500);
+    cr_assert_gt(open_through_failures(small_config(), &host_countdown, 211), 500);
 }
 
 /* A frame that fails half enqueued leaves the engine as it was: the next one gives the same objects. */
@@ -195,6 +207,43 @@ Test(pipeline_faults, a_failed_submit_can_be_repeated) {
         if (!reached) break;
     }
     cr_assert_gt(failures, 10, "%d", failures); /* a CPU has few launches a frame */
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
+/* The same of an embedding, which leaves nothing behind when it cannot be made, and of what is asked of one. */
+Test(pipeline_faults, a_failed_click_can_be_repeated) {
+    static const ist_point dot[] = {{30, 40, 1}};
+    static const float box[] = {10, 10, 60, 70};
+    const ist_prompt prompts[2] = {{.points = dot, .point_count = 1}, {.box = box}};
+    ist_config c = prompts_config();
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(120, 90, 8);
+    m.prompts = prompts;
+    m.prompt_count = 2;
+    const ist_result *want = engines_run(e, &m, 1), *r = NULL;
+    ist_embedding *kept = NULL, *k = NULL;
+    ist_error err = {0};
+    int failures[2] = {0, 0};
+    cr_assert_eq(ist_encode(e, &m, &kept, &err), IST_OK, "%s", err.text);
+    for (int what = 0; what < 2; what++) /* encoding, asking */
+        for (int position = 1;; position++) {
+            countdown = position;
+            ist_status st = what ? ist_submit_prompts(e, kept, prompts, 2, 0, &err) : ist_encode(e, &m, &k, &err);
+            bool reached = countdown == 0;
+            countdown = 0;
+            failures[what] += st != IST_OK;
+            if (st) clean_sentence(&err, st, position);
+            if (!st && !what) cr_assert_eq(ist_submit_prompts(e, k, prompts, 2, 0, &err), IST_OK, "%s", err.text);
+            if (!st) cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+            if (!st) engines_same(&want->frames[0], &r->frames[0]);
+            ist_release(e, &r);
+            ist_embedding_release(e, &k);
+            if (!reached) break;
+        }
+    cr_assert_gt(failures[0], 10, "%d", failures[0]);
+    cr_assert_gt(failures[1], 10, "%d", failures[1]);
+    ist_release(e, &want);
     ist_close(&e);
     free((void *)m.pixels);
 }

@@ -447,7 +447,7 @@ ist_status ist_engine_encode(ist_engine *e, const ist_image *image, ist_embeddin
     e->embeddings = k;
     e->embedding_count++;
     ist_status status = ist_buffer_create(e->device, e->embedding_bytes, "embedding", &k->buffer, err);
-    if (!status) status = encode(e, k, image, err);
+    if (!status && (status = encode(e, k, image, err))) undo(e, &e->encoding);
     if (status)
         ist_engine_forget(e, k);
     else
