@@ -147,7 +147,7 @@ static ist_status fill(const predict_job *job, const output_kind *kind, const is
     if (kind->bit == PREDICT_SAVE_YOLO) {
         ist_text text = {0};
         status = ist_record_yolo(frame, &text, err);
-        if (!status) fwrite(text.data, 1, text.length, file->stream); /* ist_atomic_end reports a failed write */
+        if (!status && text.length) fwrite(text.data, 1, text.length, file->stream); /* ist_atomic_end reports a failed write */
         ist_text_free(&text);
         return status;
     }
