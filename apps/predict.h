@@ -88,7 +88,7 @@ const char *predict_precision_name(ist_precision precision);
     X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
     X(RESIZE_ORDER, 0, "resize-order", "O",                                                                            \
       "axis that is resampled first: horizontal (as Pillow 11 and 12; auto is the same),\n"                            \
-      "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                              \
+      "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                            \
     X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")
 #define PREDICT_MODEL_OPTIONS(X)                                                                                       \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \

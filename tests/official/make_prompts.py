@@ -7,8 +7,8 @@ Owns the list of prompts. For each it stores what SamPredictor.predict answers w
 areas, sampled masks and sampled low-resolution logits. A mask prompt is a cone of logits (`cone`), exact in both languages.
 With --isthmus the program answers the same prompts, all of an image in one batch, and must agree: scores within 1e-3, mask
 IoU at least 0.999; exit code 1 if not. --segmenter takes a checkpoint of weights instead of the synthetic one, --images a
-folder of pictures instead of the generated ones, with the first image's prompts scaled to each. Needs PyTorch, Pillow and
-pycocotools.
+folder of pictures instead of the generated ones, with the first image's prompts scaled to each. Needs PyTorch, Pillow 11 or
+12, and pycocotools.
 """
 import argparse
 import json
@@ -161,6 +161,7 @@ def main():
         p.add_argument(name)
     p.add_argument("--seed", type=int, default=3)
     a = p.parse_args()
+    official.check_pillow()
     torch.set_grad_enabled(False)
     model = official.build_mobile_sam(a.mobilesam)
     state = official.read_checkpoint(a.segmenter) if a.segmenter else synthetic(model, a.seed)
