@@ -7,12 +7,12 @@
 #include <string.h>
 
 enum {
-    SCALAR_BYTES = 16,  /* up to four floats are values, not arrays */
-    LEAST_CONTENT = 16, /* shorter contents are equal by chance */
-    TABLE = 1 << 14,    /* contents remembered; a newer one takes the place of an older */
-    RECENT = 64,        /* downloads whose host ranges are remembered */
-    RANGES = 32,        /* last writes remembered per object */
-    OBJECTS = 1 << 12,
+    SCALAR_BYTES = 16,    /* up to four floats are values, not arrays */
+    LEAST_CONTENT = 16,   /* shorter contents are equal by chance */
+    TABLE = 1 << 14,      /* contents remembered; a newer one takes the place of an older */
+    RECENT = 64,          /* downloads whose host ranges are remembered */
+    RANGES = 32,          /* last writes remembered per object */
+    OBJECTS = 1 << 12,    /* followed; more than these are not */
     LARGE_BYTES = 1 << 16 /* an unchanged upload of this size in every frame is critical */
 };
 
@@ -191,13 +191,25 @@ typedef struct object_state {
     size_t next;
 } object_state;
 
-static object_state *find_object(object_state *table, uint64_t object) {
-    size_t at = (size_t)((object * 0x9E3779B97F4A7C15u) >> 40) % OBJECTS;
-    for (size_t k = 0; k < OBJECTS; k++, at = (at + 1) % OBJECTS) {
-        if (table[at].object == object) return &table[at];
-        if (table[at].object) continue;
-        table[at].object = object;
-        return &table[at];
+typedef struct object_table {
+    object_state *items;
+    size_t count; /* a power of two */
+} object_table;
+
+/* Room for each event to have an object of its own, as far as OBJECTS go. */
+static object_table make_object_table(const ist_audit_log *log) {
+    object_table t = {.count = 1};
+    while (t.count < OBJECTS && t.count < 2 * log->event_count) t.count *= 2;
+    t.items = calloc(t.count, sizeof *t.items);
+    return t;
+}
+
+static object_state *find_object(const object_table *table, uint64_t object) {
+    size_t at = (size_t)((object * 0x9E3779B97F4A7C15u) >> 40) % table->count;
+    for (size_t k = 0; k < table->count; k++, at = (at + 1) % table->count) {
+        object_state *o = &table->items[at];
+        if (!o->object) o->object = object;
+        if (o->object == object) return o;
     }
     return NULL; /* too many objects to follow */
 }
@@ -217,15 +229,16 @@ static bool note_upload(object_state *o, const ist_audit_event *e) {
 
 ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
     const ist_audit_log *log = j->log;
-    object_state *table = calloc(OBJECTS, sizeof *table), *o;
-    if (!table) return ist_fail(err, IST_E_MEMORY, "out of memory for %d objects", OBJECTS);
+    const object_table table = make_object_table(log);
+    object_state *o;
+    if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
     for (size_t i = 0; i < log->event_count; i++)
         if (ist_audit_is_download(&log->events[i]) && log->events[i].object &&
-            (o = find_object(table, log->events[i].object)))
+            (o = find_object(&table, log->events[i].object)))
             o->is_read = true;
     for (size_t i = 0; i < log->event_count; i++) {
         const ist_audit_event *e = &log->events[i];
-        if (!e->object || !(o = find_object(table, e->object))) continue;
+        if (!e->object || !(o = find_object(&table, e->object))) continue;
         if (e->op == IST_AUDIT_RELEASE || e->op == IST_AUDIT_COPY || e->op == IST_AUDIT_FILL ||
             e->op == IST_AUDIT_CREATE)
             memset(o->ranges, 0, sizeof o->ranges);
@@ -235,6 +248,6 @@ ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
             severity = e->frame && e->bytes >= LARGE_BYTES ? IST_AUDIT_CRITICAL : IST_AUDIT_MEDIUM;
         ist_audit_claim_event(j, i, IST_AUDIT_CAT_REDUNDANT_UPLOAD, severity);
     }
-    free(table);
+    free(table.items);
     return IST_OK;
 }
