@@ -131,8 +131,7 @@ static bool entry_path(const char *folder, ist_cache_key key, const char *suffix
 
 /* ---- load ---- */
 
-/* The content of a file whose header, length and checksum are right (malloc'd), or NULL. */
-static unsigned char *read_entry(FILE *file, ist_cache_key key, size_t *bytes) {
+unsigned char *ist_cache_read_stream(FILE *file, ist_cache_key key, size_t *bytes) {
     cache_header h;
     if (fread(&h, sizeof h, 1, file) != 1 || memcmp(h.magic, CACHE_FORMAT, sizeof h.magic)) return NULL;
     if (h.key[0] != key.hash[0] || h.key[1] != key.hash[1] || h.bytes == 0 || h.bytes > BINARY_LIMIT) return NULL;
@@ -165,7 +164,7 @@ unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char 
     FILE *file = entry_path(folder, key, suffix, path, sizeof path) ? ist_cache_open_file(path) : NULL;
     *found = file != NULL;
     if (!file) return NULL;
-    unsigned char *data = read_entry(file, key, bytes);
+    unsigned char *data = ist_cache_read_stream(file, key, bytes);
     fclose(file);
     return data;
 }

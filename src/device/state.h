@@ -5,6 +5,7 @@
 #include "device/device.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define IST_LEDGER_RING 4096 /* entries kept; totals are exact beyond that */
 
@@ -67,6 +68,8 @@ cl_program ist_cache_load(ist_device *device, ist_cache_key key, const char *opt
 /* The program's binary for the device (malloc'd), and a program built from one; NULL when that fails. */
 unsigned char *ist_cache_binary(const ist_device *device, cl_program program, size_t *bytes);
 cl_program ist_cache_build(ist_device *device, const unsigned char *data, size_t bytes, const char *options);
+/* The content of such a file (malloc'd); NULL unless key, length and checksum are right and nothing follows. */
+unsigned char *ist_cache_read_stream(FILE *file, ist_cache_key key, size_t *bytes);
 /* The content of a file of the cache (malloc'd); NULL when there is none (*found is false) or it is damaged. */
 unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char *suffix, size_t *bytes, bool *found);
 /* Best effort: a cache that cannot be written costs time, never correctness. */

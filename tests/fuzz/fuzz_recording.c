@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as a recording of the audit layer, through judgement and every report, and as an older report.
+/* libFuzzer: any bytes as a recording of the audit layer, through judgement and a report, and as an older report.
  */
 #include "audit/load.h"
 #include "audit/report.h"
@@ -9,17 +9,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void write_all(const ist_audit_report *report, const char *old, size_t length, FILE *out) {
+/* One of the reports, since each takes longer than all the rest; what follows the last event says which. */
+static void write_report(const ist_audit_report *report, const char *old, size_t length, FILE *out) {
     ist_audit_verdict verdict = {.text = "reads=1,writes=1,waits=1"};
     ist_audit_budget budget;
     size_t added, gone;
     if (ist_audit_parse_budget(verdict.text, &budget, NULL)) abort();
     if (ist_audit_check_budget(report, &budget, &verdict.breach, NULL)) abort();
-    ist_audit_write_text(report, &verdict, out);
-    if (ist_audit_write_json(report, &verdict, out, NULL)) abort();
-    if (ist_audit_write_sarif(report, &verdict, out, NULL)) abort();
-    if (ist_audit_write_trace(report, out, NULL)) abort();
-    ist_audit_compare(report, old, length, out, &added, &gone, NULL);
+    ist_status status = IST_OK;
+    switch (length % 8) {
+    case 1:
+        status = ist_audit_write_json(report, &verdict, out, NULL);
+        break;
+    case 2:
+        status = ist_audit_write_sarif(report, &verdict, out, NULL);
+        break;
+    case 3:
+        status = ist_audit_write_trace(report, out, NULL);
+        break;
+    case 4:
+        ist_audit_compare(report, old, length, out, &added, &gone, NULL); /* most are no report */
+        break;
+    default:
+        ist_audit_write_text(report, &verdict, out);
+    }
+    if (status) abort();
 }
 
 /* The events after the header page; a page of the fuzzer's own would only be in its way. */
@@ -45,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ist_audit_settle_copies(&log);
     if (ist_audit_merge_sites(&log, NULL) || ist_audit_find_frames(&log, NULL, &frames, NULL)) abort();
     if (ist_audit_judge(&log, frames, &report, NULL)) abort();
-    write_all(&report, (const char *)data, size, out);
+    write_report(&report, (const char *)data, size, out);
     ist_audit_report_free(&report);
     ist_audit_log_free(&log);
     free(bytes);
