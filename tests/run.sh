@@ -144,34 +144,15 @@ sanitized_tests() {
     unset ISTHMUS_SMALL LSAN_OPTIONS ASAN_OPTIONS OCL_ICD_VENDORS
 }
 
-# Ten seconds of each fuzzer from its corpus; a crash leaves its input in the build folder.
+# Some ten seconds of each fuzzer.
 fuzzers() {
     if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n > 9; }' |
         clang -x c -fsanitize=fuzzer,address - -o "$build/can_fuzz" 2>/dev/null; then
         echo "left out: clang has no libFuzzer (Debian: libclang-rt-dev)"
         return
     fi
-    if ! configure "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF -DISTHMUS_APPS=OFF ||
-        ! compile "$build/fuzz" tests/fuzz/all; then
-        bad "fuzzers do not build"
-        return
-    fi
-    for f in "$build"/fuzz/tests/fuzz/fuzz_*; do
-        [ -x "$f" ] || continue
-        name=$(basename "$f")
-        corpus=tests/fuzz/corpus/${name#fuzz_}
-        mkdir -p "$build/fuzz/found/$name"
-        set -- "$build/fuzz/found/$name"
-        [ ! -d "$corpus" ] || set -- "$@" "$corpus"
-        log=$build/fuzz/$name.log
-        if "$f" -max_total_time=10 -rss_limit_mb=2048 -artifact_prefix="$build/fuzz/" "$@" >"$log" 2>&1 </dev/null; then
-            echo "$name: $(grep -E 'Done|stat::number_of_executed' "$log" | tail -n 1)"
-            good
-        else
-            tail -n 30 "$log"
-            bad "$name"
-        fi
-    done
+    targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
+    step env BUILD="$build" JOBS="$jobs" TURN=10 sh tests/fuzz.sh "$(awk "BEGIN { print $targets * 10 / $jobs / 3600 }")"
 }
 
 # ---- the run ----
