@@ -258,6 +258,14 @@ static int look_at_all(const ist_device_info *list, seen *s, int count, predict_
     return code;
 }
 
+static int fail_without_device(void) {
+    char why[320];
+    if (ist_driver_problem(why, sizeof why))
+        return cli_fail(CLI_NO_DEVICE, "there is no OpenCL device: a driver does not load: %s", why);
+    return cli_fail(CLI_NO_DEVICE, "there is no OpenCL device; a CPU becomes one with PoCL "
+                                   "(Debian, Ubuntu: apt install pocl-opencl-icd), a GPU with its vendor's driver");
+}
+
 static int list_devices(predict_options *o, bool json) {
     ist_error err;
     int count = 0, code;
@@ -275,10 +283,7 @@ static int list_devices(predict_options *o, bool json) {
         if (!code && json) code = print_json(list, s, count);
         if (!code && !json && count) print_table(list, s, count);
         for (int i = 0; i < count; i++) ist_choice_free(&s[i].choice);
-        if (!code && !count)
-            code = cli_fail(CLI_NO_DEVICE,
-                            "there is no OpenCL device; a CPU becomes one with PoCL "
-                            "(Debian, Ubuntu: apt install pocl-opencl-icd), a GPU with its vendor's driver");
+        if (!code && !count) code = fail_without_device();
     }
     free(s);
     free(list);

@@ -1,5 +1,6 @@
 /* The program: chooses the subcommand. Everything else is in cmd_*.c. */
 #include "cli.h"
+#include "spare_cache.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -48,6 +49,14 @@ static void hold_standard_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
+static int run(const command *c, int argc, char **argv) {
+    spare_cache spare;
+    spare_cache_begin(&spare);
+    int code = c->run(argc, argv);
+    spare_cache_end(&spare);
+    return code;
+}
+
 int main(int argc, char **argv) {
     hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
@@ -65,6 +74,6 @@ int main(int argc, char **argv) {
         return finish(CLI_SUCCESS);
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (!strcmp(name, commands[i].name)) return finish(commands[i].run(argc - 1, argv + 1));
+        if (!strcmp(name, commands[i].name)) return finish(run(&commands[i], argc - 1, argv + 1));
     return cli_fail(CLI_USAGE, "'%s' is not a subcommand; isthmus --help lists them", name);
 }

@@ -34,7 +34,7 @@ typedef struct cache_header {
 static const struct {
     const char *platform, *why;
 } self_caching[] = {
-    {"Portable Computing Language", "PoCL stores the code of each kernel and work-group size below POCL_CACHE_DIR"},
+    {IST_POCL, "PoCL stores the code of each kernel and work-group size below POCL_CACHE_DIR"},
     {"rusticl", "Mesa has its shader cache; and rusticl 22.3 ends the process on a binary it does not know"},
 };
 
@@ -45,7 +45,7 @@ static bool caches_itself(const ist_device_info *info) {
 }
 
 ist_sharing ist_device_sharing(const ist_device_info *info) {
-    if (!strcmp(info->platform_name, self_caching[0].platform))
+    if (!strcmp(info->platform_name, IST_POCL))
         return info->type == IST_DEVICE_CPU ? IST_SHARES_LAUNCHES : IST_SHARES_NOTHING;
     return caches_itself(info) ? IST_SHARES_NOTHING : IST_SHARES_PROGRAMS;
 }

@@ -137,6 +137,15 @@ typedef enum ist_sharing {
 } ist_sharing;
 ist_sharing ist_device_sharing(const ist_device_info *info);
 
+/* The folder in which PoCL keeps kernels: it has read the environment once a platform has been asked for, we read it
+ * each time. */
+bool ist_driver_cache_folder(char *path, size_t size);
+/* Whether a driver that keeps kernels there cannot write its files: the process may write none of that size, the disk is
+ * full, the folder cannot be written. Why, in words, into `text`. */
+bool ist_limits_no_file(const char *folder, char *text, size_t size);
+/* Whether a driver is installed that does not load; why, in the loader's words, into `text`. */
+bool ist_driver_problem(char *text, size_t size);
+
 /* The folder that binaries are kept in for `cache_dir` as in ist_device_options; false when there is none. */
 bool ist_cache_folder(const char *cache_dir, char *path, size_t size);
 /* Makes the folders that a file at `path` needs, as far as that can be done. */

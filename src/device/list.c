@@ -219,15 +219,24 @@ static int find(const ist_device_info *list, int count, const char *spec) {
     return -1;
 }
 
+/* Drivers that are there and do not load are the likelier reason, and limits of the process one of theirs. */
+static ist_status fail_no_device(ist_error *err) {
+    char why[320];
+    if (ist_driver_problem(why, sizeof why))
+        return ist_fail(err, IST_E_NO_DEVICE, "no OpenCL device can be used: a driver does not load: %s", why);
+    if (ist_limits_explain(NULL, why, sizeof why))
+        return ist_fail(err, IST_E_NO_DEVICE, "no OpenCL device can be used: %s", why);
+    return ist_fail(err, IST_E_NO_DEVICE,
+                    "no OpenCL device on this machine: install a driver, for example pocl-opencl-icd for the CPU");
+}
+
 ist_status ist_device_select(const ist_device_info *list, int count, const char *spec, int *index, ist_error *err) {
     int i = find(list, count, spec);
     if (i >= 0) {
         *index = i;
         return IST_OK;
     }
-    if (count == 0)
-        return ist_fail(err, IST_E_NO_DEVICE,
-                        "no OpenCL device on this machine: install a driver, for example pocl-opencl-icd for the CPU");
+    if (count == 0) return fail_no_device(err);
     char have[400];
     size_t at = 0;
     for (int k = 0; k < count && at < sizeof have; k++)

@@ -95,6 +95,16 @@ static ist_status read_limits(ist_device *d, ist_error *err) {
     return IST_OK;
 }
 
+/* What would end the process inside of a driver that writes files whenever it compiles (PoCL). */
+static ist_status prepare_driver(const ist_device *d, ist_error *err) {
+    char folder[1024], why[320];
+    if (strcmp(d->facts.platform_name, IST_POCL) || !ist_driver_cache_folder(folder, sizeof folder)) return IST_OK;
+    if (ist_limits_no_file(folder, why, sizeof why))
+        return ist_fail(err, IST_E_NO_DEVICE, "%s cannot compile: %s", d->facts.name, why);
+    ist_driver_cache_mend(folder);
+    return IST_OK;
+}
+
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err) {
     static const ist_device_options none = {0};
     if (!options) options = &none;
@@ -108,6 +118,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
     status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
+    if (status == IST_OK) status = prepare_driver(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
     if (status == IST_OK) status = ist_device_probe(d, options->cache_dir, options->backwards, err);

@@ -46,8 +46,11 @@ static void first_line(const char *log, char *out, size_t size) {
 
 static ist_status fail_build(const ist_device *d, cl_program program, cl_int rc, const char *op, const char *options,
                              ist_error *err) {
-    char line[240] = "";
+    char line[240] = "", folder[1024], why[320];
+    const bool kept = ist_driver_cache_folder(folder, sizeof folder) && !strcmp(d->facts.platform_name, IST_POCL);
     size_t n = 0;
+    if (ist_limits_explain(kept ? folder : NULL, why, sizeof why))
+        return ist_fail(err, IST_E_BUILD, "%s does not build on %.60s: %s", op, d->facts.name, why);
     char *log = NULL;
     if (clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &n) == CL_SUCCESS && n > 0)
         log = calloc(n + 1, 1);

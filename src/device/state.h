@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#define IST_POCL        "Portable Computing Language" /* the name of PoCL's platform */
+
 #define IST_LEDGER_RING 4096 /* entries kept; totals are exact beyond that */
 
 typedef struct ist_ledger {
@@ -76,6 +78,18 @@ unsigned char *ist_cache_read(const char *folder, ist_cache_key key, const char 
 void ist_cache_write(const char *folder, ist_cache_key key, const char *suffix, const unsigned char *data,
                      size_t bytes);
 void ist_cache_store(const ist_device *device, ist_cache_key key, cl_program program);
+
+/* ---- driver_cache.c ---- */
+
+/* Removes what is not whole below PoCL's folder of kernels, so that it compiles that again instead of ending the
+ * process; returns how many files. Reads a page of each. */
+int ist_driver_cache_mend(const char *folder);
+
+/* ---- limits.c ---- */
+
+/* Whether something that this process may have no more of (descriptors, memory, what ist_limits_no_file says) may be
+ * why a driver has failed; which, in words, into `text`. `folder`: where the driver keeps kernels, or NULL. */
+bool ist_limits_explain(const char *folder, char *text, size_t size);
 
 /* ---- ptx.c ---- */
 
