@@ -385,6 +385,22 @@ Test(limits, nesting_beyond_what_is_followed) {
     free(text);
 }
 
+/* Lines that end where more would follow, as the fuzzer found them: with as many tokens as there is room for, what is
+ * read behind the last one is not ours. */
+Test(limits, lines_that_end_too_early) {
+    static const char *const ends[] = {"def f(%sa:", "def f(%sa=lambda", "def f(%sa: =", "x[%sa] = lambda",
+                                       "(%sa:",      "match %sa"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (int words = 0; words < 80; words++) {
+            char text[400], many[200] = "";
+            ist_audit_source s;
+            for (int k = 0; k < words; k++) strcat(many, k % 2 ? ", " : "b");
+            int n = snprintf(text, sizeof text, ends[i], many);
+            add_and_finish(&s, "a.py", text, (size_t)n);
+            ist_audit_source_free(&s);
+        }
+}
+
 Test(limits, every_sample_cut_off_anywhere) {
     static const char *const names[] = {"opencl.c",        "bindings.cpp", "runtime.cu",        "clean.c",
                                         "torch_faults.py", "clean.py",     "pyopencl_faults.py"};

@@ -24,6 +24,7 @@ static uint32_t find(const ist_py_reader *r, uint32_t first, uint32_t end, const
         if (ist_py_is(token(r, i), text)) return i;
         if (ist_py_is(token(r, i), "lambda")) { /* its ":" and "=" are its own */
             while (i < end && !ist_py_is(token(r, i), ":")) i++;
+            if (i == end) break;
         }
     }
     return end;
@@ -194,8 +195,9 @@ static bool mentions(const ist_py_reader *r, uint32_t first, uint32_t end, const
 /* What an annotation says. */
 static ist_src_value annotated(const ist_py_reader *r, uint32_t first, uint32_t end) {
     static const char *const plain[] = {"int", "float", "str", "bool", "ndarray", "Path"};
-    bool tensor = mentions(r, first, end, "Tensor"),
-         single = end == first + 1 || ist_py_is(token(r, first + 1), ".") || mentions(r, first, end, "Optional");
+    bool tensor = mentions(r, first, end, "Tensor"), single = end == first + 1 ||
+                                                              (end > first && ist_py_is(token(r, first + 1), ".")) ||
+                                                              mentions(r, first, end, "Optional");
     if (tensor) return ist_py_of(r->u->host_data ? IST_PY_HOST_TENSOR : IST_PY_TENSOR, single ? IST_PY_SURE : 0);
     if (mentions(r, first, end, "Module")) return ist_py_of(IST_PY_MODULE, 0);
     for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
