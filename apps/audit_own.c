@@ -132,6 +132,7 @@ int audit_run_own(int argc, char **argv, audit_options *o) {
     int code = keeps ? run(argc, argv, &f, false) : run_without_output(argc, argv, &f);
     int judged = CLI_SUCCESS;
     log.program = ist_strdup("isthmus predict");
+    if (!log.program) judged = cli_fail(CLI_FAILED, "out of memory");
     if (f.status) judged = cli_fail(CLI_FAILED, "%s", f.err.text);
     if (!judged && log.event_count) judged = audit_conclude(&log, o, "-");
     ist_audit_log_free(&log);

@@ -145,6 +145,7 @@ int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     ist_error err;
     if (audit_resolve(log, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     log->program = ist_strdup(argv[0]);
+    if (!log->program) return cli_fail(CLI_FAILED, "out of memory");
     if (*code >= 128) cli_note("%s ended with %d; the report is of what was seen until then", argv[0], *code);
     if (!log->event_count && recordings)
         cli_note("%s moved nothing, waited for nothing and made nothing with OpenCL", argv[0]);

@@ -2,9 +2,10 @@
 # Builds and tests everything: sh tests/run.sh [quick|full]
 #
 # quick: gcc build, the tests on PoCL in both precisions, the portable kernel variants alone (a build without those of any
-# machine) on what is quick of models, frames and programs. full (the default): that build on all of these; also the
-# operators on a second OpenCL implementation (rusticl on llvmpipe) and under oclgrind, a clang build, all but the
-# slowest tests under address and undefined-behaviour sanitizers, and ten seconds of each fuzzer.
+# machine) on what is quick of models, frames and programs. full (the default): that build on all of these; a failure of
+# every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
+# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, and ten seconds
+# of each fuzzer.
 # Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
 # named and left out. The last line counts tests, and each other step as one.
 #
@@ -131,7 +132,7 @@ operators_under_oclgrind() {
 }
 
 # Leak reports leave out what drivers leak. The device runs compiled kernels that no sanitizer sees: oclgrind's part.
-# cli_bench measures; what cli_real computes takes minutes there. Up to GCC 13 the runtime takes some thread-local blocks
+# cli_bench measures; what cli_real computes takes minutes there; drivers under limits or failing calls leak. Up to GCC 13 the runtime takes some thread-local blocks
 # for those of an old glibc and then reads outside of them when it looks for leaks (google/sanitizers issue 1322). Only
 # PoCL is loaded: another driver (Mesa's clover) leaks in a library that it has unloaded by then, which no suppression names.
 pocl_icd=/etc/OpenCL/vendors/pocl.icd
@@ -140,7 +141,7 @@ sanitized_tests() {
     export ISTHMUS_SMALL=1 LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
     export ASAN_OPTIONS=intercept_tls_get_addr=0
     if [ "$ISTHMUS_DEVICE" = Portable ] && [ -f "$pocl_icd" ]; then export OCL_ICD_VENDORS="$pocl_icd"; fi
-    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|audit|cli)$' -E '^cli_(bench|real)$' -j "$jobs"
+    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|audit|cli)$' -E '^cli_(bench|faults|limits|real)$' -j "$jobs"
     unset ISTHMUS_SMALL LSAN_OPTIONS ASAN_OPTIONS OCL_ICD_VENDORS
 }
 
@@ -153,6 +154,11 @@ fuzzers() {
     fi
     targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
     step env BUILD="$build" JOBS="$jobs" TURN=10 sh tests/fuzz.sh "$(awk "BEGIN { print $targets * 10 / $jobs / 3600 }")"
+}
+
+# The tests of failures at the n-th call, which ctest has had at some positions, at every one.
+every_fault() {
+    step env ISTHMUS_EVERY_FAULT=1 POCL_CACHE_DIR="$build/gcc/pocl-cache" "$build/gcc/tests/cli_faults" --jobs 1
 }
 
 # ---- the run ----
@@ -185,6 +191,8 @@ run_ctest "$build/gcc" -j "$jobs"
 say "portable machines alone"
 portable_alone
 if [ "$mode" = full ]; then
+    say "failures of every call"
+    every_fault
     say "operators on rusticl (llvmpipe)"
     operators_on_rusticl
     say "operators under oclgrind"

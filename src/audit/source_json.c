@@ -40,10 +40,11 @@ static json_t *categories_object(const ist_audit_report *r) {
     return o;
 }
 
+/* NULL when out of memory. */
 static json_t *files_array(const ist_audit_source *s) {
     size_t count = 0;
-    ist_audit_file_total *files = s->report.finding_count ? ist_audit_source_files(s, &count) : NULL;
-    json_t *array = json_array();
+    ist_audit_file_total *files = ist_audit_source_files(s, &count);
+    json_t *array = files ? json_array() : NULL;
     for (size_t k = 0; k < count; k++) {
         json_t *o = severities_object(files[k].severities);
         json_object_set_new(o, "file", ist_audit_json_string(files[k].path));
@@ -65,6 +66,8 @@ static json_t *skipped_array(const ist_audit_source *s) {
 }
 
 ist_status ist_audit_source_write_json(const ist_audit_source *s, FILE *out, ist_error *err) {
+    json_t *files = files_array(s);
+    if (!files) return ist_fail(err, IST_E_MEMORY, "out of memory for a table of files");
     json_t *root = json_object(), *findings = json_array();
     const ist_audit_report *r = &s->report;
     json_object_set_new(root, "schema", json_integer(IST_AUDIT_SCHEMA));
@@ -76,7 +79,7 @@ ist_status ist_audit_source_write_json(const ist_audit_source *s, FILE *out, ist
     json_object_set_new(root, "dropped", ist_audit_json_number(s->log.dropped));
     json_object_set_new(root, "severities", severities_object(r->severities));
     json_object_set_new(root, "categories", categories_object(r));
-    json_object_set_new(root, "files", files_array(s));
+    json_object_set_new(root, "files", files);
     json_object_set_new(root, "skipped", skipped_array(s));
     for (size_t k = 0; k < r->finding_count; k++) json_array_append_new(findings, finding_object(r, &r->findings[k]));
     json_object_set_new(root, "findings", findings);

@@ -45,7 +45,10 @@ static size_t write_files(const ist_audit_file_total *files, size_t count, FILE 
 static void put_files(const ist_audit_source *s, FILE *out) {
     ist_audit_file_total *files;
     size_t count = 0;
-    if (!s->report.finding_count || !(files = ist_audit_source_files(s, &count))) return;
+    if (!s->report.finding_count) return;
+    files = ist_audit_source_files(s, &count);
+    if (!files) fputs("\nout of memory for the table by file\n", out);
+    if (!files) return;
     fprintf(out, "\nby file\n %9s %9s %9s %9s\n", "critical", "medium", "minor", "necessary");
     size_t rest = write_files(files, count, out);
     if (rest) fprintf(out, "  and %zu more %s\n", rest, ist_plural(rest, "file", "files"));

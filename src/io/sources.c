@@ -95,7 +95,12 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
     ist_status status = IST_OK;
     if (!path || !relative) {
         status = ist_fail(w->err, IST_E_MEMORY, "%s: out of memory", folder);
-    } else if (!lstat(path, &st)) {
+    } else if (lstat(path, &st)) {
+        if (errno != ENOENT && (w->recursive || has_image_extension(entry))) { /* said when its turn comes, too */
+            status = append(w->sources, path, relative, w->err);
+            path = relative = NULL;
+        }
+    } else {
         bool dangling = stat(path, &target) != 0; /* an image that cannot be read, which is said when its turn comes */
         /* a linked folder may lead back up: only real ones are entered */
         if (S_ISDIR(st.st_mode) && is_entered(w, &st, folder, entry, depth))

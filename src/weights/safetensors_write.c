@@ -135,11 +135,14 @@ ist_status ist_weights_save_safetensors(const ist_weights *w, const char *path, 
     unlink(temporary); /* a link of that name must not be written through */
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (fd >= 0 && !file) close(fd);
     ist_status status = IST_OK;
-    if (!file)
+    if (!file) {
         status = ist_fail(err, IST_E_IO, "cannot be written: %s", strerror(errno));
-    else {
+        if (fd >= 0) {
+            close(fd);
+            unlink(temporary);
+        }
+    } else {
         status = write_file(w, half, file, err);
         if (fclose(file) && !status) status = ist_fail(err, IST_E_IO, "writing failed: %s", strerror(errno));
         if (!status && rename(temporary, path))

@@ -1,0 +1,339 @@
+/* The n-th allocation, file call or OpenCL call of the program fails (faulty.c), for every n: it ends with an exit code
+ * of its own and a sentence, or with the same files as without the failure; nothing crashes or hangs, and what has a
+ * final name is whole.
+ *
+ * All positions are walked where ISTHMUS_EVERY_FAULT is set (tests/run.sh full), else every so many of them. Half of
+ * the program needs no device: it runs over the double of the engine. */
+#include "gray_png.h"
+#include "program.h"
+
+#include "base/cores.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <jansson.h>
+
+#define FAKE IST_BUILD_DIR "/tests/isthmus_faulty_fake"
+#define REAL IST_BUILD_DIR "/tests/isthmus_faulty"
+
+enum { MOST_PROCESSES = 16, MOST_FILES = 64 };
+
+/* A way to call the program; its results go to the folder out of the folder that it runs in. */
+typedef struct faulty_call {
+    const char *program, *arguments; /* separated by blanks */
+    const char *before;              /* a shell command that fills the folder, or NULL */
+} faulty_call;
+
+typedef struct file_list {
+    char *name[MOST_FILES], *bytes[MOST_FILES];
+    size_t size[MOST_FILES];
+    int count;
+} file_list;
+
+typedef struct walk {
+    scratch s;
+    const faulty_call *call;
+    const char *kind;
+    file_list want; /* the files of a run without failure */
+    pid_t running[MOST_PROCESSES];
+    long position[MOST_PROCESSES];
+    int processes;
+} walk;
+
+/* ---- files ---- */
+
+/* Lines without what they say about times; those that are no JSON stay as they are. */
+static void forget_times(char **bytes, size_t *size) {
+    char *kept = calloc(1, 2 * *size + 1), *line = *bytes;
+    size_t used = 0;
+    for (char *end; kept && (end = strchr(line, '\n')); line = end + 1) {
+        json_t *root = json_loadb(line, (size_t)(end - line), 0, NULL);
+        json_object_del(root, "ms");
+        char *text = root ? json_dumps(root, JSON_SORT_KEYS | JSON_COMPACT) : strndup(line, (size_t)(end - line));
+        used += (size_t)sprintf(kept + used, "%s\n", text);
+        free(text);
+        json_decref(root);
+    }
+    strcpy(kept + used, line);
+    *size = used + strlen(line);
+    free(*bytes);
+    *bytes = kept;
+}
+
+static void list_files(const char *folder, const char *inside, file_list *list) {
+    char path[600], name[300];
+    snprintf(path, sizeof path, "%s/%s", folder, inside);
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        struct stat st;
+        if (e->d_name[0] == '.' && (!e->d_name[1] || !strcmp(e->d_name, ".."))) continue;
+        snprintf(name, sizeof name, "%s%s%s", inside, *inside ? "/" : "", e->d_name);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (!lstat(path, &st) && S_ISDIR(st.st_mode)) {
+            list_files(folder, name, list);
+            continue;
+        }
+        cr_assert_lt(list->count, MOST_FILES);
+        list->name[list->count] = strdup(name);
+        list->bytes[list->count] = scratch_read(path, &list->size[list->count]);
+        if (!strcmp(e->d_name, "frames.ndjson")) forget_times(&list->bytes[list->count], &list->size[list->count]);
+        list->count++;
+    }
+    if (dir) closedir(dir);
+}
+
+static void free_files(file_list *list) {
+    for (int i = 0; i < list->count; i++) {
+        free(list->name[i]);
+        free(list->bytes[i]);
+    }
+    list->count = 0;
+}
+
+static int find_file(const file_list *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (!strcmp(list->name[i], name)) return i;
+    return -1;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+static bool is_json(const char *bytes, size_t size) {
+    json_t *root = json_loadb(bytes, size, 0, NULL);
+    json_decref(root);
+    return root != NULL;
+}
+
+/* Whether each line is one of `all`, and the last is not cut off. */
+static bool are_lines_of(const char *bytes, const char *all) {
+    for (const char *at = bytes, *end; *at; at = end + 1) {
+        end = strchr(at, '\n');
+        bool found = false;
+        for (const char *k = all; end && !found && k; k = strchr(k, '\n'), k = k ? k + 1 : NULL)
+            found = !strncmp(k, at, (size_t)(end - at) + 1);
+        if (!found) return false;
+    }
+    return true;
+}
+
+/* A table of fewer images is whole too; all else is as it would be without the failure, or not there. */
+static bool is_whole(const walk *w, const char *name, const char *bytes, size_t size) {
+    int k = find_file(&w->want, name);
+    if (k >= 0 && size == w->want.size[k] && !memcmp(bytes, w->want.bytes[k], size)) return true;
+    if (!strcmp(name, "failed.ndjson")) return are_lines_of(bytes, bytes);
+    if (ends_with(name, ".json") || ends_with(name, ".sarif")) return is_json(bytes, size);
+    return k >= 0 && (ends_with(name, ".ndjson") || ends_with(name, ".csv")) && are_lines_of(bytes, w->want.bytes[k]);
+}
+
+/* ---- one run ---- */
+
+static const char *slot_path(const walk *w, int slot, const char *name) {
+    return scratch_path(&w->s, "%d/%s", slot, name);
+}
+
+static void clear_slot(const walk *w, int slot) {
+    char command[900];
+    snprintf(command, sizeof command, "cd '%s' && rm -rf %d && mkdir %d && cd %d && mkdir out%s%s", w->s.path, slot,
+             slot, slot, w->call->before ? " && " : "", w->call->before ? w->call->before : "");
+    cr_assert_eq(system(command), 0, "%s", command);
+}
+
+/* A process that hangs is ended by timeout, with 137. */
+static void start(walk *w, int slot, long position) {
+    char command[1200], fault[60];
+    clear_slot(w, slot);
+    snprintf(fault, sizeof fault, "%s:%ld", w->kind, position);
+    setenv("FAULT", fault, 1);
+    setenv("FAULT_LOG", slot_path(w, slot, "log"), 1);
+    snprintf(command, sizeof command, "cd '%s/%d' && exec timeout -s KILL 120 %s %s >stdout 2>stderr </dev/null",
+             w->s.path, slot, w->call->program, w->call->arguments);
+    const char *const argv[] = {"/bin/sh", "-c", command, NULL};
+    cr_assert_eq(posix_spawn(&w->running[slot], argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ), 0);
+    w->position[slot] = position;
+}
+
+/* Calls counted, and the name of the one that failed. */
+static long read_log(const walk *w, int slot, char name[64]) {
+    char *log = scratch_read(slot_path(w, slot, "log"), NULL);
+    long count = 0;
+    snprintf(name, 64, "?");
+    if (log) cr_assert_eq(sscanf(log, "%ld %63s", &count, name), 2);
+    free(log);
+    return count;
+}
+
+/* Lines that begin with the program's name; others are those of libraries. */
+static int sentences(const char *err) {
+    int count = 0;
+    for (const char *at = err; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+        if (!strncmp(at, "isthmus: ", 9)) {
+            size_t length = strcspn(at, "\n");
+            cr_expect(at[length] == '\n' && length > 20, "a sentence is cut off: %s", at);
+            count++;
+        }
+    return count;
+}
+
+static void check(const walk *w, int slot, int status) {
+    static const int codes[] = {0, 1, 2, 3, 4, 7};
+    char where[400], name[64];
+    bool known = false;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    char *err = scratch_read(slot_path(w, slot, "stderr"), NULL);
+    read_log(w, slot, name);
+    snprintf(where, sizeof where, "%s, %s %ld (%s)", w->call->arguments, w->kind, w->position[slot], name);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) known |= code == codes[i];
+    cr_expect(known, "%s: exit code %d: %s", where, code, err);
+    cr_expect(!code || sentences(err), "%s: exit code %d without a sentence: %s", where, code, err);
+    file_list got = {.count = 0};
+    list_files(slot_path(w, slot, "out"), "", &got);
+    for (int i = 0; i < got.count; i++) {
+        bool temporary = ends_with(got.name[i], ".tmp") || ends_with(got.name[i], ".partial") || got.name[i][0] == '.';
+        cr_expect(temporary || is_whole(w, got.name[i], got.bytes[i], got.size[i]), "%s: %s is not whole", where,
+                  got.name[i]);
+        cr_expect(!ends_with(got.name[i], ".tmp") || !strncmp(name, "unlink", 6), "%s: %s is left", where, got.name[i]);
+    }
+    for (int i = 0; i < w->want.count && !code; i++) { /* it did without: a cache, a folder that is there already */
+        int k = find_file(&got, w->want.name[i]);
+        bool same = k >= 0 && got.size[k] == w->want.size[i] && !memcmp(got.bytes[k], w->want.bytes[i], got.size[k]);
+        cr_expect(same, "%s: exit code 0, and %s is another: %s", where, w->want.name[i], err);
+    }
+    free_files(&got);
+    free(err);
+}
+
+static void finish_one(walk *w) {
+    int status = 0, slot = 0;
+    pid_t pid = wait(&status);
+    cr_assert_gt(pid, 0);
+    while (slot < w->processes && w->running[slot] != pid) slot++;
+    cr_assert_lt(slot, w->processes);
+    w->running[slot] = 0;
+    check(w, slot, status);
+}
+
+/* ---- all of them ---- */
+
+static long count_calls(walk *w) {
+    int status;
+    char name[64];
+    start(w, 0, 0);
+    cr_assert_eq(waitpid(w->running[0], &status, 0), w->running[0]);
+    w->running[0] = 0;
+    char *err = scratch_read(slot_path(w, 0, "stderr"), NULL);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: %d: %s", w->call->arguments, status, err);
+    free(err);
+    list_files(slot_path(w, 0, "out"), "", &w->want);
+    return read_log(w, 0, name);
+}
+
+/* `most`: about how many positions are walked where not all are. */
+static void walk_kind(const scratch *s, const faulty_call *call, const char *kind, long most) {
+    walk w = {.s = *s, .call = call, .kind = kind, .processes = ist_cores()};
+    if (w.processes > MOST_PROCESSES) w.processes = MOST_PROCESSES;
+    long count = count_calls(&w), step = getenv("ISTHMUS_EVERY_FAULT") || count <= most ? 1 : (count + most - 1) / most;
+    cr_assert_gt(count, 10, "%s: only %ld calls of %s are seen", call->arguments, count, kind);
+    for (long position = 1 + count % step; position <= count; position += step) {
+        int slot = 0;
+        while (slot < w.processes && w.running[slot]) slot++;
+        if (slot == w.processes) {
+            finish_one(&w);
+            slot = 0;
+            while (w.running[slot]) slot++;
+        }
+        start(&w, slot, position);
+    }
+    for (int i = 0; i < w.processes; i++)
+        if (w.running[i]) {
+            finish_one(&w);
+            i = -1;
+        }
+    free_files(&w.want);
+}
+
+static scratch make_input(void) {
+    scratch s = scratch_make();
+    mkdir(scratch_path(&s, "in"), 0777);
+    mkdir(scratch_path(&s, "weights"), 0777);
+    scratch_put(scratch_path(&s, "weights/dfine_n_demo.safetensors"), "");
+    scratch_put(scratch_path(&s, "weights/mobile_sam_demo.safetensors"), "");
+    for (int i = 0; i < 2; i++) write_png(scratch_path(&s, "in/%02d.png", i), 50 + i, 60);
+    scratch_put(scratch_path(&s, "truth.json"),
+                "{\"images\":[{\"id\":1,\"file_name\":\"00.png\",\"width\":50,\"height\":60}],"
+                "\"categories\":[{\"id\":13,\"name\":\"stop sign\"}],\"annotations\":[{\"id\":1,\"image_id\":1,"
+                "\"category_id\":13,\"bbox\":[1,1,20,30],\"area\":600,\"iscrowd\":0,"
+                "\"segmentation\":[[1,1,21,1,21,31]]}]}");
+    setenv("ISTHMUS_WEIGHTS_DIR", scratch_path(&s, "weights"), 1);
+    setenv("ISTHMUS_CACHE_DIR", "off", 1);
+    return s;
+}
+
+static void walk_files_and_memory(const faulty_call *call) {
+    scratch s = make_input();
+    walk_kind(&s, call, "memory", 25);
+    walk_kind(&s, call, "file", 25);
+    scratch_remove(&s);
+}
+
+Test(cli_faults, predict) {
+    walk_files_and_memory(
+        &(faulty_call){FAKE, "predict ../in -o out --quiet --save json,ndjson,masks,overlay,yolo,csv", NULL});
+}
+
+Test(cli_faults, predict_resumed) {
+    walk_files_and_memory(&(faulty_call){FAKE, "predict ../in -o out --quiet --resume",
+                                         "FAULT= FAULT_LOG= " FAKE " predict ../in -o out --quiet --limit 1"});
+}
+
+Test(cli_faults, eval) {
+    walk_files_and_memory(&(faulty_call){FAKE, "eval --annotations ../truth.json ../in --json out/scores.json", NULL});
+}
+
+Test(cli_faults, audit_of_a_run) {
+    walk_files_and_memory(&(faulty_call){
+        FAKE, "audit --budget reads=9,writes=9,waits=9 ../in --json out/a.json --sarif out/a.sarif", NULL});
+}
+
+/* Two files, for a report calls more often than all the rest. */
+Test(cli_faults, audit_of_sources) {
+    walk_files_and_memory(&(faulty_call){FAKE, "audit --source src --json out/a.json --sarif out/a.sarif",
+                                         "mkdir src && cd " IST_SOURCE_DIR
+                                         "/tests/audit/source && cp clean.py runtime.cu \"$OLDPWD/src\""});
+}
+
+Test(cli_faults, convert) {
+    const char *const from = IST_SOURCE_DIR "/tests/fuzz/corpus/zip/training.pth", *const again =
+                                                                                       "in.safetensors --half";
+    for (int i = 0; i < 2; i++) {
+        char arguments[300], before[500];
+        snprintf(arguments, sizeof arguments, "convert %s out/a.safetensors", i ? again : from);
+        snprintf(before, sizeof before, "FAULT= FAULT_LOG= " FAKE " convert %s in.safetensors 2>/dev/null", from);
+        walk_files_and_memory(&(faulty_call){FAKE, arguments, before});
+    }
+}
+
+/* The engine that computes, on the default device. */
+static const faulty_call real_call = {REAL, "predict ../in/00.png -o out --quiet --no-masks --save json,ndjson", NULL};
+
+static scratch make_real_input(void) {
+    scratch s = make_input();
+    setenv("ISTHMUS_WEIGHTS_DIR", IST_SOURCE_DIR "/weights", 1);
+    setenv("ISTHMUS_CACHE_DIR", IST_BUILD_DIR "/kernel-cache", 1);
+    return s;
+}
+
+Test(cli_faults, opencl) {
+    scratch s = make_real_input();
+    walk_kind(&s, &real_call, "opencl", 12);
+    scratch_remove(&s);
+}
+
+Test(cli_faults, memory_and_files_of_the_engine) {
+    scratch s = make_real_input();
+    walk_kind(&s, &real_call, "memory", 8);
+    walk_kind(&s, &real_call, "file", 4);
+    scratch_remove(&s);
+}
