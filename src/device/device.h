@@ -143,6 +143,8 @@ bool ist_driver_cache_folder(char *path, size_t size);
 /* Whether a driver that keeps kernels there cannot write its files: the process may write none of that size, the disk is
  * full, the folder cannot be written. Why, in words, into `text`. */
 bool ist_limits_no_file(const char *folder, char *text, size_t size);
+/* Whether this process may only use so much memory; how much, in words, into `text`. */
+bool ist_limits_memory(char *text, size_t size);
 /* Whether a driver is installed that does not load; why, in the loader's words, into `text`. */
 bool ist_driver_problem(char *text, size_t size);
 

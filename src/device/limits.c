@@ -89,6 +89,13 @@ bool ist_limits_explain(const char *folder, char *text, size_t size) {
     return ist_limits_no_file(folder, text, size);
 }
 
+bool ist_limits_memory(char *text, size_t size) {
+    struct rlimit memory = {0};
+    if (getrlimit(RLIMIT_AS, &memory) || memory.rlim_cur == RLIM_INFINITY) return false;
+    snprintf(text, size, "this process may use %.0f MB of memory (ulimit -v)", (double)memory.rlim_cur / MB);
+    return true;
+}
+
 /* ---- drivers that do not load ---- */
 
 /* The library that an .icd file names. */

@@ -201,6 +201,9 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                          config->batch == 1         ? "fewer objects"
                          : config->max_objects == 1 ? "a smaller batch"
                                                     : "a smaller batch or fewer objects");
+    char limit[80];
+    if ((st == IST_E_MEMORY || st == IST_E_DEVICE_MEMORY) && ist_limits_memory(limit, sizeof limit))
+        ist_fail_context(err, "%s", limit);
     if (st) {
         ist_engine_close(&e);
         return st;
