@@ -13,9 +13,10 @@ enum { DEPTH = 6 }; /* of PoCL's folders */
 
 void spare_cache_begin(spare_cache *spare) {
     char usual[1024], why[320];
+    const char *parent = getenv("TMPDIR");
     *spare = (spare_cache){.folder = ""};
     if (!ist_driver_cache_folder(usual, sizeof usual) || !ist_limits_no_file(usual, spare->why, sizeof spare->why) ||
-        ist_limits_no_file(NULL, why, sizeof why)) /* no folder would help */
+        ist_limits_no_file(parent && *parent ? parent : "/tmp", why, sizeof why)) /* none that would help */
         return;
     if (own_folder_make("kernels", spare->folder, sizeof spare->folder)) return;
     if (!ist_limits_no_file(spare->folder, why, sizeof why) && !setenv("POCL_CACHE_DIR", spare->folder, 1)) return;
