@@ -31,6 +31,7 @@ static void put_string(ist_text *out, const char *key, const char *value) {
 /* What was seen of a device. */
 typedef struct seen {
     unsigned caps;     /* ist_cap bits; choice.caps where there is a choice */
+    unsigned deadly;   /* those whose probes its driver did not survive */
     char problem[500]; /* set when the device does not open */
     bool chosen;
     ist_choice choice;
@@ -48,13 +49,16 @@ static void look(const ist_device_info *info, const ist_config *frame, seen *s) 
         config.device = spec;
         s->chosen = !ist_choice_make(&config, &s->choice, &s->no_choice);
         s->caps = s->choice.caps;
+        s->deadly = s->choice.deadly;
         if (s->chosen) return;
     }
     ist_device_options open = {.spec = spec};
     if (ist_device_open(&open, &device, &err))
         snprintf(s->problem, sizeof s->problem, "%s", err.text);
-    else
+    else {
         s->caps = ist_device_caps(device);
+        s->deadly = ist_device_deadly(device);
+    }
     ist_device_close(&device);
 }
 
@@ -111,6 +115,7 @@ static void put_device(ist_text *out, const ist_device_info *d, const seen *s) {
     ist_text_printf(out, ",\"compute_units\":%d,\"global_bytes\":%llu,\"max_alloc_bytes\":%llu", d->compute_units,
                     (unsigned long long)d->global_bytes, (unsigned long long)d->max_alloc_bytes);
     put_caps(out, "capabilities", s->caps);
+    put_caps(out, "deadly", s->deadly);
     if (*s->problem) put_string(out, "problem", s->problem);
     if (s->chosen)
         put_choice(out, &s->choice);
@@ -186,6 +191,7 @@ static void print_choice(const ist_choice *c) {
 static void print_seen(seen *s) {
     printf("%10s", "");
     print_caps(" ", s->caps);
+    print_caps(" deadly:", s->deadly);
     if (*s->problem) printf(" unusable: %s", cli_printable(s->problem));
     printf("\n");
     if (s->chosen)
@@ -195,7 +201,7 @@ static void print_seen(seen *s) {
 }
 
 static void print_table(const ist_device_info *list, seen *s, int count) {
-    bool chosen = false;
+    bool chosen = false, deadly = false;
     printf("  %-5s %-4s %5s %9s  %s\n", "INDEX", "TYPE", "UNITS", "MEMORY", "NAME");
     for (int i = 0; i < count; i++) {
         const ist_device_info *d = &list[i];
@@ -204,8 +210,10 @@ static void print_table(const ist_device_info *list, seen *s, int count) {
                d->driver);
         print_seen(&s[i]);
         chosen |= s[i].chosen;
+        deadly |= s[i].deadly != 0;
     }
     printf("* is used when --device and ISTHMUS_DEVICE say nothing\n");
+    if (deadly) printf("deadly: the driver did not survive the probe of this capability, which is not used\n");
     if (chosen)
         printf("BECAUSE OF: capabilities without which (no:X: with which) fewer launches would take the variant;\n"
                "tuned: a tuning record names it; -: none of that changes it\n");

@@ -3,6 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 ist_view(api base device core graph variants pipeline)
+ist_view(probe base device)
 set(IST_HEADER ${PROJECT_SOURCE_DIR}/include/isthmus.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${IST_HEADER})
 file(STRINGS ${IST_HEADER} declarations REGEX "^[a-z].*[ *]ist_[a-z_]+\\(")
@@ -33,8 +34,17 @@ foreach(t isthmus isthmus_static)
   endif()
   target_include_directories(${t} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${t} PRIVATE OpenCL::OpenCL PkgConfig::JANSSON PkgConfig::LIBZIP Threads::Threads m)
+  target_link_libraries(${t} PRIVATE OpenCL::OpenCL PkgConfig::JANSSON PkgConfig::LIBZIP Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
+
+# The process in which the library runs what a driver may not survive (src/device/probe.h).
+add_executable(isthmus_probe ${PROJECT_SOURCE_DIR}/src/isthmus_probe.c)
+set_target_properties(isthmus_probe PROPERTIES OUTPUT_NAME isthmus-probe RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+target_include_directories(isthmus_probe PRIVATE ${PROJECT_BINARY_DIR}/view/probe ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(isthmus_probe PRIVATE ist_device)
+add_dependencies(isthmus isthmus_probe)
+add_dependencies(isthmus_static isthmus_probe)
+install(TARGETS isthmus_probe RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/isthmus)
 
 install(TARGETS isthmus isthmus_static EXPORT isthmusTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

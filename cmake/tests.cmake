@@ -95,6 +95,17 @@ set_target_properties(audit_waiting_driver PROPERTIES PREFIX "" OUTPUT_NAME wait
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/audit)
 add_dependencies(isthmus_audited audit_waiting_driver)
 
+# Tests find isthmus-probe beside them; isthmus-probe-deadly does not survive some probes.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+file(CREATE_LINK ../isthmus-probe ${PROJECT_BINARY_DIR}/tests/isthmus-probe SYMBOLIC)
+add_executable(isthmus_probe_deadly ${PROJECT_SOURCE_DIR}/src/isthmus_probe.c tests/probe/deadly.c)
+set_target_properties(isthmus_probe_deadly PROPERTIES OUTPUT_NAME isthmus-probe-deadly
+  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+ist_test_common(isthmus_probe_deadly)
+target_link_libraries(isthmus_probe_deadly PRIVATE ist_device)
+target_link_options(isthmus_probe_deadly PRIVATE -Wl,--wrap=ist_enqueue -Wl,--wrap=ist_programs_join_at
+  -Wl,--wrap=ist_probe_find)
+
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pocl-cache)
 file(GLOB IST_TESTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_*.c)
 foreach(file ${IST_TESTS})
@@ -137,8 +148,14 @@ foreach(file ${IST_TESTS})
     endif()
     add_dependencies(${name} isthmus_faulty isthmus_faulty_fake)
   endif()
+  if(layer IN_LIST IST_TEST_DEVICE_LAYERS)
+    add_dependencies(${name} isthmus_probe)
+  endif()
+  if(name STREQUAL "device_apart")
+    add_dependencies(${name} isthmus_probe_deadly)
+  endif()
   if(layer STREQUAL "cli" AND TARGET isthmus_fake)
-    add_dependencies(${name} isthmus_fake make_checkpoint) # the program over a double of the engine
+    add_dependencies(${name} isthmus_fake isthmus_probe_deadly make_checkpoint) # the program over a double of the engine
   endif()
   target_link_libraries(${name} PRIVATE PkgConfig::CRITERION PkgConfig::JANSSON Threads::Threads m)
 

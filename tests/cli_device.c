@@ -294,6 +294,30 @@ Test(cli_device, devices_without_a_frame) {
     scratch_remove(&b.s);
 }
 
+/* What a driver does not survive is said, and costs the variants that need it. */
+Test(cli_device, a_deadly_probe_is_named_and_a_frame_does_without) {
+    bench b = {.s = scratch_make()};
+    setenv("ISTHMUS_PROBE", IST_BUILD_DIR "/tests/isthmus-probe-deadly", 1);
+    setenv("ISTHMUS_CACHE_DIR", b.s.path, 1);
+    setenv("DEADLY", "vec16=abort", 1);
+    spawned r = RUN(&b, "devices", "--no-masks");
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_str_empty(r.err);
+    cr_expect_not_null(strstr(r.out, " deadly:VEC16\n"), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, "deadly: the driver did not survive"), "%s", r.out);
+    cr_expect_null(strstr(r.out, "conv cpu/"), "variants of CPUs need it: %s", r.out);
+    spawn_free(&r);
+    r = RUN(&b, "devices", "--no-masks", "--json");
+    json_t *list = json_loads(r.out, 0, NULL);
+    cr_assert_geq(json_array_size(list), 1, "%s", r.out);
+    const json_t *deadly = json_object_get(json_array_get(list, 0), "deadly");
+    cr_assert_eq(json_array_size(deadly), 1, "%s", r.out);
+    cr_expect_str_eq(json_string_value(json_array_get(deadly, 0)), "VEC16");
+    json_decref(list);
+    spawn_free(&r);
+    scratch_remove(&b.s);
+}
+
 Test(cli_device, info_and_convert) {
     bench b = make_bench();
     spawned r = RUN(&b, "info", b.detector);

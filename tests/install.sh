@@ -62,6 +62,34 @@ cmake --build "$work/package/build" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/package/build/use_shared"
 "$work/package/build/use_static"
 
+echo "isthmus-probe: found from where the library is, once"
+test -x "$libdir/isthmus/isthmus-probe"
+cat >"$work/probe.sh" <<SH
+#!/bin/sh
+echo x >>"$work/probed"
+exec "$libdir/isthmus/isthmus-probe.real" "\$@"
+SH
+mv "$libdir/isthmus/isthmus-probe" "$libdir/isthmus/isthmus-probe.real"
+mv "$work/probe.sh" "$libdir/isthmus/isthmus-probe"
+chmod +x "$libdir/isthmus/isthmus-probe"
+cat >"$work/open.c" <<'C'
+#include <isthmus.h>
+#include <stdio.h>
+int main(void) {
+    ist_engine *engine = 0;
+    ist_error err;
+    ist_config config = ist_config_default();
+    if (ist_open(&config, &engine, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    ist_close(&engine);
+    return 0;
+}
+C
+# shellcheck disable=SC2046
+cc "$work/open.c" -o "$work/open" $(pkg-config --cflags --libs isthmus)
+ISTHMUS_CACHE_DIR="$work/cache" "$work/open"
+ISTHMUS_CACHE_DIR="$work/cache" "$work/open" # known by now
+test "$(cat "$work/probed")" = x
+
 if [ -e "$build/isthmus" ]; then
     echo "program"
     "$prefix/bin/isthmus" --version

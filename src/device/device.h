@@ -40,6 +40,7 @@ typedef struct ist_site {
     X(ATOMICS, "atomics", "32-bit global atomics: add, min, max, or")                                                  \
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
+    X(LONG_LOOPS, "long_loops", "loops of more than 65535 rounds come to their end")                                   \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")      \
     X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")          \
     X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")         \
@@ -76,15 +77,23 @@ ist_status ist_device_list(ist_device_info **list, int *count, ist_error *err);
  * with a sentence that lists what there is. */
 ist_status ist_device_select(const ist_device_info *list, int count, const char *spec, int *index, ist_error *err);
 
+/* Who runs the probes of a device of which nothing is kept yet. */
+typedef enum ist_probing {
+    IST_PROBING_APART, /* another process, which a driver may end; this one where none can be started */
+    IST_PROBING_HERE,  /* this one, from the last to the first: a process that others do without, beside one that opens
+                          the same device: each finds what the other has compiled */
+    IST_PROBING_NONE   /* nobody: for the other process */
+} ist_probing;
+
 typedef struct ist_device_options {
     const char *spec;                        /* NULL: ISTHMUS_DEVICE, else the default */
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
-    bool backwards;        /* probe from the last to the first: of two processes that open the same device at the same
-                              time, each finds what the other has compiled */
+    ist_probing probing;
 } ist_device_options;
 
-/* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. */
+/* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. The first time for a driver that
+ * starts isthmus-probe (device/probe.h), and waits for it. */
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
 
@@ -95,6 +104,7 @@ const ist_device_info *ist_device_facts(const ist_device *device);
 unsigned ist_device_caps(const ist_device *device);    /* ist_cap bits */
 bool ist_device_is_cpu(const ist_device *device);      /* IST_CAP_CPU, which ISTHMUS_CAPS can claim or hide */
 unsigned ist_device_probed(const ist_device *device);  /* what the probes found, whatever ISTHMUS_CAPS claims */
+unsigned ist_device_deadly(const ist_device *device);  /* whose probes ended the process that ran them */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
 cl_context ist_device_context(const ist_device *device);

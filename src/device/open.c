@@ -121,7 +121,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
     if (status == IST_OK) status = prepare_driver(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
-    if (status == IST_OK) status = ist_device_probe(d, options->cache_dir, options->backwards, err);
+    if (status == IST_OK) status = ist_device_probe(d, options->cache_dir, options->probing, err);
     if (status != IST_OK) {
         ist_device_close(&d);
         return status;
@@ -155,6 +155,9 @@ bool ist_device_is_cpu(const ist_device *device) {
 }
 unsigned ist_device_probed(const ist_device *device) {
     return device->probed;
+}
+unsigned ist_device_deadly(const ist_device *device) {
+    return device->deadly;
 }
 size_t ist_device_alignment(const ist_device *device) {
     return device->alignment;

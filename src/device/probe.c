@@ -1,35 +1,12 @@
-/* Capability probes: a capability is true when its kernel builds and returns the numbers computed here.
- *
- * Every kernel of cl/probe/ is `probe(out, in)` over the same 256 input words. A probe that does not build, launch or
- * compute is false and no error; only losing the device is. */
-#include "device/host_cpu.h"
-#include "device/state.h"
+/* The probes and how one is run: see probe.h. */
+#include "device/probe.h"
 
-#include "base/mem.h"
+#include "device/host_cpu.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WORDS 256
-
-const char *ist_cap_name(int bit) {
-    static const char *const names[] = {
-#define X(name, probe, text) #name,
-        IST_CAP_LIST(X)
-#undef X
-    };
-    return bit >= 0 && bit < IST_CAP_COUNT ? names[bit] : "?";
-}
-
-const char *ist_cap_meaning(int bit) {
-    static const char *const meanings[] = {
-#define X(name, probe, text) text,
-        IST_CAP_LIST(X)
-#undef X
-    };
-    return bit >= 0 && bit < IST_CAP_COUNT ? meanings[bit] : "?";
-}
 
 static float as_float(uint32_t bits) {
     float f;
@@ -117,6 +94,15 @@ static void expect_fp64(const uint32_t *in, uint32_t *out) {
     }
 }
 
+static void expect_long_loops(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 2; i++) {
+        uint32_t state = in[i];
+        for (int k = 0; k < 300; k++)
+            for (uint32_t j = 0; j < 500; j++) state = state * 1664525u + (state >> 16) + j;
+        out[i] = state;
+    }
+}
+
 /* C = A B with a 16 x 16 A, whose last column the copy zeroes, and a 16 x 8 B. */
 static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
     for (int i = 0; i < 128; i++) {
@@ -201,6 +187,7 @@ static const struct probe {
     {"atomics", 256, 64, 4, true, expect_atomics, NULL, NULL, NULL, NULL},
     {"int64", 64, 64, 128, false, expect_int64, NULL, NULL, NULL, NULL},
     {"fp64", 64, 64, 128, false, expect_fp64, NULL, NULL, NULL, NULL},
+    {"long_loops", 2, 1, 2, false, expect_long_loops, NULL, NULL, NULL, NULL},
     {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "nvidia/ptx", NULL, NULL, NULL},
     {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "nvidia/ptx", NULL, NULL, NULL},
     {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "nvidia/ptx+nvidia/wgmma", NULL, NULL, NULL},
@@ -210,6 +197,30 @@ static const struct probe {
     {"x86_bf16", 1, 1, 32, false, expect_x86_bf16, NULL, ist_host_bf16, NULL, NULL},
     {"x86_amx", 1, 1, 256, false, expect_x86_amx, NULL, ist_host_amx, NULL, NULL},
 };
+
+enum { COUNT = sizeof probes / sizeof *probes };
+_Static_assert(COUNT <= (int)IST_PROBE_MOST, "room for the results of all probes");
+
+int ist_probe_count(void) {
+    return COUNT;
+}
+
+const char *ist_probe_name(int probe) {
+    return probes[probe].name;
+}
+
+int ist_probe_find(const char *name) {
+    for (int i = 0; i < COUNT; i++)
+        if (!strcmp(probes[i].name, name)) return i;
+    return -1;
+}
+
+/* Native vectors of 16 floats say that the system keeps their registers. */
+bool ist_probe_may_run(const ist_device *d, int probe) {
+    const struct probe *p = &probes[probe];
+    if (p->isa) return d->facts.type != IST_DEVICE_CPU;
+    return !p->may || (d->caps & IST_CAP_SIMD16 && p->may());
+}
 
 /* ---- running them ---- */
 
@@ -239,39 +250,29 @@ static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel k
     return !memcmp(got, want, (size_t)p->words * sizeof *got);
 }
 
-/* Whether the probe may be run on the device. Native vectors of 16 floats say that the system keeps their registers. */
-static bool may_run(const ist_device *d, const struct probe *p) {
-    if (p->isa) return d->facts.type != IST_DEVICE_CPU;
-    return !p->may || (d->caps & IST_CAP_SIMD16 && p->may());
-}
-
 /* `why` becomes the failure of its build, if it has none yet. */
-static ist_status run_probe(ist_device *d, bench *b, const char *name, bool *holds, ist_error *why, ist_error *err) {
+static ist_status run_probe(ist_device *d, bench *b, const struct probe *p, bool *holds, ist_error *why,
+                            ist_error *err) {
     ist_status status = IST_OK;
+    char source[64];
+    cl_kernel kernel;
+    ist_error *first = why->code ? NULL : why;
     *holds = false;
-    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
-        if (strcmp(probes[i].name, name) || !may_run(d, &probes[i])) continue;
-        const struct probe *p = &probes[i];
-        char source[64];
-        snprintf(source, sizeof source, "probe/%s", p->source ? p->source : name);
-        cl_kernel kernel;
-        ist_error *first = why->code ? NULL : why;
-        if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, first) != IST_OK)
-            return IST_OK;
-        *holds = computes(d, b, &probes[i], kernel, &status, err);
-        ist_kernel_release(&kernel);
-    }
+    snprintf(source, sizeof source, "probe/%s", p->source ? p->source : p->name);
+    if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, first) != IST_OK)
+        return IST_OK;
+    *holds = computes(d, b, p, kernel, &status, err);
+    ist_kernel_release(&kernel);
     return status;
 }
 
 /* The probes as one program where that is cheaper; best effort, since a probe may be what does not build. */
-static void join_probes(ist_device *d) {
-    enum { COUNT = sizeof probes / sizeof *probes };
+static void join_probes(ist_device *d, const ist_probe_result *results) {
     char sources[COUNT][64];
     ist_program_part parts[COUNT];
     int count = 0;
     for (int i = 0; i < COUNT; i++) {
-        if (probes[i].isa || !may_run(d, &probes[i])) continue; /* with isa: not for the machines that join */
+        if (results[i] || probes[i].isa || !ist_probe_may_run(d, i)) continue; /* isa: not where programs are joined */
         snprintf(sources[count], sizeof sources[count], "probe/%s", probes[i].name);
         parts[count] = (ist_program_part){sources[count], NULL, ""};
         count++;
@@ -279,119 +280,37 @@ static void join_probes(ist_device *d) {
     ist_programs_join(d, parts, count, NULL);
 }
 
-/* Floats of a native vector of a CPU; 0 on other devices. A CPU whose compiler splits vectors into scalars (native
- * width 1) spends minutes on the register-tile kernels and gains nothing from them. */
-static cl_uint vector_width(const ist_device *device) {
-    cl_uint width = 0;
-    if (device->facts.type != IST_DEVICE_CPU) return 0;
-    cl_int rc = clGetDeviceInfo(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, sizeof width, &width, NULL);
-    return rc == CL_SUCCESS ? width : 0;
-}
-
-/* ISTHMUS_CAPS: "-NAME" hides, "+NAME" claims; items are separated by commas. */
-static ist_status overrule(unsigned *caps, const char *list, ist_error *err) {
-    while (list && *list) {
-        size_t n = strcspn(list, ",");
-        int bit = 0;
-        while (bit < IST_CAP_COUNT &&
-               !(strlen(ist_cap_name(bit)) + 1 == n && !strncmp(list + 1, ist_cap_name(bit), n - 1)))
-            bit++;
-        if (bit == IST_CAP_COUNT || (*list != '+' && *list != '-'))
-            return ist_fail(err, IST_E_ARGUMENT, "ISTHMUS_CAPS: \"%.*s\" is not + or - and a capability", (int)n, list);
-        *caps = *list == '+' ? *caps | 1u << bit : *caps & ~(1u << bit);
-        list += n + (list[n] == ',');
+static ist_status run_all(ist_device *d, bench *b, const ist_probe_course *course, ist_probe_result *results,
+                          ist_error *why, ist_error *err) {
+    for (int i = 0; i < COUNT; i++) {
+        int probe = course->backwards ? COUNT - 1 - i : i;
+        bool holds = false;
+        if (results[probe]) continue;
+        if (ist_probe_may_run(d, probe)) {
+            if (course->begins) course->begins(course->user, probes[probe].name);
+            IST_TRY(run_probe(d, b, &probes[probe], &holds, why, err));
+        }
+        results[probe] = holds ? IST_PROBE_HOLDS : IST_PROBE_FAILS;
+        if (course->ended) course->ended(course->user, probes[probe].name, holds);
     }
     return IST_OK;
 }
 
-static const char *const probe_of[] = {
-#define X(name, probe, text) probe,
-    IST_CAP_LIST(X)
-#undef X
-};
-
-/* ---- what they found, on disk ---- */
-
-#define PROBED ".probed" /* a file that says that all probes that may be run have held, and which these are: one that
-                            fails is run again at each start */
-
-/* The capabilities whose probes may be run. */
-static unsigned probed_caps(const ist_device *d) {
-    unsigned caps = 0;
-    for (int bit = 0; bit < IST_CAP_COUNT; bit++)
-        for (size_t i = 0; probe_of[bit] && i < sizeof probes / sizeof *probes; i++)
-            if (!strcmp(probes[i].name, probe_of[bit]) && may_run(d, &probes[i])) caps |= 1u << bit;
-    return caps;
-}
-
-/* Where it is kept and under what: device, driver and its compiler, options, and every source of ours. False where
- * there is no folder, and where the platform compiles again anyway: there the probes cost little beside the rest. */
-static bool record_of(const ist_device *d, const char *cache_dir, char *folder, size_t size, ist_cache_key *key) {
-    char version[256] = "", numbers[48];
-    if (ist_device_sharing(&d->facts) != IST_SHARES_LAUNCHES || !ist_cache_folder(cache_dir, folder, size))
-        return false;
-    if (clGetPlatformInfo(d->platform, CL_PLATFORM_VERSION, sizeof version, version, NULL) != CL_SUCCESS) return false;
-    ist_cache_key sources = ist_hash_sources();
-    snprintf(numbers, sizeof numbers, "%016llx%016llx %08x", (unsigned long long)sources.hash[0],
-             (unsigned long long)sources.hash[1], d->caps);
-    const char *options = getenv("ISTHMUS_CPU_BUILD_OPTIONS"), *texts[] = {numbers, version};
-    *key = ist_cache_make_key(d, options ? options : "", texts, 2);
-    return true;
-}
-
-static bool held_before(const char *folder, ist_cache_key key, unsigned caps) {
-    size_t bytes = 0;
-    bool found;
-    unsigned char *kept = ist_cache_read(folder, key, PROBED, &bytes, &found);
-    bool same = kept && bytes == sizeof caps && !memcmp(kept, &caps, sizeof caps);
-    free(kept);
-    return same;
-}
-
-/* ---- all of them ---- */
-
-/* A device on which none holds is one that nothing runs on, whatever the reason: a compiler that finds no room for its
- * files, for example. It says so here and not as the lack of a kernel for some layer. */
-static ist_status run_probes(ist_device *device, bool backwards, ist_error *err) {
+ist_status ist_probes_run(ist_device *d, const ist_probe_course *course, ist_probe_result *results, ist_error *why,
+                          ist_error *err) {
     bench b = {0};
-    ist_error why = {0};
-    bool any = false;
     for (uint32_t i = 0; i < WORDS; i++) b.words[i] = (i + 1) * 2654435761u; /* Knuth's multiplicative hash */
-    ist_status status = ist_buffer_create(device, sizeof b.words, "probe input", &b.in, err);
-    if (status == IST_OK) status = ist_buffer_create(device, sizeof b.words, "probe output", &b.out, err);
+    ist_status status = ist_buffer_create(d, sizeof b.words, "probe input", &b.in, err);
+    if (status == IST_OK) status = ist_buffer_create(d, sizeof b.words, "probe output", &b.out, err);
     if (status == IST_OK)
-        status = ist_write(device, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
-    join_probes(device);
-    for (int i = 0; i < IST_CAP_COUNT && status == IST_OK; i++) {
-        int bit = backwards ? IST_CAP_COUNT - 1 - i : i;
-        bool holds = false;
-        if (probe_of[bit]) status = run_probe(device, &b, probe_of[bit], &holds, &why, err);
-        if (holds) device->caps |= 1u << bit;
-        any |= holds;
+        status = ist_write(d, (ist_frame_scope){0}, b.in, 0, sizeof b.words, b.words, true, "probe", err);
+    if (!course->alone) {
+        if (course->begins) course->begins(course->user, IST_PROBES_JOINED);
+        join_probes(d, results);
     }
-    if (status == IST_OK && !any)
-        status = why.code ? ist_fail(err, IST_E_NO_DEVICE, "not even small kernels can be built: %s", why.text)
-                          : ist_fail(err, IST_E_NO_DEVICE, "%s: not even small kernels run there", device->facts.name);
-    ist_programs_release(device);
-    ist_buffer_release(device, &b.in);
-    ist_buffer_release(device, &b.out);
+    if (status == IST_OK) status = run_all(d, &b, course, results, why, err);
+    ist_programs_release(d);
+    ist_buffer_release(d, &b.in);
+    ist_buffer_release(d, &b.out);
     return status;
-}
-
-ist_status ist_device_probe(ist_device *device, const char *cache_dir, bool backwards, ist_error *err) {
-    char folder[1024];
-    ist_cache_key key;
-    if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
-    if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
-    const unsigned may = probed_caps(device);
-    const bool keep = record_of(device, cache_dir, folder, sizeof folder, &key);
-    if (keep && held_before(folder, key, may)) {
-        device->caps |= may;
-    } else {
-        IST_TRY(run_probes(device, backwards, err));
-        if (keep && (device->caps & may) == may)
-            ist_cache_write(folder, key, PROBED, (const unsigned char *)&may, sizeof may);
-    }
-    device->probed = device->caps;
-    return overrule(&device->caps, getenv("ISTHMUS_CAPS"), err);
 }

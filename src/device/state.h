@@ -34,6 +34,7 @@ struct ist_device {
     cl_command_queue queue, side; /* side: IST_LANE_SIDE, NULL unless asked for */
     unsigned caps;
     unsigned probed; /* caps before ISTHMUS_CAPS overruled them */
+    unsigned deadly; /* caps whose probes ended the process that ran them */
     size_t alignment, local_bytes;
     ist_program *programs;
     size_t program_count, program_cap;
@@ -50,12 +51,12 @@ ist_status ist_device_query(cl_device_id id, ist_device_info *info, ist_error *e
 /* As ist_device_list, with the handles (either pointer may be NULL); free both with free(). */
 ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int *count, ist_error *err);
 
-/* ---- probe.c ---- */
+/* ---- probed.c ---- */
 
-/* Sets device->caps. Fails only when the device itself does (a probe that does not build or compute is just false).
- * Where the platform keeps compiled kernels on disk (PoCL), that all probes held is kept in the folder of `cache_dir`
- * as in ist_device_options, and they are not run again. */
-ist_status ist_device_probe(ist_device *device, const char *cache_dir, bool backwards, ist_error *err);
+/* Sets device->caps, probed and deadly. Fails only when the device itself does (a probe that does not build or compute
+ * is just false) and when none holds. What they found is kept in the folder of `cache_dir` as in ist_device_options,
+ * and they are not run again for the same driver, options and sources. */
+ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probing probing, ist_error *err);
 
 /* ---- cache.c ---- */
 

@@ -97,7 +97,7 @@ static ist_status compile_part(const ist_config *config, const ist_device_info *
     ist_engine *e = NULL;
     if (sharing == IST_SHARES_NOTHING) return IST_OK;
     bool late = sharing == IST_SHARES_LAUNCHES;
-    IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_RECORDED, NULL, &e, err));
+    IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_SHARE, NULL, &e, err));
     ist_status status = !e->plan ? IST_OK : late ? compile(e, err) : ist_plan_build_share(e->plan, part, parts, err);
     if (!status && e->encoder && !late) status = ist_plan_build_share(e->encoder, part, parts, err);
     ist_engine_close(&e);

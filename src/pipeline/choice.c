@@ -127,6 +127,7 @@ static ist_status choose(ist_engine *e, const ist_config *config, ist_choice *c,
     }
     IST_TRY(gather(e->plan, &uses, err));
     *c = (ist_choice){.caps = ist_device_caps(e->device),
+                      .deadly = ist_device_deadly(e->device),
                       .precision = e->config.precision,
                       .launches = ist_plan_describe(e->plan).launches};
     snprintf(c->detector, sizeof c->detector, "%s", e->detector);

@@ -23,6 +23,7 @@ typedef struct ist_variant_use {
 
 typedef struct ist_choice {
     unsigned caps;                    /* ist_cap bits of the device */
+    unsigned deadly;                  /* those whose probes ended the process that ran them */
     unsigned needed;                  /* those without which it could not run the frame at all */
     ist_precision precision;          /* what AUTO became */
     char detector[32], segmenter[32]; /* "dfine-n", "mobile-sam"; "" for none */

@@ -67,6 +67,16 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
     return IST_OK;
 }
 
+/* Whether the plan is not finished. */
+static bool only_recorded(ist_open_mode mode) {
+    return mode == IST_OPEN_SHARE || mode == IST_OPEN_RECORDED;
+}
+
+/* Whether others do without the process that opens. */
+static bool disposable(ist_open_mode mode) {
+    return mode == IST_OPEN_LATE || mode == IST_OPEN_SHARE;
+}
+
 static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                          unsigned flip, ist_error *err) {
     ist_checkpoints c = {0};
@@ -75,7 +85,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
                                 .taps = mode == IST_OPEN_KEPT,
                                 .overlap = e->config.overlap == IST_OVERLAP_ON,
-                                .late = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED,
+                                .late = mode == IST_OPEN_LATE || only_recorded(mode),
                                 .apart = mode == IST_OPEN_APART,
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning,
@@ -90,8 +100,8 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     if (!st && given) st = ist_frame_record(e, e->encoder, IST_FRAME_ENCODER, &c, NULL, options.taps, err);
     free_checkpoints(&c);
     free(keep);
-    if (!st && given && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->encoder, err);
-    if (!st && mode != IST_OPEN_RECORDED) st = ist_plan_finish(e->plan, err);
+    if (!st && given && !only_recorded(mode)) st = ist_plan_finish(e->encoder, err);
+    if (!st && !only_recorded(mode)) st = ist_plan_finish(e->plan, err);
     return st;
 }
 
@@ -187,14 +197,14 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
-                                  .backwards = mode == IST_OPEN_LATE || mode == IST_OPEN_RECORDED};
+                                  .probing = disposable(mode) ? IST_PROBING_HERE : IST_PROBING_APART};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = ist_precision_choose(e->device, &e->config.precision, err);
     if (!st) st = choose_overlap(e, config, err);
     bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
-    if (!st && frames && mode != IST_OPEN_RECORDED) st = create_slots(e, err);
+    if (!st && frames && !only_recorded(mode)) st = create_slots(e, err);
     if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
         ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", config->batch,
                          config->max_objects, ist_plural((size_t)config->max_objects, "object", "objects"),
