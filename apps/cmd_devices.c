@@ -274,6 +274,18 @@ static int fail_without_device(void) {
                                    "(Debian, Ubuntu: apt install pocl-opencl-icd), a GPU with its vendor's driver");
 }
 
+/* Which device opens by default, where that is not the one that the list, which opens none, says. */
+static void correct_default(ist_device_info *list, const seen *s, int count) {
+    ist_device *device = NULL;
+    ist_error err;
+    int i = 0;
+    while (i < count && !list[i].is_default) i++;
+    if (i == count || !*s[i].problem || ist_device_open(NULL, &device, &err)) return;
+    int opened = ist_device_facts(device)->index;
+    ist_device_close(&device);
+    for (int k = 0; k < count; k++) list[k].is_default = list[k].index == opened;
+}
+
 static int list_devices(predict_options *o, bool json) {
     ist_error err;
     int count = 0, code;
@@ -288,6 +300,7 @@ static int list_devices(predict_options *o, bool json) {
     else {
         if (count > capacity) count = capacity;
         code = look_at_all(list, s, count, o);
+        correct_default(list, s, count);
         if (!code && json) code = print_json(list, s, count);
         if (!code && !json && count) print_table(list, s, count);
         for (int i = 0; i < count; i++) ist_choice_free(&s[i].choice);

@@ -25,21 +25,20 @@ static ist_status open_side(verify_side *side, const ist_config *config, ist_err
     return ist_engine_describe(side->engine, &side->info, err);
 }
 
-/* Index of the first CPU in the flat list, or -1. */
+/* Index of the first CPU that can be used, or -1. */
 static int first_cpu(void) {
-    ist_device_info *list = NULL;
-    int count = 0, found = -1;
-    if (ist_device_list(&list, &count, NULL)) return -1;
-    for (int i = 0; i < count && found < 0; i++)
-        if (list[i].type == IST_DEVICE_CPU) found = list[i].index;
-    free(list);
+    ist_device *device = NULL;
+    ist_device_options options = {.spec = "cpu"};
+    if (ist_device_open(&options, &device, NULL)) return -1;
+    int found = ist_device_facts(device)->index;
+    ist_device_close(&device);
     return found;
 }
 
 /* What a row of kernels can ask for beyond what every device must have. */
 static ist_status hide_special_rows(ist_text *list, ist_error *err) {
     unsigned common = IST_CAP_VEC16 | IST_CAP_LOCAL | IST_CAP_GROUP256 | IST_CAP_HALF_STORAGE | IST_CAP_ATOMICS |
-                      IST_CAP_INT64 | IST_CAP_FP64;
+                      IST_CAP_INT64 | IST_CAP_FP64 | IST_CAP_LONG_LOOPS;
     for (int bit = 0; bit < IST_CAP_COUNT; bit++)
         if (!(common >> bit & 1)) ist_text_printf(list, "%s-%s", list->length ? "," : "", ist_cap_name(bit));
     return ist_text_status(list, err);

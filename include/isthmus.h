@@ -218,7 +218,8 @@ ist_config ist_config_default(void);
  * second (kernels cached) to many seconds. On success *engine is the caller's to close. The first time for a driver it
  * starts another process, isthmus-probe (installed with the library; ISTHMUS_PROBE names another place, or "off"), tries
  * small kernels there that the driver may not survive, and waits for its end; what was found is kept in the cache
- * folder. Where it cannot be started they are tried in this process. */
+ * folder. Where it cannot be started they are tried in this process. A device on which that finds
+ * wrong results is IST_E_NO_DEVICE with a sentence; "", "gpu" and "cpu" pass over it. */
 ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err);
 
 /* Waits for what is in flight, then frees everything. Results not yet released become invalid. */

@@ -294,6 +294,19 @@ Test(cli_device, devices_without_a_frame) {
     scratch_remove(&b.s);
 }
 
+Test(cli_device, a_device_that_computes_wrongly_is_said_and_refused) {
+    bench b = {.s = scratch_make()};
+    setenv("ISTHMUS_CAPS", "-LONG_LOOPS", 1);
+    spawned r = RUN(&b, "devices", "--no-masks");
+    cr_expect_eq(r.code, 0, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, " unusable: "), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, " computes wrong results: it leaves long loops early"), "%s", r.out);
+    spawn_free(&r);
+    expect(RUN(&b, "predict", FRAMES, "-o", scratch_path(&b.s, "out")), 3, " computes wrong results: ");
+    cr_expect(!scratch_exists(scratch_path(&b.s, "out/results.json")));
+    scratch_remove(&b.s);
+}
+
 /* What a driver does not survive is said, and costs the variants that need it. */
 Test(cli_device, a_deadly_probe_is_named_and_a_frame_does_without) {
     bench b = {.s = scratch_make()};

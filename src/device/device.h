@@ -93,7 +93,8 @@ typedef struct ist_device_options {
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. The first time for a driver that
- * starts isthmus-probe (device/probe.h), and waits for it. */
+ * starts isthmus-probe (device/probe.h), and waits for it. A device that the probe of LONG_LOOPS shows to compute wrong
+ * results is IST_E_NO_DEVICE; "", "gpu" and "cpu" pass over it. */
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
 

@@ -6,13 +6,30 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-static ist_status open_own(ist_device *d, const char *spec, ist_error *err) {
+/* Whether SPEC leaves it to us which device of a kind is taken. */
+static bool names_a_kind(const char *spec) {
+    return !spec || !*spec || !strcasecmp(spec, "gpu") || !strcasecmp(spec, "cpu");
+}
+
+/* Takes the devices out of the list whose numbers are bits of `without`. */
+static int leave_out(ist_device_info *list, cl_device_id *ids, int count, uint64_t without) {
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        if (i < 64 && without >> i & 1) continue;
+        list[kept] = list[i];
+        ids[kept++] = ids[i];
+    }
+    return kept;
+}
+
+static ist_status open_own(ist_device *d, const char *spec, uint64_t without, ist_error *err) {
     ist_device_info *list = NULL;
     cl_device_id *ids = NULL;
     int count = 0, chosen = 0;
-    if (!spec || !*spec) spec = getenv("ISTHMUS_DEVICE");
     IST_TRY(ist_device_enumerate(&list, &ids, &count, err));
+    if (list) count = leave_out(list, ids, count, without);
     ist_status status = ist_device_select(list, count, spec, &chosen, err);
     if (status == IST_OK) {
         d->facts = list[chosen];
@@ -105,9 +122,10 @@ static ist_status prepare_driver(const ist_device *d, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err) {
-    static const ist_device_options none = {0};
-    if (!options) options = &none;
+/* *unreliable is the number of a device that was opened and cannot be relied on, else -1. */
+static ist_status open_one(const ist_device_options *options, const char *spec, uint64_t without, ist_device **device,
+                           int *unreliable, ist_error *err) {
+    *unreliable = -1;
     *device = NULL;
     ist_device *d = calloc(1, sizeof *d);
     if (!d) return ist_fail(err, IST_E_MEMORY, "no memory for a device (%zu bytes)", sizeof *d);
@@ -117,17 +135,40 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
         return status;
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
-    status = adopted ? adopt(d, options, err) : open_own(d, options->spec, err);
+    status = adopted ? adopt(d, options, err) : open_own(d, spec, without, err);
     if (status == IST_OK) status = prepare_driver(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
     if (status == IST_OK) status = ist_device_probe(d, options->cache_dir, options->probing, err);
-    if (status != IST_OK) {
-        ist_device_close(&d);
+    if (status == IST_OK && options->probing != IST_PROBING_NONE) {
+        status = ist_device_rely_on(d, err);
+        if (status != IST_OK && !adopted) *unreliable = d->facts.index;
+    }
+    if (status != IST_OK) ist_device_close(&d);
+    *device = d;
+    return status;
+}
+
+/* Where SPEC names a kind only, a device that cannot be relied on is passed over for the next; where there is none, the
+ * first says why. */
+ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err) {
+    static const ist_device_options none = {0};
+    ist_error first = {0}, failure = {0};
+    uint64_t without = 0;
+    int unreliable;
+    if (!options) options = &none;
+    const char *spec = options->spec && *options->spec ? options->spec : getenv("ISTHMUS_DEVICE");
+    for (;;) {
+        ist_status status = open_one(options, spec, without, device, &unreliable, &failure);
+        if (status == IST_OK) return IST_OK;
+        if (!first.code) first = failure;
+        bool next = unreliable >= 0 && unreliable < 64 && names_a_kind(spec);
+        bool none_left = without && failure.code == IST_E_NO_DEVICE;
+        if (next) without |= UINT64_C(1) << unreliable;
+        if (next) continue;
+        if (err) *err = none_left ? first : failure;
         return status;
     }
-    *device = d;
-    return IST_OK;
 }
 
 void ist_device_close(ist_device **device) {

@@ -157,3 +157,12 @@ ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probi
     device->deadly = caps_of(results, IST_PROBE_DIES);
     return overrule(&device->caps, getenv("ISTHMUS_CAPS"), err);
 }
+
+ist_status ist_device_rely_on(const ist_device *d, ist_error *err) {
+    const char *any = getenv("ISTHMUS_ANY_DEVICE");
+    if (d->caps & IST_CAP_LONG_LOOPS || (any && !strcmp(any, "1"))) return IST_OK;
+    return ist_fail(err, IST_E_NO_DEVICE,
+                    "%s (%s, driver %s) computes wrong results: it leaves long loops early; use another device or "
+                    "another version of its driver",
+                    d->facts.name, d->facts.platform_name, d->facts.driver);
+}

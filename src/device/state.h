@@ -58,6 +58,10 @@ ist_status ist_device_enumerate(ist_device_info **list, cl_device_id **ids, int 
  * and they are not run again for the same driver, options and sources. */
 ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probing probing, ist_error *err);
 
+/* IST_E_NO_DEVICE with a sentence where a probe has shown that what is computed there would be wrong; with
+ * ISTHMUS_ANY_DEVICE=1 (tests of single operators) it is relied on all the same. */
+ist_status ist_device_rely_on(const ist_device *device, ist_error *err);
+
 /* ---- cache.c ---- */
 
 /* Decides on the folder: see ist_device_options.cache_dir. No folder where the platform keeps binaries itself. */
