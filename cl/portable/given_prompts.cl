@@ -36,22 +36,22 @@ __kernel void given_objects(__global int *objects, __global int *counts, __globa
     const int all = (int)upload[UP_PROMPTS], flat = n * most + i;
     __global const uint *im = IMAGE_AT(upload, n);
     const bool live = n < (int)upload[UP_COUNT];
-    const int given = live ? (int)im[IM_PROMPTS] * arg.masks : 0, first = live ? (int)im[IM_PROMPT] : all;
-    if (flat == 0) total[0] = all * arg.masks, total_prompts[0] = all;
+    const int given = live ? (int)im[IM_PROMPTS] * arg.objects_each : 0, first = live ? (int)im[IM_PROMPT] : all;
+    if (flat == 0) total[0] = all * arg.objects_each, total_prompts[0] = all;
     if (i == 0) {
-        vstore4((int4)(given, 0, first * arg.masks, 0), n, counts);
+        vstore4((int4)(given, 0, first * arg.objects_each, 0), n, counts);
         vstore2(live ? (int2)((int)im[IM_SEG_WIDTH], (int)im[IM_SEG_HEIGHT]) : (int2)(0), n, content);
     }
-    image_of[flat] = flat < all * arg.masks ? (int)prompt_at(upload, flat / arg.masks)[PM_IMAGE] : 0;
+    image_of[flat] = flat < all * arg.objects_each ? (int)prompt_at(upload, flat / arg.objects_each)[PM_IMAGE] : 0;
     if (i >= given) return;
-    __global const uint *prompt = prompt_at(upload, first + i / arg.masks);
+    __global const uint *prompt = prompt_at(upload, first + i / arg.objects_each);
     __global int *o = objects + (size_t)flat * DET_WORDS;
     o[DET_LABEL] = 0;
     o[DET_SCORE] = as_int(1.0f);
-    o[DET_QUERY] = i % arg.masks;
+    o[DET_QUERY] = i % arg.objects_each;
     vstore4(as_int4(vload4(0, prompt + PM_BOX)), 0, o + DET_BOX);
     o[DET_WORDS - 1] = 0;
-    match[2 * flat] = i / arg.masks;
+    match[2 * flat] = i / arg.objects_each;
     match[2 * flat + 1] = as_int(1.0f);
 }
 

@@ -94,7 +94,8 @@ records(__global int *packet, __global const int *objects, __global const int *c
     r[OB_MATCH_IOU] = arg.matched ? match[2 * slot + 1] : 0;
     r[OB_IMAGE] = n;
     if (!arg.masked) return;
-    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)(k / arg.scores) * arg.score_ld + arg.score_c0 + k % arg.scores));
+    const int prompt = k / arg.scores_each;
+    r[OB_MASK_SCORE] = as_int(SCORE(score, (size_t)prompt * arg.score_ld + arg.score_c0 + k % arg.scores_each));
     r[OB_STABILITY] = as_int(w.low ? (float)w.high / (float)w.low : 0.0f);
     if (!w.area) return;
     r[OB_AREA] = w.area;

@@ -64,5 +64,5 @@ __kernel void hide_tokens(__global float *y, __global const int *counts, __globa
                           hide_tokens_args arg) {
     const int column = (int)get_global_id(0), n = (int)get_global_id(1);
     if (n >= *limit || column < counts[n] * arg.heads) return;
-    y[((size_t)n * arg.rows + arg.rows - 1) * arg.columns + column] = -3.0e38f;
+    y[((size_t)n * arg.rows + arg.rows - 1) * arg.width + column] = -3.0e38f;
 }

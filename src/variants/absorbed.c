@@ -87,7 +87,7 @@ ist_fold_args ist_fold_args_of(const ist_fold_job *job, ist_fold_form form) {
 void ist_hide_tokens(ist_plan *p, ist_tensor columns, ist_tensor counts, const char *label) {
     if (ist_plan_status(p)) return;
     ist_defines defines = ist_defines_of(p, "%s", "");
-    const ist_hide_tokens_args by_value = {.rows = columns.w, .columns = columns.c, .heads = HEADS};
+    const ist_hide_tokens_args by_value = {.rows = columns.w, .width = columns.c, .heads = HEADS};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "portable/prompt",
                                      .defines = defines.text,

@@ -382,7 +382,7 @@ ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projec
 void ist_token_hide(ist_plan *p, ist_tensor keys, ist_tensor counts, const char *label) {
     if (ist_plan_status(p)) return;
     ist_defines defines = ist_defines_of(p, "%s", "");
-    const ist_hide_tokens_args args = {.rows = keys.w, .columns = keys.c, .heads = HEADS};
+    const ist_hide_tokens_args args = {.rows = keys.w, .width = keys.c, .heads = HEADS};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = "nvidia/hide_tokens",
                                      .defines = defines.text,

@@ -31,7 +31,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_detections *d = &q->det;
     size_t prompts = (size_t)d->batch * (size_t)q->prompts, pixels = (size_t)q->low * (size_t)q->low;
     ist_defines defines = ist_defines_of(p, "%s", "");
-    const ist_given_prompts_args by_value = {.masks = q->masks, .own = q->own, .pixels = (int)pixels};
+    const ist_given_prompts_args by_value = {.objects_each = q->masks, .own = q->own, .pixels = (int)pixels};
     (void)v, (void)way;
     ist_launch points = launch_of(q, "given_points", (size_t)q->k, prompts, 1);
     ist_launch objects = launch_of(q, "given_objects", (size_t)d->max_objects, (size_t)d->batch, 1);

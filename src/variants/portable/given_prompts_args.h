@@ -3,9 +3,9 @@
 #define IST_VARIANTS_PORTABLE_GIVEN_PROMPTS_ARGS_H
 
 typedef struct ist_given_prompts_args {
-    int masks;  /* objects of a prompt */
-    int own;    /* the decoder's own tokens */
-    int pixels; /* values of a mask */
+    int objects_each; /* of a prompt */
+    int own;          /* the decoder's own tokens */
+    int pixels;       /* values of a mask */
 } ist_given_prompts_args;
 
 #endif

@@ -121,7 +121,7 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
                                        .masked = masks,
                                        .score_ld = q->score.ld,
                                        .score_c0 = q->score.c0,
-                                       .scores = masks ? q->score.c : 1,
+                                       .scores_each = masks ? q->score.c : 1,
                                        .all_groups = g.all,
                                        .object_groups = g.most};
     ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);

@@ -6,7 +6,7 @@ typedef struct ist_records_args {
     int batch, max_objects;        /* images, objects of each at most */
     int matched, masked;           /* whether there are matches, masks */
     int score_ld, score_c0;        /* elements from a prompt's mask scores to the next one's, first one */
-    int scores;                    /* of a prompt: as many objects */
+    int scores_each;               /* of a prompt: as many objects */
     int all_groups, object_groups; /* of cl/portable/mask: of all objects, of one at most */
 } ist_records_args;
 

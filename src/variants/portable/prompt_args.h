@@ -24,8 +24,8 @@ typedef struct ist_dense_prompt_args {
 } ist_dense_prompt_args;
 
 typedef struct ist_hide_tokens_args {
-    int rows, columns; /* of a prompt; the last row is added to scores */
-    int heads;         /* columns of a token */
+    int rows, width; /* of a prompt; the last row is added to scores */
+    int heads;       /* columns of a token */
 } ist_hide_tokens_args;
 
 #endif
