@@ -1,10 +1,10 @@
 /* SAM's mask upscaling (graph/nodes.h) as two matrix products on register tiles, for GPUs of any vendor: a group takes
- * TOKENS image tokens through one phase (place in the 2x2) of the first transposed convolution, the norm, and both lines
- * of the second; what lies between stays in local memory. A work-item owns eight tokens and four channels.
+ * TOKENS image tokens through one phase (place in the 2x2) of the first transposed convolution, the norm, and both
+ * lines of the second; what lies between stays in local memory. A work-item owns eight tokens and four channels.
  *
- * Layouts as in portable/upscale: w1 [phase][K][64], w2 [line][64][column * 32 + channel], norm {bias, gamma, beta}. -D K:
- * input channels, a multiple of STEP. x begins at multiples of four elements. Needs portable/tokens_seen.
- * Group (x, n): phase x % 4 of tokens [x / 4 * TOKENS, ..) of item n; lines of tokens that show no picture are left out. */
+ * Layouts as in portable/upscale: w1 [phase][K][64], w2 [line][64][column * 32 + channel], norm {bias, gamma, beta}.
+ * -D K: input channels, a multiple of STEP. x begins at multiples of four elements. Needs portable/tokens_seen. Group
+ * (x, n): phase x % 4 of tokens [x / 4 * TOKENS, ..) of item n; lines of tokens that show no picture are left out. */
 #define C1     64
 #define C2     32
 #define TOKENS 64
