@@ -76,7 +76,7 @@ static double activation_time(ist_act act) {
 
 /* Nanoseconds; cycles on a CPU, for which the tiles are not meant: as portable/conv.c. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double second = 4600, sum = 0.0008, cycle = 27.2;
+    const double sum = 0.0008, cycle = 27.2;
     const ist_conv_tile *r = v->config;
     const ist_conv_problem q = ist_conv_problem_of(node);
     const int bn = r->nv * r->vl, steps = ist_div_up(steps_of(r, &q), way);
@@ -85,7 +85,7 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
         return 100 * tiles * r->mr * bn * r->bk * (slices_of(r) * ist_div_up(steps, slices_of(r))) * way / cycle;
     const double activation = way > 1 ? 0 : activation_time(q.o->epi.act);
     return start + groups_time(p, r, tiles * way, steps, activation) +
-           (way > 1 ? second + (1 + way) * pixels * q.f.out * sum : 0);
+           (way > 1 ? IST_CONV_TILE_NEXT + (1 + way) * pixels * q.f.out * sum : 0);
 }
 
 bool ist_conv_tile_whole(ist_tensor x) {
@@ -140,6 +140,12 @@ static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, 
         });
 }
 
+static void add_tile(ist_defines *defines, const ist_conv_tile *r, ist_act act) {
+    ist_defines_add(defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d", r->mr, r->nv * r->vl, r->warps_m,
+                    r->warps_n, r->bk, (int)act);
+    if (slices_of(r) > 1) ist_defines_add(defines, " -DSLICES=%d", slices_of(r));
+}
+
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w, int splits,
                    const rows_there *rows) {
     const ist_conv_opts *o = q->o;
@@ -156,11 +162,10 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
     ist_defines defines = ist_conv_tile_storage(p, q);
-    ist_defines_add(&defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s%s", r->mr, bn, r->warps_m,
-                    r->warps_n, r->bk, split ? 0 : (int)o->epi.act,
-                    q->f.in % 4 == 0 && ist_conv_tile_whole(q->x) ? " -DWHOLE" : "", split ? " -DPARTS" : "");
+    ist_defines_add(&defines, "%s%s", q->f.in % 4 == 0 && ist_conv_tile_whole(q->x) ? " -DWHOLE" : "",
+                    split ? " -DPARTS" : "");
+    add_tile(&defines, r, split ? IST_ACT_NONE : o->epi.act);
     ist_padding_reuse_define(&defines, &rows->operand);
-    if (slices_of(r) > 1) ist_defines_add(&defines, " -DSLICES=%d", slices_of(r));
     ist_plan_launch(
         p, &(ist_launch){
                .label = q->label,
@@ -200,10 +205,8 @@ ist_tensor ist_conv_tile_products(ist_plan *p, const ist_conv_tile *r, const cha
                                               .y_c = out},
                                     .col_tiles = col_tiles,
                                     .split_steps = ist_div_up(x.c, r->bk)};
-    ist_defines defines =
-        ist_defines_of(p, "-DVL=4 -DX32 -DWHOLE -DPARTS -DMATRICES=%d -DBM=%d -DBN=%d", matrices, r->mr, bn);
-    ist_defines_add(&defines, " -DTM=%d -DTN=%d -DBK=%d -DACT=0", r->warps_m, r->warps_n, r->bk);
-    if (slices_of(r) > 1) ist_defines_add(&defines, " -DSLICES=%d", slices_of(r));
+    ist_defines defines = ist_defines_of(p, "-DVL=4 -DX32 -DWHOLE -DPARTS -DMATRICES=%d", matrices);
+    add_tile(&defines, r, IST_ACT_NONE);
     const size_t groups = (size_t)matrices * (size_t)ist_div_up(rows, r->mr) * (size_t)col_tiles;
     ist_plan_launch(
         p, &(ist_launch){

@@ -9,6 +9,8 @@
 size_t ist_conv_tile_local_bytes(const ist_conv_tile *r);
 /* Nanoseconds of a launch of `tiles` tiles on a GPU, each the sum of `steps` steps of r->bk inputs. */
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps);
+/* And of a launch behind that one, beside its work. */
+#define IST_CONV_TILE_NEXT 4600.0
 /* -D options of the storage of a convolution's operands; whether all of them begin at multiples of four elements. */
 ist_defines ist_conv_tile_storage(const ist_plan *p, const ist_conv_problem *q);
 bool ist_conv_tile_whole(ist_tensor x);
