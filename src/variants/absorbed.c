@@ -84,17 +84,18 @@ ist_fold_args ist_fold_args_of(const ist_fold_job *job, ist_fold_form form) {
                            .scale = job->fold.scale};
 }
 
-void ist_hide_tokens(ist_plan *p, ist_tensor columns, ist_tensor counts, const char *label) {
+void ist_hide_tokens(ist_plan *p, const char *op, ist_tensor columns, int entries, ist_tensor counts,
+                     const char *label) {
     if (ist_plan_status(p)) return;
     ist_defines defines = ist_defines_of(p, "%s", "");
     const ist_hide_tokens_args by_value = {.rows = columns.w, .width = columns.c, .heads = HEADS};
     ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "portable/prompt",
+                                     .op = op,
                                      .defines = defines.text,
                                      .kernel = "hide_tokens",
                                      .dims = 2,
-                                     .global = {(size_t)columns.c, (size_t)columns.n},
-                                     .local = {COLUMNS, 1},
+                                     .global = {(size_t)entries, (size_t)columns.n},
+                                     .local = {HEADS, 1},
                                      .args = {IST_INOUT(columns), IST_IN(counts), IST_IN(ist_plan_current_limit(p)),
                                               IST_STRUCT(hide_tokens_args, &by_value)},
                                      .arg_count = 4});

@@ -54,8 +54,10 @@ typedef struct ist_fold_job {
 } ist_fold_job;
 ist_tensor ist_fold_heads(ist_plan *p, const ist_absorbed_kernels *kernels, const ist_fold_job *job, const char *label);
 /* Tokens of prompt n from counts[n] (I32 [1,1,P,1]) on score so low in its columns that no pixel sees them. Not for
- * columns that are relative. */
-void ist_hide_tokens(ist_plan *p, ist_tensor columns, ist_tensor counts, const char *label);
+ * columns that are relative. A machine's kernel `op` knows how its columns lie: `entries` of a prompt, as many for each
+ * token, in multiples of IST_TWO_WAY_HEADS. */
+void ist_hide_tokens(ist_plan *p, const char *op, ist_tensor columns, int entries, ist_tensor counts,
+                     const char *label);
 
 /* The image: item map[i] (I32) of x [n,1,L,K] for prompt i, or item i when map is empty; plus `shift` [K] when not
  * NULL; `position` [1,1,L,K] is added for scores only. */
@@ -104,8 +106,8 @@ typedef struct ist_image_step_job {
 } ist_image_step_job;
 
 struct ist_absorbed_kernels {
-    bool shares;                                      /* know ways, plain columns and what is relative */
-    int items;                                        /* of a group, where it has several */
+    bool shares;                                                   /* know ways, plain columns and what is relative */
+    int items;                                                     /* of a group, where it has several */
     int (*group_rows)(const ist_plan *p, int length, int prompts); /* rows of the image that a group takes */
     void (*fold)(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job *job, ist_fold_form form, ist_tensor y,
                  const char *label);

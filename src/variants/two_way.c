@@ -20,7 +20,8 @@ enum { CORE = 4 * LAYERS + 1 };
 static bool collect(const ist_spanned *s, int core[CORE]) {
     int count = 0;
     for (int i = s->region->first; i < s->region->end; i++) {
-        ist_node_kind kind = s->graph->nodes[i].kind, want = count % 4 == 2 ? IST_NODE_MLP_LAYER : IST_NODE_ATTENTION_LAYER;
+        ist_node_kind kind = s->graph->nodes[i].kind,
+                      want = count % 4 == 2 ? IST_NODE_MLP_LAYER : IST_NODE_ATTENTION_LAYER;
         if (kind != IST_NODE_MLP_LAYER && kind != IST_NODE_ATTENTION_LAYER) continue;
         if (count == CORE || kind != want) return false;
         core[count++] = i;
@@ -307,7 +308,7 @@ static folded fold_tokens(const run *r, ist_tensor q, const ist_attention_layer 
         values = ist_fold_of(r->by, none, &update->value, out, NULL, k, false, only);
         keys.fold.relative = values.fold.relative = is_relative(r);
         f.keys = ist_fold_heads(p, r->kernels, &keys, read->label);
-        if (ist_has(r->counts)) ist_hide_tokens(p, f.keys, r->counts, read->label);
+        if (ist_has(r->counts)) ist_hide_tokens(p, "portable/prompt", f.keys, f.keys.c, r->counts, read->label);
         f.values = ist_fold_heads(p, r->kernels, &values, read->label);
     }
     if (r->sharing && r->sharing->shares)

@@ -3,7 +3,6 @@
 #include "variants/nvidia/token_args.h"
 #include "variants/fragments.h"
 #include "variants/defines.h"
-#include "variants/portable/prompt_args.h"
 
 #include "base/mem.h"
 
@@ -377,22 +376,6 @@ ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projec
     launch(p, x.n, x.w, l, &t, label);
     free(step.weights);
     return y;
-}
-
-void ist_token_hide(ist_plan *p, ist_tensor keys, ist_tensor counts, const char *label) {
-    if (ist_plan_status(p)) return;
-    ist_defines defines = ist_defines_of(p, "%s", "");
-    const ist_hide_tokens_args args = {.rows = keys.w, .width = keys.c, .heads = HEADS};
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = "nvidia/hide_tokens",
-                                     .defines = defines.text,
-                                     .kernel = "hide_tokens",
-                                     .dims = 2,
-                                     .global = {(size_t)(keys.w - 2), (size_t)keys.n},
-                                     .local = {HEADS, 1},
-                                     .args = {IST_INOUT(keys), IST_IN(counts), IST_IN(ist_plan_current_limit(p)),
-                                              IST_STRUCT(hide_tokens_args, &args)},
-                                     .arg_count = 4});
 }
 
 /* Tokens that a layer behind a reading takes: `hidden` channels. */

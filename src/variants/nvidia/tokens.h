@@ -99,9 +99,6 @@ typedef struct ist_token_projection {
 ist_tensor ist_token_attention(ist_plan *p, ist_tensor x, const ist_token_projection *projection,
                                const ist_token_job *layer, ist_tensor *all, const char *label);
 
-/* Tokens of prompt n from counts[n] on score so low in the folded `keys` of an update that no pixel sees them. */
-void ist_token_hide(ist_plan *p, ist_tensor keys, ist_tensor counts, const char *label);
-
 /* A reading of ist_image_make_keys, in heads of 16 channels. */
 typedef struct ist_token_reading {
     ist_tensor image, map; /* [n,1,L,256]; item map[i] (I32) for prompt i, item i when empty */

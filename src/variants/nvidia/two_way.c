@@ -1,6 +1,6 @@
-/* The two-way transformer on matrix instructions: tokens of two prompts are the rows of a matrix, and each layer of them
- * makes on its way what the next step of the image takes (tokens.h). The first reading takes keys and values that all
- * prompts of an image share. */
+/* The two-way transformer on matrix instructions: tokens of two prompts are the rows of a matrix, and each layer of
+ * them makes on its way what the next step of the image takes (tokens.h). The first reading takes keys and values that
+ * all prompts of an image share. */
 #include "variants/two_way.h"
 #include "variants/nvidia/tokens.h"
 #include "variants/nvidia/two_way.h"
@@ -67,8 +67,8 @@ static void begin_folds(const run *r, folds *f) {
 static void fold_queries(const run *r, folds *f, const ist_attention_layer *read, bool direct) {
     ist_tensor none = {0};
     ist_prompt_way every = {0};
-    f->jobs[f->all.count++] = ist_fold_of(none, r->tokens, &read->query, direct ? NULL : read->key.w, NULL, r->t->dim,
-                                          true, every);
+    f->jobs[f->all.count++] =
+        ist_fold_of(none, r->tokens, &read->query, direct ? NULL : read->key.w, NULL, r->t->dim, true, every);
 }
 
 /* Keys and values of an update. */
@@ -77,16 +77,15 @@ static void fold_update(const run *r, folds *f, const ist_attention_layer *u) {
     ist_prompt_way every = {0};
     f->out = ist_transposed(r->p, &u->out);
     if (!f->out) return;
-    f->jobs[f->all.count++] =
-        ist_fold_of(none, r->tokens, &u->key, u->query.w, u->query.b, r->t->dim, true, every);
+    f->jobs[f->all.count++] = ist_fold_of(none, r->tokens, &u->key, u->query.w, u->query.b, r->t->dim, true, every);
     f->jobs[f->all.count++] = ist_fold_of(none, none, &u->value, f->out, NULL, r->t->dim, false, every);
 }
 
 /* ---- attention among tokens ---- */
 
-/* Queries, keys and values are one product. In the second layer the first tokens are added to the tokens for queries and
- * keys; since the projection is linear, the first layer's product, which is of those tokens, makes that share as well:
- * `next` is that layer, or NULL. */
+/* Queries, keys and values are one product. In the second layer the first tokens are added to the tokens for queries
+ * and keys; since the projection is linear, the first layer's product, which is of those tokens, makes that share as
+ * well: `next` is that layer, or NULL. */
 static ist_status stack(const run *r, const ist_attention_layer *l, const ist_attention_layer *next,
                         ist_conv_weights *all, ist_error *err) {
     ist_plan *p = r->p;
@@ -167,7 +166,8 @@ static ist_tensor read_image(run *r, int node, ist_tensor q) {
         } else {
             ist_image_update update = {.keys = r->ready.keys, .values = r->ready.values};
             ist_token_merging merge = {r->t->dim, l->value.out / HEADS, l->value.w, l->value.b};
-            if (u) update.bias = u->out.b, update.gamma = u->norm.gamma, update.beta = u->norm.beta, update.eps = u->eps;
+            if (u)
+                update.bias = u->out.b, update.gamma = u->norm.gamma, update.beta = u->norm.beta, update.eps = u->eps;
             ist_tensor parts = ist_image_step_mma(p, r->config->wgmma, &r->image, u ? &update : NULL, r->ready.queries,
                                                   q.w, &updated, l->label);
             y = ist_token_merge(p, parts, q.w, &merge, &job, l->label);
@@ -211,7 +211,8 @@ static ist_tensor mlp(run *r, int i, ist_tensor q) {
         if (read) fold_queries(r, &f, read, false);
         if (!ist_plan_status(p)) y = ist_token_layer(p, q, &job, l->label);
         r->ready = (ready){.keys = f.all.y[0], .values = f.all.y[1]};
-        if (ist_has(r->counts)) ist_token_hide(p, r->ready.keys, r->counts, u->label);
+        if (ist_has(r->counts))
+            ist_hide_tokens(p, "nvidia/hide_tokens", r->ready.keys, r->ready.keys.w - 2, r->counts, u->label);
         if (read) r->ready.queries = f.all.y[2];
         r->pending = i;
     }
