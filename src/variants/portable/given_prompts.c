@@ -1,9 +1,8 @@
 /* Prompts of the upload as tokens' points, masks and objects (cl/portable/given_prompts). */
 #include "variants/defines.h"
 #include "variants/portable/given_prompts_args.h"
+#include "variants/portable/launch_with.h"
 #include "variants/variant.h"
-
-#include <string.h>
 
 enum { GROUP = 64 };
 
@@ -18,14 +17,6 @@ static ist_launch launch_of(const ist_given_prompts *q, const char *kernel, size
                         .local = {group, 1}};
 }
 
-#define RECORD(p, launch, ...)                                                                                         \
-    do {                                                                                                               \
-        const ist_arg args_[] = {__VA_ARGS__};                                                                         \
-        memcpy((launch).args, args_, sizeof args_);                                                                    \
-        (launch).arg_count = (int)(sizeof args_ / sizeof *args_);                                                      \
-        ist_plan_launch(p, &(launch));                                                                                 \
-    } while (0)
-
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_given_prompts *q = node;
     const ist_detections *d = &q->det;
@@ -37,14 +28,14 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_launch objects = launch_of(q, "given_objects", (size_t)d->max_objects, (size_t)d->batch, 1);
     ist_launch masks = launch_of(q, "given_masks", ist_round_up(pixels, GROUP), prompts, GROUP);
     points.defines = objects.defines = masks.defines = defines.text;
-    RECORD(p, points, IST_OUT(q->points), IST_OUT(q->labels), IST_OUT(q->tokens), IST_OUT(q->image_of),
-           IST_IN(q->upload), IST_STRUCT(given_prompts_args, &by_value));
-    RECORD(p, objects, IST_OUT(d->objects), IST_OUT(d->counts), IST_OUT(d->image_of), IST_OUT(d->total),
-           IST_OUT(q->total), IST_OUT(q->match), IST_OUT(q->content), IST_IN(q->upload),
-           IST_STRUCT(given_prompts_args, &by_value));
+    LAUNCH_WITH(p, points, IST_OUT(q->points), IST_OUT(q->labels), IST_OUT(q->tokens), IST_OUT(q->image_of),
+                IST_IN(q->upload), IST_STRUCT(given_prompts_args, &by_value));
+    LAUNCH_WITH(p, objects, IST_OUT(d->objects), IST_OUT(d->counts), IST_OUT(d->image_of), IST_OUT(d->total),
+                IST_OUT(q->total), IST_OUT(q->match), IST_OUT(q->content), IST_IN(q->upload),
+                IST_STRUCT(given_prompts_args, &by_value));
     if (q->low)
-        RECORD(p, masks, IST_OUT(q->mask), IST_OUT(q->masked), IST_IN(q->upload),
-               IST_STRUCT(given_prompts_args, &by_value));
+        LAUNCH_WITH(p, masks, IST_OUT(q->mask), IST_OUT(q->masked), IST_IN(q->upload),
+                    IST_STRUCT(given_prompts_args, &by_value));
 }
 
 const ist_family ist_portable_given_prompts = {.emit = emit};

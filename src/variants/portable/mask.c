@@ -1,15 +1,14 @@
-/* Masks: low-resolution logits -> bits at the image's size, and the packet that carries everything home (cl/portable/mask,
- * pack).
+/* Masks: low-resolution logits -> bits at the image's size, and the packet that carries everything home
+ * (cl/portable/mask, pack).
  *
- * The mask store is an external buffer of capacity P * IST_UP_STORE_WORDS words (P = batch * max_objects): object k owns
- * words from k * store_words, column x of its image ceil(H / 32) words, bit r of word j is row 32 j + r. It also receives
- * the masks that do not fit the packet, so it must stay untouched until the host has seen the packet: one per frame in
- * flight. */
+ * The mask store is an external buffer of capacity P * IST_UP_STORE_WORDS words (P = batch * max_objects): object k
+ * owns words from k * store_words, column x of its image ceil(H / 32) words, bit r of word j is row 32 j + r. It also
+ * receives the masks that do not fit the packet, so it must stay untouched until the host has seen the packet: one per
+ * frame in flight. */
 #include "variants/lanes.h"
+#include "variants/portable/launch_with.h"
 #include "variants/portable/mask_args.h"
 #include "variants/portable/pack_args.h"
-
-#include <string.h>
 
 /* Groups of mask.cl and pack.cl for all objects together, and how many of them one object gets at most: objects are
  * few or many, so that their number, which only the device knows, decides. CPUs have one work-item a group. */
@@ -66,26 +65,16 @@ static ist_launch launch_of(const ist_pack *q, const char *defines, const char *
                         .local = {lanes}};
 }
 
-#define RECORD(p, launch, ...)                                                                                         \
-    do {                                                                                                               \
-        const ist_arg args_[] = {__VA_ARGS__};                                                                         \
-        memcpy((launch).args, args_, sizeof args_);                                                                    \
-        (launch).arg_count = (int)(sizeof args_ / sizeof *args_);                                                      \
-        ist_plan_launch(p, &(launch));                                                                                 \
-    } while (0)
-
 /* Where each mask lies in the packet or the store, and the masks. */
 static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, const ist_lanes *l, groups g) {
     const ist_detections *d = &q->det;
-    const ist_windows_args by_value = {.batch = d->batch,
-                                       .max_objects = d->max_objects,
-                                       .all_groups = g.all,
-                                       .object_groups = g.most};
+    const ist_windows_args by_value = {
+        .batch = d->batch, .max_objects = d->max_objects, .all_groups = g.all, .object_groups = g.most};
     ist_launch windows = launch_of(q, defines, "windows", (size_t)(1 + g.all), (size_t)l->lanes);
     ist_launch spill = launch_of(q, defines, "spill", 1, (size_t)l->wide);
-    RECORD(p, windows, IST_INOUT(q->packet), IST_IN(q->store), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
-           IST_STRUCT(windows_args, &by_value));
-    RECORD(p, spill, IST_INOUT(q->store), IST_IN(q->packet), IST_IN(q->upload), IST_INT(d->batch));
+    LAUNCH_WITH(p, windows, IST_INOUT(q->packet), IST_IN(q->store), IST_IN(d->counts), IST_IN(d->total),
+                IST_IN(q->upload), IST_STRUCT(windows_args, &by_value));
+    LAUNCH_WITH(p, spill, IST_INOUT(q->store), IST_IN(q->packet), IST_IN(q->upload), IST_INT(d->batch));
 }
 
 static void place_logits(ist_plan *p, const ist_pack *q, const char *defines) {
@@ -101,8 +90,8 @@ static void place_logits(ist_plan *p, const ist_pack *q, const char *defines) {
     logits.dims = 2;
     logits.global[0] = ist_round_up((size_t)pixels, GROUP), logits.global[1] = (size_t)(d->batch * d->max_objects);
     logits.local[0] = GROUP, logits.local[1] = 1;
-    RECORD(p, logits, IST_INOUT(q->packet), IST_IN(x), IST_IN(d->total), IST_IN(q->upload),
-           IST_STRUCT(logits_args, &by_value));
+    LAUNCH_WITH(p, logits, IST_INOUT(q->packet), IST_IN(x), IST_IN(d->total), IST_IN(q->upload),
+                IST_STRUCT(logits_args, &by_value));
 }
 
 static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
@@ -126,14 +115,14 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
                                        .object_groups = g.most};
     ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);
     ist_launch places = launch_of(q, defines.text, "places", 1, (size_t)l->lanes);
-    RECORD(p, records, IST_OUT(q->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of), IST_IN(d->total),
-           IST_IN(q->match), IST_IN(q->stats), IST_IN(q->score),
-           IST_STRUCT(records_args, &by_value));
+    LAUNCH_WITH(p, records, IST_OUT(q->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of),
+                IST_IN(d->total), IST_IN(q->match), IST_IN(q->stats), IST_IN(q->score),
+                IST_STRUCT(records_args, &by_value));
     if (masks)
         place_masks(p, q, defines.text, l, g);
     else
-        RECORD(p, places, IST_INOUT(q->packet), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
-               IST_INT(d->batch));
+        LAUNCH_WITH(p, places, IST_INOUT(q->packet), IST_IN(d->counts), IST_IN(d->total), IST_IN(q->upload),
+                    IST_INT(d->batch));
     if (ist_has(q->logits)) place_logits(p, q, defines.text);
 }
 
