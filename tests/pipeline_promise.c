@@ -74,6 +74,25 @@ static uint64_t device_bytes(ist_engine *e) {
     return info.device_bytes;
 }
 
+/* Batch number `done`: its answer, and that no memory of the device is taken any more, in *bytes after every size. */
+static void receive_one(ist_engine *e, int done, uint64_t *bytes, int *objects) {
+    const ist_result *r;
+    ist_error err;
+    cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+    check(r, done);
+    *objects += r->frames[0].object_count;
+    ist_release(e, &r);
+    if (done == 2 * SIZES) *bytes = device_bytes(e), allocations = 0;
+    if (done > 2 * SIZES) cr_assert_eq(device_bytes(e), *bytes, "frame %d", done);
+}
+
+static void end_of_thousand(int objects) {
+    leave_out = false;
+    cr_expect_eq(allocations, 0, "%ld allocations on the host", allocations);
+    cr_expect_gt(launches, FRAMES * 10L);
+    cr_expect_gt(objects, 0);
+}
+
 /* A thousand submissions of `count` images each, sizes in turn, as many in flight as the engine takes. */
 static void thousand(ist_engine *e, const ist_image *images, int count, int flight) {
     ist_error err;
@@ -85,18 +104,9 @@ static void thousand(ist_engine *e, const ist_image *images, int count, int flig
             leave_out = submitted >= SIZES && submitted % full; /* the first computes every size */
             cr_assert_eq(ist_submit(e, &images[submitted % SIZES], count, &err), IST_OK, "%s", err.text);
         }
-        const ist_result *r;
-        cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
-        check(r, done);
-        objects += r->frames[0].object_count;
-        ist_release(e, &r);
-        if (done == 2 * SIZES) bytes = device_bytes(e), allocations = 0;
-        if (done > 2 * SIZES) cr_assert_eq(device_bytes(e), bytes, "frame %d", done);
+        receive_one(e, done, &bytes, &objects);
     }
-    leave_out = false;
-    cr_expect_eq(allocations, 0, "%ld allocations on the host", allocations);
-    cr_expect_gt(launches, FRAMES * 10L);
-    cr_expect_gt(objects, 0);
+    end_of_thousand(objects);
 }
 
 /* A thousand batches of prompts against embeddings that stay alive, encoded anew now and then. */
@@ -120,18 +130,9 @@ static void thousand_prompts(ist_engine *e, const ist_image *images, const ist_p
             }
             cr_assert_eq(ist_submit_prompts(e, k[i], prompts, count, 0, &err), IST_OK, "%s", err.text);
         }
-        const ist_result *r;
-        cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
-        check(r, done);
-        objects += r->frames[0].object_count;
-        ist_release(e, &r);
-        if (done == 2 * SIZES) bytes = device_bytes(e), allocations = 0;
-        if (done > 2 * SIZES) cr_assert_eq(device_bytes(e), bytes, "frame %d", done);
+        receive_one(e, done, &bytes, &objects);
     }
-    leave_out = false;
-    cr_expect_eq(allocations, 0, "%ld allocations on the host", allocations);
-    cr_expect_gt(launches, FRAMES * 10L);
-    cr_expect_gt(objects, 0);
+    end_of_thousand(objects);
     for (int i = 0; i < SIZES; i++) ist_embedding_release(e, &k[i]);
 }
 
