@@ -103,11 +103,18 @@ bool cli_parse_bytes(const char *text, size_t *out) {
     return true;
 }
 
-bool cli_parse_float(const char *text, double low, double high, float *out) {
+bool cli_parse_double(const char *text, double low, double high, double *out) {
     char *end;
     if (!is_plain(text, "+-.0123456789eE")) return false;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value < low || value > high) return false;
+    *out = value;
+    return true;
+}
+
+bool cli_parse_float(const char *text, double low, double high, float *out) {
+    double value;
+    if (!cli_parse_double(text, low, high, &value)) return false;
     *out = (float)value;
     return true;
 }

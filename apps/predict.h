@@ -55,6 +55,9 @@ typedef struct predict_options {
     bool segment;                             /* masks for given prompts; no detector */
     const char *boxes, *points;               /* segment's: a file of prompts */
     bool multimask;                           /* segment's */
+    bool everything;                          /* segment's: masks of everything, by these */
+    ist_everything parameters;
+    const char *parameter_given;              /* the last of them that was named */
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool print_json;                          /* verify's */
     bool apart;                               /* profile's: a launch for each kernel */
@@ -116,6 +119,32 @@ int predict_take_model_option(int id, const char *value, predict_options *option
 /* The sides and what else of the models' inputs the options ask for. */
 void predict_configure_inputs(const predict_options *options, ist_config *config);
 int predict_parse_number(const char *command, const char *name, const char *text, long low, long high, int *out);
+
+/* Options of `segment --everything` (predict_everything.c), in this order. */
+#define PREDICT_EVERYTHING_OPTIONS(X)                                                                                  \
+    X(POINTS_PER_SIDE, 0, "points-per-side", "N", "points on a side of the grid that is asked (32)")                   \
+    X(POINTS_PER_BATCH, 0, "points-per-batch", "N", "points asked at a time: speed against memory (64)")               \
+    X(PRED_IOU_THRESH, 0, "pred-iou-thresh", "P", "keep masks of a predicted IoU above P (0.88)")                      \
+    X(STABILITY_SCORE_THRESH, 0, "stability-score-thresh", "P", "keep masks of at least this stability (0.95)")        \
+    X(STABILITY_SCORE_OFFSET, 0, "stability-score-offset", "D", "logits between which it is measured: -D and D (1)")   \
+    X(BOX_NMS_THRESH, 0, "box-nms-thresh", "P", "boxes that overlap by a larger IoU are duplicates (0.7)")             \
+    X(CROP_N_LAYERS, 0, "crop-n-layers", "N", "also look into 4, 16, 64 crops of the image; 0 to 3 (0)")               \
+    X(CROP_NMS_THRESH, 0, "crop-nms-thresh", "P", "the same between crops (0.7)")                                      \
+    X(CROP_OVERLAP_RATIO, 0, "crop-overlap-ratio", "P", "how much crops overlap (0.341333)")                           \
+    X(CROP_N_POINTS_DOWNSCALE_FACTOR, 0, "crop-n-points-downscale-factor", "N",                                        \
+      "each layer's grid has an Nth of the points on a side (1)")                                                      \
+    X(MIN_MASK_REGION_AREA, 0, "min-mask-region-area", "N", "fill holes and drop islands of fewer pixels (0)")         \
+    X(MAX_MASKS, 0, "max-masks", "N", "most masks of an image, 1 to 4096 (512)")
+enum {
+#define X(id, letter, name, value, help) PREDICT_EVERYTHING_##id,
+    PREDICT_EVERYTHING_OPTIONS(X)
+#undef X
+        PREDICT_EVERYTHING_PARAMETERS
+};
+/* Stores one of these; checks all of them together; prints those that decide what masks there are. 0 or the exit code. */
+int predict_take_everything(int which, const char *value, predict_options *options);
+int predict_check_everything(const predict_options *options);
+void predict_print_everything(const predict_options *options, char *text, size_t size);
 
 enum { PREDICT_MAX_DEVICES = 64 };
 
@@ -237,7 +266,7 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
 /* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 17 };
+enum { PREDICT_RUN_OPTIONS = 18 };
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
 
 /* The tables over all images are all there and whole. */

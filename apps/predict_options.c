@@ -69,7 +69,9 @@
       "the same; a prompt has a box, points (label 1 in, 0 out), a mask of\n"                                          \
       "low-resolution logits, or any of them together: JSON {\"a.png\":\n"                                             \
       "[{\"points\": [[x,y,1],[x,y,0]], \"mask\": \"low_res.npy\"}]}")                                                 \
-    X(MULTIMASK, 0, "multimask", NULL, "three masks for each prompt: what it may mean")
+    X(MULTIMASK, 0, "multimask", NULL, "three masks for each prompt: what it may mean")                                \
+    X(EVERYTHING, 0, "everything", NULL, "masks of everything, asked for by a grid of points")                         \
+    PREDICT_EVERYTHING_OPTIONS(X)
 
 #define SEGMENT_OPTIONS(X)                                                                                             \
     X(OUTPUT, 'o', "output", "DIR", "folder to write to; made when missing")                                           \
@@ -207,6 +209,7 @@ static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_BOXES) o->boxes = value;
     if (id == OPTION_POINTS) o->points = value;
     if (id == OPTION_MULTIMASK) o->multimask = true;
+    if (id == OPTION_EVERYTHING) o->everything = true;
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
     if (id == OPTION_JSON) o->json = value;
@@ -299,6 +302,8 @@ static int take_option(int id, const char *value, predict_options *o) {
             return cli_usage(o->command, "--conf: '%s' is not a number from 0 to 1", value);
         break;
     default:
+        if (id >= OPTION_POINTS_PER_SIDE && id <= OPTION_MAX_MASKS)
+            return predict_take_everything(id - OPTION_POINTS_PER_SIDE, value, o);
         take_other_option(id, value, o);
     }
     return CLI_SUCCESS;
@@ -321,7 +326,9 @@ static int check_folders(const predict_options *o, int argc) {
 static int check_segment(predict_options *o, int argc) {
     int code = check_folders(o, argc);
     if (code) return code;
-    if (!o->boxes == !o->points) return cli_usage("segment", "give either --boxes FILE or --points FILE");
+    if (!!o->boxes + !!o->points + o->everything != 1)
+        return cli_usage("segment", "give one of --boxes FILE, --points FILE and --everything");
+    if ((code = predict_check_everything(o))) return code;
     if (!o->save) o->save = DEFAULT_SAVE;
     return CLI_SUCCESS;
 }
@@ -358,7 +365,8 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
                            .segment = segment,
                            .conf = eval ? 0.001f : defaults.conf,
                            .max_objects = eval ? 100 : defaults.max_objects,
-                           .batch = 1};
+                           .batch = 1,
+                           .parameters = ist_everything_default()};
     const char *value;
     int id, code = CLI_SUCCESS;
     while (!code && (id = cli_next(argv[0], list, argc, argv, &value, &code)) != CLI_END) {

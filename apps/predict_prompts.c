@@ -21,6 +21,7 @@ static const ist_prompt_list *list_of(const predict_job *job, const ist_source *
 int predict_read_prompts(predict_job *job) {
     ist_error err;
     bool any = false;
+    if (job->options->everything) return CLI_SUCCESS;
     if (ist_prompt_file_read(file_of(job->options), &job->prompts, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     for (size_t i = 0; i < job->sources.count; i++) {
         const ist_prompt_list *list = list_of(job, &job->sources.items[i]);
@@ -37,6 +38,11 @@ int predict_read_prompts(predict_job *job) {
 
 void predict_configure_prompts(const predict_job *job, ist_config *config) {
     size_t prompts = 1, points = 1;
+    if (job->options->everything) {
+        config->prompts = IST_PROMPTS_EVERYTHING;
+        config->everything = &job->options->parameters;
+        return;
+    }
     config->prompts = IST_PROMPTS_GIVEN;
     config->multimask = job->options->multimask;
     for (size_t i = 0; i < job->sources.count; i++) {
@@ -88,6 +94,7 @@ void predict_prompts_free(predict_prompts *prompts) {
 }
 
 void predict_settle_prompts(const predict_job *job, const ist_source *source, ist_object *objects, int count) {
+    if (job->options->everything) return; /* the engine's objects have both */
     const ist_prompt_list *list = list_of(job, source);
     for (int i = 0; i < count; i++) {
         ist_object *o = &objects[i];

@@ -74,7 +74,8 @@ static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_e
                          .labels = &job->labels,
                          .match = job->match,
                          .masks = job->options->masks,
-                         .prompts = job->options->segment,
+                         .prompts = job->options->segment && !job->options->everything,
+                         .everything = job->options->everything,
                          .multimask = job->options->multimask,
                          .ms = slot->ms,
                          .transfers = slot->transfers};

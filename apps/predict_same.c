@@ -34,7 +34,7 @@ static void put_save(ist_run_option *o, unsigned save) {
 }
 
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err) {
-    char number[32];
+    char number[32], parameters[160];
     ist_run_option *next = list;
     IST_TRY(put_file(next++, "detector", o->segment ? NULL : o->detector, err));
     IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
@@ -57,6 +57,8 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     IST_TRY(put_file(next++, "boxes", o->boxes, err));
     IST_TRY(put_file(next++, "points", o->points, err));
     put(next++, "multimask", o->multimask ? "on" : "off");
+    predict_print_everything(o, parameters, sizeof parameters);
+    put(next++, "everything", o->everything ? parameters : "off");
     put_save(next++, o->save);
     return IST_OK;
 }

@@ -153,15 +153,47 @@ typedef enum ist_match_mode {
                             *   in training: a target whose query is no object of the frame is nobody's match */
 } ist_match_mode;
 
+/* Masks of everything: the parameters of segment-anything's SamAutomaticMaskGenerator under their names there, with its
+ * defaults from ist_everything_default(). A grid of points is asked for three masks each; of these stay the ones of high
+ * predicted quality and stability whose boxes do not overlap those of better ones. With crop layers the same is done
+ * in (2^i)^2 crops of the image for each layer i, whose masks give way to those of smaller crops. */
+typedef struct ist_everything {
+    size_t struct_size;
+    int points_per_side;                /* of the grid in the whole image: 1..128; default 32 */
+    int points_per_batch;               /* asked at a time: 1..256; default 64. More is faster and needs more device
+                                         *   memory; the masks are the same. */
+    double pred_iou_thresh;             /* masks of a predicted IoU above it stay; 0 or less: all; default 0.88 */
+    double stability_score_thresh;      /* masks of at least this stability stay; 0 or less: all; default 0.95 */
+    double stability_score_offset;      /* stability is area at logit > offset over area at logit > -offset, 0 or more;
+                                         *   default 1 */
+    double box_nms_thresh;              /* of two masks in a crop whose boxes have an IoU above it the one of the higher
+                                         *   predicted IoU stays; default 0.7 */
+    int crop_n_layers;                  /* 0..3; default 0: the whole image only */
+    double crop_nms_thresh;             /* likewise across crops; default 0.7 */
+    double crop_overlap_ratio;          /* of the crops of layer 1, as a fraction of the image's shorter side, below 1;
+                                         *   later layers overlap less; default 512 / 1500 */
+    int crop_n_points_downscale_factor; /* the grid of layer i has points_per_side / factor^i points on a side, at least
+                                         *   one; default 1 */
+    int min_mask_region_area;           /* holes and islands of fewer pixels are removed from what is left, and masks
+                                         *   that become duplicates by that; default 0: none */
+    int max_masks;                      /* of an image, 1..4096; ist_frame.dropped counts others; default 512 */
+} ist_everything;
+
+ist_everything ist_everything_default(void);
+
 /* What an image's objects are. */
 typedef enum ist_prompts {
     IST_PROMPTS_DETECTIONS, /* what the detector finds */
     IST_PROMPTS_TARGETS,    /* the image's targets, in their order, the first max_objects of them: score 1, match =
                              * index of the target, query -1. Masks for given boxes; no detector is used or needed. */
-    IST_PROMPTS_GIVEN       /* ist_image.prompts, or those of ist_submit_prompts, in their order, at most max_objects of
+    IST_PROMPTS_GIVEN,      /* ist_image.prompts, or those of ist_submit_prompts, in their order, at most max_objects of
                              * an image. One object each, three with config.multimask: score 1, label 0, match = index of
                              * the prompt, query = which of its masks, box = the prompt's, zeros without one. No detector
                              * is used or needed. */
+    IST_PROMPTS_EVERYTHING  /* masks of everything, config.everything, in SamAutomaticMaskGenerator's order: score and
+                             * mask_score = predicted IoU, label 0, box = mask_box, match = number of its point, query =
+                             * which of the point's masks, point, crop_box. One image a batch; max_objects does not
+                             * count. No detector is used or needed. */
 } ist_prompts;
 
 /* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
@@ -210,6 +242,7 @@ typedef struct ist_config {
     int mask_prompts;         /* 1: prompts may have a mask; default 0 */
     int max_embeddings;       /* that may be alive, 1..1024; default 8. One takes (segmenter_size / 16)^2 * 256 floats, of
                                *   16 bits in FP16: 4 MiB of 1024 pixels in FP32. */
+    const ist_everything *everything; /* for IST_PROMPTS_EVERYTHING, copied; NULL (the default): its defaults */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -333,6 +366,8 @@ typedef struct ist_object {
     ist_mask mask;
     const float *low_res; /* with config.low_res: logits at a quarter of the segmenter's input, row by row, the picture
                            *   in the upper left; a mask prompt for another round. Else NULL. */
+    double point[2];      /* of everything: x and y of the point that was asked, in pixels of the image. Else zeros. */
+    int crop_box[4];      /* of everything: x0 y0 x1 y1 of the crop in which it was, x1 and y1 exclusive. Else zeros. */
 } ist_object;
 
 /* Objects of one image by falling score, of given prompts in their order. */

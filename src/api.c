@@ -45,6 +45,20 @@ ist_config ist_config_default(void) {
                         .max_embeddings = 8};
 }
 
+ist_everything ist_everything_default(void) {
+    return (ist_everything){.struct_size = sizeof(ist_everything),
+                            .points_per_side = 32,
+                            .points_per_batch = 64,
+                            .pred_iou_thresh = 0.88,
+                            .stability_score_thresh = 0.95,
+                            .stability_score_offset = 1,
+                            .box_nms_thresh = 0.7,
+                            .crop_nms_thresh = 0.7,
+                            .crop_overlap_ratio = 512.0 / 1500,
+                            .crop_n_points_downscale_factor = 1,
+                            .max_masks = 512};
+}
+
 /* One numeric field of the configuration and its range. */
 static ist_status in_range(ist_error *err, const char *name, double value, double low, double high) {
     if (value >= low && value <= high) return IST_OK; /* false for NaN */
@@ -61,7 +75,7 @@ static ist_status check_sides(const ist_config *c, ist_error *err) {
 }
 
 static ist_status check_prompts(const ist_config *c, ist_error *err) {
-    IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_GIVEN));
+    IST_TRY(in_range(err, "prompts", c->prompts, IST_PROMPTS_DETECTIONS, IST_PROMPTS_EVERYTHING));
     IST_TRY(in_range(err, "max_points", c->max_points, 1, IST_MAX_POINTS));
     IST_TRY(in_range(err, "multimask", c->multimask, 0, 1));
     IST_TRY(in_range(err, "low_res", c->low_res, 0, 1));
@@ -75,7 +89,28 @@ static ist_status check_prompts(const ist_config *c, ist_error *err) {
     if (c->prompts == IST_PROMPTS_DETECTIONS) return IST_OK;
     if (c->match == IST_MATCH_NONE && !c->classes && c->segmenter) return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT, "config.prompts are %s: give a segmenter, and neither match nor classes",
-                    c->prompts == IST_PROMPTS_TARGETS ? "targets" : "given");
+                    c->prompts == IST_PROMPTS_TARGETS ? "targets"
+                    : c->prompts == IST_PROMPTS_GIVEN ? "given"
+                                                      : "everything");
+}
+
+/* Parameters of everything in full, and what they mean for the configuration. */
+static ist_status complete_everything(ist_config *c, ist_everything *full, ist_error *err) {
+    const ist_everything *given = c->everything;
+    *full = ist_everything_default();
+    if (c->prompts != IST_PROMPTS_EVERYTHING) {
+        if (!given) return IST_OK;
+        return ist_fail(err, IST_E_ARGUMENT, "config.everything needs config.prompts to be IST_PROMPTS_EVERYTHING");
+    }
+    if (given && (given->struct_size < sizeof given->struct_size || given->struct_size > sizeof *given))
+        return ist_fail(err, IST_E_ARGUMENT, "ist_open: start config.everything from ist_everything_default()");
+    if (given) memcpy(full, given, given->struct_size);
+    full->struct_size = sizeof *full;
+    c->everything = full;
+    c->max_objects = full->max_masks;
+    if (c->batch != 1)
+        return ist_fail(err, IST_E_ARGUMENT, "config.batch is %d, masks of everything are of one image at a time", c->batch);
+    return ist_everything_check(full, err);
 }
 
 static ist_status check_config(const ist_config *c, ist_error *err) {
@@ -117,6 +152,8 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     memcpy(&full, config, config->struct_size);
     full.struct_size = sizeof full;
     IST_TRY(check_config(&full, err));
+    ist_everything everything;
+    IST_TRY(complete_everything(&full, &everything, err));
     return ist_engine_open(&full, engine, err);
 }
 
@@ -304,7 +341,7 @@ ist_status ist_encode(ist_engine *engine, const ist_image *image, ist_embedding 
                         : !image ? "image"
                                  : "place for the embedding");
     *embedding = NULL;
-    if (!engine->encoder)
+    if (engine->config.prompts != IST_PROMPTS_GIVEN)
         return ist_fail(err, IST_E_STATE, "ist_encode: the engine was opened for other prompts than given ones");
     ist_image bare = *image;
     bare.targets = NULL, bare.prompts = NULL;
@@ -367,15 +404,10 @@ ist_status ist_engine_describe(const ist_engine *e, ist_engine_info *info, ist_e
     memcpy(info->detector, e->detector, sizeof info->detector);
     memcpy(info->segmenter, e->segmenter, sizeof info->segmenter);
     ist_device_memory(e->device, &info->device_bytes, &info->device_peak_bytes);
-    if (e->plan) {
-        ist_plan_facts f = ist_plan_describe(e->plan);
-        info->arena_bytes = f.arena_bytes;
-        info->arena_lower_bound = f.arena_lower_bound;
-        info->weight_bytes = f.const_bytes;
-        info->kernels = f.launches;
-    }
-    if (e->encoder) {
-        ist_plan_facts f = ist_plan_describe(e->encoder);
+    ist_plan *plans[IST_PLANS_MAX];
+    int count = ist_engine_plans(e, plans);
+    for (int i = 0; i < count; i++) {
+        ist_plan_facts f = ist_plan_describe(plans[i]);
         info->arena_bytes += f.arena_bytes;
         info->arena_lower_bound += f.arena_lower_bound;
         info->weight_bytes += f.const_bytes;

@@ -24,6 +24,7 @@
 #include "pipeline/choice.h"
 #include "pipeline/crossings.h"
 #include "pipeline/describe.h"
+#include "pipeline/everything.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
 #include "pipeline/tune.h"
@@ -61,6 +62,15 @@ struct ist_engine {
 
 const char *ist_version(void) {
     return "0.1.0";
+}
+
+ist_everything ist_everything_default(void) {
+    return (ist_everything){.struct_size = sizeof(ist_everything), .points_per_side = 32, .max_masks = 512};
+}
+
+ist_status ist_everything_check(const ist_everything *everything, ist_error *err) {
+    (void)everything, (void)err; /* the real one's business */
+    return IST_OK;
 }
 
 ist_config ist_config_default(void) {

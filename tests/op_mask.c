@@ -102,7 +102,7 @@ static void run(optest *t, scene *s, bool masks, const int *match) {
     in.packet = ist_plan_external(t->plan, EXT_PACKET, IST_ELEM_I32);
     if (masks) {
         in.store = ist_plan_external(t->plan, EXT_STORE, IST_ELEM_I32);
-        ist_masks node = {.label = "masks", .upload = in.upload, .store = in.store, .det = d, .side = 4 * s->size};
+        ist_masks node = {.label = "masks", .upload = in.upload, .store = in.store, .det = d, .side = 4 * s->size, .offset = 1};
         node.logits = optest_in(t, low, IST_ELEM_F32, false);
         ist_emit(t->plan, IST_NODE_MASKS, &node);
         in.stats = node.stats;

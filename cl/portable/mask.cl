@@ -6,7 +6,8 @@
  * and of the large map's rows that the current output row lies between, the values at its own columns. Each
  * interpolation is fma(a, 1 - t, b * t), horizontal before vertical: bit for bit what PyTorch computes on CPUs.
  *
- * LANES 1: a work-item is a strip of 16 columns in a vector; else a work-item is one column of a strip of LANES. */
+ * LANES 1: a work-item is a strip of 16 columns in a vector; else a work-item is one column of a strip of LANES. PICKS:
+ * objects are named by a list (MASKS of graph/nodes.h), and lie in crops of image 0. */
 #pragma OPENCL FP_CONTRACT OFF
 #ifndef LANES
 #define LANES 1
@@ -123,24 +124,32 @@ typedef struct tally {
     I area, x0, x1, y0, y1, high, low;
 } tally;
 
-/* 32 rows of a strip from row y on: its words; counts go into the tally. */
+/* A picture that has `height` rows from row `top` of the image on, and h in the network's input, `scale` of them from
+ * row to row. Stability counts pixels above `offset` and -offset. */
+typedef struct picture {
+    int top, height, h;
+    float scale, offset;
+} picture;
+
+/* 32 rows of a strip from row y of the image on: its words; counts go into the tally. */
 #if LANES == 1
 NOINLINE
 #else
 static
 #endif
-I block(__global const float *p, const strip *s, tally *n, int y, int height, int h, float scale, bool look) {
+I block(__global const float *p, const strip *s, tally *n, int y, const picture *r, bool look) {
     I word = (I)(0);
-    int end = min(y + 32, height);
-    int first = min((int)SOURCE((float)y, scale, 0.0f), h - 1);
+    int begin = max(y - r->top, 0), end = min(y + 32 - r->top, r->height), h = r->h;
+    const float scale = r->scale, offset = r->offset;
+    int first = min((int)SOURCE((float)begin, scale, 0.0f), h - 1);
     int last = min((int)SOURCE((float)(end - 1), scale, 0.0f) + 1, h - 1);
-    if (look && largest(p, s, first, last) <= -1.001f) return word; /* nothing here reaches even -1 */
+    if (look && largest(p, s, first, last) <= -offset - 0.001f) return word; /* nothing here reaches even -offset */
     pair k;
     V m0 = (V)(0.0f), m1 = (V)(0.0f);
     int have0 = -1, have1 = -1;
     k.r0.row = k.r1.row = -1;
     k.r0.left = k.r0.right = k.r1.left = k.r1.right = (V)(0.0f);
-    for (int row = y; row < end; row++) {
+    for (int row = begin; row < end; row++) {
         float at = SOURCE((float)row, scale, 0.0f);
         int i0 = min((int)at, h - 1), i1 = min(i0 + 1, h - 1);
         if (have0 != i0) {
@@ -152,9 +161,9 @@ I block(__global const float *p, const strip *s, tally *n, int y, int height, in
             have1 = i1;
         }
         V v = MIX(m0, m1, fmin(at - (float)i0, 1.0f));
-        word |= IF(v > (V)(0.0f)) & (I)(1 << (row - y));
-        n->high -= IF(v > (V)(1.0f)) & s->live;
-        n->low -= IF(v > (V)(-1.0f)) & s->live;
+        word |= IF(v > (V)(0.0f)) & (I)(1 << (row + r->top - y));
+        n->high -= IF(v > (V)(offset)) & s->live;
+        n->low -= IF(v > (V)(-offset)) & s->live;
     }
     word &= s->live;
     I any = IF(word != (I)(0));
@@ -197,11 +206,11 @@ static int reduced(int v, __local int *room, bool least) {
 #endif
 
 /* An object's groups (parts_of in frame.cl) take equal shares of its image's strips and row blocks. stats [group,
- * STATS]: area, least x, most x, least y, most y, above 1, above -1. Object k's LOW * LOW logits begin at
- * object_floats * k + logits_c0. */
+ * STATS]: area, least x, most x, least y, most y, above offset, above -offset. Item i's LOW * LOW logits begin at
+ * object_floats * i + logits_c0. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 masks(__global uint *store, __global int *stats, __global const float *logits, __global const int *image_of,
-      __global const int *total, __global const uint *upload, mask_args arg) {
+      __global const int *total, __global const int *picks, __global const uint *upload, mask_args arg) {
 #if LANES > 1
     __local int room[LANES];
 #endif
@@ -209,11 +218,21 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     int g = get_group_id(0) - k * parts;
     if (k >= count) return;
     __global const uint *im = IMAGE_AT(upload, image_of[k]);
-    int width = (int)im[IM_WIDTH], height = (int)im[IM_HEIGHT], w = (int)im[IM_SEG_WIDTH], h = (int)im[IM_SEG_HEIGHT];
-    float sx = as_float(im[IM_MASK_X]), sy = as_float(im[IM_MASK_Y]);
-    int blocks = (height + 31) / 32, strips = (width + STRIP - 1) / STRIP, all = blocks * strips;
-    __global const float *p = logits + (size_t)k * arg.object_floats + arg.logits_c0;
-    store += (size_t)k * upload[UP_STORE_WORDS];
+    int width = (int)im[IM_WIDTH], w = (int)im[IM_SEG_WIDTH];
+#ifdef PICKS
+    int item = picks[2 * k], place = picks[2 * k + 1], left = (int)im[IM_CROP_X], top = (int)im[IM_CROP_Y];
+    int column_words = ((int)IMAGE_AT(upload, 0)[IM_HEIGHT] + 31) / 32;
+    bool keep = place >= 0;
+#else
+    int item = k, place = k, left = 0, top = 0, column_words = ((int)im[IM_HEIGHT] + 31) / 32;
+    bool keep = true;
+#endif
+    picture r = {top, (int)im[IM_HEIGHT], (int)im[IM_SEG_HEIGHT], as_float(im[IM_MASK_Y]), arg.offset};
+    float sx = as_float(im[IM_MASK_X]);
+    int first = top / 32, blocks = (top + r.height + 31) / 32 - first;
+    int strips = (width + STRIP - 1) / STRIP, all = blocks * strips;
+    __global const float *p = logits + (size_t)item * arg.object_floats + arg.logits_c0;
+    store += (size_t)max(place, 0) * upload[UP_STORE_WORDS] + (size_t)left * column_words + first;
     tally n;
     n.area = n.high = n.low = (I)(0);
     n.x0 = n.y0 = (I)(INT_MAX);
@@ -224,19 +243,22 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     for (int t = from; t < to; t++) {
         int column = t / blocks, b = t - column * blocks;
         if (t == from || b == 0) s = strip_of(column * STRIP, width, w, sx);
-        I word = block(p, &s, &n, 32 * b, height, h, sy, look);
+        I word = block(p, &s, &n, 32 * (first + b), &r, look);
 #if LANES == 1
-        __global uint *o = store + (size_t)column * STRIP * blocks + b;
+        if (!keep) continue;
+        __global uint *o = store + (size_t)column * STRIP * column_words + b;
         uint words[16];
         vstore16(as_uint16(word), 0, words);
-        for (int i = 0; i < min(STRIP, width - column * STRIP); i++) o[(size_t)i * blocks] = words[i];
+        for (int i = 0; i < min(STRIP, width - column * STRIP); i++) o[(size_t)i * column_words] = words[i];
 #else
-        if (s.x < width) store[(size_t)s.x * blocks + b] = as_uint(word);
+        if (keep && s.x < width) store[(size_t)s.x * column_words + b] = as_uint(word);
 #endif
     }
     int area = SUM(n.area), x0 = MIN(n.x0), x1 = -MIN(-n.x1), y0 = MIN(n.y0), y1 = -MIN(-n.y1);
     int high = SUM(n.high), low = SUM(n.low);
     if (get_local_id(0) == 0) {
-        vstore8((int8)(area, x0, x1, y0, y1, high, low, 0), get_group_id(0), stats);
+        int8 sums = (int8)(area, x0, x1, y0, y1, high, low, 0);
+        if (left && area) sums.s12 += left;
+        vstore8(sums, get_group_id(0), stats);
     }
 }

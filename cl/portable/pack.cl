@@ -15,72 +15,19 @@
 #define ST          T
 #define SCORE(p, i) LOAD(p, i)
 #endif
-#define STATS 8
-#if LANES == 1
-#define SYNC()
-#define LANE 0
-#else
-#define SYNC() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#define LANE   ((int)get_local_id(0))
-#endif
 
 #define RECORD(packet, k) ((packet) + PK_HEADER + batch * PK_IMAGE_WORDS + (k)*OB_WORDS)
-
-#if LANES == 1
-#define LEAST(v) (v)
-#define SUM(v)   (v)
-#else
-/* Over the group; every work-item gets the result. */
-static int reduced(int v, __local int *room, bool least) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    room[LANE] = v;
-    for (int step = LANES / 2; step > 0; step >>= 1) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (LANE < step) room[LANE] = least ? min(room[LANE], room[LANE + step]) : room[LANE] + room[LANE + step];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return room[0];
-}
-#define LEAST(v) reduced(v, room, true)
-#define SUM(v)   reduced(v, room, false)
-#endif
-
-/* What the groups of an object found (mask.cl), together. */
-typedef struct whole {
-    int area, x0, x1, y0, y1, high, low;
-} whole;
 
 /* The record of object k, but for its place in the mask stream. One group per object. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 records(__global int *packet, __global const int *objects, __global const int *counts, __global const int *image_of,
         __global const int *total, __global const int *match, __global const int *stats, __global const ST *score,
         records_args arg) {
-#if LANES > 1
     __local int room[LANES];
-#endif
     int k = get_group_id(0), batch = arg.batch, count = *total;
     if (k >= count) return;
-    whole w = {0, INT_MAX, -1, INT_MAX, -1, 0, 0};
-    if (arg.masked) {
-        int parts = parts_of(count, arg.all_groups, arg.object_groups);
-        for (int g = LANE; g < parts; g += LANES) {
-            int8 s = vload8((size_t)k * parts + g, stats);
-            w.area += s.s0;
-            w.x0 = min(w.x0, s.s1);
-            w.x1 = max(w.x1, s.s2);
-            w.y0 = min(w.y0, s.s3);
-            w.y1 = max(w.y1, s.s4);
-            w.high += s.s5;
-            w.low += s.s6;
-        }
-        w.area = SUM(w.area);
-        w.x0 = LEAST(w.x0);
-        w.x1 = -LEAST(-w.x1);
-        w.y0 = LEAST(w.y0);
-        w.y1 = -LEAST(-w.y1);
-        w.high = SUM(w.high);
-        w.low = SUM(w.low);
-    }
+    whole w = no_mask();
+    if (arg.masked) w = whole_of(stats, k, parts_of(count, arg.all_groups, arg.object_groups), room);
     if (LANE) return;
     int n = image_of[k], slot = n * arg.max_objects + k - counts[4 * n + 2];
     __global const int *d = objects + (size_t)slot * DET_WORDS;

@@ -21,6 +21,9 @@ enum ist_upload_word {
     IST_UP_STORE_WORDS = 3,  /* words per object in the mask store: at least width * ceil(height / 32) of every image */
     IST_UP_PROMPTS = 4,      /* prompts of all images */
     IST_UP_PROMPT_AT = 5,    /* their offset */
+    IST_UP_GRID = 6,         /* points of all crops' grids, for masks of everything; image blocks are those of crops */
+    IST_UP_GRID_AT = 7,      /* their offset */
+    IST_UP_CROPS = 8,        /* crops; the first one is the image */
     IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
 
     IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
@@ -41,6 +44,10 @@ enum ist_prompt_word {
 
 /* x and y in pixels of the image, floats; label: 1 object, 0 background, -1 padding, 2 and 3 corners of a box. */
 enum ist_prompt_point_word { IST_POINT_X = 0, IST_POINT_Y = 1, IST_POINT_LABEL = 2, IST_POINT_WORDS = 3 };
+
+/* A point of a grid, the crops' one after the other: x and y as the prompt encoder takes them, floats in pixels of the
+ * segmenter's input, and the crop. */
+enum ist_grid_word { IST_GR_X = 0, IST_GR_Y = 1, IST_GR_CROP = 2, IST_GR_WORDS = 3 };
 
 /* Block of image i: words from IST_UP_HEADER + i * IST_IM_WORDS. Offsets of tables and targets are in words from the
  * start of the upload. */
@@ -70,6 +77,9 @@ enum ist_image_word {
     IST_IM_SEG_VERTICAL = 22, /* .. for the segmenter */
     IST_IM_PROMPTS = 23,      /* number of prompts */
     IST_IM_PROMPT = 24,       /* the first of them, among those of all images */
+    IST_IM_CROP_X = 25,       /* of a crop: where it is in the image */
+    IST_IM_CROP_Y = 26,
+    IST_IM_CROP_SCORE = 27,   /* float: which crop's masks stay, 1 / area */
     IST_IM_WORDS = 32         /* the rest is 0 */
 };
 

@@ -130,10 +130,30 @@ static const ist_field assignment[] = {TEXT(ist_assignment, label), IN(ist_assig
 static const ist_field match[] = {TEXT(ist_match, label), IN(ist_match, upload), IN(ist_match, logits),
                                   IN(ist_match, boxes), OUT(ist_match, match), DETECTIONS(IN, ist_match), END};
 static const ist_field masks[] = {TEXT(ist_masks, label), IN(ist_masks, logits), IN(ist_masks, upload),
-                                  IN(ist_masks, store), MADE(ist_masks, stats), DETECTIONS(IN, ist_masks), END};
+                                  IN(ist_masks, store), IN(ist_masks, picks), MADE(ist_masks, stats),
+                                  DETECTIONS(IN, ist_masks), END};
+static const ist_field mask_sums[] = {TEXT(ist_mask_sums, label), IN(ist_mask_sums, stats), OUT(ist_mask_sums, y),
+                                      DETECTIONS(IN, ist_mask_sums), END};
 static const ist_field pack[] = {TEXT(ist_pack, label), IN(ist_pack, match), IN(ist_pack, stats), IN(ist_pack, score),
                                  IN(ist_pack, logits), IN(ist_pack, upload), IN(ist_pack, store), IN(ist_pack, packet),
                                  DETECTIONS(IN, ist_pack), END};
+static const ist_field found_none[] = {TEXT(ist_found_none, label), IN(ist_found_none, found), END};
+static const ist_field grid_points[] = {
+    TEXT(ist_grid_points, label),     IN(ist_grid_points, upload),  IN(ist_grid_points, found),
+    OUT(ist_grid_points, points),     OUT(ist_grid_points, labels), OUT(ist_grid_points, image_of),
+    OUT(ist_grid_points, total),      OUT(ist_grid_points, content), END};
+static const ist_field grid_picks[] = {TEXT(ist_grid_picks, label), IN(ist_grid_picks, found), IN(ist_grid_picks, iou),
+                                       IN(ist_grid_picks, image_of), IN(ist_grid_picks, total),
+                                       OUT(ist_grid_picks, picks), OUT(ist_grid_picks, det.total),
+                                       OUT(ist_grid_picks, det.image_of), END};
+static const ist_field grid_keep[] = {TEXT(ist_grid_keep, label), IN(ist_grid_keep, upload), IN(ist_grid_keep, found),
+                                      IN(ist_grid_keep, iou), IN(ist_grid_keep, total), IN(ist_grid_keep, picks),
+                                      IN(ist_grid_keep, stats), DETECTIONS(IN, ist_grid_keep), END};
+static const ist_field grid_select[] = {TEXT(ist_grid_select, label), IN(ist_grid_select, upload),
+                                        IN(ist_grid_select, found), END};
+static const ist_field grid_objects[] = {TEXT(ist_grid_objects, label), IN(ist_grid_objects, found),
+                                         OUT(ist_grid_objects, match), OUT(ist_grid_objects, stats),
+                                         OUT(ist_grid_objects, score), DETECTIONS(OUT, ist_grid_objects), END};
 
 const ist_kind *ist_kind_of(ist_node_kind kind) {
     static const ist_kind kinds[] = {

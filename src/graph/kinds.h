@@ -61,7 +61,14 @@
     X(ASSIGN, assign, assignment)                                                                                      \
     X(MATCH, match, match)                                                                                             \
     X(MASKS, masks, masks)                                                                                             \
-    X(PACK, pack, pack)
+    X(MASK_SUMS, mask_sums, mask_sums)                                                                                 \
+    X(PACK, pack, pack)                                                                                                \
+    X(FOUND_NONE, found_none, found_none)                                                                              \
+    X(GRID_POINTS, grid_points, grid_points)                                                                           \
+    X(GRID_PICKS, grid_picks, grid_picks)                                                                              \
+    X(GRID_KEEP, grid_keep, grid_keep)                                                                                 \
+    X(GRID_SELECT, grid_select, grid_select)                                                                           \
+    X(GRID_OBJECTS, grid_objects, grid_objects)
 
 /* Spans: runs of neighbouring nodes that a variant may take as one. SEQUENCE: operators on the same rows (queries,
  * tokens). TRANSITION: the last layers of a map and the downsampling behind it. STAGE: of a backbone, with the

@@ -594,22 +594,93 @@ typedef struct ist_match {
 
 /* MASKS: logits F32 [P,s,s,1] (any view with s * s consecutive values per prompt), s = side / 4 for a network's input of
  * `side`: two bilinear steps s -> side -> crop -> image, bits logit > 0 into `store`, and the counts behind area, box
- * and stability as partial statistics for PACK, I32. Honours det.total by itself. */
+ * and stability (pixels of logits above `offset` and -offset) as partial statistics, I32: PACK's, or those of MASK_SUMS.
+ * Honours det.total by itself. With picks I32 [1,1,P,2] object k's logits are those of item picks[k][0] and its place in
+ * the store is picks[k][1], none (-1: only the statistics are wanted) or one of an image of which the object's own is a
+ * crop. */
 enum { IST_LOGIT_PIXELS = 4, IST_MASK_STATS = 8 };
 typedef struct ist_masks {
     const char *label;
-    ist_tensor logits, upload, store, stats;
+    ist_tensor logits, upload, store, picks, stats;
     ist_detections det;
     int side;
+    float offset;
 } ist_masks;
 
-/* PACK: the packet. match, stats and score (F32 or T, a view [P / m,1,1,m]: object k's is channel k % m of item k / m)
- * may be empty: none, no segmenter; store is empty without a segmenter. logits F32 as those of MASKS, or empty: none
- * are wanted. */
+/* MASK_SUMS: the statistics of each object, I32 [1,1,P,IST_MASK_STATS]: area, least x, most x, least y, most y, pixels above
+ * offset and -offset. */
+typedef struct ist_mask_sums {
+    const char *label;
+    ist_tensor stats, y;
+    ist_detections det;
+} ist_mask_sums;
+
+/* PACK: the packet. match, stats (MASKS', or with `summed` those of MASK_SUMS) and score (F32 or T, a view
+ * [P / m,1,1,m]: object k's is channel k % m of item k / m) may be empty: none, no segmenter; store is empty without a
+ * segmenter. logits F32 as those of MASKS, or empty: none are wanted. */
 typedef struct ist_pack {
     const char *label;
     ist_tensor match, stats, score, logits, upload, store, packet;
     ist_detections det;
+    bool summed;
 } ist_pack;
+
+/* ---- masks of everything (SamAutomaticMaskGenerator of segment-anything): graph/found.h is what lies between them ---- */
+
+/* FOUND_NONE: forgets what was found. */
+typedef struct ist_found_none {
+    const char *label;
+    ist_tensor found;
+} ist_found_none;
+
+/* GRID_POINTS: the next at most `prompts` points of the upload's grids or, after selection, those of the candidates that
+ * were kept: points F32 [P,1,2,2], the second one padding, labels I32 [P,1,2,1], image_of I32 [1,1,P,1] the crop, total
+ * I32 [1,1,1,1]. content as RESIZE makes it, of `crops`. */
+typedef struct ist_grid_points {
+    const char *label;
+    ist_tensor upload, found, points, labels, image_of, total, content;
+    int prompts, crops, capacity;
+} ist_grid_points;
+
+/* GRID_PICKS: which of the P * m masks of these points MASKS is to look at, in order: those of iou F32 [P,1,1,m] above
+ * `iou_thresh`, all where that is 0 or less; after selection the one that was kept of each point, with its place in the
+ * store. */
+typedef struct ist_grid_picks {
+    const char *label;
+    ist_tensor found, iou, image_of, total, picks; /* of GRID_POINTS; picks as MASKS takes them */
+    ist_detections det;                            /* of the picks: total and image_of */
+    float iou_thresh;
+    int capacity;
+} ist_grid_picks;
+
+/* GRID_KEEP: those whose stability, by stats of MASK_SUMS, is at least `stability_thresh` (all where that is 0 or less)
+ * and whose box does not lie within 20 pixels of an edge of the crop, but for edges of the image, become candidates.
+ * Then the points count as taken. */
+typedef struct ist_grid_keep {
+    const char *label;
+    ist_tensor upload, found, iou, total, picks, stats; /* total: of GRID_POINTS */
+    ist_detections det;
+    float stability_thresh;
+    int capacity;
+} ist_grid_keep;
+
+/* GRID_SELECT: non-maximum suppression of boxes within each crop by falling predicted IoU, then, with more than one, of
+ * what is left across crops by falling IST_IM_CROP_SCORE; equal ones in their order. IoU of x1 - x0 and y1 - y0 in float,
+ * above the threshold, as torchvision.ops.nms has it. The first `most` of these are kept. */
+typedef struct ist_grid_select {
+    const char *label;
+    ist_tensor upload, found;
+    double crop_thresh, across_thresh;
+    int crops, most, capacity;
+} ist_grid_select;
+
+/* GRID_OBJECTS: the candidates kept as PACK takes objects: det, match I32 [1,1,most,2] (number of the point, IoU 1), stats
+ * as of MASK_SUMS, score F32 [most,1,1,1]. */
+typedef struct ist_grid_objects {
+    const char *label;
+    ist_tensor found, match, stats, score;
+    ist_detections det; /* without boxes; max_objects is given */
+    int capacity;
+} ist_grid_objects;
 
 #endif

@@ -1,30 +1,9 @@
 /* What the results of a node are, and what its operands must be. Whoever sees a refusal here has a checkpoint whose
  * tensors do not fit each other, or has made a mistake: sentences name the layer and the extents. */
-#include "graph/shapes.h"
+#include "graph/shapes_result.h"
 
 enum { CHANNELS_MAX = 1024, HEAD_MAX = 64, POINTS_MAX = 64, SELECT_MAX = 512, SELECT_OF_MAX = 1 << 22, WINDOW_MAX = 16 };
-enum { WINDOW_HEAD = 32, BOX = 4, SIDES = 4, CANDIDATES = 300 };
-
-#define EXTENTS(t) (t).n, (t).h, (t).w, (t).c
-
-static ist_tensor extents(int n, int h, int w, int c, ist_elem elem) {
-    return (ist_tensor){.n = n, .h = h, .w = w, .c = c, .elem = elem};
-}
-
-/* The result becomes one of these extents; where it has a place, that stays, and with it the place's element type when
- * `any` float will do. A place of other extents is refused. */
-static ist_status result(ist_tensor *y, ist_tensor want, bool any, const char *label, ist_error *err) {
-    if (!ist_has(*y)) {
-        *y = want;
-        return IST_OK;
-    }
-    bool floats = y->elem == IST_ELEM_T || y->elem == IST_ELEM_F32;
-    if (y->n == want.n && y->h == want.h && y->w == want.w && y->c == want.c &&
-        (y->elem == want.elem || (any && floats)))
-        return IST_OK;
-    return ist_fail(err, IST_E_ARGUMENT, "%s: makes [%d,%d,%d,%d], the place for it is [%d,%d,%d,%d]", label,
-                    EXTENTS(want), EXTENTS(*y));
-}
+enum { WINDOW_HEAD = 32, BOX = 4, SIDES = 4 };
 
 static bool is_float(ist_tensor t) {
     return t.elem == IST_ELEM_T || t.elem == IST_ELEM_F32;
@@ -597,105 +576,4 @@ ist_status ist_infer_upscale(void *node, ist_error *err) {
         return ist_fail(err, IST_E_ARGUMENT, "%s: masks of [%d,%d,%d,%d] and [%d,%d,%d,%d]", q->label, EXTENTS(x),
                         EXTENTS(vectors));
     return result(&q->y, extents(x.n * ist_tokens_of(vectors), 4 * x.h, 4 * x.w, 1, IST_ELEM_F32), false, q->label, err);
-}
-
-/* ---- the frame ---- */
-
-ist_status ist_infer_resize(void *node, ist_error *err) {
-    ist_resize *q = node;
-    if (q->channels != 1 && q->channels != 3 && q->channels != 4)
-        return ist_fail(err, IST_E_ARGUMENT, "%s: %d channels of an image, want 1, 3 or 4", q->label, q->channels);
-    if (q->what == IST_RESIZE_SEGMENTER) q->content = extents(1, 1, q->batch, 2, IST_ELEM_I32);
-    return result(&q->y, extents(q->batch, q->h, q->w, q->channels, IST_ELEM_T), false, q->label, err);
-}
-
-static void infer_detections(ist_detections *d) {
-    int places = d->batch * d->max_objects;
-    d->objects = extents(d->batch, 1, d->max_objects, IST_DET_WORDS, IST_ELEM_I32);
-    d->counts = extents(d->batch, 1, 1, 4, IST_ELEM_I32);
-    d->total = extents(1, 1, 1, 1, IST_ELEM_I32);
-    d->image_of = extents(1, 1, places, 1, IST_ELEM_I32);
-    d->boxes = extents(places, 1, 1, BOX, IST_ELEM_F32);
-}
-
-ist_status ist_infer_detect(void *node, ist_error *err) {
-    ist_detect *q = node;
-    ist_tensor logits = q->logits, boxes = q->boxes;
-    if (boxes.c != BOX || boxes.n != logits.n || ist_tokens_of(boxes) != ist_tokens_of(logits) || q->det.max_objects < 1 ||
-        q->det.max_objects > CANDIDATES || logits.elem != IST_ELEM_F32 || boxes.elem != IST_ELEM_F32)
-        return ist_fail(err, IST_E_ARGUMENT,
-                        "%s: logits [%d,%d,%d], boxes [%d,%d,%d], at most %d objects: not possible", q->label, logits.n,
-                        ist_tokens_of(logits), logits.c, boxes.n, ist_tokens_of(boxes), boxes.c, q->det.max_objects);
-    q->det.batch = logits.n;
-    infer_detections(&q->det);
-    return IST_OK;
-}
-
-static ist_tensor match_of(const ist_detections *d) {
-    return extents(d->batch, 1, d->max_objects, 2, IST_ELEM_I32);
-}
-
-ist_status ist_infer_given_boxes(void *node, ist_error *err) {
-    ist_given_boxes *q = node;
-    infer_detections(&q->det);
-    return result(&q->match, match_of(&q->det), false, q->label, err);
-}
-
-ist_status ist_infer_given_prompts(void *node, ist_error *err) {
-    ist_given_prompts *q = node;
-    ist_detections *d = &q->det;
-    int places = d->batch * q->prompts;
-    if (d->batch < 1 || q->prompts < 1 || q->masks < 1 || q->k < 1 || q->low < 0)
-        return ist_fail(err, IST_E_ARGUMENT, "%s: %d prompts of %d places with %d masks in each of %d images", q->label,
-                        q->prompts, q->k, q->masks, d->batch);
-    d->max_objects = q->prompts * q->masks;
-    infer_detections(d);
-    d->boxes = (ist_tensor){0};
-    q->points = extents(places, 1, q->k, 2, IST_ELEM_F32);
-    q->labels = extents(places, 1, q->k, 1, IST_ELEM_I32);
-    q->tokens = q->image_of = extents(1, 1, places, 1, IST_ELEM_I32);
-    q->total = extents(1, 1, 1, 1, IST_ELEM_I32);
-    q->content = extents(1, 1, d->batch, 2, IST_ELEM_I32);
-    q->match = match_of(d);
-    if (!q->low) return IST_OK;
-    q->mask = extents(places, q->low, q->low, 1, IST_ELEM_F32);
-    q->masked = q->tokens;
-    return IST_OK;
-}
-
-ist_status ist_infer_assign(void *node, ist_error *err) {
-    ist_assignment *q = node;
-    ist_tensor cost = q->cost;
-    if (cost.c != 1 || cost.ld != 1 || cost.elem != IST_ELEM_F32 || q->dims.elem != IST_ELEM_I32 ||
-        cost.h > IST_ASSIGN_MAX || cost.w > IST_ASSIGN_MAX || q->bits < 0 || q->bits > 50)
-        return ist_fail(err, IST_E_ARGUMENT, "%s: assignment of [%d,%d,%d,%d] with %d bits; at most %d x %d", q->label,
-                        EXTENTS(cost), q->bits, IST_ASSIGN_MAX, IST_ASSIGN_MAX);
-    IST_TRY(result(&q->match, extents(cost.n, 1, cost.h, 1, IST_ELEM_I32), false, q->label, err));
-    return result(&q->complete, extents(cost.n, 1, 1, 1, IST_ELEM_I32), false, q->label, err);
-}
-
-ist_status ist_infer_match(void *node, ist_error *err) {
-    ist_match *q = node;
-    return result(&q->match, match_of(&q->det), false, q->label, err);
-}
-
-ist_status ist_infer_masks(void *node, ist_error *err) {
-    ist_masks *q = node;
-    ist_tensor logits = q->logits;
-    int prompts = q->det.batch * q->det.max_objects, pixels = ist_tokens_of(logits), low = q->side / IST_LOGIT_PIXELS;
-    if (logits.elem != IST_ELEM_F32 || logits.n != prompts || pixels * logits.c != low * low ||
-        (logits.c > 1 ? pixels != 1 : logits.ld != 1))
-        return ist_fail(err, IST_E_ARGUMENT, "%s: low-resolution logits [%d,%d,%d,%d] of %d prompts", q->label,
-                        EXTENTS(logits), prompts);
-    q->stats = extents(1, 1, prompts, IST_MASK_STATS, IST_ELEM_I32);
-    return IST_OK;
-}
-
-ist_status ist_infer_pack(void *node, ist_error *err) {
-    ist_pack *q = node;
-    int prompts = q->det.batch * q->det.max_objects;
-    bool scored = q->score.n * q->score.c == prompts && ist_tokens_of(q->score) == 1;
-    if (!ist_has(q->stats) || (scored && ist_has(q->store))) return IST_OK;
-    return ist_fail(err, IST_E_ARGUMENT, "%s: %d x %d mask scores for %d prompts", q->label, q->score.n, q->score.c,
-                    prompts);
 }

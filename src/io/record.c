@@ -51,6 +51,14 @@ static ist_status put_mask(const ist_object *object, const ist_frame *frame, ist
     return status;
 }
 
+/* What the generator knows of a mask. */
+static void put_point(const ist_object *o, ist_text *line) {
+    ist_text_put(line, ",\"stability\":");
+    ist_text_json_float(line, o->stability);
+    ist_text_printf(line, ",\"point\":[%.17g,%.17g],\"crop_box\":[%d,%d,%d,%d]", o->point[0], o->point[1], o->crop_box[0],
+                    o->crop_box[1], o->crop_box[2], o->crop_box[3]);
+}
+
 static ist_status put_object(const ist_record *record, int index, ist_rle *rle, ist_text *line, ist_error *err) {
     const ist_object *o = &record->frame->objects[index];
     char number[16];
@@ -73,6 +81,7 @@ static ist_status put_object(const ist_record *record, int index, ist_rle *rle, 
     put_match(o, record->match, line);
     if (record->prompts) ist_text_printf(line, ",\"prompt\":%d", o->match);
     if (record->prompts && record->multimask) ist_text_printf(line, ",\"mask_index\":%d", o->query);
+    if (record->everything) put_point(o, line);
     if (record->masks) IST_TRY(put_mask(o, record->frame, rle, line, err));
     ist_text_put(line, "}");
     return IST_OK;

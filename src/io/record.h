@@ -23,6 +23,7 @@ typedef struct ist_record {
     ist_match_mode match;
     bool masks;
     bool prompts, multimask; /* ist_object.match is a prompt, query one of its masks */
+    bool everything;         /* objects are masks of everything: IST_PROMPTS_EVERYTHING */
     ist_record_times ms;
     ist_transfers transfers;
 } ist_record;

@@ -28,6 +28,22 @@ static void read_box(const json_t *object, float box[4]) {
     for (size_t i = 0; i < 4; i++) box[i] = (float)json_number_value(json_array_get(array, i));
 }
 
+/* Of a mask of everything what SamAutomaticMaskGenerator's record has beside box and mask, under its names. */
+static void put_everything(ist_text *out, const json_t *object) {
+    const json_t *point = json_object_get(object, "point"), *crop = json_object_get(object, "crop_box");
+    long long box[4];
+    if (!point || !crop) return;
+    for (size_t i = 0; i < 4; i++) box[i] = (long long)json_integer_value(json_array_get(crop, i));
+    ist_text_put(out, ",\"predicted_iou\":");
+    put_number(out, json_object_get(object, "mask_score"));
+    ist_text_put(out, ",\"stability_score\":");
+    put_number(out, json_object_get(object, "stability"));
+    ist_text_printf(out, ",\"area\":%lld,\"point_coords\":[[%.17g,%.17g]],\"crop_box\":[%lld,%lld,%lld,%lld]",
+                    (long long)json_integer_value(json_object_get(object, "area")),
+                    json_number_value(json_array_get(point, 0)), json_number_value(json_array_get(point, 1)), box[0],
+                    box[1], box[2] - box[0], box[3] - box[1]);
+}
+
 static void results_row(const ist_labels *labels, const ist_source *source, const json_t *frame, ist_text *out) {
     size_t i;
     json_t *object;
@@ -47,6 +63,7 @@ static void results_row(const ist_labels *labels, const ist_source *source, cons
         }
         ist_text_put(out, "],\"score\":");
         put_number(out, json_object_get(object, "score"));
+        put_everything(out, object);
         const char *counts = json_string_value(json_object_get(rle, "counts"));
         if (counts) {
             ist_text_printf(out, ",\"segmentation\":{\"size\":[%lld,%lld],\"counts\":",

@@ -1,6 +1,7 @@
 /* Compiling for another process: see ahead.h. */
 #include "pipeline/ahead.h"
 
+#include "models/models.h"
 #include "pipeline/engine.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@ static const char *or_empty(const char *s) {
 
 /* Everything that decides which kernels a frame has, as far as it is known before a device is open. */
 bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
-    char folder[1024], numbers[256];
+    char folder[1024], numbers[256], everything[256] = "";
     if (!ist_cache_folder(c->cache_dir, folder, sizeof folder)) return false;
     ist_cache_key sources = ist_hash_sources();
     snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d",
@@ -21,7 +22,15 @@ bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
              (int)c->match, c->max_targets, (int)c->prompts, c->classes != NULL, c->segmenter_size, c->input_width,
              c->input_height, c->max_points, c->multimask, c->low_res, c->mask_prompts,
              (int)c->resize_order, c->stored_constants);
+    if (c->everything) {
+        const ist_everything *v = c->everything;
+        snprintf(everything, sizeof everything, "%d %d %g %g %g %g %d %g %d %d %d", v->points_per_side,
+                 v->points_per_batch, v->pred_iou_thresh, v->stability_score_thresh, v->stability_score_offset,
+                 v->box_nms_thresh, v->crop_n_layers, v->crop_nms_thresh, v->crop_n_points_downscale_factor,
+                 v->min_mask_region_area, v->max_masks);
+    }
     const char *texts[] = {numbers,
+                           everything,
                            or_empty(c->detector),
                            or_empty(c->segmenter),
                            or_empty(c->device),
@@ -44,31 +53,33 @@ static ist_status zero(ist_engine *e, cl_mem buffer, size_t bytes, ist_error *er
     return status;
 }
 
-/* The buffers of given prompts' frame. */
-static ist_status bind_encoder(ist_engine *e, cl_mem upload, ist_error *err) {
-    IST_TRY(zero(e, e->embedding, e->embedding_bytes * (size_t)e->config.batch, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
-    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_UPLOAD, upload, err));
-    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_PIXELS, upload, err));
-    return ist_plan_bind(e->encoder, IST_EXT_EMBEDDING, e->embedding, err);
-}
-
 /* Zeros everywhere: an upload of no images, and counts that are 0 before their kernel has run. */
 static ist_status compile(ist_engine *e, ist_error *err) {
     enum { MASK_WORDS = 4096 }; /* per object; without images none is written */
     ist_slot *s = &e->slots[0];
     size_t objects = (size_t)e->config.batch * (size_t)e->objects;
+    size_t candidates = (size_t)e->grids.points * IST_MULTIMASKS;
+    size_t embeddings = e->embedding_bytes * (size_t)ist_engine_embeddings(e);
+    ist_plan *plans[IST_PLANS_MAX];
     IST_TRY(ist_slot_reserve(e, s, s->upload_bytes, MASK_WORDS, err));
-    IST_TRY(zero(e, s->upload, s->upload_bytes, err));
-    IST_TRY(zero(e, s->packet, s->packet_bytes, err));
-    if (e->has_masks) IST_TRY(zero(e, s->store, s->store_words * objects * sizeof(uint32_t), err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, s->upload, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
-    if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
-    if (e->encoder) IST_TRY(bind_encoder(e, s->upload, err));
-    IST_TRY(ist_plan_compile(e->plan, err));
-    return e->encoder ? ist_plan_compile(e->encoder, err) : IST_OK;
+    const struct {
+        int number;
+        cl_mem buffer;
+        size_t bytes;
+    } all[] = {{IST_EXT_UPLOAD, s->upload, s->upload_bytes},
+               {IST_EXT_PIXELS, s->upload, 0},
+               {IST_EXT_PACKET, s->packet, s->packet_bytes},
+               {IST_EXT_STORE, s->store, s->store_words * objects * sizeof(uint32_t)},
+               {IST_EXT_EMBEDDING, e->embedding, embeddings},
+               {IST_EXT_FOUND, e->found, ist_found_words(candidates) * sizeof(uint32_t)}};
+    int count = ist_engine_plans(e, plans);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].buffer) continue;
+        if (all[i].bytes) IST_TRY(zero(e, all[i].buffer, all[i].bytes, err));
+        for (int k = 0; k < count; k++) IST_TRY(ist_plan_bind(plans[k], all[i].number, all[i].buffer, err));
+    }
+    for (int k = count - 1; k >= 0; k--) IST_TRY(ist_plan_compile(plans[k], err)); /* the frame's end first */
+    return IST_OK;
 }
 
 /* The device that opening would choose. */
@@ -98,8 +109,11 @@ static ist_status compile_part(const ist_config *config, const ist_device_info *
     if (sharing == IST_SHARES_NOTHING) return IST_OK;
     bool late = sharing == IST_SHARES_LAUNCHES;
     IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_SHARE, NULL, &e, err));
-    ist_status status = !e->plan ? IST_OK : late ? compile(e, err) : ist_plan_build_share(e->plan, part, parts, err);
-    if (!status && e->encoder && !late) status = ist_plan_build_share(e->encoder, part, parts, err);
+    ist_plan *plans[IST_PLANS_MAX];
+    int count = ist_engine_plans(e, plans);
+    ist_status status = late && count ? compile(e, err) : IST_OK;
+    for (int i = count - 1; i >= 0 && !late && !status; i--)
+        status = ist_plan_build_share(plans[i], part, parts, err);
     ist_engine_close(&e);
     return status;
 }

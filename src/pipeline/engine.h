@@ -15,13 +15,14 @@
 #include "core/plan.h"
 #include "graph/frame.h"
 #include "pipeline/copier.h"
+#include "pipeline/crops.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
 /* External buffers of the frame's plan. */
-enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE, IST_EXT_EMBEDDING };
+enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE, IST_EXT_EMBEDDING, IST_EXT_FOUND };
 
 enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300, IST_MAX_POINTS = 256, IST_MAX_EMBEDDINGS = 1024 };
 
@@ -58,6 +59,7 @@ typedef struct ist_slot {
     int count;                   /* images in flight */
     ist_slot_geometry *geometry; /* [batch] */
     int geometry_count;
+    ist_crops_layout *crops;  /* of everything: of the image in flight */
     uint32_t *overflow;       /* host copy of masks that did not fit the packet */
     size_t overflow_capacity; /* words */
     ist_result result;
@@ -78,7 +80,12 @@ struct ist_engine {
     ist_device *device;
     ist_plan *plan;         /* NULL: no detector, ist_assign only */
     ist_plan *encoder;      /* with given prompts: from upload to embedding; `plan` is then from there to the packet */
-    cl_mem embedding;       /* of the batch that is submitted with images */
+    ist_plan *selection;    /* of everything: `plan` is a batch of points, this is which masks are kept, */
+    ist_plan *packing;      /* and this the packet */
+    ist_everything everything;
+    ist_grids grids;
+    cl_mem found;           /* graph/found.h */
+    cl_mem embedding;       /* of the batch that is submitted with images, or of all crops */
     size_t embedding_bytes; /* of an image */
     ist_slot encoding;      /* upload of what ist_encode is given; nothing else of it is used */
     ist_embedding *embeddings;
@@ -99,6 +106,12 @@ struct ist_engine {
     ist_error lost;    /* the device failed: every later call reports this */
     double busy_ms, busy_until; /* how long the device had batches, to the last received; the receiving thread's own */
 };
+
+/* The engine's plans, in the order in which they are replayed first; how many there are. */
+enum { IST_PLANS_MAX = 4 };
+int ist_engine_plans(const ist_engine *engine, ist_plan *plans[IST_PLANS_MAX]);
+/* Embeddings that lie beside each other in `embedding`: those of a batch, or of crops. */
+int ist_engine_embeddings(const ist_engine *engine);
 
 /* All arguments have been checked by src/api.c. */
 ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);

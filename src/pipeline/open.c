@@ -77,6 +77,39 @@ static bool disposable(ist_open_mode mode) {
     return mode == IST_OPEN_LATE || mode == IST_OPEN_SHARE;
 }
 
+/* What the frame of an engine consists of. */
+typedef struct frame_parts {
+    int count;
+    ist_frame_part part[IST_PLANS_MAX];
+} frame_parts;
+
+static const frame_parts parts_of[] = {
+    [IST_PROMPTS_DETECTIONS] = {1, {IST_FRAME_WHOLE}},
+    [IST_PROMPTS_TARGETS] = {1, {IST_FRAME_WHOLE}},
+    [IST_PROMPTS_GIVEN] = {2, {IST_FRAME_DECODER, IST_FRAME_ENCODER}},
+    [IST_PROMPTS_EVERYTHING] = {4, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING}}};
+
+static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
+    switch (part) {
+    case IST_FRAME_ENCODER:
+        return &e->encoder;
+    case IST_FRAME_SELECTION:
+        return &e->selection;
+    case IST_FRAME_PACKING:
+        return &e->packing;
+    default:
+        return &e->plan;
+    }
+}
+
+int ist_engine_plans(const ist_engine *e, ist_plan *plans[IST_PLANS_MAX]) {
+    ist_plan *const all[IST_PLANS_MAX] = {e->encoder, e->plan, e->selection, e->packing};
+    int count = 0;
+    for (int i = 0; i < IST_PLANS_MAX; i++)
+        if (all[i]) plans[count++] = all[i];
+    return count;
+}
+
 static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                          unsigned flip, ist_error *err) {
     ist_checkpoints c = {0};
@@ -92,32 +125,40 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .flip = flip};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
-    bool given = config->prompts == IST_PROMPTS_GIVEN;
-    if (!st) st = ist_plan_begin(e->device, &options, &e->plan, err);
-    if (!st)
-        st = ist_frame_record(e, e->plan, given ? IST_FRAME_DECODER : IST_FRAME_WHOLE, &c, keep, options.taps, err);
-    if (!st && given) st = ist_plan_begin(e->device, &options, &e->encoder, err);
-    if (!st && given) st = ist_frame_record(e, e->encoder, IST_FRAME_ENCODER, &c, NULL, options.taps, err);
+    const frame_parts *parts = &parts_of[config->prompts];
+    for (int i = 0; i < parts->count && !st; i++) {
+        ist_plan **plan = plan_of(e, parts->part[i]);
+        st = ist_plan_begin(e->device, &options, plan, err);
+        if (!st) st = ist_frame_record(e, *plan, parts->part[i], &c, keep, options.taps, err);
+    }
     free_checkpoints(&c);
     free(keep);
-    if (!st && given && !only_recorded(mode)) st = ist_plan_finish(e->encoder, err);
-    if (!st && !only_recorded(mode)) st = ist_plan_finish(e->plan, err);
+    ist_plan *plans[IST_PLANS_MAX];
+    int count = ist_engine_plans(e, plans);
+    for (int i = 0; i < count && !st && !only_recorded(mode); i++) st = ist_plan_finish(plans[i], err);
     return st;
 }
 
-/* The embeddings of a batch of given prompts. */
-static ist_status create_embedding(ist_engine *e, ist_error *err) {
+int ist_engine_embeddings(const ist_engine *e) {
+    return e->config.prompts == IST_PROMPTS_EVERYTHING ? e->grids.crops : e->config.batch;
+}
+
+/* What lies between the plans of a frame. */
+static ist_status create_between(ist_engine *e, ist_error *err) {
     if (!e->encoder) return IST_OK;
-    IST_TRY(ist_slot_create(e, &e->encoding, err));
-    return ist_buffer_create(e->device, e->embedding_bytes * (size_t)e->config.batch, "embeddings of a batch",
-                             &e->embedding, err);
+    if (e->config.prompts == IST_PROMPTS_GIVEN) IST_TRY(ist_slot_create(e, &e->encoding, err));
+    IST_TRY(ist_buffer_create(e->device, e->embedding_bytes * (size_t)ist_engine_embeddings(e), "embeddings",
+                              &e->embedding, err));
+    if (!e->selection) return IST_OK;
+    size_t words = ist_found_words((size_t)e->grids.points * IST_MULTIMASKS);
+    return ist_buffer_create(e->device, words * sizeof(uint32_t), "candidates", &e->found, err);
 }
 
 static ist_status create_slots(ist_engine *e, ist_error *err) {
     if (ist_device_facts(e->device)->type != IST_DEVICE_CPU && !(e->copier = ist_copier_open(ist_copier_helpers())))
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
     for (int i = 0; i < e->config.frames_in_flight; i++) IST_TRY(ist_slot_create(e, &e->slots[i], err));
-    return create_embedding(e, err);
+    return create_between(e, err);
 }
 
 /* Replaces AUTO by what it becomes: half halves what moves through memory, which is what a GPU's time goes to, while a
@@ -189,6 +230,11 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     e->config.detector = e->config.segmenter = e->config.device = e->config.cache_dir = NULL;
     e->config.cl_context = e->config.cl_device = e->config.cl_queue = NULL;
     e->config.classes = NULL;
+    e->config.everything = NULL;
+    if (config->prompts == IST_PROMPTS_EVERYTHING) {
+        e->everything = *config->everything;
+        ist_grids_of(&e->everything, &e->grids);
+    }
     e->objects = config->max_objects * (config->multimask ? IST_MULTIMASKS : 1);
     if (!config->input_width || !config->input_height)
         e->config.input_width = e->config.input_height = config->input_size;
@@ -243,8 +289,11 @@ void ist_engine_close(ist_engine **engine) {
     ist_slot_destroy(e, &e->encoding);
     while (e->embeddings) ist_engine_forget(e, e->embeddings);
     if (e->device) ist_buffer_release(e->device, &e->embedding);
+    if (e->device) ist_buffer_release(e->device, &e->found);
     ist_plan_close(&e->plan);
     ist_plan_close(&e->encoder);
+    ist_plan_close(&e->selection);
+    ist_plan_close(&e->packing);
     ist_device_close(&e->device);
     for (int i = 0; e->class_names && i < e->classes; i++) free(e->class_names[i]);
     free(e->class_names);

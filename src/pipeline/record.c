@@ -11,7 +11,9 @@ typedef struct frame {
     const ist_config *config;
     int side; /* of the segmenter's input */
     const ist_checkpoints *c;
-    ist_tensor upload, pixels, packet, store, embedding; /* of no size: external */
+    ist_tensor upload, pixels, packet, store, embedding, found; /* of no size: external */
+    const ist_everything *everything;
+    const ist_grids *grids;
     bool masks, kept;
 } frame;
 
@@ -137,7 +139,8 @@ static void make_masks(const frame *f, const ist_prompt_masks *out, ist_pack *pa
                        .upload = f->upload,
                        .store = f->store,
                        .det = pack->det,
-                       .side = f->side};
+                       .side = f->side,
+                       .offset = 1};
     pack->stats = node(f, IST_NODE_MASKS, &masks);
     pack->score = out->iou;
     pack->store = f->store;
@@ -169,7 +172,7 @@ static void segment(const frame *f, ist_pack *pack) {
 static ist_tensor embeddings(const frame *f) {
     int grid = f->side / ist_segmenter_of(f->c->segmenter_info.kind)->patch;
     ist_tensor e = f->embedding;
-    e.n = f->config->batch, e.h = e.w = grid;
+    e.n = f->config->batch, e.h = e.w = grid; /* crops are encoded one by one */
     e.c = e.ld = ist_segmenter_of(f->c->segmenter_info.kind)->channels;
     return e;
 }
@@ -177,6 +180,11 @@ static ist_tensor embeddings(const frame *f) {
 static void record_encoder(const frame *f) {
     ist_tensor content, into = embeddings(f);
     ist_graph_part(f->g);
+    if (f->everything) {
+        ist_found_none none = {.label = "nothing found", .found = f->found};
+        of_all(f, "prompts");
+        node(f, IST_NODE_FOUND_NONE, &none);
+    }
     ist_tensor x = encode(f, &content);
     ist_copy_rows copy = {.label = "embedding", .x = x, .into = ist_view(into, into.n, 1, into.h * into.w)};
     node(f, IST_NODE_COPY_ROWS, &copy);
@@ -213,6 +221,99 @@ static void record_decoder(const frame *f) {
     node(f, IST_NODE_PACK, &pack);
 }
 
+/* ---- masks of everything ---- */
+
+/* Masks that the points may have: room for all to be candidates. */
+static int capacity_of(const frame *f) {
+    return f->grids->points * IST_MULTIMASKS;
+}
+
+/* A batch of points and what passes of their masks; after selection the masks that were kept. */
+static void record_points(const frame *f) {
+    const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
+    ist_grid_points points = {.label = "grid points",
+                              .upload = f->upload,
+                              .found = f->found,
+                              .prompts = f->everything->points_per_batch,
+                              .crops = f->grids->crops,
+                              .capacity = capacity_of(f)};
+    of_all(f, "prompts");
+    node(f, IST_NODE_GRID_POINTS, &points);
+    ist_graph_part(f->g);
+    ist_graph_limit(f->g, points.total);
+    ist_graph_stage(f->g, "segmenter_decoder");
+    ist_prompted in = {.embedding = embeddings(f), .image_of = points.image_of};
+    in.embedding.n = f->grids->crops;
+    in.sparse = model->points(&net, points.points, points.labels, f->side);
+    if (!f->kept) in.content = points.content;
+    ist_prompt_masks out = model->decode(&net, &in, true);
+    of_all(f, "masks");
+    ist_graph_part(f->g);
+    ist_grid_picks picks = {.label = "predicted quality",
+                            .found = f->found,
+                            .iou = out.iou,
+                            .image_of = points.image_of,
+                            .total = points.total,
+                            .iou_thresh = (float)f->everything->pred_iou_thresh,
+                            .capacity = capacity_of(f)};
+    node(f, IST_NODE_GRID_PICKS, &picks);
+    ist_masks masks = {.label = "masks",
+                       .logits = out.low_res,
+                       .upload = f->upload,
+                       .store = f->store,
+                       .picks = picks.picks,
+                       .det = picks.det,
+                       .side = f->side,
+                       .offset = (float)f->everything->stability_score_offset};
+    ist_mask_sums sums = {.label = "masks", .stats = node(f, IST_NODE_MASKS, &masks), .det = picks.det};
+    ist_grid_keep keep = {.label = "stability",
+                          .upload = f->upload,
+                          .found = f->found,
+                          .iou = out.iou,
+                          .total = points.total,
+                          .picks = picks.picks,
+                          .stats = node(f, IST_NODE_MASK_SUMS, &sums),
+                          .det = picks.det,
+                          .stability_thresh = (float)f->everything->stability_score_thresh,
+                          .capacity = capacity_of(f)};
+    node(f, IST_NODE_GRID_KEEP, &keep);
+}
+
+static void record_selection(const frame *f) {
+    ist_grid_select select = {.label = "selection",
+                              .upload = f->upload,
+                              .found = f->found,
+                              .crop_thresh = f->everything->box_nms_thresh,
+                              .across_thresh = f->everything->crop_nms_thresh,
+                              .crops = f->grids->crops,
+                              .most = f->config->max_objects,
+                              .capacity = capacity_of(f)};
+    of_all(f, "selection");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_GRID_SELECT, &select);
+}
+
+static void record_packing(const frame *f) {
+    ist_grid_objects objects = {.label = "objects",
+                                .found = f->found,
+                                .det = {.max_objects = f->config->max_objects},
+                                .capacity = capacity_of(f)};
+    of_all(f, "pack");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_GRID_OBJECTS, &objects);
+    ist_pack pack = {.label = "packet",
+                     .match = objects.match,
+                     .stats = objects.stats,
+                     .score = objects.score,
+                     .upload = f->upload,
+                     .store = f->store,
+                     .packet = f->packet,
+                     .det = objects.det,
+                     .summed = true};
+    node(f, IST_NODE_PACK, &pack);
+}
+
 /* ---- all of it ---- */
 
 static void record_frame(const frame *f, const unsigned char *keep) {
@@ -241,12 +342,29 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     f.packet = ist_graph_external(f.g, IST_EXT_PACKET, IST_ELEM_I32);
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
     if (part != IST_FRAME_WHOLE) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
-    if (part == IST_FRAME_ENCODER)
+    if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
+        f.everything = &e->everything, f.grids = &e->grids;
+        f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
+    }
+    switch (part) {
+    case IST_FRAME_ENCODER:
         record_encoder(&f);
-    else if (part == IST_FRAME_DECODER)
+        break;
+    case IST_FRAME_DECODER:
         record_decoder(&f);
-    else
+        break;
+    case IST_FRAME_POINTS:
+        record_points(&f);
+        break;
+    case IST_FRAME_SELECTION:
+        record_selection(&f);
+        break;
+    case IST_FRAME_PACKING:
+        record_packing(&f);
+        break;
+    default:
         record_frame(&f, keep);
+    }
     ist_lower(plan, f.g, NULL, &lowering);
     ist_lowering_close(&lowering);
     ist_graph_close(&f.g);

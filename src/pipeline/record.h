@@ -12,8 +12,16 @@ typedef struct ist_checkpoints {
 } ist_checkpoints;
 
 /* From image to embedding, and from embedding and given prompts to packet: two plans, so that the second can be
- * replayed by itself. Everything else is one. */
-typedef enum ist_frame_part { IST_FRAME_WHOLE, IST_FRAME_ENCODER, IST_FRAME_DECODER } ist_frame_part;
+ * replayed by itself. For masks of everything three behind the encoder: a batch of points, which masks are kept, the
+ * packet. Everything else is one. */
+typedef enum ist_frame_part {
+    IST_FRAME_WHOLE,
+    IST_FRAME_ENCODER,
+    IST_FRAME_DECODER,
+    IST_FRAME_POINTS,
+    IST_FRAME_SELECTION,
+    IST_FRAME_PACKING
+} ist_frame_part;
 
 /* Records into `plan`, whose failure it is when a model cannot be recorded. keep: a byte per class, NULL for all.
  * `kept`: somebody reads all tensors. Fails without memory. */

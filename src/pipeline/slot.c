@@ -12,14 +12,16 @@ ist_status ist_slot_create(ist_engine *e, ist_slot *s, ist_error *err) {
     s->geometry = calloc(batch, sizeof *s->geometry);
     s->frames = calloc(batch, sizeof *s->frames);
     s->objects = calloc(objects, sizeof *s->objects);
-    if (!s->geometry || !s->frames || !s->objects)
+    if (e->selection) s->crops = calloc(1, sizeof *s->crops);
+    if (!s->geometry || !s->frames || !s->objects || (e->selection && !s->crops))
         return ist_fail(err, IST_E_MEMORY, "engine: out of host memory for %zu objects", objects);
     return ist_slot_prepare(e, s, err);
 }
 
 static void release(ist_engine *e, cl_mem *buffer) {
-    if (e->plan) ist_plan_unbind(e->plan, *buffer);
-    if (e->encoder) ist_plan_unbind(e->encoder, *buffer);
+    ist_plan *plans[IST_PLANS_MAX];
+    int count = ist_engine_plans(e, plans);
+    for (int i = 0; i < count; i++) ist_plan_unbind(plans[i], *buffer);
     ist_buffer_release(e->device, buffer);
 }
 
@@ -36,6 +38,7 @@ void ist_slot_destroy(ist_engine *e, ist_slot *s) {
     free(s->frames);
     free(s->objects);
     free(s->overflow);
+    free(s->crops);
     *s = (ist_slot){0};
 }
 
@@ -113,6 +116,17 @@ static ist_status fetch_overflow(ist_engine *e, ist_slot *s, size_t words, ist_e
                     "masks beyond the packet", err);
 }
 
+/* Of an object of everything, which point was asked for it in which crop. */
+static ist_status place_point(const ist_engine *e, const ist_slot *s, ist_object *o, ist_error *err) {
+    if (!e->selection) return IST_OK;
+    if (o->match < 0 || o->match >= e->grids.points)
+        return ist_fail(err, IST_E_DEVICE, "packet: a mask of point %d of %d", o->match, e->grids.points);
+    const ist_crop *crop = &s->crops->crops[ist_grid_point(&e->grids, s->crops->crops, o->match, &o->point[0], &o->point[1])];
+    o->point[0] += crop->x0, o->point[1] += crop->y0;
+    memcpy(o->crop_box, (int[4]){crop->x0, crop->y0, crop->x1, crop->y1}, sizeof o->crop_box);
+    return IST_OK;
+}
+
 /* Where a mask's words lie; false when the record points outside what arrived. */
 static bool mask_bits(const ist_engine *e, const ist_slot *s, const uint32_t *packet, size_t offset, size_t words,
                       const uint32_t **bits) {
@@ -149,6 +163,7 @@ static ist_status unpack_object(const ist_engine *e, const ist_slot *s, const ui
         o->box[i] = float_at(r, (size_t)(IST_OB_BOX + i));
         o->mask_box[i] = (int)r[IST_OB_MASK_BOX + i];
     }
+    IST_TRY(place_point(e, s, o, err));
     size_t columns = r[IST_OB_COLUMNS], words = r[IST_OB_COLUMN_WORDS];
     if (!columns || !words) return IST_OK;
     o->mask = (ist_mask){(int)r[IST_OB_X0], (int)r[IST_OB_Y0], (int)columns, (int)words, NULL};

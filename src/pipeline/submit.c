@@ -21,13 +21,13 @@ typedef struct image_layout {
 
 typedef struct upload_layout {
     image_layout images[IST_MAX_BATCH];
-    size_t table_words;          /* header, image blocks and tap tables: unchanged while the geometry is */
     size_t prompts, prompt_data; /* records of all images' prompts, their points and masks */
     int prompt_count;
     size_t bytes;
     size_t store_words; /* per object, of the largest image */
     size_t mask_words;  /* room for masks in the packet */
     size_t logit_words; /* and for low-resolution logits */
+    ist_crops_layout *crops; /* of everything, filled in as far as crops go; else NULL */
 } upload_layout;
 
 /* What is submitted: images or, in place of the pixels of the only one, its embedding. */
@@ -37,6 +37,7 @@ typedef struct submission {
     const ist_embedding *embedding;
     bool decodes; /* and does not only encode */
     bool most;    /* room is made for as many prompts as an image may have */
+    ist_crops_layout *crops; /* of everything: the image's */
 } submission;
 
 static int channels_of(ist_pixel_format f) {
@@ -114,14 +115,16 @@ static size_t lay_out_prompts(const submission *b, size_t at, upload_layout *l) 
 /* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets and prompts, then
  * pixels. `s` is the slot that the batch goes to, or NULL. */
 static void lay_out(const ist_engine *e, const ist_slot *s, const submission *b, upload_layout *l) {
-    size_t at = IST_UP_HEADER + (size_t)b->count * IST_IM_WORDS;
+    size_t at = IST_UP_HEADER + (size_t)(b->crops ? e->grids.crops : b->count) * IST_IM_WORDS;
     l->store_words = l->mask_words = l->logit_words = 0;
+    l->crops = b->crops;
     for (int i = 0; i < b->count; i++) {
         l->images[i] = (image_layout){0};
         if (!b->embedding) at = lay_out_tables(e, s, i, &b->images[i], at, l);
         if (e->has_masks && b->decodes) lay_out_masks(e, b, &b->images[i], l);
     }
-    l->table_words = at;
+    if (l->crops)
+        at = ist_crops_lay_out(&e->grids, e->config.segmenter_size, ist_device_alignment(e->device), at, l->crops);
     for (int i = 0; i < b->count; i++) {
         l->images[i].targets = at;
         at += (size_t)b->images[i].target_count * IST_TARGET_WORDS;
@@ -149,7 +152,9 @@ ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
     int count = !decodes ? 1 : e->config.batch < IMAGES ? e->config.batch : IMAGES;
     if (WIDTH * HEIGHT > e->config.max_pixels) return IST_OK;
     for (int i = 0; i < count; i++) images[i] = (ist_image){.width = WIDTH, .height = HEIGHT, .format = IST_RGB8};
-    lay_out(e, NULL, &(submission){.images = images, .count = count, .decodes = decodes, .most = true}, &layout);
+    if (s->crops) IST_TRY(ist_crops_of(&e->everything, WIDTH, HEIGHT, s->crops->crops, err));
+    const submission b = {.images = images, .count = count, .decodes = decodes, .most = true, .crops = s->crops};
+    lay_out(e, NULL, &b, &layout);
     s->mask_words = layout.mask_words;
     return ist_slot_reserve(e, s, layout.bytes, 0, err);
 }
@@ -255,6 +260,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
     uint32_t *up = s->staging.data;
     const ist_image *images = b->images;
     int count = b->count;
+    bool tables = !same_geometry(s, images, count);
     if (b->embedding)
         s->geometry_count = 0; /* what lies where tables were is something else now */
     else
@@ -284,6 +290,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
                                  .det_vertical = vertical_first(e, m, e->config.input_width, e->config.input_height),
                                  .seg_vertical = e->has_masks && vertical_first(e, m, o->seg_w, o->seg_h)};
         ist_upload_image(up, i, &block);
+        if (l->crops) ist_crops_fill(up, &e->grids, l->crops, &block, e->config.resize_order, tables);
         fill_targets(up + o->targets, m);
         if (m->pixels) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
         s->frames[i] = (ist_frame){.tag = m->tag, .width = m->width, .height = m->height};
@@ -301,11 +308,54 @@ static ist_status enqueue_encoder(ist_engine *e, const ist_slot *s, const ist_im
     return ist_plan_replay_for(e->encoder, scope, err);
 }
 
-static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b, size_t bytes, ist_error *err) {
-    ist_frame_scope scope = {s->sequence, &s->counts};
-    s->device_start = ist_clock_ms();
+/* The embedding of a crop, by an upload of its own within the upload. */
+static ist_status enqueue_crop(ist_engine *e, const ist_slot *s, cl_mem pixels, int crop, ist_frame_scope scope,
+                               ist_error *err) {
+    const ist_crops_layout *l = s->crops;
+    cl_mem upload = NULL, embedding = NULL;
+    ist_status st = IST_OK;
+    if (crop)
+        st = ist_buffer_sub(e->device, s->upload, l->at[crop] * sizeof(uint32_t), l->words[crop] * sizeof(uint32_t),
+                            "upload of a crop", &upload, err);
+    if (!st)
+        st = ist_buffer_sub(e->device, e->embedding, e->embedding_bytes * (size_t)crop, e->embedding_bytes,
+                            "embedding of a crop", &embedding, err);
+    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_UPLOAD, crop ? upload : s->upload, err);
+    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err);
+    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_EMBEDDING, embedding, err);
+    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_FOUND, e->found, err);
+    if (!st) st = ist_plan_replay_for(e->encoder, scope, err);
+    ist_plan_unbind(e->encoder, upload); /* commands in the queue keep them */
+    ist_plan_unbind(e->encoder, embedding);
+    ist_buffer_release(e->device, &upload);
+    ist_buffer_release(e->device, &embedding);
+    return st;
+}
+
+/* Points batch by batch, selection, and once more for what was kept: how much that is only the device knows. */
+static ist_status enqueue_everything(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
+    ist_plan *const plans[] = {e->plan, e->selection, e->packing};
+    int each = e->everything.points_per_batch;
+    for (int i = 0; i < 3; i++) {
+        IST_TRY(ist_plan_bind(plans[i], IST_EXT_UPLOAD, s->upload, err));
+        IST_TRY(ist_plan_bind(plans[i], IST_EXT_FOUND, e->found, err));
+    }
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
+    IST_TRY(ist_plan_bind(e->packing, IST_EXT_STORE, s->store, err));
+    IST_TRY(ist_plan_bind(e->packing, IST_EXT_PACKET, s->packet, err));
+    for (int c = 0; c < e->grids.crops; c++) IST_TRY(enqueue_crop(e, s, pixels, c, scope, err));
+    for (int i = 0; i < e->grids.points; i += each) IST_TRY(ist_plan_replay_for(e->plan, scope, err));
+    IST_TRY(ist_plan_replay_for(e->selection, scope, err));
+    for (int i = 0; i < e->config.max_objects; i += each) IST_TRY(ist_plan_replay_for(e->plan, scope, err));
+    return ist_plan_replay_for(e->packing, scope, err);
+}
+
+static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b, ist_frame_scope scope, ist_error *err) {
     cl_mem pixels = b->images[0].cl_buffer ? (cl_mem)b->images[0].cl_buffer : s->upload;
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;
+    if (b->crops) return enqueue_everything(e, s, pixels, scope, err);
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     if (e->encoder)
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, embedding, err));
@@ -313,9 +363,15 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b,
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_PIXELS, pixels, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
     if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
-    IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
     if (e->encoder && !b->embedding) IST_TRY(enqueue_encoder(e, s, b->images, embedding, scope, err));
-    IST_TRY(ist_plan_replay_for(e->plan, scope, err));
+    return ist_plan_replay_for(e->plan, scope, err);
+}
+
+static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b, size_t bytes, ist_error *err) {
+    ist_frame_scope scope = {s->sequence, &s->counts};
+    s->device_start = ist_clock_ms();
+    IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
+    IST_TRY(enqueue_plans(e, s, b, scope, err));
     IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
                      "packet", err));
     return ist_flush(e->device, scope, err);
@@ -353,8 +409,11 @@ static void undo(ist_engine *e, ist_slot *s) {
     }
 }
 
-static ist_status submit(ist_engine *e, const submission *b, ist_error *err) {
+static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     double start = ist_clock_ms();
+    ist_crops_layout crops = {.grid = 0};
+    if (e->selection)
+        IST_TRY(ist_crops_of(&e->everything, b->images[0].width, b->images[0].height, crops.crops, err));
     ist_error own = {0};
     bool idle;
     ist_slot *s = take_free_slot(e, &idle, &own);
@@ -363,6 +422,7 @@ static ist_status submit(ist_engine *e, const submission *b, ist_error *err) {
         return own.code;
     }
     upload_layout layout;
+    if (e->selection) *(b->crops = s->crops) = crops;
     lay_out(e, s, b, &layout);
     s->counts = (ist_transfers){0};
     s->sequence = ++e->sequence;

@@ -5,37 +5,26 @@
  * owns words from k * store_words, column x of its image ceil(H / 32) words, bit r of word j is row 32 j + r. It also
  * receives the masks that do not fit the packet, so it must stay untouched until the host has seen the packet: one per
  * frame in flight. */
-#include "variants/lanes.h"
 #include "variants/portable/launch_with.h"
 #include "variants/portable/mask_args.h"
+#include "variants/portable/mask_groups.h"
 #include "variants/portable/pack_args.h"
-
-/* Groups of mask.cl and pack.cl for all objects together, and how many of them one object gets at most: objects are
- * few or many, so that their number, which only the device knows, decides. CPUs have one work-item a group. */
-typedef struct groups {
-    int all, most;
-} groups;
-
-static groups groups_of(const ist_lanes *l, int prompts) {
-    enum { CPU_ALL = 2048, CPU_MOST = 32, ALL = 8192, MOST = 512 };
-    bool cpu = l->lanes == 1;
-    groups g = {cpu ? CPU_ALL : ALL, cpu ? CPU_MOST : MOST};
-    if (g.all > prompts * g.most) g.all = prompts * g.most;
-    if (g.all < prompts) g.all = prompts;
-    return g;
-}
 
 static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_masks *q = node;
     ist_tensor logits = q->logits;
     const ist_detections *d = &q->det;
     int pixels = logits.h * logits.w;
-    groups g = groups_of(ist_lanes_of(v), d->batch * d->max_objects);
+    ist_mask_groups g = ist_mask_groups_of(ist_lanes_of(v), d->batch * d->max_objects);
     size_t lanes = (size_t)ist_lanes_of(v)->lanes;
-    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DLOW=%d", (int)lanes, q->side / IST_LOGIT_PIXELS);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d -DLOW=%d%s", (int)lanes, q->side / IST_LOGIT_PIXELS,
+                                         ist_has(q->picks) ? " -DPICKS" : "");
     (void)way;
-    const ist_mask_args by_value = {
-        .object_floats = logits.ld * pixels, .logits_c0 = logits.c0, .all_groups = g.all, .object_groups = g.most};
+    const ist_mask_args by_value = {.object_floats = logits.ld * pixels,
+                                    .logits_c0 = logits.c0,
+                                    .all_groups = g.all,
+                                    .object_groups = g.most,
+                                    .offset = q->offset};
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/mask",
@@ -46,8 +35,9 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
                                      .global = {lanes * (size_t)g.all},
                                      .local = {lanes},
                                      .args = {IST_OUT(q->store), IST_OUT(q->stats), IST_IN(logits), IST_IN(d->image_of),
-                                              IST_IN(d->total), IST_IN(q->upload), IST_STRUCT(mask_args, &by_value)},
-                                     .arg_count = 7});
+                                              IST_IN(d->total), IST_IN(q->picks), IST_IN(q->upload),
+                                              IST_STRUCT(mask_args, &by_value)},
+                                     .arg_count = 8});
 }
 
 const ist_family ist_portable_masks = {.emit = emit_masks};
@@ -57,7 +47,7 @@ const ist_family ist_portable_masks = {.emit = emit_masks};
 static ist_launch launch_of(const ist_pack *q, const char *defines, const char *kernel, size_t count, size_t lanes) {
     return (ist_launch){.label = q->label,
                         .op = "portable/pack",
-                        .isa = "codes/frame+portable/frame",
+                        .isa = "codes/frame+portable/frame+portable/mask_sums",
                         .defines = defines,
                         .kernel = kernel,
                         .dims = 1,
@@ -66,7 +56,7 @@ static ist_launch launch_of(const ist_pack *q, const char *defines, const char *
 }
 
 /* Where each mask lies in the packet or the store, and the masks. */
-static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, const ist_lanes *l, groups g) {
+static void place_masks(ist_plan *p, const ist_pack *q, const char *defines, const ist_lanes *l, ist_mask_groups g) {
     const ist_detections *d = &q->det;
     const ist_windows_args by_value = {
         .batch = d->batch, .max_objects = d->max_objects, .all_groups = g.all, .object_groups = g.most};
@@ -100,7 +90,7 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_detections *d = &q->det;
     int prompts = d->batch * d->max_objects;
     bool masks = ist_has(q->stats);
-    groups g = groups_of(l, prompts);
+    ist_mask_groups g = ist_mask_groups_of(l, prompts);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d -DSPILL_LANES=%d %s", l->lanes, l->wide,
                                          q->score.elem == IST_ELEM_F32 ? "-DSCORE_F32" : "");
     (void)way;
@@ -111,8 +101,8 @@ static void emit_pack(ist_plan *p, const ist_variant *v, void *node, int way) {
                                        .score_ld = q->score.ld,
                                        .score_c0 = q->score.c0,
                                        .scores_each = masks ? q->score.c : 1,
-                                       .all_groups = g.all,
-                                       .object_groups = g.most};
+                                       .all_groups = q->summed ? 1 : g.all, /* one an object */
+                                       .object_groups = q->summed ? 1 : g.most};
     ist_launch records = launch_of(q, defines.text, "records", (size_t)prompts, (size_t)l->lanes);
     ist_launch places = launch_of(q, defines.text, "places", 1, (size_t)l->lanes);
     LAUNCH_WITH(p, records, IST_OUT(q->packet), IST_IN(d->objects), IST_IN(d->counts), IST_IN(d->image_of),

@@ -5,6 +5,7 @@
 typedef struct ist_mask_args {
     int object_floats, logits_c0;  /* logits: from an object's to the next one's, first */
     int all_groups, object_groups; /* most work-groups, of all objects and of one */
+    float offset;                  /* of stability */
 } ist_mask_args;
 
 #endif
