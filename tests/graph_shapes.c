@@ -3,6 +3,7 @@
 #include "graph/kinds.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,6 +181,19 @@ static const shape_case decoder[] = {
             .x = F(2, 1, 300, 80), .k = 0),
     REFUSES(TOP_SCORES, top_scores, ARGUMENT, "l: the 9 largest of 24000 scores: at most 512 of 4194304 are possible",
             .x = T(2, 1, 300, 80), .k = 9),
+    MAKES(NMS, nms, "i[2,1,4096,1] i[2,1,1,1]", .boxes = F(2, 1, 4096, 4), .scores = F(2, 1, 4096, 1), .iou = 1),
+    MAKES(NMS, nms, "i[2,1,9,1] i[2,1,1,1]", .boxes = F(2, 1, 9, 4), .scores = F(2, 1, 9, 1), .group = I(2, 1, 9, 1),
+          .count = WIDE(2, 1, 1, 1, I32), .iou = 0.5),
+    REFUSES(NMS, nms, ARGUMENT, "l: suppression among [1,1,4097,4] boxes with [1,1,4097,1] scores and [0,0,0,0] groups; at "
+            "most 4096 boxes", .boxes = F(1, 1, 4097, 4), .scores = F(1, 1, 4097, 1)),
+    REFUSES(NMS, nms, ARGUMENT, "l: suppression among [2,1,9,4] boxes with [2,1,9,1] scores and [1,1,9,1] groups; at most "
+            "4096 boxes", .boxes = F(2, 1, 9, 4), .scores = F(2, 1, 9, 1), .group = I(1, 1, 9, 1)),
+    REFUSES(NMS, nms, ARGUMENT, "l: [1,1,1,1] counts of 2 lists of boxes", .boxes = F(2, 1, 9, 4),
+            .scores = F(2, 1, 9, 1), .count = I(1, 1, 1, 1)),
+    REFUSES(NMS, nms, ARGUMENT, "l: boxes that overlap by more than 1.5; 0 to 1 is possible", .boxes = F(2, 1, 9, 4),
+            .scores = F(2, 1, 9, 1), .iou = 1.5),
+    REFUSES(NMS, nms, ARGUMENT, "l: boxes that overlap by more than nan; 0 to 1 is possible", .boxes = F(2, 1, 9, 4),
+            .scores = F(2, 1, 9, 1), .iou = NAN),
     MAKES(GATHER, gather, "f[2,1,9,4]", .x = F(1, 1, 30, 4), .index = I(2, 1, 9, 1)),
     REFUSES(GATHER, gather, ARGUMENT, "l: gather of [3,30,4] by [2,9,1] is not possible", .x = F(3, 1, 30, 4),
             .index = I(2, 1, 9, 1)),

@@ -131,6 +131,9 @@ void ref_two_way(ref_map tokens, ref_map code, const ref_two_way_weights *w, ref
 void ref_row_max(ref_map x, ref_map y);
 /* Indices of the k largest of `count` values in falling order, equal values by rising index, NaN as -inf. */
 void ref_topk(const float *v, int count, int k, int *index);
+/* torchvision's nms (with group != NULL: batched_nms) of count boxes [4] x0 y0 x1 y1, to index[count]: the kept by falling
+ * score, equal ones by rising index, NaN as -inf. Returns how many. */
+int ref_nms(const float *boxes, const float *scores, const int *group, int count, double iou, int *index);
 /* sigmoid(a + b); sigmoid(a + logit(b)); b with n = 1 serves every item. */
 void ref_box_init(ref_map a, ref_map b, ref_map y);
 void ref_box_refine(ref_map a, ref_map b, ref_map y);

@@ -28,6 +28,29 @@ void ref_topk(const float *v, int count, int k, int *index) {
     free(taken);
 }
 
+/* torchvision/csrc/ops/cpu/nms_kernel.cpp */
+static bool suppresses(const float *a, const float *b, double iou) {
+    float area = (a[2] - a[0]) * (a[3] - a[1]), other = (b[2] - b[0]) * (b[3] - b[1]);
+    float w = fmaxf(0, fminf(a[2], b[2]) - fmaxf(a[0], b[0])), h = fmaxf(0, fminf(a[3], b[3]) - fmaxf(a[1], b[1]));
+    float inter = w * h, all = area + other - inter, ratio = inter / all;
+    return ratio > iou;
+}
+
+int ref_nms(const float *boxes, const float *scores, const int *group, int count, double iou, int *index) {
+    int kept = 0;
+    int *order = malloc(((size_t)count + 1) * sizeof *order);
+    ref_topk(scores, count, count, order);
+    for (int i = 0; i < count; i++) {
+        const float *box = boxes + 4 * order[i];
+        bool stays = true;
+        for (int k = 0; stays && k < kept; k++)
+            stays = (group && group[index[k]] != group[order[i]]) || !suppresses(boxes + 4 * index[k], box, iou);
+        if (stays) index[kept++] = order[i];
+    }
+    free(order);
+    return kept;
+}
+
 static double sigmoid(double v) {
     return 1 / (1 + exp(-v));
 }

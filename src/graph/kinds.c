@@ -54,6 +54,8 @@ static const ist_field top_rows[] = {TEXT(ist_top_rows, label), IN(ist_top_rows,
 static const ist_field row_max[] = {TEXT(ist_row_max, label), IN(ist_row_max, x), OUT(ist_row_max, y), END};
 static const ist_field top_scores[] = {TEXT(ist_top_scores, label), IN(ist_top_scores, x),
                                        MADE(ist_top_scores, scores), MADE(ist_top_scores, index), END};
+static const ist_field nms[] = {TEXT(ist_nms, label),   IN(ist_nms, boxes), IN(ist_nms, scores), IN(ist_nms, group),
+                                IN(ist_nms, count), OUT(ist_nms, index), OUT(ist_nms, kept), END};
 static const ist_field gather[] = {TEXT(ist_gather, label), IN(ist_gather, x), IN(ist_gather, index),
                                    OUT(ist_gather, y), END};
 static const ist_field box[] = {TEXT(ist_box, label), IN(ist_box, a), IN(ist_box, b), OUT(ist_box, y), END};

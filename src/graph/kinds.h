@@ -30,6 +30,7 @@
     X(TOPK, topk, top_rows)                                                                                            \
     X(TOP_ROWS, top_rows, top_rows)                                                                                    \
     X(TOP_SCORES, top_scores, top_scores)                                                                              \
+    X(NMS, nms, nms)                                                                                                   \
     X(GATHER, gather, gather)                                                                                          \
     X(BOX_INIT, box_init, box)                                                                                         \
     X(BOX_REFINE, box_refine, box)                                                                                     \

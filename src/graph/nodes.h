@@ -264,6 +264,18 @@ typedef struct ist_top_scores {
     int k;
 } ist_top_scores;
 
+/* NMS: greedy non-maximum suppression as torchvision's nms and, with groups, batched_nms: of n lists of T boxes, boxes F32
+ * [n,1,T,4] x0 y0 x1 y1 and scores F32 [n,1,T,1], the first count[i] take part (I32 [n,1,1,1]; empty: all). In order of
+ * falling score, equal scores by rising index, NaN as -inf, a box is kept unless one kept before it, with an equal group
+ * (I32 [n,1,T,1]; empty: one for all), has an intersection over union with it above `iou`, 0 to 1: float arithmetic, NaN
+ * is above nothing. index I32 [n,1,T,1]: the kept in that order, -1 behind them; kept I32 [n,1,1,1]: how many. */
+enum { IST_NMS_MAX = 4096 /* T */ };
+typedef struct ist_nms {
+    const char *label;
+    ist_tensor boxes, scores, group, count, index, kept;
+    double iou; /* torchvision compares with a double */
+} ist_nms;
+
 /* GATHER: y[i] = x[index[i]] over tokens of each item: x [n or 1,1,T,c], index I32 [n,1,k,1] -> [n,1,k,c] of x.elem. */
 typedef struct ist_gather {
     const char *label;

@@ -309,6 +309,27 @@ ist_status ist_infer_top_scores(void *node, ist_error *err) {
     return IST_OK;
 }
 
+static bool is_list(ist_tensor t, ist_tensor boxes, int c, ist_elem elem) {
+    return t.n == boxes.n && t.h == 1 && t.w == boxes.w && t.c == c && t.elem == elem;
+}
+
+ist_status ist_infer_nms(void *node, ist_error *err) {
+    ist_nms *q = node;
+    ist_tensor boxes = q->boxes, scores = q->scores, group = q->group, count = q->count;
+    if (boxes.w < 1 || boxes.w > IST_NMS_MAX || !is_list(boxes, boxes, BOX, IST_ELEM_F32) ||
+        !is_list(scores, boxes, 1, IST_ELEM_F32) || (ist_has(group) && !is_list(group, boxes, 1, IST_ELEM_I32)))
+        return ist_fail(err, IST_E_ARGUMENT,
+                        "%s: suppression among [%d,%d,%d,%d] boxes with [%d,%d,%d,%d] scores and [%d,%d,%d,%d] groups; at "
+                        "most %d boxes", q->label, EXTENTS(boxes), EXTENTS(scores), EXTENTS(group), IST_NMS_MAX);
+    if (ist_has(count) && (ist_pixels(count) != boxes.n || count.c != 1 || count.elem != IST_ELEM_I32))
+        return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] counts of %d lists of boxes", q->label, EXTENTS(count),
+                        boxes.n);
+    if (!(q->iou >= 0 && q->iou <= 1))
+        return ist_fail(err, IST_E_ARGUMENT, "%s: boxes that overlap by more than %g; 0 to 1 is possible", q->label, q->iou);
+    IST_TRY(result(&q->index, extents(boxes.n, 1, boxes.w, 1, IST_ELEM_I32), false, q->label, err));
+    return result(&q->kept, extents(boxes.n, 1, 1, 1, IST_ELEM_I32), false, q->label, err);
+}
+
 ist_status ist_infer_gather(void *node, ist_error *err) {
     ist_gather *q = node;
     ist_tensor x = q->x, index = q->index;

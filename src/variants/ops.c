@@ -146,6 +146,14 @@ ist_tensor ist_op_top_rows(ist_plan *p, ist_tensor x, int k, const char *label) 
     return emitted(p, IST_NODE_TOP_ROWS, &q, &q.y);
 }
 
+ist_tensor ist_op_nms(ist_plan *p, ist_tensor boxes, ist_tensor scores, ist_tensor group, ist_tensor count, double iou,
+                      ist_tensor *kept, const char *label) {
+    ist_nms q = {.label = label, .boxes = boxes, .scores = scores, .group = group, .count = count, .iou = iou};
+    ist_tensor index = emitted(p, IST_NODE_NMS, &q, &q.index);
+    *kept = ist_plan_status(p) ? (ist_tensor){0} : q.kept;
+    return index;
+}
+
 ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label) {
     ist_gather q = {.label = label, .x = x, .index = index};
     return emitted(p, IST_NODE_GATHER, &q, &q.y);

@@ -49,6 +49,9 @@ ist_tensor ist_op_deform_attention(ist_plan *p, ist_tensor offsets, ist_tensor w
 ist_tensor ist_op_row_max(ist_plan *p, ist_tensor x, const char *label);
 ist_tensor ist_op_topk(ist_plan *p, ist_tensor x, int k, const char *label);
 ist_tensor ist_op_top_rows(ist_plan *p, ist_tensor x, int k, const char *label);
+/* group and count may be empty. */
+ist_tensor ist_op_nms(ist_plan *p, ist_tensor boxes, ist_tensor scores, ist_tensor group, ist_tensor count, double iou,
+                      ist_tensor *kept, const char *label);
 ist_tensor ist_op_gather(ist_plan *p, ist_tensor x, ist_tensor index, const char *label);
 ist_tensor ist_op_box_init(ist_plan *p, ist_tensor delta, ist_tensor anchor_logit, const char *label);
 ist_tensor ist_op_box_refine(ist_plan *p, ist_tensor delta, ist_tensor ref, const char *label);
