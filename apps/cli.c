@@ -103,7 +103,7 @@ bool cli_parse_bytes(const char *text, size_t *out) {
     return true;
 }
 
-bool cli_parse_double(const char *text, double low, double high, double *out) {
+bool cli_parse_number(const char *text, double low, double high, double *out) {
     char *end;
     if (!is_plain(text, "+-.0123456789eE")) return false;
     double value = strtod(text, &end);
@@ -114,7 +114,7 @@ bool cli_parse_double(const char *text, double low, double high, double *out) {
 
 bool cli_parse_float(const char *text, double low, double high, float *out) {
     double value;
-    if (!cli_parse_double(text, low, high, &value)) return false;
+    if (!cli_parse_number(text, low, high, &value)) return false;
     *out = (float)value;
     return true;
 }

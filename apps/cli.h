@@ -81,7 +81,7 @@ bool cli_parse_int(const char *text, long low, long high, int *out);
 bool cli_parse_bytes(const char *text, size_t *out);
 
 /* Finite number in [low, high]. */
+bool cli_parse_number(const char *text, double low, double high, double *out);
 bool cli_parse_float(const char *text, double low, double high, float *out);
-bool cli_parse_double(const char *text, double low, double high, double *out);
 
 #endif

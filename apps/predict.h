@@ -49,6 +49,11 @@ typedef struct predict_options {
     int segmenter_size;            /* 0: the default */
     ist_resize_order resize_order;
     bool stored_constants;
+    double nms_iou; /* 0: no detection is suppressed */
+    bool nms_agnostic;
+    float track_iou;
+    int track_age;
+    const char *track_given; /* an option about tracks, or NULL */
     size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
     unsigned save; /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
@@ -266,7 +271,7 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
 /* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 18 };
+enum { PREDICT_RUN_OPTIONS = 22 };
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
 
 /* The tables over all images are all there and whole. */

@@ -40,7 +40,7 @@ int predict_take_everything(int which, const char *value, predict_options *o) {
     o->parameter_given = p->name;
     if (p->whole)
         return predict_parse_number(o->command, p->name, value, (long)p->low, (long)p->high, (int *)(void *)member);
-    if (cli_parse_double(value, p->low, p->high, (double *)(void *)member)) return CLI_SUCCESS;
+    if (cli_parse_number(value, p->low, p->high, (double *)(void *)member)) return CLI_SUCCESS;
     return cli_usage(o->command, "--%s: '%s' is not a number from %g to %g", p->name, value, p->low, p->high);
 }
 

@@ -173,6 +173,12 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     config->batch = o->batch;
     if (!o->segment) config->max_objects = o->max_objects;
     config->conf = o->conf;
+    config->nms_iou = o->nms_iou;
+    config->nms_agnostic = o->nms_agnostic;
+    if (o->track) {
+        config->track_iou = o->track_iou;
+        config->track_age = o->track_age;
+    }
     config->classes = *classes;
     config->max_pixels = IST_MAX_PIXELS;
     if (job->match == IST_MATCH_TARGETS) config->max_targets = (int)most_targets(job, NULL);

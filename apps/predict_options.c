@@ -36,6 +36,12 @@
     FOLDER_OPTIONS(X)                                                                                                  \
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")
 
+#define NMS_OPTIONS(X)                                                                                                 \
+    X(NMS, 0, "nms", "IOU",                                                                                            \
+      "drop a detection that overlaps a better one of its class by more than IOU,\n"                                   \
+      "above 0, at most 1 (off, as published)")                                                                        \
+    X(AGNOSTIC, 0, "agnostic", NULL, "with --nms: a better one of any class")
+
 #define RESUME_OPTIONS(X)                                                                                              \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
     X(MEMORY, 0, "memory", "BYTES", "for images in flight, with K, M or G (a quarter of the memory)")
@@ -56,6 +62,8 @@
 
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
+    X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
+    X(TRACK_AGE, 0, "track-age", "N", "images that a track survives unseen (30)")                                      \
     X(TARGETS, 0, "targets", "FILE",                                                                                   \
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
@@ -100,19 +108,18 @@
 enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
-    PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) SEGMENT_ONLY_OPTIONS(X)
-        EVAL_ONLY_OPTIONS(X)
+    PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X)
+        SEGMENT_ONLY_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
 #undef X
             OPTION_PRINT_JSON
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
-static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
-                                              RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(X)
-                                              FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X)
-                                                  SAVE_OPTION(X){NULL, 0, NULL, NULL}};
-static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) BATCH_OPTION(X)
+static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(
+    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
+    X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
+static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
                                              ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
@@ -205,6 +212,37 @@ void predict_configure_inputs(const predict_options *o, ist_config *config) {
     config->stored_constants = o->stored_constants;
 }
 
+/* Options about what detections become; 0 or the exit code. */
+static int take_detection_option(int id, const char *value, predict_options *o, bool *mine) {
+    *mine = true;
+    switch (id) {
+    case OPTION_NMS:
+        if (!cli_parse_number(value, 0, 1, &o->nms_iou) || !(o->nms_iou > 0))
+            return cli_usage(o->command, "--nms: '%s' is not a number above 0, at most 1", value);
+        break;
+    case OPTION_AGNOSTIC:
+        o->nms_agnostic = true;
+        break;
+    case OPTION_TRACK:
+        o->track = true;
+        break;
+    case OPTION_TRACK_IOU:
+        if (!cli_parse_float(value, 0, 1, &o->track_iou))
+            return cli_usage(o->command, "--track-iou: '%s' is not a number from 0 to 1", value);
+        o->track_given = "track-iou";
+        break;
+    case OPTION_TRACK_AGE:
+        o->track_given = "track-age";
+        return predict_parse_number(o->command, "track-age", value, 0, 1000000, &o->track_age);
+    case OPTION_TARGETS:
+        o->targets = value;
+        break;
+    default:
+        *mine = false;
+    }
+    return CLI_SUCCESS;
+}
+
 static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_BOXES) o->boxes = value;
     if (id == OPTION_POINTS) o->points = value;
@@ -261,6 +299,7 @@ int predict_take_model_option(int id, const char *value, predict_options *o, boo
 static int take_option(int id, const char *value, predict_options *o) {
     bool taken;
     int code = predict_take_model_option(id, value, o, &taken);
+    if (!taken) code = take_detection_option(id, value, o, &taken);
     if (taken) return code;
     switch (id) {
     case 'o':
@@ -271,12 +310,6 @@ static int take_option(int id, const char *value, predict_options *o) {
         break;
     case OPTION_CLASSES:
         o->classes = value;
-        break;
-    case OPTION_TRACK:
-        o->track = true;
-        break;
-    case OPTION_TARGETS:
-        o->targets = value;
         break;
     case OPTION_NAMES:
         o->names = value;
@@ -333,9 +366,16 @@ static int check_segment(predict_options *o, int argc) {
     return CLI_SUCCESS;
 }
 
+static int check_nms(const predict_options *o) {
+    if (!o->nms_agnostic || o->nms_iou > 0) return CLI_SUCCESS;
+    return cli_usage(o->command, "--agnostic needs --nms IOU");
+}
+
 static int check_predict(predict_options *o, int argc) {
     int code = check_folders(o, argc);
+    if (!code) code = check_nms(o);
     if (code) return code;
+    if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
     if (o->track && o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':'))
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
@@ -353,7 +393,8 @@ static int check_eval(predict_options *o, int argc) {
     if (!o->output && (o->save || o->resume)) return cli_usage("eval", "--save and --resume need -o DIR");
     if (o->output && !o->save) o->save = PREDICT_SAVE_NDJSON;
     o->save |= PREDICT_SAVE_JSON;
-    return check_masks(o);
+    int code = check_nms(o);
+    return code ? code : check_masks(o);
 }
 
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
@@ -363,6 +404,8 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
     *o = (predict_options){.command = argv[0],
                            .masks = true,
                            .segment = segment,
+                           .track_iou = defaults.track_iou,
+                           .track_age = defaults.track_age,
                            .conf = eval ? 0.001f : defaults.conf,
                            .max_objects = eval ? 100 : defaults.max_objects,
                            .batch = 1,

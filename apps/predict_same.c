@@ -51,7 +51,14 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
         predict_resize_order_name(o->resize_order ? o->resize_order : IST_RESIZE_ORDER_HORIZONTAL));
     put(next++, "stored-constants", o->stored_constants ? "on" : "off");
     put(next++, "classes", o->classes ? o->classes : "all");
+    snprintf(number, sizeof number, "%.15g", o->nms_iou);
+    put(next++, "nms", o->nms_iou > 0 ? number : "off");
+    put(next++, "agnostic", o->nms_agnostic ? "on" : "off");
     put(next++, "track", o->track ? "on" : "off");
+    snprintf(number, sizeof number, "%.7g", (double)o->track_iou);
+    put(next++, "track-iou", number);
+    snprintf(number, sizeof number, "%d", o->track_age);
+    put(next++, "track-age", number);
     IST_TRY(put_file(next++, "targets", o->targets, err));
     IST_TRY(put_file(next++, "names", o->names, err));
     IST_TRY(put_file(next++, "boxes", o->boxes, err));

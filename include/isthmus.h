@@ -243,6 +243,10 @@ typedef struct ist_config {
     int max_embeddings;       /* that may be alive, 1..1024; default 8. One takes (segmenter_size / 16)^2 * 256 floats, of
                                *   16 bits in FP16: 4 MiB of 1024 pixels in FP32. */
     const ist_everything *everything; /* for IST_PROMPTS_EVERYTHING, copied; NULL (the default): its defaults */
+    double nms_iou;           /* above 0, at most 1: of the detector's 300 best above conf one is dropped whose box has an
+                               *   intersection over union above this with a better one that stays, of the same label;
+                               *   max_objects counts those that stay. Default 0: none is, as published */
+    int nms_agnostic;         /* 1: with nms_iou, of any label; default 0 */
 } ist_config;
 
 ist_config ist_config_default(void);

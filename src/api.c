@@ -113,6 +113,15 @@ static ist_status complete_everything(ist_config *c, ist_everything *full, ist_e
     return ist_everything_check(full, err);
 }
 
+static ist_status check_suppression(const ist_config *c, ist_error *err) {
+    IST_TRY(in_range(err, "nms_iou", c->nms_iou, 0, 1));
+    IST_TRY(in_range(err, "nms_agnostic", c->nms_agnostic, 0, 1));
+    if (c->nms_iou > 0 ? c->prompts == IST_PROMPTS_DETECTIONS : !c->nms_agnostic) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT,
+                    c->nms_iou > 0 ? "config.nms_iou is for detections, config.prompts are others"
+                                   : "config.nms_agnostic needs config.nms_iou");
+}
+
 static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "input_size", c->input_size, 64, 2048));
     if (c->input_size % 32)
@@ -137,6 +146,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "resize_order", c->resize_order, IST_RESIZE_ORDER_AUTO, IST_RESIZE_ORDER_PILLOW_13));
     IST_TRY(in_range(err, "stored_constants", c->stored_constants, 0, 1));
     IST_TRY(in_range(err, "segmenter_size", c->segmenter_size, 0, 4096));
+    IST_TRY(check_suppression(c, err));
     int adopted = !!c->cl_context + !!c->cl_device + !!c->cl_queue;
     if (adopted && adopted != 3)
         return ist_fail(err, IST_E_ARGUMENT, "config: give cl_context, cl_device and cl_queue together, or none");

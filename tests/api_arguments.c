@@ -98,6 +98,11 @@ Test(api_arguments, configuration) {
     BAD(track_iou, NAN, IST_E_ARGUMENT, "track_iou");
     BAD(track_iou, 1.5f, IST_E_ARGUMENT, "track_iou");
     BAD(track_age, -1, IST_E_ARGUMENT, "track_age");
+    BAD(nms_iou, NAN, IST_E_ARGUMENT, "nms_iou");
+    BAD(nms_iou, -0.5, IST_E_ARGUMENT, "nms_iou is -0.5, want 0..1");
+    BAD(nms_iou, 1.5, IST_E_ARGUMENT, "nms_iou is 1.5");
+    BAD(nms_agnostic, 1, IST_E_ARGUMENT, "config.nms_agnostic needs config.nms_iou");
+    BAD(nms_agnostic, 2, IST_E_ARGUMENT, "nms_agnostic is 2");
     BAD(match, (ist_match_mode)4, IST_E_ARGUMENT, "match");
     BAD(precision, (ist_precision)4, IST_E_ARGUMENT, "precision");
     BAD(overlap, (ist_overlap)3, IST_E_ARGUMENT, "overlap");
@@ -118,6 +123,11 @@ Test(api_arguments, configuration) {
     BAD(low_res, 1, IST_E_ARGUMENT, "config.low_res needs");
     BAD(mask_prompts, 1, IST_E_ARGUMENT, "config.mask_prompts needs");
     BAD(prompts, IST_PROMPTS_TARGETS, IST_E_ARGUMENT, "give a segmenter");
+    odd = good;
+    odd.prompts = IST_PROMPTS_TARGETS;
+    odd.segmenter = "x";
+    odd.nms_iou = 0.5;
+    not_opened(&odd, IST_E_ARGUMENT, "config.nms_iou is for detections");
     BAD(class_count, 1, IST_E_ARGUMENT, "class_count");
     BAD(class_count, -1, IST_E_ARGUMENT, "class_count");
     BAD(cl_context, &err, IST_E_ARGUMENT, "together");

@@ -212,6 +212,25 @@ Test(cli_predict, names_and_classes) {
     scratch_remove(&b.s);
 }
 
+static size_t objects_of_first(const bench *b) {
+    json_t *lines = read_lines(scratch_path(&b->s, "out/frames.ndjson"));
+    size_t count = json_array_size(json_object_get(json_array_get(lines, 0), "objects"));
+    json_decref(lines);
+    return count;
+}
+
+/* The three objects' labels differ; the second overlaps the first by 0.87, the third by 0.75. */
+Test(cli_predict, duplicates_are_suppressed_when_asked) {
+    bench b = make_bench(1);
+    expect(PREDICT(&b, "--nms", "0.8"), 0, "1 image, 0 failed");
+    cr_expect_eq(objects_of_first(&b), 3);
+    expect(PREDICT(&b, "--nms", "0.8", "--agnostic", "--track", "--track-iou", "0.5"), 0, "1 image, 0 failed");
+    cr_expect_eq(objects_of_first(&b), 2);
+    expect(PREDICT(&b, "--nms", "1e-3", "--agnostic"), 0, "1 image, 0 failed");
+    cr_expect_eq(objects_of_first(&b), 1);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, lists_on_standard_input) {
     bench b = make_bench(3);
     char text[800];

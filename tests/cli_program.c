@@ -63,6 +63,16 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "nan"), 2, NULL, "--conf");
     expect(RUN(&s, "predict", "x", "-o", "y", "--conf", "0x1p-1"), 2, NULL, "--conf: '0x1p-1'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--conf", " 0.5"), 2, NULL, "--conf: ' 0.5'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--nms", "0"), 2, NULL, "--nms: '0' is not a number above 0, at most 1");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--nms", "1.01"), 2, NULL, "--nms: '1.01'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--nms", "nan"), 2, NULL, "--nms: 'nan'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--nms"), 2, NULL, "'--nms' needs a value");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--agnostic"), 2, NULL, "predict: --agnostic needs --nms IOU");
+    expect(RUN(&s, "eval", "x", "--annotations", "y", "--agnostic"), 2, NULL, "eval: --agnostic needs --nms IOU");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--track-iou", "-1"), 2, NULL, "--track-iou: '-1'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--track-age", "1.5"), 2, NULL, "--track-age: '1.5'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--track-iou", "0.5"), 2, NULL, "predict: --track-iou needs --track");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--track-age", "3"), 2, NULL, "predict: --track-age needs --track");
     expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", " 3"), 2, NULL, "--max-objects: ' 3'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "0"), 2, NULL, "--batch: '0'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "65"), 2, NULL, "from 1 to 64");

@@ -154,6 +154,7 @@ Test(cli_resume, other_options_are_refused) {
                                     {"--targets", targets, "--targets none, this run has --targets a file of 39 bytes"},
                                     {"--detector", other, "--detector a file of 0 bytes"},
                                     {"--save", "json,masks,overlay", "--save masks, this run has --save masks,overlay"},
+                                    {"--nms", "0.7", "--nms off, this run has --nms 0.7"},
                                     {"--track", "--quiet", "--track off, this run has --track on"}};
     char *before = scratch_read(scratch_path(&b.s, "out/frames.ndjson.partial"), NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -235,6 +235,25 @@ static const char *refused_prompt(const ist_engine *e, const ist_image *image) {
     return image->prompt_count > e->config.max_objects ? "more prompts than it was opened for" : NULL;
 }
 
+static double overlap(const float a[4], const float b[4]) {
+    double w = fmin(a[2], b[2]) - fmax(a[0], b[0]), h = fmin(a[3], b[3]) - fmax(a[1], b[1]);
+    double both = fmax(w, 0) * fmax(h, 0);
+    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both);
+}
+
+/* Objects that stay after config.nms_iou; their masks are the first ones'. */
+static int suppress(const ist_engine *e, ist_object *objects, int count) {
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        bool stays = true;
+        for (int k = 0; k < kept; k++)
+            if (objects[k].label == objects[i].label || e->config.nms_agnostic)
+                stays = stays && overlap(objects[k].box, objects[i].box) <= e->config.nms_iou;
+        if (stays) objects[kept++] = objects[i];
+    }
+    return kept;
+}
+
 /* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
  * columns i .. i+4, rows 0 .. min(40, h) - 1. */
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
@@ -274,6 +293,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
         o->area = columns * rows;
         o->mask_box[0] = o->mask.x0, o->mask_box[2] = o->mask.x0 + columns - 1, o->mask_box[3] = rows - 1;
     }
+    if (e->config.nms_iou > 0) count = suppress(e, b->objects[f], count);
     if (count) spoil(e, &b->objects[f][count - 1]);
     if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
     b->frames[f] = (ist_frame){.tag = image->tag,

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 
 typedef struct scene {
-    int batch, count, queries, classes, most, candidates;
+    int batch, count, queries, classes, most;
     float conf;
+    double iou; /* 0: nothing is suppressed */
+    bool agnostic;
     ref_map logits, boxes;
     unsigned char *keep;
     ist_detections det;
@@ -54,7 +56,9 @@ static void run(optest *t, scene *s, const uint32_t *up, size_t bytes, bool slic
                        .upload = eu,
                        .det = {.max_objects = s->most},
                        .conf = s->conf,
-                       .keep = slice ? s->keep : NULL};
+                       .keep = slice ? s->keep : NULL,
+                       .nms_iou = s->iou,
+                       .agnostic = s->agnostic};
     ist_emit(t->plan, IST_NODE_DETECT, &node);
     s->det = node.det;
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
@@ -163,6 +167,91 @@ Test(op_detect, one_launch) {
     setenv("ISTHMUS_CAPS", "+PTX_MMA", 1);
     without = IST_CAP_CPU;
     against_reference(1024);
+}
+
+/* ---- suppression ---- */
+
+static scene scene_of(unsigned i, int most) {
+    return (scene){.batch = cases[i].batch,
+                   .count = cases[i].count,
+                   .queries = cases[i].queries,
+                   .classes = cases[i].classes,
+                   .most = most,
+                   .conf = cases[i].conf};
+}
+
+/* The same detections for the same i. */
+static void detect(optest *t, scene *s, unsigned i) {
+    size_t bytes;
+    optest_begin(t, "suppression", i);
+    fill(t, s, i % 2);
+    uint32_t *up = upload_of(t, s, &bytes);
+    run(t, s, up, bytes, i % 2);
+}
+
+/* What the reference keeps of the rows of an image, which are by falling score. */
+static int kept_of(const int *rows, int count, const scene *s, int *index) {
+    float boxes[300 * 4], scores[300];
+    int labels[300];
+    for (int k = 0; k < count; k++) {
+        memcpy(boxes + 4 * k, rows + k * IST_DET_WORDS + IST_DET_BOX, 16);
+        memcpy(scores + k, rows + k * IST_DET_WORDS + IST_DET_SCORE, 4);
+        labels[k] = rows[k * IST_DET_WORDS + IST_DET_LABEL];
+    }
+    return ref_nms(boxes, scores, s->agnostic ? NULL : labels, count, s->iou, index);
+}
+
+/* Objects and counts are those that stay of all detections, bit for bit. True where one was suppressed. */
+static bool suppressed(unsigned i, double iou, bool agnostic) {
+    optest t;
+    scene all = scene_of(i, 300), s = scene_of(i, cases[i].most);
+    int index[300], p = 0;
+    bool some = false;
+    detect(&t, &all, i);
+    const size_t size = (size_t)all.batch * 300 * IST_DET_WORDS * 4;
+    int *rows = malloc(size), counts[16];
+    memcpy(rows, all.objects, size);
+    memcpy(counts, all.counts, (size_t)all.batch * 16);
+    optest_end(&t);
+    s.iou = iou;
+    s.agnostic = agnostic;
+    detect(&t, &s, i);
+    for (int n = 0; n < s.batch; n++) {
+        const int *found = rows + n * 300 * IST_DET_WORDS, *c = s.counts + 4 * n;
+        int stay = kept_of(found, counts[4 * n], &s, index), objects = stay < s.most ? stay : s.most;
+        cr_assert(c[0] == objects && c[1] == stay - objects && c[2] == p,
+                  "image %d of case %u: %d objects, %d dropped, from %d on, not %d, %d, %d", n, i, c[0], c[1], c[2],
+                  objects, stay - objects, p);
+        for (int k = 0; k < objects; k++, p++) {
+            const int *o = s.objects + (n * s.most + k) * IST_DET_WORDS;
+            cr_assert_arr_eq(o, found + index[k] * IST_DET_WORDS, 4 * IST_DET_WORDS, "image %d, object %d", n, k);
+            cr_assert_eq(s.image_of[p], n);
+        }
+        some = some || stay < counts[4 * n];
+    }
+    cr_assert_eq(s.total, p);
+    optest_end(&t);
+    free(rows);
+    return some;
+}
+
+static void suppress_all(int most_small) {
+    int some = 0;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (optest_small() && cases[i].queries * cases[i].classes > most_small) continue;
+        some += suppressed(i, 0.5, false);
+        some += suppressed(i, 0.2, true);
+    }
+    cr_assert_gt(some, optest_small() ? 2 : 8, "%d runs suppressed a detection", some);
+}
+
+Test(op_detect, suppression) {
+    suppress_all(1024);
+}
+
+Test(op_detect, suppression_by_lanes) {
+    without = IST_CAP_CPU;
+    suppress_all(128);
 }
 
 /* NaN and infinite logits: NaN is never an object, +inf is a score of 1, nothing else is disturbed. */

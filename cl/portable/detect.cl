@@ -112,6 +112,31 @@ pick(__global int *objects, __global int *counts, __global const float *score, _
 #endif
 }
 
+/* objects and counts of image n as pick makes them, from found [n, candidates, DET_WORDS]: those that index [n, candidates]
+ * names, the first kept[n]. ONE as there. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+stay(__global int *objects, __global int *counts, __global const int *found, __global const int *index,
+     __global const int *kept, __global const uint *upload, int candidates, int max_objects
+#ifdef ONE
+     , __global int *total, __global int *image_of, __global float *prompts
+#endif
+) {
+    const int n = get_group_id(0), all = n < (int)upload[UP_COUNT] ? kept[n] : 0, count = min(all, max_objects);
+    objects += (size_t)n * max_objects * DET_WORDS;
+    found += (size_t)n * candidates * DET_WORDS;
+    index += (size_t)n * candidates;
+    if (LANE == 0) {
+        counts[4 * n] = count;
+        counts[4 * n + 1] = all - count;
+    }
+    for (int i = LANE; i < count; i += LANES) vstore8(vload8(index[i], found), i, objects);
+#ifdef ONE
+    __local int end;
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    flatten_all(counts, total, image_of, prompts, objects, upload, 1, max_objects, &end);
+#endif
+}
+
 /* objects [n, max_objects, DET_WORDS], counts [n, 4] and match [n, max_objects, 2] from the targets of image n. One
  * work-item per place. */
 __kernel void given_boxes(__global int *objects, __global int *counts, __global int *match,

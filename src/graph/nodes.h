@@ -543,13 +543,16 @@ typedef struct ist_detections {
 
 /* DETECT: the min(300, queries * classes) largest sigmoids of logits F32 [batch,1,queries,classes] with their boxes F32
  * [batch,1,queries,4] cxcywh normalised; a NaN logit is never an object. keep [classes]: nonzero for labels that are
- * wanted, or NULL. */
+ * wanted, or NULL. With nms_iou > 0 objects are those of them that NMS with this threshold keeps, of which those of
+ * different labels leave each other alone unless `agnostic`. */
 typedef struct ist_detect {
     const char *label;
     ist_tensor logits, boxes, upload;
     ist_detections det;
     float conf; /* scores must be above */
     const unsigned char *keep;
+    double nms_iou;
+    bool agnostic;
 } ist_detect;
 
 /* GIVEN_BOXES: the targets of each image in their order instead of detections, the first max_objects of them: score 1,

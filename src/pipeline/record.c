@@ -64,7 +64,9 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dete
                          .upload = f->upload,
                          .det = {.max_objects = config->max_objects},
                          .conf = config->conf,
-                         .keep = keep};
+                         .keep = keep,
+                         .nms_iou = config->nms_iou,
+                         .agnostic = config->nms_agnostic};
     node(f, IST_NODE_DETECT, &detect);
     return detect.det;
 }

@@ -49,11 +49,16 @@ static void flatten(ist_plan *p, size_t lanes, ist_detections *d, ist_tensor upl
                          .arg_count = 8});
 }
 
-/* Objects of an image; of one image alone the same launch makes the list, where work-items share it. */
-static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores *top) {
-    ist_detections *d = &q->det;
+/* Whether the launch that makes the objects of an image makes the list too: of one image alone, where work-items share
+ * it. */
+static bool makes_list(const ist_detections *d, size_t lanes) {
+    return d->batch == 1 && lanes > 1;
+}
+
+/* What is above the threshold, to d; with `last` these are the objects. */
+static void pick(ist_plan *p, size_t lanes, const ist_detect *q, const ist_top_scores *top, ist_detections *d,
+                 bool last) {
     ist_tensor logits = q->logits, boxes = q->boxes;
-    int batch = logits.n;
     const ist_pick_args by_value = {.candidates = top->index.w,
                                     .classes = logits.c,
                                     .queries = logits.h * logits.w,
@@ -61,7 +66,7 @@ static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores 
                                     .boxes_ld = boxes.ld,
                                     .boxes_c0 = boxes.c0,
                                     .threshold = q->conf};
-    bool one = batch == 1 && lanes > 1;
+    bool one = last && makes_list(d, lanes);
     ist_defines defines = ist_defines_of(p, "-DLANES=%d%s", (int)lanes, one ? " -DONE" : "");
     ist_tensor keep = keep_table(p, q->keep, logits.c, q->label);
     make_objects(p, d);
@@ -73,12 +78,44 @@ static void pick(ist_plan *p, size_t lanes, ist_detect *q, const ist_top_scores 
                          .defines = defines.text,
                          .kernel = "pick",
                          .dims = 1,
-                         .global = {lanes * (size_t)batch},
+                         .global = {lanes * (size_t)d->batch},
                          .local = {lanes},
                          .args = {IST_OUT(d->objects), IST_OUT(d->counts), IST_IN(top->scores), IST_IN(top->index),
-                                  IST_IN(boxes), IST_IN(keep), IST_IN(q->upload),
-                                  IST_STRUCT(pick_args, &by_value), IST_OUT(d->total), IST_OUT(d->image_of),
-                                  IST_OUT(d->boxes)},
+                                  IST_IN(boxes), IST_IN(keep), IST_IN(q->upload), IST_STRUCT(pick_args, &by_value),
+                                  IST_OUT(d->total), IST_OUT(d->image_of), IST_OUT(d->boxes)},
+                         .arg_count = one ? 11 : 8});
+    if (last && !one) flatten(p, lanes, d, q->upload, q->label);
+}
+
+/* Objects: of what was found that which no better one suppresses. */
+static void suppress(ist_plan *p, size_t lanes, ist_detect *q, const ist_detections *found) {
+    ist_detections *d = &q->det;
+    const int candidates = found->max_objects;
+    ist_tensor rows = ist_view(found->objects, d->batch, 1, candidates);
+    ist_nms nms = {.label = q->label,
+                   .boxes = ist_slice(rows, IST_DET_BOX, 4),
+                   .scores = ist_slice(rows, IST_DET_SCORE, 1),
+                   .count = ist_slice(found->counts, 0, 1),
+                   .iou = q->nms_iou};
+    nms.boxes.elem = nms.scores.elem = IST_ELEM_F32; /* floats among ints */
+    if (!q->agnostic) nms.group = ist_slice(rows, IST_DET_LABEL, 1);
+    ist_emit(p, IST_NODE_NMS, &nms);
+    bool one = makes_list(d, lanes);
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d%s", (int)lanes, one ? " -DONE" : "");
+    make_objects(p, d);
+    if (one) make_list(p, d);
+    ist_plan_launch(
+        p, &(ist_launch){.label = q->label,
+                         .op = "portable/detect",
+                         .isa = "codes/frame+portable/frame",
+                         .defines = defines.text,
+                         .kernel = "stay",
+                         .dims = 1,
+                         .global = {lanes * (size_t)d->batch},
+                         .local = {lanes},
+                         .args = {IST_OUT(d->objects), IST_OUT(d->counts), IST_IN(found->objects), IST_IN(nms.index),
+                                  IST_IN(nms.kept), IST_IN(q->upload), IST_INT(candidates), IST_INT(d->max_objects),
+                                  IST_OUT(d->total), IST_OUT(d->image_of), IST_OUT(d->boxes)},
                          .arg_count = one ? 11 : 8});
     if (!one) flatten(p, lanes, d, q->upload, q->label);
 }
@@ -91,7 +128,15 @@ static void emit_detect(ist_plan *p, const ist_variant *v, void *node, int way) 
     ist_plan_limit(p, q->upload); /* word 0 is the number of images */
     ist_emit(p, IST_NODE_TOP_SCORES, &top);
     ist_plan_limit(p, (ist_tensor){0});
-    if (!ist_plan_status(p)) pick(p, (size_t)ist_lanes_of(v)->lanes, q, &top);
+    if (ist_plan_status(p)) return;
+    const size_t lanes = (size_t)ist_lanes_of(v)->lanes;
+    if (q->nms_iou > 0) {
+        ist_detections found = {.batch = q->det.batch, .max_objects = top.k};
+        pick(p, lanes, q, &top, &found, false);
+        suppress(p, lanes, q, &found);
+    } else {
+        pick(p, lanes, q, &top, &q->det, true);
+    }
 }
 
 const ist_family ist_portable_detect = {.emit = emit_detect};
