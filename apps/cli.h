@@ -49,7 +49,7 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
-enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 32 };
+enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 48 };
 
 /* Next option of `command`: its id with *value set, CLI_END when only arguments are left (from the global optind on,
  * getopt's), CLI_STOP when the program must end with *exit_code: help was printed or a mistake was named. The value of

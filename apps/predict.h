@@ -53,7 +53,9 @@ typedef struct predict_options {
     bool nms_agnostic;
     float track_iou;
     int track_age;
-    const char *track_given; /* an option about tracks, or NULL */
+    const char *track_given;   /* an option about tracks, or NULL */
+    const char *of_detections; /* one that needs a detector, or NULL */
+    bool no_detector;          /* the targets are the objects */
     size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
     unsigned save; /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
@@ -69,6 +71,11 @@ typedef struct predict_options {
     const char *annotations, *results, *json; /* eval's */
     int first_source;                         /* index in argv */
 } predict_options;
+
+/* Whether a detector finds the objects; else they are given. */
+static inline bool predict_detects(const predict_options *o) {
+    return !o->segment && !o->no_detector;
+}
 
 /* Parses the command line of argv[0], "predict", "segment", "eval" or "verify"; CLI_STOP in *stop when the program ends
  * with the returned code (help, a mistake). */
@@ -199,7 +206,7 @@ typedef struct predict_prompts {
 ist_status predict_prompts_of(const predict_job *job, const ist_source *source, predict_prompts *prompts,
                               ist_error *err);
 void predict_prompts_free(predict_prompts *prompts);
-/* Of a result: the score becomes the mask's own, the box of a prompt without one that of its mask. */
+/* Of a result for what was given: the score becomes the mask's own, the box of a prompt without one that of its mask. */
 void predict_settle_prompts(const predict_job *job, const ist_source *source, ist_object *objects, int count);
 
 /* The engine's configuration that the options ask for. *classes (may be NULL after) is what config->classes points to,

@@ -244,7 +244,7 @@ static ist_status take_results(predict_flow *f, const batch *b, const ist_result
         slot->ms.total = result->total_ms;
         slot->transfers = result->transfers;
         slot->status = copy_frame(slot, &result->frames[i], &slot->err);
-        if (!slot->status && f->job->options->segment)
+        if (!slot->status && !predict_detects(f->job->options))
             predict_settle_prompts(f->job, slot->source, slot->storage, slot->frame.object_count);
     }
     return IST_OK;

@@ -162,8 +162,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     *config = ist_config_default();
     *classes = NULL;
     if (o->classes) code = parse_classes(job, classes, &config->class_count);
-    if (o->segment) predict_configure_prompts(job, config);
-    config->detector = o->segment ? NULL : o->detector;
+    config->detector = predict_detects(o) ? o->detector : NULL;
     config->segmenter = o->masks ? o->segmenter : NULL;
     config->device = o->device;
     config->precision = o->precision;
@@ -171,7 +170,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     predict_configure_inputs(o, config);
     config->match = job->match;
     config->batch = o->batch;
-    if (!o->segment) config->max_objects = o->max_objects;
+    config->max_objects = o->max_objects;
     config->conf = o->conf;
     config->nms_iou = o->nms_iou;
     config->nms_agnostic = o->nms_agnostic;
@@ -181,7 +180,12 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     }
     config->classes = *classes;
     config->max_pixels = IST_MAX_PIXELS;
-    if (job->match == IST_MATCH_TARGETS) config->max_targets = (int)most_targets(job, NULL);
+    if (o->targets) config->max_targets = (int)most_targets(job, NULL);
+    if (o->segment) predict_configure_prompts(job, config);
+    if (o->no_detector) {
+        config->prompts = IST_PROMPTS_TARGETS;
+        config->max_objects = config->max_targets ? config->max_targets : 1;
+    }
     return code;
 }
 
@@ -302,10 +306,20 @@ static ist_status take_categories(predict_job *job, ist_error *err) {
     return IST_OK;
 }
 
+/* Names of what the targets are: the user's, else their own. */
+static int name_targets(predict_job *job) {
+    ist_error err;
+    if (!ist_targets_own_labels(&job->targets, (const char *const *)job->names, job->name_count, &job->labels, &err))
+        return CLI_SUCCESS;
+    ist_fail_context(&err, "%s", job->options->targets);
+    return cli_fail(CLI_FAILED, "%s", err.text);
+}
+
 /* Names of the engine's labels: the user's, else the checkpoint's. */
 static int name_labels(predict_job *job) {
     int classes = job->options->segment ? 1 : job->engine_info.classes;
     ist_error err;
+    if (job->options->no_detector) return name_targets(job);
     if (job->name_count && job->name_count != (size_t)classes)
         return cli_fail(CLI_USAGE, "%s has %zu %s, the detector has %d %s", job->options->names, job->name_count,
                         ist_plural(job->name_count, "name", "names"), classes,
@@ -342,6 +356,7 @@ static int read_inputs(predict_job *job) {
         return cli_fail(CLI_FAILED, "%s: %s has %zu targets, at most 300 can be matched", o->targets, path, most);
     if (o->targets) check_targets(job);
     if (o->segment) return predict_read_prompts(job);
+    if (o->no_detector) return CLI_SUCCESS;
     job->match = o->targets ? IST_MATCH_TARGETS : o->track ? IST_MATCH_TRACKS : IST_MATCH_NONE;
     return CLI_SUCCESS;
 }

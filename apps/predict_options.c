@@ -67,6 +67,7 @@
     X(TARGETS, 0, "targets", "FILE",                                                                                   \
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
+    X(NO_DETECTOR, 0, "no-detector", NULL, "the boxes of --targets are the objects: masks for all of them")            \
     SAVE_OPTION(X)
 
 #define SEGMENT_ONLY_OPTIONS(X)                                                                                        \
@@ -237,6 +238,9 @@ static int take_detection_option(int id, const char *value, predict_options *o, 
     case OPTION_TARGETS:
         o->targets = value;
         break;
+    case OPTION_NO_DETECTOR:
+        o->no_detector = true;
+        break;
     default:
         *mine = false;
     }
@@ -371,10 +375,23 @@ static int check_nms(const predict_options *o) {
     return cli_usage(o->command, "--agnostic needs --nms IOU");
 }
 
+/* Options that say something of detections. */
+static bool is_of_detections(int id) {
+    static const int ids[] = {
+        OPTION_DETECTOR, OPTION_CONF,  OPTION_MAX_OBJECTS, OPTION_CLASSES,          OPTION_NMS,
+        OPTION_AGNOSTIC, OPTION_TRACK, OPTION_IMGSZ,       OPTION_STORED_CONSTANTS, OPTION_NO_MASKS};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
 static int check_predict(predict_options *o, int argc) {
     int code = check_folders(o, argc);
     if (!code) code = check_nms(o);
     if (code) return code;
+    if (o->no_detector && !o->targets) return cli_usage("predict", "--no-detector needs --targets FILE");
+    if (o->no_detector && o->of_detections)
+        return cli_usage("predict", "--no-detector and --%s exclude each other", o->of_detections);
     if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
     if (o->track && o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':'))
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
@@ -395,6 +412,11 @@ static int check_eval(predict_options *o, int argc) {
     o->save |= PREDICT_SAVE_JSON;
     int code = check_nms(o);
     return code ? code : check_masks(o);
+}
+
+static const char *name_of(const cli_option *list, int id) {
+    while (list->name && list->id != id) list++;
+    return list->name;
 }
 
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
@@ -418,6 +440,7 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
             return code;
         }
         code = take_option(id, value, o);
+        if (is_of_detections(id)) o->of_detections = name_of(list, id);
     }
     o->first_source = optind;
     if (!code)
@@ -486,10 +509,11 @@ static int check_checkpoint(const char *path) {
 }
 
 int predict_find_checkpoints(predict_options *o) {
-    int code = o->detector || o->segment ? CLI_SUCCESS : find_default(DEFAULT_DETECTOR, "detector", &o->detector);
-    if (!code && !o->segment) code = check_checkpoint(o->detector);
+    const bool detects = predict_detects(o);
+    int code = o->detector || !detects ? CLI_SUCCESS : find_default(DEFAULT_DETECTOR, "detector", &o->detector);
+    if (!code && detects) code = check_checkpoint(o->detector);
     if (code || !o->masks) return code;
     if (!o->segmenter) code = find_default(DEFAULT_SEGMENTER, "segmenter", &o->segmenter);
-    if (code && !o->segment) cli_note("without a segmenter, --no-masks finds boxes only");
+    if (code && detects) cli_note("without a segmenter, --no-masks finds boxes only");
     return code ? code : check_checkpoint(o->segmenter);
 }

@@ -72,7 +72,7 @@ static ist_status encode_image(const predict_job *job, predict_slot *slot, ist_e
     ist_record record = {.file = slot->source->path,
                          .frame = &slot->frame,
                          .labels = &job->labels,
-                         .match = job->match,
+                         .match = job->options->no_detector ? IST_MATCH_TARGETS : job->match,
                          .masks = job->options->masks,
                          .prompts = job->options->segment && !job->options->everything,
                          .everything = job->options->everything,

@@ -36,7 +36,7 @@ static void put_save(ist_run_option *o, unsigned save) {
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err) {
     char number[32], parameters[160];
     ist_run_option *next = list;
-    IST_TRY(put_file(next++, "detector", o->segment ? NULL : o->detector, err));
+    IST_TRY(put_file(next++, "detector", predict_detects(o) ? o->detector : NULL, err));
     IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
     put(next++, "precision", predict_precision_name(o->precision));
     snprintf(number, sizeof number, "%.7g", (double)o->conf);
@@ -60,6 +60,7 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     snprintf(number, sizeof number, "%d", o->track_age);
     put(next++, "track-age", number);
     IST_TRY(put_file(next++, "targets", o->targets, err));
+    put(next++, "no-detector", o->no_detector ? "on" : "off");
     IST_TRY(put_file(next++, "names", o->names, err));
     IST_TRY(put_file(next++, "boxes", o->boxes, err));
     IST_TRY(put_file(next++, "points", o->points, err));

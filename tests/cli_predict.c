@@ -194,6 +194,74 @@ Test(cli_predict, targets_reach_the_engine) {
     scratch_remove(&b.s);
 }
 
+static json_t *object_at(const json_t *lines, size_t image, size_t object) {
+    return json_array_get(json_object_get(json_array_get(lines, image), "objects"), object);
+}
+
+static void expect_object(const json_t *o, const char *name, int target, double x0) {
+    cr_expect_str_eq(json_string_value(json_object_get(o, "name")), name);
+    cr_expect_eq(json_integer_value(json_object_get(o, "target")), target);
+    cr_expect_eq(json_number_value(json_object_get(o, "score")), 0.75, "the mask's");
+    cr_expect_eq(json_number_value(json_object_get(o, "match_iou")), 1);
+    cr_expect_eq(json_number_value(json_array_get(json_object_get(o, "box"), 0)), x0);
+    cr_expect_not_null(json_object_get(o, "rle"));
+}
+
+/* No detector is opened; the same files, resume and partial failure as with one. */
+Test(cli_predict, targets_are_the_objects_without_a_detector) {
+    bench b = make_bench(3);
+    char file[200];
+    snprintf(file, sizeof file, "%s", scratch_path(&b.s, "t.json"));
+    unlink(scratch_path(&b.s, "weights/dfine_n_demo.safetensors"));
+    scratch_put(scratch_path(&b.s, "in/01-x.png"), "no image");
+    scratch_put(file, "{\"00-x.png\": [{\"box\": [1, 2, 30, 40], \"label\": 1}, {\"box\": [5, 6, 7, 8]}],"
+                      "\"02-x.png\": [{\"box\": [9, 9, 20, 20], \"label\": 0}]}");
+    expect(PREDICT(&b, "--targets", file, "--no-detector"), 7, "2 images, 1 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_assert_eq(json_array_size(lines), 2);
+    expect_object(object_at(lines, 0, 0), "1", 0, 1);
+    expect_object(object_at(lines, 0, 1), "object", 1, 5);
+    expect_object(object_at(lines, 1, 0), "0", 0, 9);
+    cr_expect_null(object_at(lines, 1, 1));
+    json_decref(lines);
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/02-x.png")));
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/overlays/00-x.png")));
+    write_png(scratch_path(&b.s, "in/01-x.png"), 51, 60);
+    expect(PREDICT(&b, "--targets", file, "--resume"), 4, "there is no dfine_n_demo.safetensors");
+    expect(PREDICT(&b, "--targets", file, "--no-detector", "--resume"), 0, "1 image, 0 failed, 2 kept");
+    expect_frames(&b, 3, (const char *[]){"00-x.png", "01-x.png", "02-x.png"});
+    scratch_put(scratch_path(&b.s, "names"), "bone\n");
+    expect(PREDICT(&b, "--targets", file, "--no-detector", "--names", scratch_path(&b.s, "names")), 1,
+           "t.json: a target has class 1, which the given 1 class is not");
+    scratch_put(scratch_path(&b.s, "names"), "bone\nvessel\n");
+    expect(PREDICT(&b, "--targets", file, "--no-detector", "--names", scratch_path(&b.s, "names")), 0, "3 images");
+    lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    expect_object(object_at(lines, 0, 0), "vessel", 0, 1);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
+/* Categories keep their names and ids. */
+Test(cli_predict, annotations_are_the_objects_without_a_detector) {
+    bench b = make_bench(1);
+    scratch_put(scratch_path(&b.s, "t.json"),
+                "{\"images\": [{\"id\": 5, \"file_name\": \"00-x.png\"}], \"annotations\": ["
+                "{\"image_id\": 5, \"bbox\": [10, 20, 5, 6], \"category_id\": 90},"
+                "{\"image_id\": 5, \"bbox\": [1, 2, 3, 4], \"category_id\": 7}],"
+                "\"categories\": [{\"id\": 90, \"name\": \"needle\"}, {\"id\": 7, \"name\": \"bone\"}]}");
+    expect(PREDICT(&b, "--targets", scratch_path(&b.s, "t.json"), "--no-detector"), 0, "1 image, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+    expect_object(object_at(lines, 0, 0), "needle", 0, 10);
+    expect_object(object_at(lines, 0, 1), "bone", 1, 1);
+    cr_assert_eq(json_array_size(results), 2);
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, 0), "category_id")), 90);
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(results, 1), "category_id")), 7);
+    json_decref(results);
+    json_decref(lines);
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, names_and_classes) {
     bench b = make_bench(1);
     char text[1000] = "";

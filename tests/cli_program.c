@@ -73,6 +73,11 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--track", "--track-age", "1.5"), 2, NULL, "--track-age: '1.5'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--track-iou", "0.5"), 2, NULL, "predict: --track-iou needs --track");
     expect(RUN(&s, "predict", "x", "-o", "y", "--track-age", "3"), 2, NULL, "predict: --track-age needs --track");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-detector"), 2, NULL, "predict: --no-detector needs --targets FILE");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-detector", "--targets", "t", "--max-objects", "3"), 2, NULL,
+           "predict: --no-detector and --max-objects exclude each other");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-detector", "--targets", "t", "--no-masks"), 2, NULL,
+           "--no-detector and --no-masks exclude each other");
     expect(RUN(&s, "predict", "x", "-o", "y", "--max-objects", " 3"), 2, NULL, "--max-objects: ' 3'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "0"), 2, NULL, "--batch: '0'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--batch", "65"), 2, NULL, "from 1 to 64");

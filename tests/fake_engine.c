@@ -276,6 +276,8 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
         if (e->config.match == IST_MATCH_TRACKS) o->match = (int)e->frames_since_reset;
         if (e->config.prompts == IST_PROMPTS_TARGETS) {
             o->match = i;
+            o->match_iou = o->score = 1;
+            o->label = image->targets[i].label;
             memcpy(o->box, image->targets[i].box, sizeof o->box);
         }
         if (e->config.prompts == IST_PROMPTS_GIVEN) fake_prompted(e, o, image, i);

@@ -111,6 +111,66 @@ Test(io_targets, labels_must_be_the_models) {
     ist_labels_free(&labels);
 }
 
+static ist_labels own_labels(ist_targets *t, const char *const *names, size_t count) {
+    ist_labels labels;
+    ist_error err;
+    cr_assert_eq(ist_targets_own_labels(t, names, count, &labels, &err), IST_OK, "%s", err.text);
+    return labels;
+}
+
+/* Without a model: numbers, given names, categories; "object" where there is no label. */
+Test(io_targets, labels_of_their_own) {
+    static const char plain[] = "{\"a.png\": [{\"box\": [0,0,1,1], \"label\": 79}, {\"box\": [0,0,1,1]}]}";
+    static const char coco[] = "{\"images\": [{\"id\": 1, \"file_name\": \"a.png\"}], \"annotations\": ["
+                               "{\"image_id\": 1, \"bbox\": [0, 0, 1, 1], \"category_id\": 30},"
+                               "{\"image_id\": 1, \"bbox\": [0, 0, 1, 1]}], \"categories\": ["
+                               "{\"id\": 30, \"name\": \"bone\"}, {\"id\": 4, \"name\": \"needle\"}]}";
+    const char *names[80] = {[79] = "last"};
+    ist_error err;
+    ist_targets t = parse(plain);
+    ist_labels labels = own_labels(&t, NULL, 0);
+    cr_expect_eq(labels.count, 81);
+    cr_expect(!labels.is_coco);
+    cr_expect_str_eq(labels.names[79], "79");
+    cr_expect_str_eq(labels.names[80], "object");
+    cr_expect(t.lists[0].items[0].label == 79 && t.lists[0].items[1].label == 80);
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+
+    t = parse(plain);
+    labels = own_labels(&t, names, 80);
+    cr_expect_eq(labels.count, 81);
+    cr_expect_str_eq(labels.names[79], "last");
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+
+    t = parse(plain);
+    cr_expect_eq(ist_targets_own_labels(&t, names, 79, &labels, &err), IST_E_INPUT);
+    cr_expect_str_eq(err.text, "a target has class 79, which the given 79 classes lack");
+    ist_targets_free(&t);
+
+    t = parse(coco);
+    labels = own_labels(&t, NULL, 0);
+    cr_expect_eq(labels.count, 3);
+    cr_expect(t.lists[0].items[0].label == 1 && t.lists[0].items[1].label == 2);
+    cr_expect_str_eq(labels.names[1], "bone");
+    cr_expect(ist_label_category(&labels, 0) == 4 && ist_label_category(&labels, 1) == 30 &&
+              ist_label_category(&labels, 2) == 31);
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+
+    t = parse("{\"a.png\": [{\"box\": [0,0,1,1], \"label\": 2000000000}]}");
+    cr_expect_eq(ist_targets_own_labels(&t, NULL, 0, &labels, &err), IST_E_INPUT);
+    cr_expect_str_eq(err.text, "2000000001 classes; at most 65536 are possible");
+    ist_targets_free(&t);
+
+    t = parse("{}");
+    labels = own_labels(&t, NULL, 0);
+    cr_expect_eq(labels.count, 0);
+    ist_labels_free(&labels);
+    ist_targets_free(&t);
+}
+
 Test(io_targets, mistakes_are_named) {
     expect_failure("", "line");
     expect_failure("[]", "expected a JSON object");

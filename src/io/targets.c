@@ -183,39 +183,6 @@ void ist_targets_free(ist_targets *targets) {
     *targets = (ist_targets){0};
 }
 
-/* Whether a label is called as a category is. */
-static bool any_named(const ist_targets *targets, const ist_labels *labels) {
-    for (int i = 0; i < labels->count; i++)
-        if (ist_name_map_find(&targets->named_ids, labels->names[i])) return true;
-    return false;
-}
-
-/* The label that is called as the category with this id is, or -1. */
-static int label_named(const ist_targets *targets, const ist_labels *labels, int id) {
-    for (int i = 0; i < labels->count; i++) {
-        const size_t *named = ist_name_map_find(&targets->named_ids, labels->names[i]);
-        if (named && *named == (size_t)id) return i;
-    }
-    return -1;
-}
-
-ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, ist_error *err) {
-    bool by_name = targets->categories && any_named(targets, labels);
-    for (size_t i = 0; i < targets->count; i++)
-        for (size_t k = 0; k < targets->lists[i].count; k++) {
-            int *label = &targets->lists[i].items[k].label, given = *label;
-            if (given < 0) continue;
-            if (targets->categories)
-                *label = by_name ? label_named(targets, labels, given) : ist_category_label(labels, given);
-            if (*label < 0 || *label >= labels->count)
-                return ist_fail(err, IST_E_INPUT, "a target has %s %d, which the detector's %d %s",
-                                targets->categories ? "category" : "class", given, labels->count,
-                                ist_plural((size_t)labels->count, "class is not", "classes lack"));
-        }
-    targets->categories = false;
-    return IST_OK;
-}
-
 const ist_target_list *ist_targets_find(const ist_targets *targets, const char *path, const char *name) {
     const size_t *index = ist_name_map_find_image(&targets->files, path, name);
     return index ? &targets->lists[*index] : NULL;

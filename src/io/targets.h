@@ -30,6 +30,13 @@ void ist_targets_free(ist_targets *targets);
  * does not have is IST_E_INPUT. */
 ist_status ist_targets_relabel(ist_targets *targets, const ist_labels *labels, ist_error *err);
 
+/* Labels of targets that are objects themselves, without a model's classes: `names` where count > 0, else the categories of
+ * COCO annotations by rising id, which results keep, else numbers. Targets without a label get one of their own behind
+ * these, "object"; all labels become these. IST_E_INPUT for a label beyond the names, the categories or 65535. On success
+ * *labels is the caller's to free. */
+ist_status ist_targets_own_labels(ist_targets *targets, const char *const *names, size_t count, ist_labels *labels,
+                                  ist_error *err);
+
 /* Targets of an image, looked up by its path as given, by its name, then by the last part of its path; NULL when the
  * file names none. */
 const ist_target_list *ist_targets_find(const ist_targets *targets, const char *path, const char *name);

@@ -33,6 +33,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     check(&targets, size);
+    ist_targets own;
+    if (!ist_targets_parse(text, size, "fuzz", &own, &err)) {
+        if (!ist_targets_own_labels(&own, NULL, 0, &labels, NULL)) {
+            for (size_t i = 0; i < own.count; i++)
+                for (size_t k = 0; k < own.lists[i].count; k++)
+                    if (own.lists[i].items[k].label < 0 || own.lists[i].items[k].label >= labels.count) abort();
+            ist_labels_free(&labels);
+        }
+        ist_targets_free(&own);
+    }
     if (!ist_labels_make(80, NULL, &labels, NULL)) {
         ist_targets_relabel(&targets, &labels, NULL);
         ist_labels_free(&labels);
