@@ -166,12 +166,16 @@ static int report(measure *m, const bench_result *r) {
 int cmd_bench(int argc, char **argv) {
     measure m;
     bench_result result = {0};
+    bench_baseline baseline = {.batch = 0};
     bool stop = false;
     int code = measure_parse(argc, argv, &m, &stop);
     if (!stop) {
-        code = measure_open(&m);
+        if (m.baseline) code = bench_read_baseline(m.baseline, &baseline);
+        if (!code) code = measure_open(&m);
+        if (!code && m.baseline) code = bench_check_baseline(&m, &baseline);
         if (!code) code = take_samples(&m, &result);
         if (!code) code = report(&m, &result);
+        if (!code && m.baseline) code = bench_compare(&m, &result, &baseline);
     }
     free(result.ms);
     measure_close(&m);

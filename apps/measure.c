@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_SIDE = 65536 };
+enum { MAX_SIDE = 65536, REGRESSION = 5 /* percent */ };
 
 /* Option, letter (none), name, name of its value, help. */
 #define FRAME_OPTIONS(X)                                                                                               \
@@ -23,7 +23,9 @@ enum { MAX_SIDE = 65536 };
     X(SCOPE, 0, "scope", "S",                                                                                          \
       "upload_to_packet: from pixels in memory to results in memory (default);\n"                                      \
       "kernels: the device's part alone; file_to_file: what predict does,\n"                                           \
-      "from a PNG to result files")
+      "from a PNG to result files")                                                                                    \
+    X(BASELINE, 0, "baseline", "FILE", "compare with what --json printed for the same options; slower is exit code 1") \
+    X(MAX_REGRESSION, 0, "max-regression", "P%", "with --baseline: how much slower it may be (5%)")
 
 #define PROFILE_OPTIONS(X)                                                                                             \
     X(FRAMES, 0, "frames", "N", "frames profiled; the least time of each launch counts (10)")                          \
@@ -72,6 +74,16 @@ static int parse_size(const char *command, const char *text, int *width, int *he
     return CLI_SUCCESS;
 }
 
+/* "5%" or "5". */
+static int parse_percent(const char *text, double *percent) {
+    char copy[32];
+    size_t n = strlen(text);
+    if (n && text[n - 1] == '%') n--;
+    snprintf(copy, sizeof copy, "%.*s", (int)n, text);
+    if (n < sizeof copy && cli_parse_number(copy, 0, 1000, percent)) return CLI_SUCCESS;
+    return cli_usage("bench", "--max-regression: '%s' is not a number of percent from 0 to 1000", text);
+}
+
 /* 0 or the exit code. */
 static int take_option(int id, const char *value, measure *m) {
     predict_options *o = &m->options;
@@ -89,6 +101,11 @@ static int take_option(int id, const char *value, measure *m) {
         return parse_size(m->command, value, &m->width, &m->height);
     case OPTION_SCOPE:
         return parse_scope(value, &m->scope);
+    case OPTION_BASELINE:
+        m->baseline = value;
+        break;
+    case OPTION_MAX_REGRESSION:
+        return parse_percent(value, &m->max_regression);
     case OPTION_TRACE:
         m->trace = value;
         break;
@@ -103,7 +120,12 @@ static int take_option(int id, const char *value, measure *m) {
 
 int measure_parse(int argc, char **argv, measure *m, bool *stop) {
     bool bench = !strcmp(argv[0], "bench");
-    *m = (measure){.command = argv[0], .frames = bench ? 100 : 10, .warmup = 10, .width = 1280, .height = 720};
+    *m = (measure){.command = argv[0],
+                   .frames = bench ? 100 : 10,
+                   .warmup = 10,
+                   .width = 1280,
+                   .height = 720,
+                   .max_regression = -1};
     m->options = (predict_options){.command = argv[0], .masks = true, .max_objects = 1, .batch = 1, .quiet = true};
     const char *value;
     int id, code = CLI_SUCCESS;
@@ -118,6 +140,9 @@ int measure_parse(int argc, char **argv, measure *m, bool *stop) {
     if (!code && optind < argc) code = cli_usage(m->command, "unexpected argument '%s'", argv[optind]);
     if (!code && !o->masks && o->segmenter)
         code = cli_usage(m->command, "--no-masks and --segmenter exclude each other");
+    if (!code && m->max_regression >= 0 && !m->baseline)
+        code = cli_usage(m->command, "--max-regression needs --baseline FILE");
+    if (m->max_regression < 0) m->max_regression = REGRESSION;
     *stop = code != CLI_SUCCESS;
     return code;
 }

@@ -17,10 +17,12 @@ typedef struct measure {
     predict_options options; /* the engine's part of the command line */
     int frames, warmup, width, height;
     bool json;
-    measure_scope scope; /* bench's */
-    const char *trace;   /* profile's; NULL: none */
-    predict_job job;     /* the engine */
-    double open_ms;      /* what measure_open took for it: checkpoints, kernels, device */
+    measure_scope scope;   /* bench's */
+    const char *trace;     /* profile's; NULL: none */
+    const char *baseline;  /* bench's: a file, or NULL */
+    double max_regression; /* in percent */
+    predict_job job;       /* the engine */
+    double open_ms;        /* what measure_open took for it: checkpoints, kernels, device */
     ist_bitmap frame;
     ist_image images[64]; /* one batch of it */
 } measure;

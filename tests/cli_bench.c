@@ -208,6 +208,55 @@ Test(cli_bench, mistakes_are_named) {
     end_bench(&b);
 }
 
+#define KERNELS(b, ...)                                                                                                \
+    RUN(b, FAKE, "bench", "--scope", "kernels", "--frames", "2", "--warmup", "0", "--baseline", path, __VA_ARGS__)
+
+static void expect_slower(spawned r, const char *out_part, const char *sentence) {
+    cr_expect_eq(r.code, 1, "%s", r.err);
+    cr_expect_not_null(strstr(r.out, out_part), "%s", r.out);
+    cr_expect_not_null(strstr(r.err, sentence), "%s", r.err);
+    spawn_free(&r);
+}
+
+/* A batch takes 0.75 ms in this scope. */
+Test(cli_bench, a_baseline_is_a_gate) {
+    bench b = make_bench();
+    char path[200], text[600];
+    snprintf(path, sizeof path, "%s", scratch_path(&b.s, "baseline.json"));
+    spawned r = RUN(&b, FAKE, "bench", "--scope", "kernels", "--frames", "2", "--warmup", "0", "--json");
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    scratch_put(path, r.out);
+    spawn_free(&r);
+    expect(KERNELS(&b, NULL), 0, "baseline    p50 0.75 ms, now +0.0 %; 1333.33 frames per second, now +0.0 %\n", "");
+    static const char form[] =
+        "{\"device\":\"Fake \\\"device\\\"\",\"driver\":\"0\",\"precision\":\"fp32\",\"detector\":"
+        "\"dfine-n\",\"segmenter\":\"mobilesam\",\"batch\":%d,\"scope\":\"kernels\",\"latency_ms\":"
+        "{\"p50\":%g},\"throughput_fps\":%g}";
+    snprintf(text, sizeof text, form, 1, 0.6, 1000.0);
+    scratch_put(path, text);
+    expect_slower(KERNELS(&b, "--max-regression", "10%"), "p50 0.60 ms, now +25.0 %",
+                  "a batch takes 0.75 ms (p50), 25.0 % more than the 0.6 of ");
+    expect_slower(KERNELS(&b, "--json"), "\"p50\":0.75", "at most 5 % are allowed\n");
+    expect(KERNELS(&b, "--max-regression", "26"), 0, "now +33.3 %\n", "");
+    snprintf(text, sizeof text, form, 1, 0.75, 2000.0);
+    scratch_put(path, text);
+    expect_slower(KERNELS(&b, NULL), "now -33.3 %", "1333 frames per second, 33.3 % less than the 2000 of ");
+    snprintf(text, sizeof text, form, 2, 0.75, 2000.0);
+    scratch_put(path, text);
+    expect(KERNELS(&b, NULL), 1, "", "baseline.json: its batch is '2', this run's is '1'");
+    snprintf(text, sizeof text, form, 1, 0.0, 2000.0);
+    scratch_put(path, text);
+    expect(KERNELS(&b, NULL), 1, "", "baseline.json: is not what bench --json prints");
+    scratch_put(path, "[");
+    expect(KERNELS(&b, NULL), 1, "", "baseline.json: line 1");
+    unlink(path);
+    expect(KERNELS(&b, NULL), 1, "", "baseline.json: No such file");
+    expect(KERNELS(&b, "--max-regression", "5%%"), 2, "", "--max-regression: '5%%' is not a number of percent");
+    expect(KERNELS(&b, "--max-regression", "-1"), 2, "", "--max-regression: '-1'");
+    expect(RUN(&b, FAKE, "bench", "--max-regression", "5"), 2, "", "--max-regression needs --baseline FILE");
+    end_bench(&b);
+}
+
 /* The record's place is looked at before minutes of measuring, which the double of the engine refuses. */
 Test(cli_bench, tune_knows_early_where_its_record_goes) {
     bench b = make_bench();
