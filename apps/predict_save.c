@@ -6,6 +6,8 @@
  * See predict_slots.h. */
 #include "predict_slots.h"
 
+#include "progress.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,9 @@
 
 enum { GATHER_MS = 200 };
 
-void predict_clear_progress(const predict_flow *f) {
-    if (f->progress) fprintf(stderr, "\r%60s\r", "");
+void predict_clear_progress(predict_flow *f) {
+    if (f->shown_columns) fprintf(stderr, "\r%*s\r", f->shown_columns, "");
+    f->shown_columns = 0;
 }
 
 void predict_show_progress(predict_flow *f) {
@@ -22,11 +25,13 @@ void predict_show_progress(predict_flow *f) {
     double now = predict_now_ms();
     if (!f->progress || now - f->shown_ms < 100) return;
     size_t seen = t->done + t->failed;
+    char line[PROGRESS_MAX];
+    progress_line(line, progress_columns(STDERR_FILENO), seen + t->skipped, f->limit + t->skipped, seen,
+                  now - t->begin_ms);
     f->shown_ms = now;
     predict_clear_progress(f);
-    size_t all = f->limit + t->skipped;
-    fprintf(stderr, "%zu of %zu %s, %.1f ms per image", seen + t->skipped, all, ist_plural(all, "image", "images"),
-            (now - t->begin_ms) / (double)(seen ? seen : 1));
+    f->shown_columns = (int)strlen(line);
+    fputs(line, stderr);
     fflush(stderr);
 }
 

@@ -66,7 +66,8 @@ typedef struct predict_flow {
     size_t saving_count;
     double saving_since_ms; /* when the first of them came */
     bool all_encoded;       /* no worker is left */
-    bool progress;          /* a progress line is shown */
+    bool progress;          /* a progress line is wanted */
+    int shown_columns;      /* of the one that is there now */
     double shown_ms;
     pthread_mutex_t lock;
     pthread_cond_t work, decoded, save;
@@ -94,7 +95,7 @@ void predict_commit_written(predict_flow *f);
 void predict_wake_another(predict_flow *f);
 
 void predict_show_progress(predict_flow *f);
-void predict_clear_progress(const predict_flow *f);
+void predict_clear_progress(predict_flow *f);
 
 /* The saver, a thread: what has gathered while it waited for the disk becomes durable together, files first, then
  * names, then lines. `context` is the flow; ends when all is saved and all_encoded is set. */
