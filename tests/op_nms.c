@@ -196,7 +196,7 @@ static void all_kinds(int most) {
     static const double ious[] = {0.5, 0.7, 0.1, 0, 1, 0.3, 0.88};
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = 0; kind < KINDS; kind++) {
-            if (shapes[i][1] > most || (optest_small() && shapes[i][1] > 65)) continue;
+            if (shapes[i][1] > most || (optest_small() && shapes[i][1] > 33)) continue;
             against_reference(shapes[i][0], shapes[i][1], kind, ious[(i + (unsigned)kind) % 7],
                               (int)(i + (unsigned)kind) % 8);
             if (kind == NEAR)

@@ -195,8 +195,8 @@ nms_keep(__global int *index, __global int *kept, __global const uint *over, __g
         for (int w = LANE; w < blocks; w += LANES) {
             __global const uint *column = over + (size_t)w * room + 32 * b;
             uint marks = 0;
-            if (w > b)
-                for (int c = 0; c < 32; c++) marks |= here & 1u << c ? column[c] : 0u;
+            if (w <= b) continue; /* others still read those */
+            for (int c = 0; c < 32; c++) marks |= here & 1u << c ? column[c] : 0u;
             gone[w] |= marks;
         }
         const int next = 32 * (b + 1) + LANE;
