@@ -288,6 +288,11 @@ Test(cli_faults, predict_resumed) {
                                          "FAULT= FAULT_LOG= " FAKE " predict ../in -o out --quiet --limit 1"});
 }
 
+Test(cli_faults, predict_given_boxes) {
+    walk_files_and_memory(&(faulty_call){
+        FAKE, "predict ../in -o out --quiet --targets ../truth.json --no-detector --save json,ndjson", NULL});
+}
+
 Test(cli_faults, eval) {
     walk_files_and_memory(&(faulty_call){FAKE, "eval --annotations ../truth.json ../in --json out/scores.json", NULL});
 }
