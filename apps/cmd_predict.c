@@ -1,6 +1,6 @@
 /* isthmus predict: images in; boxes, matches and masks out. isthmus segment: masks for given prompts, by the same run,
- * which is predict_job.c. */
-#include "predict.h"
+ * which is predict_job.c, or by clicks in a browser (serve.h). */
+#include "serve.h"
 
 int predict_command(int argc, char **argv, predict_job *job) {
     predict_options options;
@@ -10,7 +10,7 @@ int predict_command(int argc, char **argv, predict_job *job) {
     if (!stop) {
         predict_catch_interrupts(job);
         code = predict_list_sources(job, argc, argv);
-        if (!code) code = predict_execute(job);
+        if (!code) code = options.serve ? serve_run(job) : predict_execute(job);
     }
     predict_job_free(job);
     predict_options_free(&options);

@@ -65,6 +65,7 @@ typedef struct predict_options {
     bool everything;                          /* segment's: masks of everything, by these */
     ist_everything parameters;
     const char *parameter_given;              /* the last of them that was named */
+    const char *serve;                        /* segment's: where its page is served */
     bool no_truth_prompts;                    /* eval's: no run with the annotations' boxes */
     bool print_json;                          /* verify's */
     bool apart;                               /* profile's: a launch for each kernel */
@@ -168,7 +169,7 @@ typedef struct predict_job {
     char **names; /* given with --names; none when name_count is 0 */
     size_t name_count;
     ist_labels labels;
-    ist_targets targets; /* empty without --targets */
+    ist_targets targets;     /* empty without --targets */
     ist_prompt_file prompts; /* segment's */
     ist_match_mode match;
     ist_engine *engine;

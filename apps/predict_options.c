@@ -80,7 +80,10 @@
       "[{\"points\": [[x,y,1],[x,y,0]], \"mask\": \"low_res.npy\"}]}")                                                 \
     X(MULTIMASK, 0, "multimask", NULL, "three masks for each prompt: what it may mean")                                \
     X(EVERYTHING, 0, "everything", NULL, "masks of everything, asked for by a grid of points")                         \
-    PREDICT_EVERYTHING_OPTIONS(X)
+    PREDICT_EVERYTHING_OPTIONS(X)                                                                                      \
+    X(SERVE, 0, "serve", "HOST:PORT",                                                                                  \
+      "instead of -o and prompts: a page for the browser that asks for masks by\n"                                     \
+      "clicks, at 127.0.0.1:8000 for example; port 0: a free one")
 
 #define SEGMENT_OPTIONS(X)                                                                                             \
     X(OUTPUT, 'o', "output", "DIR", "folder to write to; made when missing")                                           \
@@ -252,6 +255,7 @@ static void take_other_option(int id, const char *value, predict_options *o) {
     if (id == OPTION_POINTS) o->points = value;
     if (id == OPTION_MULTIMASK) o->multimask = true;
     if (id == OPTION_EVERYTHING) o->everything = true;
+    if (id == OPTION_SERVE) o->serve = value;
     if (id == OPTION_ANNOTATIONS) o->annotations = value;
     if (id == OPTION_RESULTS) o->results = value;
     if (id == OPTION_JSON) o->json = value;
@@ -360,7 +364,22 @@ static int check_folders(const predict_options *o, int argc) {
     return CLI_SUCCESS;
 }
 
+static bool names_all_devices(const predict_options *o) {
+    return o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':');
+}
+
+/* Options of runs over all images mean nothing to a page. */
+static int check_serve(const predict_options *o, int argc) {
+    if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
+    if (o->output || o->boxes || o->points || o->multimask || o->save || o->resume || o->memory || o->batch != 1)
+        return cli_usage("segment", "--serve excludes -o, --boxes, --points, --multimask, --save, --resume, --memory "
+                                    "and --batch");
+    if (names_all_devices(o)) return cli_usage("segment", "--serve needs one device");
+    return CLI_SUCCESS;
+}
+
 static int check_segment(predict_options *o, int argc) {
+    if (o->serve) return check_serve(o, argc);
     int code = check_folders(o, argc);
     if (code) return code;
     if (!!o->boxes + !!o->points + o->everything != 1)
@@ -393,7 +412,7 @@ static int check_predict(predict_options *o, int argc) {
     if (o->no_detector && o->of_detections)
         return cli_usage("predict", "--no-detector and --%s exclude each other", o->of_detections);
     if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
-    if (o->track && o->device && !strncmp(o->device, "all", 3) && (!o->device[3] || o->device[3] == ':'))
+    if (o->track && names_all_devices(o))
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);

@@ -1,5 +1,5 @@
 /* What `isthmus segment` adds to a run: the prompts of each image, and what becomes of them in the results. */
-#include "predict.h"
+#include "serve.h"
 
 #include "base/mem.h"
 #include "io/npy.h"
@@ -45,6 +45,10 @@ void predict_configure_prompts(const predict_job *job, ist_config *config) {
     }
     config->prompts = IST_PROMPTS_GIVEN;
     config->multimask = job->options->multimask;
+    if (job->options->serve) {
+        config->multimask = 1;
+        points = SERVE_POINTS;
+    }
     for (size_t i = 0; i < job->sources.count; i++) {
         const ist_prompt_list *list = list_of(job, &job->sources.items[i]);
         if (list && list->count > prompts) prompts = list->count;

@@ -30,6 +30,7 @@ Test(cli_program, help_and_version) {
     expect(RUN(&s, "-h"), 0, "exit codes", NULL);
     expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
     expect(RUN(&s, "segment", "--help"), 0, "--multimask", NULL);
+    expect(RUN(&s, "segment", "--help"), 0, "--serve HOST:PORT", NULL);
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
     expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info [--graph [--device SPEC]] FILE", NULL);
     expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);

@@ -56,6 +56,7 @@ struct ist_engine {
     char *classes[2]; /* names */
     fake_batch *ring[FLIGHT];
     int head, submitted, held; /* held: received and not released */
+    int embeddings;
     long batches, frames_since_reset;
     double busy_ms;
 };
@@ -355,6 +356,42 @@ void ist_release(ist_engine *e, const ist_result **result) {
     if (!result || !*result) return;
     e->held--;
     *result = NULL;
+}
+
+/* ---- prompts for an image that was encoded: of the double it is the image's size that stays ---- */
+
+struct ist_embedding {
+    ist_image image;
+};
+
+ist_status ist_encode(ist_engine *e, const ist_image *image, ist_embedding **embedding, ist_error *err) {
+    if (e->config.prompts != IST_PROMPTS_GIVEN) return ist_fail(err, IST_E_STATE, "the engine takes no prompts");
+    if (e->embeddings >= e->config.max_embeddings)
+        return ist_fail(err, IST_E_LIMIT, "%d embeddings are alive", e->embeddings);
+    if (image->width == wish("refuse"))
+        return ist_fail(err, IST_E_DEVICE_MEMORY, "an image of %d pixels in width does not fit", image->width);
+    ist_embedding *made = calloc(1, sizeof *made);
+    if (!made) return ist_fail(err, IST_E_MEMORY, "out of memory");
+    made->image = (ist_image){.width = image->width, .height = image->height};
+    e->embeddings++;
+    *embedding = made;
+    return IST_OK;
+}
+
+ist_status ist_submit_prompts(ist_engine *e, const ist_embedding *embedding, const ist_prompt *prompts, int count,
+                              uint64_t tag, ist_error *err) {
+    ist_image image = embedding->image;
+    image.prompts = prompts;
+    image.prompt_count = count;
+    image.tag = tag;
+    return ist_submit(e, &image, 1, err);
+}
+
+void ist_embedding_release(ist_engine *e, ist_embedding **embedding) {
+    if (!embedding || !*embedding) return;
+    e->embeddings--;
+    free(*embedding);
+    *embedding = NULL;
 }
 
 /* The best of all assignments of rows from `row` on, by trying them: tests have few. */

@@ -103,6 +103,28 @@ Test(io_prompts, mistakes_are_named) {
     free(text);
 }
 
+Test(io_prompts, one_prompt_alone) {
+    static const struct {
+        const char *text, *part;
+    } bad[] = {{"{", "r: line 1"},
+               {"{}", "r: neither points"},
+               {"[]", "r: it must be an object"},
+               {"{\"points\": [[1, 2, 1]], \"mask\": \"a.npy\"}", "r: a mask cannot be given here"},
+               {"{\"box\": [1, 2, 3]}", "r: a box must be an array of 4"}};
+    ist_prompt_entry p;
+    ist_error err;
+    const char *good = "{\"points\": [[1, 2.5, 0]], \"box\": [1, 2, 30, 40]}";
+    cr_assert_eq(ist_prompt_parse(good, strlen(good), "r", &p, &err), IST_OK, "%s", err.text);
+    cr_expect(p.point_count == 1 && p.points[0].x == 1 && p.points[0].y == 2.5f && !p.points[0].label);
+    cr_expect(p.boxed && p.box[2] == 30 && !p.mask);
+    ist_prompt_entry_free(&p);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect_eq(ist_prompt_parse(bad[i].text, strlen(bad[i].text), "r", &p, &err), IST_E_INPUT, "%s", bad[i].text);
+        cr_expect_eq(strncmp(err.text, bad[i].part, strlen(bad[i].part)), 0, "%s", err.text);
+        cr_expect(!p.points && !p.mask);
+    }
+}
+
 Test(io_prompts, a_file_that_is_not_there) {
     ist_prompt_file p;
     ist_error err = {0};

@@ -29,7 +29,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # ---- packages ----
 
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
-  libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libcriterion-dev clinfo"
+  libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev clinfo"
 extra="libclang-rt-dev mesa-opencl-icd oclgrind"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }

@@ -42,6 +42,29 @@ void ist_bitmap_free(ist_bitmap *bitmap) {
     *bitmap = (ist_bitmap){0};
 }
 
+static uint8_t sample8(const ist_bitmap *image, const uint8_t *row, size_t index) {
+    if (ist_format_bytes(image->format) == 1) return row[index];
+    uint16_t wide;
+    memcpy(&wide, row + 2 * index, sizeof wide);
+    return (uint8_t)((wide + 128u) / 257u);
+}
+
+ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err) {
+    size_t channels = (size_t)ist_format_channels(image->format);
+    IST_TRY(ist_bitmap_allocate("a copy", (size_t)image->width, (size_t)image->height, IST_RGB8, SIZE_MAX, out, err));
+    for (int y = 0; y < image->height; y++) {
+        const uint8_t *from = (const uint8_t *)image->pixels + (size_t)y * image->stride;
+        uint8_t *to = (uint8_t *)out->pixels + (size_t)y * out->stride;
+        if (image->format == IST_RGB8) {
+            memcpy(to, from, 3 * (size_t)image->width);
+            continue;
+        }
+        for (size_t x = 0; x < (size_t)image->width; x++)
+            for (size_t c = 0; c < 3; c++) to[3 * x + c] = sample8(image, from, x * channels + (channels >= 3 ? c : 0));
+    }
+    return IST_OK;
+}
+
 ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                              ist_error *err) {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};

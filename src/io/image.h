@@ -42,6 +42,9 @@ ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, is
 
 void ist_bitmap_free(ist_bitmap *bitmap);
 
+/* What the networks see of an image, as a new RGB8 bitmap: gray replicated, no alpha, 16 bit rounded to 8. */
+ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err);
+
 /* The decoders behind ist_bitmap_decode; same contract. */
 ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                           ist_error *err);

@@ -27,29 +27,6 @@ static int color_key(const ist_object *object, ist_match_mode match) {
     return match == IST_MATCH_TRACKS && object->match >= 0 ? object->match : object->label;
 }
 
-static uint8_t sample8(const ist_bitmap *image, const uint8_t *row, size_t index) {
-    if (ist_format_bytes(image->format) == 1) return row[index];
-    uint16_t wide;
-    memcpy(&wide, row + 2 * index, sizeof wide);
-    return (uint8_t)((wide + 128u) / 257u);
-}
-
-static ist_status copy_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err) {
-    size_t channels = (size_t)ist_format_channels(image->format);
-    IST_TRY(ist_bitmap_allocate("overlay", (size_t)image->width, (size_t)image->height, IST_RGB8, SIZE_MAX, out, err));
-    for (int y = 0; y < image->height; y++) {
-        const uint8_t *from = (const uint8_t *)image->pixels + (size_t)y * image->stride;
-        uint8_t *to = (uint8_t *)out->pixels + (size_t)y * out->stride;
-        if (image->format == IST_RGB8) {
-            memcpy(to, from, 3 * (size_t)image->width);
-            continue;
-        }
-        for (size_t x = 0; x < (size_t)image->width; x++)
-            for (size_t c = 0; c < 3; c++) to[3 * x + c] = sample8(image, from, x * channels + (channels >= 3 ? c : 0));
-    }
-    return IST_OK;
-}
-
 static uint8_t mixed(int below, int above, int alpha) {
     return (uint8_t)(below + (above - below) * alpha / 255);
 }
@@ -285,7 +262,7 @@ static ist_status draw_labels(const canvas *c, const ist_frame *frame, const ist
 
 ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_labels *labels,
                             ist_match_mode match, ist_bitmap *out, ist_error *err) {
-    IST_TRY(copy_as_rgb(image, out, err));
+    IST_TRY(ist_bitmap_as_rgb(image, out, err));
     double side = ((double)image->width + image->height) / 2;
     canvas c = {.image = out, .line = (int)lround(side * 0.003), .font = fmin(fmax(side * 0.022, 12), 96)};
     int least = side < 160 ? 1 : 2;

@@ -16,8 +16,8 @@
 /* Where a sentence is about. */
 typedef struct reader {
     ist_prompt_file *prompts;
-    const char *source, *file;
-    size_t index; /* of the prompt in its image's list */
+    const char *source, *file; /* file NULL: one prompt alone */
+    size_t index;              /* of the prompt in its image's list */
     ist_error *err;
 } reader;
 
@@ -25,10 +25,14 @@ static ist_status out_of_memory(const reader *r) {
     return ist_fail(r->err, IST_E_MEMORY, "%s: out of memory", r->source);
 }
 
-/* "FILE: a.png, prompt 2: sentence"; returns IST_E_INPUT. */
-#define BAD(r, ...)                                                                                                    \
-    (ist_fail((r)->err, IST_E_INPUT, __VA_ARGS__),                                                                     \
-     ist_fail_context((r)->err, "%s: %s, prompt %zu", (r)->source, (r)->file, (r)->index), IST_E_INPUT)
+/* Puts "FILE: a.png, prompt 2: " in front of the sentence. */
+static ist_status add_place(const reader *r) {
+    if (!r->file) return ist_fail_context(r->err, "%s", r->source);
+    return ist_fail_context(r->err, "%s: %s, prompt %zu", r->source, r->file, r->index);
+}
+
+/* A sentence with its place; returns IST_E_INPUT. */
+#define BAD(r, ...) (ist_fail((r)->err, IST_E_INPUT, __VA_ARGS__), add_place(r), IST_E_INPUT)
 
 /* `count` finite numbers. */
 static ist_status read_numbers(const reader *r, const json_t *array, const char *what, size_t count, float *out) {
@@ -61,6 +65,7 @@ static ist_status read_points(const reader *r, const json_t *points, ist_prompt_
 /* The name of a mask's file beside `source`. */
 static ist_status read_mask(const reader *r, const json_t *mask, ist_prompt_entry *p) {
     const char *name = json_string_value(mask), *slash = strrchr(r->source, '/');
+    if (!r->file) return BAD(r, "a mask cannot be given here");
     if (!name || !*name) return BAD(r, "mask must be the name of a .npy file");
     char *folder = *name != '/' && slash ? ist_strdup(r->source) : NULL;
     if (*name == '/' || !slash) {
@@ -166,6 +171,21 @@ ist_status ist_prompt_file_parse(const char *text, size_t length, const char *so
     return status;
 }
 
+ist_status ist_prompt_parse(const char *text, size_t length, const char *source, ist_prompt_entry *prompt,
+                            ist_error *err) {
+    *prompt = (ist_prompt_entry){0};
+    json_error_t error;
+    json_t *item = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    if (!item) return ist_fail(err, IST_E_INPUT, "%s: line %d: %s", source, error.line, error.text);
+    ist_error own = {0};
+    const reader r = {.source = source, .err = &own};
+    ist_status status = read_prompt(&r, item, prompt);
+    json_decref(item);
+    if (status) ist_prompt_entry_free(prompt);
+    if (status && err) *err = own;
+    return status;
+}
+
 ist_status ist_prompt_file_read(const char *path, ist_prompt_file *prompts, ist_error *err) {
     char *text = NULL;
     size_t length = 0;
@@ -176,13 +196,16 @@ ist_status ist_prompt_file_read(const char *path, ist_prompt_file *prompts, ist_
     return status;
 }
 
+void ist_prompt_entry_free(ist_prompt_entry *prompt) {
+    free(prompt->points);
+    free(prompt->mask);
+    *prompt = (ist_prompt_entry){0};
+}
+
 void ist_prompt_file_free(ist_prompt_file *prompts) {
     for (size_t i = 0; i < prompts->count; i++) {
         ist_prompt_list *list = &prompts->lists[i];
-        for (size_t k = 0; k < list->count; k++) {
-            free(list->items[k].points);
-            free(list->items[k].mask);
-        }
+        for (size_t k = 0; k < list->count; k++) ist_prompt_entry_free(&list->items[k]);
         free(list->items);
     }
     free(prompts->lists);

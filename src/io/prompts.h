@@ -36,6 +36,10 @@ ist_status ist_prompt_file_read(const char *path, ist_prompt_file *prompts, ist_
 /* Masks are looked for beside `source`. */
 ist_status ist_prompt_file_parse(const char *text, size_t length, const char *source, ist_prompt_file *prompts,
                                  ist_error *err);
+/* One prompt as it stands in such a file, alone; a mask, which would name a file, is IST_E_INPUT. */
+ist_status ist_prompt_parse(const char *text, size_t length, const char *source, ist_prompt_entry *prompt,
+                            ist_error *err);
+void ist_prompt_entry_free(ist_prompt_entry *prompt);
 void ist_prompt_file_free(ist_prompt_file *prompts);
 
 /* Prompts of an image, looked up by its path as given, by its name, then by the last part of its path; NULL when the

@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as a file of prompts and as a NumPy file of logits. */
+/* libFuzzer: any bytes as a file of prompts, as one prompt and as a NumPy file of logits. */
 #include "io/npy.h"
 #include "io/prompts.h"
 
@@ -23,6 +23,16 @@ static void try_prompts(const char *text, size_t size) {
     ist_prompt_file_free(&prompts);
 }
 
+static void try_prompt(const char *text, size_t size) {
+    ist_prompt_entry p;
+    if (ist_prompt_parse(text, size, "fuzz", &p, NULL)) {
+        if (p.points || p.mask) abort();
+        return;
+    }
+    if (p.point_count > IST_PROMPT_POINTS || !(p.point_count || p.boxed) || p.mask) abort();
+    ist_prompt_entry_free(&p);
+}
+
 static void try_npy(const char *bytes, size_t size) {
     ist_npy map;
     if (ist_npy_parse(bytes, size, "fuzz", &map, NULL)) {
@@ -38,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!text) return 0;
     if (size) memcpy(text, data, size);
     try_prompts(text, size);
+    try_prompt(text, size);
     try_npy(text, size);
     free(text);
     return 0;
