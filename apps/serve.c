@@ -9,11 +9,15 @@
 
 static int open_first(serve *s) {
     predict_job *job = s->job;
+    bool demo = !job->options->segmenter;
     int code = predict_find_checkpoints(job->options);
     if (!code) code = predict_open_engine(job);
     s->engines[SERVE_THREE_MASKS].engine = job->engine;
     job->engine = NULL;
     ahead_end(&job->helpers);
+    if (!code && demo && !job->options->quiet)
+        cli_note(
+            "the demo weights were trained with boxes: drag one; for clicks name a checkpoint with --segmenter FILE");
     return code;
 }
 

@@ -207,6 +207,14 @@ if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
   set_tests_properties(install PROPERTIES LABELS install TIMEOUT 300)
 endif()
 
+# The page of `segment --serve` in a browser, where there is one.
+find_program(IST_PYTHON python3)
+if(TARGET isthmus_cli AND IST_PYTHON AND NOT ISTHMUS_SANITIZE)
+  add_test(NAME page COMMAND ${IST_PYTHON} ${PROJECT_SOURCE_DIR}/tests/page.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(page PROPERTIES LABELS page TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")
+endif()
+
 # docs/variants.md is printed by a program, from the table of kernel variants.
 add_executable(variants_page tests/variants_page.c)
 set_target_properties(variants_page PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

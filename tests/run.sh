@@ -2,7 +2,8 @@
 # Builds and tests everything: sh tests/run.sh [quick|full]
 #
 # quick: gcc build, the tests on PoCL in both precisions, the portable kernel variants alone (a build without those of any
-# machine) on what is quick of models, frames and programs. full (the default): that build on all of these; a failure of
+# machine) on what is quick of models, frames and programs; the page of `segment --serve` where Chromium is there, which
+# full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
 # under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, and ten seconds
 # of each fuzzer.
@@ -30,7 +31,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev clinfo"
-extra="libclang-rt-dev mesa-opencl-icd oclgrind"
+extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
 is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q "ok installed"; }
