@@ -195,6 +195,8 @@ int predict_list_sources(predict_job *job, int argc, char **argv);
 /* The prompts' side of a run of segment (predict_prompts.c): reads the file and checks it against the list of images; 0
  * or the exit code. */
 int predict_read_prompts(predict_job *job);
+/* Those of an image; NULL: none. */
+const ist_prompt_list *predict_prompts_listed(const predict_job *job, const ist_source *source);
 /* What the engine must take. */
 void predict_configure_prompts(const predict_job *job, ist_config *config);
 

@@ -140,21 +140,27 @@ void predict_remove_tables(const predict_options *o) {
     remove_one(o->output, FAILURES);
 }
 
-static ist_status fill(const predict_job *job, const output_kind *kind, const ist_bitmap *image, const ist_frame *frame,
-                       ist_atomic_file *file, ist_error *err) {
+static ist_status fill(const predict_job *job, const output_kind *kind, const ist_source *source,
+                       const ist_bitmap *image, const ist_frame *frame, ist_atomic_file *file, ist_error *err) {
     ist_bitmap picture = {0};
     ist_status status;
+    const bool apart = job->options->segment;
+    const ist_overlay_view view = {.labels = &job->labels,
+                                   .match = job->match,
+                                   .apart = apart,
+                                   .prompts = apart ? predict_prompts_listed(job, source) : NULL};
     if (kind->bit == PREDICT_SAVE_YOLO) {
         ist_text text = {0};
         status = ist_record_yolo(frame, &text, err);
-        if (!status && text.length) fwrite(text.data, 1, text.length, file->stream); /* ist_atomic_end reports a failed write */
+        if (!status && text.length)
+            fwrite(text.data, 1, text.length, file->stream); /* ist_atomic_end reports a failed write */
         ist_text_free(&text);
         return status;
     }
     if (kind->bit == PREDICT_SAVE_MASKS)
         status = ist_record_instance_map(frame, &picture, err);
     else
-        status = ist_overlay_draw(image, frame, &job->labels, job->match, &picture, err);
+        status = ist_overlay_draw(image, frame, &view, &picture, err);
     if (!status) status = ist_png_write_stream(file->stream, file->path, &picture, err);
     ist_bitmap_free(&picture);
     return status;
@@ -175,7 +181,7 @@ ist_status predict_write_image(const predict_job *job, const ist_source *source,
         ist_atomic_file *file = &files->list[files->count];
         status = name ? ist_atomic_begin_in(file, job->options->output, name, err) : ist_text_status(&text, err);
         if (status) break;
-        status = fill(job, &image_outputs[i], image, frame, file, err);
+        status = fill(job, &image_outputs[i], source, image, frame, file, err);
         if (status)
             ist_atomic_abort(file);
         else

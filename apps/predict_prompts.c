@@ -13,7 +13,7 @@ static const char *file_of(const predict_options *o) {
     return o->boxes ? o->boxes : o->points;
 }
 
-static const ist_prompt_list *list_of(const predict_job *job, const ist_source *source) {
+const ist_prompt_list *predict_prompts_listed(const predict_job *job, const ist_source *source) {
     return ist_prompt_file_find(&job->prompts, source->path, source->name);
 }
 
@@ -24,7 +24,7 @@ int predict_read_prompts(predict_job *job) {
     if (job->options->everything) return CLI_SUCCESS;
     if (ist_prompt_file_read(file_of(job->options), &job->prompts, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     for (size_t i = 0; i < job->sources.count; i++) {
-        const ist_prompt_list *list = list_of(job, &job->sources.items[i]);
+        const ist_prompt_list *list = predict_prompts_listed(job, &job->sources.items[i]);
         any = any || list;
         if (list && list->count > MOST_PROMPTS)
             return cli_fail(CLI_FAILED, "%s: %s has %zu prompts, at most %d are possible", file_of(job->options),
@@ -50,7 +50,7 @@ void predict_configure_prompts(const predict_job *job, ist_config *config) {
         points = SERVE_POINTS;
     }
     for (size_t i = 0; i < job->sources.count; i++) {
-        const ist_prompt_list *list = list_of(job, &job->sources.items[i]);
+        const ist_prompt_list *list = predict_prompts_listed(job, &job->sources.items[i]);
         if (list && list->count > prompts) prompts = list->count;
         for (size_t k = 0; list && k < list->count; k++) {
             if (list->items[k].point_count > points) points = list->items[k].point_count;
@@ -72,7 +72,7 @@ static ist_status read_mask(const char *path, ist_prompt *p, float **owned, ist_
 
 ist_status predict_prompts_of(const predict_job *job, const ist_source *source, predict_prompts *prompts,
                               ist_error *err) {
-    const ist_prompt_list *list = list_of(job, source);
+    const ist_prompt_list *list = predict_prompts_listed(job, source);
     *prompts = (predict_prompts){0};
     if (!list || !list->count) return IST_OK;
     prompts->list = calloc(list->count, sizeof *prompts->list);
@@ -99,7 +99,7 @@ void predict_prompts_free(predict_prompts *prompts) {
 
 void predict_settle_prompts(const predict_job *job, const ist_source *source, ist_object *objects, int count) {
     if (job->options->everything) return; /* the engine's objects have both */
-    const ist_prompt_list *list = list_of(job, source);
+    const ist_prompt_list *list = predict_prompts_listed(job, source);
     for (int i = 0; i < count; i++) {
         ist_object *o = &objects[i];
         o->score = o->mask_score;

@@ -45,6 +45,15 @@ static void expect_box(const json_t *object, double x0, double y0, double x1, do
     for (size_t i = 0; i < 4; i++) cr_expect_eq(json_number_value(json_array_get(box, i)), want[i], "side %zu", i);
 }
 
+/* The overlay of the first image shows the last point of its prompts, which is out. */
+static void expect_point_drawn(const bench *b) {
+    static const uint8_t red[3] = {217, 45, 45};
+    ist_bitmap overlay;
+    cr_assert_eq(ist_bitmap_read(scratch_path(&b->s, "out/overlays/00-x.png"), 1 << 20, &overlay, NULL), IST_OK);
+    cr_expect_arr_eq((const uint8_t *)overlay.pixels + 6 * overlay.stride + 3 * 6, red, 3);
+    ist_bitmap_free(&overlay);
+}
+
 /* Prompts of each image by its name, a box where one is given, else that of the mask. */
 Test(cli_segment, prompts_become_objects) {
     bench b = make_bench(3);
@@ -83,6 +92,7 @@ Test(cli_segment, prompts_become_objects) {
             cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/%02d-x.png", i)));
             cr_expect(scratch_exists(scratch_path(&b.s, "out/labels/%02d-x.txt", i)));
         }
+        expect_point_drawn(&b);
         expect_no_temporaries(&b);
         json_decref(lines);
         json_decref(results);

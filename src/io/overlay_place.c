@@ -71,8 +71,9 @@ static void try_beside(search *s) {
     }
 }
 
-void ist_overlay_place(int width, int height, int line, const int (*boxes)[4], ist_overlay_plate *plates, int count) {
-    for (int i = 0; i < count; i++) {
+void ist_overlay_place(int width, int height, int line, const int (*boxes)[4], ist_overlay_plate *plates, int fixed,
+                       int count) {
+    for (int i = fixed; i < count; i++) {
         search s = {.width = width, .height = height, .plates = plates, .count = i, .plate = &plates[i], .best = -1};
         try_box(&s, boxes[i], line);
         if (s.best < 0) try_beside(&s);
