@@ -18,6 +18,7 @@ enum {
     SERVE_POINTS = 25,       /* most points of a prompt */
     SERVE_BODY = 256 * 1024, /* most bytes of a request's body */
     SERVE_CONNECTIONS = 32,  /* at one time; more of them wait */
+    SERVE_IDLE = 15,         /* seconds after which a connection that says nothing is closed */
     SERVE_EMBEDDINGS = 8     /* images whose embeddings an engine keeps */
 };
 

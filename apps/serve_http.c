@@ -145,10 +145,11 @@ ist_status serve_start(serve *s, serve_server **out, ist_error *err) {
     ist_status status = serve_page_policy(server->policy, sizeof server->policy, err);
     server->serve = s;
     if (!status) {
-        server->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, handle, server, MHD_OPTION_LISTEN_SOCKET,
-                                          s->address.socket, MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVE_CONNECTIONS,
-                                          MHD_OPTION_CONNECTION_TIMEOUT, 60u, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                          (size_t)32 * 1024, MHD_OPTION_NOTIFY_COMPLETED, forget, NULL, MHD_OPTION_END);
+        server->daemon =
+            MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, handle, server, MHD_OPTION_LISTEN_SOCKET, s->address.socket,
+                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVE_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                             (unsigned)SERVE_IDLE, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 * 1024,
+                             MHD_OPTION_NOTIFY_COMPLETED, forget, NULL, MHD_OPTION_END);
         if (!server->daemon) status = ist_fail(err, IST_E_IO, "the server does not start on port %d", s->address.port);
     }
     if (status) {

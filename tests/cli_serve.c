@@ -424,6 +424,7 @@ Test(cli_serve, other_machines_are_warned_of) {
 /* ---- a real device ---- */
 
 Test(cli_serve, a_click_gives_the_mask_of_segment) {
+    if (getenv("ISTHMUS_SMALL")) cr_skip_test("compiling its kernels takes a minute there");
     scratch s = scratch_make();
     const char *frame = IST_SOURCE_DIR "/apps/frames/bone-1.png", *prompt = "{\"points\": [[120, 90, 1], [20, 30, 0]]}";
     char sam[200], out[200], file[200], text[200];
