@@ -5,9 +5,11 @@
  *     GET  /images            {"segmenter", "device", "points": most of a prompt, "images": [{"id", "name"}, ...]}
  *     GET  /images/N          image N (from 0) as RGB PNG: the pixels that the network sees
  *     POST /images/N/encode   makes its embedding, so that the first click finds it; {}
- *     POST /images/N/mask     one mask of the prompt in the body, {"points": [[x, y, label], ...], "box": [x0, y0, x1,
- * y1]}; POST /images/N/masks    three. {"ms", "masks": [{"score", "stability", "area", "bbox", "segmentation"}, ...]},
- * the last three as COCO has them What goes wrong is a status from 400 on and {"error": sentence}. */
+ *     POST /images/N/mask     a mask of the prompt {"points": [[x, y, label], ...], "box": [x0, y0, x1, y1]}
+ *     POST /images/N/masks    three of them
+ *
+ * Masks are {"ms", "masks": [{"score", "stability", "area", "bbox", "segmentation"}, ...]}, the last three as COCO has
+ * them. What goes wrong is a status from 400 on and {"error": sentence}. */
 #ifndef SERVE_H
 #define SERVE_H
 
