@@ -235,8 +235,10 @@ typedef struct ist_config {
                                *   the checkpoint, which files of half or bfloat16 round and the published code reads;
                                *   IST_E_WEIGHTS where they are not there or are for another input size. Default 0:
                                *   computed. */
-    int max_points;           /* for IST_PROMPTS_GIVEN as all that follow: points of a prompt, 1..256; default 9. Up to 1,
-                               *   9, 17 and 25 cost the same each; NVIDIA's matrix instructions take 1. */
+    int max_points;           /* for IST_PROMPTS_GIVEN as all that follow: points of a prompt, 1..256; default 9. Only
+                               *   prompts that need room for many pay for it: those of one or two points, of a box, and
+                               *   of a box and a point take as long whatever it is, on NVIDIA with its matrix
+                               *   instructions; others as long as up to 9, 17 or 25 points would. */
     int multimask;            /* 1: three masks of each prompt for what it may mean; default 0: one */
     int low_res;              /* 1: results bring ist_object.low_res; default 0 */
     int mask_prompts;         /* 1: prompts may have a mask; default 0 */

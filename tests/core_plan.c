@@ -96,6 +96,32 @@ Test(core_plan, the_limit_leaves_later_items_alone) {
     end();
 }
 
+Test(core_plan, sections_are_left_out) {
+    begin(NULL);
+    ist_tensor x = ist_plan_input(plan, 1, 1, 3, 1, IST_ELEM_T);
+    for (int i = 0; i < 3; i++) {
+        ist_plan_section(plan, i);
+        fill(x, i, 7.0f + (float)i, IST_ARG_INOUT);
+    }
+    ist_plan_section(plan, 0);
+    finish();
+    for (unsigned out = 0; out < 8; out++) { /* bit 0 is nobody's */
+        float values[3] = {1, 1, 1};
+        cr_assert_eq(ist_plan_write_f32(plan, x, values, &err), IST_OK);
+        ist_plan_leave_out(plan, out);
+        run();
+        cr_assert_eq(ist_plan_read_f32(plan, x, values, &err), IST_OK);
+        for (int i = 0; i < 3; i++)
+            cr_assert_eq(values[i], i && out >> i & 1 ? 1.0f : 7.0f + (float)i, "%u left out, launch %d", out, i);
+    }
+    end();
+
+    begin(NULL);
+    ist_plan_section(plan, 32);
+    cr_assert_eq(ist_plan_status(plan), IST_E_ARGUMENT);
+    end();
+}
+
 Test(core_plan, dead_tensors_share_memory_and_kept_ones_do_not) {
     begin(NULL);
     for (int i = 0; i < 10; i++) fill(ist_plan_tensor(plan, 1, 1, 1, 1024, IST_ELEM_T), 0, 1, IST_ARG_OUT);

@@ -1,5 +1,6 @@
 /* Sum, copy, expansion and clamp against the scalar reference, on the device's own row and on the portable one. */
 #include "variants/ops.h"
+#include "variants/variant.h"
 #include "support/hidden_caps.h"
 #include "support/optest.h"
 
@@ -77,6 +78,31 @@ static void rows_case(unsigned i) {
     optest_end(&t);
 }
 
+/* Items whose count is above a number take the places of others, several for a count; the rest stays as it is. */
+static void put_case(unsigned i) {
+    optest t;
+    optest_begin(&t, "put items", i);
+    extents e = random_extents(&t);
+    int owners = optest_int(&t, 1, 4), each = optest_int(&t, 1, 3), above = optest_int(&t, 0, 4), counts[4];
+    int limit = i & 1 ? owners / 2 : owners, items = owners * each;
+    ref_map x = optest_random(&t, items, e.h, e.w, e.c), into = optest_random(&t, items, e.h, e.w, e.c);
+    ref_map want = optest_zeros(&t, items, e.h, e.w, e.c);
+    size_t values = (size_t)e.h * (size_t)e.w * (size_t)e.c;
+    for (int k = 0; k < owners; k++) counts[k] = optest_int(&t, 0, 5);
+    for (int k = 0; k < items; k++)
+        memcpy(want.v + (size_t)k * values,
+               (k / each < limit && counts[k / each] > above ? x : into).v + (size_t)k * values,
+               values * sizeof(float));
+    ist_tensor to = optest_in(&t, into, IST_ELEM_F32, i & 2);
+    ist_put_items put = {.label = "put", .x = optest_in(&t, x, IST_ELEM_F32, i & 4), .into = to, .above = above};
+    put.counts = optest_ints(&t, counts, owners);
+    if (i & 1) ist_plan_limit(t.plan, optest_ints(&t, &limit, 1));
+    ist_emit(t.plan, IST_NODE_PUT_ITEMS, &put);
+    optest_run(&t);
+    optest_check(&t, "put items", to, want, 0, 0, -1);
+    optest_end(&t);
+}
+
 static void expand_case(unsigned i) {
     optest t;
     optest_begin(&t, "expand", i);
@@ -129,6 +155,7 @@ static void all_cases(void) {
     for (unsigned i = 0; i < 64; i += step) add_case(i);
     for (unsigned i = 0; i < 16; i += step) copy_case(i);
     for (unsigned i = 0; i < 4; i++) rows_case(i);
+    for (unsigned i = 0; i < 8; i++) put_case(i);
     for (unsigned i = 0; i < 8; i += step) expand_case(i);
     for (unsigned i = 0; i < 2; i++) clamp_case(i);
     expand_ints();

@@ -5,6 +5,7 @@
 #include "support/json.h"
 #include "support/published.h"
 
+#include <CL/cl.h>
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -253,6 +254,50 @@ Test(pipeline_prompts, embeddings_answer_as_images_do) {
     ist_embedding_release(e, &k[1]); /* the others end with their engine */
     cr_expect_null(k[1]);
     ist_close(&e);
+}
+
+static int launches;
+cl_int __real_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
+                                     cl_event *event);
+cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
+                                     cl_event *event);
+cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local, cl_uint waits, const cl_event *wait,
+                                     cl_event *event) {
+    launches++;
+    return __real_clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, waits, wait, event);
+}
+
+/* Prompts of few points do not wait for room that is for many, and none at all need no decoder: what is launched. */
+Test(pipeline_prompts, a_click_launches_what_it_needs) {
+    static const int first[] = {0, 1, 3, 2, 4, 0}, counts[] = {1, 1, 1, 1, 1, KINDS};
+    enum { CASES = sizeof counts / sizeof *counts };
+    ist_config c = small_config(), narrow = c;
+    narrow.max_points = 1;
+    ist_engine *e = engines_open(&c), *least = engines_open(&narrow);
+    ist_image m = engines_image(100, 81, 5);
+    ist_embedding *k = encode(e, &m), *own = encode(least, &m);
+    int made[CASES];
+    for (int i = 0; i < CASES; i++) {
+        launches = 0;
+        const ist_result *r = ask(e, k, kinds + first[i], counts[i], 1);
+        made[i] = launches;
+        ist_release(e, &r);
+    }
+    launches = 0;
+    const ist_result *r = ask(least, own, kinds, 1, 1);
+    ist_release(least, &r);
+    cr_expect_eq(made[0], launches, "a click: %d launches, %d where one point is the most", made[0], launches);
+    cr_expect_eq(made[1], made[0], "a box");
+    cr_expect_eq(made[2], made[0], "a box and a point");
+    cr_expect_eq(made[4], made[3], "three points and four");
+    cr_expect_gt(made[5], made[3], "points few and many");
+    cr_expect_gt(made[5], made[0], "points few and many");
+    free((void *)m.pixels);
+    ist_close(&e);
+    ist_close(&least);
 }
 
 /* A batch of several images, each with prompts of its own, one without any. */

@@ -7,8 +7,9 @@ static inline __global const uint *prompt_at(__global const uint *upload, int p)
 }
 
 /* Work-item (j, p): place j of prompt p. */
-__kernel void given_points(__global float *points, __global int *labels, __global int *tokens, __global int *image_of,
-                           __global const uint *upload, given_prompts_args arg) {
+__kernel void given_points(__global float *points, __global int *labels, __global int *tokens,
+                           __global float *few_points, __global int *few_labels, __global int *few_tokens,
+                           __global int *image_of, __global const uint *upload, given_prompts_args arg) {
     const int j = (int)get_global_id(0), p = (int)get_global_id(1), places = (int)get_global_size(0);
     const bool there = p < (int)upload[UP_PROMPTS];
     __global const uint *prompt = prompt_at(upload, there ? p : 0);
@@ -23,8 +24,13 @@ __kernel void given_points(__global float *points, __global int *labels, __globa
     }
     vstore2((float2)(x, y), p * places + j, points);
     labels[p * places + j] = label;
+    if (j < arg.few) {
+        vstore2((float2)(x, y), p * arg.few + j, few_points);
+        few_labels[p * arg.few + j] = label;
+    }
     if (j) return;
     tokens[p] = arg.own + count;
+    if (arg.few) few_tokens[p] = arg.own + min(count, arg.few);
     image_of[p] = image;
 }
 

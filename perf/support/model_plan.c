@@ -20,6 +20,8 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
             o->bf16 = true;
         else if (!strcmp(a, "--decoder"))
             o->decoder = true;
+        else if (!strcmp(a, "--multimask"))
+            o->multimask = true;
         else if (!strcmp(a, "--device") && value)
             o->device = argv[++i];
         else if (!strcmp(a, "--size") && value)
@@ -38,7 +40,9 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
     if (!o->size) o->size = 640;
     if (!o->count) o->count = 1;
     if (!o->checkpoint)
-        fprintf(stderr, "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder] [--content ROWS] CHECKPOINT\n",
+        fprintf(stderr,
+                "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder [--multimask]] "
+                "[--content ROWS] CHECKPOINT\n",
                 argv[0]);
     return o->checkpoint != NULL;
 }
@@ -102,10 +106,10 @@ static void draw(const model_plan_options *o, const ist_weights *weights, model_
         in[0] = ist_graph_input(g, 1, side / PATCH, side / PATCH, CHANNELS, IST_ELEM_T);
         in[1] = ist_graph_input(g, n, 1, 2, 2, IST_ELEM_F32);
         ist_prompted prompted = {.embedding = in[0], .sparse = segmenter->boxes(&net, in[1], side, true)};
-        ist_prompt_masks masks = segmenter->decode(&net, &prompted, false);
+        ist_prompt_masks masks = segmenter->decode(&net, &prompted, o->multimask);
         ist_graph_output(g, masks.low_res);
         ist_graph_output(g, masks.iou);
-        snprintf(m->what, sizeof m->what, "%s decoder %d boxes", name, n);
+        snprintf(m->what, sizeof m->what, "%s decoder %d boxes%s", name, n, o->multimask ? ", three masks each" : "");
     } else {
         in[0] = ist_graph_input(g, n, side, side, 3, IST_ELEM_T);
         ist_graph_output(g, segmenter->encode(&net, in[0], contents(g, n, side, o->content)));

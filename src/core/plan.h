@@ -92,6 +92,10 @@ void ist_plan_stage(ist_plan *plan, const char *stage);
  * few, and the same whatever the rest of the frame is, so that frames of other options find them compiled. */
 void ist_plan_unit(ist_plan *plan);
 
+/* Launches from here on belong to a section, 1 to 31, which replays may leave out, or with 0 to none. What a section
+ * makes and others read has no contents where it was left out. */
+void ist_plan_section(ist_plan *plan, int section);
+
 /* Launches from ist_plan_fork to ist_plan_side are a branch, those from there to ist_plan_join another, which neither
  * reads nor writes what the first one writes. The first goes on with those behind the join up to one that needs the
  * second. With options.overlap the second runs on the device's side lane, beside the first. Once in a plan, in this
@@ -204,6 +208,8 @@ ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
 /* For a plan that is recorded and not finished: builds every `parts`th of its programs, counted from the last, which is
  * number 0, beginning with number `part`: what is left in the device's cache is the point of it. */
 ist_status ist_plan_build_share(ist_plan *plan, int part, int parts, ist_error *err);
+/* Replays from here on leave out the sections whose bits are set; 0: none. */
+void ist_plan_leave_out(ist_plan *plan, unsigned sections);
 /* Enqueues the whole frame, which ends where the main lane does. A frame with branches flushes both lanes: `scope` is
  * what that belongs to, set-up for ist_plan_replay. */
 ist_status ist_plan_replay_for(ist_plan *plan, ist_frame_scope scope, ist_error *err);

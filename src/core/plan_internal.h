@@ -31,6 +31,7 @@ typedef struct ist_plan_node {
     ist_launch launch; /* label, op, isa, defines and kernel are owned copies */
     cl_kernel kernel;
     int unit;           /* 0: none */
+    int section;        /* 0: none */
     const char *series; /* the program's text where it is a series, the plan's; else NULL */
 } ist_plan_node;
 
@@ -68,7 +69,8 @@ struct ist_plan {
     struct ist_sequence *sequence; /* borrowed */
     ist_origin from;
     const char *stage;
-    int unit;
+    int unit, section;
+    unsigned left_out; /* bit s: section s is, of replays */
     ist_tuning notes;
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];

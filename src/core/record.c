@@ -365,6 +365,11 @@ void ist_plan_unit(ist_plan *p) {
     p->unit++;
 }
 
+void ist_plan_section(ist_plan *p, int section) {
+    if (section < 0 || section > 31) ist_plan_fail(p, IST_E_ARGUMENT, "section %d: not one of 0 to 31", section);
+    p->section = section;
+}
+
 void ist_plan_tap(ist_plan *p, const char *name, ist_tensor t) {
     if (!p->options.taps || p->error.code || !ist_has(t)) return;
     char *copy = ist_strdup(name);
@@ -474,7 +479,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
         return;
     }
     ist_plan_node *node = &p->nodes[p->node_count];
-    *node = (ist_plan_node){.launch = *launch, .unit = p->unit};
+    *node = (ist_plan_node){.launch = *launch, .unit = p->unit, .section = p->section};
     ist_launch *l = &node->launch;
     l->label = ist_strdup(launch->label);
     l->op = ist_strdup(launch->op);

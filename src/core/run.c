@@ -52,6 +52,7 @@ static ist_status externals_bound(const ist_plan *p, ist_error *err) {
 static ist_status enqueue(ist_plan *p, ist_lane lane, int from, int to, ist_error *err) {
     for (int i = from; i < to; i++) {
         const ist_launch *l = &p->nodes[i].launch;
+        if (p->nodes[i].section && p->left_out >> p->nodes[i].section & 1) continue;
         IST_TRY(ist_enqueue_on(p->device, lane, p->nodes[i].kernel, l->dims, l->global, l->local, l->label, err));
     }
     return IST_OK;
@@ -72,6 +73,10 @@ static ist_status enqueue_branches(ist_plan *p, ist_error *err) {
             main++;
     }
     return IST_OK;
+}
+
+void ist_plan_leave_out(ist_plan *p, unsigned sections) {
+    p->left_out = sections;
 }
 
 ist_status ist_plan_replay_for(ist_plan *p, ist_frame_scope scope, ist_error *err) {

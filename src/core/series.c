@@ -56,9 +56,10 @@ static bool may_join(const ist_plan *p, size_t n) {
     return true;
 }
 
-/* Launches of a unit and stage: what is compiled together, what profiles tell apart. */
+/* Launches of a unit, section and stage: what is compiled together, left out together, what profiles tell apart. */
 static bool together(const ist_plan *p, size_t a, size_t b) {
-    return p->nodes[a].unit == p->nodes[b].unit && !strcmp(p->nodes[a].launch.stage, p->nodes[b].launch.stage);
+    return p->nodes[a].unit == p->nodes[b].unit && p->nodes[a].section == p->nodes[b].section &&
+           !strcmp(p->nodes[a].launch.stage, p->nodes[b].launch.stage);
 }
 
 static bool is_short(const ist_launch *l) {
@@ -228,7 +229,8 @@ static char *label_of(const ist_plan *p, const run *r) {
 
 /* Makes node `to` of the launches of a run. */
 static ist_status replace(ist_plan *p, const run *r, size_t to, ist_error *err) {
-    ist_plan_node node = {.unit = p->nodes[r->first].unit, .series = r->text};
+    ist_plan_node node = {
+        .unit = p->nodes[r->first].unit, .section = p->nodes[r->first].section, .series = r->text};
     node.launch = (ist_launch){.label = label_of(p, r),
                                .op = ist_strdup("cpu/series"),
                                .defines = ist_strdup(""),

@@ -246,6 +246,10 @@ void ist_graph_branch(ist_graph *g, int branch) {
     g->now.branch = branch;
 }
 
+void ist_graph_section(ist_graph *g, int section) {
+    g->now.section = section;
+}
+
 void ist_graph_limit(ist_graph *g, ist_tensor count) {
     g->now.limit = count;
 }

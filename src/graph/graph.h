@@ -30,10 +30,11 @@ typedef struct ist_value {
 
 /* What a node is part of. `part`: programs of nodes of one part are built together. `branch`: 0, or 1 and 2 for nodes
  * that run beside each other; branch 1 and 2 begin at the first node that has it, and end with the first that has 0
- * again. */
+ * again. `section`: those of a section that is left out (ist_plan_leave_out) do not run, and make nothing. */
 typedef struct ist_node_place {
     const char *stage; /* of the frame, for profiles */
     int part, branch;
+    int section;       /* 0, or of nodes that frames may be without */
     ist_tensor limit; /* I32: items n >= *limit need no work; empty: all do */
     bool reduced;     /* products may be of bfloat16 where the caller allows that */
     bool uniform;     /* half storage rounds filters about the means of a uniform image */
@@ -99,11 +100,12 @@ ist_tensor ist_graph_const(ist_graph *g, const void *data, int n, int h, int w, 
  * *node too. Fails with the sentence of the kind's infer. */
 void ist_graph_add(ist_graph *g, ist_node_kind kind, void *node);
 
-/* Nodes from here on belong to a stage of the frame (a static text); to another part; to a branch; work on as many items
- * as *count says, or all when it is empty. */
+/* Nodes from here on belong to a stage of the frame (a static text); to another part; to a branch; to a section; work on
+ * as many items as *count says, or all when it is empty. */
 void ist_graph_stage(ist_graph *g, const char *stage);
 void ist_graph_part(ist_graph *g);
 void ist_graph_branch(ist_graph *g, int branch);
+void ist_graph_section(ist_graph *g, int section); /* 0 to 31 */
 void ist_graph_limit(ist_graph *g, ist_tensor count);
 /* Products of nodes from here on may be of bfloat16 where the caller allows that; their filters are rounded about the
  * means of a uniform image. */

@@ -34,6 +34,8 @@ static const ist_field expand[] = {TEXT(ist_expand, label), IN(ist_expand, x), I
                                    END};
 static const ist_field concat[] = {TEXT(ist_concat, label), EACH(IN, ist_concat, x, 0, IST_CONCAT_MAX),
                                    OUT(ist_concat, y), END};
+static const ist_field put_items[] = {TEXT(ist_put_items, label), IN(ist_put_items, x), IN(ist_put_items, into),
+                                      IN(ist_put_items, counts), END};
 static const ist_field fill_rows[] = {TEXT(ist_fill_rows, label), IN(ist_fill_rows, x), IN(ist_fill_rows, rows),
                                       MADE(ist_fill_rows, y), RAW(ist_fill_rows, filter), END};
 static const ist_field repeat_rows[] = {TEXT(ist_repeat_rows, label), IN(ist_repeat_rows, x), MADE(ist_repeat_rows, y), END};
@@ -124,7 +126,8 @@ static const ist_field given_boxes[] = {TEXT(ist_given_boxes, label), IN(ist_giv
                                         OUT(ist_given_boxes, match), DETECTIONS(MADE, ist_given_boxes), END};
 static const ist_field given_prompts[] = {
     TEXT(ist_given_prompts, label), IN(ist_given_prompts, upload), OUT(ist_given_prompts, points),
-    OUT(ist_given_prompts, labels), OUT(ist_given_prompts, tokens), OUT(ist_given_prompts, mask),
+    OUT(ist_given_prompts, labels), OUT(ist_given_prompts, tokens), OUT(ist_given_prompts, few_points),
+    OUT(ist_given_prompts, few_labels), OUT(ist_given_prompts, few_tokens), OUT(ist_given_prompts, mask),
     OUT(ist_given_prompts, masked), OUT(ist_given_prompts, total), OUT(ist_given_prompts, image_of),
     OUT(ist_given_prompts, match), OUT(ist_given_prompts, content), DETECTIONS(OUT, ist_given_prompts), END};
 static const ist_field assignment[] = {TEXT(ist_assignment, label), IN(ist_assignment, cost), IN(ist_assignment, dims),

@@ -19,6 +19,7 @@
     X(EXPAND, expand, expand)                                                                                          \
     X(CONCAT, concat, concat)                                                                                          \
     X(CONCAT_ROWS, concat_rows, concat)                                                                                \
+    X(PUT_ITEMS, put_items, put_items)                                                                                 \
     X(FILL_ROWS, fill_rows, fill_rows)                                                                                 \
     X(REPEAT_ROWS, repeat_rows, repeat_rows)                                                                           \
     X(GATE, gate, gate)                                                                                                \

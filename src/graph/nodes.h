@@ -167,6 +167,14 @@ typedef struct ist_concat {
     ist_tensor x[IST_CONCAT_MAX], y;
 } ist_concat;
 
+/* PUT_ITEMS: item i of x [n,h,w,c] F32 takes the place of that of `into`, of the same extents, where counts[i / each] is
+ * more than `above`; counts I32 [1,1,P,1], each = n / P. A limit is of counts. */
+typedef struct ist_put_items {
+    const char *label;
+    ist_tensor x, into, counts;
+    int above;
+} ist_put_items;
+
 /* FILL_ROWS: x, but pixels rows[i] (counted within each item, I32 [1,1,count,1]) of every item are value[c]: the bias
  * of `filter`, what a linear layer makes of zeros. In place: x is gone. */
 typedef struct ist_fill_rows {
@@ -566,15 +574,15 @@ typedef struct ist_given_boxes {
 /* GIVEN_PROMPTS: the prompts of the upload (graph/frame.h), P = batch * prompts places for those of all images, one
  * after the other, in pixels of the segmenter's input. Each has `k` places for points and corners of boxes: points F32
  * [P,1,k,2]; labels I32 [P,1,k,1], those of POINT_TOKENS, 4 where there is none; tokens I32 [1,1,P,1], how many there
- * are together with the decoder's `own`; with `low` > 0 the masks F32 [P,low,low,1], zeros where none is given, and
+ * are together with the decoder's `own`; with `few` > 0 the same of the first `few` places alone; with `low` > 0 the masks F32 [P,low,low,1], zeros where none is given, and
  * masked I32 [1,1,P,1]. total I32 [1,1,1,1] and image_of I32 [1,1,P,1] are of prompts, those in det of the objects that
  * they become: `masks` of each prompt; match I32 [batch,1,prompts * masks,2] has the prompt's number in its image and
  * IoU 1. content as RESIZE makes it. */
 typedef struct ist_given_prompts {
     const char *label;
-    ist_tensor upload, points, labels, tokens, mask, masked, total, image_of, match, content;
+    ist_tensor upload, points, labels, tokens, few_points, few_labels, few_tokens, mask, masked, total, image_of, match, content;
     ist_detections det; /* without boxes */
-    int prompts, masks, k, own, low;
+    int prompts, masks, k, few, own, low;
 } ist_given_prompts;
 
 /* ASSIGN: exact minimum-cost assignment by shortest augmenting paths (Jonker & Volgenant 1987; rectangular form Crouse

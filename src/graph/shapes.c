@@ -133,6 +133,17 @@ ist_status ist_infer_copy_rows(void *node, ist_error *err) {
     return check_values(q->x, q->into, q->label, err);
 }
 
+ist_status ist_infer_put_items(void *node, ist_error *err) {
+    ist_put_items *q = node;
+    ist_tensor x = q->x, into = q->into, counts = q->counts;
+    bool same = x.n == into.n && x.h == into.h && x.w == into.w && x.c == into.c && x.elem == IST_ELEM_F32 &&
+                into.elem == IST_ELEM_F32;
+    if (!same || counts.elem != IST_ELEM_I32 || counts.c != 1 || counts.ld != 1 || x.n % ist_pixels(counts))
+        return ist_fail(err, IST_E_ARGUMENT, "%s: [%d,%d,%d,%d] into [%d,%d,%d,%d] by %d counts", q->label, EXTENTS(x),
+                        EXTENTS(into), ist_pixels(counts));
+    return IST_OK;
+}
+
 ist_status ist_infer_clamp(void *node, ist_error *err) {
     ist_clamp *q = node;
     IST_TRY(result(&q->y, extents(EXTENTS(q->x), q->x.elem), false, q->label, err));

@@ -50,7 +50,7 @@ ist_status ist_infer_given_prompts(void *node, ist_error *err) {
     ist_given_prompts *q = node;
     ist_detections *d = &q->det;
     int places = d->batch * q->prompts;
-    if (d->batch < 1 || q->prompts < 1 || q->masks < 1 || q->k < 1 || q->low < 0)
+    if (d->batch < 1 || q->prompts < 1 || q->masks < 1 || q->k < 1 || q->few < 0 || q->few > q->k || q->low < 0)
         return ist_fail(err, IST_E_ARGUMENT, "%s: %d prompts of %d places with %d masks in each of %d images", q->label,
                         q->prompts, q->k, q->masks, d->batch);
     d->max_objects = q->prompts * q->masks;
@@ -62,6 +62,11 @@ ist_status ist_infer_given_prompts(void *node, ist_error *err) {
     q->total = extents(1, 1, 1, 1, IST_ELEM_I32);
     q->content = extents(1, 1, d->batch, 2, IST_ELEM_I32);
     q->match = match_of(d);
+    if (q->few) {
+        q->few_points = extents(places, 1, q->few, 2, IST_ELEM_F32);
+        q->few_labels = extents(places, 1, q->few, 1, IST_ELEM_I32);
+        q->few_tokens = q->tokens;
+    }
     if (!q->low) return IST_OK;
     q->mask = extents(places, q->low, q->low, 1, IST_ELEM_F32);
     q->masked = q->tokens;

@@ -31,6 +31,12 @@ static inline int ist_prompt_points(const ist_config *config) {
     return config->max_points + 2;
 }
 
+/* Prompts with up to so many places, a click or two, a box and a point, are decoded by themselves with as many: some
+ * machines have faster kernels for few tokens, and none waits for places that are empty. Which of the two ways a prompt
+ * goes is its own affair, not its batch's, and a batch without prompts of one way leaves its section out. */
+enum { IST_FEW_PLACES = 3 };
+enum { IST_SECTION_FEW = 1, IST_SECTION_MANY };
+
 /* Mask words the packet brings per image in its one read: what the image's masks can need at most, up to 4 MiB (16
  * masks of 1080p). More is fetched by a second read. */
 enum { IST_PACKET_MASK_WORDS = 1 << 20 };

@@ -192,6 +192,31 @@ static void record_encoder(const frame *f) {
     node(f, IST_NODE_COPY_ROWS, &copy);
 }
 
+static ist_prompt_masks decode(const frame *f, ist_prompted in, ist_tensor points, ist_tensor labels,
+                               ist_tensor tokens) {
+    const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
+    in.sparse = model->points(&net, points, labels, f->side);
+    in.counts = tokens;
+    return model->decode(&net, &in, f->config->multimask);
+}
+
+/* Prompts with few places, then all of them with theirs, of which those with more take the places of the others. */
+static ist_prompt_masks decode_apart(const frame *f, const ist_prompted *in, const ist_given_prompts *given) {
+    ist_graph_section(f->g, IST_SECTION_FEW);
+    ist_prompt_masks few = decode(f, *in, given->few_points, given->few_labels, given->few_tokens);
+    ist_graph_part(f->g);
+    ist_graph_section(f->g, IST_SECTION_MANY);
+    ist_prompt_masks all = decode(f, *in, given->points, given->labels, given->tokens);
+    ist_put_items put = {.label = "prompts of many points", .counts = given->tokens, .above = given->own + given->few};
+    put.x = all.low_res, put.into = few.low_res;
+    node(f, IST_NODE_PUT_ITEMS, &put);
+    put.x = all.iou, put.into = few.iou;
+    node(f, IST_NODE_PUT_ITEMS, &put);
+    ist_graph_section(f->g, 0);
+    return few;
+}
+
 static void record_decoder(const frame *f) {
     const ist_config *config = f->config;
     const ist_net net = {f->g, f->c->segmenter};
@@ -202,6 +227,7 @@ static void record_decoder(const frame *f) {
                                .prompts = config->max_objects,
                                .masks = config->multimask ? IST_MULTIMASKS : 1,
                                .k = ist_prompt_points(config),
+                               .few = ist_prompt_points(config) > IST_FEW_PLACES ? IST_FEW_PLACES : 0,
                                .own = model->own_tokens,
                                .low = config->mask_prompts ? f->side / IST_LOGIT_PIXELS : 0};
     ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
@@ -212,11 +238,11 @@ static void record_decoder(const frame *f) {
     ist_graph_part(f->g);
     ist_graph_limit(f->g, given.total);
     ist_graph_stage(f->g, "segmenter_decoder");
-    ist_prompted in = {.embedding = embeddings(f), .image_of = given.image_of, .counts = given.tokens};
-    in.sparse = model->points(&net, given.points, given.labels, f->side);
+    ist_prompted in = {.embedding = embeddings(f), .image_of = given.image_of};
     if (config->mask_prompts) in.dense = model->dense(&net, given.mask, given.masked);
     if (!f->kept && !config->low_res) in.content = given.content;
-    ist_prompt_masks out = model->decode(&net, &in, config->multimask);
+    ist_prompt_masks out =
+        given.few ? decode_apart(f, &in, &given) : decode(f, in, given.points, given.labels, given.tokens);
     make_masks(f, &out, &pack);
     if (config->low_res) pack.logits = out.low_res;
     of_all(f, "pack");

@@ -351,6 +351,15 @@ static ist_status enqueue_everything(ist_engine *e, ist_slot *s, cl_mem pixels, 
     return ist_plan_replay_for(e->packing, scope, err);
 }
 
+/* Sections of the decoder that no prompt of the batch needs. */
+static unsigned left_out(const submission *b) {
+    unsigned out = 1u << IST_SECTION_FEW | 1u << IST_SECTION_MANY;
+    for (int i = 0; i < b->count; i++)
+        for (int k = 0; k < b->images[i].prompt_count; k++)
+            out &= ~(1u << (points_of(&b->images[i].prompts[k]) > IST_FEW_PLACES ? IST_SECTION_MANY : IST_SECTION_FEW));
+    return out;
+}
+
 static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b, ist_frame_scope scope, ist_error *err) {
     cl_mem pixels = b->images[0].cl_buffer ? (cl_mem)b->images[0].cl_buffer : s->upload;
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;

@@ -43,6 +43,7 @@ static void enter(ist_lowering *l, int i) {
     for (; l->now.part < at->part; l->now.part++) ist_plan_unit(p);
     enter_branch(l, at->branch);
     if (at->stage[0]) ist_plan_stage(p, at->stage);
+    ist_plan_section(p, at->section);
     ist_plan_limit(p, ist_layout_tensor(l, at->limit));
     ist_plan_reduced(p, at->reduced);
     l->now = *at;
@@ -131,6 +132,7 @@ static void lower_span(ist_lowering *l, size_t region) {
         return;
     }
     ist_repeats_all(l, r->first, r->end);
+    ist_plan_section(l->plan, l->graph->nodes[r->first].place.section);
     ist_origin outer = ist_plan_origin(l->plan, ist_variant_origin(v));
     l->spans[region].first = ist_plan_describe(l->plan).launches;
     v->family->emit(l->plan, v, &span, 1);
@@ -222,6 +224,7 @@ void ist_lower(ist_plan *p, const ist_graph *g, const ist_tensor *inputs, ist_lo
     lower_range(l, 0, (int)g->node_count);
     if (l->now.branch) ist_plan_join(p);
     ist_plan_limit(p, (ist_tensor){0});
+    ist_plan_section(p, 0);
     ist_plan_reduced(p, false);
     l->inputs = NULL;
 }
