@@ -31,6 +31,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev clinfo"
+python_need="python3-dev python3-cffi python3-numpy python3-pytest" # where there is a python3
 extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
@@ -45,12 +46,23 @@ install_packages() {
     required=$(missing $need) optional=
     # shellcheck disable=SC2086
     [ "$mode" = quick ] || optional=$(missing $extra)
+    # shellcheck disable=SC2086
+    [ ! -x /usr/bin/python3 ] || optional="$optional$(missing $python_need)"
     [ -n "$required$optional" ] || return
     echo "installing $required$optional"
     as_root apt-get update >/dev/null || echo "apt-get update failed; going on with the lists there are"
     # shellcheck disable=SC2086
     [ -z "$required" ] || apt_install $required || { echo "cannot install: $required"; exit 1; }
     for p in $optional; do apt_install "$p" || echo "$p is not to be had"; done
+}
+
+# The Python package is built and tested where a python3 has what its binding and its tests need.
+find_python() {
+    for python in /usr/bin/python3 $(command -v python3) ""; do
+        [ -z "$python" ] || ! "$python" -c 'import cffi, numpy, pytest, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' \
+            2>/dev/null || return
+    done
+    echo "left out: the Python package; no python3 with headers, cffi, numpy and pytest (Debian: $python_need)"
 }
 
 # ---- building and ctest ----
@@ -188,7 +200,8 @@ ISTHMUS_DEVICE=${ISTHMUS_DEVICE-Portable}
 export ISTHMUS_DEVICE
 
 say "gcc build"
-step make_tree "$build/gcc" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON
+find_python
+step make_tree "$build/gcc" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON ${python:+-DISTHMUS_PYTHON=ON "-DPython3_EXECUTABLE=$python"}
 say "tests"
 run_ctest "$build/gcc" -j "$jobs"
 say "portable machines alone"
