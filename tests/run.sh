@@ -31,7 +31,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev clinfo"
-python_need="python3-dev python3-cffi python3-numpy python3-pytest" # where there is a python3
+python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # where there is a python3
 extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
@@ -59,10 +59,10 @@ install_packages() {
 # The Python package is built and tested where a python3 has what its binding and its tests need.
 find_python() {
     for python in /usr/bin/python3 $(command -v python3) ""; do
-        [ -z "$python" ] || ! "$python" -c 'import cffi, numpy, pytest, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' \
+        [ -z "$python" ] || ! "$python" -c 'import cffi, numpy, PIL, pytest, sysconfig; open(sysconfig.get_path("include") + "/Python.h")' \
             2>/dev/null || return
     done
-    echo "left out: the Python package; no python3 with headers, cffi, numpy and pytest (Debian: $python_need)"
+    echo "left out: the Python package; no python3 with headers, cffi, numpy, Pillow and pytest (Debian: $python_need)"
 }
 
 # ---- building and ctest ----

@@ -200,3 +200,22 @@ def test_assignment_is_the_least():
             engine.assign([[np.nan]])
         with pytest.raises(isthmus.StateError, match="without a model"):
             engine(np.zeros((4, 4), np.uint8))
+
+
+def test_pillow_images_but_no_palettes(boxes_only, frames):
+    import PIL.Image
+
+    image = PIL.Image.fromarray(frames[0])
+    assert same(boxes_only(image), boxes_only(frames[0])) and same(boxes_only(image.convert("RGB")), boxes_only(frames[0]))
+    with pytest.raises(isthmus.ArgumentError, match="palette"):
+        boxes_only(image.convert("P"))
+
+
+def test_detections_for_supervision(engine, frames):
+    pytest.importorskip("supervision")
+    frame = engine(frames[0])
+    found = frame.to_supervision()
+    assert len(found) == len(frame) and np.array_equal(found.xyxy, frame.boxes) and np.array_equal(found.mask, frame.masks)
+    assert found.class_id.tolist() == frame.labels.tolist() and found.confidence.tolist() == frame.scores.tolist()
+    assert found.data["class_name"].tolist() == frame.names and found.tracker_id is None
+    assert len(engine(np.zeros((32, 32), np.uint8)).to_supervision()) == 0
