@@ -24,8 +24,9 @@ enum {
 /* Subcommand, what follows it on the command line, what it does. */
 #define CLI_COMMANDS(X)                                                                                                \
     X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
-    X(segment, "SOURCE... -o DIR --boxes|--points FILE, or --serve HOST:PORT",                                         \
-      "cut out what boxes, points and masks point at")                                                                 \
+    X(merge, "DIR... -o DIR", "join what predict --shard I/N has written in several runs")                             \
+    X(segment, "SOURCE... -o DIR --boxes|--points FILE|--everything, or --serve HOST:PORT",                            \
+      "cut out what boxes, points and masks point at, or everything")                                                  \
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \

@@ -13,6 +13,7 @@
 #include "io/labels.h"
 #include "io/prompts.h"
 #include "io/record.h"
+#include "io/shard.h"
 #include "io/sources.h"
 #include "io/targets.h"
 
@@ -71,6 +72,7 @@ typedef struct predict_options {
     bool apart;                               /* profile's: a launch for each kernel */
     const char *annotations, *results, *json; /* eval's */
     int first_source;                         /* index in argv */
+    ist_shard shard;                          /* count 0: all images */
 } predict_options;
 
 /* Whether a detector finds the objects; else they are given. */
@@ -89,6 +91,10 @@ int predict_find_checkpoints(predict_options *options);
 int predict_find_demo(char **path);
 
 void predict_options_free(predict_options *options);
+
+/* The value of --save: its bits; 0, or the exit code when a mistake was named. And the other way round. */
+int predict_parse_save(const char *command, const char *list, unsigned *save);
+void predict_print_save(unsigned save, char *text, size_t size);
 
 /* As it is written behind --resize-order. */
 const char *predict_resize_order_name(ist_resize_order order);
@@ -166,7 +172,8 @@ typedef struct predict_job {
     predict_options *options;
     const ist_coco *truth; /* eval: category ids in results.json are these annotations'; else NULL */
     ist_sources sources;
-    char **names; /* given with --names; none when name_count is 0 */
+    ist_shard_part part; /* with --shard */
+    char **names;        /* given with --names; none when name_count is 0 */
     size_t name_count;
     ist_labels labels;
     ist_targets targets;     /* empty without --targets */
@@ -191,6 +198,15 @@ void predict_catch_interrupts(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);
+
+/* --shard (predict_shard.c): its value; keeps the shard's images; whether --resume finds the same shard in the folder,
+ * or a run of another to refuse; shard.json, written before the first result and removed by a run of all images. 0 or
+ * the exit code. */
+int predict_parse_shard(const char *text, ist_shard *shard);
+int predict_take_shard(predict_job *job);
+int predict_check_shard(const predict_job *job, bool *there);
+int predict_write_shard(predict_job *job);
+void predict_remove_shard(const predict_options *options);
 
 /* The prompts' side of a run of segment (predict_prompts.c): reads the file and checks it against the list of images; 0
  * or the exit code. */
@@ -269,6 +285,10 @@ ist_status predict_write_image(const predict_job *job, const ist_source *source,
                                const ist_frame *frame, predict_files *files, ist_error *err);
 
 void predict_drop_files(predict_files *files);
+
+/* Makes `name` the file of an image, below the output folder, that --save's `kind` (0 .. PREDICT_IMAGE_FILES - 1) asks
+ * for; false when `save` does not. */
+bool predict_image_file(int kind, unsigned save, const ist_source *source, ist_text *name);
 
 /* Makes the output folder and checks that files can be written to it; *there as ist_make_folders has it. */
 ist_status predict_prepare_folder(const char *folder, size_t *there, ist_error *err);

@@ -87,7 +87,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
         return cli_fail(CLI_FAILED, "%s: %s", job->sources.items[0].path,
                         errno == ENOENT ? "there is no such file or folder" : strerror(errno));
     if (o->limit) ist_sources_truncate(&job->sources, (size_t)o->limit);
-    return CLI_SUCCESS;
+    return predict_take_shard(job);
 }
 
 /* Class count and names of the detector's file, for --classes with names. */
@@ -426,9 +426,11 @@ static int prepare(predict_job *job, bool *done) {
     ist_error err;
     int code = read_inputs(job);
     if (!code) code = predict_find_checkpoints(o);
+    bool same_shard = true;
+    if (!code && o->resume && o->shard.count) code = predict_check_shard(job, &same_shard);
     if (!code && o->resume) code = open_journal(job, true);
     if (code) return code;
-    if (o->resume && all_done(job) && ist_journal_is_unchanged(job->journal) && predict_tables_exist(o)) {
+    if (o->resume && all_done(job) && ist_journal_is_unchanged(job->journal) && predict_tables_exist(o) && same_shard) {
         *done = true;
         if (ist_journal_commit(job->journal, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
         size_t count = job->sources.count;
@@ -442,9 +444,13 @@ static int prepare(predict_job *job, bool *done) {
     }
     if (!job->engine) code = predict_open_engine(job);
     if (!code) code = name_labels(job);
-    if (code || job->journal) return code;
-    predict_remove_tables(o);
-    return open_journal(job, false);
+    if (!code && !job->journal) {
+        predict_remove_tables(o);
+        code = open_journal(job, false);
+    }
+    if (!code && o->shard.count) return predict_write_shard(job);
+    if (!code) predict_remove_shard(o);
+    return code;
 }
 
 /* The run in its folder, which is claimed and was there up to `there`. */
@@ -487,5 +493,6 @@ void predict_job_free(predict_job *job) {
     ist_targets_free(&job->targets);
     ist_prompt_file_free(&job->prompts);
     ist_labels_free(&job->labels);
+    ist_shard_part_free(&job->part);
     ist_sources_free(&job->sources);
 }

@@ -68,6 +68,9 @@
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
     X(NO_DETECTOR, 0, "no-detector", NULL, "the boxes of --targets are the objects: masks for all of them")            \
+    X(SHARD, 0, "shard", "I/N",                                                                                        \
+      "the Ith of N parts of the images, for isthmus merge; auto: what Slurm's array\n"                                \
+      "job says")                                                                                                      \
     SAVE_OPTION(X)
 
 #define SEGMENT_ONLY_OPTIONS(X)                                                                                        \
@@ -129,14 +132,23 @@ static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS
                                              ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
-static bool add_save(unsigned *save, const char *name, size_t length) {
-    static const char *const names[] = {
+static const char *const save_names[] = {
 #define X(id, name) name,
-        PREDICT_SAVES(X)
+    PREDICT_SAVES(X)
 #undef X
-    };
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i]) == length && !memcmp(names[i], name, length)) {
+};
+enum { SAVE_NAMES = sizeof save_names / sizeof *save_names };
+
+void predict_print_save(unsigned save, char *text, size_t size) {
+    size_t n = 0;
+    *text = '\0';
+    for (int i = 0; i < SAVE_NAMES; i++)
+        if (save & 1u << i && n < size) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? "," : "", save_names[i]);
+}
+
+static bool add_save(unsigned *save, const char *name, size_t length) {
+    for (unsigned i = 0; i < SAVE_NAMES; i++)
+        if (strlen(save_names[i]) == length && !memcmp(save_names[i], name, length)) {
             *save |= 1u << i;
             return true;
         }
@@ -144,7 +156,7 @@ static bool add_save(unsigned *save, const char *name, size_t length) {
 }
 
 /* 0 or the exit code. */
-static int parse_save(const char *command, const char *list, unsigned *save) {
+int predict_parse_save(const char *command, const char *list, unsigned *save) {
     *save = 0;
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
@@ -328,8 +340,10 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_QUIET:
         o->quiet = true;
         break;
+    case OPTION_SHARD:
+        return predict_parse_shard(value, &o->shard);
     case OPTION_SAVE:
-        return parse_save(o->command, value, &o->save);
+        return predict_parse_save(o->command, value, &o->save);
     case OPTION_MEMORY:
         if (!cli_parse_bytes(value, &o->memory))
             return cli_usage(o->command, "--memory: '%s' is not a number of bytes, such as 800M or 4G", value);
@@ -416,6 +430,8 @@ static int check_predict(predict_options *o, int argc) {
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
+    if (o->shard.count && !(o->save & PREDICT_SAVE_NDJSON))
+        return cli_usage("predict", "--shard needs ndjson among --save: merge reads it");
     return check_masks(o);
 }
 

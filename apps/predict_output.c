@@ -68,6 +68,7 @@ static const char *image_name(const output_kind *kind, const ist_source *source,
 static ist_status refuse_links(const char *folder, ist_error *err) {
     IST_TRY(ist_refuse_link(folder, IST_JOURNAL_PARTIAL, err));
     IST_TRY(ist_refuse_link(folder, IST_RUN_OPTIONS_NAME, err));
+    IST_TRY(ist_refuse_link(folder, IST_SHARD_NAME, err));
     IST_TRY(ist_refuse_link(folder, FAILURES, err));
     for (int i = 0; i < TABLE_COUNT; i++) IST_TRY(ist_refuse_link(folder, tables[i].name, err));
     for (int i = 0; i < IMAGE_OUTPUT_COUNT; i++) IST_TRY(ist_refuse_link(folder, image_outputs[i].name, err));
@@ -94,6 +95,12 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err) 
         free(path);
     }
     return IST_OK;
+}
+
+bool predict_image_file(int kind, unsigned save, const ist_source *source, ist_text *name) {
+    if (!(save & image_outputs[kind].bit)) return false;
+    image_name(&image_outputs[kind], source, name); /* out of memory: name->failed */
+    return true;
 }
 
 static bool is_whole(const output_kind *kind, const char *path, const ist_journal_frame *frame) {
