@@ -171,6 +171,14 @@ fuzzers() {
     step env BUILD="$build" JOBS="$jobs" TURN=10 sh tests/fuzz.sh "$(awk "BEGIN { print $targets * 10 / $jobs / 3600 }")"
 }
 
+# An array job on a Slurm of this machine, where there is one.
+slurm_array() {
+    sh tests/slurm.sh "$build/gcc/isthmus" >"$build/slurm.log" 2>&1
+    code=$?
+    cat "$build/slurm.log"
+    case $code in 0) good ;; 77) ;; *) bad "tests/slurm.sh" ;; esac
+}
+
 # The Python package as a stranger gets it: an sdist, a wheel from that, what auditwheel makes of it, the tests on PyPI's
 # newest NumPy and supervision.
 python_wheel() {
@@ -238,6 +246,8 @@ portable_alone
 if [ "$mode" = full ]; then
     say "failures of every call"
     every_fault
+    say "an array job on Slurm"
+    slurm_array
     say "operators on rusticl (llvmpipe)"
     operators_on_rusticl
     say "operators under oclgrind"
