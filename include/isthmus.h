@@ -14,15 +14,15 @@
  *     ist_release(e, &r);
  *     ist_close(&e);
  *
- * Per submitted batch the engine makes one host-to-device write, one device-to-host read and at most one wait; nothing
- * is computed on the host in between. `ist_result.transfers` shows what happened.
+ * Per submitted batch the engine makes one host-to-device write, one device-to-host read (or none: config.readback) and
+ * at most one wait; nothing is computed on the host in between. `ist_result.transfers` shows what happened.
  *
  * Errors: every function that can fail returns an ist_status and fills the caller's ist_error (may be NULL) with one
  * sentence. No function prints, exits or touches a global. Destructors take the address of the handle, accept NULL and
  * set it to NULL.
  *
  * Threads: an engine is used by one thread at a time, except that ist_submit on one thread and ist_receive/ist_release
- * on another may run side by side. A second thread in ist_submit, in ist_receive, or in anything beside ist_assign gets
+ * on another may run side by side; a single thread that feeds and polls uses ist_try_receive. A second thread in ist_submit, in ist_receive, or in anything beside ist_assign gets
  * IST_E_STATE and changes nothing. ist_close must be the last call. After fork() a child opens engines of its own: calls
  * on one of its parent's are IST_E_STATE there, and ist_close only forgets it; many drivers do not work in a child at
  * all once the parent has used them. Two engines never share state. Beside a device that is no CPU, an engine has up to
@@ -196,6 +196,13 @@ typedef enum ist_prompts {
                              * count. No detector is used or needed. */
 } ist_prompts;
 
+/* Whether results come to the host. */
+typedef enum ist_readback {
+    IST_READBACK_PACKET, /* one read per batch */
+    IST_READBACK_NONE    /* no read: frames of a result have no objects (object_count 0), which are for kernels of the
+                          * caller's, in ist_device_packet */
+} ist_readback;
+
 /* How to open an engine. Start from ist_config_default(): `struct_size` tells the library which fields exist. Strings
  * are copied. */
 typedef struct ist_config {
@@ -249,6 +256,7 @@ typedef struct ist_config {
                                *   intersection over union above this with a better one that stays, of the same label;
                                *   max_objects counts those that stay. Default 0: none is, as published */
     int nms_agnostic;         /* 1: with nms_iou, of any label; default 0 */
+    ist_readback readback;    /* default IST_READBACK_PACKET */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -309,11 +317,12 @@ typedef struct ist_image {
     uint64_t tag;                 /* the caller's; comes back in ist_frame */
     const ist_prompt *prompts;    /* for IST_PROMPTS_GIVEN, copied; none is an image without objects */
     int prompt_count;
+    uint64_t timestamp;           /* the caller's, in any unit; comes back in ist_frame */
 } ist_image;
 
 /* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before
  * wait for the batches in flight to make room. IST_E_STATE when frames_in_flight batches are already out: receive and
- * release one first. IST_E_LIMIT when an image exceeds max_pixels or 65536 pixels on a side. A failed submit leaves the
+ * release one first (or cancel). IST_E_LIMIT when an image exceeds max_pixels or 65536 pixels on a side. A failed submit leaves the
  * engine as it was, unless the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 
@@ -383,7 +392,64 @@ typedef struct ist_frame {
     int object_count;
     int dropped;         /* detections above the threshold that did not fit max_objects */
     const ist_object *objects;
+    uint64_t timestamp;  /* of the image; 0 for ist_submit_prompts */
 } ist_frame;
+
+/* A batch's packet in device memory, as 32-bit words: a header, one block per image, object records, mask words, logits.
+ * Block of image i: words from images_at + i * image_words on, ist_packet_image_word. Record of object k, numbered over
+ * the batch, of image i those from IST_PACKET_IMAGE_FIRST on: words from objects_at + k * object_words on,
+ * ist_packet_object_word. Masks are laid out as ist_mask says and make one stream of words; word j of it is word
+ * masks_at + j of the packet below IST_PACKET_STORED_WORDS, else word j - IST_PACKET_STORED_WORDS of `store`; a mask lies
+ * wholly in one of them. Offsets are the same for every batch of an engine but for logits_at.
+ * The buffers are the engine's, for reading: commands enqueued in `queue`, which is in order, after ist_submit find them
+ * filled; those of another queue of the context wait for `done`. They hold the batch until its slot is used again, that
+ * is until the ist_release of its result. */
+typedef struct ist_device_packet {
+    void *packet;  /* cl_mem */
+    void *store;   /* cl_mem; NULL without masks */
+    void *queue;   /* cl_command_queue */
+    void *done;    /* cl_event, the engine's until the batch is received: clRetainEvent keeps it; NULL once received */
+    int image_count;
+    size_t images_at, image_words;
+    size_t objects_at, object_words;
+    size_t masks_at, mask_words;   /* room for masks in the packet */
+    size_t logits_at, logit_words; /* config.low_res: of all objects, one after the other; logit_words 0 without */
+} ist_device_packet;
+
+/* Words of the header. */
+typedef enum ist_packet_header_word {
+    IST_PACKET_IMAGES = 0,
+    IST_PACKET_OBJECTS = 1,      /* of all images */
+    IST_PACKET_STREAM_WORDS = 2, /* of all masks: the length of the stream */
+    IST_PACKET_STORED_WORDS = 3  /* those of them that lie in the packet, the first */
+} ist_packet_header_word;
+
+/* Words of an image's block. */
+typedef enum ist_packet_image_word_at {
+    IST_PACKET_IMAGE_OBJECTS = 0, /* ist_frame.object_count */
+    IST_PACKET_IMAGE_DROPPED = 1, /* ist_frame.dropped */
+    IST_PACKET_IMAGE_FIRST = 2    /* number of its first object */
+} ist_packet_image_word_at;
+
+/* Words of an object's record, the fields of ist_object; floats by their bits. */
+typedef enum ist_packet_object_word {
+    IST_PACKET_LABEL = 0,
+    IST_PACKET_SCORE = 1,       /* float */
+    IST_PACKET_BOX = 2,         /* 4 floats */
+    IST_PACKET_QUERY = 6,
+    IST_PACKET_MATCH = 7,
+    IST_PACKET_MATCH_IOU = 8,   /* float */
+    IST_PACKET_MASK_SCORE = 9,  /* float */
+    IST_PACKET_STABILITY = 10,  /* float */
+    IST_PACKET_AREA = 11,
+    IST_PACKET_MASK_BOX = 12,   /* 4 ints */
+    IST_PACKET_MASK_X0 = 16,    /* ist_mask.x0, y0, columns, words */
+    IST_PACKET_MASK_Y0 = 17,
+    IST_PACKET_MASK_COLUMNS = 18,
+    IST_PACKET_MASK_COLUMN_WORDS = 19,
+    IST_PACKET_MASK_AT = 20,    /* its first word in the stream */
+    IST_PACKET_IMAGE = 21       /* of the batch */
+} ist_packet_object_word;
 
 typedef struct ist_result {
     int frame_count;
@@ -392,10 +458,29 @@ typedef struct ist_result {
     double submit_ms;    /* host time spent in ist_submit */
     double wait_ms;      /* host time spent waiting in ist_receive */
     double total_ms;     /* from the start of ist_submit to the end of ist_receive */
+    ist_device_packet device; /* the same results in device memory */
 } ist_result;
 
 /* Waits for the oldest submitted batch and gives its results. IST_E_STATE when nothing is in flight. */
 ist_status ist_receive(ist_engine *engine, const ist_result **result, ist_error *err);
+
+/* ist_receive for a thread that has other things to do: waits at most `timeout_ms` (0 to 86400000; 0: not at all, as
+ * ist_try_receive). When the oldest batch has not ended by then that is success with *result = NULL, and nothing has
+ * changed. Sleeps between looks at the device, for a sixteenth of the time waited so far and a millisecond at most:
+ * where the last microseconds count, have a thread in ist_receive. IST_E_STATE when nothing is in flight. */
+ist_status ist_receive_for(ist_engine *engine, double timeout_ms, const ist_result **result, ist_error *err);
+ist_status ist_try_receive(ist_engine *engine, const ist_result **result, ist_error *err);
+
+/* Gives up on every batch that is submitted and not received: none of them is delivered. What a device has been given it
+ * computes, and tracks move on; a submit that comes before it has ended, and finds no other slot, waits for the oldest
+ * of them. Results that are out stay valid. *cancelled (may be NULL): how many batches. One of the calls that only the
+ * receiving thread makes. */
+ist_status ist_cancel(ist_engine *engine, int *cancelled, ist_error *err);
+
+/* Where the batch that was submitted last will lie in device memory, for commands of the caller's to be enqueued before
+ * it has been computed; valid until it is received or cancelled. IST_E_STATE when nothing is in flight. One of the calls
+ * that only the submitting thread makes. */
+ist_status ist_submitted(ist_engine *engine, ist_device_packet *device, ist_error *err);
 
 /* Gives the result's slot back for the next submit. Accepts NULL and a pointer to NULL; nulls *result. */
 void ist_release(ist_engine *engine, const ist_result **result);

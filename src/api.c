@@ -144,6 +144,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
     IST_TRY(in_range(err, "overlap", c->overlap, IST_OVERLAP_AUTO, IST_OVERLAP_OFF));
     IST_TRY(in_range(err, "resize_order", c->resize_order, IST_RESIZE_ORDER_AUTO, IST_RESIZE_ORDER_PILLOW_13));
+    IST_TRY(in_range(err, "readback", c->readback, IST_READBACK_PACKET, IST_READBACK_NONE));
     IST_TRY(in_range(err, "stored_constants", c->stored_constants, 0, 1));
     IST_TRY(in_range(err, "segmenter_size", c->segmenter_size, 0, 4096));
     IST_TRY(check_suppression(c, err));
@@ -333,6 +334,42 @@ ist_status ist_receive(ist_engine *engine, const ist_result **result, ist_error 
     IST_TRY(enter(engine, &engine->receiving, "ist_receive", "ist_receive or ist_assign", err));
     ist_status status = ist_engine_receive(engine, result, err);
     leave(&engine->receiving);
+    return status;
+}
+
+ist_status ist_receive_for(ist_engine *engine, double timeout_ms, const ist_result **result, ist_error *err) {
+    if (!engine || !result)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_receive_for: no %s given",
+                        engine ? "place for the result" : "engine");
+    *result = NULL;
+    if (!(timeout_ms >= 0 && timeout_ms <= 86400000)) /* NaN too */
+        return ist_fail(err, IST_E_ARGUMENT, "ist_receive_for: timeout_ms is %g, want 0..86400000", timeout_ms);
+    IST_TRY(enter(engine, &engine->receiving, "ist_receive_for", "ist_receive or ist_assign", err));
+    ist_status status = ist_engine_receive_for(engine, timeout_ms, result, err);
+    leave(&engine->receiving);
+    return status;
+}
+
+ist_status ist_try_receive(ist_engine *engine, const ist_result **result, ist_error *err) {
+    return ist_receive_for(engine, 0, result, err);
+}
+
+ist_status ist_cancel(ist_engine *engine, int *cancelled, ist_error *err) {
+    if (cancelled) *cancelled = 0;
+    if (!engine) return ist_fail(err, IST_E_ARGUMENT, "ist_cancel: no engine given");
+    IST_TRY(enter(engine, &engine->receiving, "ist_cancel", "ist_receive or ist_assign", err));
+    ist_status status = ist_engine_cancel(engine, cancelled, err);
+    leave(&engine->receiving);
+    return status;
+}
+
+ist_status ist_submitted(ist_engine *engine, ist_device_packet *device, ist_error *err) {
+    if (!engine || !device)
+        return ist_fail(err, IST_E_ARGUMENT, "ist_submitted: no %s given", engine ? "place for the packet" : "engine");
+    *device = (ist_device_packet){0};
+    IST_TRY(enter(engine, &engine->submitting, "ist_submitted", "ist_submit or ist_assign", err));
+    ist_status status = ist_engine_submitted(engine, device, err);
+    leave(&engine->submitting);
     return status;
 }
 

@@ -272,6 +272,10 @@ ist_status ist_read_at(ist_site site, ist_device *device, ist_frame_scope scope,
 #define ist_wait(...) ist_wait_at(IST_HERE, __VA_ARGS__)
 ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope, cl_event *event, const char *what,
                        ist_error *err);
+/* *done: the command that `event` stands for has ended, or failed. Neither a crossing nor a wait. */
+ist_status ist_event_ended(cl_event event, bool *done, const char *what, ist_error *err);
+/* An event that stands for all commands of the first queue so far, to be waited for with ist_wait. */
+ist_status ist_mark(ist_device *device, cl_event *reached, const char *what, ist_error *err);
 /* clFinish of every queue; counts as a wait. */
 #define ist_finish(...) ist_finish_at(IST_HERE, __VA_ARGS__)
 ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err);

@@ -148,6 +148,21 @@ ist_status ist_wait_at(ist_site site, ist_device *device, ist_frame_scope scope,
     return IST_OK;
 }
 
+ist_status ist_event_ended(cl_event event, bool *done, const char *what, ist_error *err) {
+    cl_int status = CL_QUEUED,
+           rc = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+    *done = rc == CL_SUCCESS && status <= CL_COMPLETE;
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetEventInfo", "%s", what);
+    return IST_OK;
+}
+
+ist_status ist_mark(ist_device *device, cl_event *reached, const char *what, ist_error *err) {
+    *reached = NULL;
+    cl_int rc = clEnqueueMarkerWithWaitList(device->queue, 0, NULL, reached);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clEnqueueMarkerWithWaitList", "%s", what);
+    return IST_OK;
+}
+
 ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
     ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     cl_int rc = clFinish(device->queue);

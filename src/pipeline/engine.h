@@ -41,7 +41,14 @@ enum { IST_SECTION_FEW = 1, IST_SECTION_MANY };
  * masks of 1080p). More is fetched by a second read. */
 enum { IST_PACKET_MASK_WORDS = 1 << 20 };
 
-typedef enum ist_slot_state { IST_SLOT_FREE, IST_SLOT_FILLING, IST_SLOT_FLYING, IST_SLOT_OUT } ist_slot_state;
+/* A cancelled batch keeps its slot until the device has ended it: memory of the host that a write still reads. */
+typedef enum ist_slot_state {
+    IST_SLOT_FREE,
+    IST_SLOT_FILLING,
+    IST_SLOT_FLYING,
+    IST_SLOT_OUT,
+    IST_SLOT_CANCELLED
+} ist_slot_state;
 
 /* What the tap tables in a slot's staging were computed for, and their words: the detector's two and the segmenter's.
  */
@@ -58,7 +65,7 @@ typedef struct ist_slot {
     size_t upload_bytes, store_words, packet_bytes; /* capacities; store_words is per object */
     size_t mask_words;                              /* room for masks in this batch's packet */
     size_t logit_words;                             /* low-resolution logits in it */
-    cl_event read_done;
+    cl_event read_done;                             /* or, without a read, the last kernel */
     ist_transfers counts;
     double submit_start, submit_ms;
     double device_start;         /* when the first command of the batch was enqueued */
@@ -147,6 +154,9 @@ ist_status ist_engine_record_if(ist_engine *engine, const ist_config *config, un
 void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);
+ist_status ist_engine_receive_for(ist_engine *engine, double timeout_ms, const ist_result **result, ist_error *err);
+ist_status ist_engine_cancel(ist_engine *engine, int *cancelled, ist_error *err);
+ist_status ist_engine_submitted(ist_engine *engine, ist_device_packet *device, ist_error *err);
 void ist_engine_release(ist_engine *engine, const ist_result *result);
 ist_status ist_engine_submit_prompts(ist_engine *engine, const ist_embedding *embedding, const ist_prompt *prompts,
                                      int count, uint64_t tag, ist_error *err);
@@ -169,6 +179,8 @@ size_t ist_slot_packet_bytes(const ist_engine *engine, const ist_slot *slot);
 ist_status ist_slot_reserve(ist_engine *engine, ist_slot *slot, size_t bytes, size_t store_words, ist_error *err);
 /* Room for what most users submit, made while the queue is empty. */
 ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
+/* Where the slot's batch lies on the device; without its event. */
+ist_device_packet ist_slot_on_device(const ist_engine *engine, const ist_slot *slot);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 

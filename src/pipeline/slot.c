@@ -97,6 +97,48 @@ ist_status ist_slot_reserve(ist_engine *e, ist_slot *s, size_t bytes, size_t sto
     return reserve_store(e, s, store_words, err);
 }
 
+/* What isthmus.h says of a packet's words is what the kernels write. */
+#define SAME(public, own) _Static_assert((int)(public) == (int)(own), #public)
+SAME(IST_PACKET_IMAGES, IST_PK_IMAGES);
+SAME(IST_PACKET_OBJECTS, IST_PK_OBJECTS);
+SAME(IST_PACKET_STREAM_WORDS, IST_PK_MASK_WORDS);
+SAME(IST_PACKET_STORED_WORDS, IST_PK_STORED_WORDS);
+SAME(IST_PACKET_IMAGE_OBJECTS, IST_PI_OBJECTS);
+SAME(IST_PACKET_IMAGE_DROPPED, IST_PI_DROPPED);
+SAME(IST_PACKET_IMAGE_FIRST, IST_PI_FIRST);
+SAME(IST_PACKET_LABEL, IST_OB_LABEL);
+SAME(IST_PACKET_SCORE, IST_OB_SCORE);
+SAME(IST_PACKET_BOX, IST_OB_BOX);
+SAME(IST_PACKET_QUERY, IST_OB_QUERY);
+SAME(IST_PACKET_MATCH, IST_OB_MATCH);
+SAME(IST_PACKET_MATCH_IOU, IST_OB_MATCH_IOU);
+SAME(IST_PACKET_MASK_SCORE, IST_OB_MASK_SCORE);
+SAME(IST_PACKET_STABILITY, IST_OB_STABILITY);
+SAME(IST_PACKET_AREA, IST_OB_AREA);
+SAME(IST_PACKET_MASK_BOX, IST_OB_MASK_BOX);
+SAME(IST_PACKET_MASK_X0, IST_OB_X0);
+SAME(IST_PACKET_MASK_Y0, IST_OB_Y0);
+SAME(IST_PACKET_MASK_COLUMNS, IST_OB_COLUMNS);
+SAME(IST_PACKET_MASK_COLUMN_WORDS, IST_OB_COLUMN_WORDS);
+SAME(IST_PACKET_MASK_AT, IST_OB_OFFSET);
+SAME(IST_PACKET_IMAGE, IST_OB_IMAGE);
+
+ist_device_packet ist_slot_on_device(const ist_engine *e, const ist_slot *s) {
+    size_t masks = ist_packet_masks_at(e->config.batch, e->objects);
+    return (ist_device_packet){.packet = s->packet,
+                               .store = s->store,
+                               .queue = ist_device_queue(e->device),
+                               .image_count = s->count,
+                               .images_at = IST_PK_HEADER,
+                               .image_words = IST_PK_IMAGE_WORDS,
+                               .objects_at = ist_packet_objects_at(e->config.batch),
+                               .object_words = IST_OB_WORDS,
+                               .masks_at = masks,
+                               .mask_words = s->mask_words,
+                               .logits_at = masks + s->mask_words,
+                               .logit_words = s->logit_words};
+}
+
 /* ---- unpacking ---- */
 
 static float float_at(const uint32_t *words, size_t i) {
@@ -193,7 +235,16 @@ static ist_status unpack_frame(const ist_engine *e, ist_slot *s, int i, ist_erro
     return IST_OK;
 }
 
-ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {
+/* A batch that was not read: its frames without their objects. */
+static ist_status leave_packed(ist_slot *s) {
+    for (int i = 0; i < s->count; i++) {
+        s->frames[i].object_count = s->frames[i].dropped = 0;
+        s->frames[i].objects = NULL;
+    }
+    return IST_OK;
+}
+
+static ist_status unpack(ist_engine *e, ist_slot *s, ist_error *err) {
     const uint32_t *packet = s->landing.data;
     size_t total = packet[IST_PK_MASK_WORDS], stored = packet[IST_PK_STORED_WORDS];
     if (packet[IST_PK_IMAGES] != (uint32_t)s->count || stored > s->mask_words || stored > total)
@@ -201,7 +252,12 @@ ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {
                         packet[IST_PK_IMAGES], stored, total, s->count);
     if (total > stored) IST_TRY(fetch_overflow(e, s, total - stored, err));
     for (int i = 0; i < s->count; i++) IST_TRY(unpack_frame(e, s, i, err));
+    return IST_OK;
+}
+
+ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {
     s->result.frame_count = s->count;
     s->result.frames = s->frames;
-    return IST_OK;
+    s->result.device = ist_slot_on_device(e, s);
+    return e->config.readback == IST_READBACK_NONE ? leave_packed(s) : unpack(e, s, err);
 }

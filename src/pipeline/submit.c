@@ -293,7 +293,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
         if (l->crops) ist_crops_fill(up, &e->grids, l->crops, &block, e->config.resize_order, tables);
         fill_targets(up + o->targets, m);
         if (m->pixels) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
-        s->frames[i] = (ist_frame){.tag = m->tag, .width = m->width, .height = m->height};
+        s->frames[i] = (ist_frame){.tag = m->tag, .timestamp = m->timestamp, .width = m->width, .height = m->height};
     }
     fill_prompts(up, b, l);
 }
@@ -373,6 +373,7 @@ static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b,
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
     if (e->has_masks) IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
     if (e->encoder && !b->embedding) IST_TRY(enqueue_encoder(e, s, b->images, embedding, scope, err));
+    ist_plan_leave_out(e->plan, left_out(b));
     return ist_plan_replay_for(e->plan, scope, err);
 }
 
@@ -381,9 +382,34 @@ static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b,
     s->device_start = ist_clock_ms();
     IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
     IST_TRY(enqueue_plans(e, s, b, scope, err));
-    IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
-                     "packet", err));
+    if (e->config.readback == IST_READBACK_NONE)
+        IST_TRY(ist_mark(e->device, &s->read_done, "packet", err));
+    else
+        IST_TRY(ist_read(e->device, scope, s->packet, 0, ist_slot_packet_bytes(e, s), s->landing.data, &s->read_done,
+                         "packet", err));
     return ist_flush(e->device, scope, err);
+}
+
+/* The oldest slot of a cancelled batch, which has been waited for; NULL when there is none. The wait is that batch's.
+ */
+static ist_slot *reclaim_slot(ist_engine *e) {
+    ist_slot *slot = NULL;
+    ist_error lost = {0};
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->config.frames_in_flight; i++) {
+        ist_slot *s = &e->slots[i];
+        if (s->state == IST_SLOT_CANCELLED && (!slot || s->sequence < slot->sequence)) slot = s;
+    }
+    if (slot) slot->state = IST_SLOT_FILLING;
+    pthread_mutex_unlock(&e->lock);
+    if (!slot || !ist_wait(e->device, (ist_frame_scope){slot->sequence, &slot->counts}, &slot->read_done,
+                           "cancelled batch", &lost))
+        return slot;
+    pthread_mutex_lock(&e->lock);
+    slot->state = IST_SLOT_FREE;
+    e->lost = lost;
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
 }
 
 /* *idle: the device has nothing to do until this batch arrives. */
@@ -391,6 +417,11 @@ static ist_slot *take_free_slot(ist_engine *e, bool *idle, ist_error *err) {
     ist_slot *slot = NULL;
     pthread_mutex_lock(&e->lock);
     *idle = !ist_engine_oldest(e);
+    bool full = !e->lost.code;
+    for (int i = 0; i < e->config.frames_in_flight; i++) full = full && e->slots[i].state != IST_SLOT_FREE;
+    pthread_mutex_unlock(&e->lock);
+    if (full && (slot = reclaim_slot(e))) return slot;
+    pthread_mutex_lock(&e->lock);
     if (e->lost.code) {
         if (err) *err = e->lost;
     } else {
