@@ -27,6 +27,7 @@ enum {
     X(merge, "DIR... -o DIR", "join what predict --shard I/N has written in several runs")                             \
     X(segment, "SOURCE... -o DIR --boxes|--points FILE|--everything, or --serve HOST:PORT",                            \
       "cut out what boxes, points and masks point at, or everything")                                                  \
+    X(live, "--from SRC --to DST... [options]", "a stream of frames: results as they come, newest frame first")          \
     X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
     X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
     X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \

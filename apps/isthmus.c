@@ -2,6 +2,8 @@
 #include "cli.h"
 #include "spare_cache.h"
 
+#include "live/igtl.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,7 +72,8 @@ int main(int argc, char **argv) {
         return finish(CLI_SUCCESS);
     }
     if (!strcmp(name, "--version")) {
-        printf("isthmus %s\n", ist_version());
+        printf("isthmus %s\nOpenIGTLink %s\n", ist_version(),
+               ist_igtl_available() ? ist_igtl_version() : "no (built without it)");
         return finish(CLI_SUCCESS);
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)

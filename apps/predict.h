@@ -235,6 +235,10 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
 /* Opens job->engine and describes it; with --device all, job->others too. 0 or the exit code. */
 int predict_open_engine(predict_job *job);
 
+/* All that a stream of frames needs: reads names, finds checkpoints, opens the engine, names its labels; 0 or the exit
+ * code. */
+int predict_open_stream(predict_job *job);
+
 /* Everything after that: checks inputs, opens the engine unless it is open, runs over the images, writes files and
  * tables into the output folder. The engine stays open, unless all was there already. 0 or the exit code; CLI_PARTIAL
  * when images failed. */

@@ -361,6 +361,13 @@ static int read_inputs(predict_job *job) {
     return CLI_SUCCESS;
 }
 
+int predict_open_stream(predict_job *job) {
+    int code = read_inputs(job);
+    if (!code) code = predict_find_checkpoints(job->options);
+    if (!code) code = predict_open_engine(job);
+    return code ? code : name_labels(job);
+}
+
 static int open_journal(predict_job *job, bool resume) {
     ist_error err;
     predict_options *o = job->options;

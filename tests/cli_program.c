@@ -23,6 +23,7 @@ static void expect(spawned r, int code, const char *out_part, const char *err_pa
 Test(cli_program, help_and_version) {
     scratch s = scratch_make();
     expect(RUN(&s, "--version"), 0, "isthmus 0.1.0\n", NULL);
+    expect(RUN(&s, "--version"), 0, "OpenIGTLink ", NULL);
     expect(RUN(&s, "--help"), 0, "  predict ", NULL);
     expect(RUN(&s, "--help"), 0, "SOURCE... -o DIR [options]     find objects", NULL);
     expect(RUN(&s, "--help"), 0, "--source DIR\n                                          what predict, a program",
@@ -31,6 +32,7 @@ Test(cli_program, help_and_version) {
     expect(RUN(&s, "predict", "--help"), 0, "--max-objects N", NULL);
     expect(RUN(&s, "segment", "--help"), 0, "--multimask", NULL);
     expect(RUN(&s, "segment", "--help"), 0, "--serve HOST:PORT", NULL);
+    expect(RUN(&s, "live", "--help"), 0, "--deadline MS", NULL);
     expect(RUN(&s, "devices", "--help"), 0, "--json", NULL);
     expect(RUN(&s, "info", "-h"), 0, "usage: isthmus info [--graph [--device SPEC]] FILE", NULL);
     expect(RUN(&s, "convert", "--help"), 0, "--half", NULL);

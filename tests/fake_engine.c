@@ -18,6 +18,7 @@
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
  *     FAKE_ENGINE=slow:MS      every batch takes this long
+ *     FAKE_ENGINE=takes:MS     every batch says that it took this long
  *     FAKE_ENGINE=fused:MAP    an fp16 engine does not keep the tensor stage<MAP>
  *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
 #include "pipeline/ahead.h"
@@ -31,6 +32,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -59,6 +61,7 @@ struct ist_engine {
     int embeddings;
     long batches, frames_since_reset;
     double busy_ms;
+    pthread_mutex_t lock; /* submit on one thread, receive and release on another */
 };
 
 const char *ist_version(void) {
@@ -146,6 +149,7 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "out of memory");
     e->config = *config;
+    pthread_mutex_init(&e->lock, NULL);
     e->device = config->device ? (int)strtol(config->device, NULL, 10) : 0;
     if (wish("closed") == e->device) {
         free(e);
@@ -306,7 +310,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
                                .objects = b->objects[f]};
 }
 
-ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
+static ist_status submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
     if (e->submitted + e->held >= e->config.frames_in_flight)
         return ist_fail(err, IST_E_STATE, "%d batches are in flight", e->submitted);
     if (count < 1 || count > e->config.batch) return ist_fail(err, IST_E_ARGUMENT, "%d images in a batch", count);
@@ -325,16 +329,38 @@ ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_err
                              .transfers = {1, 1, 1, 1000, 100},
                              .submit_ms = 0.25,
                              .wait_ms = 0.5,
-                             .total_ms = 1};
+                             .total_ms = wish("takes") >= 0 ? (double)wish("takes") : 1};
     e->submitted++;
     return IST_OK;
 }
 
-ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err) {
-    if (!e->submitted) return ist_fail(err, IST_E_STATE, "nothing is in flight");
-    fake_batch *b = e->ring[e->head];
-    e->head = (e->head + 1) % FLIGHT;
-    e->submitted--;
+ist_status ist_submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {
+    pthread_mutex_lock(&e->lock);
+    ist_status status = submit(e, images, count, err);
+    pthread_mutex_unlock(&e->lock);
+    return status;
+}
+
+/* The oldest batch, which is held from now on; NULL when there is none. */
+static fake_batch *take_batch(ist_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    fake_batch *b = e->submitted ? e->ring[e->head] : NULL;
+    if (b) {
+        e->head = (e->head + 1) % FLIGHT;
+        e->submitted--;
+        e->held++;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return b;
+}
+
+static void give_back(ist_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->held--;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static ist_status deliver(ist_engine *e, const fake_batch *b, ist_error *err) {
     long ms = wish("slow");
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     if (ms > 0) nanosleep(&pause, NULL);
@@ -347,14 +373,23 @@ ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err)
     for (int i = 0; i < 10000 && e->device < lost_on && !atomic_load(&one_is_lost); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (wish("receive") == b->number) return ist_fail(err, IST_E_MEMORY, "no memory for masks");
-    *result = &b->result;
-    e->held++;
     return IST_OK;
+}
+
+ist_status ist_receive(ist_engine *e, const ist_result **result, ist_error *err) {
+    fake_batch *b = take_batch(e);
+    if (!b) return ist_fail(err, IST_E_STATE, "nothing is in flight");
+    ist_status status = deliver(e, b, err);
+    if (status)
+        give_back(e);
+    else
+        *result = &b->result;
+    return status;
 }
 
 void ist_release(ist_engine *e, const ist_result **result) {
     if (!result || !*result) return;
-    e->held--;
+    give_back(e);
     *result = NULL;
 }
 

@@ -32,6 +32,7 @@ fi
 have=
 for source in tests/fuzz/fuzz_*.c; do
     name=${source#tests/fuzz/fuzz_}
+    [ -x "$build/fuzz/tests/fuzz/fuzz_${name%.c}" ] || continue # its library is not here
     have="$have ${name%.c}"
 done
 # shellcheck disable=SC2086

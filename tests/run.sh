@@ -33,6 +33,7 @@ need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev po
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev clinfo"
 python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # where there is a python3
 extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
+may="libopenigtlink-dev" # isthmus live does without igtl:// where there is none
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
 is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q "ok installed"; }
@@ -48,6 +49,7 @@ install_packages() {
     [ "$mode" = quick ] || optional=$(missing $extra)
     # shellcheck disable=SC2086
     [ ! -x /usr/bin/python3 ] || optional="$optional$(missing $python_need)"
+    optional="$optional$(missing $may)"
     [ -n "$required$optional" ] || return
     echo "installing $required$optional"
     as_root apt-get update >/dev/null || echo "apt-get update failed; going on with the lists there are"
@@ -156,7 +158,7 @@ sanitized_tests() {
     export ISTHMUS_SMALL=1 LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
     export ASAN_OPTIONS=intercept_tls_get_addr=0
     if [ "$ISTHMUS_DEVICE" = Portable ] && [ -f "$pocl_icd" ]; then export OCL_ICD_VENDORS="$pocl_icd"; fi
-    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|audit|cli)$' -E '^cli_(bench|faults|limits|real)$' -j "$jobs"
+    run_ctest "$build/asan" -L '^(base|device|core|weights|op|io|audit|live|cli)$' -E '^cli_(bench|faults|limits|real)$' -j "$jobs"
     unset ISTHMUS_SMALL LSAN_OPTIONS ASAN_OPTIONS OCL_ICD_VENDORS
 }
 
@@ -213,6 +215,16 @@ every_fault() {
     step env ISTHMUS_EVERY_FAULT=1 POCL_CACHE_DIR="$build/gcc/pocl-cache" "$build/gcc/tests/cli_faults" --jobs 1
 }
 
+# Streams between programs made of pyigtl, which is fetched from PyPI once.
+streams_of_pyigtl() {
+    python=$build/pyigtl/bin/python
+    if ! "$python" -c 'import pyigtl' 2>/dev/null && ! { python3 -m venv "$build/pyigtl" && "$python" -m pip -q install pyigtl; } >"$build/pyigtl.log" 2>&1; then
+        echo "left out: pyigtl is not to be had (PyPI; Debian: python3-venv)"
+        return
+    fi
+    step "$python" tests/live_pyigtl.py "$build/gcc/tests/isthmus_fake"
+}
+
 # ---- the run ----
 
 # A build with the portable kernel variants alone, which any device must be able to run. Quick takes the tests that need
@@ -221,7 +233,7 @@ every_fault() {
 # model_mobilesam, cli_audit, cli_real.
 portable_quick='model_(deim|dfine|dfine_faults|dfine_traps|net|sam_vit|tinyvit_side)|api_(arguments|threads)'
 portable_quick="$portable_quick|pipeline_(choice|copier|inputs|match|profile|promise|sam_vit|tune)"
-portable_quick="$portable_quick|cli_(audit_source|bench|crash|device|eval|info_graph|memory|predict|program|resume|shard|verify)"
+portable_quick="$portable_quick|cli_(audit_source|bench|crash|device|eval|info_graph|live|memory|predict|program|resume|shard|verify)"
 portable_alone() {
     step make_tree "$build/portable" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON -DISTHMUS_MACHINES=portable
     if [ "$mode" = full ]; then
@@ -244,6 +256,8 @@ run_ctest "$build/gcc" -j "$jobs"
 say "portable machines alone"
 portable_alone
 if [ "$mode" = full ]; then
+    say "streams of pyigtl"
+    streams_of_pyigtl
     say "failures of every call"
     every_fault
     say "an array job on Slurm"

@@ -82,7 +82,7 @@ static ist_status put_object(const ist_record *record, int index, ist_rle *rle, 
     if (record->prompts) ist_text_printf(line, ",\"prompt\":%d", o->match);
     if (record->prompts && record->multimask) ist_text_printf(line, ",\"mask_index\":%d", o->query);
     if (record->everything) put_point(o, line);
-    if (record->masks) IST_TRY(put_mask(o, record->frame, rle, line, err));
+    if (record->masks && !record->no_rle) IST_TRY(put_mask(o, record->frame, rle, line, err));
     ist_text_put(line, "}");
     return IST_OK;
 }
@@ -95,12 +95,17 @@ ist_status ist_record_line(const ist_record *record, ist_text *line, ist_error *
     ist_status status = IST_OK;
     ist_text_put(line, "{\"schema\":1,");
     put_file(line, record->file);
+    if (record->stream) ist_text_put(line, record->stream);
     ist_text_printf(line, ",\"width\":%d,\"height\":%d,\"objects\":[", f->width, f->height);
     for (int i = 0; i < f->object_count && !status; i++) status = put_object(record, i, &rle, line, err);
     ist_rle_free(&rle);
     IST_TRY(status);
     ist_text_put(line, "]");
     if (f->dropped) ist_text_printf(line, ",\"dropped\":%d", f->dropped);
+    if (record->stream) {
+        ist_text_put(line, "}");
+        return ist_text_status(line, err);
+    }
     ist_text_printf(line,
                     ",\"ms\":{\"decode\":%.3f,\"submit\":%.3f,\"wait\":%.3f,\"total\":%.3f,\"encode\":%.3f},"
                     "\"transfers\":{\"writes\":%d,\"reads\":%d,\"waits\":%d,\"h2d_bytes\":%llu,\"d2h_bytes\":%llu}}",

@@ -26,6 +26,9 @@ typedef struct ist_record {
     bool everything;         /* objects are masks of everything: IST_PROMPTS_EVERYTHING */
     ist_record_times ms;
     ist_transfers transfers;
+    const char *stream; /* of a live frame: JSON members to follow "file", and the line then has neither times nor
+                         * transfers, so that a replay gives the same bytes; NULL for a file's */
+    bool no_rle;        /* masks are told by score and area only */
 } ist_record;
 
 /* The line, without newline. "file" is the path; of one that is no UTF-8, whose "file" has U+FFFD in it, "file_bytes"
