@@ -46,9 +46,9 @@ int predict_take_everything(int which, const char *value, predict_options *o) {
 
 int predict_check_everything(const predict_options *o) {
     ist_error err;
-    if (!o->everything && o->parameter_given)
+    if (!o->everything && !o->serve && o->parameter_given)
         return cli_usage(o->command, "--%s belongs to --everything", o->parameter_given);
-    if (!o->everything) return CLI_SUCCESS;
+    if (!o->everything && !o->serve) return CLI_SUCCESS;
     if (o->multimask) return cli_usage(o->command, "--everything asks for three masks of each point, without --multimask");
     if (o->batch != 1) return cli_usage(o->command, "--everything takes images one by one, without --batch");
     if (ist_everything_check(&o->parameters, &err)) return cli_usage(o->command, "%s", err.text);

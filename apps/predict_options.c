@@ -385,11 +385,12 @@ static bool names_all_devices(const predict_options *o) {
 /* Options of runs over all images mean nothing to a page. */
 static int check_serve(const predict_options *o, int argc) {
     if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
-    if (o->output || o->boxes || o->points || o->multimask || o->save || o->resume || o->memory || o->batch != 1)
-        return cli_usage("segment", "--serve excludes -o, --boxes, --points, --multimask, --save, --resume, --memory "
-                                    "and --batch");
+    if (o->output || o->boxes || o->points || o->multimask || o->everything || o->save || o->resume || o->memory ||
+        o->batch != 1)
+        return cli_usage("segment", "--serve excludes -o, --boxes, --points, --multimask, --everything, --save, "
+                                    "--resume, --memory and --batch");
     if (names_all_devices(o)) return cli_usage("segment", "--serve needs one device");
-    return CLI_SUCCESS;
+    return predict_check_everything(o); /* of the page's button */
 }
 
 static int check_segment(predict_options *o, int argc) {

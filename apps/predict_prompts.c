@@ -47,6 +47,7 @@ void predict_configure_prompts(const predict_job *job, ist_config *config) {
     config->multimask = job->options->multimask;
     if (job->options->serve) {
         config->multimask = 1;
+        config->max_embeddings = SERVE_EMBEDDINGS;
         points = SERVE_POINTS;
     }
     for (size_t i = 0; i < job->sources.count; i++) {

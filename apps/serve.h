@@ -7,6 +7,7 @@
  *     POST /images/N/encode   makes its embedding, so that the first click finds it; {}
  *     POST /images/N/mask     a mask of the prompt {"points": [[x, y, label], ...], "box": [x0, y0, x1, y1]}
  *     POST /images/N/masks    three of them
+ *     POST /images/N/everything  masks of everything
  *
  * Masks are {"ms", "masks": [{"score", "stability", "area", "bbox", "segmentation"}, ...]}, the last three as COCO has
  * them. What goes wrong is a status from 400 on and {"error": sentence}. */
@@ -39,9 +40,9 @@ int serve_listen(const char *text, serve_address *address);
 
 /* ---- serve_engine.c: engines and embeddings ---- */
 
-/* How many masks a prompt gives is decided when an engine is opened, so each kind has one of its own; it is opened when
+/* What masks there are is decided when an engine is opened, so each kind has one of its own; it is opened when
  * it is first asked. */
-typedef enum serve_kind { SERVE_THREE_MASKS, SERVE_ONE_MASK, SERVE_KINDS } serve_kind;
+typedef enum serve_kind { SERVE_THREE_MASKS, SERVE_ONE_MASK, SERVE_ALL_MASKS, SERVE_KINDS } serve_kind;
 
 typedef struct serve_embedding {
     ist_embedding *handle;
@@ -70,6 +71,9 @@ ist_status serve_encode(serve *s, serve_kind kind, size_t image, ist_error *err)
 ist_status serve_ask(serve *s, serve_kind kind, size_t image, const ist_prompt *prompt, const ist_result **result,
                      ist_error *err);
 
+/* The masks of everything, as a result of `engines[SERVE_ALL_MASKS]`. */
+ist_status serve_everything(serve *s, size_t image, const ist_result **result, ist_error *err);
+
 void serve_engines_close(serve *s);
 
 /* ---- serve_answer.c: what is asked and answered ---- */
@@ -84,7 +88,7 @@ typedef struct serve_answer {
 
 /* Which of these a path and method mean; 404 or 405 with a sentence, else status 0 and no body. */
 typedef struct serve_route {
-    enum { SERVE_PAGE, SERVE_IMAGES, SERVE_IMAGE, SERVE_ENCODE, SERVE_MASK, SERVE_MASKS } what;
+    enum { SERVE_PAGE, SERVE_IMAGES, SERVE_IMAGE, SERVE_ENCODE, SERVE_MASK, SERVE_MASKS, SERVE_EVERYTHING } what;
     size_t image;
 } serve_route;
 serve_answer serve_find_route(const serve *s, const char *method, const char *path, serve_route *route);

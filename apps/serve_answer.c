@@ -53,15 +53,19 @@ static bool read_image(const serve *s, const char *path, size_t *image, const ch
 serve_answer serve_find_route(const serve *s, const char *method, const char *path, serve_route *route) {
     static const struct {
         const char *path, *method;
-    } known[] = {
-        [SERVE_PAGE] = {"/", "GET"},          [SERVE_IMAGES] = {"/images", "GET"}, [SERVE_IMAGE] = {"", "GET"},
-        [SERVE_ENCODE] = {"/encode", "POST"}, [SERVE_MASK] = {"/mask", "POST"},    [SERVE_MASKS] = {"/masks", "POST"}};
+    } known[] = {[SERVE_PAGE] = {"/", "GET"},
+                 [SERVE_IMAGES] = {"/images", "GET"},
+                 [SERVE_IMAGE] = {"", "GET"},
+                 [SERVE_ENCODE] = {"/encode", "POST"},
+                 [SERVE_MASK] = {"/mask", "POST"},
+                 [SERVE_MASKS] = {"/masks", "POST"},
+                 [SERVE_EVERYTHING] = {"/everything", "POST"}};
     static const char images[] = "/images/";
     const char *rest = path;
     bool within = !strncmp(path, images, sizeof images - 1);
     if (within && !read_image(s, path + sizeof images - 1, &route->image, &rest))
         return serve_refuse(404, "there is no such image: they have the numbers 0 to %zu", s->job->sources.count - 1);
-    for (int i = within ? SERVE_IMAGE : SERVE_PAGE; i <= (within ? SERVE_MASKS : SERVE_IMAGES); i++) {
+    for (int i = within ? SERVE_IMAGE : SERVE_PAGE; i <= (within ? SERVE_EVERYTHING : SERVE_IMAGES); i++) {
         if (strcmp(rest, known[i].path)) continue;
         route->what = i;
         bool same = !strcmp(method, known[i].method), head = !strcmp(method, "HEAD") && !strcmp(known[i].method, "GET");
@@ -152,24 +156,31 @@ static ist_status put_mask(ist_text *text, const ist_object *o, const ist_frame 
     return status;
 }
 
-static serve_answer give_masks(serve *s, serve_kind kind, size_t image, const ist_prompt *prompt) {
-    const ist_result *result = NULL;
+static serve_answer list_masks(const ist_frame *frame, double ms) {
     ist_error err;
     ist_text text = {0};
-    double begin = predict_now_ms();
-    ist_status status = serve_ask(s, kind, image, prompt, &result, &err);
-    if (status) return refuse(&err);
-    const ist_frame *frame = &result->frames[0];
-    ist_text_printf(&text, "{\"ms\":%.3f,\"masks\":[", predict_now_ms() - begin);
+    ist_status status = IST_OK;
+    ist_text_printf(&text, "{\"ms\":%.3f,\"masks\":[", ms);
     for (int i = 0; i < frame->object_count && !status; i++) {
         if (i) ist_text_put(&text, ",");
         status = put_mask(&text, &frame->objects[i], frame, &err);
     }
     ist_text_put(&text, "]}\n");
-    ist_release(s->engines[kind].engine, &result);
     if (!status) return answer(200, &text);
     ist_text_free(&text);
     return refuse(&err);
+}
+
+/* Of a prompt; NULL: of everything. */
+static serve_answer give_masks(serve *s, serve_kind kind, size_t image, const ist_prompt *prompt) {
+    const ist_result *result = NULL;
+    ist_error err;
+    double begin = predict_now_ms();
+    if (prompt ? serve_ask(s, kind, image, prompt, &result, &err) : serve_everything(s, image, &result, &err))
+        return refuse(&err);
+    serve_answer a = list_masks(&result->frames[0], predict_now_ms() - begin);
+    ist_release(s->engines[kind].engine, &result);
+    return a;
 }
 
 static serve_answer read_and_give(serve *s, const serve_route *route, const char *body, size_t size) {
@@ -197,6 +208,8 @@ serve_answer serve_respond(serve *s, const serve_route *route, const char *body,
         return give_image(s, route->image);
     case SERVE_ENCODE:
         return encode(s, route->image);
+    case SERVE_EVERYTHING:
+        return give_masks(s, SERVE_ALL_MASKS, route->image, NULL);
     default:
         return read_and_give(s, route, body, size);
     }

@@ -9,6 +9,10 @@ static ist_status open_engine(serve *s, serve_kind kind, ist_error *err) {
     if (s->engines[kind].engine) return IST_OK;
     if (predict_configure(s->job, &config, &classes)) return ist_fail(err, IST_E_ARGUMENT, "the options are damaged");
     config.multimask = kind == SERVE_THREE_MASKS;
+    if (kind == SERVE_ALL_MASKS) {
+        config.prompts = IST_PROMPTS_EVERYTHING;
+        config.everything = &s->job->options->parameters;
+    }
     ist_status status = ist_open(&config, &s->engines[kind].engine, err);
     free(classes);
     return status;
@@ -40,16 +44,23 @@ static serve_embedding *make_room(serve_engine *e) {
     return oldest;
 }
 
+/* Whatever is wrong with a file, the request is not. */
+static ist_status read_image(const ist_source *source, ist_bitmap *bitmap, ist_image *image, ist_error *err) {
+    if (ist_bitmap_read(source->path, IST_MAX_PIXELS, bitmap, err)) return err->code = IST_E_IO;
+    *image = (ist_image){.width = bitmap->width,
+                         .height = bitmap->height,
+                         .format = bitmap->format,
+                         .stride = bitmap->stride,
+                         .pixels = bitmap->pixels};
+    return IST_OK;
+}
+
 static ist_status encode_new(serve_engine *e, const ist_source *source, size_t image, ist_error *err) {
     ist_bitmap bitmap;
+    ist_image pixels;
     ist_embedding *handle = NULL;
-    if (ist_bitmap_read(source->path, IST_MAX_PIXELS, &bitmap, err)) return err->code = IST_E_IO; /* whatever it is */
+    IST_TRY(read_image(source, &bitmap, &pixels, err));
     serve_embedding *place = make_room(e);
-    const ist_image pixels = {.width = bitmap.width,
-                              .height = bitmap.height,
-                              .format = bitmap.format,
-                              .stride = bitmap.stride,
-                              .pixels = bitmap.pixels};
     ist_status status = ist_encode(e->engine, &pixels, &handle, err);
     ist_bitmap_free(&bitmap);
     if (status)
@@ -79,4 +90,15 @@ ist_status serve_ask(serve *s, serve_kind kind, size_t image, const ist_prompt *
     IST_TRY(serve_encode(s, kind, image, err));
     IST_TRY(check(e, ist_submit_prompts(e->engine, find(e, image)->handle, prompt, 1, image, err)));
     return check(e, ist_receive(e->engine, result, err));
+}
+
+ist_status serve_everything(serve *s, size_t image, const ist_result **result, ist_error *err) {
+    serve_engine *e = &s->engines[SERVE_ALL_MASKS];
+    ist_bitmap bitmap;
+    ist_image pixels;
+    IST_TRY(open_engine(s, SERVE_ALL_MASKS, err));
+    IST_TRY(read_image(&s->job->sources.items[image], &bitmap, &pixels, err));
+    ist_status status = check(e, ist_submit(e->engine, &pixels, 1, err));
+    ist_bitmap_free(&bitmap);
+    return status ? status : check(e, ist_receive(e->engine, result, err));
 }

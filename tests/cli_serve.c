@@ -208,6 +208,21 @@ Test(cli_serve, a_click_gives_masks_with_scores) {
     scratch_remove(&b.s);
 }
 
+/* The double has three masks of everything, whatever the parameters. */
+Test(cli_serve, everything_by_a_button) {
+    bench b = make_bench(2);
+    server v = START(&b, "--quiet", "--points-per-side", "4", "--pred-iou-thresh", "0.5");
+    json_t *root = post(&v, "/images/1/everything", "{}");
+    const json_t *masks = masks_of(root, 3);
+    cr_expect_eq(number(json_array_get(masks, 0), "score"), 0.75);
+    cr_expect_eq(number(json_array_get(masks, 2), "area"), 200);
+    json_decref(root);
+    json_decref(post(&v, "/images/0/masks", "{\"points\": [[3, 4, 1]]}"));
+    expect_refused(request(&v, "GET", "/images/0/everything", "", NULL), 405, "takes POST alone");
+    stop(&v, SIGTERM);
+    scratch_remove(&b.s);
+}
+
 /* More images than embeddings may be alive: the double counts them. */
 Test(cli_serve, embeddings_make_room_for_others) {
     bench b = make_bench(12);
@@ -396,6 +411,7 @@ Test(cli_serve, mistakes_are_said_before_it_serves) {
     expect(SERVE(&b, "203.0.113.1:0"), 1, "203.0.113.1:0: Cannot assign");
     expect(SERVE(&b, "0", "-o", b.out), 2, "--serve excludes -o");
     expect(SERVE(&b, "0", "--multimask"), 2, "--multimask");
+    expect(SERVE(&b, "0", "--everything"), 2, "--everything");
     expect(SERVE(&b, "0", "--device", "all"), 2, "one device");
     setenv("FAKE_ENGINE", "closed:0", 1);
     expect(SERVE(&b, "0"), 1, "the device does not open");

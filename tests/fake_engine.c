@@ -264,6 +264,7 @@ static int suppress(const ist_engine *e, ist_object *objects, int count) {
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
     int count = e->config.max_objects < OBJECTS ? e->config.max_objects : OBJECTS;
     if (e->config.prompts == IST_PROMPTS_TARGETS && image->target_count < count) count = image->target_count;
+    if (e->config.prompts == IST_PROMPTS_EVERYTHING) count = OBJECTS;
     int asked = image->prompt_count * (e->config.multimask ? 3 : 1);
     if (e->config.prompts == IST_PROMPTS_GIVEN) count = asked < OBJECTS ? asked : OBJECTS;
     int columns = image->width < MASK_COLUMNS + OBJECTS ? 1 : MASK_COLUMNS;

@@ -185,7 +185,7 @@ def read_rle(rle):
 
 class Page:
     def __init__(self, browser, url):
-        self.browser, self.url = browser, url
+        self.browser, self.url, self.image = browser, url, 0
 
     def ask(self, path, prompt=None):
         body = None if prompt is None else json.dumps(prompt).encode()
@@ -193,13 +193,13 @@ class Page:
             return answer.read()
 
     def masks(self, prompt, kind="masks"):
-        return json.loads(self.ask("images/0/" + kind, prompt))["masks"]
+        return json.loads(self.ask(f"images/{self.image}/{kind}", prompt))["masks"]
 
     def begin(self):
         self.browser.wait(f"{STATUS} === 'click the object'")
         self.left, self.top, self.wide = self.browser.value(
             "(r => [r.x, r.y, r.width])(document.getElementById('view').getBoundingClientRect())")
-        self.picture = read_png(self.ask("images/0"))
+        self.picture = read_png(self.ask(f"images/{self.image}"))
         self.height, self.width = len(self.picture), len(self.picture[0])
         self.scale = self.wide / self.width
 
@@ -381,6 +381,34 @@ def test_other_images(page, folder):
     expect(names == ["frame-001.png", "frame-002.png"], names)
 
 
+def test_everything(page, folder):
+    """All masks become kept ones; where none is, the picture stays."""
+    b = page.browser
+    page.image = 1
+    page.begin()
+    b.press("#everything")
+    b.wait("kept.length > 0 && !document.getElementById('everything').disabled")
+    masks = [m for m in page.masks({}, "everything") if m["area"]]
+    expect(b.value("kept.map(m => m.segmentation)") == [m["segmentation"] for m in masks], "everything is kept")
+    expect(b.value("document.querySelectorAll('#kept li').length") == len(masks), "and listed")
+    shown, bits, same = page.canvas(), [read_rle(m["segmentation"]) for m in masks], [0, 0]
+    for y in range(page.height):
+        for x in range(page.width):
+            inside = any(rows[y][x] for rows in bits)
+            if not inside and shown[y][x] != page.picture[y][x]:
+                expect(False, f"pixel {x},{y} of no mask is {shown[y][x]}, want {page.picture[y][x]}")
+                return
+            same[inside] += shown[y][x] == page.picture[y][x]
+    expect(same[1] < 0.02 * sum(m["area"] for m in masks), "masks are tinted", same)
+    if folder:
+        b.picture(os.path.join(folder, "page-everything.png"))
+    expect(len(masks) > 2, "several masks", len(masks))
+    b.press("#kept li:first-child button")
+    expect(b.value("kept.length") == len(masks) - 1, "one is removed")
+    b.press("#empty")
+    expect(b.value("kept.length") == 0 and page.canvas() == page.picture, "all are removed")
+
+
 def test_end(page, server, folder):
     """A server that has ended is said."""
     b = page.browser
@@ -398,7 +426,8 @@ def run(build, program, folder, pictures):
     subprocess.run([os.path.join(build, "tests", "make_checkpoint"), "sam", "g:1", "1", sam], check=True)
     frames = [os.path.join(SOURCE, "weights", "demo", f"frame-00{i}.png") for i in (1, 2)]
     server = subprocess.Popen([os.path.join(build, "isthmus"), "segment", *frames, "--serve", "0", "--segmenter", sam,
-                               "--segmenter-size", "256", "--quiet"], stdout=subprocess.PIPE, text=True)
+                               "--segmenter-size", "256", "--points-per-side", "4", "--pred-iou-thresh", "0.3",
+                               "--stability-score-thresh", "0.1", "--box-nms-thresh", "1", "--quiet"], stdout=subprocess.PIPE, text=True)
     try:
         url = server.stdout.readline().strip()
         if not url:
@@ -411,6 +440,7 @@ def run(build, program, folder, pictures):
         kept = test_box(page, pictures)
         test_downloads(page, folder, kept)
         test_other_images(page, pictures)
+        test_everything(page, pictures)
         expect(not browser.complaints, "the browser complains:", browser.complaints)
         test_end(page, server, pictures)
         browser.close()
