@@ -139,8 +139,9 @@ static ist_status put_contours(live_publisher *p, const live_result *r, ist_text
 
 static ist_status put_overlay(const live_publisher *p, const live_result *r, ist_text *out, ist_error *err) {
     ist_bitmap drawn;
-    IST_TRY(ist_overlay_draw(&r->frame->image, &r->found, p->labels,
-                             p->options->engine.track ? IST_MATCH_TRACKS : IST_MATCH_NONE, &drawn, err));
+    const ist_overlay_view view = {.labels = p->labels,
+                                   .match = p->options->engine.track ? IST_MATCH_TRACKS : IST_MATCH_NONE};
+    IST_TRY(ist_overlay_draw(&r->frame->image, &r->found, &view, &drawn, err));
     ist_status status = ist_igtl_put_image(out, r->frame, suffixes[LIVE_SEND_BIT_OVERLAY], &drawn, err);
     ist_bitmap_free(&drawn);
     return status;
