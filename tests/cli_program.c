@@ -49,8 +49,8 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "detect"), 2, NULL, "'detect' is not a subcommand");
     expect(RUN(&s, "segment"), 2, NULL, "at least one image");
     expect(RUN(&s, "segment", "x"), 2, NULL, "-o DIR is missing");
-    expect(RUN(&s, "segment", "x", "-o", "y"), 2, NULL, "give either --boxes FILE or --points FILE");
-    expect(RUN(&s, "segment", "x", "-o", "y", "--boxes", "b", "--points", "p"), 2, NULL, "give either --boxes");
+    expect(RUN(&s, "segment", "x", "-o", "y"), 2, NULL, "give one of --boxes FILE, --points FILE and --everything");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--boxes", "b", "--points", "p"), 2, NULL, "give one of --boxes");
     expect(RUN(&s, "segment", "x", "-o", "y", "--points", ""), 2, NULL, "--points: the name of the file is empty");
     expect(RUN(&s, "segment", "x", "-o", "y", "--points", "p", "--detector", "d"), 2, NULL, "'--detector'");
     expect(RUN(&s, "segment", "x", "-o", "y", "--points", "p", "--multimask=3"), 2, NULL, "takes no value");

@@ -198,20 +198,18 @@ static float area_of(float4 b) {
     return (b.s2 - b.s0) * (b.s3 - b.s1);
 }
 
-/* Whether the IoU, rounded as torchvision.ops.nms has it, is above the threshold. Division of OpenCL may be off by some
- * last bits; one step of Newton's rounds it to nearest. */
-static bool overlaps(float4 a, float4 b, float threshold) {
+/* Whether the IoU is above the threshold as torchvision.ops.nms rounds both: see nms.cl. */
+static bool overlaps(float4 a, float4 b, float threshold, float half_step) {
     const float w = fmax(fmin(a.s2, b.s2) - fmax(a.s0, b.s0), 0.0f);
     const float h = fmax(fmin(a.s3, b.s3) - fmax(a.s1, b.s1), 0.0f);
     const float inter = w * h, both = area_of(a) + area_of(b) - inter;
-    if (!(both > 0.0f)) return false; /* 0 / 0 is above nothing */
-    const float q = inter / both;
-    return fma(fma(-q, both, inter), 1.0f / both, q) > threshold;
+    return inter > 0.0f && fma(-threshold, both, inter) > both * half_step;
 }
 
 /* Group g: candidates of crop g, or with `across` the survivors of all. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_suppress(__global int *found, int capacity,
-                                                                               int across, float threshold) {
+                                                                               int across, float threshold,
+                                                                               float half_step) {
     __local uint alive[ALIVE_WORDS];
     const int crop = get_group_id(0), from = across ? 0 : first_of(found, crop);
     const int count = across ? found[FD_SURVIVORS] : found[FD_OF_CROP + crop];
@@ -223,7 +221,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_suppress(_
         if (!(alive[i / 32] >> (i % 32) & 1u)) continue;
         const float4 box = vload4(i, boxes);
         for (int j = i + 1 + LANE; j < count; j += LANES) {
-            if (!(alive[j / 32] >> (j % 32) & 1u) || !overlaps(box, vload4(j, boxes), threshold)) continue;
+            if (!(alive[j / 32] >> (j % 32) & 1u) || !overlaps(box, vload4(j, boxes), threshold, half_step)) continue;
 #if LANES == 1
             alive[j / 32] &= ~(1u << (j % 32));
 #else

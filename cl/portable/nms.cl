@@ -79,7 +79,7 @@ nms(__global int *index, __global int *kept, __global int *work, __global const 
             float16 w = min(vload16(0, side + 2 * room + k), b.z) - max(vload16(0, side + k), b.x);
             float16 h = min(vload16(0, side + 3 * room + k), b.w) - max(vload16(0, side + room + k), b.y);
             float16 inter = max(w, 0.0f) * max(h, 0.0f), all = vload16(0, side + 4 * room + k) + area - inter;
-            int16 above = fma((float16)(-arg.iou), all, inter) > all * arg.half_step;
+            int16 above = fma((float16)(-arg.threshold), all, inter) > all * arg.half_step;
             over = above & (inter > 0.0f) & (all >= 0.0f) & (vload16(0, groups + k) == g);
         }
         if (any(over)) continue;
@@ -163,7 +163,7 @@ nms_over(__global uint *over, __global const float *sides, __global const int *g
         float inter = max(min(side[2][c], b.z) - max(side[0][c], b.x), 0.0f) *
                       max(min(side[3][c], b.w) - max(side[1][c], b.y), 0.0f);
         float all = own + area[c] - inter;
-        bool above = fma(-arg.iou, all, inter) > all * arg.half_step;
+        bool above = fma(-arg.threshold, all, inter) > all * arg.half_step;
         bits |= (uint)(above && inter > 0.0f && all >= 0.0f && other[c] == g) << c;
     }
     over[((size_t)list * (arg.room / 32) + w) * arg.room + i] = bits;

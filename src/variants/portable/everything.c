@@ -3,10 +3,9 @@
 #include "graph/found.h"
 #include "variants/lanes.h"
 #include "variants/portable/everything_args.h"
+#include "variants/portable/iou_threshold.h"
 #include "variants/portable/launch_with.h"
 #include "variants/portable/mask_groups.h"
-
-#include <math.h>
 
 enum { GROUP = 64 };
 
@@ -102,23 +101,18 @@ static void emit_keep(ist_plan *p, const ist_variant *v, void *node, int way) {
 
 const ist_family ist_portable_grid_keep = {.emit = emit_keep};
 
-/* A quotient in float is above a threshold in double if it is above the next float that is not above that. */
-static float not_above(double threshold) {
-    float t = (float)threshold;
-    return (double)t > threshold ? nextafterf(t, -INFINITY) : t;
-}
-
 /* Within each crop, or across all of them. */
 static void suppress(ist_plan *p, const ist_variant *v, const ist_grid_select *q, bool across) {
     const ist_lanes *l = ist_lanes_of(v);
     const bool last = across || q->crops == 1;
-    const float threshold = not_above(across ? q->across_thresh : q->crop_thresh);
+    const ist_iou_threshold iou = ist_iou_threshold_of(across ? q->across_thresh : q->crop_thresh);
     ist_defines one = defines_of(p, 1, 1), some = defines_of(p, l->wide, q->capacity);
     ist_launch rank = items_of(q->label, one.text, "grid_rank", q->capacity, l->lanes);
     ist_launch alone = launch_of(q->label, some.text, "grid_suppress", across ? 1 : (size_t)q->crops, (size_t)l->wide);
     ist_launch compact = launch_of(q->label, some.text, "grid_compact", 1, (size_t)l->wide);
     LAUNCH_WITH(p, rank, IST_INOUT(q->found), IST_IN(q->upload), IST_INT(q->capacity), IST_INT(across));
-    LAUNCH_WITH(p, alone, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(across), IST_FLOAT(threshold));
+    LAUNCH_WITH(p, alone, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(across), IST_FLOAT(iou.threshold),
+                IST_FLOAT(iou.half_step));
     LAUNCH_WITH(p, compact, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(across), IST_INT(last),
                 IST_INT(q->most));
 }

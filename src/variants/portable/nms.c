@@ -1,15 +1,14 @@
 /* Non-maximum suppression (cl/portable/nms): one launch of a work-item per list on CPUs, elsewhere three. */
 #include "variants/lanes.h"
+#include "variants/portable/iou_threshold.h"
 #include "variants/portable/nms_args.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { WORD = 32 /* boxes */, WORDS = IST_NMS_MAX / WORD, SORTERS = 8 /* lanes that count for one box */, WORK = 8 };
 
 static ist_nms_args args_of(const ist_nms *q) {
-    float iou = (float)q->iou;
-    if (iou > q->iou) iou = nextafterf(iou, 0);
+    const ist_iou_threshold iou = ist_iou_threshold_of(q->iou);
     return (ist_nms_args){.boxes = q->boxes.w,
                           .room = (int)ist_round_up((size_t)q->boxes.w, WORD),
                           .boxes_ld = q->boxes.ld,
@@ -20,8 +19,8 @@ static ist_nms_args args_of(const ist_nms *q) {
                           .group_c0 = q->group.c0,
                           .count_ld = ist_has(q->count) ? q->count.ld : 0,
                           .count_c0 = q->count.c0,
-                          .iou = iou,
-                          .half_step = (nextafterf(iou, 2) - iou) / 2};
+                          .threshold = iou.threshold,
+                          .half_step = iou.half_step};
 }
 
 static void launch(ist_plan *p, const ist_nms *q, const char *kernel, ist_launch l, const ist_arg *args, int count) {

@@ -10,7 +10,7 @@ typedef struct ist_nms_args {
     int scores_ld, scores_c0;
     int group_ld, group_c0; /* ld 0: all boxes are of one group */
     int count_ld, count_c0; /* ld 0: all boxes take part */
-    float iou, half_step;   /* the largest float not above the threshold; half of the step to the next float */
+    float threshold, half_step; /* the largest float not above the threshold; half of the step to the next float */
 } ist_nms_args;
 
 #endif
