@@ -12,7 +12,6 @@
 #ifndef LANES
 #define LANES 1
 #endif
-#pragma OPENCL FP_CONTRACT OFF
 
 /* Larger is earlier; zeros of both signs are equal. */
 static uint key(float v) {
@@ -31,7 +30,9 @@ static float4 box_of(__global const float *boxes, int list, int i, nms_args arg)
 static int group_of(__global const int *group, int list, int i, nms_args arg) {
     return arg.group_ld ? group[((size_t)list * arg.boxes + i) * arg.group_ld + arg.group_c0] : 0;
 }
+/* Products and sums are rounded each by itself; at the head of functions, since what follows in a joined program is others'. */
 static float area_of(float4 b) {
+#pragma OPENCL FP_CONTRACT OFF
     return (b.z - b.x) * (b.w - b.y);
 }
 
@@ -61,6 +62,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 nms(__global int *index, __global int *kept, __global int *work, __global const float *boxes,
     __global const float *scores, __global const int *group, __global const int *count, __global const int *limit,
     nms_args arg) {
+#pragma OPENCL FP_CONTRACT OFF
     const int list = get_group_id(0), room = arg.room;
     if (list >= *limit) return;
     const int n = count_of(count, list, arg);
@@ -137,6 +139,7 @@ nms_order(__global int *order, __global float *sides, __global int *groups, __gl
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 nms_over(__global uint *over, __global const float *sides, __global const int *groups, __global const int *count,
          __global const int *limit, nms_args arg) {
+#pragma OPENCL FP_CONTRACT OFF
     __local float side[4][32], area[32];
     __local int other[32];
     const int list = get_group_id(2), w = get_group_id(1), i = get_global_id(0);
