@@ -288,7 +288,9 @@ static int write_claimed(merge *m, size_t there) {
     ist_error err;
     predict_options o = {.command = "merge", .output = m->output, .save = m->save};
     predict_job job = {.options = &o, .sources = m->sources};
-    job.labels.is_coco = m->shards[0].part.is_coco;
+    const ist_shard_part *part = &m->shards[0].part;
+    job.labels = (ist_labels){
+        .is_coco = part->is_coco, .categories = part->categories, .count = part->category_count}; /* stays the part's */
     ist_status status = write_all(m, &job, &err);
     ist_journal_close(&job.journal);
     if (status) {

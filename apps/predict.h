@@ -202,7 +202,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv);
 /* --shard (predict_shard.c): its value; keeps the shard's images; whether --resume finds the same shard in the folder,
  * or a run of another to refuse; shard.json, written before the first result and removed by a run of all images. 0 or
  * the exit code. */
-int predict_parse_shard(const char *text, ist_shard *shard);
+int predict_parse_shard(const char *command, const char *text, ist_shard *shard);
 int predict_take_shard(predict_job *job);
 int predict_check_shard(const predict_job *job, bool *there);
 int predict_write_shard(predict_job *job);

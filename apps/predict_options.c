@@ -60,6 +60,11 @@
 
 #define SAVE_OPTION(X)  X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")
 
+#define SHARD_OPTION(X)                                                                                                \
+    X(SHARD, 0, "shard", "I/N",                                                                                        \
+      "the Ith of N parts of the images, for isthmus merge; auto: what Slurm's array\n"                                \
+      "job says")
+
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
     X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
@@ -68,9 +73,7 @@
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
     X(NO_DETECTOR, 0, "no-detector", NULL, "the boxes of --targets are the objects: masks for all of them")            \
-    X(SHARD, 0, "shard", "I/N",                                                                                        \
-      "the Ith of N parts of the images, for isthmus merge; auto: what Slurm's array\n"                                \
-      "job says")                                                                                                      \
+    SHARD_OPTION(X)                                                                                                    \
     SAVE_OPTION(X)
 
 #define SEGMENT_ONLY_OPTIONS(X)                                                                                        \
@@ -125,7 +128,7 @@ enum {
 static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(
     X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
-    X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
+    X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
@@ -341,7 +344,7 @@ static int take_option(int id, const char *value, predict_options *o) {
         o->quiet = true;
         break;
     case OPTION_SHARD:
-        return predict_parse_shard(value, &o->shard);
+        return predict_parse_shard(o->command, value, &o->shard);
     case OPTION_SAVE:
         return predict_parse_save(o->command, value, &o->save);
     case OPTION_MEMORY:
@@ -386,11 +389,16 @@ static bool names_all_devices(const predict_options *o) {
 static int check_serve(const predict_options *o, int argc) {
     if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
     if (o->output || o->boxes || o->points || o->multimask || o->everything || o->save || o->resume || o->memory ||
-        o->batch != 1)
+        o->batch != 1 || o->shard.count)
         return cli_usage("segment", "--serve excludes -o, --boxes, --points, --multimask, --everything, --save, "
-                                    "--resume, --memory and --batch");
+                                    "--resume, --memory, --batch and --shard");
     if (names_all_devices(o)) return cli_usage("segment", "--serve needs one device");
     return predict_check_everything(o); /* of the page's button */
+}
+
+static int check_shard(const predict_options *o) {
+    if (!o->shard.count || (o->save & PREDICT_SAVE_NDJSON)) return CLI_SUCCESS;
+    return cli_usage(o->command, "--shard needs ndjson among --save: merge reads it");
 }
 
 static int check_segment(predict_options *o, int argc) {
@@ -401,7 +409,7 @@ static int check_segment(predict_options *o, int argc) {
         return cli_usage("segment", "give one of --boxes FILE, --points FILE and --everything");
     if ((code = predict_check_everything(o))) return code;
     if (!o->save) o->save = DEFAULT_SAVE;
-    return CLI_SUCCESS;
+    return check_shard(o);
 }
 
 static int check_nms(const predict_options *o) {
@@ -431,9 +439,8 @@ static int check_predict(predict_options *o, int argc) {
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
-    if (o->shard.count && !(o->save & PREDICT_SAVE_NDJSON))
-        return cli_usage("predict", "--shard needs ndjson among --save: merge reads it");
-    return check_masks(o);
+    code = check_shard(o);
+    return code ? code : check_masks(o);
 }
 
 static int check_eval(predict_options *o, int argc) {

@@ -1,4 +1,5 @@
-/* `isthmus predict --shard`: one of several runs that share out the images (io/shard.h), which isthmus merge joins. */
+/* `isthmus predict --shard` and `segment --shard`: one of several runs that share out the images (io/shard.h), which
+ * isthmus merge joins. */
 #include "predict.h"
 
 #include <stdio.h>
@@ -12,30 +13,30 @@ static bool environment_number(const char *name, int *out) {
 }
 
 /* The task of a Slurm array job: its place among the array's indices, which begin where they like. */
-static int from_slurm(ist_shard *shard) {
+static int from_slurm(const char *command, ist_shard *shard) {
     int id, first = 0, step = 1, count = 0;
     if (!environment_number("SLURM_ARRAY_TASK_ID", &id) || !environment_number("SLURM_ARRAY_TASK_COUNT", &count))
-        return cli_usage("predict", "--shard auto: SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT do not say a task");
+        return cli_usage(command, "--shard auto: SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT do not say a task");
     environment_number("SLURM_ARRAY_TASK_MIN", &first);
     environment_number("SLURM_ARRAY_TASK_STEP", &step);
     if (step < 1) step = 1;
     *shard = (ist_shard){(id - first) / step + 1, count};
     if (id >= first && (id - first) % step == 0 && shard->index <= count && count <= IST_SHARD_MOST) return CLI_SUCCESS;
-    return cli_usage("predict",
+    return cli_usage(command,
                      "--shard auto: task %d is none of %d tasks from %d by steps of %d; name it with --shard I/N", id,
                      count, first, step);
 }
 
-int predict_parse_shard(const char *text, ist_shard *shard) {
+int predict_parse_shard(const char *command, const char *text, ist_shard *shard) {
     char index[16];
     const char *slash = strchr(text, '/');
     size_t n = slash ? (size_t)(slash - text) : 0;
-    if (!strcmp(text, "auto")) return from_slurm(shard);
+    if (!strcmp(text, "auto")) return from_slurm(command, shard);
     snprintf(index, sizeof index, "%.*s", (int)n, text);
     if (n && n < sizeof index && cli_parse_int(slash + 1, 1, IST_SHARD_MOST, &shard->count) &&
         cli_parse_int(index, 1, shard->count, &shard->index))
         return CLI_SUCCESS;
-    return cli_usage("predict", "--shard: '%s' is not I/N with I from 1 to N, or auto", text);
+    return cli_usage(command, "--shard: '%s' is not I/N with I from 1 to N, or auto", text);
 }
 
 int predict_take_shard(predict_job *job) {
@@ -64,13 +65,20 @@ int predict_check_shard(const predict_job *job, bool *there) {
     ist_shard_part_free(&part);
     ist_sources_free(&sources);
     if (!other) return CLI_SUCCESS;
-    return cli_usage("predict", "%s holds shard %d of %d; --resume needs the same --shard", job->options->output, index,
-                     count);
+    return cli_usage(job->options->command, "%s holds shard %d of %d; --resume needs the same --shard",
+                     job->options->output, index, count);
 }
 
 int predict_write_shard(predict_job *job) {
     ist_error err;
-    job->part.is_coco = job->labels.is_coco;
+    const ist_labels *l = &job->labels;
+    job->part.is_coco = l->is_coco;
+    if (l->categories && l->count && !job->part.categories) {
+        job->part.categories = malloc((size_t)l->count * sizeof *l->categories);
+        if (!job->part.categories) return cli_fail(CLI_FAILED, "out of memory for %d categories", l->count);
+        memcpy(job->part.categories, l->categories, (size_t)l->count * sizeof *l->categories);
+        job->part.category_count = l->count;
+    }
     if (!ist_shard_write(job->options->output, &job->part, &job->sources, job->temporary, &err)) return CLI_SUCCESS;
     return cli_fail(CLI_FAILED, "%s", err.text);
 }

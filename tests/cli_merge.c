@@ -96,6 +96,57 @@ Test(cli_merge, failed_images_are_those_of_one_run) {
     scratch_remove(&s);
 }
 
+/* Category ids of the annotations go with the shards. */
+Test(cli_merge, given_boxes_keep_their_categories) {
+    scratch s = make_bench();
+    scratch_put(scratch_path(&s, "t.json"),
+                "{\"images\":[{\"id\":1,\"file_name\":\"x01.png\"},{\"id\":2,\"file_name\":\"a/x20.png\"}],"
+                "\"categories\":[{\"id\":90,\"name\":\"needle\"},{\"id\":7,\"name\":\"bone\"}],\"annotations\":["
+                "{\"image_id\":1,\"category_id\":90,\"bbox\":[1,1,20,30]},"
+                "{\"image_id\":2,\"category_id\":7,\"bbox\":[2,2,20,30]}]}");
+    char file[300], *results;
+    snprintf(file, sizeof file, "--targets=%s", scratch_path(&s, "t.json"));
+    expect(PREDICT(&s, "one", "--no-detector", file), 0, "41 images, 0 failed");
+    for (int i = 1; i <= SHARDS; i++) {
+        char out[16], value[16];
+        snprintf(out, sizeof out, "part%d", i);
+        snprintf(value, sizeof value, "%d/%d", i, SHARDS);
+        expect(PREDICT(&s, out, "--shard", value, "--no-detector", file), 0, "");
+    }
+    expect(MERGE_ALL(&s), 0, "41 images of 3 shards, 0 failed");
+    same_results(&s, "one", "all");
+    results = scratch_read(scratch_path(&s, "all/results.json"), NULL);
+    cr_expect_not_null(strstr(results, "\"category_id\":90"), "%s", results);
+    free(results);
+    scratch_remove(&s);
+}
+
+#define SEGMENT(s, out, ...)                                                                                           \
+    spawn_run((s), NULL,                                                                                               \
+              (const char *const[]){PROGRAM, "segment", scratch_path((s), "in"), "-r", "-o", scratch_path((s), out),   \
+                                    "--save", "json,ndjson,masks,overlay,yolo,csv", "--multimask", __VA_ARGS__, NULL})
+
+Test(cli_merge, segment_has_shards_too) {
+    scratch s = make_bench();
+    char file[300];
+    scratch_put(scratch_path(&s, "p.json"),
+                "{\"x01.png\":[{\"points\":[[3,4,1]]},{\"box\":[1,2,30,40]}],\"a/x20.png\":[{\"box\":[1,2,9,9]}]}");
+    snprintf(file, sizeof file, "--points=%s", scratch_path(&s, "p.json"));
+    expect(SEGMENT(&s, "one", file), 0, "41 images, 0 failed");
+    for (int i = 1; i <= SHARDS; i++) {
+        char out[16], value[16];
+        snprintf(out, sizeof out, "part%d", i);
+        snprintf(value, sizeof value, "%d/%d", i, SHARDS);
+        expect(SEGMENT(&s, out, "--shard", value, file), 0, "");
+    }
+    expect(MERGE_ALL(&s), 0, "41 images of 3 shards, 0 failed");
+    same_results(&s, "one", "all");
+    expect(SEGMENT(&s, "part1", file, "--shard", "2/3", "--resume"), 2, "segment: ");
+    expect(SEGMENT(&s, "part4", file, "--shard", "4/3"), 2, "segment: --shard: '4/3' is not I/N");
+    expect(SEGMENT(&s, "part4", file, "--shard", "1/3", "--save", "json"), 2, "segment: --shard needs ndjson");
+    scratch_remove(&s);
+}
+
 Test(cli_merge, tracks_stay_in_one_shard) {
     scratch s = make_bench();
     expect(PREDICT(&s, "one", "--track"), 0, "41 images");
@@ -203,6 +254,9 @@ Test(cli_merge, damaged_folders_are_refused) {
         "",
         "{}",
         "[1]",
+        "{\"schema\":1,\"shard\":1,\"of\":3,\"images\":0,\"list\":\"0\",\"coco\":false,\"save\":\"ndjson\","
+        "\"categories\":"
+        "[1,\"2\"],\"own\":[]}",
         "{\"schema\":1,\"shard\":1,\"of\":0,\"images\":0,\"list\":\"0\",\"coco\":false,\"save\":\"ndjson\",\"own\":[]}",
         "{\"schema\":1,\"shard\":1,\"of\":3,\"images\":1,\"list\":\"0\",\"coco\":false,\"save\":\"ndjson\",\"own\":["
         "{\"position\":0,\"id\":1,\"path\":\"a\",\"name\":\"a\",\"stem\":\"../a\"}]}",

@@ -410,6 +410,7 @@ Test(cli_serve, mistakes_are_said_before_it_serves) {
     expect(SERVE(&b, ""), 2, "is not HOST:PORT");
     expect(SERVE(&b, "203.0.113.1:0"), 1, "203.0.113.1:0: Cannot assign");
     expect(SERVE(&b, "0", "-o", b.out), 2, "--serve excludes -o");
+    expect(SERVE(&b, "0", "--shard", "1/2"), 2, "--serve excludes -o");
     expect(SERVE(&b, "0", "--multimask"), 2, "--multimask");
     expect(SERVE(&b, "0", "--everything"), 2, "--everything");
     expect(SERVE(&b, "0", "--device", "all"), 2, "one device");

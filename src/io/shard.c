@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define MAX_BYTES ((size_t)1 << 30)
+enum { MOST_CATEGORIES = 1 << 17 };
 
 /* 0 .. count - 1. The last steps are MurmurHash3's: FNV's low bits are not as even as they should be. */
 static int whose(const char *text, size_t length, int count) {
@@ -73,6 +74,9 @@ ist_status ist_shard_write(const char *folder, const ist_shard_part *part, const
                     part->shard.index, part->shard.count, part->total, (unsigned long long)part->list,
                     part->is_coco ? "true" : "false");
     ist_text_json_string(&text, part->save);
+    for (int i = 0; i < part->category_count; i++)
+        ist_text_printf(&text, "%s%lld", i ? "," : ",\"categories\":[", (long long)part->categories[i]);
+    if (part->category_count) ist_text_put(&text, "]");
     ist_text_put(&text, ",\"own\":[");
     for (size_t i = 0; i < sources->count; i++) {
         const ist_source *s = &sources->items[i];
@@ -129,6 +133,21 @@ static bool get_image(const json_t *image, ist_shard_part *part, ist_sources *so
     return true;
 }
 
+static bool get_categories(const json_t *list, ist_shard_part *part) {
+    size_t i, n = json_array_size(list);
+    const json_t *id;
+    if (!list) return true;
+    if (!json_is_array(list) || !n || n > MOST_CATEGORIES) return false;
+    part->categories = calloc(n, sizeof *part->categories);
+    if (!part->categories) return false;
+    part->category_count = (int)n;
+    json_array_foreach(list, i, id) {
+        if (!json_is_integer(id)) return false;
+        part->categories[i] = json_integer_value(id);
+    }
+    return true;
+}
+
 static bool get_part(const json_t *root, ist_shard_part *part, ist_sources *sources) {
     const json_t *own = json_object_get(root, "own"), *image;
     const char *list = json_string_value(json_object_get(root, "list"));
@@ -144,6 +163,7 @@ static bool get_part(const json_t *root, ist_shard_part *part, ist_sources *sour
     if (!list || sscanf(list, "%16llx%c", &hash, &after) != 1 || !save || strlen(save) >= sizeof part->save)
         return false;
     if (!json_is_boolean(json_object_get(root, "coco"))) return false;
+    if (!get_categories(json_object_get(root, "categories"), part)) return false;
     part->shard = (ist_shard){(int)index, (int)count};
     part->total = (size_t)total;
     part->list = hash;
@@ -180,5 +200,6 @@ ist_status ist_shard_read(const char *folder, ist_shard_part *part, ist_sources 
 
 void ist_shard_part_free(ist_shard_part *part) {
     free(part->positions);
+    free(part->categories);
     *part = (ist_shard_part){0};
 }

@@ -19,11 +19,13 @@ typedef struct ist_shard {
 /* What shard.json says. */
 typedef struct ist_shard_part {
     ist_shard shard;
-    size_t total;      /* images of the whole list */
-    uint64_t list;     /* hash of their paths and names, in order */
-    size_t *positions; /* of its own in the whole list, rising */
-    bool is_coco;      /* as in ist_labels */
-    char save[64];     /* as behind --save */
+    size_t total;        /* images of the whole list */
+    uint64_t list;       /* hash of their paths and names, in order */
+    size_t *positions;   /* of its own in the whole list, rising */
+    bool is_coco;        /* as in ist_labels, .. */
+    int64_t *categories; /* .. and so are these, of category_count labels; NULL: none */
+    int category_count;
+    char save[64]; /* as behind --save */
 } ist_shard_part;
 
 /* Keeps the shard's images of a finished list; with `sequences` those of one folder stay together. */
