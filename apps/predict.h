@@ -304,9 +304,10 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err);
 /* ist_journal_check over a predict_options: the files of one image are all there and whole. */
 bool predict_image_exists(void *options, const ist_source *source, const ist_journal_frame *frame);
 
-/* The options that decide what an image's results are, for run.json. */
-enum { PREDICT_RUN_OPTIONS = 23 };
-ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err);
+/* The options that decide what an image's results are, for run.json: *count of them. */
+enum { PREDICT_RUN_OPTIONS_MAX = 48 };
+ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS_MAX], size_t *count,
+                               ist_error *err);
 
 /* The tables over all images are all there and whole. */
 bool predict_tables_exist(const predict_options *options);

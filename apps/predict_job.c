@@ -371,14 +371,15 @@ int predict_open_stream(predict_job *job) {
 static int open_journal(predict_job *job, bool resume) {
     ist_error err;
     predict_options *o = job->options;
-    ist_run_option list[PREDICT_RUN_OPTIONS];
-    if (predict_run_options(o, list, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
+    ist_run_option list[PREDICT_RUN_OPTIONS_MAX];
+    size_t count;
+    if (predict_run_options(o, list, &count, &err)) return cli_fail(CLI_FAILED, "%s", err.text);
     const ist_journal_setup setup = {.resume = resume,
                                      .lazy = job->temporary,
                                      .check = predict_image_exists,
                                      .context = o,
                                      .options = list,
-                                     .option_count = PREDICT_RUN_OPTIONS};
+                                     .option_count = count};
     ist_status status = ist_journal_open(o->output, &job->sources, &setup, &job->journal, &err);
     return status ? cli_fail(status == IST_E_ARGUMENT ? CLI_USAGE : CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
 }

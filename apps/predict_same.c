@@ -33,7 +33,8 @@ static void put_save(ist_run_option *o, unsigned save) {
         }
 }
 
-ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS], ist_error *err) {
+ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS_MAX], size_t *count,
+                               ist_error *err) {
     char number[32], parameters[160];
     ist_run_option *next = list;
     IST_TRY(put_file(next++, "detector", predict_detects(o) ? o->detector : NULL, err));
@@ -68,5 +69,6 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     predict_print_everything(o, parameters, sizeof parameters);
     put(next++, "everything", o->everything ? parameters : "off");
     put_save(next++, o->save);
+    *count = (size_t)(next - list);
     return IST_OK;
 }
