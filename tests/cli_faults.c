@@ -266,6 +266,9 @@ static scratch make_input(void) {
                 "\"categories\":[{\"id\":13,\"name\":\"stop sign\"}],\"annotations\":[{\"id\":1,\"image_id\":1,"
                 "\"category_id\":13,\"bbox\":[1,1,20,30],\"area\":600,\"iscrowd\":0,"
                 "\"segmentation\":[[1,1,21,1,21,31]]}]}");
+    scratch_put(
+        scratch_path(&s, "prompts.json"),
+        "{\"00.png\": [{\"points\": [[3, 4, 1], [9, 9, 0]], \"box\": [1, 2, 30, 40]}, {\"points\": [[5, 5, 1]]}]}");
     setenv("ISTHMUS_WEIGHTS_DIR", scratch_path(&s, "weights"), 1);
     setenv("ISTHMUS_CACHE_DIR", "off", 1);
     return s;
@@ -291,6 +294,11 @@ Test(cli_faults, predict_resumed) {
 Test(cli_faults, predict_given_boxes) {
     walk_files_and_memory(&(faulty_call){
         FAKE, "predict ../in -o out --quiet --targets ../truth.json --no-detector --save json,ndjson", NULL});
+}
+
+Test(cli_faults, segment) {
+    walk_files_and_memory(
+        &(faulty_call){FAKE, "segment ../in -o out --quiet --points ../prompts.json --save json,masks,overlay", NULL});
 }
 
 Test(cli_faults, eval) {
