@@ -18,24 +18,33 @@ typedef struct server {
     int port;
 } server;
 
-/* Waits for the address line. */
-static server start(scratch *s, const char *program, const char *const *arguments) {
+/* Waits for the address line; port 0 when the program ends instead, which is to be waited for. */
+static server try_start(scratch *s, const char *program, const char *const *arguments) {
     const char *argv[MOST_ARGS] = {program, "segment"};
     server v = {.s = s};
     for (int i = 0; arguments[i]; i++) argv[i + 2] = arguments[i];
     v.pid = spawn_start(s, NULL, argv);
     for (char *out = NULL;; free(out)) {
-        int status;
+        siginfo_t ended = {.si_pid = 0};
         out = scratch_read(scratch_path(s, "stdout.txt"), NULL);
         if (out && strchr(out, '\n')) {
             cr_assert_eq(sscanf(out, "http://127.0.0.1:%d/\n", &v.port), 1, "%s", out);
             free(out);
             return v;
         }
-        cr_assert_eq(waitpid(v.pid, &status, WNOHANG), 0, "it ended: %s",
-                     scratch_read(scratch_path(s, "stderr.txt"), NULL));
+        cr_assert_eq(waitid(P_PID, (id_t)v.pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+        if (ended.si_pid) {
+            free(out);
+            return v;
+        }
         poll(NULL, 0, 5);
     }
+}
+
+static server start(scratch *s, const char *program, const char *const *arguments) {
+    server v = try_start(s, program, arguments);
+    cr_assert(v.port, "it ended: %s", scratch_read(scratch_path(s, "stderr.txt"), NULL));
+    return v;
 }
 
 #define START(b, ...)                                                                                                  \
@@ -68,7 +77,7 @@ typedef struct answer {
     size_t size;      /* of the body */
 } answer;
 
-/* All that comes until the server closes the connection. */
+/* All that comes until the server closes the connection; status 0 when that is nothing. */
 static answer read_answer(int fd) {
     size_t size = 0, capacity = 1 << 16;
     answer a = {.all = malloc(capacity)};
@@ -76,6 +85,8 @@ static answer read_answer(int fd) {
         if (capacity - (size += (size_t)n) < 1 << 15) a.all = realloc(a.all, capacity *= 2);
     close(fd);
     a.all[size] = '\0';
+    a.body = a.all;
+    if (!size) return a;
     cr_assert_eq(sscanf(a.all, "HTTP/1.1 %d", &a.status), 1, "%s", a.all);
     cr_assert_not_null(a.body = strstr(a.all, "\r\n\r\n"));
     a.body += 4;
@@ -362,6 +373,43 @@ Test(cli_serve, clients_do_not_disturb_each_other) {
     }
     close(slow);
     stop(&v, SIGTERM);
+    scratch_remove(&b.s);
+}
+
+/* Wherever memory ends, one request fails, and no other; or the program says why it does not start. */
+Test(cli_serve, a_failing_allocation_costs_one_request) {
+    static const char *const prompts[] = {"/images/0/masks", "/images/0/mask", "/images/0/everything"};
+    bench b = make_bench(1);
+    long calls = 3; /* the first run's, in which none fails, are counted */
+    setenv("ISTHMUS_CACHE_DIR", "off", 1);
+    setenv("FAULT_LOG", scratch_path(&b.s, "log"), 1);
+    for (long position = 0; position < calls; position += getenv("ISTHMUS_EVERY_FAULT") ? 1 : 13) {
+        char fault[32];
+        snprintf(fault, sizeof fault, "memory:%ld", position);
+        setenv("FAULT", fault, 1);
+        server v = try_start(&b.s, IST_BUILD_DIR "/tests/isthmus_faulty_fake",
+                             (const char *const[]){b.in, "--serve", "127.0.0.1:0", "--quiet", NULL});
+        if (!v.port) {
+            spawned r = spawn_finish(&b.s, v.pid);
+            cr_expect(r.code > 0 && r.code < 128 && !strncmp(r.err, "isthmus: ", 9), "%s: %d: %s", fault, r.code,
+                      r.err);
+            spawn_free(&r);
+            continue;
+        }
+        int failed = 0;
+        for (int i = 0; i < 4; i++) {
+            answer a = i < 3 ? request(&v, "POST", prompts[i], "", "{\"points\": [[3, 4, 1]]}")
+                             : request(&v, "GET", "/images/0", "", NULL);
+            cr_expect(a.status == 200 || a.status == 500 || a.status == 503 || !a.status, "%s: %s", fault, a.all);
+            failed += a.status != 200;
+            free(a.all);
+        }
+        cr_expect_leq(failed, 1, "%s: %d requests failed", fault, failed);
+        stop(&v, SIGTERM);
+        char *log = scratch_read(scratch_path(&b.s, "log"), NULL);
+        if (!position) cr_assert(!failed && sscanf(log, "%ld", &calls) == 1 && calls > 100, "%s", log);
+        free(log);
+    }
     scratch_remove(&b.s);
 }
 
