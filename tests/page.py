@@ -197,11 +197,15 @@ class Page:
 
     def begin(self):
         self.browser.wait(f"{STATUS} === 'click the object'")
-        self.left, self.top, self.wide = self.browser.value(
-            "(r => [r.x, r.y, r.width])(document.getElementById('view').getBoundingClientRect())")
         self.picture = read_png(self.ask(f"images/{self.image}"))
         self.height, self.width = len(self.picture), len(self.picture[0])
-        self.scale = self.wide / self.width
+        self.measure()
+
+    def measure(self):
+        """Where the canvas is."""
+        self.left, self.top, wide = self.browser.value(
+            "(r => [r.x, r.y, r.width])(document.getElementById('view').getBoundingClientRect())")
+        self.scale = wide / self.width
 
     def at(self, x, y):
         """Where on the screen the centre of a pixel is."""
@@ -330,6 +334,34 @@ def test_box(page, folder):
     return one[0]
 
 
+def test_zoom(page, folder):
+    """The middle stays where it is, and clicks mean what is under them."""
+    b, before = page.browser, page.scale
+    middle = page.width // 2, page.height // 2
+    x, y = page.at(*middle)
+    for _ in range(2):
+        b.press("#larger")
+    page.measure()
+    expect(abs(page.scale / before - 4) < 0.01, "four times as large", page.scale / before)
+    expect(max(abs(p - q) for p, q in zip(page.at(*middle), (x, y))) < 2 * page.scale, "the middle has moved")
+    b.click(*page.at(*middle))
+    page.answered(3)
+    sent = b.value("points()")
+    expect(max(abs(p - q) for p, q in zip(sent[0], middle)) < 0.05, "a click on the zoomed image:", sent)
+    masks = page.masks({"points": sent})
+    page.check("zoomed", read_rle(masks[best(masks)]["segmentation"]), [middle])
+    if folder:
+        b.picture(os.path.join(folder, "page-zoom.png"))
+    b.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-100, modifiers=CONTROL)
+    b.wait("zoom === 5")
+    for _ in range(3):
+        b.press("#smaller")
+    page.measure()
+    expect(abs(page.scale - before) < 0.01, "as before", page.scale, before)
+    b.press("#clear")
+    b.wait("!asking && !masks.length")
+
+
 def wait_for_file(path):
     end = time.monotonic() + DEADLINE
     while not os.path.exists(path):
@@ -437,6 +469,7 @@ def run(build, program, folder, pictures):
         browser.call("Page.navigate", url=url)
         page.begin()
         test_clicks(page, pictures)
+        test_zoom(page, pictures)
         kept = test_box(page, pictures)
         test_downloads(page, folder, kept)
         test_other_images(page, pictures)
