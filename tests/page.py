@@ -362,6 +362,29 @@ def test_zoom(page, folder):
     b.wait("!asking && !masks.length")
 
 
+def test_phone(page, folder):
+    """On a narrow screen nothing is cut off, and a finger clicks."""
+    b, middle = page.browser, (page.width // 2, page.height // 2)
+    b.call("Emulation.setDeviceMetricsOverride", width=400, height=820, deviceScaleFactor=2, mobile=True)
+    b.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    b.wait("innerWidth === 400 && view.getBoundingClientRect().right < 400")
+    expect(b.value("document.documentElement.scrollWidth") <= 400, "the page is wider than the screen")
+    page.measure()
+    x, y = page.at(*middle)
+    b.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    b.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    page.answered(3)
+    sent = b.value("points()")
+    expect(len(sent) == 1 and max(abs(p - q) for p, q in zip(sent[0], middle)) < 1, "touched:", sent)
+    if folder:
+        b.picture(os.path.join(folder, "page-phone.png"))
+    b.value("clear()")
+    b.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    b.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=HEIGHT, deviceScaleFactor=1, mobile=False)
+    b.wait("!asking && !masks.length && innerWidth === %d" % WIDTH)
+    page.measure()
+
+
 def wait_for_file(path):
     end = time.monotonic() + DEADLINE
     while not os.path.exists(path):
@@ -470,6 +493,7 @@ def run(build, program, folder, pictures):
         page.begin()
         test_clicks(page, pictures)
         test_zoom(page, pictures)
+        test_phone(page, pictures)
         kept = test_box(page, pictures)
         test_downloads(page, folder, kept)
         test_other_images(page, pictures)
