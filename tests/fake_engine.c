@@ -156,7 +156,10 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
         return ist_fail(err, IST_E_DEVICE, "the device does not open");
     }
     for (int i = 0; i < FLIGHT; i++)
-        if (!(e->ring[i] = calloc(1, sizeof **e->ring))) return ist_fail(err, IST_E_MEMORY, "out of memory");
+        if (!(e->ring[i] = calloc(1, sizeof **e->ring))) {
+            ist_close(&e);
+            return ist_fail(err, IST_E_MEMORY, "out of memory");
+        }
     *engine = e;
     return IST_OK;
 }
