@@ -1,12 +1,14 @@
 /* The image's side of two-way attention with absorbed projections (portable/two_way) as matrix products on register tiles,
- * for GPUs of any vendor: up to 8 tokens, whose 64 columns (token * 8 + head) are one block, and 256 channels.
+ * for GPUs of any vendor: columns (token * 8 + head) in BLOCKS blocks of 64, that is 8 tokens, and 256 channels. Blocks are
+ * read by groups of their own, and an update has up to 2 of them.
  *
  * A group of 256 work-items takes ROWS image rows at a time. Scores: a work-item sums 4 rows by 4 columns over every
  * other run of RUN channels. Then the softmax, over tokens or over rows, in powers of two, and the second product, of which a
- * work-item has 4 channels by 8 rows or by 16 columns. -D ALIGNED: rows begin at multiples of four elements. */
+ * work-item has 4 channels by 8 rows or by 16 columns. -D BLOCKS; -D ALIGNED: rows begin at multiples of four elements. */
 #define K       256
 #define HEADS   8
 #define CP      64
+#define ALL     (BLOCKS * CP)
 #define GROUP   256
 #define ROWS    32
 #define QUADS   (K / 4)
@@ -51,7 +53,7 @@ static inline float weight(float t) {
             if (k0 + CHUNK < K)                                                                                        \
                 _Pragma("unroll") for (int j = 0; j < CHUNK / 32; j++) now[j] = ROW_QUAD(k0 + CHUNK + j * 32);         \
             _Pragma("unroll 8") for (int k = 0; k < RUN; k++) {                                                        \
-                const float4 b = GLOBAL_QUAD(columns, (k0 + half_of * RUN + k) * CP + cq * 4);                         \
+                const float4 b = GLOBAL_QUAD(columns, (k0 + half_of * RUN + k) * ALL + cq * 4);                        \
                 const float4 a = QUAD_AT(xp + (half_of * RUN + k) * WIDTH, rq * 4);                                    \
                 sum[0] = fma(a, (float4)(b.x), sum[0]);                                                                \
                 sum[1] = fma(a, (float4)(b.y), sum[1]);                                                                \
@@ -81,11 +83,26 @@ static inline float weight(float t) {
         }                                                                                                              \
     } while (0)
 
+/* Scores of a block's columns to s: a loop over blocks became wrong with PoCL 3.1. */
+#define UPDATE_SCORES(block)                                                                                           \
+    do {                                                                                                               \
+        __global const float *columns = keys + (size_t)n * (K + 1) * ALL + (block) * CP;                               \
+        __local float *to = s + (block) * CP * WIDTH;                                                                  \
+        float4 sum[4];                                                                                                 \
+        SCORES(sum);                                                                                                   \
+        if (half_of == 1)                                                                                              \
+            _Pragma("unroll") for (int c = 0; c < 4; c++) QUAD_AT(to + (cq * 4 + c) * WIDTH, rq * 4) = sum[c];         \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+        if (half_of == 0)                                                                                              \
+            _Pragma("unroll") for (int c = 0; c < 4; c++) QUAD_AT(to + (cq * 4 + c) * WIDTH, rq * 4) +=                \
+                sum[c] + (float4)(columns[K * ALL + cq * 4 + c]);                                                      \
+    } while (0)
+
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 image_update(__global T *x_out, __global const T *x, __global const T *position, __global const int *map,
              __global const float *shift, __global const float *keys, __global const float *values,
              __global const float *norm, __global const int *limit, image_update_args arg) {
-    __local float4 xp_room[CHUNK * WIDTH / 4], s_room[CP * WIDTH / 4];
+    __local float4 xp_room[CHUNK * WIDTH / 4], s_room[ALL * WIDTH / 4];
     /* part is not in the room of xp: there PoCL 3.1 mixed up the groups of its threads */
     __local float stat[GROUP], part[ROWS * (QUADS + 1)];
     __local float *xp = (__local float *)xp_room, *s = (__local float *)s_room;
@@ -95,36 +112,27 @@ image_update(__global T *x_out, __global const T *x, __global const T *position,
     const image_side_args image = arg.image;
     const int last = image.length, item = image.mapped ? map[n] : n;
     const int half_of = lane / 128, rq = lane % 8, cq = lane / 8 % 16;
-    __global const float *columns = keys + (size_t)n * (K + 1) * CP;
     __global const T *xn = x + (size_t)item * image.length * image.x_ld + image.x_c0, *at = position + image.position_c0;
-    {
-        float4 sum[4];
-        SCORES(sum);
-        if (half_of == 1)
-#pragma unroll
-            for (int c = 0; c < 4; c++) QUAD_AT(s + (cq * 4 + c) * WIDTH, rq * 4) = sum[c];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (half_of == 0)
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-                QUAD_AT(s + (cq * 4 + c) * WIDTH, rq * 4) += sum[c] + (float4)(columns[K * CP + cq * 4 + c]);
-    }
+    UPDATE_SCORES(0);
+#if BLOCKS > 1
+    UPDATE_SCORES(1);
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
     { /* a row and a head per work-item */
         __local float *v = s + lane / ROWS * WIDTH + lane % ROWS;
-        float e[CP / HEADS], m = LOWEST, total = 0.0f;
+        float e[ALL / HEADS], m = LOWEST, total = 0.0f;
 #pragma unroll
-        for (int t = 0; t < CP / HEADS; t++) e[t] = v[t * HEADS * WIDTH];
+        for (int t = 0; t < ALL / HEADS; t++) e[t] = v[t * HEADS * WIDTH];
 #pragma unroll
-        for (int t = 0; t < CP / HEADS; t++) m = fmax(m, e[t]);
+        for (int t = 0; t < ALL / HEADS; t++) m = fmax(m, e[t]);
 #pragma unroll
-        for (int t = 0; t < CP / HEADS; t++) {
+        for (int t = 0; t < ALL / HEADS; t++) {
             e[t] = weight(e[t] - m);
             total += e[t];
         }
         total = 1.0f / total;
 #pragma unroll
-        for (int t = 0; t < CP / HEADS; t++) v[t * HEADS * WIDTH] = e[t] * total;
+        for (int t = 0; t < ALL / HEADS; t++) v[t * HEADS * WIDTH] = e[t] * total;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     const int kq = lane % QUADS, r8 = lane / QUADS * 8;
@@ -179,11 +187,12 @@ image_read(__global float *part, __global const T *x, __global const T *position
     __local float top[GROUP];
     __local float *xp = (__local float *)xp_room, *s = (__local float *)s_room;
     const int n = get_group_id(1), lane = get_local_id(0), first = get_group_id(0) * arg.group_rows;
+    const int from = BLOCKS > 1 ? (int)get_group_id(2) * CP : 0; /* the first column of this group's block */
     if (n >= *limit) return;
     const image_side_args image = arg.image;
     const int last = min(image.length, first + arg.group_rows), item = image.mapped ? map[n] : n;
     const int half_of = lane / 128, rq = lane % 8, cq = lane / 8 % 16, kq = lane % QUADS, c16 = lane / QUADS * 16;
-    __global const float *columns = queries + (size_t)n * (K + 1) * CP;
+    __global const float *columns = queries + (size_t)n * (K + 1) * ALL + from;
     __global const T *xn = x + (size_t)item * image.length * image.x_ld + image.x_c0, *at = position + image.position_c0;
     const float4 more = GLOBAL_QUAD(shift, kq * 4);
     float most = LOWEST, total = 0.0f; /* of column lane % CP; of its rows in this work-item's part of them */
@@ -206,7 +215,7 @@ image_read(__global float *part, __global const T *x, __global const T *position
             if (half_of == 0)
 #pragma unroll
                 for (int r = 0; r < 4; r++)
-                    QUAD_AT(s + (rq * 4 + r) * ACROSS, cq * 4) += rows[r] + GLOBAL_QUAD(columns, K * CP + cq * 4);
+                    QUAD_AT(s + (rq * 4 + r) * ACROSS, cq * 4) += rows[r] + GLOBAL_QUAD(columns, K * ALL + cq * 4);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         {
@@ -250,7 +259,7 @@ image_read(__global float *part, __global const T *x, __global const T *position
             }
         }
     }
-    __global float *to = part + ((size_t)n * arg.groups + get_group_id(0)) * CP * (K + 2);
+    __global float *to = part + ((size_t)n * arg.groups + get_group_id(0)) * ALL * (K + 2);
     barrier(CLK_LOCAL_MEM_FENCE);
     top[lane] = total;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -258,11 +267,12 @@ image_read(__global float *part, __global const T *x, __global const T *position
         float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < PARTS; i++) sum += top[i * CP + lane];
-        to[lane] = most;
-        to[CP + lane] = sum;
+        to[from + lane] = most;
+        to[ALL + from + lane] = sum;
     }
 #pragma unroll
     for (int c = 0; c < 16; c++)
-        if (c16 + c < arg.read_columns) *(__global float4 *)(to + 2 * CP + (c16 + c) * K + kq * 4) = acc[c];
+        if (from + c16 + c < arg.read_columns)
+            *(__global float4 *)(to + 2 * ALL + (from + c16 + c) * K + kq * 4) = acc[c];
     barrier(CLK_LOCAL_MEM_FENCE);
 }

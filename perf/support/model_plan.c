@@ -28,6 +28,10 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
             o->size = atoi(argv[++i]);
         else if (!strcmp(a, "--count") && value)
             o->count = atoi(argv[++i]);
+        else if (!strcmp(a, "--points") && value)
+            o->points = atoi(argv[++i]);
+        else if (!strcmp(a, "--limit") && value)
+            o->limit = atoi(argv[++i]);
         else if (!strcmp(a, "--content") && value)
             o->content = atoi(argv[++i]);
         else if (a[0] != '-' && !o->checkpoint)
@@ -41,8 +45,8 @@ bool model_plan_arguments(int argc, char **argv, model_plan_options *o) {
     if (!o->count) o->count = 1;
     if (!o->checkpoint)
         fprintf(stderr,
-                "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder [--multimask]] "
-                "[--content ROWS] CHECKPOINT\n",
+                "usage: %s [--device SPEC] [--size N] [--count N] [--half] [--bf16] [--decoder [--multimask] "
+                "[--points N] [--limit N]] [--content ROWS] CHECKPOINT\n",
                 argv[0]);
     return o->checkpoint != NULL;
 }
@@ -63,13 +67,16 @@ static ist_status fill(ist_plan *plan, ist_tensor t, int rows, ist_error *err) {
     return status;
 }
 
-/* Boxes of different places and sizes inside the picture. */
+/* Corners of boxes, or points, of different places and distances. */
 static ist_status fill_boxes(ist_plan *plan, ist_tensor boxes, ist_error *err) {
-    float *v = malloc((size_t)boxes.n * 4 * sizeof *v);
+    float *v = malloc((size_t)ist_pixels(boxes) * 2 * sizeof *v);
     if (!v) return ist_fail(err, IST_E_MEMORY, "out of memory for %d boxes", boxes.n);
     for (int i = 0; i < boxes.n; i++) {
         float x = (float)(37 * i % 700), y = (float)(53 * i % 600), side = (float)(100 + 29 * i % 200);
-        memcpy(v + 4 * i, (float[4]){x, y, x + side, y + side}, 4 * sizeof *v);
+        for (int k = 0; k < boxes.w; k++) {
+            v[2 * (i * boxes.w + k)] = x + side * (float)k;
+            v[2 * (i * boxes.w + k) + 1] = y + side * (float)k;
+        }
     }
     ist_status status = ist_plan_write_f32(plan, boxes, v, err);
     free(v);
@@ -84,6 +91,35 @@ static ist_tensor contents(ist_graph *g, int n, int side, int rows) {
     if (!sizes) return (ist_tensor){0};
     for (int i = 0; i < n; i++) sizes[2 * i] = side, sizes[2 * i + 1] = rows;
     return ist_graph_const(g, sizes, 1, 1, n, 2, IST_ELEM_I32, "content");
+}
+
+/* Each of `n` the number `value`. */
+static ist_tensor ints(ist_graph *g, int n, int h, int w, int value) {
+    size_t count = (size_t)n * (size_t)h * (size_t)w;
+    int32_t *all = ist_graph_room(g, count * sizeof *all);
+    if (!all) return (ist_tensor){0};
+    for (size_t i = 0; i < count; i++) all[i] = value;
+    return ist_graph_const(g, all, n, h, w, 1, IST_ELEM_I32, "numbers");
+}
+
+static void draw_decoder(const model_plan_options *o, const ist_segmenter_model *model, const ist_net *net, int side,
+                         ist_tensor *in) {
+    ist_graph *g = net->graph;
+    int n = o->count, places = o->points ? o->points + 1 : 2;
+    in[0] = ist_graph_input(g, 1, side / PATCH, side / PATCH, CHANNELS, IST_ELEM_T);
+    in[1] = ist_graph_input(g, n, 1, places, 2, IST_ELEM_F32);
+    ist_prompted prompted = {.embedding = in[0]};
+    if (o->limit) ist_graph_limit(g, ints(g, 1, 1, 1, o->limit));
+    if (o->points) {
+        prompted.image_of = ints(g, 1, 1, n, 0);
+        prompted.counts = ints(g, 1, 1, n, model->own_tokens + places);
+        prompted.sparse = model->points(net, in[1], ints(g, n, 1, places, 1), side);
+    } else {
+        prompted.sparse = model->boxes(net, in[1], side, true);
+    }
+    ist_prompt_masks masks = model->decode(net, &prompted, o->multimask);
+    ist_graph_output(g, masks.low_res);
+    ist_graph_output(g, masks.iou);
 }
 
 /* The network's graph; its inputs, of which there are at most two: an image or embedding, boxes. */
@@ -103,13 +139,9 @@ static void draw(const model_plan_options *o, const ist_weights *weights, model_
     } else if (!segmenter || ist_segmenter_side(&m->info, 0, &side, &err)) {
         ist_graph_fail(g, IST_E_WEIGHTS, "%s is neither a detector nor a segmenter", name);
     } else if (o->decoder) {
-        in[0] = ist_graph_input(g, 1, side / PATCH, side / PATCH, CHANNELS, IST_ELEM_T);
-        in[1] = ist_graph_input(g, n, 1, 2, 2, IST_ELEM_F32);
-        ist_prompted prompted = {.embedding = in[0], .sparse = segmenter->boxes(&net, in[1], side, true)};
-        ist_prompt_masks masks = segmenter->decode(&net, &prompted, o->multimask);
-        ist_graph_output(g, masks.low_res);
-        ist_graph_output(g, masks.iou);
-        snprintf(m->what, sizeof m->what, "%s decoder %d boxes%s", name, n, o->multimask ? ", three masks each" : "");
+        draw_decoder(o, segmenter, &net, side, in);
+        snprintf(m->what, sizeof m->what, "%s decoder %d %s%s", name, n, o->points ? "prompts" : "boxes",
+                 o->multimask ? ", three masks each" : "");
     } else {
         in[0] = ist_graph_input(g, n, side, side, 3, IST_ELEM_T);
         ist_graph_output(g, segmenter->encode(&net, in[0], contents(g, n, side, o->content)));

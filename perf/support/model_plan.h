@@ -20,6 +20,8 @@ typedef struct model_plan_options {
     const char *device; /* device SPEC or NULL */
     bool decoder;       /* MobileSAM: the mask decoder instead of the image encoder */
     bool multimask;     /* decoder: three masks of each box */
+    int points;         /* decoder: prompts are not boxes, but so many points each, as an engine's that has room for them */
+    int limit;          /* decoder: how many prompts there are, of those that there is room for; 0: all */
     int size;           /* D-FINE: side of the image; 0: 640 */
     int count;          /* images; decoder: boxes; 0: 1 */
     int content;        /* rows of a letterboxed picture in a segmenter's input; 0: all */
@@ -27,8 +29,8 @@ typedef struct model_plan_options {
     bool apart;         /* no series (core/series.c): every launch by itself. Not read from arguments */
 } model_plan_options;
 
-/* Reads --device SPEC, --size N, --count N, --content ROWS, --half, --bf16, --decoder, --multimask and the checkpoint's
- * path; prints what is wrong and returns false otherwise. */
+/* Reads --device SPEC, --size N, --count N, --content ROWS, --half, --bf16, --decoder, --multimask, --points N, --limit N
+ * and the checkpoint's path; prints what is wrong and returns false otherwise. */
 bool model_plan_arguments(int argc, char **argv, model_plan_options *options);
 
 ist_status model_plan_open(const model_plan_options *options, model_plan *out, ist_error *err);

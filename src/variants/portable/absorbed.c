@@ -13,12 +13,19 @@ static int local_rows(const ist_plan *p, const ist_absorbed_kernels *k, int toke
     return k->items == 256 && ist_blocks_of(tokens) == 1 && room ? 8 : 4;
 }
 
-enum { TILE_ROWS = 32, TILE_CHANNELS = 256, TILE_ROOM = 28 << 10 /* bytes of local memory */ };
+enum {
+    TILE_ROWS = 32,
+    TILE_CHANNELS = 256,
+    TILE_ROOM = 28 << 10,
+    TILE_MORE = 9 << 10 /* bytes of local memory, by block */
+};
+enum { TILE_BLOCKS = 2 /* of an update */ };
 
 /* The image's side on register tiles (cl/portable/two_way_tile). */
 typedef struct image_kernel {
     const char *op;
-    int rows; /* of an update's group */
+    int rows;   /* of an update's group */
+    int blocks; /* groups of a reading by their columns */
     ist_defines defines;
 } image_kernel;
 
@@ -61,13 +68,17 @@ static void fold(ist_plan *p, const ist_absorbed_kernels *k, const ist_fold_job 
                          .flops = 2.0 * x.n * x.w * HEADS * d * (x.c + f->k)});
 }
 
+/* `blocks`: whose columns a group keeps in local memory. */
 static image_kernel image_kernel_of(const ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s,
-                                    const ist_image_side *x) {
-    if (k->items == 256 && s->k == TILE_CHANNELS && ist_blocks_of(s->tokens) == 1 &&
-        ist_device_local_bytes(ist_plan_device(p)) >= TILE_ROOM)
-        return (image_kernel){"portable/two_way_tile", TILE_ROWS,
-                              ist_defines_of(p, "%s", quads(x->x) && quads(x->position) ? "-DALIGNED" : "")};
-    return (image_kernel){"portable/two_way", local_rows(p, k, s->tokens), defines_of(p, k, s->k, s->tokens)};
+                                    const ist_image_side *x, int blocks) {
+    uint64_t room = TILE_ROOM + (uint64_t)(blocks - 1) * TILE_MORE;
+    int all = ist_blocks_of(s->tokens);
+    if (k->items == 256 && s->k == TILE_CHANNELS && blocks <= TILE_BLOCKS &&
+        ist_device_local_bytes(ist_plan_device(p)) >= room)
+        return (image_kernel){
+            "portable/two_way_tile", TILE_ROWS, all,
+            ist_defines_of(p, "-DBLOCKS=%d%s", all, quads(x->x) && quads(x->position) ? " -DALIGNED" : "")};
+    return (image_kernel){"portable/two_way", local_rows(p, k, s->tokens), 1, defines_of(p, k, s->k, s->tokens)};
 }
 
 static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_image_step_job *s) {
@@ -76,7 +87,7 @@ static void launch_update(ist_plan *p, const ist_absorbed_kernels *k, const ist_
     const ist_image_update_args by_value = {
         .image = ist_image_args_of(x, s->length), .update_columns = s->columns, .eps = u->eps};
     size_t items = (size_t)k->items;
-    const image_kernel kernel = image_kernel_of(p, k, s, x);
+    const image_kernel kernel = image_kernel_of(p, k, s, x, ist_blocks_of(s->tokens));
     ist_plan_launch(p, &(ist_launch){.label = s->label,
                                      .op = kernel.op,
                                      .defines = kernel.defines.text,
@@ -98,14 +109,14 @@ static void launch_read(ist_plan *p, const ist_absorbed_kernels *k, const ist_im
                                           .group_rows = s->rows,
                                           .read_columns = s->columns};
     size_t items = (size_t)k->items;
-    const image_kernel kernel = image_kernel_of(p, k, s, x);
+    const image_kernel kernel = image_kernel_of(p, k, s, x, 1);
     ist_plan_launch(p, &(ist_launch){.label = s->label,
                                      .op = kernel.op,
                                      .defines = kernel.defines.text,
                                      .kernel = "image_read",
-                                     .dims = 2,
-                                     .global = {(size_t)s->groups * items, (size_t)s->n},
-                                     .local = {items, 1},
+                                     .dims = 3,
+                                     .global = {(size_t)s->groups * items, (size_t)s->n, (size_t)kernel.blocks},
+                                     .local = {items, 1, 1},
                                      .args = {IST_OUT(s->parts), IST_IN(x->x), IST_IN(x->position), IST_IN(x->map),
                                               IST_IN(s->shift), IST_IN(s->queries), IST_IN(s->limit),
                                               IST_STRUCT(image_read_args, &by_value)},
