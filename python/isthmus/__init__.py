@@ -11,6 +11,7 @@ from .errors import (
     ArgumentError, BuildError, DeviceError, DeviceMemoryError, Error, FileError, HostMemoryError, InputError, LimitError,
     NoDeviceError, StateError, UnsupportedError, WeightsError,
 )
+from .files import list_images, read_images, read_tar
 from .images import Image
 from .results import Frame, Object, PackedMask, Times, Transfers
 
@@ -19,5 +20,5 @@ __all__ = [
     "ArgumentError", "BuildError", "DEMO", "Device", "DeviceError", "DeviceMemoryError", "Embedding", "Engine",
     "EngineInfo", "Error", "FileError", "Frame", "HostMemoryError", "Image", "InputError", "LimitError", "NoDeviceError",
     "Object", "PackedMask", "Pending", "StateError", "Times", "Transfers", "UnsupportedError", "WeightsError", "devices",
-    "weights",
+    "list_images", "read_images", "read_tar", "weights",
 ]

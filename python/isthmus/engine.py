@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._lib import check, choice, ffi, fields_of, lib, package_file, text_of
 from .devices import Device, device_of, devices
-from .errors import ArgumentError, Error, LimitError, StateError
+from .errors import ArgumentError, Error, FileError, InputError, LimitError, StateError
 from .images import Image, fill_image
 from .prompts import pack_prompts
 from .results import Frame, Labels, frames_of
@@ -421,7 +421,7 @@ class Engine:
         """A batch, or where it has an image that is refused, its images one by one."""
         try:
             return [self._submit(batch)]
-        except (ArgumentError, LimitError) as error:
+        except (ArgumentError, FileError, InputError, LimitError) as error:
             if len(batch) == 1:
                 return [Pending(self, [None], error)]
         found = []

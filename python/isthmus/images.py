@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._lib import ffi, lib
-from .errors import ArgumentError
+from .errors import ArgumentError, Error
 from .prompts import pack_prompts
 
 __all__ = ["Image", "fill_image"]
@@ -28,7 +28,8 @@ class Image:
 
     Attributes:
         pixels: (height, width) or (height, width, 1..4), uint8 or uint16: gray, gray and alpha, RGB, RGBA. Rows may lie
-            apart (a crop of a larger array); other layouts are copied. It is read before submitting returns.
+            apart (a crop of a larger array); other layouts are copied. It is read before submitting returns. An Error (of one that could not be read) is raised when it comes to
+            the engine.
         key: anything; comes back as Frame.key.
         targets: (n, 4) x0 y0 x1 y1 in pixels, for match="targets", "targets_set" and prompts="targets".
         target_labels: (n,) labels of the targets; -1 matches any class, which is the default.
@@ -47,6 +48,8 @@ class Image:
 
 def _pixels(pixels: Any) -> tuple[NDArray[Any], int, int]:
     """The array to read, its pixel format and its row stride in bytes."""
+    if isinstance(pixels, Error):
+        raise pixels
     if getattr(pixels, "mode", None) in ("P", "1"):
         raise ArgumentError("a palette or bilevel image: convert it to L or RGB first")
     a = pixels if isinstance(pixels, np.ndarray) else np.asarray(pixels)
