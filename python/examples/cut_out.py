@@ -1,4 +1,4 @@
-"""Cuts out what a box points at, and refines it by a click: click.py IMAGE OUT.png X0 Y0 X1 Y1 X Y
+"""Cuts out what a box points at, and refines it by a click: cut_out.py IMAGE OUT.png X0 Y0 X1 Y1 X Y
 
 The image is encoded once; each prompt costs the decoder alone.
 """

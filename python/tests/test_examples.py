@@ -36,8 +36,8 @@ def test_track(frame_files, boxes_only, frames, tmp_path):
     assert [line[3:] for line in lines[: len(found)]] == [[f"{v:.1f}" for v in box] for box in found.boxes]
 
 
-def test_click(frame_files, tmp_path):
-    done = run_example("click.py", frame_files[0], tmp_path / "out.png", 80, 57, 178, 146, 120, 90)
+def test_cut_out(frame_files, tmp_path):
+    done = run_example("cut_out.py", frame_files[0], tmp_path / "out.png", 80, 57, 178, 146, 120, 90)
     mask = np.asarray(Image.open(tmp_path / "out.png"))
     first, then = (int(word) for word in done.stdout.replace(",", "").split() if word.isdigit())
     assert mask.shape == (372, 282) and (mask == 255).sum() == then and first > 0, done.stderr
