@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Deque, Iterable, Iterator, Optional, Sequence, Union, overload
+from typing import Any, Deque, Iterable, Iterator, Mapping, Optional, Sequence, Union, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,8 +77,22 @@ def _set_option(config: Any, name: str, ctype: Any, value: Any, keep: list[Any])
     elif name == "classes":
         keep.append(ffi.new("int[]", [operator.index(label) for label in value] or [0]))
         config.classes, config.class_count = keep[-1], len(value)
+    elif name == "everything":
+        keep.append(_everything(value))
+        config.everything = keep[-1]
     else:
-        setattr(config, name, float(value) if ctype.cname == "float" else operator.index(value))
+        setattr(config, name, float(value) if ctype.cname in ("float", "double") else operator.index(value))
+
+
+def _everything(parameters: Mapping[str, Any]) -> Any:
+    """An ist_everything with the defaults of ist_everything_default()."""
+    found = ffi.new("ist_everything *", lib.ist_everything_default())
+    types = {name: member.type for name, member in ffi.typeof("ist_everything").fields if name != "struct_size"}
+    for name, value in dict(parameters).items():
+        if name not in types:
+            raise ArgumentError(f"everything has {name!r}, want some of {', '.join(types)}")
+        setattr(found, name, float(value) if types[name].cname == "double" else operator.index(value))
+    return found
 
 
 def _configure(options: dict[str, Any]) -> tuple[Any, list[Any]]:
@@ -99,8 +113,8 @@ def _configure(options: dict[str, Any]) -> tuple[Any, list[Any]]:
 
 
 _WANTS = {
-    "int": "a whole number", "float": "a number", "char *": "a path or a string", "void *": "an OpenCL handle's address",
-    "int const *": "a list of labels", "int *": "a list of labels",
+    "int": "a whole number", "float": "a number", "double": "a number", "char *": "a path or a string", "void *": "an OpenCL handle's address",
+    "int const *": "a list of labels", "int *": "a list of labels", "ist_everything *": "a mapping of numbers",
 }
 
 
@@ -187,11 +201,15 @@ class Engine:
         device: SPEC: "0", "1:0", "gpu", "cpu", part of a name, "uuid:..."; default: $ISTHMUS_DEVICE, else the best.
         precision: "auto", "fp32", "fp16", "bf16".
         match: "none", "tracks", "targets", "targets_set": what detections are matched with.
-        prompts: "detections", "targets" (masks for given boxes), "given" (see segment and encode).
+        prompts: "detections", "targets" (masks for given boxes), "given" (see segment and encode), "everything" (all that
+            SamAutomaticMaskGenerator finds). everything: its parameters, by the names there, such as
+            {"points_per_side": 16}.
         input_size: side of the detector's input in pixels, a multiple of 32; input_width, input_height: unequal sides.
         segmenter_size: side of the segmenter's input, a multiple of 32.
         batch: images per submission, 1..64. frames_in_flight: batches under way, 1..8.
         max_objects: per image, 1..300. conf: least score. classes: labels to keep.
+        nms_iou, nms_agnostic: IoU above which a detection is a duplicate of a better one, of its label or of any.
+        readback: "packet"; "none": results stay on the device, for kernels of yours beside an adopted queue.
         max_targets: per image. max_pixels: largest width * height.
         track_iou, track_age: least IoU that continues a track; frames that it survives unseen.
         overlap: "auto", "on", "off": both networks at once, on large GPUs. resize_order: "auto", "horizontal",
@@ -236,6 +254,10 @@ class Engine:
         low_res: Optional[bool] = None,
         mask_prompts: Optional[bool] = None,
         max_embeddings: Optional[int] = None,
+        everything: Optional[Mapping[str, float]] = None,
+        nms_iou: Optional[float] = None,
+        nms_agnostic: Optional[bool] = None,
+        readback: Optional[str] = None,
         cache_dir: Union[str, "os.PathLike[str]", None] = None,
         cl_context: Any = None,
         cl_device: Any = None,

@@ -152,6 +152,8 @@ class Frame:
         boxes: (n, 4) float32, x0 y0 x1 y1 in pixels of the image, not clipped to it.
         queries, matches, areas: (n,) int32; match_ious, mask_scores, stabilities: (n,) float32; mask_boxes: (n, 4) int32:
             as in Object.
+        points, crop_boxes: of prompts="everything": (n, 2) float64, x y of the point that was asked, and (n, 4) int32, x0 y0 x1
+            y1 of the crop it was in; zeros otherwise.
         low_res: (n, s, s) float32 logits at a quarter of the segmenter's input, for mask prompts; None without the option.
         has_masks, tracked: whether the engine has a segmenter, whether matches are track ids.
         transfers, times: of the batch that the image was in.
@@ -171,6 +173,8 @@ class Frame:
     stabilities: NDArray[np.float32] = field(repr=False)
     areas: NDArray[np.int32] = field(repr=False)
     mask_boxes: NDArray[np.int32] = field(repr=False)
+    points: NDArray[np.float64] = field(repr=False)
+    crop_boxes: NDArray[np.int32] = field(repr=False)
     low_res: Optional[NDArray[np.float32]] = field(repr=False)
     has_masks: bool = field(repr=False)
     tracked: bool = field(repr=False)
@@ -308,6 +312,6 @@ def frames_of(batch: Any, keys: list[Any], labels: Labels, has_masks: bool, trac
         o = table[here]
         frames.append(
             Frame(f.width, f.height, keys[i], f.dropped, o["label"], o["score"], o["box"], o["query"], o["match"],
-                  o["match_iou"], o["mask_score"], o["stability"], o["area"], o["mask_box"],
+                  o["match_iou"], o["mask_score"], o["stability"], o["area"], o["mask_box"], o["point"], o["crop_box"],
                   None if logits is None else logits[here], has_masks, tracked, transfers, times, o, words, labels))
     return frames

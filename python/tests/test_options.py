@@ -23,6 +23,12 @@ def test_options_reach_the_config():
     assert (config.conf, config.batch, config.class_count, config.classes[0], config.multimask) == (0.25, 3, 2, 2, 1)
     assert config.input_size == 640 and config.struct_size == ffi.sizeof("ist_config")
     assert int(ffi.cast("uintptr_t", config.cl_queue)) == 4096
+    config, _keep = _configure(dict(prompts="everything", everything={"points_per_side": 8, "box_nms_thresh": 0.5}, nms_iou=0.6,
+                                    nms_agnostic=True, readback="none"))
+    assert config.prompts == lib.IST_PROMPTS_EVERYTHING and config.readback == lib.IST_READBACK_NONE
+    assert (config.everything.points_per_side, config.everything.box_nms_thresh) == (8, 0.5)
+    assert config.everything.points_per_batch == lib.ist_everything_default().points_per_batch
+    assert (config.nms_iou, config.nms_agnostic) == (0.6, 1)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,9 @@ def test_options_reach_the_config():
         ({"detector": __file__}, isthmus.WeightsError, "test_options.py"),
         ({"device": "no such device"}, isthmus.NoDeviceError, "no such device"),
         ({"multimask": True}, isthmus.ArgumentError, "multimask"),
+        ({"everything": {"points": 3}}, isthmus.ArgumentError, "points_per_side"),
+        ({"everything": {"points_per_side": "x"}}, isthmus.ArgumentError, "everything is"),
+        ({"nms_iou": 2.0}, isthmus.ArgumentError, "nms_iou"),
     ],
 )
 def test_a_wrong_option_is_an_exception(options, kind, sentence):

@@ -98,3 +98,14 @@ def test_an_engine_of_detections_takes_no_prompts(boxes_only, frames):
         boxes_only.segment(frames[0], boxes=BOXES)
     with pytest.raises(isthmus.StateError, match="prompts="):
         boxes_only.encode(frames[0])
+
+
+def test_masks_of_everything_are_those_of_the_program(frames, frame_files, tmp_path):
+    run_program("segment", frame_files[0], "--everything", "--points-per-side", 4, "--pred-iou-thresh", 0,
+                "--stability-score-thresh", 0, "--segmenter-size", SIZE, "-o", tmp_path / "out", "--quiet", "--save", "ndjson")
+    line = json.loads((tmp_path / "out" / "frames.ndjson").read_text())
+    parameters = {"points_per_side": 4, "pred_iou_thresh": 0, "stability_score_thresh": 0}
+    with isthmus.Engine(prompts="everything", everything=parameters, segmenter_size=SIZE) as engine:
+        frame = engine(frames[0])
+    assert [frame.rle(i) for i in range(len(frame))] == [o["rle"] for o in line["objects"]] and len(frame) > 0
+    assert frame.points.shape == (len(frame), 2) and frame.crop_boxes[0].tolist() == [0, 0, 282, 372]
