@@ -16,7 +16,7 @@ fi
 cd "$(dirname "$0")/.."
 
 packages="cmake ninja-build gcc libc6-dev pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
-  libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev"
+  libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev"
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
     missing=
     for p in $packages; do

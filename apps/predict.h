@@ -40,7 +40,7 @@ enum {
 /* The command line, checked. Strings point into argv, except the two checkpoint paths, which are owned. */
 typedef struct predict_options {
     const char *command; /* "predict", "segment", "eval" or "verify" */
-    const char *output, *device, *targets, *names, *classes;
+    const char *output, *device, *targets, *names, *classes, *tar;
     char *detector, *segmenter; /* segmenter NULL: --no-masks */
     ist_precision precision;
     ist_overlap overlap;
@@ -57,13 +57,13 @@ typedef struct predict_options {
     const char *track_given;   /* an option about tracks, or NULL */
     const char *of_detections; /* one that needs a detector, or NULL */
     bool no_detector;          /* the targets are the objects */
-    size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
-    unsigned save; /* PREDICT_SAVE_ bits */
+    size_t memory;             /* bytes for images in flight; 0: a quarter of what there is */
+    unsigned save;             /* PREDICT_SAVE_ bits */
     bool masks, track, resume, recursive, quiet;
-    bool segment;                             /* masks for given prompts; no detector */
-    const char *boxes, *points;               /* segment's: a file of prompts */
-    bool multimask;                           /* segment's */
-    bool everything;                          /* segment's: masks of everything, by these */
+    bool segment;               /* masks for given prompts; no detector */
+    const char *boxes, *points; /* segment's: a file of prompts */
+    bool multimask;             /* segment's */
+    bool everything;            /* segment's: masks of everything, by these */
     ist_everything parameters;
     const char *parameter_given;              /* the last of them that was named */
     const char *serve;                        /* segment's: where its page is served */
@@ -160,7 +160,8 @@ enum {
 #undef X
         PREDICT_EVERYTHING_PARAMETERS
 };
-/* Stores one of these; checks all of them together; prints those that decide what masks there are. 0 or the exit code. */
+/* Stores one of these; checks all of them together; prints those that decide what masks there are. 0 or the exit code.
+ */
 int predict_take_everything(int which, const char *value, predict_options *options);
 int predict_check_everything(const predict_options *options);
 void predict_print_everything(const predict_options *options, char *text, size_t size);
@@ -172,8 +173,10 @@ typedef struct predict_job {
     predict_options *options;
     const ist_coco *truth; /* eval: category ids in results.json are these annotations'; else NULL */
     ist_sources sources;
-    ist_shard_part part; /* with --shard */
-    char **names;        /* given with --names; none when name_count is 0 */
+    struct predict_stream *stream; /* where more of them come from; NULL: these are all */
+    size_t begun;                  /* so many of them an earlier round has had */
+    ist_shard_part part;           /* with --shard */
+    char **names;                  /* given with --names; none when name_count is 0 */
     size_t name_count;
     ist_labels labels;
     ist_targets targets;     /* empty without --targets */
@@ -198,6 +201,15 @@ void predict_catch_interrupts(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);
+
+/* Images that come during the run (predict_stream.h): begins to read them; waits for the next round's, or
+ * with `all` for all, and adds them to the sources, *more when others may follow; why the stream ended before its end,
+ * NULL: it did not; ends reading, accepts a pointer to NULL. */
+typedef struct predict_stream predict_stream;
+ist_status predict_stream_open(const char *path, bool tar, predict_stream **stream, ist_error *err);
+ist_status predict_stream_take(predict_job *job, bool all, bool *more, ist_error *err);
+const ist_error *predict_stream_failure(const predict_stream *stream);
+void predict_stream_close(predict_stream **stream);
 
 /* --shard (predict_shard.c): its value; keeps the shard's images; whether --resume finds the same shard in the folder,
  * or a run of another to refuse; shard.json, written before the first result and removed by a run of all images. 0 or
@@ -225,7 +237,8 @@ typedef struct predict_prompts {
 ist_status predict_prompts_of(const predict_job *job, const ist_source *source, predict_prompts *prompts,
                               ist_error *err);
 void predict_prompts_free(predict_prompts *prompts);
-/* Of a result for what was given: the score becomes the mask's own, the box of a prompt without one that of its mask. */
+/* Of a result for what was given: the score becomes the mask's own, the box of a prompt without one that of its mask.
+ */
 void predict_settle_prompts(const predict_job *job, const ist_source *source, ist_object *objects, int count);
 
 /* The engine's configuration that the options ask for. *classes (may be NULL after) is what config->classes points to,

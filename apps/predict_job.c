@@ -37,53 +37,70 @@ void predict_catch_interrupts(predict_job *job) {
     job->interrupted = &interrupted;
 }
 
-/* The next line of standard input, without its end; *end when there is none. */
-static ist_status next_line(char *line, size_t size, bool *end, ist_error *err) {
-    size_t n = 0;
-    int c;
-    while ((c = getc(stdin)) != EOF && c != '\n') {
-        if (!c) return ist_fail(err, IST_E_INPUT, "standard input: a zero byte; file names are separated by line ends");
-        if (n + 1 == size)
-            return ist_fail(err, IST_E_INPUT, "standard input: a file name of more than %zu bytes", size - 1);
-        line[n++] = (char)c;
-    }
-    if (n && line[n - 1] == '\r') n--;
-    line[n] = '\0';
-    *end = c == EOF && !n;
-    return ferror(stdin) ? ist_fail(err, IST_E_IO, "standard input: %s", strerror(errno)) : IST_OK;
+/* Whether a run can begin with a part of its list: nothing needs the whole of it before. */
+static bool can_stream(const predict_options *o, int sources) {
+    struct stat st;
+    bool whole = o->resume || o->track || o->targets || o->shard.count || sources > 1;
+    if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode)) return false; /* all of it is there */
+    return !strcmp(o->command, "predict") && !whole;
 }
 
-static ist_status add_listed(predict_job *job, ist_error *err) {
-    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8: some editors begin a list with it */
-    char line[8192];
-    for (bool end = false, first = true;; first = false) {
-        IST_TRY(next_line(line, sizeof line, &end, err));
-        if (end) return IST_OK;
-        const char *name = first && !strncmp(line, mark, 3) ? line + 3 : line;
-        if (*name) IST_TRY(ist_sources_add(&job->sources, name, job->options->recursive, job->options->output, err));
+/* A list of one image that is not there is a mistake; among others it is an image that fails. */
+static bool is_missing(const ist_sources *sources) {
+    struct stat st;
+    return sources->count == 1 && !sources->items[0].streamed && stat(sources->items[0].path, &st);
+}
+
+/* Adds what the stream brings before the run begins: all of it, or what comes first. It stays open for the rest, and
+ * for the failure that ended it behind images. */
+static ist_status begin_stream(predict_job *job, const char *path, bool rest, ist_error *err) {
+    bool more = false;
+    IST_TRY(predict_stream_open(path, job->options->tar != NULL, &job->stream, err));
+    IST_TRY(predict_stream_take(job, !rest, &more, err));
+    while (more && is_missing(&job->sources)) IST_TRY(predict_stream_take(job, false, &more, err));
+    const ist_error *failure = more ? NULL : predict_stream_failure(job->stream);
+    if (failure && (!rest || !job->sources.count)) {
+        *err = *failure;
+        return failure->code;
     }
+    job->begun = 0;
+    if (!more && !failure && !job->options->tar) predict_stream_close(&job->stream);
+    return IST_OK;
+}
+
+static ist_status add_sources(predict_job *job, int argc, char **argv, ist_error *err) {
+    const predict_options *o = job->options;
+    if (o->tar) return begin_stream(job, o->tar, true, err);
+    for (int i = o->first_source; i < argc; i++) {
+        if (strcmp(argv[i], "-"))
+            IST_TRY(ist_sources_add(&job->sources, argv[i], o->recursive, o->output, err));
+        else
+            IST_TRY(begin_stream(job, argv[i], can_stream(o, argc - o->first_source), err));
+    }
+    return IST_OK;
+}
+
+/* Of a list that has no image. */
+static int fail_empty(const predict_options *o, const char *source) {
+    if (interrupted) return cli_fail(CLI_INTERRUPTED, "interrupted before the first image");
+    if (o->tar)
+        return cli_fail(CLI_FAILED, "%s: there is no image in it (looked for %s)", source, IST_IMAGE_EXTENSIONS);
+    if (!strcmp(source, "-")) return cli_fail(CLI_FAILED, "standard input names no image");
+    return cli_fail(CLI_FAILED, "%s: there is no image in it (looked for %s%s)", source, IST_IMAGE_EXTENSIONS,
+                    o->recursive ? "" : "; -r looks into folders inside");
 }
 
 int predict_list_sources(predict_job *job, int argc, char **argv) {
     const predict_options *o = job->options;
     ist_error err;
-    ist_status status = IST_OK;
-    for (int i = o->first_source; i < argc && !status; i++) {
+    for (int i = o->first_source; i < argc; i++)
         if (!*argv[i]) return cli_usage(o->command, "the name of image or folder %d is empty", i - o->first_source + 1);
-        if (!strcmp(argv[i], "-"))
-            status = add_listed(job, &err);
-        else
-            status = ist_sources_add(&job->sources, argv[i], o->recursive, o->output, &err);
-    }
-    if (!status) status = ist_sources_finish(&job->sources, &err);
+    ist_status status = add_sources(job, argc, argv, &err);
+    if (!status)
+        status = job->stream ? ist_sources_extend(&job->sources, &err) : ist_sources_finish(&job->sources, &err);
     if (status) return cli_fail(CLI_FAILED, "%s", err.text);
-    if (!job->sources.count && !strcmp(argv[o->first_source], "-"))
-        return cli_fail(CLI_FAILED, "standard input names no image");
-    if (!job->sources.count)
-        return cli_fail(CLI_FAILED, "%s: there is no image in it (looked for %s%s)", argv[o->first_source],
-                        IST_IMAGE_EXTENSIONS, o->recursive ? "" : "; -r looks into folders inside");
-    struct stat st;
-    if (job->sources.count == 1 && stat(job->sources.items[0].path, &st))
+    if (!job->sources.count) return fail_empty(o, o->tar ? o->tar : argv[o->first_source]);
+    if (is_missing(&job->sources))
         return cli_fail(CLI_FAILED, "%s: %s", job->sources.items[0].path,
                         errno == ENOENT ? "there is no such file or folder" : strerror(errno));
     if (o->limit) ist_sources_truncate(&job->sources, (size_t)o->limit);
@@ -461,6 +478,49 @@ static int prepare(predict_job *job, bool *done) {
     return code;
 }
 
+/* What a round came to, added to what the rounds before did. */
+static void add_totals(predict_totals *all, predict_totals *round) {
+    predict_load *a = &all->load;
+    const predict_load *r = &round->load;
+    all->done += round->done, all->failed += round->failed, all->skipped += round->skipped;
+    if (!all->begin_ms) all->begin_ms = round->begin_ms;
+    all->interrupted = all->interrupted || round->interrupted;
+    a->ms += r->ms, a->device_ms += r->device_ms;
+    a->cpu_ms += r->cpu_ms, a->decode_ms += r->decode_ms, a->encode_ms += r->encode_ms;
+    a->devices = r->devices, a->cores = r->cores;
+    if (r->most_bytes > a->most_bytes) a->most_bytes = r->most_bytes;
+    if (round->failures.length) ist_text_add(&all->failures, round->failures.data, round->failures.length);
+    ist_text_free(&round->failures);
+}
+
+/* A stream that ended in the middle is a failed input like an image that does. */
+static void fail_stream(const predict_job *job, predict_totals *totals) {
+    const ist_error *failure = job->stream ? predict_stream_failure(job->stream) : NULL;
+    if (!failure || totals->interrupted) return;
+    cli_note("%s", failure->text);
+    ist_record_failure(&totals->failures, job->options->tar ? job->options->tar : "-", failure->text);
+    totals->failed++;
+}
+
+/* One run over the list; of a stream, one over what has come, until it has ended. */
+static ist_status run_rounds(predict_job *job, predict_totals *totals, ist_error *err) {
+    size_t limit = (size_t)job->options->limit;
+    for (bool more = job->stream != NULL;;) {
+        predict_totals round = {0};
+        ist_status status = ist_journal_extend(job->journal, err);
+        if (!status) status = predict_run(job, &round, err);
+        add_totals(totals, &round);
+        IST_TRY(status);
+        bool full = limit && job->sources.count >= limit;
+        if (!more || full || totals->interrupted) break;
+        IST_TRY(predict_stream_take(job, false, &more, err));
+        if (limit) ist_sources_truncate(&job->sources, limit);
+        if (!more && job->begun == job->sources.count) break;
+    }
+    fail_stream(job, totals);
+    return job->stream ? ist_sources_finish(&job->sources, err) : IST_OK;
+}
+
 /* The run in its folder, which is claimed and was there up to `there`. */
 static int execute_in(predict_job *job, size_t there) {
     bool done = false;
@@ -469,7 +529,8 @@ static int execute_in(predict_job *job, size_t there) {
     if (code) ist_remove_empty_folders(job->options->output, there);
     if (code || done) return code;
     predict_totals totals = {0};
-    if (predict_run(job, &totals, &err)) {
+    ist_status status = run_rounds(job, &totals, &err);
+    if (status) {
         cli_note("stopped after %zu of %zu %s%s", totals.done + totals.skipped, job->sources.count,
                  ist_plural(job->sources.count, "image", "images"), resume_hint(job));
         code = cli_fail(cli_exit_code(err.code), "%s", err.text);
@@ -493,6 +554,7 @@ int predict_execute(predict_job *job) {
 }
 
 void predict_job_free(predict_job *job) {
+    predict_stream_close(&job->stream);
     ist_journal_close(&job->journal);
     ist_close(&job->engine);
     for (int i = 0; i < job->other_count; i++) ist_close(&job->others[i]);

@@ -73,6 +73,7 @@
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
     X(NO_DETECTOR, 0, "no-detector", NULL, "the boxes of --targets are the objects: masks for all of them")            \
+    X(TAR, 0, "tar", "FILE", "images of a tar stream, as it comes; '-': standard input")                               \
     SHARD_OPTION(X)                                                                                                    \
     SAVE_OPTION(X)
 
@@ -343,6 +344,9 @@ static int take_option(int id, const char *value, predict_options *o) {
     case OPTION_QUIET:
         o->quiet = true;
         break;
+    case OPTION_TAR:
+        o->tar = value;
+        break;
     case OPTION_SHARD:
         return predict_parse_shard(o->command, value, &o->shard);
     case OPTION_SAVE:
@@ -375,7 +379,8 @@ static int check_masks(predict_options *o) {
 }
 
 static int check_folders(const predict_options *o, int argc) {
-    if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
+    if (o->first_source >= argc && !o->tar) return cli_usage(o->command, "name at least one image, folder or '-'");
+    if (o->first_source < argc && o->tar) return cli_usage(o->command, "--tar and images exclude each other");
     if (!o->output) return cli_usage(o->command, "-o DIR is missing");
     if (!*o->output) return cli_usage(o->command, "-o: the name of the folder is empty");
     return CLI_SUCCESS;
@@ -439,6 +444,8 @@ static int check_predict(predict_options *o, int argc) {
         return cli_usage("predict", "--track needs one device: tracks go from image to image");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
+    if (o->tar && (o->resume || o->shard.count || o->targets || o->track))
+        return cli_usage("predict", "--tar excludes --resume, --shard, --targets and --track: a stream comes once");
     code = check_shard(o);
     return code ? code : check_masks(o);
 }

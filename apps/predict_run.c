@@ -136,12 +136,22 @@ static void measure_next(predict_flow *f) {
     slot->source = &f->job->sources.items[slot->index];
     predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
-    ist_image_size size = ist_image_measure(slot->source->path, IST_MAX_PIXELS);
+    const ist_source *source = slot->source;
+    ist_image_size size = source->streamed
+                              ? ist_image_measure_bytes(source->bytes, source->bytes ? source->size : 0, IST_MAX_PIXELS)
+                              : ist_image_measure(source->path, IST_MAX_PIXELS);
     pthread_mutex_lock(&f->lock);
     slot->need = size.decoded + size.passing + picture_bytes(f, size.pixels);
     slot->state = SLOT_MEASURED;
     pthread_cond_signal(&f->work);
     if (predict_is_full(f)) pthread_cond_broadcast(&f->decoded); /* is_stuck */
+}
+
+static ist_status read_image(const ist_source *source, ist_bitmap *image, ist_error *err) {
+    if (!source->streamed) return ist_bitmap_read(source->path, IST_MAX_PIXELS, image, err);
+    if (!source->bytes)
+        return ist_fail(err, IST_E_LIMIT, "%s: %zu bytes, more than is read", source->path, source->size);
+    return ist_bitmap_decode(source->bytes, source->size, source->path, IST_MAX_PIXELS, image, err);
 }
 
 /* With the lock held; without it while the file is read. */
@@ -154,7 +164,7 @@ static void decode_next(predict_flow *f) {
     predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
     double begin = predict_now_ms(), cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
-    slot->status = ist_bitmap_read(slot->source->path, IST_MAX_PIXELS, &slot->image, &slot->err);
+    slot->status = read_image(slot->source, &slot->image, &slot->err);
     slot->ms.decode = predict_now_ms() - begin;
     cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
     pthread_mutex_lock(&f->lock);
@@ -265,7 +275,7 @@ static ist_status make_work_list(predict_flow *f, ist_error *err) {
     f->saving = calloc(PREDICT_AT_ONCE, sizeof *f->saving);
     if (!f->todo || !f->slots || !f->returned || !f->saving)
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu images", count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = job->begun; i < count; i++) {
         if (ist_journal_has(job->journal, i))
             f->totals->skipped++;
         else
@@ -301,7 +311,7 @@ ist_status predict_run(predict_job *job, predict_totals *totals, ist_error *err)
                       .save = PTHREAD_COND_INITIALIZER};
     double cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     *totals = (predict_totals){.begin_ms = predict_now_ms()};
-    f.progress = !job->options->quiet && isatty(STDERR_FILENO);
+    f.progress = !job->options->quiet && !job->stream && isatty(STDERR_FILENO); /* nobody knows how many will come */
     ist_status status = make_work_list(&f, err);
     if (!status) {
         run_threads(&f);

@@ -32,7 +32,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # ---- systems ----
 
 packages="cmake ninja-build gcc g++ libc6-dev pkg-config ocl-icd-opencl-dev libjansson-dev libzip-dev libpng-dev
-  libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libmicrohttpd-dev libcriterion-dev"
+  libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev"
 
 # /proc, /dev and /sys, which drivers read, are there while something runs in a system, and no longer.
 mounted=

@@ -56,24 +56,34 @@ static bool measure_jpeg(FILE *file, size_t max_pixels, ist_image_size *s) {
     }
 }
 
-ist_image_size ist_image_measure(const char *path, size_t max_pixels) {
+/* Closes the file. */
+static ist_image_size measure(FILE *file, size_t bytes, size_t max_pixels) {
     static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
     unsigned char head[IHDR_END] = {0};
     ist_image_size s = {0};
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    FILE *file = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "rb") : NULL;
-    if (!file) {
-        if (fd >= 0) close(fd);
-        return s;
-    }
     size_t n = fread(head, 1, sizeof head, file);
     if (n == sizeof head && !memcmp(head, png, sizeof png)) {
         measure_png(head, max_pixels, &s);
     } else if (n > 3 && head[0] == 0xFF && head[1] == 0xD8 && head[2] == 0xFF) {
         if (!measure_jpeg(file, max_pixels, &s)) set(&s, max_pixels, 1, 3, max_pixels);
     }
-    if (s.pixels) s.passing += (size_t)st.st_size;
+    if (s.pixels) s.passing += bytes;
     fclose(file);
     return s;
+}
+
+ist_image_size ist_image_measure_bytes(const void *bytes, size_t count, size_t max_pixels) {
+    FILE *file = count ? fmemopen((void *)(uintptr_t)bytes, count, "rb") : NULL;
+    return file ? measure(file, count, max_pixels) : (ist_image_size){0};
+}
+
+ist_image_size ist_image_measure(const char *path, size_t max_pixels) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "rb") : NULL;
+    if (!file) {
+        if (fd >= 0) close(fd);
+        return (ist_image_size){0};
+    }
+    return measure(file, (size_t)st.st_size, max_pixels);
 }

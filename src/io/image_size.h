@@ -13,4 +13,7 @@ typedef struct ist_image_size {
 /* Reads the header of a file. A JPEG whose size is not found counts as one of `max_pixels`. */
 ist_image_size ist_image_measure(const char *path, size_t max_pixels);
 
+/* The same of a file in memory, which takes part in `passing`. */
+ist_image_size ist_image_measure_bytes(const void *bytes, size_t count, size_t max_pixels);
+
 #endif

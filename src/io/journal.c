@@ -21,7 +21,8 @@ typedef struct journal_line {
 
 struct ist_journal {
     const ist_sources *sources;
-    journal_line *lines; /* one per source */
+    journal_line *lines; /* one per source, */
+    size_t count, room;  /* of which there are so many, and so many would fit */
     char *folder, *path, *partial;
     FILE *stream; /* the partial file, at its end */
     off_t end;
@@ -212,6 +213,7 @@ static ist_status open_in(ist_journal *j, const char *folder, const ist_journal_
     j->path = ist_path_join(folder, IST_JOURNAL_NAME);
     j->partial = ist_path_join(folder, IST_JOURNAL_PARTIAL);
     j->lines = calloc(count ? count : 1, sizeof *j->lines);
+    j->count = j->room = count;
     if (!j->folder || !j->path || !j->partial || !j->lines)
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
     IST_TRY(ist_refuse_link(folder, IST_JOURNAL_NAME, err));
@@ -231,6 +233,16 @@ ist_status ist_journal_open(const char *folder, const ist_sources *sources, cons
     if (status) ist_journal_close(&j);
     *journal = j;
     return status;
+}
+
+ist_status ist_journal_extend(ist_journal *j, ist_error *err) {
+    size_t count = j->sources->count;
+    if (count <= j->count) return IST_OK;
+    if (!ist_grow((void **)&j->lines, &j->room, count, sizeof *j->lines))
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu images", j->path, count);
+    memset(j->lines + j->count, 0, (count - j->count) * sizeof *j->lines);
+    j->count = count;
+    return IST_OK;
 }
 
 bool ist_journal_has(const ist_journal *journal, size_t index) {

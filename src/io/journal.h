@@ -41,6 +41,9 @@ typedef struct ist_journal_setup {
 ist_status ist_journal_open(const char *folder, const ist_sources *sources, const ist_journal_setup *setup,
                             ist_journal **journal, ist_error *err);
 
+/* Makes room for what the sources have gained since it was opened. */
+ist_status ist_journal_extend(ist_journal *journal, ist_error *err);
+
 /* 1 when image `index` has its line. */
 bool ist_journal_has(const ist_journal *journal, size_t index);
 

@@ -149,6 +149,26 @@ ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recu
     return IST_OK;
 }
 
+ist_status ist_sources_add_bytes(ist_sources *sources, const char *name, void *bytes, size_t size, ist_error *err) {
+    ist_status status = append(sources, ist_strdup(name), ist_strdup(name), err);
+    if (status) {
+        free(bytes);
+        return status;
+    }
+    ist_source *s = &sources->items[sources->count - 1];
+    s->streamed = true;
+    s->bytes = bytes;
+    s->size = size;
+    return IST_OK;
+}
+
+void ist_sources_drop_bytes(ist_sources *sources, size_t first) {
+    for (size_t i = first; i < sources->count; i++) {
+        free(sources->items[i].bytes);
+        sources->items[i].bytes = NULL;
+    }
+}
+
 /* The first of NAME without extension, NAME, NAME-2, NAME-3 ... that no earlier image has. */
 static ist_status choose_stem(ist_source *source, ist_name_map *taken, ist_error *err) {
     const char *base = source->name;
@@ -169,12 +189,26 @@ static ist_status choose_stem(ist_source *source, ist_name_map *taken, ist_error
     return IST_OK;
 }
 
-static ist_status choose_names(ist_sources *sources, ist_name_map *names, ist_name_map *stems, ist_error *err) {
-    for (size_t i = 0; i < sources->count; i++) {
+struct ist_sources_growth {
+    size_t known; /* images that have stems and sequences */
+    ist_name_map names, stems;
+};
+
+static void end_growth(ist_sources *sources) {
+    struct ist_sources_growth *g = sources->growth;
+    if (!g) return;
+    ist_name_map_free(&g->names);
+    ist_name_map_free(&g->stems);
+    free(g);
+    sources->growth = NULL;
+}
+
+static ist_status choose_names(ist_sources *sources, struct ist_sources_growth *g, ist_error *err) {
+    for (size_t i = g->known; i < sources->count; i++) {
         ist_source *s = &sources->items[i];
         bool inserted;
-        IST_TRY(choose_stem(s, stems, err)); /* from the short name: a path may leave the output folder */
-        if (!ist_name_map_insert(names, s->name, i, &inserted))
+        IST_TRY(choose_stem(s, &g->stems, err)); /* from the short name: a path may leave the output folder */
+        if (!ist_name_map_insert(&g->names, s->name, i, &inserted))
             return ist_fail(err, IST_E_MEMORY, "%s: out of memory", s->path);
         if (inserted) continue;
         char *path = ist_strdup(s->path);
@@ -215,18 +249,24 @@ static ist_status choose_ids(ist_sources *sources, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_sources_finish(ist_sources *sources, ist_error *err) {
-    ist_name_map names = {0}, stems = {0};
-    ist_status status = choose_names(sources, &names, &stems, err);
-    ist_name_map_free(&names);
-    ist_name_map_free(&stems);
-    IST_TRY(status);
-    for (size_t i = 1; i < sources->count; i++) {
+ist_status ist_sources_extend(ist_sources *sources, ist_error *err) {
+    struct ist_sources_growth *g = sources->growth;
+    if (!g) g = sources->growth = calloc(1, sizeof *g);
+    if (!g) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu file names", sources->count);
+    IST_TRY(choose_names(sources, g, err));
+    for (size_t i = g->known ? g->known : 1; i < sources->count; i++) {
         const char *a = sources->items[i - 1].path, *b = sources->items[i].path;
         size_t m = folder_length(a), n = folder_length(b);
         sources->items[i].sequence = sources->items[i - 1].sequence + (m != n || memcmp(a, b, m) != 0);
     }
-    return choose_ids(sources, err);
+    g->known = sources->count;
+    return IST_OK;
+}
+
+ist_status ist_sources_finish(ist_sources *sources, ist_error *err) {
+    ist_status status = ist_sources_extend(sources, err);
+    end_growth(sources);
+    return status ? status : choose_ids(sources, err);
 }
 
 void ist_sources_truncate(ist_sources *sources, size_t count) {
@@ -235,6 +275,7 @@ void ist_sources_truncate(ist_sources *sources, size_t count) {
         free(last->path);
         free(last->name);
         free(last->stem);
+        free(last->bytes);
     }
 }
 
@@ -252,6 +293,7 @@ void ist_sources_filter(ist_sources *sources, bool (*keep)(void *context, ist_so
 
 void ist_sources_free(ist_sources *sources) {
     ist_sources_truncate(sources, 0);
+    end_growth(sources);
     free(sources->items);
     *sources = (ist_sources){0};
 }

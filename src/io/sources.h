@@ -23,11 +23,15 @@ typedef struct ist_source {
     int64_t id;   /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
                    * else the position from 1 */
     int sequence; /* images of one folder belong to one sequence; counts up */
+    bool streamed; /* it is no file: */
+    void *bytes;   /* what would be in it, owned; NULL: not any more, or more than is taken, */
+    size_t size;   /* of so many bytes */
 } ist_source;
 
 typedef struct ist_sources {
     ist_source *items;
     size_t count, capacity;
+    struct ist_sources_growth *growth; /* while the list grows: what ist_sources_extend knows */
 } ist_sources;
 
 /* Appends a file or the images of a folder. A missing file is appended too, as is a folder
@@ -36,6 +40,15 @@ typedef struct ist_sources {
  * overlays/ are not. Nor are those of earlier runs into other folders: the ones beside a frames.ndjson. */
 ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
                            ist_error *err);
+
+/* Appends an image of a stream, whose file is in memory: takes `bytes` over, also when it fails. */
+ist_status ist_sources_add_bytes(ist_sources *sources, const char *name, void *bytes, size_t size, ist_error *err);
+
+/* Gives back the bytes of the images from `first` on. */
+void ist_sources_drop_bytes(ist_sources *sources, size_t first);
+
+/* Derives stems and sequences of what was added since the call before, in a list that grows; ist_sources_finish ends it. */
+ist_status ist_sources_extend(ist_sources *sources, ist_error *err);
 
 /* Derives stems, ids and sequences once everything is added. */
 ist_status ist_sources_finish(ist_sources *sources, ist_error *err);
