@@ -196,6 +196,20 @@ typedef enum ist_prompts {
                              * count. No detector is used or needed. */
 } ist_prompts;
 
+/* Whether guidance may trust what is found: scores and a state for each track, computed behind the packet. Start from
+ * ist_trust_default(). */
+typedef struct ist_trust_options {
+    size_t struct_size;
+    float tau_conf;   /* detections with a score above this count as seen; default 0.5 */
+    float theta_on;   /* S above which a track becomes visible; default 0.6 */
+    float theta_off;  /* S below which it is no longer; default 0.4 */
+    float theta_cont; /* C above which it becomes visible; default 0.5 */
+    int n_lost;       /* low frames in a row until it is lost, 1..1000000; default 5 */
+    int weights;      /* 1: results bring ist_trust.edge, in and out; default 0 */
+} ist_trust_options;
+
+ist_trust_options ist_trust_default(void);
+
 /* Whether results come to the host. */
 typedef enum ist_readback {
     IST_READBACK_PACKET, /* one read per batch */
@@ -257,6 +271,7 @@ typedef struct ist_config {
                                *   max_objects counts those that stay. Default 0: none is, as published */
     int nms_agnostic;         /* 1: with nms_iou, of any label; default 0 */
     ist_readback readback;    /* default IST_READBACK_PACKET */
+    const ist_trust_options *trust; /* NULL (the default): none. Needs a detector, a segmenter and a batch of 1; copied */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -385,6 +400,35 @@ typedef struct ist_object {
     int crop_box[4];      /* of everything: x0 y0 x1 y1 of the crop in which it was, x1 and y1 exclusive. Else zeros. */
 } ist_object;
 
+/* What a track is to guidance. */
+typedef enum ist_visibility {
+    IST_LOST,         /* not there; seen again (score above tau_conf) it is relocalizing */
+    IST_RELOCALIZING, /* where every track begins. Low (a score that is not above tau_conf, or S below theta_off) in n_lost
+                       *   frames in a row it is lost; not low, with S above theta_on and C above theta_cont, visible */
+    IST_VISIBLE       /* until it is low */
+} ist_visibility;
+
+/* One track in one frame; without IST_MATCH_TRACKS there is one, number 1, of the frame's best object. Up to 32 tracks are
+ * judged; one that is not seen counts as score 0, with scores of 0, until config.track_age ends it.
+ *
+ * Weights of the mask M (3x3 and 5x5 squares; what is outside of the image takes nothing away from M and adds nothing):
+ * edge = dilate3(M) - erode3(M), in = erode3(M), out = dilate5(M) - M. I is the frame as 8-bit gray. Scores are in 0..1, and
+ * 0 where their region is empty; where there is nothing to compare with, correlations are 0, IoUs and depth's score too. */
+typedef struct ist_trust {
+    int track;
+    int object;       /* index among the frame's objects, -1: not seen */
+    ist_visibility state;
+    float sharpness;  /* S1: v / (v + 100), v the variance of I's 4-neighbour Laplacian over edge */
+    float contrast;   /* S2: c / (1 + c), c = |mean_in - mean_out| / sqrt(var_in + var_out + 1) */
+    float continuity; /* S3: along the longer side of the mask's box, longest run of lines with a set pixel / lines */
+    float stability;  /* S4: (1 + r) / 2, r the correlation of I with the frame before over edge */
+    float geometry;   /* C1: mean of IoU(box, box of M) and IoU(M, the track's mask before) */
+    float appearance; /* C2: (1 + r) / 2, r over M, with the last frame in which the track was visible */
+    float depth;      /* C3: max(0, 1 - |d - d before| / (0.1 height)), d the mean row of M */
+    float s, c;       /* means of S1 to S4 and of C1 to C3 */
+    ist_mask edge, in, out; /* with ist_trust_options.weights, of the whole image */
+} ist_trust;
+
 /* Objects of one image by falling score, of given prompts in their order. */
 typedef struct ist_frame {
     uint64_t tag;
@@ -393,6 +437,8 @@ typedef struct ist_frame {
     int dropped;         /* detections above the threshold that did not fit max_objects */
     const ist_object *objects;
     uint64_t timestamp;  /* of the image; 0 for ist_submit_prompts */
+    const ist_trust *trust; /* with config.trust: the tracks that live */
+    int trust_count;
 } ist_frame;
 
 /* A batch's packet in device memory, as 32-bit words: a header, one block per image, object records, mask words, logits.

@@ -59,6 +59,15 @@ ist_everything ist_everything_default(void) {
                             .max_masks = 512};
 }
 
+ist_trust_options ist_trust_default(void) {
+    return (ist_trust_options){.struct_size = sizeof(ist_trust_options),
+                               .tau_conf = 0.5f,
+                               .theta_on = 0.6f,
+                               .theta_off = 0.4f,
+                               .theta_cont = 0.5f,
+                               .n_lost = 5};
+}
+
 /* One numeric field of the configuration and its range. */
 static ist_status in_range(ist_error *err, const char *name, double value, double low, double high) {
     if (value >= low && value <= high) return IST_OK; /* false for NaN */
@@ -122,6 +131,22 @@ static ist_status check_suppression(const ist_config *c, ist_error *err) {
                                    : "config.nms_agnostic needs config.nms_iou");
 }
 
+static ist_status check_trust(const ist_config *c, ist_trust_options *t, ist_error *err) {
+    if (!c->trust) return IST_OK;
+    if (c->trust->struct_size < sizeof t->struct_size || c->trust->struct_size > sizeof *t)
+        return ist_fail(err, IST_E_ARGUMENT, "config.trust: start from ist_trust_default()");
+    *t = ist_trust_default();
+    memcpy(t, c->trust, c->trust->struct_size);
+    IST_TRY(in_range(err, "trust.tau_conf", t->tau_conf, 0, 1));
+    IST_TRY(in_range(err, "trust.theta_on", t->theta_on, 0, 1));
+    IST_TRY(in_range(err, "trust.theta_off", t->theta_off, 0, t->theta_on));
+    IST_TRY(in_range(err, "trust.theta_cont", t->theta_cont, 0, 1));
+    IST_TRY(in_range(err, "trust.n_lost", t->n_lost, 1, 1000000));
+    IST_TRY(in_range(err, "trust.weights", t->weights, 0, 1));
+    if (c->detector && c->segmenter && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "config.trust needs a detector, a segmenter and a batch of 1");
+}
+
 static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "input_size", c->input_size, 64, 2048));
     if (c->input_size % 32)
@@ -165,6 +190,9 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     IST_TRY(check_config(&full, err));
     ist_everything everything;
     IST_TRY(complete_everything(&full, &everything, err));
+    ist_trust_options trust;
+    IST_TRY(check_trust(&full, &trust, err));
+    if (full.trust) full.trust = &trust;
     return ist_engine_open(&full, engine, err);
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/plan.h"
 #include "graph/frame.h"
+#include "graph/trust.h"
 #include "pipeline/copier.h"
 #include "pipeline/crops.h"
 
@@ -57,6 +58,9 @@ typedef struct ist_slot_geometry {
     size_t words[4];
 } ist_slot_geometry;
 
+/* What judges tracks (trust.h). */
+typedef struct ist_trust_stage ist_trust_stage;
+
 typedef struct ist_slot {
     ist_slot_state state;
     uint64_t sequence;           /* order of submission, from 1 */
@@ -65,6 +69,8 @@ typedef struct ist_slot {
     size_t upload_bytes, store_words, packet_bytes; /* capacities; store_words is per object */
     size_t mask_words;                              /* room for masks in this batch's packet */
     size_t logit_words;                             /* low-resolution logits in it */
+    size_t weight_words;                            /* weights of tracks behind what is read */
+    ist_trust trust[IST_TRUST_TRACKS];
     cl_event read_done;                             /* or, without a read, the last kernel */
     ist_transfers counts;
     double submit_start, submit_ms;
@@ -105,6 +111,7 @@ struct ist_engine {
     int embedding_count;
     int objects;        /* of an image at most: max_objects, and three times that with multimask */
     ist_copier *copier; /* of pixels; NULL on CPUs, whose kernels had better find them in the caches */
+    ist_trust_stage *trust; /* NULL: nothing is judged */
     bool has_masks;
     int classes;
     char **class_names; /* [classes], or NULL */
@@ -172,7 +179,7 @@ ist_slot *ist_engine_oldest(ist_engine *engine);
 
 ist_status ist_slot_create(ist_engine *engine, ist_slot *slot, ist_error *err);
 void ist_slot_destroy(ist_engine *engine, ist_slot *slot);
-/* Bytes of a packet with room for slot->mask_words. */
+/* Bytes of a packet with room for slot->mask_words, that are read. */
 size_t ist_slot_packet_bytes(const ist_engine *engine, const ist_slot *slot);
 /* Room for an upload of `bytes`, `store_words` per object and a packet of slot->mask_words; on failure the slot keeps
  * what it had or less. */

@@ -1,7 +1,7 @@
 /* Opening an engine: checkpoints are read, the frame is recorded from them, slots are made. */
 #include "pipeline/inspect.h"
 
-#include "pipeline/engine.h"
+#include "pipeline/trust.h"
 
 #include "base/mem.h"
 #include "pipeline/record.h"
@@ -235,6 +235,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
         e->everything = *config->everything;
         ist_grids_of(&e->everything, &e->grids);
     }
+    e->config.trust = NULL;
     e->objects = config->max_objects * (config->multimask ? IST_MULTIMASKS : 1);
     if (!config->input_width || !config->input_height)
         e->config.input_width = e->config.input_height = config->input_size;
@@ -250,6 +251,7 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
+    if (!st && config->trust && frames && !only_recorded(mode)) st = ist_trust_open(e, config->trust, &e->trust, err);
     if (!st && frames && !only_recorded(mode)) st = create_slots(e, err);
     if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
         ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", config->batch,
@@ -290,6 +292,7 @@ void ist_engine_close(ist_engine **engine) {
     while (e->embeddings) ist_engine_forget(e, e->embeddings);
     if (e->device) ist_buffer_release(e->device, &e->embedding);
     if (e->device) ist_buffer_release(e->device, &e->found);
+    ist_trust_close(e, &e->trust);
     ist_plan_close(&e->plan);
     ist_plan_close(&e->encoder);
     ist_plan_close(&e->selection);

@@ -1,5 +1,5 @@
 /* A slot's memory, and the way from a packet to results. */
-#include "pipeline/engine.h"
+#include "pipeline/trust.h"
 
 #include "base/mem.h"
 #include "graph/nodes.h"
@@ -76,7 +76,10 @@ static ist_status reserve_store(ist_engine *e, ist_slot *s, size_t words, ist_er
 }
 
 size_t ist_slot_packet_bytes(const ist_engine *e, const ist_slot *s) {
-    return (ist_packet_masks_at(e->config.batch, e->objects) + s->mask_words + s->logit_words) * sizeof(uint32_t);
+    size_t words = ist_packet_masks_at(e->config.batch, e->objects) + s->mask_words + s->logit_words;
+    words += ist_trust_record_words(e->trust);
+    if (ist_trust_reads_weights(e->trust)) words += s->weight_words;
+    return words * sizeof(uint32_t);
 }
 
 static ist_status reserve_packet(ist_engine *e, ist_slot *s, size_t bytes, ist_error *err) {
@@ -93,7 +96,8 @@ static ist_status reserve_packet(ist_engine *e, ist_slot *s, size_t bytes, ist_e
 
 ist_status ist_slot_reserve(ist_engine *e, ist_slot *s, size_t bytes, size_t store_words, ist_error *err) {
     IST_TRY(reserve_upload(e, s, bytes, err));
-    IST_TRY(reserve_packet(e, s, ist_slot_packet_bytes(e, s), err));
+    size_t unread = ist_trust_reads_weights(e->trust) ? 0 : s->weight_words * sizeof(uint32_t);
+    IST_TRY(reserve_packet(e, s, ist_slot_packet_bytes(e, s) + unread, err));
     return reserve_store(e, s, store_words, err);
 }
 
@@ -252,7 +256,7 @@ static ist_status unpack(ist_engine *e, ist_slot *s, ist_error *err) {
                         packet[IST_PK_IMAGES], stored, total, s->count);
     if (total > stored) IST_TRY(fetch_overflow(e, s, total - stored, err));
     for (int i = 0; i < s->count; i++) IST_TRY(unpack_frame(e, s, i, err));
-    return IST_OK;
+    return e->trust ? ist_trust_unpack(e, e->trust, s, err) : IST_OK;
 }
 
 ist_status ist_slot_unpack(ist_engine *e, ist_slot *s, ist_error *err) {

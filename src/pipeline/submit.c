@@ -1,6 +1,6 @@
 /* Submit: lay out the upload, fill it, enqueue one write, the frame and one read. Nothing waits here but the making of
  * room for images larger than any before, and ist_engine_encode, whose upload has one place only. */
-#include "pipeline/engine.h"
+#include "pipeline/trust.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -156,6 +156,7 @@ ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
     const submission b = {.images = images, .count = count, .decodes = decodes, .most = true, .crops = s->crops};
     lay_out(e, NULL, &b, &layout);
     s->mask_words = layout.mask_words;
+    s->weight_words = 0;
     return ist_slot_reserve(e, s, layout.bytes, 0, err);
 }
 
@@ -365,7 +366,6 @@ static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b,
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;
     if (b->crops) return enqueue_everything(e, s, pixels, scope, err);
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     if (e->encoder)
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, embedding, err));
     else
@@ -377,11 +377,13 @@ static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b,
     return ist_plan_replay_for(e->plan, scope, err);
 }
 
-static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b, size_t bytes, ist_error *err) {
+static ist_status enqueue_frame(ist_engine *e, ist_slot *s, const submission *b, size_t bytes, bool reset,
+                                ist_error *err) {
     ist_frame_scope scope = {s->sequence, &s->counts};
     s->device_start = ist_clock_ms();
     IST_TRY(ist_write(e->device, scope, s->upload, 0, bytes, s->staging.data, false, "upload", err));
     IST_TRY(enqueue_plans(e, s, b, scope, err));
+    if (e->trust) IST_TRY(ist_trust_enqueue(e, e->trust, s, &b->images[0], reset, err));
     if (e->config.readback == IST_READBACK_NONE)
         IST_TRY(ist_mark(e->device, &s->read_done, "packet", err));
     else
@@ -469,6 +471,7 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     s->count = b->count;
     s->mask_words = layout.mask_words;
     s->logit_words = layout.logit_words;
+    s->weight_words = ist_trust_weight_words(e->trust, b->images[0].width, b->images[0].height);
     s->submit_start = start;
     pthread_mutex_lock(&e->lock);
     bool reset = e->reset_tracks;
@@ -477,14 +480,16 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     if (layout.bytes / sizeof(uint32_t) > UINT32_MAX)
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
+    if (!st && e->trust) st = ist_trust_reserve(e, e->trust, b->images[0].width, b->images[0].height, err);
     if (!st) {
         fill_upload(e, s, b, &layout, reset, idle);
-        st = enqueue_frame(e, s, b, layout.bytes, err);
+        st = enqueue_frame(e, s, b, layout.bytes, reset, err);
         if (b->images[0].cl_buffer) /* may be gone before the next frame */
             ist_plan_unbind(e->encoder ? e->encoder : e->plan, b->images[0].cl_buffer);
         if (st) undo(e, s);
     }
     if (!st) e->track_half = !e->track_half;
+    if (!st && e->trust) ist_trust_advance(e->trust);
     s->submit_ms = ist_clock_ms() - start;
     pthread_mutex_lock(&e->lock);
     s->state = st ? IST_SLOT_FREE : IST_SLOT_FLYING;
