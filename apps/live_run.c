@@ -161,10 +161,13 @@ static live_result *copy_result(const ist_result *result, ist_live_frame *frame)
     size_t words = 0, objects = (size_t)found->object_count;
     for (size_t i = 0; i < objects; i++)
         words += (size_t)found->objects[i].mask.columns * (size_t)found->objects[i].mask.words;
-    live_result *r = malloc(sizeof *r + objects * sizeof(ist_object) + words * sizeof(uint32_t));
+    size_t judged = (size_t)found->trust_count;
+    live_result *r =
+        malloc(sizeof *r + objects * sizeof(ist_object) + judged * sizeof(ist_trust) + words * sizeof(uint32_t));
     if (!r) return NULL;
     ist_object *copies = (ist_object *)(void *)(r + 1);
-    uint32_t *bits = (uint32_t *)(void *)(copies + objects);
+    ist_trust *trust = (ist_trust *)(void *)(copies + objects);
+    uint32_t *bits = (uint32_t *)(void *)(trust + judged);
     for (size_t i = 0; i < objects; i++) {
         const ist_mask *mask = &found->objects[i].mask;
         size_t n = (size_t)mask->columns * (size_t)mask->words;
@@ -178,6 +181,8 @@ static live_result *copy_result(const ist_result *result, ist_live_frame *frame)
     r->frame = frame;
     r->found = *found;
     r->found.objects = copies;
+    r->found.trust = trust;
+    if (judged) memcpy(trust, found->trust, judged * sizeof *trust);
     r->transfers = result->transfers;
     return r;
 }
@@ -334,6 +339,23 @@ static int open_source(session *s) {
     return CLI_SUCCESS;
 }
 
+/* A black frame, so that no frame of the stream pays for what drivers leave to the first one. */
+static int warm_up(session *s) {
+    enum { W = 640, H = 480 };
+    const ist_result *result = NULL;
+    ist_error err;
+    unsigned char *black = calloc(W, H);
+    if (!black) return cli_fail(CLI_FAILED, "live: out of memory");
+    const ist_image image = {.width = W, .height = H, .format = IST_GRAY8, .pixels = black};
+    ist_status status = ist_submit(s->job.engine, &image, 1, &err);
+    if (!status) status = ist_receive(s->job.engine, &result, &err);
+    ist_release(s->job.engine, &result);
+    bool linked = s->options->engine.track || s->options->engine.judges;
+    if (!status && linked) status = ist_reset_tracks(s->job.engine, &err);
+    free(black);
+    return status ? cli_fail(cli_exit_code(status), "live: %s", err.text) : CLI_SUCCESS;
+}
+
 /* Ports and folders first, since they fail at once; then the device. */
 static int open_ends(session *s) {
     const live_options *o = s->options;
@@ -343,7 +365,8 @@ static int open_ends(session *s) {
     if (!code) code = open_metrics(s);
     if (!code && o->record && ist_live_recording_open(o->record, o->no_drop, &s->counts, &s->recording, &err))
         code = cli_fail(CLI_FAILED, "live: --record: %s", err.text);
-    return code ? code : predict_open_stream(&s->job);
+    if (!code) code = predict_open_stream(&s->job);
+    return code ? code : warm_up(s);
 }
 
 static int close_ends(session *s) {

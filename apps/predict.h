@@ -57,8 +57,10 @@ typedef struct predict_options {
     const char *track_given;   /* an option about tracks, or NULL */
     const char *of_detections; /* one that needs a detector, or NULL */
     bool no_detector;          /* the targets are the objects */
-    size_t memory;             /* bytes for images in flight; 0: a quarter of what there is */
-    unsigned save;             /* PREDICT_SAVE_ bits */
+    size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
+    unsigned save; /* PREDICT_SAVE_ bits */
+    bool judges, trust_given; /* --trust; one of its thresholds */
+    ist_trust_options trust;
     bool masks, track, resume, recursive, quiet;
     bool segment;               /* masks for given prompts; no detector */
     const char *boxes, *points; /* segment's: a file of prompts */
@@ -126,12 +128,30 @@ const char *predict_precision_name(ist_precision precision);
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
 #define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")
 
+/* predict_trust.c's. */
+#define PREDICT_TRUST_OPTIONS(X)                                                                                       \
+    X(TRUST, 0, "trust", NULL,                                                                                         \
+      "judge each track, or the best object: scores of its mask and whether it is\n"                                   \
+      "VISIBLE, RELOCALIZING or LOST, for guidance")                                                                   \
+    X(TAU_CONF, 0, "tau-conf", "P", "with --trust: a score above this is seen (0.5)")                                  \
+    X(THETA_ON, 0, "theta-on", "S", "S above which a track becomes visible (0.6)")                                     \
+    X(THETA_OFF, 0, "theta-off", "S", "S below which it is no longer (0.4)")                                           \
+    X(THETA_CONT, 0, "theta-cont", "C", "C above which it becomes visible (0.5)")                                      \
+    X(N_LOST, 0, "n-lost", "N", "low frames in a row until it is lost (5)")
+
 enum {
     PREDICT_OPTION_FIRST = 511,
 #define X(id, letter, name, value, help) OPTION_##id,
-    PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "")
+    PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "") PREDICT_TRUST_OPTIONS(X)
 #undef X
 };
+
+/* Stores one of --trust's options; as predict_take_model_option. */
+int predict_take_trust_option(int id, const char *value, predict_options *options, bool *mine);
+/* 0 or the exit code. */
+int predict_check_trust(const predict_options *options);
+/* The thresholds, for run.json. */
+void predict_print_trust(const predict_options *options, char *text, size_t size);
 
 /* Stores one of these; 0 or the exit code. *mine becomes false when `id` is none of them. */
 int predict_take_model_option(int id, const char *value, predict_options *options, bool *mine);

@@ -103,7 +103,8 @@ static bool find_batch(const predict_flow *f, batch *b, size_t *end) {
         }
         if (slot->status) continue;
         if (!first) first = slot;
-        if (f->job->options->track && slot->source->sequence != first->source->sequence) break;
+        if ((f->job->options->track || f->job->options->judges) && slot->source->sequence != first->source->sequence)
+            break;
         b->images[b->count++] = k;
     }
     *end = k;
@@ -183,7 +184,8 @@ static ist_status submit_images(engine_side *e, const batch *b, ist_image *image
                                 .prompt_count = given.prompt_count};
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
-    if (job->options->track && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
+    bool linked = job->options->track || job->options->judges;
+    if (linked && sequence != e->sequence) IST_TRY(ist_reset_tracks(e->engine, err));
     IST_TRY(ist_submit(e->engine, images, (int)b->count, err));
     e->sequence = sequence;
     e->ring[(e->head + e->in_flight++) % MAX_IN_FLIGHT] = *b;
@@ -212,7 +214,8 @@ static ist_status copy_frame(predict_slot *slot, const ist_frame *frame, ist_err
     size_t words = 0, objects = (size_t)frame->object_count;
     for (size_t i = 0; i < objects; i++)
         words += (size_t)frame->objects[i].mask.columns * (size_t)frame->objects[i].mask.words;
-    size_t head = ist_align_up(objects * sizeof(ist_object), sizeof(uint32_t));
+    size_t judged = (size_t)frame->trust_count * sizeof(ist_trust); /* behind the objects, which end as it must begin */
+    size_t head = objects * sizeof(ist_object) + judged;
     slot->storage = malloc(head + words * sizeof(uint32_t) + 1);
     if (!slot->storage)
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu objects", slot->source->path, objects);
@@ -229,6 +232,8 @@ static ist_status copy_frame(predict_slot *slot, const ist_frame *frame, ist_err
     }
     slot->frame = *frame;
     slot->frame.objects = copies;
+    slot->frame.trust = (ist_trust *)(void *)(copies + objects);
+    if (judged) memcpy(copies + objects, frame->trust, judged);
     return IST_OK;
 }
 

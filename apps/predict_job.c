@@ -195,6 +195,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
         config->track_iou = o->track_iou;
         config->track_age = o->track_age;
     }
+    if (o->judges) config->trust = &o->trust;
     config->classes = *classes;
     config->max_pixels = IST_MAX_PIXELS;
     if (o->targets) config->max_targets = (int)most_targets(job, NULL);
@@ -463,7 +464,7 @@ static int prepare(predict_job *job, bool *done) {
         if (!o->quiet && count > 1) cli_note("all %zu images are there already, in %s", count, o->output);
         return CLI_SUCCESS;
     }
-    if (o->resume && o->track && !all_done(job)) {
+    if (o->resume && (o->track || o->judges) && !all_done(job)) {
         cli_note("tracks go from image to image, so --resume with --track begins again");
         ist_journal_close(&job->journal);
     }

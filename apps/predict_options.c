@@ -127,7 +127,7 @@ enum {
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
 static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(
-    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X){NULL, 0, NULL, NULL}};
+    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
     X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
@@ -324,6 +324,7 @@ static int take_option(int id, const char *value, predict_options *o) {
     bool taken;
     int code = predict_take_model_option(id, value, o, &taken);
     if (!taken) code = take_detection_option(id, value, o, &taken);
+    if (!taken) code = predict_take_trust_option(id, value, o, &taken);
     if (taken) return code;
     switch (id) {
     case 'o':
@@ -435,13 +436,14 @@ static bool is_of_detections(int id) {
 static int check_predict(predict_options *o, int argc) {
     int code = check_folders(o, argc);
     if (!code) code = check_nms(o);
+    if (!code) code = predict_check_trust(o);
     if (code) return code;
     if (o->no_detector && !o->targets) return cli_usage("predict", "--no-detector needs --targets FILE");
     if (o->no_detector && o->of_detections)
         return cli_usage("predict", "--no-detector and --%s exclude each other", o->of_detections);
     if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
-    if (o->track && names_all_devices(o))
-        return cli_usage("predict", "--track needs one device: tracks go from image to image");
+    if ((o->track || o->judges) && names_all_devices(o))
+        return cli_usage("predict", "--%s needs one device: tracks go from image to image", o->track ? "track" : "trust");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
     if (o->tar && (o->resume || o->shard.count || o->targets || o->track))

@@ -35,7 +35,7 @@ static void put_save(ist_run_option *o, unsigned save) {
 
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS_MAX], size_t *count,
                                ist_error *err) {
-    char number[32], parameters[160];
+    char number[32], parameters[160], trust[160];
     ist_run_option *next = list;
     IST_TRY(put_file(next++, "detector", predict_detects(o) ? o->detector : NULL, err));
     IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
@@ -60,6 +60,8 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "track-iou", number);
     snprintf(number, sizeof number, "%d", o->track_age);
     put(next++, "track-age", number);
+    predict_print_trust(o, trust, sizeof trust);
+    put(next++, "trust", o->judges ? trust : "off");
     IST_TRY(put_file(next++, "targets", o->targets, err));
     put(next++, "no-detector", o->no_detector ? "on" : "off");
     IST_TRY(put_file(next++, "names", o->names, err));

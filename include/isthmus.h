@@ -556,7 +556,7 @@ ist_status ist_engine_describe(const ist_engine *engine, ist_engine_info *info, 
 /* Class name from the checkpoint's metadata, or NULL when it has none or `label` is out of range. */
 const char *ist_class_name(const ist_engine *engine, int label);
 
-/* Forgets all tracks: the next frame starts a new sequence. Takes effect in queue order. */
+/* Forgets all tracks, and what config.trust has kept: the next frame starts a new sequence. Takes effect in queue order. */
 ist_status ist_reset_tracks(ist_engine *engine, ist_error *err);
 
 /* ---- assignment ---------------------------------------------------------------------------------------------- */

@@ -497,7 +497,7 @@ const char *ist_class_name(const ist_engine *e, int label) {
 
 ist_status ist_reset_tracks(ist_engine *e, ist_error *err) {
     if (!e) return ist_fail(err, IST_E_ARGUMENT, "ist_reset_tracks: no engine given");
-    if (e->config.match != IST_MATCH_TRACKS)
+    if (e->config.match != IST_MATCH_TRACKS && !e->trust)
         return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened without tracks");
     if (!is_ours(e)) return ist_fail(err, IST_E_STATE, "ist_reset_tracks: the engine was opened before fork()");
     pthread_mutex_lock(&e->lock);

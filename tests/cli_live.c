@@ -344,6 +344,34 @@ Test(cli_live, a_window_makes_eight_bits, .timeout = 120) {
     scratch_remove(&l.b.s);
 }
 
+/* States of tracks in the STRING, by thresholds that reach the engine. */
+Test(cli_live, tracks_are_judged, .timeout = 120) {
+    live l = START(LISTEN, SERVE, "--send", "string,overlay", "--track", "--trust", "--n-lost", "12");
+    int client = subscribe(&l), fd = peer_connect(l.in);
+    free(peer_expect(client, "STATUS", "isthmus").body);
+    peer_send(fd, peer_gray(120, 90, 1, 0));
+    peer_received r = peer_expect(client, "STRING", "Probe_objects");
+    json_t *line = json_of(&r);
+    const json_t *objects = json_object_get(line, "objects"), *first = json_array_get(objects, 0);
+    const json_t *lost = json_array_get(json_object_get(line, "unseen"), 0);
+    cr_expect_eq(json_integer_value(json_object_get(first, "track")), 1);
+    cr_expect_str_eq(json_string_value(json_object_get(first, "state")), "VISIBLE");
+    cr_expect_eq(json_number_value(json_object_get(first, "S")), 0.75);
+    cr_expect_eq(json_number_value(json_object_get(first, "C")), 0.5);
+    cr_expect_eq(json_number_value(json_object_get(json_object_get(first, "scores"), "S1")), 2);
+    cr_expect_eq(json_number_value(json_object_get(json_object_get(first, "scores"), "C3")), 14);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(objects, 1), "state")), "RELOCALIZING");
+    cr_expect_null(json_object_get(json_array_get(objects, 2), "state"));
+    cr_expect_eq(json_integer_value(json_object_get(lost, "track")), 99);
+    cr_expect_str_eq(json_string_value(json_object_get(lost, "state")), "LOST");
+    json_decref(line);
+    free(r.body);
+    free(peer_expect(client, "IMAGE", "Probe_overlay").body);
+    close(fd);
+    close(client);
+    STOP(&l, "1 received, 1 processed");
+}
+
 /* ---- faults: each is survived and counted, and a good frame is answered after it ---- */
 
 Test(cli_live, a_source_that_errs, .timeout = 120) {
@@ -539,7 +567,7 @@ Test(cli_live, a_deadline_gives_up_before_the_device, .timeout = 120) {
 }
 
 Test(cli_live, a_device_that_is_lost_ends_it, .timeout = 120) {
-    setenv("FAKE_ENGINE", "lost:1", 1);
+    setenv("FAKE_ENGINE", "lost:2", 1); /* the first batch is a black frame before the stream */
     live l = START(LISTEN, SERVE);
     int client = subscribe(&l), fd = peer_connect(l.in);
     free(peer_expect(client, "STATUS", "isthmus").body);
@@ -656,6 +684,10 @@ Test(cli_live, mistakes_are_named, .timeout = 120) {
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--no-drop", "--deadline", "5"), 2, "exclude each other");
     expect(LIVE(&b, "--from", "raw:5x5:gray8", "--to", "ndjson:-", "--fps", "5"), 2, "--fps is for folders");
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--no-masks", "--send", "labels"), 2, "leaves nothing");
+    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--track-age", "5"), 2, "--track-age needs --track");
+    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--n-lost", "5"), 2, "thresholds of trust need --trust");
+    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--trust", "--theta-on", "0.3"), 2, "--theta-off is above");
+    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--trust", "--tau-conf", "2"), 2, "not a number from 0 to 1");
     close(listener);
     scratch_remove(&b.s);
 }

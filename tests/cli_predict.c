@@ -168,6 +168,28 @@ Test(cli_predict, tracks_restart_with_each_folder) {
     scratch_remove(&b.s);
 }
 
+/* States and scores in frames.ndjson and on overlays; each folder is a sequence, with or without tracks. */
+Test(cli_predict, tracks_are_judged_when_asked) {
+    bench b = make_bench(2);
+    expect(PREDICT(&b, "--trust", "--n-lost", "12", "--tau-conf", "0.25"), 0, "2 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *line = json_array_get(lines, i), *o = json_array_get(json_object_get(line, "objects"), 0);
+        cr_expect_str_eq(json_string_value(json_object_get(o, "state")), "VISIBLE");
+        cr_expect_eq(json_number_value(json_object_get(o, "S")), 0.75);
+        cr_expect_float_eq(json_number_value(json_object_get(json_object_get(o, "scores"), "S1")), 13.75 / 7, 1e-6);
+        cr_expect_eq(json_array_size(json_object_get(line, "unseen")), 1);
+    }
+    json_decref(lines);
+    expect(PREDICT(&b, "--trust", "--resume"), 2, "--trust tau-conf 0.25");
+    expect(PREDICT(&b, "--resume"), 2, "this run has --trust off");
+    expect(PREDICT(&b, "--trust", "--batch", "2"), 2, "--trust takes frames one by one");
+    expect(PREDICT(&b, "--trust", "--no-masks"), 2, "--trust judges masks");
+    expect(PREDICT(&b, "--theta-on", "0.5"), 2, "thresholds of trust need --trust");
+    expect(PREDICT(&b, "--trust", "--device", "all"), 2, "--trust needs one device");
+    scratch_remove(&b.s);
+}
+
 Test(cli_predict, targets_reach_the_engine) {
     bench b = make_bench(2);
     scratch_put(scratch_path(&b.s, "t.json"), "{\"01-x.png\": [{\"box\": [0, 0, 0.5, 9], \"label\": 3}]}");

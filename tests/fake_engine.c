@@ -49,6 +49,7 @@ typedef struct fake_batch {
     ist_frame frames[BATCH];
     ist_object objects[BATCH][OBJECTS];
     uint32_t bits[BATCH][OBJECTS][MASK_COLUMNS * MASK_WORDS];
+    ist_trust trust[OBJECTS];
     long number;
 } fake_batch;
 
@@ -66,6 +67,15 @@ struct ist_engine {
 
 const char *ist_version(void) {
     return "0.1.0";
+}
+
+ist_trust_options ist_trust_default(void) {
+    return (ist_trust_options){.struct_size = sizeof(ist_trust_options),
+                               .tau_conf = 0.5f,
+                               .theta_on = 0.6f,
+                               .theta_off = 0.4f,
+                               .theta_cont = 0.5f,
+                               .n_lost = 5};
 }
 
 ist_everything ist_everything_default(void) {
@@ -262,6 +272,24 @@ static int suppress(const ist_engine *e, ist_object *objects, int count) {
     return kept;
 }
 
+/* The first object is visible, the second relocalizing, and a track 99 is lost; S1 is a seventh of all thresholds. */
+static void fake_trust(const ist_engine *e, fake_batch *b) {
+    const ist_trust_options *o = e->config.trust;
+    float step = (o->tau_conf + o->theta_on + o->theta_off + o->theta_cont + (float)o->n_lost) / 7;
+    int count = b->frames[0].object_count < 2 ? 1 : 2;
+    for (int i = 0; i < count; i++)
+        b->trust[i] = (ist_trust){.track = e->config.match == IST_MATCH_TRACKS ? b->objects[0][i].match : 1,
+                                  .object = i,
+                                  .state = i ? IST_RELOCALIZING : IST_VISIBLE,
+                                  .sharpness = step,
+                                  .depth = 7 * step,
+                                  .s = 0.75f,
+                                  .c = 0.5f};
+    b->trust[count] = (ist_trust){.track = 99, .object = -1, .state = IST_LOST};
+    b->frames[0].trust = b->trust;
+    b->frames[0].trust_count = count + 1;
+}
+
 /* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
  * columns i .. i+4, rows 0 .. min(40, h) - 1. */
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
@@ -312,6 +340,7 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
                                .height = image->height,
                                .object_count = count,
                                .objects = b->objects[f]};
+    if (e->config.trust && count) fake_trust(e, b);
 }
 
 static ist_status submit(ist_engine *e, const ist_image *images, int count, ist_error *err) {

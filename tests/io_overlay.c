@@ -103,11 +103,17 @@ Test(io_overlay, tracks_colour_before_classes) {
     ist_bitmap_free(&out);
 }
 
-/* Pixels of the plate's uppermost row, where there are no letters. */
-static int plate_width(ist_match_mode mode, int match) {
-    ist_bitmap image = filled(400, 300, IST_GRAY8, 0);
+/* Pixels of the plate's uppermost row, where there are no letters; with `trust` the object has been judged. */
+static int judged_plate_width(ist_match_mode mode, int match, const ist_trust *trust) {
+    ist_bitmap image = filled(400, 300, IST_GRAY8, 0), out;
     const ist_object o = {.label = 0, .score = 0.5f, .box = {100, 80, 300, 250}, .match = match};
-    ist_bitmap out = draw(&image, &o, 1, mode);
+    const ist_frame f = {
+        .width = 400, .height = 300, .object_count = 1, .objects = &o, .trust = trust, .trust_count = trust != NULL};
+    ist_labels l = two_labels();
+    ist_error err;
+    cr_assert_eq(ist_overlay_draw(&image, &f, &(ist_overlay_view){.labels = &l, .match = mode}, &out, &err), IST_OK,
+                 "%s", err.text);
+    ist_labels_free(&l);
     static const uint8_t black[3];
     int width = 0;
     for (int y = 0; y < 80 && !width; y++)
@@ -115,6 +121,21 @@ static int plate_width(ist_match_mode mode, int match) {
     ist_bitmap_free(&image);
     ist_bitmap_free(&out);
     return width;
+}
+
+static int plate_width(ist_match_mode mode, int match) {
+    return judged_plate_width(mode, match, NULL);
+}
+
+Test(io_overlay, labels_say_the_state) {
+    static const char *const want[] = {"#7 bone 0.50 LOST", "#7 bone 0.50 RELOCALIZING", "#7 bone 0.50 VISIBLE"};
+    for (int state = IST_LOST; state <= IST_VISIBLE; state++) {
+        const ist_trust trust = {.track = 7, .object = 0, .state = (ist_visibility)state};
+        ist_bitmap text;
+        cr_assert_eq(ist_overlay_text(want[state], 12, &text, NULL), IST_OK);
+        cr_expect_eq(judged_plate_width(IST_MATCH_TRACKS, 7, &trust), text.width + 4, "%s", want[state]);
+        ist_bitmap_free(&text);
+    }
 }
 
 Test(io_overlay, labels_say_the_track_or_the_target) {

@@ -51,6 +51,40 @@ static ist_record record_of(const ist_frame *f, const ist_labels *l) {
                         .transfers = {1, 1, 1, 123456789012, 42}};
 }
 
+/* A live frame's line has what the stream adds, states of tracks, and nothing that differs from run to run. */
+Test(io_record, lines_of_streams_and_of_judged_tracks) {
+    const ist_object objects[2] = {object(0, 0.9f, 2), object(16, 0.625f, 3)};
+    const ist_trust trust[3] = {
+        {.track = 9, .object = -1, .state = IST_LOST},
+        {.track = 4, .object = 1, .state = IST_RELOCALIZING, .contrast = 0.25f, .s = 0.5f, .c = 0.125f},
+        {.track = 8, .object = -1, .state = IST_VISIBLE}};
+    ist_frame f = {.width = 30, .height = 45, .object_count = 2, .objects = objects, .trust = trust, .trust_count = 3};
+    ist_labels l = coco_labels();
+    ist_record r = record_of(&f, &l);
+    r.stream = ",\"number\":7";
+    r.no_rle = true;
+    json_t *root = line_of(&r);
+    cr_expect_eq(real_at(root, "number"), 7);
+    cr_expect_null(json_object_get(root, "ms"));
+    cr_expect_null(json_object_get(root, "transfers"));
+    const json_t *first = json_array_get(json_object_get(root, "objects"), 0);
+    const json_t *second = json_array_get(json_object_get(root, "objects"), 1);
+    const json_t *unseen = json_object_get(root, "unseen");
+    cr_expect_null(json_object_get(first, "state"));
+    cr_expect_null(json_object_get(second, "rle"));
+    cr_expect_eq(real_at(second, "area"), 120);
+    cr_expect_str_eq(json_string_value(json_object_get(second, "state")), "RELOCALIZING");
+    cr_expect_eq(real_at(second, "S"), 0.5);
+    cr_expect_eq(real_at(second, "C"), 0.125);
+    cr_expect_eq(real_at(json_object_get(second, "scores"), "S2"), 0.25);
+    cr_expect_eq(json_object_size(json_object_get(second, "scores")), 7);
+    cr_assert_eq(json_array_size(unseen), 2);
+    cr_expect_eq(real_at(json_array_get(unseen, 0), "track"), 9);
+    cr_expect_str_eq(json_string_value(json_object_get(json_array_get(unseen, 1), "state")), "VISIBLE");
+    json_decref(root);
+    ist_labels_free(&l);
+}
+
 Test(io_record, line_has_everything) {
     const ist_object objects[2] = {object(0, 0.9f, 2), object(16, 0.625f, 3)};
     ist_frame f = {.width = 30, .height = 45, .object_count = 2, .objects = objects};

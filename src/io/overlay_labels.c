@@ -1,7 +1,7 @@
 /* Labels on overlays: see overlay_canvas.h. Where they go is overlay_place.c. */
 #include "io/overlay_canvas.h"
 
-#include "io/text.h"
+#include "io/visibility.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,8 @@ enum {
 };
 
 /* What is written: a name of which `most` bytes are kept, and numbers. *length becomes what was kept. */
-static void label_text(const ist_object *o, const ist_overlay_view *view, size_t most, ist_text *text, size_t *length) {
+static void label_text(const ist_object *o, const ist_overlay_view *view, const ist_trust *trust, size_t most,
+                       ist_text *text, size_t *length) {
     char number[16];
     ist_text name = {0};
     ist_text_utf8(&name, ist_label_name(view->labels, o->label, number));
@@ -25,6 +26,7 @@ static void label_text(const ist_object *o, const ist_overlay_view *view, size_t
     if (n < name.length) ist_text_put(text, "\xE2\x80\xA6"); /* ellipsis */
     ist_text_printf(text, " %.2f", (double)o->score);
     if (!tracked && view->match != IST_MATCH_NONE && o->match >= 0) ist_text_printf(text, " =%d", o->match);
+    if (trust) ist_text_printf(text, " %s", ist_visibility_name(trust->state));
     text->failed = text->failed || name.failed;
     ist_text_free(&name);
     *length = n;
@@ -43,17 +45,17 @@ static ist_status make_small_glyphs(const ist_canvas *c, const char *text, int r
 }
 
 /* A name that is too long even so is cut, in wide images at the usual size. */
-static ist_status make_glyphs(const ist_canvas *c, const ist_object *o, const ist_overlay_view *view, ist_text *text,
-                              ist_bitmap *glyphs, ist_error *err) {
+static ist_status make_glyphs(const ist_canvas *c, const ist_object *o, const ist_overlay_view *view,
+                              const ist_trust *trust, ist_text *text, ist_bitmap *glyphs, ist_error *err) {
     int room = c->image->width - 2 * c->line;
     if (room > MOST_TEXT) room = MOST_TEXT;
     size_t kept;
-    label_text(o, view, MOST_NAME, text, &kept);
+    label_text(o, view, trust, MOST_NAME, text, &kept);
     IST_TRY(ist_text_status(text, err));
     IST_TRY(make_small_glyphs(c, text->data, room, glyphs, err));
     double size = room > 16 * c->font ? c->font : LEAST_FONT;
     while (glyphs->width > room && kept > 0) {
-        label_text(o, view, kept - (kept + 7) / 8, text, &kept);
+        label_text(o, view, trust, kept - (kept + 7) / 8, text, &kept);
         IST_TRY(ist_text_status(text, err));
         ist_bitmap_free(glyphs);
         IST_TRY(ist_overlay_text(text->data, size, glyphs, err));
@@ -105,7 +107,7 @@ static ist_status measure_labels(const ist_canvas *c, const ist_frame *frame, co
     if (view->prompts) keep_discs(c, view->prompts, set);
     for (int i = 0; i < set->count && !status && !set->too_many; i++) {
         ist_overlay_plate *plate = &set->plates[set->discs + i];
-        status = make_glyphs(c, &frame->objects[i], view, &text, &set->glyphs[i], err);
+        status = make_glyphs(c, &frame->objects[i], view, ist_visibility_of(frame, i), &text, &set->glyphs[i], err);
         plate->width = set->glyphs[i].width + 2 * c->line;
         plate->height = set->glyphs[i].height + 2 * c->line;
         ist_pixel_box(c, frame->objects[i].box, set->boxes[set->discs + i]);

@@ -1,6 +1,8 @@
 /* What is written for one image: see record.h. */
 #include "io/record.h"
 
+#include "io/visibility.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +57,8 @@ static ist_status put_mask(const ist_object *object, const ist_frame *frame, ist
 static void put_point(const ist_object *o, ist_text *line) {
     ist_text_put(line, ",\"stability\":");
     ist_text_json_float(line, o->stability);
-    ist_text_printf(line, ",\"point\":[%.17g,%.17g],\"crop_box\":[%d,%d,%d,%d]", o->point[0], o->point[1], o->crop_box[0],
-                    o->crop_box[1], o->crop_box[2], o->crop_box[3]);
+    ist_text_printf(line, ",\"point\":[%.17g,%.17g],\"crop_box\":[%d,%d,%d,%d]", o->point[0], o->point[1],
+                    o->crop_box[0], o->crop_box[1], o->crop_box[2], o->crop_box[3]);
 }
 
 static ist_status put_object(const ist_record *record, int index, ist_rle *rle, ist_text *line, ist_error *err) {
@@ -79,6 +81,8 @@ static ist_status put_object(const ist_record *record, int index, ist_rle *rle, 
         ist_text_printf(line, ",\"area\":%d", o->area);
     }
     put_match(o, record->match, line);
+    const ist_trust *trust = ist_visibility_of(record->frame, index);
+    if (trust) ist_visibility_put(line, trust);
     if (record->prompts) ist_text_printf(line, ",\"prompt\":%d", o->match);
     if (record->prompts && record->multimask) ist_text_printf(line, ",\"mask_index\":%d", o->query);
     if (record->everything) put_point(o, line);
@@ -101,6 +105,7 @@ ist_status ist_record_line(const ist_record *record, ist_text *line, ist_error *
     ist_rle_free(&rle);
     IST_TRY(status);
     ist_text_put(line, "]");
+    ist_visibility_put_unseen(line, f);
     if (f->dropped) ist_text_printf(line, ",\"dropped\":%d", f->dropped);
     if (record->stream) {
         ist_text_put(line, "}");

@@ -44,8 +44,9 @@ double ist_live_percentile(const ist_live_times *t, double p) {
     return LEAST_MS * pow(RATIO, IST_LIVE_CLASSES);
 }
 
+/* A frame's time counts when it ends, which may be more than there was since the last line. */
 static double busy_percent(double busy_ms, double ms) {
-    return ms > 0 ? 100 * busy_ms / ms : 0;
+    return ms > 0 ? fmin(100 * busy_ms / ms, 100) : 0;
 }
 
 void ist_live_counts_line(ist_live_counts *c, char *line, size_t size) {
