@@ -163,11 +163,11 @@ static int laplacian(__global const uchar *g, int x, int y, trust_args a) {
     return (int)g[up + x] + g[down + x] + g[row + max(x - 1, 0)] + g[row + min(x + 1, a.width - 1)] - 4 * (int)g[row + x];
 }
 
-/* A column of a place each: its part of every sum. partial [place][sum][width]. */
+/* A part of a column of a place each, every TRUST_PARTS-th word: its part of every sum. partial [place][sum][width][part]. */
 __kernel void trust_columns(__global long *partial, __global const int *packet, __global const int *table,
                             __global const uint *masks, __global const uchar *gray, __global const uchar *shown,
                             trust_args a) {
-    int x = get_global_id(0), slot = get_global_id(1);
+    int item = get_global_id(0), x = item / TRUST_PARTS, part = item % TRUST_PARTS, slot = get_global_id(1);
     __global const int *o = object_of(table, packet, slot, a), *p = PLACE(table, a.turn, slot);
     if (!o || x < columns_of(o, a).x || x >= columns_of(o, a).y) return;
     size_t words = (size_t)a.width * a.blocks, pixels = (size_t)a.width * a.height, at = (size_t)x * a.blocks;
@@ -180,7 +180,7 @@ __kernel void trust_columns(__global long *partial, __global const int *packet, 
     long sums[SUMS];
     for (int q = 0; q < SUMS; q++) sums[q] = 0;
     int first = max(o[OB_Y0] / 32 - 1, 0), end = min(o[OB_Y0] / 32 + o[OB_COLUMN_WORDS] + 1, a.blocks);
-    for (int w = first; w < end; w++) {
+    for (int w = first + part; w < end; w += TRUST_PARTS) {
         uint e = edge[w], i = edge[words + w], out = edge[2 * words + w], m = mask[w];
         if (p[TT_MASKED]) sums[SUM_M_BOTH] += popcount(m & old[w]);
         for (uint left = e | i | out; left; left &= left - 1) {
@@ -202,7 +202,7 @@ __kernel void trust_columns(__global long *partial, __global const int *packet, 
             }
         }
     }
-    for (int q = 0; q < SUMS; q++) partial[((size_t)slot * SUMS + q) * a.width + x] = sums[q];
+    for (int q = 0; q < SUMS; q++) partial[((size_t)slot * SUMS + q) * a.width * TRUST_PARTS + item] = sums[q];
 }
 
 /* A sum of a place each: over its columns. */
@@ -212,9 +212,27 @@ __kernel void trust_sums(__global long *sums, __global const long *partial, __gl
     __global const int *o = object_of(table, packet, slot, a);
     long sum = 0;
     if (!o) return;
-    int2 range = columns_of(o, a);
-    for (int x = range.x; x < range.y; x++) sum += partial[((size_t)slot * SUMS + q) * a.width + x];
+    int2 range = columns_of(o, a) * TRUST_PARTS;
+    for (int i = range.x; i < range.y; i++) sum += partial[((size_t)slot * SUMS + q) * a.width * TRUST_PARTS + i];
     sums[slot * SUMS + q] = sum;
+}
+
+/* A line of a place each, for how far a mask goes without a break: whether column x has a set pixel, then rows in words.
+ * lines [place][width + blocks]. */
+__kernel void trust_lines(__global uint *lines, __global const int *packet, __global const int *table,
+                          __global const uint *masks, trust_args a) {
+    int i = get_global_id(0), slot = get_global_id(1), w = i - a.width;
+    __global const int *o = object_of(table, packet, slot, a);
+    if (!o) return;
+    __global const uint *mask =
+        masks + (size_t)a.width * a.blocks * (2 * slot + PLACE(table, a.turn, slot)[TT_HALF]);
+    int2 range = columns_of(o, a);
+    uint any = 0;
+    if (w < 0)
+        for (int b = 0; b < a.blocks && i >= range.x && i < range.y; b++) any |= mask[(size_t)i * a.blocks + b];
+    else
+        for (int x = range.x; x < range.y; x++) any |= mask[(size_t)x * a.blocks + w];
+    lines[(size_t)slot * (a.width + a.blocks) + i] = any;
 }
 
 /* ---- scores ---- */
@@ -254,21 +272,16 @@ static float contrast(__global const long *s) {
 }
 
 /* Longest run of lines with a set pixel, of those across the longer side of the mask's box. */
-static float longest_run(__global const int *o, __global const uint *mask, trust_args a) {
+static float longest_run(__global const int *o, __global const uint *lines, trust_args a) {
     int x0 = o[OB_MASK_BOX], y0 = o[OB_MASK_BOX + 1], x1 = o[OB_MASK_BOX + 2], y1 = o[OB_MASK_BOX + 3];
     bool columns = x1 - x0 >= y1 - y0;
-    int run = 0, best = 0, lines = columns ? x1 - x0 + 1 : y1 - y0 + 1;
-    for (int i = 0; i < lines; i++) {
-        uint any = 0;
-        if (columns)
-            for (int w = y0 / 32; w <= y1 / 32; w++) any |= mask[(size_t)(x0 + i) * a.blocks + w];
-        else
-            for (int x = x0; x <= x1 && !any; x++)
-                any = mask[(size_t)x * a.blocks + (y0 + i) / 32] & (1u << ((y0 + i) % 32));
+    int run = 0, best = 0, count = columns ? x1 - x0 + 1 : y1 - y0 + 1;
+    for (int i = 0; i < count; i++) {
+        uint any = columns ? lines[x0 + i] : lines[a.width + (y0 + i) / 32] & (1u << ((y0 + i) % 32));
         run = any ? run + 1 : 0;
         best = max(best, run);
     }
-    return (float)best / (float)lines;
+    return (float)best / (float)count;
 }
 
 static float box_iou(__global const int *o) {
@@ -282,14 +295,14 @@ static float box_iou(__global const int *o) {
 
 /* S1 to S4, C1 to C3 of an object whose mask has pixels. */
 static void judge(float *score, __global const int *o, __global const int *p, __global const long *s,
-                  __global const uint *mask, bool has_before, trust_args a) {
+                  __global const uint *lines, bool has_before, trust_args a) {
     float v = variance(s[SUM_E_N], s[SUM_E_L], s[SUM_E_LL]);
     long all = s[SUM_M_N] + p[TT_AREA] - s[SUM_M_BOTH];
     float overlap = p[TT_MASKED] && all > 0 ? (float)s[SUM_M_BOTH] / (float)all : 0.0f;
     float depth = (float)s[SUM_M_ROW] / (float)s[SUM_M_N];
     score[0] = v / (v + 100.0f);
     score[1] = contrast(s);
-    score[2] = longest_run(o, mask, a);
+    score[2] = longest_run(o, lines, a);
     score[3] = !s[SUM_E_N]   ? 0.0f
                : has_before ? likeness(s[SUM_E_N], s[SUM_E_X], s[SUM_E_XX], s[SUM_E_Y], s[SUM_E_YY], s[SUM_E_XY])
                              : 0.5f;
@@ -315,15 +328,14 @@ static int next_state(int state, __global int *low, float score, float s, float 
 
 /* A place each: scores, state, its record, and its part of the table for the next frame. */
 __kernel void trust_end(__global int *packet, __global int *table, __global const long *sums,
-                        __global const uint *masks, trust_args a) {
+                        __global const uint *lines, trust_args a) {
     int slot = get_global_id(0);
     __global int *p = PLACE(table, a.turn, slot), *r = packet + a.records_at + slot * TS_WORDS;
     __global const int *o = object_of(table, packet, slot, a);
     __global const long *s = sums + slot * SUMS;
     bool has_before = TABLE(table, a.turn)[TT_WIDTH] != 0;
-    size_t words = (size_t)a.width * a.blocks;
     float score[7] = {0, 0, 0, 0, 0, 0, 0};
-    if (o && s[SUM_M_N]) judge(score, o, p, s, masks + words * (2 * slot + p[TT_HALF]), has_before, a);
+    if (o && s[SUM_M_N]) judge(score, o, p, s, lines + (size_t)slot * (a.width + a.blocks), has_before, a);
     float visible = (score[0] + score[1] + score[2] + score[3]) / 4.0f;
     float continuous = (score[4] + score[5] + score[6]) / 3.0f;
     if (p[TT_ID]) p[TT_STATE] = next_state(p[TT_STATE], p + TT_LOW, o ? as_float(o[OB_SCORE]) : 0.0f, visible, continuous, a);
@@ -341,10 +353,12 @@ __kernel void trust_end(__global int *packet, __global int *table, __global cons
     if (p[TT_KEEP]) p[TT_SHOWN] = 1;
 }
 
-/* A pixel of a place each: the frame as the last in which the track was visible. The first also says what size it had. */
+/* TRUST_KEPT pixels of a place each: the frame as the last in which the track was visible. The first also says what size
+ * it had. */
 __kernel void trust_keep(__global uchar *shown, __global int *table, __global const uchar *gray, trust_args a) {
-    int x = get_global_id(0), y = get_global_id(1), slot = get_global_id(2);
-    size_t pixels = (size_t)a.width * a.height, at = (size_t)y * a.width + x;
-    if (!x && !y && !slot) TABLE(table, a.turn)[TT_WIDTH] = a.width, TABLE(table, a.turn)[TT_HEIGHT] = a.height;
-    if (PLACE(table, a.turn, slot)[TT_KEEP]) shown[pixels * slot + at] = gray[pixels * a.turn + at];
+    size_t i = (size_t)get_global_id(0) * TRUST_KEPT, pixels = (size_t)a.width * a.height;
+    int slot = get_global_id(1);
+    if (!i && !slot) TABLE(table, a.turn)[TT_WIDTH] = a.width, TABLE(table, a.turn)[TT_HEIGHT] = a.height;
+    if (!PLACE(table, a.turn, slot)[TT_KEEP]) return;
+    for (size_t end = min(i + TRUST_KEPT, pixels); i < end; i++) shown[pixels * slot + i] = gray[pixels * a.turn + i];
 }

@@ -4,7 +4,11 @@
 #ifndef IST_GRAPH_TRUST_H
 #define IST_GRAPH_TRUST_H
 
-enum ist_trust_limit { IST_TRUST_TRACKS = 32 };
+enum ist_trust_limit {
+    IST_TRUST_TRACKS = 32,
+    IST_TRUST_PARTS = 4, /* of a column, which work-items share */
+    IST_TRUST_KEPT = 16  /* pixels that a work-item copies */
+};
 
 /* Record of a place in the packet. */
 enum ist_trust_word {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* X(name): kernel trust_NAME */
-#define KERNELS(X) X(gray) X(begin) X(weights) X(columns) X(sums) X(end) X(keep)
+#define KERNELS(X) X(gray) X(begin) X(weights) X(columns) X(sums) X(lines) X(end) X(keep)
 
 enum {
 #define X(name) KERNEL_##name,
@@ -23,10 +23,10 @@ enum { WEIGHTS = 3, TABLE_WORDS = IST_TT_HEADER + IST_TRUST_TRACKS * IST_TT_WORD
 struct ist_trust_stage {
     ist_trust_options options;
     cl_kernel kernels[KERNEL_COUNT];
-    cl_mem table, sums;                 /* two tables; [place][sum] */
-    cl_mem gray, shown, masks, partial; /* see trust.cl */
-    size_t pixels, words, width;        /* that there is room for */
-    bool half;                          /* which table is the next one */
+    cl_mem table, sums;                        /* two tables; [place][sum] */
+    cl_mem gray, shown, masks, partial, lines; /* see trust.cl */
+    size_t pixels, words, width;               /* that there is room for */
+    bool half;                                 /* which table is the next one */
 };
 
 static ist_status open_kernels(ist_engine *e, ist_trust_stage *t, ist_error *err) {
@@ -58,6 +58,7 @@ static void release_frames(ist_engine *e, ist_trust_stage *t) {
     ist_buffer_release(e->device, &t->shown);
     ist_buffer_release(e->device, &t->masks);
     ist_buffer_release(e->device, &t->partial);
+    ist_buffer_release(e->device, &t->lines);
     t->pixels = t->words = t->width = 0;
 }
 
@@ -99,8 +100,11 @@ ist_status ist_trust_reserve(ist_engine *e, ist_trust_stage *t, int width, int h
     IST_TRY(ist_buffer_create(e->device, IST_TRUST_TRACKS * pixels, "frames of tracks", &t->shown, err));
     IST_TRY(ist_buffer_create(e->device, 2 * IST_TRUST_TRACKS * words * sizeof(uint32_t), "masks of tracks", &t->masks,
                               err));
-    IST_TRY(ist_buffer_create(e->device, (size_t)IST_TRUST_TRACKS * IST_SUMS * columns * sizeof(int64_t),
+    IST_TRY(ist_buffer_create(e->device,
+                              (size_t)IST_TRUST_TRACKS * IST_SUMS * IST_TRUST_PARTS * columns * sizeof(int64_t),
                               "sums of columns", &t->partial, err));
+    IST_TRY(ist_buffer_create(e->device, IST_TRUST_TRACKS * (columns + words) * sizeof(uint32_t), "lines of tracks",
+                              &t->lines, err));
     t->pixels = pixels, t->words = words, t->width = columns;
     return IST_OK;
 }
@@ -148,10 +152,13 @@ ist_status ist_trust_enqueue(ist_engine *e, ist_trust_stage *t, const ist_slot *
     LAUNCH(gray, 2, width, height, 1, t->gray, pixels, s->upload);
     LAUNCH(begin, 1, 1, 1, 1, t->table, s->packet);
     LAUNCH(weights, 3, width, blocks, IST_TRUST_TRACKS, s->packet, s->store, t->table, t->masks);
-    LAUNCH(columns, 2, width, IST_TRUST_TRACKS, 1, t->partial, s->packet, t->table, t->masks, t->gray, t->shown);
+    LAUNCH(columns, 2, width * IST_TRUST_PARTS, IST_TRUST_TRACKS, 1, t->partial, s->packet, t->table, t->masks, t->gray,
+           t->shown);
     LAUNCH(sums, 2, IST_SUMS, IST_TRUST_TRACKS, 1, t->sums, t->partial, s->packet, t->table);
-    LAUNCH(end, 1, IST_TRUST_TRACKS, 1, 1, s->packet, t->table, t->sums, t->masks);
-    LAUNCH(keep, 3, width, height, IST_TRUST_TRACKS, t->shown, t->table, t->gray);
+    LAUNCH(lines, 2, width + blocks, IST_TRUST_TRACKS, 1, t->lines, s->packet, t->table, t->masks);
+    LAUNCH(end, 1, IST_TRUST_TRACKS, 1, 1, s->packet, t->table, t->sums, t->lines);
+    LAUNCH(keep, 2, (width * height + IST_TRUST_KEPT - 1) / IST_TRUST_KEPT, IST_TRUST_TRACKS, 1, t->shown, t->table,
+           t->gray);
     return IST_OK;
 }
 

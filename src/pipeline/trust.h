@@ -1,4 +1,4 @@
-/* Judging tracks behind the packet (cl/portable/trust.cl): seven launches after the frame's own, which read its packet,
+/* Judging tracks behind the packet (cl/portable/trust.cl): eight launches after the frame's own, which read its packet,
  * masks and pixels and what they have kept of the frames before, and write records behind the packet's logits. */
 #ifndef IST_PIPELINE_TRUST_H
 #define IST_PIPELINE_TRUST_H
