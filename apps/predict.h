@@ -26,7 +26,8 @@
     X(MASKS, "masks")                                                                                                  \
     X(OVERLAY, "overlay")                                                                                              \
     X(YOLO, "yolo")                                                                                                    \
-    X(CSV, "csv")
+    X(CSV, "csv")                                                                                                      \
+    X(MOT, "mot")
 
 enum {
 #define X(id, name) PREDICT_SAVE_BIT_##id,
@@ -57,9 +58,9 @@ typedef struct predict_options {
     const char *track_given;   /* an option about tracks, or NULL */
     const char *of_detections; /* one that needs a detector, or NULL */
     bool no_detector;          /* the targets are the objects */
-    size_t memory; /* bytes for images in flight; 0: a quarter of what there is */
-    unsigned save; /* PREDICT_SAVE_ bits */
-    bool judges, trust_given; /* --trust; one of its thresholds */
+    size_t memory;             /* bytes for images in flight; 0: a quarter of what there is */
+    unsigned save;             /* PREDICT_SAVE_ bits */
+    bool judges, trust_given;  /* --trust; one of its thresholds */
     ist_trust_options trust;
     bool masks, track, resume, recursive, quiet;
     bool segment;               /* masks for given prompts; no detector */

@@ -58,7 +58,7 @@
 
 #define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
 
-#define SAVE_OPTION(X)  X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv (json,ndjson,masks,overlay)")
+#define SAVE_OPTION(X)  X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv, mot (json,ndjson,masks,overlay)")
 
 #define SHARD_OPTION(X)                                                                                                \
     X(SHARD, 0, "shard", "I/N",                                                                                        \
@@ -165,7 +165,7 @@ int predict_parse_save(const char *command, const char *list, unsigned *save) {
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
         if (!add_save(save, p, n))
-            return cli_usage(command, "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv", (int)n, p);
+            return cli_usage(command, "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv, mot", (int)n, p);
         p += n;
         if (!*p) return CLI_SUCCESS;
     }
@@ -500,6 +500,8 @@ int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
                : verify  ? check_masks(o)
                : segment ? check_segment(o, argc)
                          : check_predict(o, argc);
+    if (!code && (o->save & PREDICT_SAVE_MOT) && !o->track)
+        code = cli_usage(argv[0], "--save mot needs predict's --track");
     *stop = code != CLI_SUCCESS;
     return code;
 }

@@ -1,6 +1,7 @@
 /* The files `isthmus predict` writes: folders per kind of output, tables over all images. */
 #include "predict.h"
 
+#include "io/mot.h"
 #include "io/atomic_file.h"
 #include "io/claim.h"
 #include "io/overlay.h"
@@ -70,6 +71,7 @@ static ist_status refuse_links(const char *folder, ist_error *err) {
     IST_TRY(ist_refuse_link(folder, IST_RUN_OPTIONS_NAME, err));
     IST_TRY(ist_refuse_link(folder, IST_SHARD_NAME, err));
     IST_TRY(ist_refuse_link(folder, FAILURES, err));
+    IST_TRY(ist_refuse_link(folder, IST_MOT_FOLDER, err));
     for (int i = 0; i < TABLE_COUNT; i++) IST_TRY(ist_refuse_link(folder, tables[i].name, err));
     for (int i = 0; i < IMAGE_OUTPUT_COUNT; i++) IST_TRY(ist_refuse_link(folder, image_outputs[i].name, err));
     return IST_OK;
@@ -89,8 +91,8 @@ ist_status predict_claim_folder(const char *folder, int *claim, ist_error *err) 
     enum { DEEP = 64 }; /* stems have folders: as deep as sources go */
     IST_TRY(ist_claim_folder(folder, claim, err));
     ist_remove_leftovers(folder, 0);
-    for (int i = 0; i < IMAGE_OUTPUT_COUNT; i++) {
-        char *path = ist_path_join(folder, image_outputs[i].name);
+    for (int i = 0; i <= IMAGE_OUTPUT_COUNT; i++) {
+        char *path = ist_path_join(folder, i < IMAGE_OUTPUT_COUNT ? image_outputs[i].name : IST_MOT_FOLDER);
         if (path) ist_remove_leftovers(path, DEEP);
         free(path);
     }
@@ -133,6 +135,7 @@ static bool table_is_whole(const char *folder, const output_kind *table) {
 bool predict_tables_exist(const predict_options *o) {
     for (int i = 0; i < TABLE_COUNT; i++)
         if ((o->save & tables[i].bit) && !table_is_whole(o->output, &tables[i])) return false;
+    if (o->save & PREDICT_SAVE_MOT) return false; /* which there should be only their making tells */
     return (o->save & PREDICT_SAVE_NDJSON) && !exists(o->output, FAILURES);
 }
 
@@ -217,6 +220,7 @@ ist_status predict_write_tables(predict_job *job, const ist_text *failures, ist_
     if (o->save & PREDICT_SAVE_CSV) wanted |= IST_TABLES_CSV;
     if (o->save & (PREDICT_SAVE_JSON | PREDICT_SAVE_CSV))
         IST_TRY(ist_record_tables(o->output, wanted, job->journal, &job->sources, &job->labels, err));
+    if (o->save & PREDICT_SAVE_MOT) IST_TRY(ist_mot_write(o->output, job->temporary, job->journal, &job->sources, err));
     if (o->save & PREDICT_SAVE_NDJSON) return ist_journal_commit(job->journal, err);
     ist_journal_discard(job->journal);
     return IST_OK;

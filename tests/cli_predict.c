@@ -484,3 +484,48 @@ Test(cli_predict, a_link_in_the_place_of_one_image_s_file_fails_that_image) {
     free(text);
     scratch_remove(&b.s);
 }
+
+/* Tracks of each folder in a file of its own, frames counted from 1 with those in which nothing could be read; what
+ * shards have written is merged to the same. */
+Test(cli_predict, tracks_as_mot_challenge_has_them) {
+    bench b = make_bench(2);
+    mkdir(scratch_path(&b.s, "in/more"), 0777);
+    scratch_put(scratch_path(&b.s, "in/more/a.png"), "no image");
+    write_png(scratch_path(&b.s, "in/more/b.png"), 20, 30);
+    expect(PREDICT(&b, "-r", "--save", "ndjson,mot"), 2, "--save mot needs predict's --track");
+    expect(PREDICT(&b, "-r", "--track", "--save", "ndjson,mot"), 7, "3 images, 1 failed");
+    static const char *const want[2] = {"1,1,1,1,25,30,0.9,-1,-1,-1\n1,1,2,2,25,30,0.775,-1,-1,-1\n"
+                                        "1,1,3,3,25,30,0.65,-1,-1,-1\n2,2,1,1,25.5,30,0.9,-1,-1,-1\n"
+                                        "2,2,2,2,25.5,30,0.775,-1,-1,-1\n2,2,3,3,25.5,30,0.65,-1,-1,-1\n",
+                                        "2,1,1,1,10,15,0.9,-1,-1,-1\n2,1,2,2,10,15,0.775,-1,-1,-1\n"
+                                        "2,1,3,3,10,15,0.65,-1,-1,-1\n"};
+    char *first = scratch_read(scratch_path(&b.s, "out/mot/frames.txt"), NULL);
+    char *second = scratch_read(scratch_path(&b.s, "out/mot/more.txt"), NULL);
+    cr_assert(first && second);
+    cr_expect_str_eq(first, want[0]);
+    cr_expect_str_eq(second, want[1]);
+    free(first);
+    free(second);
+    unlink(scratch_path(&b.s, "out/mot/more.txt"));
+    expect(PREDICT(&b, "-r", "--track", "--save", "ndjson,mot", "--resume"), 7, "1 failed");
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/mot/more.txt")));
+    char shards[2][200], merged[200], command[700];
+    snprintf(merged, sizeof merged, "%s/merged", b.s.path);
+    for (int i = 0; i < 2; i++) {
+        char part[8];
+        snprintf(shards[i], sizeof shards[i], "%s/shard%d", b.s.path, i);
+        snprintf(part, sizeof part, "%d/2", i + 1);
+        spawned r = spawn_run(&b.s, NULL,
+                              (const char *const[]){PROGRAM, "predict", b.in, "-o", shards[i], "-r", "--track",
+                                                    "--save", "ndjson,mot", "--shard", part, NULL});
+        cr_expect(r.code == 0 || r.code == 7, "%s", r.err);
+        spawn_free(&r);
+    }
+    spawned r =
+        spawn_run(&b.s, NULL, (const char *const[]){PROGRAM, "merge", shards[0], shards[1], "-o", merged, NULL});
+    cr_expect_eq(r.code, 7, "%s", r.err);
+    spawn_free(&r);
+    snprintf(command, sizeof command, "diff -r %s/mot %s/mot", b.out, merged);
+    cr_expect_eq(system(command), 0, "merged tracks differ");
+    scratch_remove(&b.s);
+}
