@@ -45,8 +45,8 @@ static size_t count_lines(const char *path) {
 Test(cli_stream, names_are_taken_as_they_come) {
     scratch s = make_bench();
     const struct timespec pause = {.tv_nsec = 10000000};
-    const char *fifo = strdup(scratch_path(&s, "names"));
-    const char *out = strdup(scratch_path(&s, "came"));
+    char *fifo = strdup(scratch_path(&s, "names"));
+    char *out = strdup(scratch_path(&s, "came"));
     mkfifo(fifo, 0600);
     int names = open(fifo, O_RDWR | O_CLOEXEC); /* so that nobody waits for the other end */
     cr_assert(names >= 0);
@@ -69,6 +69,7 @@ Test(cli_stream, names_are_taken_as_they_come) {
         NULL};
     expect(spawn_run(&s, NULL, whole), 0, "12 images, 0 failed");
     same_results(&s, "one", "came");
+    free(fifo), free(out);
     scratch_remove(&s);
 }
 
