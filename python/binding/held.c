@@ -167,52 +167,81 @@ ist_status held_submit_prompts(held_engine *h, const ist_embedding *embedding, c
     return sent(h, ist_submit_prompts(h->engine, embedding, prompts, count, tag, err), tag);
 }
 
-/* Room for everything in `result`. */
+static size_t mask_words(const ist_mask *m) {
+    return (size_t)m->columns * (size_t)m->words;
+}
+
+/* Adds up what `result` holds, and makes room for it. */
 static ist_status make_room(const ist_result *r, size_t low_res, held_batch *b, ist_error *err) {
-    size_t objects = 0, words = 0;
-    for (int f = 0; f < r->frame_count; f++)
-        for (int i = 0; i < r->frames[f].object_count; i++, objects++) {
-            const ist_mask *m = &r->frames[f].objects[i].mask;
-            words += (size_t)m->columns * (size_t)m->words;
+    size_t objects = 0, trust = 0, words = 0;
+    for (int f = 0; f < r->frame_count; f++) {
+        const ist_frame *frame = &r->frames[f];
+        for (int i = 0; i < frame->object_count; i++, objects++) words += mask_words(&frame->objects[i].mask);
+        for (int i = 0; i < frame->trust_count; i++, trust++) {
+            const ist_trust *t = &frame->trust[i];
+            words += mask_words(&t->edge) + mask_words(&t->in) + mask_words(&t->out);
         }
+    }
     b->frames = calloc((size_t)r->frame_count + 1, sizeof *b->frames);
     b->objects = calloc(objects + 1, sizeof *b->objects);
+    b->trust = calloc(trust + 1, sizeof *b->trust);
     b->words = calloc(words + 1, sizeof *b->words);
     if (low_res) b->low_res = calloc(objects * low_res + 1, sizeof *b->low_res);
-    if (b->frames && b->objects && b->words && (b->low_res || !low_res)) {
-        b->frame_count = r->frame_count, b->object_count = (int)objects, b->word_count = words;
-        b->low_res_count = objects * low_res;
+    if (b->frames && b->objects && b->trust && b->words && (b->low_res || !low_res)) {
+        b->frame_count = r->frame_count, b->object_count = (int)objects, b->trust_count = (int)trust;
+        b->word_count = words, b->low_res_count = objects * low_res;
         return IST_OK;
     }
     return ist_fail(err, IST_E_MEMORY, "out of memory for a result of %zu objects and %zu words of masks", objects,
                     words);
 }
 
-/* One object with what it points to. */
-static void copy_object(const ist_object *from, size_t low_res, ist_object *to, uint32_t *words, float *logits) {
-    size_t count = (size_t)from->mask.columns * (size_t)from->mask.words;
-    *to = *from;
-    if (count) memcpy(words, from->mask.bits, count * sizeof *words);
-    to->mask.bits = words;
-    to->low_res = NULL;
-    if (!low_res) return;
-    if (from->low_res) memcpy(logits, from->low_res, low_res * sizeof *logits);
-    to->low_res = logits;
+/* Where the next of each goes. */
+typedef struct cursor {
+    ist_object *object;
+    ist_trust *trust;
+    uint32_t *words;
+    float *logits;
+    size_t low_res; /* logits of an object */
+} cursor;
+
+/* The mask's bits move with it. */
+static void copy_mask(ist_mask *mask, cursor *to) {
+    size_t count = mask_words(mask);
+    if (count) memcpy(to->words, mask->bits, count * sizeof *to->words);
+    mask->bits = to->words;
+    to->words += count;
+}
+
+static void copy_object(const ist_object *from, cursor *to) {
+    ist_object *o = to->object++;
+    *o = *from;
+    copy_mask(&o->mask, to);
+    o->low_res = NULL;
+    if (!to->low_res) return;
+    if (from->low_res) memcpy(to->logits, from->low_res, to->low_res * sizeof *to->logits);
+    o->low_res = to->logits;
+    to->logits += to->low_res;
+}
+
+static void copy_frame(const ist_frame *from, ist_frame *frame, cursor *to) {
+    *frame = *from;
+    frame->objects = to->object;
+    frame->trust = to->trust;
+    for (int i = 0; i < from->object_count; i++) copy_object(&from->objects[i], to);
+    for (int i = 0; i < from->trust_count; i++) {
+        ist_trust *t = to->trust++;
+        *t = from->trust[i];
+        copy_mask(&t->edge, to);
+        copy_mask(&t->in, to);
+        copy_mask(&t->out, to);
+    }
 }
 
 static ist_status copy_result(const ist_result *r, size_t low_res, held_batch *b, ist_error *err) {
     IST_TRY(make_room(r, low_res, b, err));
-    size_t object = 0, word = 0;
-    for (int f = 0; f < r->frame_count; f++) {
-        b->frames[f] = r->frames[f];
-        b->frames[f].objects = &b->objects[object];
-        for (int i = 0; i < r->frames[f].object_count; i++, object++) {
-            const ist_object *from = &r->frames[f].objects[i];
-            copy_object(from, low_res, &b->objects[object], b->words + word,
-                        low_res ? b->low_res + object * low_res : NULL);
-            word += (size_t)from->mask.columns * (size_t)from->mask.words;
-        }
-    }
+    cursor to = {b->objects, b->trust, b->words, b->low_res, low_res};
+    for (int f = 0; f < r->frame_count; f++) copy_frame(&r->frames[f], &b->frames[f], &to);
     b->transfers = r->transfers;
     b->submit_ms = r->submit_ms, b->wait_ms = r->wait_ms, b->total_ms = r->total_ms;
     return IST_OK;
@@ -246,6 +275,7 @@ void held_batch_free(held_batch *b) {
     if (!b) return;
     free(b->frames);
     free(b->objects);
+    free(b->trust);
     free(b->words);
     free(b->low_res);
     *b = (held_batch){0};

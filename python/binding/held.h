@@ -15,14 +15,15 @@
 
 typedef struct held_engine held_engine;
 
-/* A received batch in memory of its own. Pointers in `frames` and `objects` lead into it. */
+/* A received batch in memory of its own. Pointers in it lead into it. */
 typedef struct held_batch {
     uint64_t tag; /* of the batch, also after a failure that ended it; 0: none ended */
-    int frame_count, object_count;
+    int frame_count, object_count, trust_count;
     size_t word_count;    /* of all masks together */
     size_t low_res_count; /* logits of all objects together; 0 without config.low_res */
     ist_frame *frames;
-    ist_object *objects; /* of all frames, one after the other */
+    ist_object *objects; /* of all frames, one after the other, */
+    ist_trust *trust;    /* as these */
     uint32_t *words;
     float *low_res;
     ist_transfers transfers;

@@ -13,12 +13,12 @@ from .errors import (
 )
 from .files import list_images, read_images, read_tar
 from .images import Image
-from .results import Frame, Object, PackedMask, Times, Transfers
+from .results import Frame, Object, PackedMask, Times, Transfers, Trust
 
 __version__ = _text_of(_lib.ist_version())
 __all__ = [
     "ArgumentError", "BuildError", "DEMO", "Device", "DeviceError", "DeviceMemoryError", "Embedding", "Engine",
     "EngineInfo", "Error", "FileError", "Frame", "HostMemoryError", "Image", "InputError", "LimitError", "NoDeviceError",
-    "Object", "PackedMask", "Pending", "StateError", "Times", "Transfers", "UnsupportedError", "WeightsError", "devices",
+    "Object", "PackedMask", "Pending", "StateError", "Times", "Transfers", "Trust", "UnsupportedError", "WeightsError", "devices",
     "list_images", "read_images", "read_tar", "weights",
 ]

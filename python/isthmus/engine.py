@@ -77,21 +77,25 @@ def _set_option(config: Any, name: str, ctype: Any, value: Any, keep: list[Any])
     elif name == "classes":
         keep.append(ffi.new("int[]", [operator.index(label) for label in value] or [0]))
         config.classes, config.class_count = keep[-1], len(value)
-    elif name == "everything":
-        keep.append(_everything(value))
-        config.everything = keep[-1]
+    elif name in _PARAMETERS:
+        keep.append(_parameters(name, value))
+        setattr(config, name, keep[-1])
     else:
         setattr(config, name, float(value) if ctype.cname in ("float", "double") else operator.index(value))
 
 
-def _everything(parameters: Mapping[str, Any]) -> Any:
-    """An ist_everything with the defaults of ist_everything_default()."""
-    found = ffi.new("ist_everything *", lib.ist_everything_default())
-    types = {name: member.type for name, member in ffi.typeof("ist_everything").fields if name != "struct_size"}
-    for name, value in dict(parameters).items():
+_PARAMETERS = {"everything": ("ist_everything", lib.ist_everything_default), "trust": ("ist_trust_options", lib.ist_trust_default)}
+
+
+def _parameters(option: str, parameters: Union[bool, Mapping[str, Any]]) -> Any:
+    """A struct of an option's parameters, with their defaults."""
+    struct, default = _PARAMETERS[option]
+    found = ffi.new(struct + " *", default())
+    types = {name: member.type for name, member in ffi.typeof(struct).fields if name != "struct_size"}
+    for name, value in ({} if parameters is True else dict(parameters)).items():  # type: ignore[arg-type]
         if name not in types:
-            raise ArgumentError(f"everything has {name!r}, want some of {', '.join(types)}")
-        setattr(found, name, float(value) if types[name].cname == "double" else operator.index(value))
+            raise ArgumentError(f"{option} has {name!r}, want some of {', '.join(types)}")
+        setattr(found, name, float(value) if types[name].cname in ("double", "float") else operator.index(value))
     return found
 
 
@@ -115,6 +119,8 @@ def _configure(options: dict[str, Any]) -> tuple[Any, list[Any]]:
 _WANTS = {
     "int": "a whole number", "float": "a number", "double": "a number", "char *": "a path or a string", "void *": "an OpenCL handle's address",
     "int const *": "a list of labels", "int *": "a list of labels", "ist_everything *": "a mapping of numbers",
+    "ist_everything const *": "a mapping of numbers", "ist_trust_options const *": "a mapping of numbers",
+    "ist_trust_options *": "a mapping of numbers",
 }
 
 
@@ -204,6 +210,7 @@ class Engine:
         prompts: "detections", "targets" (masks for given boxes), "given" (see segment and encode), "everything" (all that
             SamAutomaticMaskGenerator finds). everything: its parameters, by the names there, such as
             {"points_per_side": 16}.
+        trust: True, or parameters such as {"theta_on": 0.7, "weights": 1}: scores and a state of each track, Frame.trust.
         input_size: side of the detector's input in pixels, a multiple of 32; input_width, input_height: unequal sides.
         segmenter_size: side of the segmenter's input, a multiple of 32.
         batch: images per submission, 1..64. frames_in_flight: batches under way, 1..8.
@@ -258,12 +265,14 @@ class Engine:
         nms_iou: Optional[float] = None,
         nms_agnostic: Optional[bool] = None,
         readback: Optional[str] = None,
+        trust: Union[bool, Mapping[str, float], None] = None,
         cache_dir: Union[str, "os.PathLike[str]", None] = None,
         cl_context: Any = None,
         cl_device: Any = None,
         cl_queue: Any = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        options["trust"] = None if trust is False else trust
         self._handle: Any = None
         detects = prompts is None or prompts == "detections"
         if detector is DEMO:

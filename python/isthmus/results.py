@@ -16,7 +16,7 @@ from ._lib import check, ffi, lib
 if TYPE_CHECKING:
     import supervision  # type: ignore[import-not-found,unused-ignore]
 
-__all__ = ["Frame", "Labels", "Object", "PackedMask", "Times", "Transfers", "frames_of"]
+__all__ = ["Frame", "Labels", "Object", "PackedMask", "Times", "Transfers", "Trust", "frames_of"]
 
 
 def _dtype_of(ctype: Any) -> np.dtype[Any]:
@@ -29,6 +29,8 @@ def _dtype_of(ctype: Any) -> np.dtype[Any]:
         t = member.type
         if t.kind == "struct":
             formats.append(_dtype_of(t))
+        elif t.kind == "enum":
+            formats.append("u4")
         elif t.kind == "array":
             formats.append((kinds[t.item.cname], t.length))
         else:
@@ -39,6 +41,8 @@ def _dtype_of(ctype: Any) -> np.dtype[Any]:
 
 
 _OBJECT = _dtype_of(ffi.typeof("ist_object"))
+_TRUST = _dtype_of(ffi.typeof("ist_trust"))
+_STATES = {number: name[4:].lower() for number, name in ffi.typeof("ist_visibility").elements.items()}
 
 
 class _Memory:
@@ -101,6 +105,34 @@ class PackedMask:
     x0: int
     y0: int
     bits: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """Whether guidance may trust a track in this frame: scores of 0..1, and what became of it (ist_trust).
+
+    Attributes:
+        track: its id; 1 without match="tracks". object: index of its object in the frame, -1: not seen.
+        state: "lost", "relocalizing" or "visible".
+        sharpness, contrast, continuity, stability: what s is the mean of. geometry, appearance, depth: likewise of c.
+        edge, inside, outside: weights of the image, with trust={"weights": 1}.
+    """
+
+    track: int
+    object: int
+    state: str
+    sharpness: float
+    contrast: float
+    continuity: float
+    stability: float
+    geometry: float
+    appearance: float
+    depth: float
+    s: float
+    c: float
+    edge: PackedMask
+    inside: PackedMask
+    outside: PackedMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +213,7 @@ class Frame:
     transfers: Transfers = field(repr=False)
     times: Times = field(repr=False)
     _table: NDArray[Any] = field(repr=False)
+    _trust: NDArray[Any] = field(repr=False)
     _words: NDArray[np.uint32] = field(repr=False)
     _named: Labels = field(repr=False)
 
@@ -207,9 +240,21 @@ class Frame:
                 zip(*(column.tolist() for column in columns)))
         ]
 
+    @property
+    def trust(self) -> list[Trust]:
+        """The tracks that live, with trust=..."""
+        scores = [name for name in Trust.__dataclass_fields__ if name in (_TRUST.names or ()) and name not in ("state", "edge")]
+        return [
+            Trust(**{name: t[name].item() for name in scores}, state=_STATES[int(t["state"])], edge=self._packed(t["edge"]),
+                  inside=self._packed(t["in"]), outside=self._packed(t["out"]))
+            for t in self._trust
+        ]
+
     def packed(self, i: int) -> PackedMask:
         """The mask of object i as the engine packed it: a view."""
-        mask = self._table["mask"][i]
+        return self._packed(self._table["mask"][i])
+
+    def _packed(self, mask: Any) -> PackedMask:
         first = (int(mask["bits"]) - self._words.ctypes.data) // 4
         columns, words = int(mask["columns"]), int(mask["words"])
         bits = self._words[first : first + columns * words].reshape(columns, words)
@@ -304,14 +349,17 @@ def frames_of(batch: Any, keys: list[Any], labels: Labels, has_masks: bool, trac
     t = batch.transfers
     transfers = Transfers(t.writes, t.reads, t.waits, t.h2d_bytes, t.d2h_bytes)
     times = Times(batch.submit_ms, batch.wait_ms, batch.total_ms)
-    frames, first = [], 0
+    trust = np.asarray(_Memory(batch, batch.trust, batch.trust_count * _TRUST.itemsize, "|u1")).view(_TRUST)
+    frames, first, judged = [], 0, 0
     for i in range(batch.frame_count):
         f = batch.frames[i]
         here = slice(first, first + f.object_count)
         first = here.stop
+        tracks = trust[judged : judged + f.trust_count]
+        judged += f.trust_count
         o = table[here]
         frames.append(
             Frame(f.width, f.height, keys[i], f.dropped, o["label"], o["score"], o["box"], o["query"], o["match"],
                   o["match_iou"], o["mask_score"], o["stability"], o["area"], o["mask_box"], o["point"], o["crop_box"],
-                  None if logits is None else logits[here], has_masks, tracked, transfers, times, o, words, labels))
+                  None if logits is None else logits[here], has_masks, tracked, transfers, times, o, tracks, words, labels))
     return frames

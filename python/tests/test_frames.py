@@ -192,6 +192,21 @@ def test_tracks_and_targets(frames, boxes_only):
             engine(isthmus.Image(frames[0], targets=[[0, 0, float("nan"), 1]]))
 
 
+def test_trust_of_tracks_outlives_its_frame(frames):
+    with isthmus.Engine(match="tracks", trust={"weights": 1}, segmenter_size=256) as engine:
+        first, again = engine([frames[0], frames[0]])
+    assert len(again.trust) == len(again) >= 1 and first._trust.dtype == again._trust.dtype
+    for t in again.trust:
+        o = again.objects[t.object]
+        assert t.track == o.match and t.state in ("lost", "relocalizing", "visible")
+        assert t.s == pytest.approx(np.mean([t.sharpness, t.contrast, t.continuity, t.stability]), abs=1e-5)
+        assert t.c == pytest.approx(np.mean([t.geometry, t.appearance, t.depth]), abs=1e-5)
+        bits = sum(bin(word).count("1") for word in t.inside.bits.ravel().tolist())
+        assert 0 < bits < o.area < bits + sum(bin(word).count("1") for word in t.edge.bits.ravel().tolist())
+    with isthmus.Engine(segmenter=None, input_size=256) as engine:
+        assert engine(frames[0]).trust == []
+
+
 def test_assignment_is_the_least():
     with isthmus.Engine(detector=None, segmenter=None) as engine:
         columns, total = engine.assign([[4, 1, 3], [2, 0, 5], [3, 2, 2]])

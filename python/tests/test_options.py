@@ -28,7 +28,10 @@ def test_options_reach_the_config():
     assert config.prompts == lib.IST_PROMPTS_EVERYTHING and config.readback == lib.IST_READBACK_NONE
     assert (config.everything.points_per_side, config.everything.box_nms_thresh) == (8, 0.5)
     assert config.everything.points_per_batch == lib.ist_everything_default().points_per_batch
-    assert (config.nms_iou, config.nms_agnostic) == (0.6, 1)
+    assert (config.nms_iou, config.nms_agnostic) == (0.6, 1) and config.trust == ffi.NULL
+    config, _keep = _configure(dict(trust={"n_lost": 7, "theta_on": 0.75}))
+    assert (config.trust.n_lost, config.trust.theta_on, config.trust.weights) == (7, 0.75, 0)
+    assert _configure(dict(trust=True))[0].trust.tau_conf == 0.5
 
 
 @pytest.mark.parametrize(
