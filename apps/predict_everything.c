@@ -15,8 +15,10 @@ typedef struct parameter {
     double low, high; /* the engine knows better */
 } parameter;
 
-#define WHOLE(name, member, low, high)  {name, offsetof(ist_everything, member), true, low, high}
-#define NUMBER(name, member, low, high) {name, offsetof(ist_everything, member), false, low, high}
+#define WHOLE(name, member, low, high)                                                                                 \
+    { name, offsetof(ist_everything, member), true, low, high }
+#define NUMBER(name, member, low, high)                                                                                \
+    { name, offsetof(ist_everything, member), false, low, high }
 static const parameter parameters[] = {
     WHOLE("points-per-side", points_per_side, 1, IST_GRID_SIDE_MAX),
     WHOLE("points-per-batch", points_per_batch, 1, IST_POINTS_AT_A_TIME_MAX),
@@ -49,7 +51,8 @@ int predict_check_everything(const predict_options *o) {
     if (!o->everything && !o->serve && o->parameter_given)
         return cli_usage(o->command, "--%s belongs to --everything", o->parameter_given);
     if (!o->everything && !o->serve) return CLI_SUCCESS;
-    if (o->multimask) return cli_usage(o->command, "--everything asks for three masks of each point, without --multimask");
+    if (o->multimask)
+        return cli_usage(o->command, "--everything asks for three masks of each point, without --multimask");
     if (o->batch != 1) return cli_usage(o->command, "--everything takes images one by one, without --batch");
     if (ist_everything_check(&o->parameters, &err)) return cli_usage(o->command, "%s", err.text);
     return CLI_SUCCESS;

@@ -386,6 +386,8 @@ static const shape_case frame[] = {
     REFUSES(GRID_KEEP, grid_keep, ARGUMENT, "l: statistics [1,1,20,8] of 21 masks", .stats = I(1, 1, 20, 8), DET(1, 21)),
     MAKES(GRID_SELECT, grid_select, "", .crops = 5, .most = 3, .capacity = 60),
     REFUSES(GRID_SELECT, grid_select, ARGUMENT, "l: 0 of 60 candidates in 5 crops", .crops = 5, .capacity = 60),
+    MAKES(GRID_CLEAN, grid_clean, "", .least = 9, .most = 3, .capacity = 60),
+    REFUSES(GRID_CLEAN, grid_clean, ARGUMENT, "l: regions of 0 pixels in 3 masks", .most = 3, .capacity = 60),
     MAKES(GRID_OBJECTS, grid_objects, "i[1,1,4,2] i[1,1,4,8] f[4,1,1,1] i[1,1,4,8] i[1,1,1,4] i[1,1,1,1] i[1,1,4,1]",
           .det = {.max_objects = 4}),
     REFUSES(GRID_OBJECTS, grid_objects, ARGUMENT, "l: 0 objects", .det = {.max_objects = 0}),

@@ -1,8 +1,6 @@
-/* Masks of everything between the decoder and the packet (graph/found.h; GRID_POINTS and on of graph/nodes.h): points taken
- * batch by batch, filters, non-maximum suppression. Every count is on the device; what is appended keeps its order, so that
- * two runs give the same bits. LANES work-items share one problem: 1 on CPUs. */
-#pragma OPENCL FP_CONTRACT OFF
-
+/* Masks of everything between the decoder and the packet (graph/found.h; GRID_POINTS and on of graph/nodes.h): points
+ * taken batch by batch, filters, non-maximum suppression. Every count is on the device; what is appended keeps its
+ * order, so that two runs give the same bits. LANES work-items share one problem: 1 on CPUs. */
 static inline __global const int *candidate_at(__global const int *found, int i) {
     return found + FD_HEADER + (size_t)i * CD_WORDS;
 }
@@ -111,9 +109,9 @@ static bool cut_off(int at, int crop, int image) {
 
 /* One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-grid_keep(__global int *found, __global const int *picks, __global const int *pick_image, __global const int *pick_total,
-          __global const int *sums, __global const float *iou, __global const int *total, __global const uint *upload,
-          grid_keep_args arg) {
+grid_keep(__global int *found, __global const int *picks, __global const int *pick_image,
+          __global const int *pick_total, __global const int *sums, __global const float *iou,
+          __global const int *total, __global const uint *upload, grid_keep_args arg) {
     __local int room[LANES];
     const int points = *total, count = *pick_total, taken = found[FD_TAKEN];
     if (found[FD_SELECTED]) {
@@ -146,6 +144,7 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
         c[CD_POINT] = taken + point;
         c[CD_MASK] = item - point * arg.each;
         c[CD_CROP] = crop;
+        c[CD_CHANGED] = 0;
 #if LANES == 1
         found[FD_OF_CROP + crop]++;
 #else
@@ -167,25 +166,35 @@ static int first_of(__global const int *found, int crop) {
     return first;
 }
 
-/* What a candidate is sorted by, larger first: its quality, or across crops the score of its own. NaN before all. */
-static float key_of(__global const int *found, __global const uint *upload, int i, bool across) {
+/* What is suppressed: candidates within each crop, what is left of them across crops, what was kept of those and
+ * cleaned then. */
+enum { WITHIN, ACROSS, CLEANED };
+
+static int count_of(__global const int *found, int stage) {
+    return found[stage == WITHIN ? FD_CANDIDATES : stage == ACROSS ? FD_SURVIVORS : FD_KEPT];
+}
+
+/* What a candidate is sorted by, larger first: its quality, the score of its crop, whether it was changed. NaN before
+ * all. */
+static float key_of(__global const int *found, __global const uint *upload, int i, int stage) {
     __global const int *c = candidate_at(found, i);
-    const float key = as_float(across ? (int)IMAGE_AT(upload, c[CD_CROP])[IM_CROP_SCORE] : c[CD_IOU]);
+    if (stage == CLEANED) return c[CD_CHANGED] ? 0.0f : 1.0f;
+    const float key = as_float(stage == ACROSS ? (int)IMAGE_AT(upload, c[CD_CROP])[IM_CROP_SCORE] : c[CD_IOU]);
     return isnan(key) ? INFINITY : key;
 }
 
-/* Work-item i: the place of candidate i among those of its crop; across: of survivor i among all. */
-__kernel void grid_rank(__global int *found, __global const uint *upload, int capacity, int across) {
+/* Work-item i: the place of candidate i among those of its crop, else of the i-th that is left among all. */
+__kernel void grid_rank(__global int *found, __global const uint *upload, int capacity, int stage) {
     const int i = (int)get_global_id(0);
-    __global const int *list = LIST(found, FL_SURVIVORS, capacity);
-    if (i >= (across ? found[FD_SURVIVORS] : found[FD_CANDIDATES])) return;
-    const int mine = across ? list[i] : i, crop = candidate_at(found, mine)[CD_CROP];
-    const int from = across ? 0 : first_of(found, crop);
-    const int to = across ? found[FD_SURVIVORS] : from + found[FD_OF_CROP + crop];
-    const float key = key_of(found, upload, mine, across);
+    __global const int *list = LIST(found, stage == CLEANED ? FL_KEPT : FL_SURVIVORS, capacity);
+    if (i >= count_of(found, stage) || (stage == CLEANED && found[FD_CLEANED])) return;
+    const int mine = stage == WITHIN ? i : list[i], crop = candidate_at(found, mine)[CD_CROP];
+    const int from = stage == WITHIN ? first_of(found, crop) : 0;
+    const int to = stage == WITHIN ? from + found[FD_OF_CROP + crop] : count_of(found, stage);
+    const float key = key_of(found, upload, mine, stage);
     int rank = from;
     for (int j = from; j < to; j++) {
-        const float other = key_of(found, upload, across ? list[j] : j, across);
+        const float other = key_of(found, upload, stage == WITHIN ? j : list[j], stage);
         rank += other > key || (other == key && j < i);
     }
     __global const int *c = candidate_at(found, mine);
@@ -194,25 +203,29 @@ __kernel void grid_rank(__global int *found, __global const uint *upload, int ca
             (__global float *)LIST(found, FL_BOXES, capacity));
 }
 
+/* Products and sums are rounded each by itself; at the head of functions, since what follows in a joined program is
+ * others'. */
 static float area_of(float4 b) {
+#pragma OPENCL FP_CONTRACT OFF
     return (b.s2 - b.s0) * (b.s3 - b.s1);
 }
 
 /* Whether the IoU is above the threshold as torchvision.ops.nms rounds both: see nms.cl. */
 static bool overlaps(float4 a, float4 b, float threshold, float half_step) {
+#pragma OPENCL FP_CONTRACT OFF
     const float w = fmax(fmin(a.s2, b.s2) - fmax(a.s0, b.s0), 0.0f);
     const float h = fmax(fmin(a.s3, b.s3) - fmax(a.s1, b.s1), 0.0f);
     const float inter = w * h, both = area_of(a) + area_of(b) - inter;
     return inter > 0.0f && fma(-threshold, both, inter) > both * half_step;
 }
 
-/* Group g: candidates of crop g, or with `across` the survivors of all. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_suppress(__global int *found, int capacity,
-                                                                               int across, float threshold,
-                                                                               float half_step) {
+/* Group g: candidates of crop g, else all. */
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+grid_suppress(__global int *found, int capacity, int stage, float threshold, float half_step) {
     __local uint alive[ALIVE_WORDS];
-    const int crop = get_group_id(0), from = across ? 0 : first_of(found, crop);
-    const int count = across ? found[FD_SURVIVORS] : found[FD_OF_CROP + crop];
+    const int crop = get_group_id(0), from = stage == WITHIN ? first_of(found, crop) : 0;
+    const int count = stage == WITHIN ? found[FD_OF_CROP + crop] : count_of(found, stage);
+    if (stage == CLEANED && found[FD_CLEANED]) return;
     __global const float *boxes = (__global const float *)LIST(found, FL_BOXES, capacity) + 4 * (size_t)from;
     __global int *is_alive = LIST(found, FL_ALIVE, capacity) + from;
     for (int i = LANE; i < (count + 31) / 32; i += LANES) alive[i] = UINT_MAX;
@@ -234,10 +247,11 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_suppress(_
 }
 
 /* One group: what is alive, in order, becomes the survivors or, at the `last` time, what is kept, at most `most`. */
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_compact(__global int *found, int capacity, int across,
-                                                                              int last, int most) {
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_compact(__global int *found, int capacity,
+                                                                              int stage, int last, int most) {
     __local int room[LANES];
-    const int count = across ? found[FD_SURVIVORS] : found[FD_CANDIDATES];
+    const int count = count_of(found, stage);
+    if (stage == CLEANED && found[FD_CLEANED]) return;
     __global const int *order = LIST(found, FL_ORDER, capacity), *is_alive = LIST(found, FL_ALIVE, capacity);
     __global int *to = LIST(found, last ? FL_KEPT : FL_SURVIVORS, capacity);
     int kept = 0;
@@ -256,8 +270,13 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void grid_compact(__
         return;
     }
     found[FD_KEPT] = min(kept, most);
-    found[FD_DROPPED] = kept - min(kept, most);
-    found[FD_SELECTED] = 1;
+    if (stage == CLEANED) {
+        found[FD_CLEANED] = 1;
+        found[FD_STORED] = 0;
+    } else {
+        found[FD_DROPPED] = kept - min(kept, most);
+        found[FD_SELECTED] = 1;
+    }
 }
 
 /* Work-item k: object k of the image. */

@@ -61,4 +61,3 @@ static whole whole_of(__global const int *stats, int k, int parts, __local int *
     w.low = SUM(w.low);
     return w;
 }
-

@@ -2,7 +2,9 @@
  *
  * Points are taken batch by batch; each of their masks that passes the filters becomes a candidate, in the order of
  * points and masks, so that those of a crop follow each other. When all points are taken, selection writes which
- * candidates are kept; these are then asked for again, and their masks are stored. Kernels get the numbers of this file as
+ * candidates are kept; these are then asked for again, and their masks are stored. Where small regions are removed from
+ * these, selection follows once more, and they are asked for and cleaned a last time, in the order that they have then.
+ * Kernels get the numbers of this file as
  * macros without IST_ (codes/found). */
 #ifndef IST_GRAPH_FOUND_H
 #define IST_GRAPH_FOUND_H
@@ -18,6 +20,7 @@ enum ist_found_word {
     IST_FD_DROPPED = 4,    /* and those that were too many */
     IST_FD_STORED = 5,     /* of the kept: masks stored */
     IST_FD_SURVIVORS = 6,  /* candidates that are no duplicates within their crop */
+    IST_FD_CLEANED = 7,    /* nonzero: small regions were removed once, and duplicates after that */
     IST_FD_OF_CROP = 8,    /* candidates of each crop, at most IST_CROPS_MAX */
     IST_FD_HEADER = 96
 };
@@ -38,12 +41,14 @@ enum ist_candidate_word {
     IST_CD_POINT = 8,
     IST_CD_MASK = 9, /* which of the point's */
     IST_CD_CROP = 10,
+    IST_CD_CHANGED = 11, /* nonzero: small regions were removed */
     IST_CD_WORDS = 12
 };
 
 /* Behind the header: candidates, then for as many of them lists of a word each and boxes in the order of the first. */
 enum ist_found_list {
-    IST_FL_ORDER = 0,     /* candidates by crop and falling quality, or survivors by the crops' score */
+    IST_FL_ORDER = 0,     /* candidates by crop and falling quality, survivors by their crops' score, or the kept by
+                           * whether they were changed */
     IST_FL_ALIVE = 1,     /* whether the one at that place is no duplicate */
     IST_FL_SURVIVORS = 2, /* the candidates that are left, in order */
     IST_FL_KEPT = 3,

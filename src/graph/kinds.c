@@ -156,6 +156,9 @@ static const ist_field grid_keep[] = {TEXT(ist_grid_keep, label), IN(ist_grid_ke
                                       IN(ist_grid_keep, stats), DETECTIONS(IN, ist_grid_keep), END};
 static const ist_field grid_select[] = {TEXT(ist_grid_select, label), IN(ist_grid_select, upload),
                                         IN(ist_grid_select, found), END};
+static const ist_field grid_clean[] = {TEXT(ist_grid_clean, label), IN(ist_grid_clean, upload),
+                                       IN(ist_grid_clean, found), IN(ist_grid_clean, store),
+                                       IN(ist_grid_clean, regions), END};
 static const ist_field grid_objects[] = {TEXT(ist_grid_objects, label), IN(ist_grid_objects, found),
                                          OUT(ist_grid_objects, match), OUT(ist_grid_objects, stats),
                                          OUT(ist_grid_objects, score), DETECTIONS(OUT, ist_grid_objects), END};

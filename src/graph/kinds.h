@@ -70,6 +70,7 @@
     X(GRID_PICKS, grid_picks, grid_picks)                                                                              \
     X(GRID_KEEP, grid_keep, grid_keep)                                                                                 \
     X(GRID_SELECT, grid_select, grid_select)                                                                           \
+    X(GRID_CLEAN, grid_clean, grid_clean)                                                                              \
     X(GRID_OBJECTS, grid_objects, grid_objects)
 
 /* Spans: runs of neighbouring nodes that a variant may take as one. SEQUENCE: operators on the same rows (queries,

@@ -697,6 +697,22 @@ typedef struct ist_grid_select {
     int crops, most, capacity;
 } ist_grid_select;
 
+/* GRID_CLEAN: of the masks stored, background regions (8-connected, within the image) of fewer pixels than `least` are
+ * filled, then regions of the mask of fewer are removed, but for the largest where there are no others; as
+ * segment-anything's remove_small_regions with OpenCV's labels. The first time those that changed give way to those that did
+ * not, above `thresh` as in GRID_SELECT, and none counts as stored any more. regions: for IST_UP_CLEANERS masks
+ * ist_region_words each. */
+enum { IST_CLEANERS_MAX = 64 };
+static inline size_t ist_region_words(int width, int height) {
+    return 2 * (size_t)width * (size_t)(height / 2 + 1); /* a column has no more runs */
+}
+typedef struct ist_grid_clean {
+    const char *label;
+    ist_tensor upload, found, store, regions;
+    double thresh;
+    int least, most, capacity;
+} ist_grid_clean;
+
 /* GRID_OBJECTS: the candidates kept as PACK takes objects: det, match I32 [1,1,most,2] (number of the point, IoU 1), stats
  * as of MASK_SUMS, score F32 [most,1,1,1]. */
 typedef struct ist_grid_objects {

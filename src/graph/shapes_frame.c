@@ -26,8 +26,9 @@ static void infer_detections(ist_detections *d) {
 ist_status ist_infer_detect(void *node, ist_error *err) {
     ist_detect *q = node;
     ist_tensor logits = q->logits, boxes = q->boxes;
-    if (boxes.c != BOX || boxes.n != logits.n || ist_tokens_of(boxes) != ist_tokens_of(logits) || q->det.max_objects < 1 ||
-        q->det.max_objects > CANDIDATES || logits.elem != IST_ELEM_F32 || boxes.elem != IST_ELEM_F32)
+    if (boxes.c != BOX || boxes.n != logits.n || ist_tokens_of(boxes) != ist_tokens_of(logits) ||
+        q->det.max_objects < 1 || q->det.max_objects > CANDIDATES || logits.elem != IST_ELEM_F32 ||
+        boxes.elem != IST_ELEM_F32)
         return ist_fail(err, IST_E_ARGUMENT,
                         "%s: logits [%d,%d,%d], boxes [%d,%d,%d], at most %d objects: not possible", q->label, logits.n,
                         ist_tokens_of(logits), logits.c, boxes.n, ist_tokens_of(boxes), boxes.c, q->det.max_objects);
@@ -161,6 +162,12 @@ ist_status ist_infer_grid_select(void *node, ist_error *err) {
     if (q->crops >= 1 && q->crops <= IST_CROPS_MAX && q->most >= 1 && q->capacity >= 1) return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT, "%s: %d of %d candidates in %d crops", q->label, q->most, q->capacity,
                     q->crops);
+}
+
+ist_status ist_infer_grid_clean(void *node, ist_error *err) {
+    const ist_grid_clean *q = node;
+    if (q->least >= 1 && q->most >= 1 && q->capacity >= 1) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "%s: regions of %d pixels in %d masks", q->label, q->least, q->most);
 }
 
 ist_status ist_infer_grid_objects(void *node, ist_error *err) {

@@ -71,7 +71,8 @@ static ist_status compile(ist_engine *e, ist_error *err) {
                {IST_EXT_PACKET, s->packet, s->packet_bytes},
                {IST_EXT_STORE, s->store, s->store_words * objects * sizeof(uint32_t)},
                {IST_EXT_EMBEDDING, e->embedding, embeddings},
-               {IST_EXT_FOUND, e->found, ist_found_words(candidates) * sizeof(uint32_t)}};
+               {IST_EXT_FOUND, e->found, ist_found_words(candidates) * sizeof(uint32_t)},
+               {IST_EXT_REGIONS, e->found, 0}}; /* there are no cleaners */
     int count = ist_engine_plans(e, plans);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (!all[i].buffer) continue;

@@ -28,13 +28,16 @@ ist_status ist_everything_check(const ist_everything *e, ist_error *err) {
     ist_grids_of(e, &grids);
     for (int l = 0; l <= e->crop_n_layers; l++)
         if (grids.side[l] < 1)
-            return ist_fail(err, IST_E_ARGUMENT,
-                            "config.everything: %d points on a side leave none for crop layer %d, each has a %dth of the "
-                            "one before",
-                            e->points_per_side, l, e->crop_n_points_downscale_factor);
+            return ist_fail(
+                err, IST_E_ARGUMENT,
+                "config.everything: %d points on a side leave none for crop layer %d, each has a %dth of the "
+                "one before",
+                e->points_per_side, l, e->crop_n_points_downscale_factor);
     if (grids.points <= IST_CANDIDATES_MAX / 3) return IST_OK;
-    return ist_fail(err, IST_E_LIMIT, "config.everything: %d points in %d crops, at most %d; fewer crop layers, points on a "
-                    "side or a larger downscale factor might do", grids.points, grids.crops, IST_CANDIDATES_MAX / 3);
+    return ist_fail(err, IST_E_LIMIT,
+                    "config.everything: %d points in %d crops, at most %d; fewer crop layers, points on a "
+                    "side or a larger downscale factor might do",
+                    grids.points, grids.crops, IST_CANDIDATES_MAX / 3);
 }
 
 void ist_grids_of(const ist_everything *e, ist_grids *grids) {
@@ -64,8 +67,8 @@ ist_status ist_crops_of(const ist_everything *e, int width, int height, ist_crop
             int x = (w - overlap) * (k / n), y = (h - overlap) * (k % n);
             ist_crop c = {x, y, x + w < width ? x + w : width, y + h < height ? y + h : height};
             if (c.x1 <= c.x0 || c.y1 <= c.y0)
-                return ist_fail(err, IST_E_INPUT, "an image of %d x %d pixels is too small for crop layer %d", width, height,
-                                l);
+                return ist_fail(err, IST_E_INPUT, "an image of %d x %d pixels is too small for crop layer %d", width,
+                                height, l);
             crops[count++] = c;
         }
     }
@@ -97,8 +100,8 @@ size_t ist_crops_lay_out(const ist_grids *grids, int side, size_t alignment, siz
         int w, h, width = k->x1 - k->x0, height = k->y1 - k->y0;
         ist_segmenter_size(side, width, height, &w, &h);
         layout->at[c] = ist_align_up(at * sizeof(uint32_t), alignment) / sizeof(uint32_t);
-        layout->words[c] = IST_UP_HEADER + IST_IM_WORDS + ist_resize_taps_words(width, w) +
-                           ist_resize_taps_words(height, h);
+        layout->words[c] =
+            IST_UP_HEADER + IST_IM_WORDS + ist_resize_taps_words(width, w) + ist_resize_taps_words(height, h);
         at = layout->at[c] + layout->words[c];
     }
     return at;
@@ -155,7 +158,8 @@ void ist_crops_fill(uint32_t *upload, const ist_grids *grids, const ist_crops_la
         if (c) {
             int w, h;
             ist_segmenter_size(block.seg_side, block.width, block.height, &w, &h);
-            block.offset += (uint64_t)k->y0 * block.stride + (uint64_t)k->x0 * (uint64_t)(block.channels * block.sample_bytes);
+            block.offset +=
+                (uint64_t)k->y0 * block.stride + (uint64_t)k->x0 * (uint64_t)(block.channels * block.sample_bytes);
             block.seg_vertical = ist_resize_vertical_first(order, block.width, block.height, w, h);
             fill_upload(upload + layout->at[c], &block, tables);
         }

@@ -2,7 +2,8 @@
  * utils/amg.py has them, and their part of the upload.
  *
  * The upload's image blocks are those of the crops, the first of which is the image. The encoder takes one image at a
- * time: for every other crop there is an upload of its own within the upload, a header, one block and its tap tables. */
+ * time: for every other crop there is an upload of its own within the upload, a header, one block and its tap tables.
+ */
 #ifndef IST_PIPELINE_CROPS_H
 #define IST_PIPELINE_CROPS_H
 
@@ -12,9 +13,9 @@
 
 /* What there is of an engine's parameters, for every image. */
 typedef struct ist_grids {
-    int crops, points;                     /* of all crops together */
-    int side[IST_CROP_LAYERS_MAX + 1];     /* points on a side of a layer's grid */
-    int first[IST_CROPS_MAX + 1];          /* number of a crop's first point; the last one: of all */
+    int crops, points;                 /* of all crops together */
+    int side[IST_CROP_LAYERS_MAX + 1]; /* points on a side of a layer's grid */
+    int first[IST_CROPS_MAX + 1];      /* number of a crop's first point; the last one: of all */
     int layer[IST_CROPS_MAX];
 } ist_grids;
 
@@ -38,7 +39,8 @@ typedef struct ist_crops_layout {
     size_t words[IST_CROPS_MAX];    /* of these */
 } ist_crops_layout;
 
-/* From word `at` on, for crops filled in; where it ends. `alignment`: of what a window of a buffer may begin at, bytes. */
+/* From word `at` on, for crops filled in; where it ends. `alignment`: of what a window of a buffer may begin at, bytes.
+ */
 size_t ist_crops_lay_out(const ist_grids *grids, int side, size_t alignment, size_t at, ist_crops_layout *layout);
 
 /* Blocks, points and uploads of crops; `image` is the first one's block. Tables only where `tables`. */

@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 /* External buffers of the frame's plan. */
-enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE, IST_EXT_EMBEDDING, IST_EXT_FOUND };
+enum { IST_EXT_UPLOAD, IST_EXT_PIXELS, IST_EXT_PACKET, IST_EXT_STORE, IST_EXT_EMBEDDING, IST_EXT_FOUND, IST_EXT_REGIONS };
 
 enum { IST_MAX_BATCH = 64, IST_MAX_SLOTS = 8, IST_MAX_OBJECTS = 300, IST_MAX_POINTS = 256, IST_MAX_EMBEDDINGS = 1024 };
 
@@ -100,10 +100,13 @@ struct ist_engine {
     ist_plan *plan;         /* NULL: no detector, ist_assign only */
     ist_plan *encoder;      /* with given prompts: from upload to embedding; `plan` is then from there to the packet */
     ist_plan *selection;    /* of everything: `plan` is a batch of points, this is which masks are kept, */
-    ist_plan *packing;      /* and this the packet */
+    ist_plan *cleaning;     /* removes small regions from these, where that is asked for, */
+    ist_plan *packing;      /* and this makes the packet */
     ist_everything everything;
     ist_grids grids;
     cl_mem found;           /* graph/found.h */
+    cl_mem regions;         /* GRID_CLEAN's */
+    size_t regions_bytes;
     cl_mem embedding;       /* of the batch that is submitted with images, or of all crops */
     size_t embedding_bytes; /* of an image */
     ist_slot encoding;      /* upload of what ist_encode is given; nothing else of it is used */
@@ -128,7 +131,7 @@ struct ist_engine {
 };
 
 /* The engine's plans, in the order in which they are replayed first; how many there are. */
-enum { IST_PLANS_MAX = 4 };
+enum { IST_PLANS_MAX = 5 };
 int ist_engine_plans(const ist_engine *engine, ist_plan *plans[IST_PLANS_MAX]);
 /* Embeddings that lie beside each other in `embedding`: those of a batch, or of crops. */
 int ist_engine_embeddings(const ist_engine *engine);
@@ -190,6 +193,16 @@ ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 ist_device_packet ist_slot_on_device(const ist_engine *engine, const ist_slot *slot);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
+
+/* ---- everything.c ---- */
+
+/* Masks of the image that there is memory to clean at a time: 256 MiB; one of a megapixel needs 4. */
+int ist_everything_cleaners(const ist_image *image);
+/* Room for that. */
+ist_status ist_everything_reserve(ist_engine *engine, const ist_image *image, ist_error *err);
+/* From an upload that is there to the packet. */
+ist_status ist_everything_enqueue(ist_engine *engine, ist_slot *slot, cl_mem pixels, ist_frame_scope scope,
+                                  ist_error *err);
 
 /* Replaces AUTO by what it becomes on a device; fails for a precision that the device does not have. */
 ist_status ist_precision_choose(const ist_device *device, ist_precision *precision, ist_error *err);

@@ -87,7 +87,8 @@ static const frame_parts parts_of[] = {
     [IST_PROMPTS_DETECTIONS] = {1, {IST_FRAME_WHOLE}},
     [IST_PROMPTS_TARGETS] = {1, {IST_FRAME_WHOLE}},
     [IST_PROMPTS_GIVEN] = {2, {IST_FRAME_DECODER, IST_FRAME_ENCODER}},
-    [IST_PROMPTS_EVERYTHING] = {4, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING}}};
+    [IST_PROMPTS_EVERYTHING] = {
+        5, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING, IST_FRAME_CLEANING}}};
 
 static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
     switch (part) {
@@ -95,6 +96,8 @@ static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
         return &e->encoder;
     case IST_FRAME_SELECTION:
         return &e->selection;
+    case IST_FRAME_CLEANING:
+        return &e->cleaning;
     case IST_FRAME_PACKING:
         return &e->packing;
     default:
@@ -103,7 +106,7 @@ static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
 }
 
 int ist_engine_plans(const ist_engine *e, ist_plan *plans[IST_PLANS_MAX]) {
-    ist_plan *const all[IST_PLANS_MAX] = {e->encoder, e->plan, e->selection, e->packing};
+    ist_plan *const all[IST_PLANS_MAX] = {e->encoder, e->plan, e->selection, e->cleaning, e->packing};
     int count = 0;
     for (int i = 0; i < IST_PLANS_MAX; i++)
         if (all[i]) plans[count++] = all[i];
@@ -127,6 +130,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     if (!st) st = class_filter(e, config, &keep, err);
     const frame_parts *parts = &parts_of[config->prompts];
     for (int i = 0; i < parts->count && !st; i++) {
+        if (parts->part[i] == IST_FRAME_CLEANING && !e->everything.min_mask_region_area) continue;
         ist_plan **plan = plan_of(e, parts->part[i]);
         st = ist_plan_begin(e->device, &options, plan, err);
         if (!st) st = ist_frame_record(e, *plan, parts->part[i], &c, keep, options.taps, err);
@@ -292,10 +296,12 @@ void ist_engine_close(ist_engine **engine) {
     while (e->embeddings) ist_engine_forget(e, e->embeddings);
     if (e->device) ist_buffer_release(e->device, &e->embedding);
     if (e->device) ist_buffer_release(e->device, &e->found);
+    if (e->device) ist_buffer_release(e->device, &e->regions);
     ist_trust_close(e, &e->trust);
     ist_plan_close(&e->plan);
     ist_plan_close(&e->encoder);
     ist_plan_close(&e->selection);
+    ist_plan_close(&e->cleaning);
     ist_plan_close(&e->packing);
     ist_device_close(&e->device);
     for (int i = 0; e->class_names && i < e->classes; i++) free(e->class_names[i]);

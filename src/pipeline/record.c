@@ -11,7 +11,7 @@ typedef struct frame {
     const ist_config *config;
     int side; /* of the segmenter's input */
     const ist_checkpoints *c;
-    ist_tensor upload, pixels, packet, store, embedding, found; /* of no size: external */
+    ist_tensor upload, pixels, packet, store, embedding, found, regions; /* of no size: external */
     const ist_everything *everything;
     const ist_grids *grids;
     bool masks, kept;
@@ -322,6 +322,22 @@ static void record_selection(const frame *f) {
     node(f, IST_NODE_GRID_SELECT, &select);
 }
 
+static void record_cleaning(const frame *f) {
+    const ist_everything *e = f->everything;
+    ist_grid_clean clean = {.label = "small regions",
+                            .upload = f->upload,
+                            .found = f->found,
+                            .store = f->store,
+                            .regions = f->regions,
+                            .thresh = e->box_nms_thresh > e->crop_nms_thresh ? e->box_nms_thresh : e->crop_nms_thresh,
+                            .least = e->min_mask_region_area,
+                            .most = f->config->max_objects,
+                            .capacity = capacity_of(f)};
+    of_all(f, "selection");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_GRID_CLEAN, &clean);
+}
+
 static void record_packing(const frame *f) {
     ist_grid_objects objects = {.label = "objects",
                                 .found = f->found,
@@ -373,6 +389,7 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
         f.everything = &e->everything, f.grids = &e->grids;
         f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
+        f.regions = ist_graph_external(f.g, IST_EXT_REGIONS, IST_ELEM_I32);
     }
     switch (part) {
     case IST_FRAME_ENCODER:
@@ -386,6 +403,9 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
         break;
     case IST_FRAME_SELECTION:
         record_selection(&f);
+        break;
+    case IST_FRAME_CLEANING:
+        record_cleaning(&f);
         break;
     case IST_FRAME_PACKING:
         record_packing(&f);

@@ -12,14 +12,15 @@ typedef struct ist_checkpoints {
 } ist_checkpoints;
 
 /* From image to embedding, and from embedding and given prompts to packet: two plans, so that the second can be
- * replayed by itself. For masks of everything three behind the encoder: a batch of points, which masks are kept, the
- * packet. Everything else is one. */
+ * replayed by itself. For masks of everything there are more behind the encoder: a batch of points, which masks are kept,
+ * small regions of those, the packet. Everything else is one. */
 typedef enum ist_frame_part {
     IST_FRAME_WHOLE,
     IST_FRAME_ENCODER,
     IST_FRAME_DECODER,
     IST_FRAME_POINTS,
     IST_FRAME_SELECTION,
+    IST_FRAME_CLEANING,
     IST_FRAME_PACKING
 } ist_frame_part;
 

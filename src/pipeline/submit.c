@@ -271,6 +271,7 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
     up[IST_UP_FLAGS] = (reset ? IST_UP_RESET_TRACKS : 0u) | (e->track_half ? IST_UP_TRACK_HALF : 0u);
     up[IST_UP_PACKET_WORDS] = (uint32_t)s->mask_words;
     up[IST_UP_STORE_WORDS] = (uint32_t)s->store_words;
+    if (e->cleaning) up[IST_UP_CLEANERS] = (uint32_t)ist_everything_cleaners(&images[0]);
     for (int i = 0; i < count; i++) {
         const ist_image *m = &images[i];
         const image_layout *o = &l->images[i];
@@ -309,49 +310,6 @@ static ist_status enqueue_encoder(ist_engine *e, const ist_slot *s, const ist_im
     return ist_plan_replay_for(e->encoder, scope, err);
 }
 
-/* The embedding of a crop, by an upload of its own within the upload. */
-static ist_status enqueue_crop(ist_engine *e, const ist_slot *s, cl_mem pixels, int crop, ist_frame_scope scope,
-                               ist_error *err) {
-    const ist_crops_layout *l = s->crops;
-    cl_mem upload = NULL, embedding = NULL;
-    ist_status st = IST_OK;
-    if (crop)
-        st = ist_buffer_sub(e->device, s->upload, l->at[crop] * sizeof(uint32_t), l->words[crop] * sizeof(uint32_t),
-                            "upload of a crop", &upload, err);
-    if (!st)
-        st = ist_buffer_sub(e->device, e->embedding, e->embedding_bytes * (size_t)crop, e->embedding_bytes,
-                            "embedding of a crop", &embedding, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_UPLOAD, crop ? upload : s->upload, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_EMBEDDING, embedding, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_FOUND, e->found, err);
-    if (!st) st = ist_plan_replay_for(e->encoder, scope, err);
-    ist_plan_unbind(e->encoder, upload); /* commands in the queue keep them */
-    ist_plan_unbind(e->encoder, embedding);
-    ist_buffer_release(e->device, &upload);
-    ist_buffer_release(e->device, &embedding);
-    return st;
-}
-
-/* Points batch by batch, selection, and once more for what was kept: how much that is only the device knows. */
-static ist_status enqueue_everything(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
-    ist_plan *const plans[] = {e->plan, e->selection, e->packing};
-    int each = e->everything.points_per_batch;
-    for (int i = 0; i < 3; i++) {
-        IST_TRY(ist_plan_bind(plans[i], IST_EXT_UPLOAD, s->upload, err));
-        IST_TRY(ist_plan_bind(plans[i], IST_EXT_FOUND, e->found, err));
-    }
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
-    IST_TRY(ist_plan_bind(e->packing, IST_EXT_STORE, s->store, err));
-    IST_TRY(ist_plan_bind(e->packing, IST_EXT_PACKET, s->packet, err));
-    for (int c = 0; c < e->grids.crops; c++) IST_TRY(enqueue_crop(e, s, pixels, c, scope, err));
-    for (int i = 0; i < e->grids.points; i += each) IST_TRY(ist_plan_replay_for(e->plan, scope, err));
-    IST_TRY(ist_plan_replay_for(e->selection, scope, err));
-    for (int i = 0; i < e->config.max_objects; i += each) IST_TRY(ist_plan_replay_for(e->plan, scope, err));
-    return ist_plan_replay_for(e->packing, scope, err);
-}
-
 /* Sections of the decoder that no prompt of the batch needs. */
 static unsigned left_out(const submission *b) {
     unsigned out = 1u << IST_SECTION_FEW | 1u << IST_SECTION_MANY;
@@ -364,7 +322,7 @@ static unsigned left_out(const submission *b) {
 static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b, ist_frame_scope scope, ist_error *err) {
     cl_mem pixels = b->images[0].cl_buffer ? (cl_mem)b->images[0].cl_buffer : s->upload;
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;
-    if (b->crops) return enqueue_everything(e, s, pixels, scope, err);
+    if (b->crops) return ist_everything_enqueue(e, s, pixels, scope, err);
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     if (e->encoder)
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, embedding, err));
@@ -480,6 +438,7 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     if (layout.bytes / sizeof(uint32_t) > UINT32_MAX)
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
+    if (!st) st = ist_everything_reserve(e, &b->images[0], err);
     if (!st && e->trust) st = ist_trust_reserve(e, e->trust, b->images[0].width, b->images[0].height, err);
     if (!st) {
         fill_upload(e, s, b, &layout, reset, idle);

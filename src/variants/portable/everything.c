@@ -101,30 +101,71 @@ static void emit_keep(ist_plan *p, const ist_variant *v, void *node, int way) {
 
 const ist_family ist_portable_grid_keep = {.emit = emit_keep};
 
-/* Within each crop, or across all of them. */
-static void suppress(ist_plan *p, const ist_variant *v, const ist_grid_select *q, bool across) {
+/* What everything.cl knows by number. */
+enum { WITHIN, ACROSS, CLEANED };
+
+typedef struct suppression {
+    ist_tensor found, upload;
+    const char *label;
+    int stage, last, most, capacity, groups;
+    double threshold;
+} suppression;
+
+static void suppress(ist_plan *p, const ist_variant *v, const suppression *q) {
     const ist_lanes *l = ist_lanes_of(v);
-    const bool last = across || q->crops == 1;
-    const ist_iou_threshold iou = ist_iou_threshold_of(across ? q->across_thresh : q->crop_thresh);
+    const ist_iou_threshold iou = ist_iou_threshold_of(q->threshold);
     ist_defines one = defines_of(p, 1, 1), some = defines_of(p, l->wide, q->capacity);
-    ist_launch rank = items_of(q->label, one.text, "grid_rank", q->capacity, l->lanes);
-    ist_launch alone = launch_of(q->label, some.text, "grid_suppress", across ? 1 : (size_t)q->crops, (size_t)l->wide);
+    ist_launch rank = items_of(q->label, one.text, "grid_rank", q->stage == CLEANED ? q->most : q->capacity, l->lanes);
+    ist_launch alone = launch_of(q->label, some.text, "grid_suppress", (size_t)q->groups, (size_t)l->wide);
     ist_launch compact = launch_of(q->label, some.text, "grid_compact", 1, (size_t)l->wide);
-    LAUNCH_WITH(p, rank, IST_INOUT(q->found), IST_IN(q->upload), IST_INT(q->capacity), IST_INT(across));
-    LAUNCH_WITH(p, alone, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(across), IST_FLOAT(iou.threshold),
+    LAUNCH_WITH(p, rank, IST_INOUT(q->found), IST_IN(q->upload), IST_INT(q->capacity), IST_INT(q->stage));
+    LAUNCH_WITH(p, alone, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(q->stage), IST_FLOAT(iou.threshold),
                 IST_FLOAT(iou.half_step));
-    LAUNCH_WITH(p, compact, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(across), IST_INT(last),
+    LAUNCH_WITH(p, compact, IST_INOUT(q->found), IST_INT(q->capacity), IST_INT(q->stage), IST_INT(q->last),
                 IST_INT(q->most));
 }
 
 static void emit_select(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_grid_select *q = node;
+    suppression s = {.found = q->found,
+                     .upload = q->upload,
+                     .label = q->label,
+                     .stage = WITHIN,
+                     .last = q->crops == 1,
+                     .most = q->most,
+                     .capacity = q->capacity,
+                     .groups = q->crops,
+                     .threshold = q->crop_thresh};
     (void)way;
-    suppress(p, v, q, false);
-    if (q->crops > 1) suppress(p, v, q, true);
+    suppress(p, v, &s);
+    s.stage = ACROSS, s.last = 1, s.groups = 1, s.threshold = q->across_thresh;
+    if (q->crops > 1) suppress(p, v, &s);
 }
 
 const ist_family ist_portable_grid_select = {.emit = emit_select};
+
+static void emit_clean(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_grid_clean *q = node;
+    const size_t lanes = (size_t)ist_lanes_of(v)->wide;
+    ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
+    ist_launch clean = launch_of(q->label, defines.text, "clean", IST_CLEANERS_MAX, lanes);
+    const suppression s = {.found = q->found,
+                           .upload = q->upload,
+                           .label = q->label,
+                           .stage = CLEANED,
+                           .last = 1,
+                           .most = q->most,
+                           .capacity = q->capacity,
+                           .groups = 1,
+                           .threshold = q->thresh};
+    (void)way;
+    clean.op = "portable/regions";
+    LAUNCH_WITH(p, clean, IST_INOUT(q->store), IST_INOUT(q->found), IST_INOUT(q->regions), IST_IN(q->upload),
+                IST_INT(q->capacity), IST_INT(q->least));
+    suppress(p, v, &s);
+}
+
+const ist_family ist_portable_grid_clean = {.emit = emit_clean};
 
 static void emit_objects(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_grid_objects *q = node;
