@@ -32,6 +32,10 @@
     X(TRACK, 0, "track", NULL, "give objects ids that last")                                                           \
     X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
     X(TRACK_AGE, 0, "track-age", "N", "frames that a track survives unseen (30)")                                      \
+    X(TRACK_MOTION, 0, "track-motion", NULL, "expect tracks where their speed takes them")                             \
+    X(TRACK_HIGH, 0, "track-high", "P",                                                                                \
+      "match detections with a score above P first, the others with the tracks\n"                                      \
+      "that are left; those begin none (off)")                                                                         \
     X(QUIET, 0, "quiet", NULL, "no line a second, no summary; what goes wrong is still said")
 
 enum {
@@ -144,6 +148,14 @@ static int take_option(int id, const char *value, live_options *o) {
         e->track_given = "track-iou";
         if (cli_parse_float(value, 0, 1, &e->track_iou)) return CLI_SUCCESS;
         return cli_usage("live", "--track-iou: '%s' is not a number from 0 to 1", value);
+    case LIVE_OPTION_TRACK_MOTION:
+        e->track_given = "track-motion";
+        e->track_motion = true;
+        return CLI_SUCCESS;
+    case LIVE_OPTION_TRACK_HIGH:
+        e->track_given = "track-high";
+        if (cli_parse_float(value, 0, 1, &e->track_high) && e->track_high > 0) return CLI_SUCCESS;
+        return cli_usage("live", "--track-high: '%s' is not a number above 0, at most 1", value);
     case LIVE_OPTION_TRACK_AGE:
         e->track_given = "track-age";
         return predict_parse_number("live", "track-age", value, 0, 1000000, &e->track_age);

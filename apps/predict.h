@@ -53,8 +53,9 @@ typedef struct predict_options {
     bool stored_constants;
     double nms_iou; /* 0: no detection is suppressed */
     bool nms_agnostic;
-    float track_iou;
+    float track_iou, track_high; /* track_high 0: off */
     int track_age;
+    bool track_motion;
     const char *track_given;   /* an option about tracks, or NULL */
     const char *of_detections; /* one that needs a detector, or NULL */
     bool no_detector;          /* the targets are the objects */

@@ -194,6 +194,8 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     if (o->track) {
         config->track_iou = o->track_iou;
         config->track_age = o->track_age;
+        config->track_motion = o->track_motion;
+        config->track_high = o->track_high;
     }
     if (o->judges) config->trust = &o->trust;
     config->classes = *classes;

@@ -69,6 +69,10 @@
     X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
     X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
     X(TRACK_AGE, 0, "track-age", "N", "images that a track survives unseen (30)")                                      \
+    X(TRACK_MOTION, 0, "track-motion", NULL, "expect tracks where their speed takes them")                             \
+    X(TRACK_HIGH, 0, "track-high", "P",                                                                                \
+      "match detections with a score above P first, the others with the tracks\n"                                      \
+      "that are left; those begin none (off)")                                                                         \
     X(TARGETS, 0, "targets", "FILE",                                                                                   \
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
@@ -250,6 +254,15 @@ static int take_detection_option(int id, const char *value, predict_options *o, 
         if (!cli_parse_float(value, 0, 1, &o->track_iou))
             return cli_usage(o->command, "--track-iou: '%s' is not a number from 0 to 1", value);
         o->track_given = "track-iou";
+        break;
+    case OPTION_TRACK_MOTION:
+        o->track_given = "track-motion";
+        o->track_motion = true;
+        break;
+    case OPTION_TRACK_HIGH:
+        o->track_given = "track-high";
+        if (!cli_parse_float(value, 0, 1, &o->track_high) || !(o->track_high > 0))
+            return cli_usage(o->command, "--track-high: '%s' is not a number above 0, at most 1", value);
         break;
     case OPTION_TRACK_AGE:
         o->track_given = "track-age";

@@ -60,6 +60,9 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "track-iou", number);
     snprintf(number, sizeof number, "%d", o->track_age);
     put(next++, "track-age", number);
+    put(next++, "track-motion", o->track_motion ? "on" : "off");
+    snprintf(number, sizeof number, "%.7g", (double)o->track_high);
+    put(next++, "track-high", o->track_high > 0 ? number : "off");
     predict_print_trust(o, trust, sizeof trust);
     put(next++, "trust", o->judges ? trust : "off");
     IST_TRY(put_file(next++, "targets", o->targets, err));

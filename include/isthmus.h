@@ -271,6 +271,10 @@ typedef struct ist_config {
                                *   max_objects counts those that stay. Default 0: none is, as published */
     int nms_agnostic;         /* 1: with nms_iou, of any label; default 0 */
     ist_readback readback;    /* default IST_READBACK_PACKET */
+    int track_motion;         /* 1: a track is expected where its speed takes it (constant velocity, of each side of its box);
+                               *   default 0: where it was */
+    float track_high;         /* above 0, at most 1: detections of a higher score are matched with tracks first, the others
+                               *   with those that are left, and begin none (ist_object.match -1); default 0: all at once */
     const ist_trust_options *trust; /* NULL (the default): none. Needs a detector, a segmenter and a batch of 1; copied */
 } ist_config;
 

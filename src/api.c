@@ -118,7 +118,8 @@ static ist_status complete_everything(ist_config *c, ist_everything *full, ist_e
     c->everything = full;
     c->max_objects = full->max_masks;
     if (c->batch != 1)
-        return ist_fail(err, IST_E_ARGUMENT, "config.batch is %d, masks of everything are of one image at a time", c->batch);
+        return ist_fail(err, IST_E_ARGUMENT, "config.batch is %d, masks of everything are of one image at a time",
+                        c->batch);
     return ist_everything_check(full, err);
 }
 
@@ -159,6 +160,8 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "max_targets", c->max_targets, 0, 300));
     IST_TRY(in_range(err, "max_pixels", c->max_pixels, 1, 1 << 30));
     IST_TRY(in_range(err, "track_iou", c->track_iou, 0, 1));
+    IST_TRY(in_range(err, "track_motion", c->track_motion, 0, 1));
+    IST_TRY(in_range(err, "track_high", c->track_high, 0, 1));
     IST_TRY(in_range(err, "track_age", c->track_age, 0, 1 << 20));
     IST_TRY(in_range(err, "match", c->match, IST_MATCH_NONE, IST_MATCH_TARGETS_SET));
     IST_TRY(in_range(err, "precision", c->precision, IST_PRECISION_AUTO, IST_PRECISION_BF16));

@@ -107,6 +107,8 @@ Test(api_arguments, configuration) {
     BAD(precision, (ist_precision)4, IST_E_ARGUMENT, "precision");
     BAD(overlap, (ist_overlap)3, IST_E_ARGUMENT, "overlap");
     BAD(stored_constants, 2, IST_E_ARGUMENT, "stored_constants");
+    BAD(track_motion, 2, IST_E_ARGUMENT, "track_motion");
+    BAD(track_high, 1.5f, IST_E_ARGUMENT, "track_high");
     BAD(readback, 2, IST_E_ARGUMENT, "readback");
     BAD(resize_order, (ist_resize_order)4, IST_E_ARGUMENT, "resize_order");
     setenv("ISTHMUS_CAPS", "-HALF_STORAGE,-X86_BF16", 1);

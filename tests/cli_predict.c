@@ -165,6 +165,10 @@ Test(cli_predict, tracks_restart_with_each_folder) {
     cr_expect(scratch_exists(scratch_path(&b.s, "out/masks/more/b.png")));
     unlink(scratch_path(&b.s, "out/masks/more/b.png"));
     expect(PREDICT(&b, "-r", "--track", "--resume"), 0, "begins again");
+    expect(PREDICT(&b, "-r", "--track", "--track-motion", "--resume"), 2, "this run has --track-motion on");
+    expect(PREDICT(&b, "-r", "--track", "--track-high", "0.6", "--resume"), 2, "this run has --track-high 0.6");
+    expect(PREDICT(&b, "-r", "--track-motion"), 2, "--track-motion needs --track");
+    expect(PREDICT(&b, "-r", "--track", "--track-high", "0"), 2, "not a number above 0, at most 1");
     scratch_remove(&b.s);
 }
 

@@ -464,3 +464,27 @@ Test(pipeline_match, given_boxes_get_the_masks_of_equal_detections) {
     ist_close(&found);
     free((void *)m.pixels);
 }
+
+/* The configuration's options for tracks reach the tracker: where no score is above track_high nothing begins a track. */
+Test(pipeline_match, no_track_begins_weak) {
+    ist_config c = engines_config("n", false);
+    c.input_size = 256;
+    c.conf = 0;
+    c.max_objects = 4;
+    c.match = IST_MATCH_TRACKS;
+    c.track_high = 1;
+    c.track_motion = 1;
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(64, 48, 3);
+    for (int i = 0; i < 2; i++) {
+        const ist_result *r = engines_run(e, &m, 1);
+        cr_assert_eq(r->frames[0].object_count, 4);
+        for (int k = 0; k < 4; k++) {
+            cr_expect_eq(r->frames[0].objects[k].match, -1);
+            cr_expect_eq(r->frames[0].objects[k].match_iou, 0);
+        }
+        ist_release(e, &r);
+    }
+    ist_close(&e);
+    free((void *)m.pixels);
+}

@@ -9,7 +9,9 @@
 #define TR_LABEL  1
 #define TR_AGE    2
 #define TR_BOX    4
-#define TR_WORDS  8
+#define TR_SPEED  8  /* pixels a frame, of each side of the box */
+#define TR_SEEN   12 /* frames in which it had an object, but for the first */
+#define TR_WORDS  16
 #ifndef TRACKS
 #define TRACKS 300
 #endif
@@ -31,6 +33,12 @@ static float iou(float4 a, float4 b) {
     float4 both = (float4)(fmax(a.xy, b.xy), fmin(a.zw, b.zw));
     float inside = area(both), all = area(a) + area(b) - inside;
     return inside > 0.0f && all > 0.0f ? inside / all : 0.0f;
+}
+
+/* Where a track's box is expected: where it was or, with `motion`, where its speed has taken it since. */
+static float4 expected(__global const int *track, int motion) {
+    float4 box = box_at(track + TR_BOX);
+    return motion ? box + box_at(track + TR_SPEED) * (float)(track[TR_AGE] + 1) : box;
 }
 
 /* Solves `a` objects against `b` others with cost 1 - gain; only gains above 0 count as pairs. `cost` is
@@ -81,10 +89,15 @@ match_targets(__global int *match, __global int *work, __global const int *objec
     }
 }
 
+/* Whether an object that no track has begins one: with a score above `high`, where that is set. */
+static bool begins(__global const int *object, float high) {
+    return high <= 0.0f || as_float(object[DET_SCORE]) > high;
+}
+
 /* Takes the objects of one image over into the tracks: matched tracks move, others age and end, the objects left start
  * new ones in their order. One work-item does this. */
 static void update(__global int *state, __global const int *objects, __global const int *partner, __global int *match,
-                   __global int *seen, int a, int age) {
+                   __global int *seen, int a, int age, int motion, float high) {
     __global int *tracks = state + ST_HEADER;
     int count = state[ST_COUNT], kept = 0;
     for (int t = 0; t < count; t++) seen[t] = -1;
@@ -92,32 +105,43 @@ static void update(__global int *state, __global const int *objects, __global co
         if (partner[o] >= 0) seen[partner[o]] = o;
     for (int t = 0; t < count; t++) {
         __global int *from = tracks + t * TR_WORDS, *to = tracks + kept * TR_WORDS;
-        int8 track = vload8(0, from);
+        int16 track = vload16(0, from);
+        if (seen[t] >= 0) {
+            int4 box = vload4(0, objects + seen[t] * DET_WORDS + DET_BOX);
+            float4 step = (as_float4(box) - as_float4(track.s4567)) / (float)(track.s2 + 1);
+            if (motion) track.s89ab = as_int4(track.sc ? 0.5f * (as_float4(track.s89ab) + step) : step);
+            track.s4567 = box;
+            track.sc++;
+        }
         track.s2 = seen[t] < 0 ? track.s2 + 1 : 0;
-        if (seen[t] >= 0) track.hi = vload4(0, objects + seen[t] * DET_WORDS + DET_BOX);
         if (track.s2 > age) continue;
-        vstore8(track, 0, to);
+        vstore16(track, 0, to);
         kept++;
     }
-    int over = kept + a;
-    for (int o = 0; o < a; o++) over -= partner[o] >= 0;
-    for (over -= TRACKS; over > 0;) { /* those unseen for longest make room, of several the oldest */
+    int over = kept - TRACKS;
+    for (int o = 0; o < a; o++) over += partner[o] < 0 && begins(objects + o * DET_WORDS, high);
+    while (over > 0) { /* those unseen for longest make room, of several the oldest */
         int oldest = 0, left = 0;
         for (int t = 0; t < kept; t++) oldest = max(oldest, tracks[t * TR_WORDS + TR_AGE]);
         for (int t = 0; t < kept; t++) {
             if (over > 0 && tracks[t * TR_WORDS + TR_AGE] == oldest)
                 over--;
             else
-                vstore8(vload8(t, tracks), left++, tracks);
+                vstore16(vload16(t, tracks), left++, tracks);
         }
         kept = left;
     }
     for (int o = 0; o < a; o++) {
         if (partner[o] >= 0) continue;
-        match[2 * o] = ++state[ST_LAST];
-        match[2 * o + 1] = 0;
         __global const int *d = objects + o * DET_WORDS;
-        vstore8((int8)(state[ST_LAST], d[DET_LABEL], 0, 0, vload4(0, d + DET_BOX)), kept++, tracks);
+        bool begun = begins(d, high);
+        match[2 * o] = begun ? ++state[ST_LAST] : -1;
+        match[2 * o + 1] = 0;
+        if (!begun) continue;
+        int16 track = 0;
+        track.s01 = (int2)(state[ST_LAST], d[DET_LABEL]);
+        track.s4567 = vload4(0, d + DET_BOX);
+        vstore16(track, kept++, tracks);
     }
     state[ST_COUNT] = kept;
 }
@@ -126,10 +150,11 @@ static void update(__global int *state, __global const int *objects, __global co
  * partners, places. sizes: max_objects, ints of solver state, most frames a track survives unseen. One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 match_tracks(__global int *match, __global int *state, __global int *work, __global const int *objects,
-             __global const int *counts, __global const uint *upload, int4 sizes, float least) {
+             __global const int *counts, __global const uint *upload, int4 sizes, float least, float high) {
     LAP_ROOM
     __global float *cost = (__global float *)(work + sizes.y);
-    __global int *partner = work + sizes.y + sizes.x * TRACKS, *seen = partner + sizes.x;
+    __global int *partner = work + sizes.y + sizes.x * TRACKS, *seen = partner + sizes.x, *first = seen + TRACKS;
+    int stages = high > 0.0f ? 2 : 1, motion = sizes.w;
     uint flags = upload[UP_FLAGS];
     __global const int *before = state + (flags & UP_TRACK_HALF ? STATE_WORDS : 0);
     if (!(flags & UP_TRACK_HALF)) state += STATE_WORDS;
@@ -140,24 +165,36 @@ match_tracks(__global int *match, __global int *state, __global int *work, __glo
     SYNC();
     for (int image = 0; image < (int)upload[UP_COUNT]; image++) {
         int a = counts[4 * image], b = state[ST_COUNT];
-        for (int i = LANE; i < a * b; i += LANES) {
-            int o = i / b, t = i - o * b;
-            float gain = iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(tracks + t * TR_WORDS + TR_BOX));
-            if (gain < least || tracks[t * TR_WORDS + TR_LABEL] != objects[o * DET_WORDS + DET_LABEL]) gain = 0.0f;
-            cost[a <= b ? i : t * a + o] = 1.0f - gain;
-        }
-        lap l = LAP_AT(work, min(a, b), max(a, b));
+        for (int t = LANE; t < b; t += LANES) seen[t] = 0;
         SYNC();
-        pair_up(&l, cost, partner, a, b);
+        for (int stage = 0; stage < stages; stage++) { /* strong objects first, then weak ones and the tracks that are left */
+            for (int i = LANE; i < a * b; i += LANES) {
+                int o = i / b, t = i - o * b;
+                __global const int *object = objects + o * DET_WORDS, *track = tracks + t * TR_WORDS;
+                float gain = iou(box_at(object + DET_BOX), expected(track, motion));
+                if (gain < least || track[TR_LABEL] != object[DET_LABEL]) gain = 0.0f;
+                if (begins(object, high) != (stage == 0) || seen[t]) gain = 0.0f;
+                cost[a <= b ? i : t * a + o] = 1.0f - gain;
+            }
+            lap l = LAP_AT(work, min(a, b), max(a, b));
+            SYNC();
+            pair_up(&l, cost, partner, a, b);
+            for (int o = LANE; o < a; o += LANES) {
+                if (stage && partner[o] < 0) partner[o] = first[o];
+                first[o] = partner[o];
+                if (partner[o] >= 0) seen[partner[o]] = 1;
+            }
+            SYNC();
+        }
         for (int o = LANE; o < a; o += LANES) {
             int t = partner[o];
             if (t < 0) continue;
             match[2 * o] = tracks[t * TR_WORDS + TR_ID];
             match[2 * o + 1] =
-                as_int(iou(box_at(objects + o * DET_WORDS + DET_BOX), box_at(tracks + t * TR_WORDS + TR_BOX)));
+                as_int(iou(box_at(objects + o * DET_WORDS + DET_BOX), expected(tracks + t * TR_WORDS, motion)));
         }
         SYNC();
-        if (LANE == 0) update(state, objects, partner, match, seen, a, sizes.z);
+        if (LANE == 0) update(state, objects, partner, match, seen, a, sizes.z, motion, high);
         SYNC();
         objects += sizes.x * DET_WORDS;
         match += 2 * sizes.x;

@@ -601,7 +601,9 @@ typedef struct ist_assignment {
 /* MATCH: match I32 [batch, 1, max_objects, 2]: match and the bits of its IoU, by exact assignment (graph/frame.h).
  * TRACKS: track ids (1..); pairs of equal label and IoU >= track_iou are allowed, the sum of IoU is maximal; unmatched
  * objects start new tracks by falling score; a track unseen for more than `age` frames ends; state persists over
- * replays. TARGETS: index of the target; pairs of equal label (target label -1: any) and IoU > 0. SET: D-FINE's set
+ * replays. With `motion` a track's box is expected where its speed (of the last step, half and half with the speed before)
+ * takes it. With track_high above 0 objects of a higher score are matched first, then the others with the tracks that are
+ * left; those start no tracks (-1). TARGETS: index of the target; pairs of equal label (target label -1: any) and IoU > 0. SET: D-FINE's set
  * matching, all queries of the raw output against the targets, cost 2 focal class + 5 L1 - 2 GIoU; an object gets the
  * target of its query (of two objects of one query the one with the target's label, else the higher score). */
 enum { IST_TRACK_MAX = 300 /* tracks alive at once: when full, the one unseen for longest makes room */ };
@@ -611,8 +613,8 @@ typedef struct ist_match {
     ist_match_by by;
     ist_tensor upload, logits, boxes, match; /* logits F32 [batch,1,queries,classes], boxes [batch,1,queries,4]: SET */
     ist_detections det;
-    float track_iou;
-    int age, max_targets;
+    float track_iou, track_high;
+    int age, max_targets, motion;
 } ist_match;
 
 /* MASKS: logits F32 [P,s,s,1] (any view with s * s consecutive values per prompt), s = side / 4 for a network's input of

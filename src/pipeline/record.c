@@ -77,6 +77,8 @@ static ist_tensor match(const frame *f, const ist_detections *det, ist_detected 
                    .upload = f->upload,
                    .det = *det,
                    .track_iou = config->track_iou,
+                   .track_high = config->track_high,
+                   .motion = config->track_motion,
                    .age = config->track_age,
                    .max_targets = config->max_targets};
     ist_graph_stage(f->g, "match");

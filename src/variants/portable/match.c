@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TRACK_WORDS = 8, STATE_WORDS = 4 + TRACK_WORDS * IST_TRACK_MAX /* one of two */, MATCH_BITS = 20 };
+enum { TRACK_WORDS = 16, STATE_WORDS = 4 + TRACK_WORDS * IST_TRACK_MAX /* one of two */, MATCH_BITS = 20 };
 
 /* Ints of solver state for n sources and m sinks (lap.cl): longs first, an even number in all. */
 static int lap_words(int n, int m) {
@@ -62,15 +62,16 @@ const ist_family ist_portable_assign = {.emit = emit_assign};
 static void match_tracks(ist_plan *p, const ist_variant *v, const ist_match *q) {
     int most = q->det.max_objects, solver = lap_words(IST_TRACK_MAX, IST_TRACK_MAX);
     ist_tensor state = ist_plan_persistent(p, 1, 1, 2, STATE_WORDS, IST_ELEM_I32);
-    ist_tensor work = ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + most + IST_TRACK_MAX, IST_ELEM_I32);
+    ist_tensor work = ist_plan_tensor(p, 1, 1, 1, solver + most * IST_TRACK_MAX + 2 * most + IST_TRACK_MAX, IST_ELEM_I32);
     const ist_arg args[] = {IST_OUT(q->match),
                             IST_INOUT(state),
                             IST_OUT(work),
                             IST_IN(q->det.objects),
                             IST_IN(q->det.counts),
                             IST_IN(q->upload),
-                            IST_INT4(most, solver, q->age, 0),
-                            IST_FLOAT(q->track_iou)};
+                            IST_INT4(most, solver, q->age, q->motion),
+                            IST_FLOAT(q->track_iou),
+                            IST_FLOAT(q->track_high)};
     ist_launch l = {.label = q->label, .op = "portable/track", .isa = track_parts(v), .kernel = "match_tracks"};
     LAUNCH(p, v, l, 1, args);
 }
