@@ -115,7 +115,7 @@ Test(api_arguments, configuration) {
     BAD(precision, IST_PRECISION_FP16, IST_E_UNSUPPORTED, "the half_storage probe; use fp32 or auto");
     BAD(precision, IST_PRECISION_BF16, IST_E_UNSUPPORTED, "has no AVX512_BF16, or does not build the x86_bf16 probe");
     unsetenv("ISTHMUS_CAPS");
-    BAD(prompts, (ist_prompts)3, IST_E_ARGUMENT, "prompts is 3");
+    BAD(prompts, (ist_prompts)4, IST_E_ARGUMENT, "prompts is 4");
     BAD(prompts, IST_PROMPTS_GIVEN, IST_E_ARGUMENT, "config.prompts are given: give a segmenter");
     BAD(max_points, 0, IST_E_ARGUMENT, "max_points is 0");
     BAD(max_points, 257, IST_E_ARGUMENT, "max_points is 257, want 1..256");
