@@ -3,7 +3,7 @@ import gc
 
 import numpy as np
 import pytest
-from conftest import same
+from conftest import full, same
 
 import isthmus
 
@@ -192,6 +192,7 @@ def test_tracks_and_targets(frames, boxes_only):
             engine(isthmus.Image(frames[0], targets=[[0, 0, float("nan"), 1]]))
 
 
+@full
 def test_trust_of_tracks_outlives_its_frame(frames):
     with isthmus.Engine(match="tracks", trust={"weights": 1}, segmenter_size=256) as engine:
         first, again = engine([frames[0], frames[0]])

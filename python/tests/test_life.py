@@ -8,13 +8,11 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import same
+from conftest import CYCLES, same
 
 import isthmus
 from isthmus import engine as engine_module
 from isthmus._lib import lib
-
-CYCLES = int(os.environ.get("ISTHMUS_CYCLES", "8"))  # the whole promise is 1000
 
 
 def resident():

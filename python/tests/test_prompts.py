@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import run_program, same
+from conftest import full, run_program, same
 
 import isthmus
 
@@ -100,6 +100,7 @@ def test_an_engine_of_detections_takes_no_prompts(boxes_only, frames):
         boxes_only.encode(frames[0])
 
 
+@full
 def test_masks_of_everything_are_those_of_the_program(frames, frame_files, tmp_path):
     run_program("segment", frame_files[0], "--everything", "--points-per-side", 4, "--pred-iou-thresh", 0,
                 "--stability-score-thresh", 0, "--segmenter-size", SIZE, "-o", tmp_path / "out", "--quiet", "--save", "ndjson")
