@@ -149,6 +149,9 @@ foreach(file ${IST_TESTS})
   if(layer STREQUAL "cli" AND table) # asks it what the program may choose from
     target_link_libraries(${name} PRIVATE ist_variants)
   endif()
+  if(name STREQUAL "pipeline_everything") # reads the demo's frames
+    target_link_libraries(${name} PRIVATE ist_io)
+  endif()
   if(name STREQUAL "cli_audit")
     add_dependencies(${name} isthmus_audited)
   endif()

@@ -151,12 +151,14 @@ def main():
                 print("%s, %d x %d: %d masks, published %d; %d wrong, %d by a threshold; %.2f s, published %.2f" % (
                     name, image.width, image.height, len(ours), len(theirs), wrong, near, isthmus_s, published_s), flush=True)
             if a.out:
+                for r in theirs:
+                    r["stability_score"] = None if np.isnan(r["stability_score"]) else r["stability_score"] # of no pixels: 0 / 0
                 stored.append(dict(name=name, frame=CASES[name][0], part=CASES[name][1], parameters=parameters, masks=theirs))
     if a.isthmus:
         print("least IoU %.6f, scores within %.2g, boxes within %g; %d wrong" % (worst["iou"], worst["score"], worst["box"], bad))
     if a.out:
         with open(a.out, "w") as f:
-            json.dump(dict(schema=1, cases=stored), f, separators=(",", ":"))
+            json.dump(dict(schema=1, cases=stored), f, separators=(",", ":"), allow_nan=False)
     sys.exit(1 if bad else 0)
 
 
