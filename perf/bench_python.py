@@ -2,7 +2,9 @@
 
 `isthmus bench` and the package measure the same by turns: one frame in memory of 1280 x 720, one call at a time (p50, ms)
 and with frames in flight (frames per second). `added` is what a call takes beyond what the engine itself measured of that
-call, from the start of ist_submit to the end of ist_receive: it needs no other run to compare with.
+call, from the start of ist_submit to the end of ist_receive: it needs no other run to compare with. `floor` is ist_submit
+and ist_receive in the same loops, without images to describe and results to make: what C does. Without the program (--floor) the
+package is compared with that alone.
 
 Needs the package: PYTHONPATH=build/gcc/python of a build with -DISTHMUS_PYTHON=ON, or installed. Prints one JSON object.
 """
@@ -17,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import isthmus
+from isthmus._lib import check, ffi, lib
+from isthmus.images import fill_image
 
 
 def arguments():
@@ -28,6 +32,7 @@ def arguments():
     parser.add_argument("--imgsz", type=int)
     parser.add_argument("--segmenter-size", type=int)
     parser.add_argument("--no-masks", action="store_true")
+    parser.add_argument("--floor", action="store_true", help="do not run isthmus bench")
     for name in ("detector", "segmenter", "device", "precision"):
         parser.add_argument("--" + name)
     return parser.parse_args()
@@ -44,7 +49,7 @@ def program(a):
     environment = dict(os.environ, ISTHMUS_WEIGHTS_DIR=isthmus.weights())
     done = subprocess.run([path, "bench", "--json", *map(str, options)], check=True, capture_output=True, env=environment)
     facts = json.loads(done.stdout)
-    return {"p50": facts["latency_ms"]["p50"], "fps": facts["throughput_fps"]}, facts
+    return {"p50": facts["latency_ms"]["p50"], "fps": facts["throughput_fps"]}
 
 
 def open_engine(a):
@@ -78,19 +83,57 @@ def package(engine, image, frames, batch):
     return {"p50": statistics.median(calls), "fps": fps, "added": statistics.median(added)}
 
 
+def floor(engine, image, frames, batch):
+    """The same of the C functions."""
+    handle, error, structs = engine._handle, ffi.new("ist_error *"), ffi.new("ist_image[]", batch)
+    keep = [fill_image(structs[i], isthmus.Image(image), 1) for i in range(batch)]
+    result = ffi.gc(ffi.new("held_batch *"), lib.held_batch_free)
+
+    def submit():
+        check(lib.held_submit(handle, structs, batch, error), error)
+
+    def receive():
+        lib.held_batch_free(result)
+        check(lib.held_receive(handle, result, error), error)
+
+    calls = []
+    for _ in range(frames):
+        start = time.perf_counter()
+        submit()
+        receive()
+        calls.append(1e3 * (time.perf_counter() - start))
+    start = time.perf_counter()
+    for i in range(frames):
+        if i >= engine.frames_in_flight:
+            receive()
+        submit()
+    for _ in range(min(frames, engine.frames_in_flight)):
+        receive()
+    fps = frames * batch / (time.perf_counter() - start)
+    del keep
+    return {"p50": statistics.median(calls), "fps": fps}
+
+
 def main():
     a = arguments()
-    rounds = {"isthmus bench": [], "python": []}
+    rounds = {"floor": [], "python": []}
+    if not a.floor:
+        rounds["isthmus bench"] = []
     image = make_frame()
     for _ in range(a.rounds):
-        numbers, facts = program(a)
-        rounds["isthmus bench"].append(numbers)
+        if not a.floor:
+            rounds["isthmus bench"].append(program(a))
         with open_engine(a) as engine:
             rounds["python"].append(package(engine, image, a.frames, a.batch))
-    result = {key: facts[key] for key in ("device", "driver", "precision", "detector", "segmenter", "batch", "frames")}
+            rounds["floor"].append(floor(engine, image, a.frames, a.batch))
+            info = engine.info
+    result = {"device": info.device.name, "driver": info.device.driver, "precision": info.precision, "detector": info.detector,
+              "segmenter": info.segmenter, "batch": a.batch, "frames": a.frames}
     for who, each in rounds.items():
         result[who] = {key: round(statistics.median(r[key] for r in each), 4) for key in each[0]}
-    result["throughput_lost"] = round(1 - result["python"]["fps"] / result["isthmus bench"]["fps"], 4)
+    for who in rounds:
+        if who != "python":
+            result[f"throughput lost to {who}"] = round(1 - result["python"]["fps"] / result[who]["fps"], 4)
     result["rounds"] = rounds
     print(json.dumps(result, indent=1))
 
