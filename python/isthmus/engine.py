@@ -218,7 +218,8 @@ class Engine:
         nms_iou, nms_agnostic: IoU above which a detection is a duplicate of a better one, of its label or of any.
         readback: "packet"; "none": results stay on the device, for kernels of yours beside an adopted queue.
         max_targets: per image. max_pixels: largest width * height.
-        track_iou, track_age: least IoU that continues a track; frames that it survives unseen.
+        track_iou, track_age: least IoU that continues a track; frames that it survives unseen. track_motion: it is expected
+            where its speed takes it; track_high: detections of a higher score are matched first, others begin no track.
         overlap: "auto", "on", "off": both networks at once, on large GPUs. resize_order: "auto", "horizontal",
             "vertical", "pillow_13".
         stored_constants: take the detector's anchors from the checkpoint.
@@ -253,6 +254,8 @@ class Engine:
         max_pixels: Optional[int] = None,
         track_iou: Optional[float] = None,
         track_age: Optional[int] = None,
+        track_motion: Optional[bool] = None,
+        track_high: Optional[float] = None,
         overlap: Optional[str] = None,
         resize_order: Optional[str] = None,
         stored_constants: Optional[bool] = None,
