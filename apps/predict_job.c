@@ -40,7 +40,7 @@ void predict_catch_interrupts(predict_job *job) {
 /* Whether a run can begin with a part of its list: nothing needs the whole of it before. */
 static bool can_stream(const predict_options *o, int sources) {
     struct stat st;
-    bool whole = o->resume || o->track || o->targets || o->shard.count || sources > 1;
+    bool whole = o->resume || o->track || o->judges || o->targets || o->shard.count || sources > 1;
     if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode)) return false; /* all of it is there */
     return !strcmp(o->command, "predict") && !whole;
 }

@@ -58,7 +58,8 @@
 
 #define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
 
-#define SAVE_OPTION(X)  X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv, mot (json,ndjson,masks,overlay)")
+#define SAVE_OPTION(X)                                                                                                 \
+    X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv, mot (json,ndjson,masks,overlay)")
 
 #define SHARD_OPTION(X)                                                                                                \
     X(SHARD, 0, "shard", "I/N",                                                                                        \
@@ -169,7 +170,8 @@ int predict_parse_save(const char *command, const char *list, unsigned *save) {
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
         if (!add_save(save, p, n))
-            return cli_usage(command, "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv, mot", (int)n, p);
+            return cli_usage(command, "--save: '%.*s' is none of json, ndjson, masks, overlay, yolo, csv, mot", (int)n,
+                             p);
         p += n;
         if (!*p) return CLI_SUCCESS;
     }
@@ -456,11 +458,13 @@ static int check_predict(predict_options *o, int argc) {
         return cli_usage("predict", "--no-detector and --%s exclude each other", o->of_detections);
     if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
     if ((o->track || o->judges) && names_all_devices(o))
-        return cli_usage("predict", "--%s needs one device: tracks go from image to image", o->track ? "track" : "trust");
+        return cli_usage("predict", "--%s needs one device: tracks go from image to image",
+                         o->track ? "track" : "trust");
     if (o->track && o->targets) return cli_usage("predict", "--track and --targets exclude each other");
     if (!o->save) o->save = DEFAULT_SAVE & ~(o->masks ? 0u : (unsigned)PREDICT_SAVE_MASKS);
-    if (o->tar && (o->resume || o->shard.count || o->targets || o->track))
-        return cli_usage("predict", "--tar excludes --resume, --shard, --targets and --track: a stream comes once");
+    if (o->tar && (o->resume || o->shard.count || o->targets || o->track || o->judges))
+        return cli_usage("predict",
+                         "--tar excludes --resume, --shard, --targets, --track and --trust: a stream comes once");
     code = check_shard(o);
     return code ? code : check_masks(o);
 }

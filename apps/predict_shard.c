@@ -43,7 +43,7 @@ int predict_take_shard(predict_job *job) {
     const predict_options *o = job->options;
     ist_error err;
     if (!o->shard.count) return CLI_SUCCESS;
-    if (ist_shard_take(o->shard, o->track, &job->sources, &job->part, &err))
+    if (ist_shard_take(o->shard, o->track || o->judges, &job->sources, &job->part, &err))
         return cli_fail(CLI_FAILED, "%s", err.text);
     predict_print_save(o->save, job->part.save, sizeof job->part.save);
     if (!job->sources.count && !o->quiet)

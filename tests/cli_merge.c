@@ -154,6 +154,9 @@ Test(cli_merge, tracks_stay_in_one_shard) {
     expect(MERGE_ALL(&s), 0, "41 images of 3 shards");
     same_results(&s, "one", "all");
     cr_expect_eq(count_own(&s, "part1") + count_own(&s, "part2") + count_own(&s, "part3"), IMAGES + 1);
+    size_t alone = count_own(&s, "part1");
+    expect(PREDICT(&s, "part1", "--shard", "1/3", "--trust"), 0, "");
+    cr_expect_eq(count_own(&s, "part1"), alone, "trust goes from image to image, too");
     scratch_remove(&s);
 }
 

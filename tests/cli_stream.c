@@ -139,6 +139,7 @@ Test(cli_stream, a_tar_stream_that_breaks_off_keeps_what_came) {
            "there is no image in it");
     expect(run_shell(&s, "$PREDICT --tar - x00.png -o ../none"), 2, "--tar and images exclude each other");
     expect(run_shell(&s, "$PREDICT --tar - -o ../none --resume"), 2, "a stream comes once");
+    expect(run_shell(&s, "$PREDICT --tar - -o ../none --trust"), 2, "a stream comes once");
     cr_expect(!scratch_exists(scratch_path(&s, "none")));
     scratch_remove(&s);
 }
