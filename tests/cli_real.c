@@ -99,6 +99,46 @@ Test(cli_real, segment_on_this_device) {
     scratch_remove(&s);
 }
 
+/* All masks of four points, of a small network's input; and what the real engine refuses in the options. */
+Test(cli_real, everything_on_this_device) {
+    scratch s = scratch_make();
+    char out[200];
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "out"));
+#define EVERYTHING(...)                                                                                                \
+    spawn_run(&s, NULL,                                                                                                \
+              (const char *const[]){IST_CLI, "segment", WEIGHTS "/demo/frame-001.png", "-o", out, "--everything",      \
+                                    "--segmenter-size", "256", __VA_ARGS__, NULL})
+    expect(EVERYTHING("--points-per-side", "128", "--crop-n-layers", "3"), 2, "", "points in 85 crops");
+    expect(EVERYTHING("--points-per-side", "2", "--pred-iou-thresh", "-1", "--stability-score-thresh", "-1",
+                      "--box-nms-thresh", "1", "--save", "json,ndjson,masks,overlay"),
+           0, "", "1 image, 0 failed");
+    json_t *line = json_load_file(scratch_path(&s, "out/frames.ndjson"), 0, NULL);
+    json_t *results = json_load_file(scratch_path(&s, "out/results.json"), 0, NULL);
+    const json_t *objects = json_object_get(line, "objects"), *moved = json_object_get(line, "transfers");
+    const double width = json_number_value(json_object_get(line, "width"));
+    cr_assert_eq(json_array_size(objects), 12);
+    cr_assert_eq(json_array_size(results), 12);
+    for (size_t i = 0; i < 12; i++) {
+        const json_t *o = json_array_get(objects, i), *r = json_array_get(results, i);
+        const double x = json_number_value(json_array_get(json_object_get(o, "point"), 0));
+        cr_expect(x == width / 4 || x == width * 3 / 4, "point at %g", x);
+        cr_expect_eq(json_number_value(json_array_get(json_object_get(o, "crop_box"), 2)), width);
+        cr_expect_eq(json_number_value(json_object_get(r, "predicted_iou")),
+                     json_number_value(json_object_get(o, "mask_score")));
+        cr_expect_eq(json_number_value(json_array_get(json_array_get(json_object_get(r, "point_coords"), 0), 0)), x);
+        cr_expect(json_object_get(r, "segmentation") && json_object_get(r, "stability_score"));
+    }
+    cr_expect_eq(json_integer_value(json_object_get(moved, "writes")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(moved, "reads")), 1);
+    cr_expect_leq(json_integer_value(json_object_get(moved, "waits")), 1);
+    cr_expect(scratch_exists(scratch_path(&s, "out/overlays/frame-001.png")));
+    cr_expect(scratch_exists(scratch_path(&s, "out/masks/frame-001.png")));
+    json_decref(line);
+    json_decref(results);
+    scratch_remove(&s);
+}
+
 /* A bias of a million after the first convolution: floats carry it, halves end at 65504. */
 Test(cli_real, activations_beyond_half_are_found) {
     scratch s = scratch_make();

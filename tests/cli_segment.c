@@ -170,6 +170,102 @@ Test(cli_segment, resume_needs_the_same_prompts) {
     scratch_remove(&b.s);
 }
 
+/* ---- --everything ---- */
+
+#define EVERYTHING(b, ...) SEGMENT(b, "--everything", "--points-per-side", "2", __VA_ARGS__)
+
+static void expect_numbers(const json_t *object, const char *key, size_t count) {
+    const json_t *list = json_object_get(object, key);
+    cr_assert_eq(json_array_size(list), count, "%s", key);
+    for (size_t i = 0; i < count; i++) cr_expect(json_is_number(json_array_get(list, i)), "%s[%zu]", key, i);
+}
+
+/* results.json has the published record's keys beside COCO's; neither a prompt file nor a detector is needed. */
+Test(cli_segment, everything_in_its_files) {
+    bench b = make_bench(2);
+    unlink(scratch_path(&b.s, "weights/dfine_n_demo.safetensors"));
+    expect(EVERYTHING(&b, "--save", "json,ndjson,masks,overlay"), 0, "2 images, 0 failed");
+    json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    json_t *results = json_load_file(scratch_path(&b.s, "out/results.json"), 0, NULL);
+    cr_assert_eq(json_array_size(lines), 2);
+    cr_assert_eq(json_array_size(results), 6); /* the double has three masks of everything */
+    const json_t *object = object_at(lines, 0, 1), *record = json_array_get(results, 1);
+    expect_numbers(object, "point", 2);
+    expect_numbers(object, "crop_box", 4);
+    cr_expect_null(json_object_get(object, "prompt"));
+    cr_expect_eq(number(record, "predicted_iou"), number(object, "mask_score"));
+    cr_expect_eq(number(record, "stability_score"), number(object, "stability"));
+    cr_expect_eq(number(record, "area"), number(object, "area"));
+    expect_numbers(record, "bbox", 4);
+    expect_numbers(record, "crop_box", 4);
+    cr_assert_eq(json_array_size(json_object_get(record, "point_coords")), 1);
+    const json_t *segmentation = json_object_get(record, "segmentation");
+    cr_expect_str_eq(json_string_value(json_object_get(segmentation, "counts")),
+                     json_string_value(json_object_get(json_object_get(object, "rle"), "counts")));
+    expect_numbers(segmentation, "size", 2);
+    check_map(&b, 0);
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/overlays/01-x.png")));
+    expect_no_temporaries(&b);
+    json_decref(lines);
+    json_decref(results);
+    scratch_remove(&b.s);
+}
+
+/* How many points are asked at a time changes nothing that is asked for. */
+Test(cli_segment, resume_needs_the_same_parameters_of_everything) {
+    bench b = make_bench(6);
+    setenv("FAKE_ENGINE", "lost:3", 1);
+    expect(EVERYTHING(&b, "--crop-n-layers", "1"), 1, "lost");
+    unsetenv("FAKE_ENGINE");
+    expect(EVERYTHING(&b, "--resume"), 2, "--resume needs the same options");
+    expect(EVERYTHING(&b, "--crop-n-layers", "1", "--pred-iou-thresh", "0.5", "--resume"), 2, "the same options");
+    expect(SEGMENT(&b, "--points", put_prompts(&b, "{}"), "--resume"), 2, "the same options");
+    expect(EVERYTHING(&b, "--crop-n-layers", "1", "--points-per-batch", "9", "--resume"), 0,
+           "kept from an earlier run");
+    expect_frames(&b, 6, (const char *[]){"00-x.png", "01-x.png", "02-x.png", "03-x.png", "04-x.png", "05-x.png"});
+    scratch_remove(&b.s);
+}
+
+Test(cli_segment, everything_beside_a_damaged_image) {
+    bench b = make_bench(2);
+    scratch_put(scratch_path(&b.s, "in/00-x.png"), "no picture");
+    expect(EVERYTHING(&b, "--save", "json,ndjson"), 7, "00-x.png");
+    expect_frames(&b, 1, (const char *[]){"01-x.png"});
+    scratch_remove(&b.s);
+}
+
+Test(cli_segment, parameters_of_everything_that_are_mistakes) {
+    static const char *const alone[][3] = {
+        {"--points-per-side", "0", "points-per-side"},
+        {"--points-per-side", "129", "points-per-side"},
+        {"--points-per-side", "2.5", "points-per-side"},
+        {"--points-per-batch", "257", "points-per-batch"},
+        {"--pred-iou-thresh", "much", "--pred-iou-thresh: 'much' is not a number"},
+        {"--stability-score-thresh", "nan", "--stability-score-thresh: 'nan'"},
+        {"--stability-score-offset", "-1", "--stability-score-offset: '-1'"},
+        {"--box-nms-thresh", "1.5", "--box-nms-thresh: '1.5' is not a number from 0 to 1"},
+        {"--crop-n-layers", "4", "crop-n-layers"},
+        {"--crop-nms-thresh", "-0.5", "--crop-nms-thresh: '-0.5'"},
+        {"--crop-overlap-ratio", "1", "--crop-overlap-ratio: '1'"},
+        {"--crop-n-points-downscale-factor", "0", "crop-n-points-downscale-factor"},
+        {"--min-mask-region-area", "-1", "min-mask-region-area"},
+        {"--max-masks", "4097", "max-masks"},
+    };
+    bench b = make_bench(1);
+    char file[200];
+    snprintf(file, sizeof file, "%s", put_prompts(&b, "{}"));
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        expect(SEGMENT(&b, "--everything", alone[i][0], alone[i][1]), 2, alone[i][2]);
+    expect(SEGMENT(&b, "--points", file, "--crop-n-layers", "1"), 2, "--crop-n-layers belongs to --everything");
+    expect(EVERYTHING(&b, "--multimask"), 2, "without --multimask");
+    expect(EVERYTHING(&b, "--batch", "2"), 2, "without --batch");
+    expect(EVERYTHING(&b, "--points", file), 2, "give one of --boxes FILE, --points FILE and --everything");
+    expect(EVERYTHING(&b, "--boxes", file), 2, "give one of");
+    expect(SEGMENT(&b, "--quiet"), 2, "give one of");
+    cr_expect(!scratch_exists(b.out), "a mistake must leave nothing behind");
+    scratch_remove(&b.s);
+}
+
 Test(cli_segment, mistakes_are_said_before_any_work) {
     bench b = make_bench(1);
     char text[8000] = "{\"00-x.png\": [";
