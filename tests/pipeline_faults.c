@@ -147,6 +147,20 @@ static ist_config prompts_config(void) {
     return c;
 }
 
+/* Four plans, five crops. The parameters live as long as the caller's `p`. */
+static ist_config everything_config(ist_everything *p) {
+    ist_config c = prompts_config();
+    *p = ist_everything_default();
+    p->points_per_side = p->points_per_batch = 2;
+    p->pred_iou_thresh = p->stability_score_thresh = -1;
+    p->box_nms_thresh = p->crop_nms_thresh = 1;
+    p->crop_n_layers = 1;
+    p->max_masks = 2;
+    c.prompts = IST_PROMPTS_EVERYTHING;
+    c.everything = p;
+    return c;
+}
+
 /* Opens with failure number 1, 1 + step, .. until opening succeeds before the countdown ends. */
 static int open_through_failures(ist_config c, int *counter, int step) {
     for (int position = 1;; position += step) {
@@ -174,6 +188,9 @@ Test(pipeline_faults, opening_fails_cleanly_at_any_opencl_call) {
     int calls = open_through_failures(small_config(), &countdown, 29);
     cr_assert_gt(calls, 200, "%d", calls);
     calls = open_through_failures(prompts_config(), &countdown, 41); /* two plans */
+    cr_assert_gt(calls, 200, "%d", calls);
+    ist_everything p;
+    calls = open_through_failures(everything_config(&p), &countdown, 211);
     cr_assert_gt(calls, 200, "%d", calls);
 }
 
@@ -243,6 +260,35 @@ Test(pipeline_faults, a_failed_click_can_be_repeated) {
         }
     cr_assert_gt(failures[0], 10, "%d", failures[0]);
     cr_assert_gt(failures[1], 10, "%d", failures[1]);
+    ist_release(e, &want);
+    ist_close(&e);
+    free((void *)m.pixels);
+}
+
+/* Many replays of few launches: the first failures, and then here and there. What was found until then is forgotten. */
+Test(pipeline_faults, failed_masks_of_everything_can_be_repeated) {
+    ist_everything p;
+    ist_config c = everything_config(&p);
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(120, 90, 8);
+    const ist_result *want = engines_run(e, &m, 1), *r = NULL;
+    cr_assert_eq(want->frames[0].object_count, 2);
+    int failures = 0;
+    for (int position = 1;; position += position < 12 ? 1 : 61) {
+        ist_error err = {0};
+        countdown = position;
+        ist_status st = ist_submit(e, &m, 1, &err);
+        bool reached = countdown == 0;
+        countdown = 0;
+        failures += st != IST_OK;
+        if (st) clean_sentence(&err, st, position);
+        if (!st) cr_assert_eq(ist_receive(e, &r, &err), IST_OK, "%s", err.text);
+        if (st && failures % 8 == 1) r = engines_run(e, &m, 1);
+        if (r) engines_same(&want->frames[0], &r->frames[0]);
+        ist_release(e, &r);
+        if (!reached) break;
+    }
+    cr_assert_gt(failures, 10, "%d", failures);
     ist_release(e, &want);
     ist_close(&e);
     free((void *)m.pixels);
