@@ -11,6 +11,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { EXT_UPLOAD = 0, EXT_FOUND = 1, EACH = 3, WIDTH = 300, HEIGHT = 260, EDGE = 20, MOST = 400 };
@@ -42,9 +44,20 @@ typedef struct scene {
     state state;
 } scene;
 
+IST_PRINTF(4, 5) static void differs(const optest *t, int got, int want, const char *fmt, ...) {
+    char what[100];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    cr_assert_fail("%s, seed %llu: %s: %d, not %d", t->name, (unsigned long long)t->seed, what, got, want);
+}
+
+/* Integers are alike; else says which. */
 #define SAME(got, want, ...)                                                                                           \
-    cr_assert((got) == (want), "%s, seed %llu: %d, not %d: " __VA_ARGS__, t->name, (unsigned long long)t->seed,        \
-              (int)(got), (int)(want))
+    do {                                                                                                               \
+        if ((got) != (want)) differs(t, got, want, __VA_ARGS__);                                                       \
+    } while (0)
 
 static bool same_float(float a, float b) {
     return isnan(b) ? isnan(a) : a == b;
