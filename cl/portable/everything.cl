@@ -102,6 +102,13 @@ mask_sums(__global int *sums, __global const int *stats, __global const int *tot
     if (LANE == 0) vstore8((int8)(w.area, w.x0, w.x1, w.y0, w.y1, w.high, w.low, 0), k, sums);
 }
 
+/* a / b rounded to nearest, as thresholds compare it: where OpenCL's division is off by some last bits, one step of
+ * Newton's mends them. */
+static float quotient(float a, float b) {
+    const float q = a / b;
+    return fma(fma(-q, b, a), 1.0f / b, q);
+}
+
 /* Whether a box's edge lies beside the crop's and not beside the image's. */
 static bool cut_off(int at, int crop, int image) {
     return abs_diff(at, crop) <= 20u && abs_diff(at, image) > 20u;
@@ -126,7 +133,7 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
         const int8 s = vload8((size_t)k, sums);
         const int left = (int)im[IM_CROP_X], top = (int)im[IM_CROP_Y];
         const int4 box = s.s0 ? s.s1234 : (int4)(left, left, top, top);
-        const float stability = s.s6 ? (float)s.s5 / (float)s.s6 : 0.0f;
+        const float stability = s.s6 ? quotient((float)s.s5, (float)s.s6) : 0.0f;
         bool take = first + LANE < count && (!arg.filtered || stability >= arg.threshold);
         int all;
         if (cut_off(box.s0, left, 0) || cut_off(box.s1, left + (int)im[IM_WIDTH], (int)image[IM_WIDTH]) ||
