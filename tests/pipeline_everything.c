@@ -106,6 +106,7 @@ static ist_everything parameters_of(const json_t *from) {
     p.stability_score_offset = number_or(from, "stability_score_offset", p.stability_score_offset);
     p.box_nms_thresh = number_or(from, "box_nms_thresh", p.box_nms_thresh);
     p.crop_n_layers = integer_or(from, "crop_n_layers", p.crop_n_layers);
+    p.min_mask_region_area = integer_or(from, "min_mask_region_area", p.min_mask_region_area);
     p.max_masks = 64;
     return p;
 }
@@ -148,7 +149,7 @@ Test(pipeline_everything, published_masks) {
     json_t *golden = load_json(IST_GOLDEN_DIR "/everything.json");
     const json_t *cases = json_object_get(golden, "cases");
     const size_t count = engines_lack_cpu() ? 1 : json_array_size(cases);
-    cr_assert_geq(json_array_size(cases), 4);
+    cr_assert_geq(json_array_size(cases), 5);
     for (size_t i = 0; i < count; i++) published(json_array_get(cases, i));
     json_decref(golden);
 }
@@ -175,6 +176,7 @@ Test(pipeline_everything, batches_of_points_change_nothing) {
     ist_everything p = all_masks(), few = p;
     p.crop_n_layers = few.crop_n_layers = 1;
     p.points_per_side = few.points_per_side = 3;
+    p.min_mask_region_area = few.min_mask_region_area = 20;
     few.points_per_batch = 7;
     ist_config c = config_of(&p), narrow = config_of(&few);
     c.frames_in_flight = 3;
