@@ -3,6 +3,7 @@
  * Submitting and receiving are threads of their own, so that a frame goes to the device while the one before is
  * computed and results leave the moment they are there. A frame is taken from the queue when there is room on the
  * device and not before: what waits is the newest. */
+#include "frame_copy.h"
 #include "live.h"
 
 #include "base/clock.h"
@@ -155,34 +156,14 @@ static void *submit_all(void *context) {
 
 /* ---- receiving ---- */
 
-/* Objects and mask words in one block behind the result. */
+/* With the frame in one block behind the result. */
 static live_result *copy_result(const ist_result *result, ist_live_frame *frame) {
     const ist_frame *found = &result->frames[0];
-    size_t words = 0, objects = (size_t)found->object_count;
-    for (size_t i = 0; i < objects; i++)
-        words += (size_t)found->objects[i].mask.columns * (size_t)found->objects[i].mask.words;
-    size_t judged = (size_t)found->trust_count;
-    live_result *r =
-        malloc(sizeof *r + objects * sizeof(ist_object) + judged * sizeof(ist_trust) + words * sizeof(uint32_t));
+    live_result *r = malloc(sizeof *r + frame_copy_bytes(found));
     if (!r) return NULL;
-    ist_object *copies = (ist_object *)(void *)(r + 1);
-    ist_trust *trust = (ist_trust *)(void *)(copies + objects);
-    uint32_t *bits = (uint32_t *)(void *)(trust + judged);
-    for (size_t i = 0; i < objects; i++) {
-        const ist_mask *mask = &found->objects[i].mask;
-        size_t n = (size_t)mask->columns * (size_t)mask->words;
-        copies[i] = found->objects[i];
-        copies[i].mask.bits = bits;
-        copies[i].low_res = NULL;
-        if (n) memcpy(bits, mask->bits, n * sizeof *bits);
-        bits += n;
-    }
     atomic_init(&r->references, 1);
     r->frame = frame;
-    r->found = *found;
-    r->found.objects = copies;
-    r->found.trust = trust;
-    if (judged) memcpy(trust, found->trust, judged * sizeof *trust);
+    frame_copy(found, r + 1, &r->found);
     r->transfers = result->transfers;
     return r;
 }

@@ -3,6 +3,7 @@
  * Submits while there is room and decoded images wait, else receives the oldest batch. An image that the engine refuses
  * fails alone: the batch is tried again image by image. What a lost device had in flight goes to the other engines;
  * when none is left, the run fails. */
+#include "frame_copy.h"
 #include "predict_slots.h"
 
 #include "base/mem.h"
@@ -209,31 +210,12 @@ static ist_status submit(engine_side *e, const batch *b, ist_error *err) {
     return status;
 }
 
-/* Copies objects and mask words into one block that the slot owns. */
+/* Into one block that the slot owns. */
 static ist_status copy_frame(predict_slot *slot, const ist_frame *frame, ist_error *err) {
-    size_t words = 0, objects = (size_t)frame->object_count;
-    for (size_t i = 0; i < objects; i++)
-        words += (size_t)frame->objects[i].mask.columns * (size_t)frame->objects[i].mask.words;
-    size_t judged = (size_t)frame->trust_count * sizeof(ist_trust); /* behind the objects, which end as it must begin */
-    size_t head = objects * sizeof(ist_object) + judged;
-    slot->storage = malloc(head + words * sizeof(uint32_t) + 1);
+    slot->storage = malloc(frame_copy_bytes(frame) + 1);
     if (!slot->storage)
-        return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %zu objects", slot->source->path, objects);
-    ist_object *copies = slot->storage;
-    uint32_t *bits = (uint32_t *)(void *)((char *)slot->storage + head);
-    for (size_t i = 0; i < objects; i++) {
-        const ist_mask *mask = &frame->objects[i].mask;
-        size_t n = (size_t)mask->columns * (size_t)mask->words;
-        copies[i] = frame->objects[i];
-        copies[i].mask.bits = bits;
-        copies[i].low_res = NULL;
-        if (n) memcpy(bits, mask->bits, n * sizeof *bits);
-        bits += n;
-    }
-    slot->frame = *frame;
-    slot->frame.objects = copies;
-    slot->frame.trust = (ist_trust *)(void *)(copies + objects);
-    if (judged) memcpy(copies + objects, frame->trust, judged);
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory for %d objects", slot->source->path, frame->object_count);
+    frame_copy(frame, slot->storage, &slot->frame);
     return IST_OK;
 }
 

@@ -161,7 +161,7 @@ typedef struct ist_everything {
     size_t struct_size;
     int points_per_side;                /* of the grid in the whole image: 1..128; default 32 */
     int points_per_batch;               /* asked at a time: 1..256; default 64. More is faster and needs more device
-                                         *   memory; the masks are the same. */
+                                         *   memory; the masks are the same but for last bits. */
     double pred_iou_thresh;             /* masks of a predicted IoU above it stay; 0 or less: all; default 0.88 */
     double stability_score_thresh;      /* masks of at least this stability stay; 0 or less: all; default 0.95 */
     double stability_score_offset;      /* stability is area at logit > offset over area at logit > -offset, 0 or more;

@@ -59,7 +59,7 @@ Test(device_join, variants_of_one_source) {
                                              {"cpu/conv", "portable/vector", "-DMR=12 -DNV=1 -DVL=8 -DCHUNK=64"},
                                              {"cpu/conv", "portable/vector", "-DMR=6 -DNV=2 -DVL=8 -DCHUNK=64"},
                                              {"portable/norm", NULL, "-DLANES=1"},
-                                             {"portable/mask", "codes/frame+portable/frame", "-DLANES=1 -DGROUPS=32"}};
+                                             {"portable/mask", "codes/frame+portable/frame+portable/mask_sums", "-DLANES=1 -DGROUPS=32"}};
     int before = ist_device_builds(d).built;
     cr_assert_eq(join(parts, 5), IST_OK, "%s", err.text);
     cl_kernel k[3];

@@ -63,7 +63,7 @@ __kernel void grid_points(__global float *points, __global int *labels, __global
 /* One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 grid_picks(__global int *picks, __global int *pick_image, __global int *pick_total, __global const int *found,
-           __global const float *iou, __global const int *image_of, __global const int *total, grid_picks_args arg) {
+           __global const float *iou, __global const int *image_of, __global const int *total, grid_filter_args arg) {
     __local int room[LANES];
     const int points = *total, masks = arg.each;
     int count = 0;
@@ -118,7 +118,7 @@ static bool cut_off(int at, int crop, int image) {
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 grid_keep(__global int *found, __global const int *picks, __global const int *pick_image,
           __global const int *pick_total, __global const int *sums, __global const float *iou,
-          __global const int *total, __global const uint *upload, grid_keep_args arg) {
+          __global const int *total, __global const uint *upload, grid_filter_args arg) {
     __local int room[LANES];
     const int points = *total, count = *pick_total, taken = found[FD_TAKEN];
     if (found[FD_SELECTED]) {

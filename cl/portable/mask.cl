@@ -186,23 +186,11 @@ static int min_of(I v) {
     int4 b = min(a.lo, a.hi);
     return min(min(b.x, b.y), min(b.z, b.w));
 }
-#define SUM(v) sum_of(v)
-#define MIN(v) min_of(v)
+#define TOTAL(v) sum_of(v)
+#define MIN(v)   min_of(v)
 #else
-/* Over the group; every work-item gets the result. */
-static int reduced(int v, __local int *room, bool least) {
-    int lane = get_local_id(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    room[lane] = v;
-    for (int step = LANES / 2; step > 0; step >>= 1) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (lane < step) room[lane] = least ? min(room[lane], room[lane + step]) : room[lane] + room[lane + step];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return room[0];
-}
-#define SUM(v) reduced(v, room, false)
-#define MIN(v) reduced(v, room, true)
+#define TOTAL(v) SUM(v)
+#define MIN(v)   LEAST(v)
 #endif
 
 /* An object's groups (parts_of in frame.cl) take equal shares of its image's strips and row blocks. stats [group,
@@ -254,8 +242,8 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
         if (keep && s.x < width) store[(size_t)s.x * column_words + b] = as_uint(word);
 #endif
     }
-    int area = SUM(n.area), x0 = MIN(n.x0), x1 = -MIN(-n.x1), y0 = MIN(n.y0), y1 = -MIN(-n.y1);
-    int high = SUM(n.high), low = SUM(n.low);
+    int area = TOTAL(n.area), x0 = MIN(n.x0), x1 = -MIN(-n.x1), y0 = MIN(n.y0), y1 = -MIN(-n.y1);
+    int high = TOTAL(n.high), low = TOTAL(n.low);
     if (get_local_id(0) == 0) {
         int8 sums = (int8)(area, x0, x1, y0, y1, high, low, 0);
         if (left && area) sums.s12 += left;

@@ -1,5 +1,5 @@
-/* What the groups of an object found (mask.cl), together: LANES work-items share it, 1 on CPUs. Before pack.cl and
- * everything.cl. */
+/* What the groups of an object found (mask.cl), together: LANES work-items share it, 1 on CPUs. Before mask.cl,
+ * pack.cl, everything.cl and regions.cl. */
 #ifndef LANES
 #define LANES 1
 #endif

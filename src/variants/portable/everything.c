@@ -54,19 +54,23 @@ static void emit_points(ist_plan *p, const ist_variant *v, void *node, int way) 
 
 const ist_family ist_portable_grid_points = {.emit = emit_points};
 
+static ist_grid_filter_args filter_of(ist_tensor iou, int capacity, float threshold) {
+    return (ist_grid_filter_args){.capacity = capacity,
+                                  .each = iou.c,
+                                  .iou_ld = iou.ld,
+                                  .iou_c0 = iou.c0,
+                                  .filtered = threshold > 0,
+                                  .threshold = threshold};
+}
+
 static void emit_picks(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_grid_picks *q = node;
-    const ist_grid_picks_args by_value = {.capacity = q->capacity,
-                                          .each = q->iou.c,
-                                          .iou_ld = q->iou.ld,
-                                          .iou_c0 = q->iou.c0,
-                                          .filtered = q->iou_thresh > 0,
-                                          .threshold = q->iou_thresh};
+    const ist_grid_filter_args by_value = filter_of(q->iou, q->capacity, q->iou_thresh);
     ist_defines defines = defines_of(p, ist_lanes_of(v)->lanes, 1);
     ist_launch picks = launch_of(q->label, defines.text, "grid_picks", 1, (size_t)ist_lanes_of(v)->lanes);
     (void)way;
     LAUNCH_WITH(p, picks, IST_OUT(q->picks), IST_OUT(q->det.image_of), IST_OUT(q->det.total), IST_IN(q->found),
-                IST_IN(q->iou), IST_IN(q->image_of), IST_IN(q->total), IST_STRUCT(grid_picks_args, &by_value));
+                IST_IN(q->iou), IST_IN(q->image_of), IST_IN(q->total), IST_STRUCT(grid_filter_args, &by_value));
 }
 
 const ist_family ist_portable_grid_picks = {.emit = emit_picks};
@@ -85,18 +89,13 @@ const ist_family ist_portable_mask_sums = {.emit = emit_sums};
 
 static void emit_keep(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_grid_keep *q = node;
-    const ist_grid_keep_args by_value = {.capacity = q->capacity,
-                                         .each = q->iou.c,
-                                         .iou_ld = q->iou.ld,
-                                         .iou_c0 = q->iou.c0,
-                                         .filtered = q->stability_thresh > 0,
-                                         .threshold = q->stability_thresh};
+    const ist_grid_filter_args by_value = filter_of(q->iou, q->capacity, q->stability_thresh);
     ist_defines defines = defines_of(p, ist_lanes_of(v)->lanes, 1);
     ist_launch keep = launch_of(q->label, defines.text, "grid_keep", 1, (size_t)ist_lanes_of(v)->lanes);
     (void)way;
     LAUNCH_WITH(p, keep, IST_INOUT(q->found), IST_IN(q->picks), IST_IN(q->det.image_of), IST_IN(q->det.total),
                 IST_IN(q->stats), IST_IN(q->iou), IST_IN(q->total), IST_IN(q->upload),
-                IST_STRUCT(grid_keep_args, &by_value));
+                IST_STRUCT(grid_filter_args, &by_value));
 }
 
 const ist_family ist_portable_grid_keep = {.emit = emit_keep};

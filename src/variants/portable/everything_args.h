@@ -6,18 +6,13 @@ typedef struct ist_grid_points_args {
     int prompts, crops, capacity; /* points at a time; candidates at most */
 } ist_grid_points_args;
 
-typedef struct ist_grid_picks_args {
+/* Of grid_picks and grid_keep. */
+typedef struct ist_grid_filter_args {
     int capacity;
     int each;           /* masks of a point */
     int iou_ld, iou_c0; /* elements from a point's to the next one's, first one */
     int filtered;       /* by the threshold */
-    float threshold;    /* taken are those above it */
-} ist_grid_picks_args;
-
-typedef struct ist_grid_keep_args {
-    int capacity, each, iou_ld, iou_c0;
-    int filtered;
-    float threshold; /* taken are those that reach it */
-} ist_grid_keep_args;
+    float threshold;    /* of quality: taken are those above it; of stability: those that reach it */
+} ist_grid_filter_args;
 
 #endif

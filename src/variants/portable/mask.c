@@ -28,7 +28,7 @@ static void emit_masks(ist_plan *p, const ist_variant *v, void *node, int way) {
     q->stats = ist_plan_tensor(p, 1, 1, g.all, IST_MASK_STATS, IST_ELEM_I32);
     ist_plan_launch(p, &(ist_launch){.label = q->label,
                                      .op = "portable/mask",
-                                     .isa = "codes/frame+portable/frame",
+                                     .isa = "codes/frame+portable/frame+portable/mask_sums",
                                      .defines = defines.text,
                                      .kernel = "masks",
                                      .dims = 1,
