@@ -128,7 +128,10 @@ static void print_help(const char *command, const cli_option *options) {
         int n = o->id < 256 ? snprintf(head, sizeof head, "-%c, --%s", o->id, o->name)
                             : snprintf(head, sizeof head, "    --%s", o->name);
         if (o->value) snprintf(head + n, sizeof head - (size_t)n, " %s", o->value);
-        printf("  %-26s ", head);
+        if (strlen(head) > 26)
+            printf("  %s\n%29s", head, "");
+        else
+            printf("  %-26s ", head);
         for (const char *p = o->help; *p; p++) { /* continuation lines stay in their column */
             putchar(*p);
             if (*p == '\n') printf("%29s", "");
