@@ -78,21 +78,25 @@ static bool cut_off(const int *crop, const int *box) {
 }
 
 /* sums as MASK_SUMS has them. */
+static void put_sums(candidate *c, const int *sums, const int *crop) {
+    const int box[4] = {sums[1], sums[3], sums[2], sums[4]}, corner[4] = {crop[0], crop[1], crop[0], crop[1]};
+    memcpy(c->box, sums[0] ? box : corner, sizeof c->box);
+    c->area = sums[0];
+    c->high = sums[5];
+    c->low = sums[6];
+}
+
 static void ref_keep(scene *s, const int *picks, const int *pick_image, int picked, const int *sums, const float *iou,
                      int total) {
     state *a = &s->state;
     for (int k = 0; k < picked; k++) {
         const int *m = sums + 8 * k, *crop = s->crop[pick_image[k]], item = picks[2 * k];
         candidate c = {.iou = iou[item],
-                       .area = m[0],
-                       .box = {m[1], m[3], m[2], m[4]},
-                       .high = m[5],
-                       .low = m[6],
                        .point = a->taken + item / EACH,
                        .mask = item % EACH,
                        .crop = pick_image[k]};
         float stability = m[6] ? (float)m[5] / (float)m[6] : 0;
-        if (!m[0]) memcpy(c.box, (int[4]){crop[0], crop[1], crop[0], crop[1]}, sizeof c.box);
+        put_sums(&c, m, crop);
         if (s->shape->stability > 0 && !(stability >= (float)s->shape->stability)) continue;
         if (cut_off(crop, c.box) || a->count == s->shape->capacity) continue;
         a->of_crop[c.crop]++;
@@ -490,6 +494,8 @@ static void take_batch(optest *t, scene *s, const batch *b, const external *foun
     EXTERNAL_OK(t, ist_plan_replay(t->plan, &t->err));
     check_points(t, s, b, number, total);
     check_picks(t, b, picks, images, picked);
+    for (int k = 0; k < picked && a->selected; k++) /* what was stored last is what is said */
+        put_sums(&a->list[a->keep[from + k]], sums + 8 * k, s->crop[images[k]]);
     if (a->selected)
         a->stored += total;
     else

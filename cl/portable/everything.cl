@@ -114,6 +114,19 @@ static bool cut_off(int at, int crop, int image) {
     return abs_diff(at, crop) <= 20u && abs_diff(at, image) > 20u;
 }
 
+/* Least and most x, least and most y of a mask in a crop; an empty one lies in the crop's corner. */
+static int4 box_of(int8 sums, __global const uint *crop) {
+    const int left = (int)crop[IM_CROP_X], top = (int)crop[IM_CROP_Y];
+    return sums.s0 ? sums.s1234 : (int4)(left, left, top, top);
+}
+
+static void put_sums(__global int *candidate, int8 sums, __global const uint *crop) {
+    candidate[CD_AREA] = sums.s0;
+    vstore4(box_of(sums, crop), 0, candidate + CD_X0);
+    candidate[CD_HIGH] = sums.s5;
+    candidate[CD_LOW] = sums.s6;
+}
+
 /* One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 grid_keep(__global int *found, __global const int *picks, __global const int *pick_image,
@@ -121,8 +134,13 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
           __global const int *total, __global const uint *upload, grid_filter_args arg) {
     __local int room[LANES];
     const int points = *total, count = *pick_total, taken = found[FD_TAKEN];
-    if (found[FD_SELECTED]) {
-        if (LANE == 0) found[FD_STORED] += points;
+    if (found[FD_SELECTED]) { /* what is said of a mask is what was stored, though another batch may differ in last bits */
+        const int stored = found[FD_STORED];
+        for (int k = LANE; k < count; k += LANES)
+            put_sums(found + FD_HEADER + (size_t)LIST(found, FL_KEPT, arg.capacity)[stored + k] * CD_WORDS,
+                     vload8((size_t)k, sums), IMAGE_AT(upload, pick_image[k]));
+        SYNC();
+        if (LANE == 0) found[FD_STORED] = stored + points;
         return;
     }
     int candidates = found[FD_CANDIDATES];
@@ -132,7 +150,7 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
         __global const uint *im = IMAGE_AT(upload, crop), *image = IMAGE_AT(upload, 0);
         const int8 s = vload8((size_t)k, sums);
         const int left = (int)im[IM_CROP_X], top = (int)im[IM_CROP_Y];
-        const int4 box = s.s0 ? s.s1234 : (int4)(left, left, top, top);
+        const int4 box = box_of(s, im);
         const float stability = s.s6 ? quotient((float)s.s5, (float)s.s6) : 0.0f;
         bool take = first + LANE < count && (!arg.filtered || stability >= arg.threshold);
         int all;
@@ -144,10 +162,7 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
         if (!take || at >= arg.capacity) continue;
         __global int *c = found + FD_HEADER + (size_t)at * CD_WORDS;
         c[CD_IOU] = as_int(iou[(size_t)point * arg.iou_ld + arg.iou_c0 + item - point * arg.each]);
-        c[CD_AREA] = s.s0;
-        vstore4(box, 0, c + CD_X0);
-        c[CD_HIGH] = s.s5;
-        c[CD_LOW] = s.s6;
+        put_sums(c, s, im);
         c[CD_POINT] = taken + point;
         c[CD_MASK] = item - point * arg.each;
         c[CD_CROP] = crop;

@@ -124,23 +124,18 @@ typedef struct tally {
     I area, x0, x1, y0, y1, high, low;
 } tally;
 
-/* A picture that has `height` rows from row `top` of the image on, and h in the network's input, `scale` of them from
- * row to row. Stability counts pixels above `offset` and -offset. */
-typedef struct picture {
-    int top, height, h;
-    float scale, offset;
-} picture;
-
-/* 32 rows of a strip from row y of the image on: its words; counts go into the tally. */
+/* 32 rows of a strip from row y of the image on: its words; counts go into the tally. The picture has `height` rows from
+ * row `top` of the image on, and h in the network's input, `scale` of them from row to row; stability counts pixels above
+ * `offset` and -offset. */
 #if LANES == 1
 NOINLINE
 #else
 static
 #endif
-I block(__global const float *p, const strip *s, tally *n, int y, const picture *r, bool look) {
+I block(__global const float *p, const strip *s, tally *n, int y, int top, int height, int h, float scale, float offset,
+        bool look) {
     I word = (I)(0);
-    int begin = max(y - r->top, 0), end = min(y + 32 - r->top, r->height), h = r->h;
-    const float scale = r->scale, offset = r->offset;
+    int begin = max(y - top, 0), end = min(y + 32 - top, height);
     int first = min((int)SOURCE((float)begin, scale, 0.0f), h - 1);
     int last = min((int)SOURCE((float)(end - 1), scale, 0.0f) + 1, h - 1);
     if (look && largest(p, s, first, last) <= -offset - 0.001f) return word; /* nothing here reaches even -offset */
@@ -161,7 +156,7 @@ I block(__global const float *p, const strip *s, tally *n, int y, const picture 
             have1 = i1;
         }
         V v = MIX(m0, m1, fmin(at - (float)i0, 1.0f));
-        word |= IF(v > (V)(0.0f)) & (I)(1 << (row + r->top - y));
+        word |= IF(v > (V)(0.0f)) & (I)(1 << (row + top - y));
         n->high -= IF(v > (V)(offset)) & s->live;
         n->low -= IF(v > (V)(-offset)) & s->live;
     }
@@ -215,9 +210,9 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     int item = k, place = k, left = 0, top = 0, column_words = ((int)im[IM_HEIGHT] + 31) / 32;
     bool keep = true;
 #endif
-    picture r = {top, (int)im[IM_HEIGHT], (int)im[IM_SEG_HEIGHT], as_float(im[IM_MASK_Y]), arg.offset};
-    float sx = as_float(im[IM_MASK_X]);
-    int first = top / 32, blocks = (top + r.height + 31) / 32 - first;
+    int height = (int)im[IM_HEIGHT], h = (int)im[IM_SEG_HEIGHT];
+    float sx = as_float(im[IM_MASK_X]), sy = as_float(im[IM_MASK_Y]);
+    int first = top / 32, blocks = (top + height + 31) / 32 - first;
     int strips = (width + STRIP - 1) / STRIP, all = blocks * strips;
     __global const float *p = logits + (size_t)item * arg.object_floats + arg.logits_c0;
     store += (size_t)max(place, 0) * upload[UP_STORE_WORDS] + (size_t)left * column_words + first;
@@ -231,7 +226,7 @@ masks(__global uint *store, __global int *stats, __global const float *logits, _
     for (int t = from; t < to; t++) {
         int column = t / blocks, b = t - column * blocks;
         if (t == from || b == 0) s = strip_of(column * STRIP, width, w, sx);
-        I word = block(p, &s, &n, 32 * (first + b), &r, look);
+        I word = block(p, &s, &n, 32 * (first + b), top, height, h, sy, arg.offset, look);
 #if LANES == 1
         if (!keep) continue;
         __global uint *o = store + (size_t)column * STRIP * column_words + b;
