@@ -25,9 +25,10 @@ def generator(a):
     sys.path.insert(0, a.mobilesam)
     import mobile_sam
     from safetensors.torch import load_file
-    model = mobile_sam.sam_model_registry["vit_t"]().eval()
+    model = mobile_sam.sam_model_registry["vit_t"]()
     model.load_state_dict(load_file(a.segmenter), strict=False)
-    return mobile_sam.SamAutomaticMaskGenerator(model.to(a.device), points_per_side=a.side, pred_iou_thresh=a.iou,
+    return mobile_sam.SamAutomaticMaskGenerator(model.to(a.device).eval(),  # which computes biases from what was loaded
+                                                points_per_side=a.side, pred_iou_thresh=a.iou,
                                                 stability_score_thresh=a.stability)
 
 
