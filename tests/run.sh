@@ -218,12 +218,12 @@ every_fault() {
 
 # Streams between programs made of pyigtl, which is fetched from PyPI once.
 streams_of_pyigtl() {
-    python=$build/pyigtl/bin/python
-    if ! "$python" -c 'import pyigtl' 2>/dev/null && ! { python3 -m venv "$build/pyigtl" && "$python" -m pip -q install pyigtl; } >"$build/pyigtl.log" 2>&1; then
+    peers=$build/pyigtl/bin/python
+    if ! "$peers" -c 'import pyigtl' 2>/dev/null && ! { python3 -m venv "$build/pyigtl" && "$peers" -m pip -q install pyigtl; } >"$build/pyigtl.log" 2>&1; then
         echo "left out: pyigtl is not to be had (PyPI; Debian: python3-venv)"
         return
     fi
-    step "$python" tests/live_pyigtl.py "$build/gcc/tests/isthmus_fake"
+    step "$peers" tests/live_pyigtl.py "$build/gcc/tests/isthmus_fake"
 }
 
 # ---- the run ----
