@@ -15,7 +15,7 @@ endforeach()
 string(APPEND exports "  local: *;\n};\n")
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/isthmus.map CONTENT "${exports}" @ONLY)
 
-add_library(ist_api OBJECT ${PROJECT_SOURCE_DIR}/src/api.c)
+add_library(ist_api OBJECT ${PROJECT_SOURCE_DIR}/src/api.c ${PROJECT_SOURCE_DIR}/src/defaults.c)
 target_include_directories(ist_api PRIVATE ${PROJECT_BINARY_DIR}/view/api ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(ist_api PRIVATE OpenCL::OpenCL)
 

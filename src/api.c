@@ -30,44 +30,6 @@ ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_erro
     return IST_OK;
 }
 
-ist_config ist_config_default(void) {
-    return (ist_config){.struct_size = sizeof(ist_config),
-                        .input_size = 640,
-                        .batch = 1,
-                        .max_objects = 16,
-                        .conf = 0.4f,
-                        .frames_in_flight = 2,
-                        .max_targets = 100,
-                        .max_pixels = 67108864,
-                        .track_iou = 0.3f,
-                        .track_age = 30,
-                        .max_points = 9,
-                        .max_embeddings = 8};
-}
-
-ist_everything ist_everything_default(void) {
-    return (ist_everything){.struct_size = sizeof(ist_everything),
-                            .points_per_side = 32,
-                            .points_per_batch = 64,
-                            .pred_iou_thresh = 0.88,
-                            .stability_score_thresh = 0.95,
-                            .stability_score_offset = 1,
-                            .box_nms_thresh = 0.7,
-                            .crop_nms_thresh = 0.7,
-                            .crop_overlap_ratio = 512.0 / 1500,
-                            .crop_n_points_downscale_factor = 1,
-                            .max_masks = 512};
-}
-
-ist_trust_options ist_trust_default(void) {
-    return (ist_trust_options){.struct_size = sizeof(ist_trust_options),
-                               .tau_conf = 0.5f,
-                               .theta_on = 0.6f,
-                               .theta_off = 0.4f,
-                               .theta_cont = 0.5f,
-                               .n_lost = 5};
-}
-
 /* One numeric field of the configuration and its range. */
 static ist_status in_range(ist_error *err, const char *name, double value, double low, double high) {
     if (value >= low && value <= high) return IST_OK; /* false for NaN */

@@ -25,7 +25,6 @@
 #include "pipeline/choice.h"
 #include "pipeline/crossings.h"
 #include "pipeline/describe.h"
-#include "pipeline/everything.h"
 #include "pipeline/inspect.h"
 #include "pipeline/profile.h"
 #include "pipeline/tune.h"
@@ -67,39 +66,6 @@ struct ist_engine {
 
 const char *ist_version(void) {
     return "0.1.0";
-}
-
-ist_trust_options ist_trust_default(void) {
-    return (ist_trust_options){.struct_size = sizeof(ist_trust_options),
-                               .tau_conf = 0.5f,
-                               .theta_on = 0.6f,
-                               .theta_off = 0.4f,
-                               .theta_cont = 0.5f,
-                               .n_lost = 5};
-}
-
-ist_everything ist_everything_default(void) {
-    return (ist_everything){.struct_size = sizeof(ist_everything), .points_per_side = 32, .max_masks = 512};
-}
-
-ist_status ist_everything_check(const ist_everything *everything, ist_error *err) {
-    (void)everything, (void)err; /* the real one's business */
-    return IST_OK;
-}
-
-ist_config ist_config_default(void) {
-    return (ist_config){.struct_size = sizeof(ist_config),
-                        .input_size = 640,
-                        .batch = 1,
-                        .max_objects = 16,
-                        .conf = 0.4f,
-                        .frames_in_flight = 2,
-                        .max_targets = 100,
-                        .max_pixels = 67108864,
-                        .track_iou = 0.3f,
-                        .track_age = 30,
-                        .max_points = 9,
-                        .max_embeddings = 8};
 }
 
 ist_status ist_devices(ist_device_info *list, int capacity, int *count, ist_error *err) {

@@ -11,16 +11,6 @@
 #include "pipeline/everything.h"
 #include "variants/upload.h"
 
-/* What there is of an engine's parameters, for every image. */
-typedef struct ist_grids {
-    int crops, points;                 /* of all crops together */
-    int side[IST_CROP_LAYERS_MAX + 1]; /* points on a side of a layer's grid */
-    int first[IST_CROPS_MAX + 1];      /* number of a crop's first point; the last one: of all */
-    int layer[IST_CROPS_MAX];
-} ist_grids;
-
-void ist_grids_of(const ist_everything *everything, ist_grids *grids);
-
 /* x1 and y1 are exclusive. */
 typedef struct ist_crop {
     int x0, y0, x1, y1;
