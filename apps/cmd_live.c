@@ -29,13 +29,6 @@
     X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per frame, 1 to 300 (16)")                                     \
     X(CLASSES, 0, "classes", "LIST", "keep these classes only: ids or names, separated by commas")                     \
     X(NAMES, 0, "names", "FILE", "class names: one per line, a JSON array or a data.yaml")                             \
-    X(TRACK, 0, "track", NULL, "give objects ids that last")                                                           \
-    X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
-    X(TRACK_AGE, 0, "track-age", "N", "frames that a track survives unseen (30)")                                      \
-    X(TRACK_MOTION, 0, "track-motion", NULL, "expect tracks where their speed takes them")                             \
-    X(TRACK_HIGH, 0, "track-high", "P",                                                                                \
-      "match detections with a score above P first, the others with the tracks\n"                                      \
-      "that are left; those begin none (off)")                                                                         \
     X(QUIET, 0, "quiet", NULL, "no line a second, no summary; what goes wrong is still said")
 
 enum {
@@ -48,7 +41,7 @@ enum {
 #define LIVE_ROW(id, letter, name, value, help)  {name, LIVE_OPTION_##id, value, help},
 #define MODEL_ROW(id, letter, name, value, help) {name, OPTION_##id, value, help},
 static const cli_option live_list[] = {LIVE_OPTIONS(LIVE_ROW) PREDICT_MODEL_OPTIONS(MODEL_ROW) PREDICT_DEVICE_OPTION(
-    MODEL_ROW, "") PREDICT_TRUST_OPTIONS(MODEL_ROW){NULL, 0, NULL, NULL}};
+    MODEL_ROW, "") PREDICT_TRACK_OPTIONS(MODEL_ROW) PREDICT_TRUST_OPTIONS(MODEL_ROW){NULL, 0, NULL, NULL}};
 
 static int parse_send(const char *list, unsigned *send) {
     static const char *const names[] = {
@@ -100,6 +93,7 @@ static int take_option(int id, const char *value, live_options *o) {
     bool taken;
     ist_error err;
     int code = predict_take_model_option(id, value, e, &taken);
+    if (!taken) code = predict_take_track_option(id, value, e, &taken);
     if (!taken) code = predict_take_trust_option(id, value, e, &taken);
     if (taken) return code;
     switch (id) {
@@ -141,24 +135,6 @@ static int take_option(int id, const char *value, live_options *o) {
     case LIVE_OPTION_NAMES:
         e->names = value;
         return CLI_SUCCESS;
-    case LIVE_OPTION_TRACK:
-        e->track = true;
-        return CLI_SUCCESS;
-    case LIVE_OPTION_TRACK_IOU:
-        e->track_given = "track-iou";
-        if (cli_parse_float(value, 0, 1, &e->track_iou)) return CLI_SUCCESS;
-        return cli_usage("live", "--track-iou: '%s' is not a number from 0 to 1", value);
-    case LIVE_OPTION_TRACK_MOTION:
-        e->track_given = "track-motion";
-        e->track_motion = true;
-        return CLI_SUCCESS;
-    case LIVE_OPTION_TRACK_HIGH:
-        e->track_given = "track-high";
-        if (cli_parse_float(value, 0, 1, &e->track_high) && e->track_high > 0) return CLI_SUCCESS;
-        return cli_usage("live", "--track-high: '%s' is not a number above 0, at most 1", value);
-    case LIVE_OPTION_TRACK_AGE:
-        e->track_given = "track-age";
-        return predict_parse_number("live", "track-age", value, 0, 1000000, &e->track_age);
     default:
         e->quiet = true;
         return CLI_SUCCESS;
@@ -174,8 +150,8 @@ static int check(const live_options *o, int argc, char **argv) {
     if (!e->masks && (o->send & (LIVE_SEND_LABELS | LIVE_SEND_CONTOURS)))
         return cli_usage("live", "--no-masks leaves nothing for --send labels and contours");
     if (o->no_drop && o->deadline_ms > 0) return cli_usage("live", "--no-drop and --deadline exclude each other");
-    if (e->track_given && !e->track) return cli_usage("live", "--%s needs --track", e->track_given);
-    int code = predict_check_trust(e);
+    int code = predict_check_track(e);
+    if (!code) code = predict_check_trust(e);
     if (code) return code;
     if (o->fps > 0 && o->from.kind != IST_LIVE_FOLDER) return cli_usage("live", "--fps is for folders");
     return CLI_SUCCESS;

@@ -130,6 +130,16 @@ const char *predict_precision_name(ist_precision precision);
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
 #define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")
 
+/* Options about tracks, of `predict` and `live`. */
+#define PREDICT_TRACK_OPTIONS(X)                                                                                       \
+    X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
+    X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
+    X(TRACK_AGE, 0, "track-age", "N", "images that a track survives unseen (30)")                                      \
+    X(TRACK_MOTION, 0, "track-motion", NULL, "expect tracks where their speed takes them")                             \
+    X(TRACK_HIGH, 0, "track-high", "P",                                                                                \
+      "match detections with a score above P first, the others with the tracks\n"                                      \
+      "that are left; those begin none (off)")
+
 /* predict_trust.c's. */
 #define PREDICT_TRUST_OPTIONS(X)                                                                                       \
     X(TRUST, 0, "trust", NULL,                                                                                         \
@@ -144,9 +154,15 @@ const char *predict_precision_name(ist_precision precision);
 enum {
     PREDICT_OPTION_FIRST = 511,
 #define X(id, letter, name, value, help) OPTION_##id,
-    PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "") PREDICT_TRUST_OPTIONS(X)
+    PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "") PREDICT_BATCH_OPTION(X, "") PREDICT_TRACK_OPTIONS(X)
+        PREDICT_TRUST_OPTIONS(X)
 #undef X
 };
+
+/* Stores one of these; as predict_take_model_option. */
+int predict_take_track_option(int id, const char *value, predict_options *options, bool *mine);
+/* 0 or the exit code. */
+int predict_check_track(const predict_options *options);
 
 /* Stores one of --trust's options; as predict_take_model_option. */
 int predict_take_trust_option(int id, const char *value, predict_options *options, bool *mine);

@@ -67,13 +67,6 @@
       "job says")
 
 #define PREDICT_LAST_OPTIONS(X)                                                                                        \
-    X(TRACK, 0, "track", NULL, "give objects ids that last; each folder is one sequence")                              \
-    X(TRACK_IOU, 0, "track-iou", "IOU", "least overlap that continues a track, 0 to 1 (0.3)")                          \
-    X(TRACK_AGE, 0, "track-age", "N", "images that a track survives unseen (30)")                                      \
-    X(TRACK_MOTION, 0, "track-motion", NULL, "expect tracks where their speed takes them")                             \
-    X(TRACK_HIGH, 0, "track-high", "P",                                                                                \
-      "match detections with a score above P first, the others with the tracks\n"                                      \
-      "that are left; those begin none (off)")                                                                         \
     X(TARGETS, 0, "targets", "FILE",                                                                                   \
       "match with given boxes: JSON {\"a.png\": [{\"box\": [x0,y0,x1,y1],\n"                                           \
       "\"label\": 0}]} or COCO annotations")                                                                           \
@@ -132,7 +125,7 @@ enum {
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
 static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(
-    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
+    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_TRACK_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
     X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
@@ -249,26 +242,6 @@ static int take_detection_option(int id, const char *value, predict_options *o, 
     case OPTION_AGNOSTIC:
         o->nms_agnostic = true;
         break;
-    case OPTION_TRACK:
-        o->track = true;
-        break;
-    case OPTION_TRACK_IOU:
-        if (!cli_parse_float(value, 0, 1, &o->track_iou))
-            return cli_usage(o->command, "--track-iou: '%s' is not a number from 0 to 1", value);
-        o->track_given = "track-iou";
-        break;
-    case OPTION_TRACK_MOTION:
-        o->track_given = "track-motion";
-        o->track_motion = true;
-        break;
-    case OPTION_TRACK_HIGH:
-        o->track_given = "track-high";
-        if (!cli_parse_float(value, 0, 1, &o->track_high) || !(o->track_high > 0))
-            return cli_usage(o->command, "--track-high: '%s' is not a number above 0, at most 1", value);
-        break;
-    case OPTION_TRACK_AGE:
-        o->track_given = "track-age";
-        return predict_parse_number(o->command, "track-age", value, 0, 1000000, &o->track_age);
     case OPTION_TARGETS:
         o->targets = value;
         break;
@@ -339,6 +312,7 @@ static int take_option(int id, const char *value, predict_options *o) {
     bool taken;
     int code = predict_take_model_option(id, value, o, &taken);
     if (!taken) code = take_detection_option(id, value, o, &taken);
+    if (!taken) code = predict_take_track_option(id, value, o, &taken);
     if (!taken) code = predict_take_trust_option(id, value, o, &taken);
     if (taken) return code;
     switch (id) {
@@ -456,7 +430,7 @@ static int check_predict(predict_options *o, int argc) {
     if (o->no_detector && !o->targets) return cli_usage("predict", "--no-detector needs --targets FILE");
     if (o->no_detector && o->of_detections)
         return cli_usage("predict", "--no-detector and --%s exclude each other", o->of_detections);
-    if (o->track_given && !o->track) return cli_usage("predict", "--%s needs --track", o->track_given);
+    if ((code = predict_check_track(o))) return code;
     if ((o->track || o->judges) && names_all_devices(o))
         return cli_usage("predict", "--%s needs one device: tracks go from image to image",
                          o->track ? "track" : "trust");
