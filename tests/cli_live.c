@@ -216,7 +216,7 @@ Test(cli_live, every_kind_of_result_reaches_a_client, .timeout = 120) {
     free(overlay.body);
 
     int web = peer_connect(l.metrics);
-    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char request[] = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     char page[8192] = "";
     peer_write(web, request, strlen(request));
     for (size_t have = 0; have < sizeof page - 1;) {

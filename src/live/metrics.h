@@ -1,5 +1,5 @@
-/* The counts of a stream for Prometheus: GET /metrics over HTTP, on loopback unless told otherwise. One request at a
- * time, each within a second and 4 KiB. */
+/* The counts of a stream for Prometheus: GET /metrics over HTTP (libmicrohttpd, on a thread of its own), on loopback unless
+ * told otherwise. */
 #ifndef IST_LIVE_METRICS_H
 #define IST_LIVE_METRICS_H
 
