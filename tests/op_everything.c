@@ -184,7 +184,6 @@ static external upload_of(optest *t, const scene *s) {
     uint32_t *up = optest_alloc(t, bytes);
     up[IST_UP_GRID] = (uint32_t)s->shape->points;
     up[IST_UP_GRID_AT] = (uint32_t)grid;
-    up[IST_UP_CROPS] = (uint32_t)s->shape->crops;
     for (int c = 0; c < s->shape->crops; c++) {
         const int *k = s->crop[c];
         uint32_t *im = up + IST_UP_HEADER + (size_t)c * IST_IM_WORDS;

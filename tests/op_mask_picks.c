@@ -37,7 +37,6 @@ static uint32_t *upload_of(optest *t, const scene *s, uint32_t store_words, size
     *bytes = 4 * (IST_UP_HEADER + (size_t)CROPS * IST_IM_WORDS);
     uint32_t *up = optest_alloc(t, *bytes);
     up[IST_UP_STORE_WORDS] = store_words;
-    up[IST_UP_CROPS] = CROPS;
     for (int c = 0; c < CROPS; c++) {
         const int *k = s->crop[c];
         ist_upload_image(up, c,

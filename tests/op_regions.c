@@ -159,7 +159,6 @@ static external upload_of(optest *t, int cleaners) {
     const size_t bytes = 4 * (IST_UP_HEADER + (size_t)CROPS * IST_IM_WORDS);
     uint32_t *up = optest_alloc(t, bytes);
     up[IST_UP_STORE_WORDS] = STORE_WORDS;
-    up[IST_UP_CROPS] = CROPS;
     up[IST_UP_CLEANERS] = (uint32_t)cleaners;
     for (int c = 0; c < CROPS; c++) {
         uint32_t *im = up + IST_UP_HEADER + c * IST_IM_WORDS;

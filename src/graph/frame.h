@@ -23,8 +23,7 @@ enum ist_upload_word {
     IST_UP_PROMPT_AT = 5,    /* their offset */
     IST_UP_GRID = 6,         /* points of all crops' grids, for masks of everything; image blocks are those of crops */
     IST_UP_GRID_AT = 7,      /* their offset */
-    IST_UP_CROPS = 8,        /* crops; the first one is the image */
-    IST_UP_CLEANERS = 9,     /* masks that there is memory for to be cleaned at a time */
+    IST_UP_CLEANERS = 8,     /* masks that there is memory for to be cleaned at a time */
     IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
 
     IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */

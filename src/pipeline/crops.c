@@ -102,7 +102,6 @@ void ist_crops_fill(uint32_t *upload, const ist_grids *grids, const ist_crops_la
                     const ist_frame_image *image, ist_resize_order order, bool tables) {
     upload[IST_UP_GRID] = (uint32_t)grids->points;
     upload[IST_UP_GRID_AT] = (uint32_t)layout->grid;
-    upload[IST_UP_CROPS] = (uint32_t)grids->crops;
     if (tables) fill_points(upload, grids, layout, image->seg_side);
     for (int c = 0; c < grids->crops; c++) {
         const ist_crop *k = &layout->crops[c];
