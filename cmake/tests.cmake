@@ -24,9 +24,10 @@ set(IST_TEST_LIB_live ist_live)
 set(IST_TEST_LIB_api isthmus_static)
 set(IST_TEST_LIB_cli ist_io)
 
+ist_view(tests audit)
 function(ist_test_common target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
-    ${PROJECT_SOURCE_DIR}/tests)
+    ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/view/tests)
   target_compile_options(${target} PRIVATE -Wno-missing-field-initializers) # of a filter's recipe, which only graphs have
   target_compile_definitions(${target} PRIVATE IST_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
     IST_SOURCE_DIR="${PROJECT_SOURCE_DIR}" IST_BUILD_DIR="${PROJECT_BINARY_DIR}")

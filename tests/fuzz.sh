@@ -67,7 +67,7 @@ merge() {
 # The line that says most of a log (the sanitizer's, else libFuzzer's), and the first place in our sources.
 summary_of() {
     line=$(grep -m 1 -E '^SUMMARY: |runtime error: ' "$1" || grep -m 1 -E 'ERROR: |ALARM: ' "$1" || tail -n 1 "$1")
-    place=$(grep -E '^ +#[0-9]+ 0x' "$1" | grep -m 1 -oE 'src/[a-z_0-9/]+\.[ch]:[0-9]+')
+    place=$(grep -E '^ +#[0-9]+ 0x' "$1" | grep -m 1 -oE '(src|audit)/[a-z_0-9/]+\.[ch]:[0-9]+')
     echo "$line${place:+ ($place)}"
 }
 

@@ -1,4 +1,4 @@
-/* The calls that the audit of C and C++ sources knows. Private to src/audit. */
+/* The calls that the audit of C and C++ sources knows. Private to audit/src. */
 #ifndef IST_AUDIT_SOURCE_C_RULES_H
 #define IST_AUDIT_SOURCE_C_RULES_H
 

@@ -1,5 +1,5 @@
-/* `isthmus audit --source`: the files below a folder, in byte order of their names, each read once. */
-#include "audit.h"
+/* `--source`: the files below a folder, in byte order of their names, each read once. */
+#include "parts.h"
 
 #include "audit/source.h"
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* The rules that turn events into findings. Private to src/audit.
+/* The rules that turn events into findings. Private to audit/src.
  *
  * A rule claims events for a category; what an earlier rule has claimed stays with it. Rules over a frame get the
  * frame's events in the order of the log; frame 0 is everything outside of frames. */

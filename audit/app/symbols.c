@@ -1,5 +1,5 @@
 /* From addresses to source lines, with elfutils' libdw, after the program has ended. */
-#include "audit.h"
+#include "parts.h"
 
 #include "base/mem.h"
 

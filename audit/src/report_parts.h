@@ -1,4 +1,4 @@
-/* What the JSON writers share. Private to src/audit. */
+/* What the JSON writers share. Private to audit/src. */
 #ifndef IST_AUDIT_REPORT_PARTS_H
 #define IST_AUDIT_REPORT_PARTS_H
 

@@ -1,5 +1,5 @@
 /* Another program under the audit layer: its environment, its life, what it left behind. */
-#include "audit.h"
+#include "parts.h"
 
 #include "audit/load.h"
 #include "audit/wire.h"

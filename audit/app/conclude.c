@@ -1,5 +1,5 @@
-/* The end of every form of `isthmus audit`: frames, findings, budget, reports. */
-#include "audit.h"
+/* The end of every form of the command: frames, findings, budget, reports. */
+#include "parts.h"
 
 #include "io/atomic_file.h"
 

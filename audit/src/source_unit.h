@@ -1,6 +1,6 @@
 /* One source file under audit: its names, functions, loops and calls, and the hits the analysers find in it.
  *
- * Private to src/audit. The analysers (source_c.c, source_python.c) go over a file several times: functions are
+ * Private to audit/src. The analysers (source_c.c, source_python.c) go over a file several times: functions are
  * numbered in the order of the text, the same in every pass; loops, calls and hits are of the last pass. Running out
  * of memory is sticky (`failed`), reported once. Numbers of functions, loops and hits count from 1; 0 is none. */
 #ifndef IST_AUDIT_SOURCE_UNIT_H

@@ -1,4 +1,4 @@
-/* The file in which the layer records a program, written by apps/layer and read by load.c on the same machine.
+/* The file in which the layer records a program, written by audit/layer and read by load.c on the same machine.
  *
  * One page of header, then records, each a multiple of eight bytes. The file is mapped memory of the recorded program,
  * so what was recorded survives its death; a record's type is stored last, and type 0 ends the file. */
