@@ -2,22 +2,13 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct cli_summary {
-    const char *name, *usage, *text;
-} cli_summary;
-
-static const cli_summary summaries[] = {
-#define X(name, usage, summary) {#name, usage, summary},
-    CLI_COMMANDS(X)
-#undef X
-};
 
 char *cli_printable(char *text) {
     for (char *p = text; *p; p++)
@@ -28,7 +19,7 @@ char *cli_printable(char *text) {
 static void say(const char *fmt, va_list args) {
     char text[1024];
     ist_print_ends_v(text, sizeof text, fmt, args);
-    fprintf(stderr, "isthmus: %s\n", cli_printable(text)); /* one write: threads do not mix lines */
+    fprintf(stderr, "%s: %s\n", cli_this.name, cli_printable(text)); /* one write: threads do not mix lines */
 }
 
 int cli_fail(int code, const char *fmt, ...) {
@@ -52,7 +43,8 @@ int cli_usage(const char *command, const char *fmt, ...) {
     va_start(args, fmt);
     ist_print_ends_v(text, sizeof text, fmt, args);
     va_end(args);
-    return cli_fail(CLI_USAGE, "%s: %s; see isthmus %s --help", command, text, command);
+    if (!cli_this.has_subcommands) return cli_fail(CLI_USAGE, "%s; see %s --help", text, cli_this.name);
+    return cli_fail(CLI_USAGE, "%s: %s; see %s %s --help", command, text, cli_this.name, command);
 }
 
 int cli_exit_code(ist_status status) {
@@ -120,9 +112,11 @@ bool cli_parse_float(const char *text, double low, double high, float *out) {
 }
 
 static void print_help(const char *command, const cli_option *options) {
-    for (size_t i = 0; i < sizeof summaries / sizeof *summaries; i++)
-        if (!strcmp(summaries[i].name, command))
-            printf("usage: isthmus %s %s\n%s\n\noptions:\n", command, summaries[i].usage, summaries[i].text);
+    bool sub = cli_this.has_subcommands;
+    for (const cli_command *c = cli_this.commands; c->name; c++)
+        if (!strcmp(c->name, command))
+            printf("usage: %s%s%s %s\n%s\n\noptions:\n", cli_this.name, sub ? " " : "", sub ? command : "", c->usage,
+                   c->summary);
     for (const cli_option *o = options; o->name; o++) {
         char head[64];
         int n = o->id < 256 ? snprintf(head, sizeof head, "-%c, --%s", o->id, o->name)
@@ -194,4 +188,14 @@ int cli_next(const char *command, const cli_option *options, int argc, char **ar
         return CLI_STOP;
     }
     return id;
+}
+
+int cli_finish(int code) {
+    if (fflush(stdout) || ferror(stdout)) return code ? code : cli_fail(CLI_FAILED, "cannot write to standard output");
+    return code;
+}
+
+void cli_hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }

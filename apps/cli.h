@@ -1,4 +1,4 @@
-/* What the subcommands share: exit codes, the list of subcommands, option parsing, messages.
+/* What the subcommands share: exit codes, the list of subcommands, option parsing, messages. isthmus-audit shares it too.
  *
  * Data goes to stdout, everything else to stderr; every message is "isthmus: " and one sentence. */
 #ifndef CLI_H
@@ -44,6 +44,22 @@ enum {
 CLI_COMMANDS(X)
 #undef X
 
+/* What follows a command's name on the command line, what it does. */
+typedef struct cli_command {
+    const char *name, *usage, *summary;
+    int (*run)(int argc, char **argv);
+} cli_command;
+
+/* The program that runs, which each program says of itself: its name, which begins every message, and its commands, a
+ * NULL name at the end. Without subcommands it is its one command. */
+typedef struct cli_program {
+    const char *name;
+    const cli_command *commands;
+    bool has_subcommands;
+} cli_program;
+
+extern const cli_program cli_this;
+
 /* One option; arrays of them end with a NULL name. `id` is the short letter, or a number from 256. */
 typedef struct cli_option {
     const char *name;
@@ -59,7 +75,7 @@ enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 48 };
  * an option that takes a FILE is never empty. */
 int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value, int *exit_code);
 
-/* "isthmus: " sentence on stderr; returns code. */
+/* "isthmus: " sentence on stderr, or what the program is called; returns code. */
 int cli_fail(int code, const char *fmt, ...) IST_PRINTF(2, 3);
 
 /* The same with a pointer to the command's help; returns CLI_USAGE. */
@@ -67,6 +83,13 @@ int cli_usage(const char *command, const char *fmt, ...) IST_PRINTF(2, 3);
 
 /* A remark on stderr. */
 void cli_note(const char *fmt, ...) IST_PRINTF(1, 2);
+
+/* At the start of a program: a stream that the caller has closed must not become the first file that is opened, or
+ * messages would be written into it. Each is opened the wrong way round, so that using it fails as before. */
+void cli_hold_standard_streams(void);
+
+/* At its end, the exit code: written data that did not arrive (a full disk, a closed pipe) is a failure. */
+int cli_finish(int code);
 
 /* Replaces control characters by '?': names from files must not steer the terminal. Returns text. */
 char *cli_printable(char *text);

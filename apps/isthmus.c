@@ -4,27 +4,23 @@
 
 #include "live/igtl.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command {
-    const char *name, *usage, *summary;
-    int (*run)(int argc, char **argv);
-} command;
-
-static const command commands[] = {
+static const cli_command commands[] = {
 #define X(name, usage, summary) {#name, usage, summary, cmd_##name},
     CLI_COMMANDS(X)
 #undef X
+        {NULL, NULL, NULL, NULL},
 };
+
+const cli_program cli_this = {"isthmus", commands, true};
 
 static void print_help(FILE *out) {
     fprintf(out, "usage: isthmus SUBCOMMAND [options]\n"
                  "Finds objects in images and cuts out their masks on any OpenCL device.\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        const command *c = &commands[i];
+    for (const cli_command *c = commands; c->name; c++) {
         fprintf(out, "  %-8s %-30s", c->name, c->usage);
         if (strlen(c->usage) > 30) fprintf(out, "\n%41s", ""); /* summaries keep their column */
         fprintf(out, " %s\n", c->summary);
@@ -38,20 +34,7 @@ static void print_help(FILE *out) {
             "  5 audit budget exceeded, 6 verify failed, 7 some inputs failed, 130 interrupted\n");
 }
 
-/* Written data that did not arrive (a full disk, a closed pipe) is a failure. */
-static int finish(int code) {
-    if (fflush(stdout) || ferror(stdout)) return code ? code : cli_fail(CLI_FAILED, "cannot write to standard output");
-    return code;
-}
-
-/* A stream that the caller has closed must not become the first file that is opened: messages would be written into it.
- * Each is opened the wrong way round, so that using it fails as before. */
-static void hold_standard_streams(void) {
-    for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
-}
-
-static int run(const command *c, int argc, char **argv) {
+static int run(const cli_command *c, int argc, char **argv) {
     spare_cache spare;
     spare_cache_begin(&spare);
     int code = c->run(argc, argv);
@@ -60,7 +43,7 @@ static int run(const command *c, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    hold_standard_streams();
+    cli_hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
@@ -69,14 +52,14 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_help(stdout);
-        return finish(CLI_SUCCESS);
+        return cli_finish(CLI_SUCCESS);
     }
     if (!strcmp(name, "--version")) {
         printf("isthmus %s\nOpenIGTLink %s\n", ist_version(),
                ist_igtl_available() ? ist_igtl_version() : "no (built without it)");
-        return finish(CLI_SUCCESS);
+        return cli_finish(CLI_SUCCESS);
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (!strcmp(name, commands[i].name)) return finish(run(&commands[i], argc - 1, argv + 1));
+    for (const cli_command *c = commands; c->name; c++)
+        if (!strcmp(name, c->name)) return cli_finish(run(c, argc - 1, argv + 1));
     return cli_fail(CLI_USAGE, "'%s' is not a subcommand; isthmus --help lists them", name);
 }

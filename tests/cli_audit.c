@@ -3,6 +3,7 @@
 #include "support/json.h"
 
 #define PLANTED(name) IST_BUILD_DIR "/tests/audit/audit_" name
+#define IST_AUDIT_CLI IST_BUILD_DIR "/isthmus-audit"
 
 enum { LINES = 200, MARKS = 256 };
 
@@ -334,6 +335,60 @@ Test(program, one_that_cannot_be_run) {
     scratch_remove(&s);
 }
 
+/* ---- isthmus-audit ---- */
+
+/* The program without the engine says the same, and has no run of its own. */
+Test(alone, programs_and_sources) {
+    scratch s = scratch_make();
+    const char *const both[][5] = {{IST_CLI, "audit", "--source", IST_SOURCE_DIR "/tests/audit", NULL},
+                                   {IST_AUDIT_CLI, "--source", IST_SOURCE_DIR "/tests/audit", NULL}};
+    char *reports[2];
+    for (int alone = 0; alone < 2; alone++) {
+        spawned r = spawn_run(&s, NULL, both[alone]);
+        cr_expect_eq(r.code, 0, "%s", r.err);
+        cr_expect_str_empty(r.err);
+        reports[alone] = r.out;
+        free(r.err);
+    }
+    cr_expect_not_null(strstr(reports[0], "critical"));
+    cr_expect_str_eq(reports[0], reports[1]);
+    free(reports[0]);
+    free(reports[1]);
+    spawned r =
+        spawn_run(&s, NULL, (const char *const[]){IST_AUDIT_CLI, "--budget", "reads=1", "--", PLANTED("marked"), NULL});
+    cr_expect_eq(r.code, 5);
+    cr_expect_not_null(strstr(r.err, "isthmus-audit: over budget: frame 2 has 2 reads, the budget allows 1"), "%s",
+                       r.err);
+    cr_expect_not_null(strstr(r.err, "marked.c:11 in main"), "%s", r.err);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+Test(alone, usage) {
+    scratch s = scratch_make();
+    const struct {
+        const char *first, *second, *out, *err;
+        int code;
+    } cases[] = {
+        {NULL, NULL, "", "isthmus-audit: name a program after --, or sources with --source; see isthmus-audit --help",
+         2},
+        {"frame.png", NULL, "", "unexpected argument 'frame.png': a program comes after --", 2},
+        {"--device", "0", "", "unknown option '--device'; see isthmus-audit --help", 2},
+        {"--source", "/nowhere", "", "isthmus-audit: /nowhere: No such file or directory", 1},
+        {"--", "/nowhere", "", "isthmus-audit: /nowhere: there is no such program", 127},
+        {"--help", NULL, "usage: isthmus-audit [options] -- PROGRAM ARGS|--source DIR\n", "", 0},
+        {"--version", NULL, "isthmus-audit ", "", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spawned r = spawn_run(&s, NULL, (const char *const[]){IST_AUDIT_CLI, cases[i].first, cases[i].second, NULL});
+        cr_expect_eq(r.code, cases[i].code, "case %zu gives %d", i, r.code);
+        cr_expect_not_null(strstr(r.err, cases[i].err), "%s", r.err);
+        cr_expect_not_null(strstr(r.out, cases[i].out), "%s", r.out);
+        spawn_free(&r);
+    }
+    scratch_remove(&s);
+}
+
 /* ---- our own run ---- */
 
 Test(own, a_read_too_many_breaks_the_promise) {
@@ -389,8 +444,8 @@ Test(own, a_failed_run_goes_before_a_broken_budget) {
     } cases[] = {{"none", 5}, {"lost:5", 1}, {"receive:1", 5}}; /* more images than are in flight at a time */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv("FAKE_ENGINE", cases[i].fault, 1);
-        spawned r = spawn_run(&s, NULL,
-                              (const char *const[]){fake, "audit", image, image, image, image, image, image, "--quiet", NULL});
+        spawned r = spawn_run(
+            &s, NULL, (const char *const[]){fake, "audit", image, image, image, image, image, image, "--quiet", NULL});
         cr_expect_eq(r.code, cases[i].code, "%s gives %d: %s", cases[i].fault, r.code, r.err);
         cr_expect_not_null(strstr(r.err, "over budget: frame 2 has 2 reads"), "%s: %s", cases[i].fault, r.err);
         spawn_free(&r);

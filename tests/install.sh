@@ -96,4 +96,6 @@ if [ -e "$build/isthmus" ]; then
     echo "audit layer"
     "$prefix/bin/isthmus" audit -- true 2>"$work/audit"
     grep -q 'audit of true' "$work/audit"
+    "$prefix/bin/isthmus-audit" -- true 2>"$work/alone"
+    grep -q 'audit of true' "$work/alone"
 fi

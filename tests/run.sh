@@ -6,7 +6,7 @@
 # full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
 # under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, Python's sdist
-# and wheel with a thousand engines, and ten seconds of each fuzzer.
+# and wheel with a thousand engines, the audit built alone, and ten seconds of each fuzzer.
 # Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
 # named and left out. The last line counts tests, and each other step as one.
 #
@@ -261,6 +261,8 @@ if [ "$mode" = full ]; then
     streams_of_pyigtl
     say "failures of every call"
     every_fault
+    say "the audit built alone"
+    step sh tests/audit_alone.sh "$build/alone"
     say "an array job on Slurm"
     slurm_array
     say "operators on rusticl (llvmpipe)"

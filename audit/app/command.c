@@ -106,6 +106,9 @@ static int audit_other(int argc, char **argv, audit_options *o, audit_own *own) 
     if (!code && o->source) return audit_sources(argc, argv, o);
     if (!code) code = parse_budget(o);
     if (code) return code;
+    if (!own && argc > 1 && *argv[1] == '-') return cli_usage("audit", "unknown option '%s'", argv[1]);
+    if (!own && argc > 1) return cli_usage("audit", "unexpected argument '%s': a program comes after --", argv[1]);
+    if (!own) return cli_usage("audit", "name a program after --, or sources with --source");
     if (o->frame_kernel) return cli_usage("audit", "--frame-kernel is for programs: our own frames are known");
     if (argc < 2) return cli_usage("audit", "name images, or a program after --");
     code = audit_check_files(o);

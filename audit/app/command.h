@@ -11,10 +11,10 @@ typedef struct audit_options {
     ist_audit_budget limits;
 } audit_options;
 
-/* Audits a run of its own with the command line that is left without the options above; the exit code. */
+/* Audits a run of its own with what is left of the command line without the options above; the exit code. */
 typedef int audit_own(int argc, char **argv, audit_options *options);
 
-/* The whole command; argv[0] is its name. Returns the exit code. */
+/* The whole command; argv[0] is its name. Without `own` (NULL) there is no such form. Returns the exit code. */
 int audit_command(int argc, char **argv, audit_own *own);
 
 /* Judges, writes all reports; 0, CLI_OVER_BUDGET or the exit code of a failure. The text goes to `text_default`

@@ -132,7 +132,7 @@ static int collect(const char *folder, ist_audit_log *log, int *recordings) {
 int audit_run_program(char **argv, ist_audit_log *log, int *code) {
     char layer[4096], folder[4096];
     if (!find_layer(layer, sizeof layer))
-        return cli_fail(CLI_FAILED, "%s is missing: it is installed with isthmus", layer);
+        return cli_fail(CLI_FAILED, "%s is missing: it is installed with %s", layer, cli_this.name);
     int own = own_folder_make("audit", folder, sizeof folder);
     if (own) return own;
     own = set_environment(layer, folder);

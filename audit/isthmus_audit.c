@@ -1,0 +1,31 @@
+/* isthmus-audit: the audit of programs and of sources without the engine. What `isthmus audit` has beside it is its own
+ * run. */
+#include "app/command.h"
+#include "cli.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static int run(int argc, char **argv) {
+    return audit_command(argc, argv, NULL);
+}
+
+static const cli_command commands[] = {
+    {"audit", "[options] -- PROGRAM ARGS|--source DIR",
+     "what a program or its sources move between host and device and wait for", run},
+    {NULL, NULL, NULL, NULL},
+};
+
+const cli_program cli_this = {"isthmus-audit", commands, false};
+
+int main(int argc, char **argv) {
+    cli_hold_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        printf("isthmus-audit %s\n", ISTHMUS_AUDIT_VERSION);
+        return cli_finish(CLI_SUCCESS);
+    }
+    return cli_finish(run(argc, argv));
+}
