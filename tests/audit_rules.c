@@ -263,6 +263,123 @@ Test(rules, unchanged_uploads) {
     EXPECT_NOTHING(read_back_too);
 }
 
+/* ---- uploads for nothing ---- */
+
+/* The finding above 'necessary' at place 1 of a log without frames: its category, or -1. */
+static int category_at_first(ist_audit_log *log) {
+    ist_audit_report r = made_judge(log, NULL);
+    cr_expect_leq(made_above(&r), 1);
+    int found = -1;
+    for (size_t k = 0; k < r.finding_count; k++) {
+        const ist_audit_finding *f = &r.findings[k];
+        if (f->severity == IST_AUDIT_NECESSARY) continue;
+        cr_expect_eq(f->severity, IST_AUDIT_MINOR);
+        if (f->site == 1) found = (int)f->category;
+    }
+    ist_audit_report_free(&r);
+    ist_audit_log_free(log);
+    return found;
+}
+
+typedef struct made_call {
+    const char *what;
+    ist_audit_op op;
+    made_event e;
+    bool decides;
+} made_call;
+
+enum { UP = IST_AUDIT_TO_DEVICE, DOWN = IST_AUDIT_FROM_DEVICE };
+
+Test(rules, what_uses_an_upload) {
+    static const made_call between[] = {
+        {"a kernel", IST_AUDIT_LAUNCH, {.queue = 1, .kernel = "a"}, true},
+        {"a copy, from who knows where", IST_AUDIT_COPY, {.object = 9, .bytes = 8}, true},
+        {"migration", IST_AUDIT_MIGRATE, {.object = 9}, true},
+        {"a read", IST_AUDIT_READ, {.object = 7, .offset = 299, .bytes = 1}, true},
+        {"a read of a box", IST_AUDIT_READ, {.object = 7, .offset = 0, .bytes = 8, .shape = 5}, true},
+        {"a map to read", IST_AUDIT_MAP, {.flags = DOWN, .object = 7, .offset = 0, .bytes = 101}, true},
+        {"another object of the same handle", IST_AUDIT_CREATE, {.object = 7, .bytes = 300}, true},
+        {"a read beside it", IST_AUDIT_READ, {.object = 7, .offset = 300, .bytes = 8}, false},
+        {"a read of another object", IST_AUDIT_READ, {.object = 9, .offset = 100, .bytes = 8}, false},
+        {"a map to write", IST_AUDIT_MAP, {.object = 7, .offset = 100, .bytes = 200}, false},
+        {"a write of another object", IST_AUDIT_WRITE, {.object = 9, .offset = 100, .bytes = 200}, false},
+        {"a wait", IST_AUDIT_WAIT, {.queue = 1, .flags = WHOLE}, false},
+        {"a flush", IST_AUDIT_FLUSH, {.queue = 1}, false},
+    };
+    for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
+        ist_audit_log log = made_log();
+        MADE_ADD(&log, WRITE, 1, .object = 7, .offset = 100, .bytes = 200, .hash = 1);
+        made_add_(&log, between[i].op, 2, between[i].e);
+        MADE_ADD(&log, WRITE, 3, .object = 7, .offset = 100, .bytes = 200, .hash = 2);
+        cr_expect_eq(category_at_first(&log), between[i].decides ? -1 : IST_AUDIT_CAT_OVERWRITTEN, "%s",
+                     between[i].what);
+    }
+}
+
+Test(rules, what_overwrites_an_upload) {
+    static const made_call first = {"",
+                                    IST_AUDIT_UNMAP,
+                                    {.flags = UP, .object = 7, .offset = 100, .bytes = 200},
+                                    false},
+                           box = {"", IST_AUDIT_UNMAP, {.flags = UP, .object = 7, .bytes = 200, .shape = 5}, false};
+    static const made_call after[] = {
+        {"an unmap", IST_AUDIT_UNMAP, {.flags = UP, .object = 7, .offset = 100, .bytes = 200}, true},
+        {"a larger write", IST_AUDIT_WRITE, {.object = 7, .offset = 0, .bytes = 1000}, true},
+        {"a fill", IST_AUDIT_FILL, {.object = 7, .offset = 100, .bytes = 300}, true},
+        {"a smaller write", IST_AUDIT_WRITE, {.object = 7, .offset = 100, .bytes = 199}, false},
+        {"a write behind it", IST_AUDIT_WRITE, {.object = 7, .offset = 101, .bytes = 1000}, false},
+        {"a smaller fill", IST_AUDIT_FILL, {.object = 7, .offset = 101, .bytes = 199}, false},
+        {"an unmap of nothing written", IST_AUDIT_UNMAP, {.object = 7, .offset = 100, .bytes = 200}, false},
+        {"a box", IST_AUDIT_WRITE, {.object = 7, .offset = 100, .bytes = 200, .shape = 5}, false},
+        {"nobody knows where", IST_AUDIT_WRITE, {.object = 7, .bytes = 999, .shape = IST_AUDIT_NO_SHAPE}, false},
+    };
+    static const made_call boxes[] = {
+        {"the box", IST_AUDIT_WRITE, {.object = 7, .bytes = 200, .shape = 5}, true},
+        {"the box, filled", IST_AUDIT_FILL, {.object = 7, .bytes = 200, .shape = 5}, true},
+        {"another box", IST_AUDIT_WRITE, {.object = 7, .bytes = 200, .shape = 6}, false},
+        {"a range", IST_AUDIT_WRITE, {.object = 7, .bytes = 200}, false},
+    };
+    for (size_t i = 0; i < sizeof after / sizeof *after + sizeof boxes / sizeof *boxes; i++) {
+        bool range = i < sizeof after / sizeof *after;
+        const made_call *over = range ? &after[i] : &boxes[i - sizeof after / sizeof *after],
+                        *under = range ? &first : &box;
+        ist_audit_log log = made_log();
+        made_add_(&log, under->op, 1, under->e);
+        made_add_(&log, over->op, 2, over->e);
+        MADE_LAUNCH(&log, 3, "a");
+        cr_expect_eq(category_at_first(&log), over->decides ? IST_AUDIT_CAT_OVERWRITTEN : -1, "%s", over->what);
+    }
+}
+
+static void large_for_nothing(ist_audit_log *log, int pass) {
+    MADE_ADD(log, WRITE, 32, .object = 7, .bytes = 1 << 20, .hash = 2000 + (uint64_t)pass);
+    MADE_ADD(log, WRITE, 33, .object = 7, .bytes = 1 << 20, .hash = 4000 + (uint64_t)pass);
+    clean(log, pass);
+}
+static void small_for_nothing(ist_audit_log *log, int pass) {
+    MADE_ADD(log, WRITE, 32, .object = 7, .bytes = 256, .hash = 2000 + (uint64_t)pass);
+    MADE_ADD(log, WRITE, 33, .object = 7, .bytes = 256, .hash = 4000 + (uint64_t)pass);
+    clean(log, pass);
+}
+static void halves_for_nothing(ist_audit_log *log, int pass) {
+    for (uint64_t k = 0; k < 2; k++)
+        MADE_ADD(log, WRITE, 32, .object = 7, .offset = 256 * k, .bytes = 256, .hash = 2000 + 2 * (uint64_t)pass + k);
+    MADE_ADD(log, WRITE, 33, .object = 7, .bytes = 512, .hash = 4000 + (uint64_t)pass);
+    clean(log, pass);
+}
+static void same_for_nothing(ist_audit_log *log, int pass) {
+    MADE_ADD(log, WRITE, 32, .object = 7, .bytes = 256, .hash = 2000 + (uint64_t)pass);
+    MADE_ADD(log, WRITE, 33, .object = 7, .bytes = 256, .hash = 2000 + (uint64_t)pass);
+    clean(log, pass);
+}
+
+Test(rules, uploads_for_nothing) {
+    expect_only(large_for_nothing, IST_AUDIT_CAT_OVERWRITTEN, IST_AUDIT_CRITICAL, 32, PASSES);
+    expect_only(small_for_nothing, IST_AUDIT_CAT_OVERWRITTEN, IST_AUDIT_MEDIUM, 32, PASSES);
+    expect_only(halves_for_nothing, IST_AUDIT_CAT_OVERWRITTEN, IST_AUDIT_MEDIUM, 32, 2 * PASSES);
+    expect_only(same_for_nothing, IST_AUDIT_CAT_REDUNDANT_UPLOAD, IST_AUDIT_MINOR, 33, PASSES);
+}
+
 /* ---- waits ---- */
 
 static void wait_each(ist_audit_log *log, int pass) {

@@ -130,18 +130,22 @@ Test(planted, callbacks) {
 Test(planted, recorded) {
     audit_planted("recorded", 6);
 }
+Test(planted, overwritten) {
+    audit_planted("overwritten", 6);
+}
 Test(planted, loaded) {
     audit_planted("loaded", 6);
 }
 
 /* All that can be found in a run. */
 Test(planted, every_category) {
-    static const char *const names[] = {"chains", "scalars", "waits", "objects", "releases"};
+    static const char *const names[] = {"chains", "scalars", "waits", "objects", "releases", "overwritten"};
     char marks[LINES][MARKS] = {{0}};
-    static const char *const wanted[] = {"read_write_chain", "build_in_frame",    "scalar_read",      "scalar_write",
-                                         "host_round_trip",  "redundant_upload",  "poll_loop",        "redundant_wait",
-                                         "wait_in_loop",     "wait_mid_frame",    "host_pointer",     "flush_in_loop",
-                                         "release_waits",    "creation_in_frame", "blocking_transfer"};
+    static const char *const wanted[] = {
+        "read_write_chain", "build_in_frame",    "scalar_read",       "scalar_write",
+        "host_round_trip",  "redundant_upload",  "poll_loop",         "redundant_wait",
+        "wait_in_loop",     "wait_mid_frame",    "host_pointer",      "flush_in_loop",
+        "release_waits",    "creation_in_frame", "blocking_transfer", "overwritten_upload"};
     for (size_t c = 0; c < sizeof wanted / sizeof *wanted; c++) {
         bool planted = false;
         for (size_t k = 0; k < sizeof names / sizeof *names && !planted; k++) {

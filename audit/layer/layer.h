@@ -106,6 +106,13 @@ void layer_wrap_objects(layer_table *table);
 void layer_wrap_waits(layer_table *table);
 void layer_wrap_extensions(layer_table *table);
 
+/* The object that `object` is a part of, or a picture of; itself when it stands alone. *offset moves to where in it. */
+cl_mem layer_whole(cl_mem object, size_t *offset);
+/* Which box of an image, or of a buffer with these pitches: a number for comparisons. */
+uint32_t layer_shape(const size_t *origin, const size_t *region, size_t row, size_t slice);
+/* The event is about this box of an image. */
+void layer_set_box(layer_call *call, cl_mem image, const size_t *origin, const size_t *region);
+
 /* Before and after a command that moves data. `before` waits, for a blocking command, for what the command itself would
  * wait for, so that waiting and moving can be told apart. `after` records; `event` is the caller's, may be NULL. */
 void layer_before(layer_call *call, cl_command_queue queue, bool blocking, cl_uint waits, const cl_event *list);

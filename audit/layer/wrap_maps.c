@@ -8,7 +8,9 @@ enum { MAPPINGS = 256 };
 
 typedef struct mapping {
     const void *pointer; /* NULL: free */
-    size_t bytes;
+    uint64_t object;
+    size_t offset, bytes;
+    uint32_t shape;
     bool writes, one_piece;
 } mapping;
 
@@ -19,7 +21,7 @@ static struct mappings {
     size_t next;
 } maps = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void remember(const void *pointer, size_t bytes, bool writes, bool one_piece) {
+static void remember(const mapping *m) {
     pthread_mutex_lock(&maps.lock);
     size_t at = maps.next;
     for (size_t k = 0; k < MAPPINGS; k++)
@@ -27,7 +29,7 @@ static void remember(const void *pointer, size_t bytes, bool writes, bool one_pi
             at = (maps.next + k) % MAPPINGS;
             break;
         }
-    maps.items[at] = (mapping){pointer, bytes, writes, one_piece};
+    maps.items[at] = *m;
     maps.next = (at + 1) % MAPPINGS;
     pthread_mutex_unlock(&maps.lock);
 }
@@ -52,9 +54,10 @@ static void set_map(layer_call *c, const void *object, cl_map_flags flags, size_
 }
 
 static void mapped(layer_call *c, const void *pointer, cl_map_flags flags, bool one_piece) {
+    bool writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION);
     c->e.host = (uint64_t)(uintptr_t)pointer;
     c->e.hash = (flags & CL_MAP_READ) && one_piece;
-    if (pointer) remember(pointer, c->e.bytes, flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION), one_piece);
+    if (pointer) remember(&(mapping){pointer, c->e.object, c->e.offset, c->e.bytes, c->e.shape, writes, one_piece});
 }
 
 static void *CL_API_CALL wrap_clEnqueueMapBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -62,7 +65,9 @@ static void *CL_API_CALL wrap_clEnqueueMapBuffer(cl_command_queue queue, cl_mem 
                                                  const cl_event *list, cl_event *event, cl_int *error) {
     layer_call c = LAYER_CALL(MAP, "clEnqueueMapBuffer");
     cl_int rc = CL_SUCCESS;
-    set_map(&c, buffer, flags, offset, size);
+    size_t at = offset;
+    const void *whole = layer_whole(buffer, &at);
+    set_map(&c, whole, flags, at, size);
     layer_before(&c, queue, blocking != CL_FALSE, n, list);
     void *pointer = layer_next->clEnqueueMapBuffer(queue, buffer, blocking, flags, offset, size, n, list, event, &rc);
     if (error) *error = rc;
@@ -79,7 +84,8 @@ static void *CL_API_CALL wrap_clEnqueueMapImage(cl_command_queue queue, cl_mem i
     cl_int rc = CL_SUCCESS;
     size_t pixel = 0;
     layer_next->clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof pixel, &pixel, NULL);
-    set_map(&c, image, flags, 0, region ? region[0] * region[1] * region[2] * pixel : 0);
+    set_map(&c, image, flags, 0, 0);
+    layer_set_box(&c, image, origin, region);
     layer_before(&c, queue, blocking != CL_FALSE, n, list);
     void *pointer =
         layer_next->clEnqueueMapImage(queue, image, blocking, flags, origin, region, row, slice, n, list, event, &rc);
@@ -93,9 +99,11 @@ static void *CL_API_CALL wrap_clEnqueueMapImage(cl_command_queue queue, cl_mem i
 static void set_unmap(layer_call *c, cl_command_queue queue, const void *object, const void *pointer) {
     mapping m = forget(pointer);
     c->e.queue = (uint64_t)(uintptr_t)queue;
-    c->e.object = (uint64_t)(uintptr_t)object;
+    c->e.object = m.pointer ? m.object : (uint64_t)(uintptr_t)object;
     c->e.host = (uint64_t)(uintptr_t)pointer;
+    c->e.offset = m.offset;
     c->e.bytes = m.bytes;
+    c->e.shape = m.shape;
     if (!m.writes) return;
     c->e.flags |= IST_AUDIT_TO_DEVICE;
     if (m.one_piece) c->e.hash = layer_hash(pointer, m.bytes, true);

@@ -46,6 +46,7 @@ static void image_created(layer_call *c, cl_mem image, cl_mem_flags flags, const
     if (!image) return;
     layer_next->clGetMemObjectInfo(image, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
     set_memory(c, flags, bytes, one_piece ? host : NULL);
+    c->e.shape = IST_AUDIT_NO_SHAPE;
     if (host && (flags & CL_MEM_COPY_HOST_PTR)) c->e.flags |= IST_AUDIT_TO_DEVICE;
     created(c, image);
 }

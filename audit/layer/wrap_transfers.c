@@ -54,18 +54,33 @@ static void set_object(layer_call *call, cl_mem object, size_t offset, size_t by
     call->e.hash = one_piece && host;
 }
 
+cl_mem layer_whole(cl_mem object, size_t *offset) {
+    cl_mem whole = NULL;
+    size_t origin = 0;
+    layer_next->clGetMemObjectInfo(object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole, &whole, NULL);
+    if (!whole) return object;
+    layer_next->clGetMemObjectInfo(object, CL_MEM_OFFSET, sizeof origin, &origin, NULL);
+    *offset += origin;
+    return whole;
+}
+
+uint32_t layer_shape(const size_t *origin, const size_t *region, size_t row, size_t slice) {
+    const size_t numbers[] = {origin[0], origin[1], origin[2], region[0], region[1], region[2], row, slice};
+    uint64_t hash = 14695981039346656037u;
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        hash = (hash ^ numbers[k]) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    return (uint32_t)(hash % (IST_AUDIT_NO_SHAPE - 1)) + 1;
+}
+
 /* ---- buffers ---- */
 
 /* A part of a buffer is a range of the whole. */
 static void set_buffer(layer_call *call, cl_mem buffer, size_t offset, size_t bytes, const void *host, bool one_piece) {
-    cl_mem whole = NULL;
-    size_t origin = 0;
     set_object(call, buffer, offset, bytes, host, one_piece);
-    layer_next->clGetMemObjectInfo(buffer, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole, &whole, NULL);
-    if (!whole) return;
-    layer_next->clGetMemObjectInfo(buffer, CL_MEM_OFFSET, sizeof origin, &origin, NULL);
-    call->e.object = (uint64_t)(uintptr_t)whole;
-    call->e.offset += origin;
+    call->e.object = (uint64_t)(uintptr_t)layer_whole(buffer, &offset);
+    call->e.offset = offset;
 }
 
 static cl_int CL_API_CALL wrap_clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -88,13 +103,29 @@ static cl_int CL_API_CALL wrap_clEnqueueWriteBuffer(cl_command_queue queue, cl_m
     return layer_after(&c, queue, rc, event);
 }
 
-/* First byte of the host's rectangle, and whether it lies in one piece. */
-static const void *rect_start(const void *ptr, const size_t *origin, const size_t *region, size_t row, size_t slice,
-                              bool *one_piece) {
+/* First byte of a rectangle, and its shape: 0 when it lies in one piece. */
+static size_t rect_start(const size_t *origin, const size_t *region, size_t row, size_t slice, uint32_t *shape) {
     if (!row) row = region[0];
     if (!slice) slice = row * region[1];
-    *one_piece = (row == region[0] || region[1] * region[2] == 1) && (slice == row * region[1] || region[2] == 1);
-    return (const char *)ptr + origin[0] + origin[1] * row + origin[2] * slice;
+    bool one = (row == region[0] || region[1] * region[2] == 1) && (slice == row * region[1] || region[2] == 1);
+    *shape = one ? 0 : layer_shape(origin, region, row, slice);
+    return origin[0] + origin[1] * row + origin[2] * slice;
+}
+
+/* Where a rectangle lies in a buffer, or in the host's memory. */
+typedef struct rect_place {
+    const size_t *origin;
+    size_t row, slice;
+} rect_place;
+
+static void set_rect(layer_call *call, cl_mem buffer, rect_place at, const size_t *region, rect_place host,
+                     const void *ptr) {
+    uint32_t shape = 0, host_shape = 0;
+    if (!at.origin || !host.origin || !region || !ptr) return;
+    size_t offset = rect_start(at.origin, region, at.row, at.slice, &shape);
+    const char *from = (const char *)ptr + rect_start(host.origin, region, host.row, host.slice, &host_shape);
+    set_buffer(call, buffer, offset, region[0] * region[1] * region[2], from, !host_shape);
+    call->e.shape = shape;
 }
 
 static cl_int CL_API_CALL wrap_clEnqueueReadBufferRect(cl_command_queue queue, cl_mem buffer, cl_bool blocking,
@@ -103,9 +134,8 @@ static cl_int CL_API_CALL wrap_clEnqueueReadBufferRect(cl_command_queue queue, c
                                                        size_t host_slice, void *ptr, cl_uint n, const cl_event *list,
                                                        cl_event *event) {
     layer_call c = LAYER_CALL(READ, "clEnqueueReadBufferRect");
-    bool known = origin && host_origin && region && ptr, one = false;
-    const void *host = known ? rect_start(ptr, host_origin, region, host_row, host_slice, &one) : NULL;
-    if (known) set_buffer(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
+    set_rect(&c, buffer, (rect_place){origin, row, slice}, region, (rect_place){host_origin, host_row, host_slice},
+             ptr);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueReadBufferRect(queue, buffer, blocking, origin, host_origin, region, row, slice,
                                                     host_row, host_slice, ptr, n, list, event);
@@ -118,9 +148,8 @@ static cl_int CL_API_CALL wrap_clEnqueueWriteBufferRect(cl_command_queue queue, 
                                                         size_t host_slice, const void *ptr, cl_uint n,
                                                         const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(WRITE, "clEnqueueWriteBufferRect");
-    bool known = origin && host_origin && region && ptr, one = false;
-    const void *host = known ? rect_start(ptr, host_origin, region, host_row, host_slice, &one) : NULL;
-    if (known) set_buffer(&c, buffer, origin[0], region[0] * region[1] * region[2], host, one);
+    set_rect(&c, buffer, (rect_place){origin, row, slice}, region, (rect_place){host_origin, host_row, host_slice},
+             ptr);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueWriteBufferRect(queue, buffer, blocking, origin, host_origin, region, row, slice,
                                                      host_row, host_slice, ptr, n, list, event);
@@ -144,10 +173,11 @@ static bool lies_with_host(cl_mem object) {
  * for ist_audit_settle_copies to see. */
 static void set_copy(layer_call *c, cl_command_queue queue, cl_mem src, cl_mem dst, size_t bytes) {
     bool from = lies_with_host(src), to = lies_with_host(dst);
-    set_device_command(c, queue, dst, bytes);
+    size_t ignored = 0;
+    set_device_command(c, queue, layer_whole(dst, &ignored), bytes);
     if (from == to) return;
     c->e.flags |= to ? IST_AUDIT_FROM_DEVICE : IST_AUDIT_TO_DEVICE;
-    c->e.host = (uint64_t)(uintptr_t)(to ? dst : src);
+    c->e.host = (uint64_t)(uintptr_t)layer_whole(to ? dst : src, &ignored);
 }
 
 static size_t volume(const size_t *region) {
@@ -180,7 +210,9 @@ static cl_int CL_API_CALL wrap_clEnqueueFillBuffer(cl_command_queue queue, cl_me
                                                    size_t pattern_size, size_t offset, size_t size, cl_uint n,
                                                    const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(FILL, "clEnqueueFillBuffer");
-    set_device_command(&c, queue, buffer, size);
+    size_t at = offset;
+    set_device_command(&c, queue, layer_whole(buffer, &at), size);
+    c.e.offset = at;
     cl_int rc = layer_next->clEnqueueFillBuffer(queue, buffer, pattern, pattern_size, offset, size, n, list, event);
     return layer_after(&c, queue, rc, event);
 }
@@ -193,19 +225,29 @@ static size_t pixel_bytes(cl_mem image) {
     return bytes;
 }
 
+void layer_set_box(layer_call *c, cl_mem image, const size_t *origin, const size_t *region) {
+    size_t offset = 0;
+    cl_mem whole = layer_whole(image, &offset);
+    c->e.object = (uint64_t)(uintptr_t)whole;
+    c->e.bytes = volume(region) * pixel_bytes(image);
+    c->e.shape = whole == image && origin && region ? layer_shape(origin, region, 0, 0) : IST_AUDIT_NO_SHAPE;
+}
+
 /* The rectangle in host memory; one piece when rows follow each other. */
-static void set_image(layer_call *c, cl_mem image, const size_t *region, size_t row, size_t slice, const void *ptr) {
+static void set_image(layer_call *c, cl_mem image, const size_t *origin, const size_t *region, size_t row, size_t slice,
+                      const void *ptr) {
     if (!region) return;
-    size_t pixel = pixel_bytes(image), width = region[0] * pixel;
+    size_t width = region[0] * pixel_bytes(image);
     bool one = (!row || row == width) && (!slice || slice == width * region[1] || region[2] == 1);
-    set_object(c, image, 0, volume(region) * pixel, ptr, one);
+    set_object(c, image, 0, 0, ptr, one);
+    layer_set_box(c, image, origin, region);
 }
 
 static cl_int CL_API_CALL wrap_clEnqueueReadImage(cl_command_queue queue, cl_mem image, cl_bool blocking,
                                                   const size_t *origin, const size_t *region, size_t row, size_t slice,
                                                   void *ptr, cl_uint n, const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(READ, "clEnqueueReadImage");
-    set_image(&c, image, region, row, slice, ptr);
+    set_image(&c, image, origin, region, row, slice, ptr);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc = layer_next->clEnqueueReadImage(queue, image, blocking, origin, region, row, slice, ptr, n, list, event);
     return layer_after(&c, queue, rc, event);
@@ -215,7 +257,7 @@ static cl_int CL_API_CALL wrap_clEnqueueWriteImage(cl_command_queue queue, cl_me
                                                    const size_t *origin, const size_t *region, size_t row, size_t slice,
                                                    const void *ptr, cl_uint n, const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(WRITE, "clEnqueueWriteImage");
-    set_image(&c, image, region, row, slice, ptr);
+    set_image(&c, image, origin, region, row, slice, ptr);
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     cl_int rc =
         layer_next->clEnqueueWriteImage(queue, image, blocking, origin, region, row, slice, ptr, n, list, event);
@@ -254,7 +296,8 @@ static cl_int CL_API_CALL wrap_clEnqueueFillImage(cl_command_queue queue, cl_mem
                                                   const size_t *origin, const size_t *region, cl_uint n,
                                                   const cl_event *list, cl_event *event) {
     layer_call c = LAYER_CALL(FILL, "clEnqueueFillImage");
-    set_device_command(&c, queue, image, volume(region) * pixel_bytes(image));
+    c.e.queue = (uint64_t)(uintptr_t)queue;
+    layer_set_box(&c, image, origin, region);
     return layer_after(&c, queue, layer_next->clEnqueueFillImage(queue, image, colour, origin, region, n, list, event),
                        event);
 }
@@ -270,6 +313,7 @@ static cl_int CL_API_CALL wrap_clEnqueueSVMMemcpy(cl_command_queue queue, cl_boo
         c.e.op = up ? IST_AUDIT_WRITE : IST_AUDIT_READ;
         c.e.host = (uint64_t)(uintptr_t)(up ? src : dst);
         c.e.hash = 1;
+        c.e.shape = IST_AUDIT_NO_SHAPE; /* the host may look into it without a call */
     }
     layer_before(&c, queue, BLOCKING(blocking), n, list);
     return layer_after(&c, queue, layer_next->clEnqueueSVMMemcpy(queue, blocking, dst, src, size, n, list, event),

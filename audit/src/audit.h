@@ -53,7 +53,8 @@ enum {
     IST_AUDIT_WHOLE_QUEUE = 32 /* a wait for everything in the queue */
 };
 
-#define IST_AUDIT_NONE UINT32_MAX /* no site, no label */
+#define IST_AUDIT_NONE     UINT32_MAX /* no site, no label */
+#define IST_AUDIT_NO_SHAPE UINT32_MAX
 
 /* One call. Handles are compared, never followed. */
 typedef struct ist_audit_event {
@@ -63,6 +64,8 @@ typedef struct ist_audit_event {
     uint32_t site;   /* index into the log's sites */
     uint32_t label;  /* kernel launched, or what is moved; IST_AUDIT_NONE: not known */
     uint32_t frame;  /* from 1; 0: outside of frames. Set by ist_audit_find_frames */
+    uint32_t shape;  /* 0: offset and bytes are a range of the object; IST_AUDIT_NO_SHAPE: where is not known; else a
+                      * rectangle or box, to be compared with others */
     uint64_t repeat; /* polls: how many; else 1 */
     uint64_t queue, object;
     uint64_t offset, bytes; /* in the object; waits: bytes of the downloads they complete */
@@ -165,6 +168,8 @@ typedef enum ist_audit_severity {
     X(ROUND_TRIP, "host_round_trip", "the host works on data between two kernels",                                     \
       "do the step in a kernel, so that the device goes on without the host")                                          \
     X(REDUNDANT_UPLOAD, "redundant_upload", "unchanged data is written again", "write it once, during set-up")         \
+    X(OVERWRITTEN, "overwritten_upload", "data is written and overwritten before anything uses it",                    \
+      "leave the first transfer out, or gather on the host and transfer once")                                         \
     X(POLL, "poll_loop", "the status of an event is asked for in a loop",                                              \
       "use clWaitForEvents or a callback (clSetEventCallback)")                                                        \
     X(REDUNDANT_WAIT, "redundant_wait", "nothing was enqueued since the last wait", "remove this wait")                \

@@ -46,6 +46,7 @@ static ist_status apply_rules(ist_audit_judge_state *j, const frame_order *order
     each_frame(j, order, ist_audit_rule_scalars);
     each_frame(j, order, ist_audit_rule_round_trips);
     IST_TRY(ist_audit_rule_uploads(j, err));
+    IST_TRY(ist_audit_rule_overwritten(j, err));
     ist_audit_rule_single_events(j);
     ist_audit_rule_unfinished_work(j);
     each_frame(j, order, ist_audit_rule_wait_loops);

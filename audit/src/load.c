@@ -55,6 +55,7 @@ static ist_status add_event(loader *l, const ist_audit_wire_event *w, ist_error 
                          .entry = w->entry < l->label_count ? l->labels[w->entry] : IST_AUDIT_NONE,
                          .site = w->site < l->site_count ? l->sites[w->site] : IST_AUDIT_NONE,
                          .label = w->label < l->label_count ? l->labels[w->label] : IST_AUDIT_NONE,
+                         .shape = w->shape,
                          .repeat = w->repeat,
                          .queue = of_process(l, w->queue),
                          .object = of_process(l, w->object),

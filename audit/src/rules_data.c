@@ -1,4 +1,4 @@
-/* Rules about data: chains, round trips, values one by one, unchanged uploads. */
+/* Rules about data: chains, round trips, values one by one, unchanged uploads, uploads for nothing. */
 #include "audit/judge.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@ enum {
     LEAST_CONTENT = 16,   /* shorter contents are equal by chance */
     TABLE = 1 << 14,      /* contents remembered; a newer one takes the place of an older */
     RECENT = 64,          /* downloads whose host ranges are remembered */
-    RANGES = 32,          /* last writes remembered per object */
+    RANGES = 32,          /* last writes remembered per object, in both rules about uploads */
     OBJECTS = 1 << 12,    /* followed; more than these are not */
     LARGE_BYTES = 1 << 16 /* an unchanged upload of this size in every frame is critical */
 };
@@ -182,12 +182,14 @@ void ist_audit_rule_scalars(ist_audit_judge_state *j, ist_audit_slice slice) {
 
 typedef struct written_range {
     uint64_t offset, bytes, hash;
+    uint32_t shape;
 } written_range;
 
 typedef struct object_state {
     uint64_t object; /* 0: free */
     bool is_read;    /* downloads show that kernels write it */
     written_range ranges[RANGES];
+    size_t unused[RANGES]; /* event + 1 of uploads that nothing has used or overwritten; 0: free */
     size_t next;
 } object_state;
 
@@ -219,11 +221,13 @@ static bool note_upload(object_state *o, const ist_audit_event *e) {
     bool same = false;
     for (size_t k = 0; k < RANGES; k++) {
         written_range *r = &o->ranges[k];
-        if (!r->hash || r->offset >= e->offset + e->bytes || e->offset >= r->offset + r->bytes) continue;
-        same = same || (e->hash && r->offset == e->offset && r->bytes == e->bytes && r->hash == e->hash);
+        bool apart = r->offset >= e->offset + e->bytes || e->offset >= r->offset + r->bytes;
+        if (!r->hash || (apart && !r->shape && !e->shape)) continue;
+        same = same || (e->hash && r->offset == e->offset && r->bytes == e->bytes && r->hash == e->hash &&
+                        r->shape == e->shape);
         r->hash = 0;
     }
-    o->ranges[o->next++ % RANGES] = (written_range){e->offset, e->bytes, e->hash};
+    o->ranges[o->next++ % RANGES] = (written_range){e->offset, e->bytes, e->hash, e->shape};
     return same;
 }
 
@@ -247,6 +251,70 @@ ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
         if (e->flags & IST_AUDIT_CONSTANT)
             severity = e->frame && e->bytes >= LARGE_BYTES ? IST_AUDIT_CRITICAL : IST_AUDIT_MEDIUM;
         ist_audit_claim_event(j, i, IST_AUDIT_CAT_REDUNDANT_UPLOAD, severity);
+    }
+    free(table.items);
+    return IST_OK;
+}
+
+/* ---- uploads for nothing ---- */
+
+/* Which objects a kernel, or a copy's source, takes is not known: each may take all. */
+static bool may_use_all(const ist_audit_event *e) {
+    return e->op == IST_AUDIT_LAUNCH || e->op == IST_AUDIT_COPY || e->op == IST_AUDIT_MIGRATE;
+}
+
+/* Of one object. */
+static bool may_touch(const ist_audit_event *a, const ist_audit_event *b) {
+    return a->shape || b->shape || (a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes);
+}
+
+static bool covers(const ist_audit_event *over, const ist_audit_event *under) {
+    if (over->shape == IST_AUDIT_NO_SHAPE || over->shape != under->shape) return false;
+    if (over->shape) return over->offset == under->offset && over->bytes == under->bytes;
+    return over->offset <= under->offset && under->offset + under->bytes <= over->offset + over->bytes;
+}
+
+/* An upload of the same contents again is the other rule's. A map to write is no use: what it brings down goes up
+ * again. */
+static void claim_overwritten(ist_audit_judge_state *j, size_t under, size_t over) {
+    const ist_audit_event *e = &j->log->events[under];
+    if (!ist_audit_is_free(j, under) || j->claims[over].category == IST_AUDIT_CAT_REDUNDANT_UPLOAD) return;
+    ist_audit_severity severity = !e->frame                 ? IST_AUDIT_MINOR
+                                  : e->bytes >= LARGE_BYTES ? IST_AUDIT_CRITICAL
+                                                            : IST_AUDIT_MEDIUM;
+    ist_audit_claim_event(j, under, IST_AUDIT_CAT_OVERWRITTEN, severity);
+}
+
+/* `i` reads the object or writes to it. */
+static void look_at_unused(ist_audit_judge_state *j, object_state *o, size_t i, size_t last_use) {
+    const ist_audit_event *ev = j->log->events, *e = &ev[i];
+    bool reads = ist_audit_is_download(e), uploads = ist_audit_is_upload(e) && e->bytes;
+    for (size_t k = 0; k < RANGES; k++) {
+        size_t *unused = &o->unused[k];
+        if (!*unused) continue;
+        const ist_audit_event *under = &ev[*unused - 1];
+        bool covered = (uploads || e->op == IST_AUDIT_FILL) && covers(e, under);
+        if (covered && *unused > last_use) claim_overwritten(j, *unused - 1, i);
+        if (covered || *unused <= last_use || (reads && may_touch(e, under))) *unused = 0;
+    }
+    if (uploads) o->unused[o->next++ % RANGES] = i + 1;
+}
+
+ist_status ist_audit_rule_overwritten(ist_audit_judge_state *j, ist_error *err) {
+    const ist_audit_log *log = j->log;
+    const object_table table = make_object_table(log);
+    size_t last_use = 0; /* event + 1 */
+    object_state *o;
+    if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ist_audit_event *e = &log->events[i];
+        if (may_use_all(e)) {
+            last_use = i + 1;
+            continue;
+        }
+        if (!e->object || !(o = find_object(&table, e->object))) continue;
+        if (e->op == IST_AUDIT_CREATE) memset(o->unused, 0, sizeof o->unused); /* the handle comes again */
+        look_at_unused(j, o, i, last_use);
     }
     free(table.items);
     return IST_OK;

@@ -29,7 +29,7 @@ typedef struct ist_audit_wire_record {
 typedef struct ist_audit_wire_event {
     ist_audit_wire_record head;
     uint16_t op, flags;
-    uint32_t thread, entry, site, label, unused;
+    uint32_t thread, entry, site, label, shape;
     uint64_t repeat, queue, object, offset, bytes, host, hash, start_ns, wait_ns, move_ns;
 } ist_audit_wire_event;
 

@@ -25,7 +25,7 @@ static inline ist_audit_log made_log(void) {
 /* What differs from event to event; `kernel` names launches. */
 typedef struct made_event {
     uint16_t flags;
-    uint32_t thread, frame;
+    uint32_t thread, frame, shape;
     uint64_t queue, object, offset, bytes, host, hash, repeat;
     double wait_ms, move_ms;
     const char *kernel;
@@ -44,6 +44,7 @@ static inline void made_add_(ist_audit_log *log, ist_audit_op op, uint32_t place
                          .site = place,
                          .label = label,
                          .frame = m.frame,
+                         .shape = m.shape,
                          .repeat = m.repeat ? m.repeat : 1,
                          .queue = m.queue,
                          .object = m.object,
