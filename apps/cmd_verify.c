@@ -106,7 +106,7 @@ static int compare(verification *v, int *partial) {
         ist_bitmap bitmap;
         ist_error err;
         const char *path = v->job.sources.items[i].path;
-        if (ist_bitmap_read(path, IST_MAX_PIXELS, &bitmap, &err)) {
+        if (ist_source_read(&v->job.sources.items[i], IST_MAX_PIXELS, &bitmap, &err)) {
             *partial = cli_fail(CLI_PARTIAL, "%s", err.text);
             continue;
         }

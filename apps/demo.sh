@@ -29,9 +29,11 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
         $root apt-get update -q >/dev/null || echo "apt-get update failed; going on with the lists there are"
         # shellcheck disable=SC2086
         $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
-        # OpenIGTLink for `isthmus live`, which does without igtl:// where there is none.
-        $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends libopenigtlink-dev \
-            >/dev/null 2>&1 || echo "libopenigtlink-dev is not to be had"
+        # What isthmus does without where there is none: OpenIGTLink for `live`, image formats.
+        for p in libopenigtlink-dev libtiff-dev libwebp-dev; do
+            $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$p" \
+                >/dev/null 2>&1 || echo "$p is not to be had"
+        done
     fi
 fi
 

@@ -119,7 +119,7 @@ static ist_status prompt_image(prompting *p, const ist_source *source, ist_error
     ist_bitmap bitmap = {0};
     take_boxes(p, source->id);
     if (!p->count) return IST_OK;
-    ist_status status = ist_bitmap_read(source->path, IST_MAX_PIXELS, &bitmap, err);
+    ist_status status = ist_source_read(source, IST_MAX_PIXELS, &bitmap, err);
     if (!status) status = segment(p, &bitmap, err);
     ist_bitmap_free(&bitmap);
     p->sums->objects += (size_t)p->count;

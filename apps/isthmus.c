@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "spare_cache.h"
 
+#include "io/image_format.h"
 #include "live/igtl.h"
 
 #include <signal.h>
@@ -42,6 +43,19 @@ static int run(const cli_command *c, int argc, char **argv) {
     return code;
 }
 
+/* Those of optional libraries with the version of the library, and those that are missing. */
+static void print_formats(void) {
+    const ist_image_format *f;
+    for (size_t i = 0; (f = ist_image_format_at(i)); i++) {
+        printf("%s%s", i ? ", " : "images: ", f->name);
+        if (!ist_image_format_is_read(f))
+            printf(" no (built without %s)", f->package);
+        else if (f->version)
+            printf(" %s", f->version);
+    }
+    printf("\n");
+}
+
 int main(int argc, char **argv) {
     cli_hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
@@ -57,6 +71,7 @@ int main(int argc, char **argv) {
     if (!strcmp(name, "--version")) {
         printf("isthmus %s\nOpenIGTLink %s\n", ist_version(),
                ist_igtl_available() ? ist_igtl_version() : "no (built without it)");
+        print_formats();
         return cli_finish(CLI_SUCCESS);
     }
     for (const cli_command *c = commands; c->name; c++)

@@ -100,10 +100,12 @@ static bool may_measure(const predict_flow *f) {
            f->next_measure < f->next_decode + (size_t)f->decoders;
 }
 
-/* With the lock held. */
+/* With the lock held. Frames of one file are decoded one after the other. */
 static bool may_decode(const predict_flow *f) {
-    return !f->failed && f->decoding < f->decoders && f->next_decode < f->limit && f->next_decode < f->next_measure &&
-           predict_slot_at(f, f->next_decode)->state == SLOT_MEASURED && !predict_is_full(f);
+    if (f->failed || f->decoding >= f->decoders || f->next_decode >= f->limit || f->next_decode >= f->next_measure)
+        return false;
+    const predict_slot *next = predict_slot_at(f, f->next_decode);
+    return next->state == SLOT_MEASURED && !(next->source->file && next->source->file->busy) && !predict_is_full(f);
 }
 
 /* With the lock held. A run that has failed still writes what it has. */
@@ -136,10 +138,7 @@ static void measure_next(predict_flow *f) {
     slot->source = &f->job->sources.items[slot->index];
     predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
-    const ist_source *source = slot->source;
-    ist_image_size size = source->streamed
-                              ? ist_image_measure_bytes(source->bytes, source->bytes ? source->size : 0, IST_MAX_PIXELS)
-                              : ist_image_measure(source->path, IST_MAX_PIXELS);
+    ist_image_size size = ist_source_measure(slot->source, IST_MAX_PIXELS);
     pthread_mutex_lock(&f->lock);
     slot->need = size.decoded + size.passing + picture_bytes(f, size.pixels);
     slot->state = SLOT_MEASURED;
@@ -147,27 +146,24 @@ static void measure_next(predict_flow *f) {
     if (predict_is_full(f)) pthread_cond_broadcast(&f->decoded); /* is_stuck */
 }
 
-static ist_status read_image(const ist_source *source, ist_bitmap *image, ist_error *err) {
-    if (!source->streamed) return ist_bitmap_read(source->path, IST_MAX_PIXELS, image, err);
-    if (!source->bytes)
-        return ist_fail(err, IST_E_LIMIT, "%s: %zu bytes, more than is read", source->path, source->size);
-    return ist_bitmap_decode(source->bytes, source->size, source->path, IST_MAX_PIXELS, image, err);
-}
-
 /* With the lock held; without it while the file is read. */
 static void decode_next(predict_flow *f) {
     size_t k = f->next_decode++;
     predict_slot *slot = predict_slot_at(f, k);
+    const ist_source *next = k + 1 < f->limit ? &f->job->sources.items[f->todo[k + 1]] : NULL;
+    ist_source_file *file = slot->source->file;
     slot->state = SLOT_DECODING;
+    if (file) file->busy = true;
     hold(f, slot, slot->need);
     f->decoding++;
     predict_wake_another(f);
     pthread_mutex_unlock(&f->lock);
     double begin = predict_now_ms(), cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
-    slot->status = read_image(slot->source, &slot->image, &slot->err);
+    slot->status = ist_source_read_next(slot->source, next, IST_MAX_PIXELS, &slot->image, &slot->err);
     slot->ms.decode = predict_now_ms() - begin;
     cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
     pthread_mutex_lock(&f->lock);
+    if (file) file->busy = false;
     f->decoding--;
     f->totals->load.decode_ms += cpu;
     size_t pixels = (size_t)slot->image.width * (size_t)slot->image.height; /* 0 where there is no image */

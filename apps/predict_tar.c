@@ -2,12 +2,12 @@
 #include "predict_stream.h"
 
 #include "base/mem.h"
+#include "io/image_format.h"
 
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define MAX_MEMBER ((size_t)1 << 30) /* as of files */
 
@@ -29,9 +29,8 @@ static la_ssize_t more(struct archive *a, void *context, const void **bytes) {
 
 /* An image by its name, not hidden. */
 static bool is_image(const char *name) {
-    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name, *dot = strrchr(last, '.');
-    if (!dot || dot == last || *last == '.') return false;
-    return !strcasecmp(dot, ".png") || !strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg");
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    return *last != '.' && ist_is_image_name(name);
 }
 
 /* Reads a member to its end. A size in a header is no reason to ask for memory: it grows with what comes. */

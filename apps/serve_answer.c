@@ -108,7 +108,7 @@ static serve_answer list_images(const serve *s) {
 /* Not the file itself: browsers turn JPEGs by their EXIF orientation and colours by their profiles, networks do not. */
 static ist_status png_of(const ist_source *source, char **bytes, size_t *size, ist_error *err) {
     ist_bitmap image, rgb;
-    IST_TRY(ist_bitmap_read(source->path, IST_MAX_PIXELS, &image, err));
+    IST_TRY(ist_source_read(source, IST_MAX_PIXELS, &image, err));
     ist_status status = ist_bitmap_as_rgb(&image, &rgb, err);
     ist_bitmap_free(&image);
     if (status) return status;

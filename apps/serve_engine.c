@@ -46,7 +46,7 @@ static serve_embedding *make_room(serve_engine *e) {
 
 /* Whatever is wrong with a file, the request is not. */
 static ist_status read_image(const ist_source *source, ist_bitmap *bitmap, ist_image *image, ist_error *err) {
-    if (ist_bitmap_read(source->path, IST_MAX_PIXELS, bitmap, err)) return err->code = IST_E_IO;
+    if (ist_source_read(source, IST_MAX_PIXELS, bitmap, err)) return err->code = IST_E_IO;
     *image = (ist_image){.width = bitmap->width,
                          .height = bitmap->height,
                          .format = bitmap->format,

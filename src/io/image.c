@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 #include "io/atomic_file.h"
+#include "io/frames.h"
+#include "io/image_format.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -65,19 +67,32 @@ ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error
     return IST_OK;
 }
 
+/* A container whose one frame is the image. Where there are more, none may be lost in silence. */
+static ist_status decode_frame(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
+                               ist_error *err) {
+    ist_frames *frames = NULL;
+    IST_TRY(ist_frames_open_bytes(bytes, count, name, max_pixels, &frames, err));
+    size_t n = ist_frames_count(frames);
+    ist_status status =
+        n == 1 ? ist_frames_read(frames, 0, out, err)
+               : ist_fail(err, IST_E_INPUT, "%s: has %zu frames; they are read where its name ends as its format's do",
+                          name, n);
+    ist_frames_close(&frames);
+    return status;
+}
+
 ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                              ist_error *err) {
-    static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-    static const unsigned char jpeg[3] = {0xFF, 0xD8, 0xFF};
+    static const char png[8] = {'\x89', 'P', 'N', 'G', '\r', '\n', '\x1A', '\n'};
     *out = (ist_bitmap){0};
     if (count == 0) return ist_fail(err, IST_E_INPUT, "%s: the file is empty", name);
-    if (count >= sizeof png && !memcmp(bytes, png, sizeof png))
-        return ist_png_decode(bytes, count, name, max_pixels, out, err);
-    if (count >= sizeof jpeg && !memcmp(bytes, jpeg, sizeof jpeg))
-        return ist_jpeg_decode(bytes, count, name, max_pixels, out, err);
+    const ist_image_format *format = ist_image_format_of(bytes, count);
+    if (format && format->decode) return format->decode(bytes, count, name, max_pixels, out, err);
+    if (format && format->container) return decode_frame(bytes, count, name, max_pixels, out, err);
+    if (format) return ist_image_format_refuse(format, name, err);
     if (count < sizeof png && !memcmp(bytes, png, count))
         return ist_fail(err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", name, count);
-    return ist_fail(err, IST_E_INPUT, "%s: is neither a PNG nor a JPEG image", name);
+    return ist_fail(err, IST_E_INPUT, "%s: is no image (" IST_IMAGE_FORMATS " are read)", name);
 }
 
 ist_status ist_bitmap_read(const char *path, size_t max_pixels, ist_bitmap *out, ist_error *err) {

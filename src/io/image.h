@@ -1,4 +1,5 @@
-/* Still images in: PNG through libpng and ISA-L, JPEG through libturbojpeg, told apart by content.
+/* Still images in, told apart by content: PNG through libpng and ISA-L, JPEG through libturbojpeg, the other rows of
+ * the table in image_format.h.
  *
  * The pixels stay in the file's own form, as far as ist_pixel_format goes: 8 or 16 bit (host order), gray or colour,
  * with or without alpha. Palettes and depths below 8 are expanded; a transparent colour becomes an alpha channel;
@@ -15,6 +16,9 @@
 
 /* The pixel limit that users meet when nothing else is said: 8192 x 8192. */
 #define IST_MAX_PIXELS 67108864
+
+/* What there are, for sentences. */
+#define IST_IMAGE_FORMATS "PNG, JPEG, TIFF, WebP, BMP, PNM"
 
 /* Rows are packed: stride = width * channels * bytes per sample. */
 typedef struct ist_bitmap {

@@ -1,6 +1,9 @@
 /* Sizes from headers: see image_size.h. */
 #include "io/image_size.h"
 
+#include "io/frames.h"
+#include "io/image_format.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,18 +20,13 @@ static size_t big_endian(const unsigned char *p, int bytes) {
     return value;
 }
 
-static void set(ist_image_size *s, size_t width, size_t height, size_t pixel_bytes, size_t max_pixels) {
-    if (!width || !height || width > max_pixels / height) return;
-    s->pixels = width * height;
-    s->decoded = s->pixels * pixel_bytes;
-}
-
 /* A transparent colour, which comes later in the file, makes a channel more. */
 static void measure_png(const unsigned char *head, size_t max_pixels, ist_image_size *s) {
     static const unsigned char channels[7] = {2, 0, 4, 4, 2, 0, 4};
     unsigned depth = head[24], type = head[25];
     if (type > 6 || !channels[type]) return;
-    set(s, big_endian(head + 16, 4), big_endian(head + 20, 4), channels[type] * (depth == 16 ? 2u : 1u), max_pixels);
+    ist_image_size_set(s, big_endian(head + 16, 4), big_endian(head + 20, 4), channels[type] * (depth == 16 ? 2u : 1u),
+                       max_pixels);
 }
 
 /* From segment to segment up to the one that begins a frame; false where there is none. */
@@ -50,40 +48,66 @@ static bool measure_jpeg(FILE *file, size_t max_pixels, ist_image_size *s) {
         }
         if (fread(b, 1, 6, file) != 6) return false;
         size_t channels = b[5] == 1 ? 1 : 3;
-        set(s, big_endian(b + 3, 2), big_endian(b + 1, 2), channels, max_pixels);
+        ist_image_size_set(s, big_endian(b + 3, 2), big_endian(b + 1, 2), channels, max_pixels);
         if (marker != MARKER_SOF && marker != MARKER_SOF + 1) s->passing += 2 * s->decoded;
         return true;
     }
 }
 
-/* Closes the file. */
-static ist_image_size measure(FILE *file, size_t bytes, size_t max_pixels) {
-    static const unsigned char png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-    unsigned char head[IHDR_END] = {0};
+/* Closes the file. `other` is set where only its container can tell. */
+static ist_image_size measure(FILE *file, size_t bytes, size_t max_pixels, bool *other) {
+    unsigned char head[IST_IMAGE_HEAD] = {0};
     ist_image_size s = {0};
     size_t n = fread(head, 1, sizeof head, file);
-    if (n == sizeof head && !memcmp(head, png, sizeof png)) {
-        measure_png(head, max_pixels, &s);
-    } else if (n > 3 && head[0] == 0xFF && head[1] == 0xD8 && head[2] == 0xFF) {
-        if (!measure_jpeg(file, max_pixels, &s)) set(&s, max_pixels, 1, 3, max_pixels);
+    const ist_image_format *format = ist_image_format_of(head, n);
+    bool unclear = false;
+    *other = format && format->container;
+    if (format && format->measure) {
+        format->measure(head, n, max_pixels, &s, &unclear);
+    } else if (format && format->decode == ist_png_decode) {
+        if (n >= IHDR_END) measure_png(head, max_pixels, &s);
+    } else if (format && format->decode == ist_jpeg_decode) {
+        unclear = n > 3 && !measure_jpeg(file, max_pixels, &s);
     }
+    if (unclear) ist_image_size_set(&s, max_pixels, 1, 3, max_pixels);
     if (s.pixels) s.passing += bytes;
     fclose(file);
     return s;
 }
 
+/* Takes the frames, which may be none. */
+static ist_image_size measure_frames(ist_frames *frames, size_t bytes) {
+    ist_image_size s = {0};
+    if (frames) s = ist_frames_size(frames);
+    if (s.pixels) s.passing += bytes;
+    ist_frames_close(&frames);
+    return s;
+}
+
 ist_image_size ist_image_measure_bytes(const void *bytes, size_t count, size_t max_pixels) {
+    bool other = false;
+    ist_frames *frames = NULL;
     FILE *file = count ? fmemopen((void *)(uintptr_t)bytes, count, "rb") : NULL;
-    return file ? measure(file, count, max_pixels) : (ist_image_size){0};
+    ist_image_size s = file ? measure(file, count, max_pixels, &other) : (ist_image_size){0};
+    if (!other) return s;
+    ist_error err; /* said when it is decoded */
+    ist_frames_open_bytes(bytes, count, "", max_pixels, &frames, &err);
+    return measure_frames(frames, 0);
 }
 
 ist_image_size ist_image_measure(const char *path, size_t max_pixels) {
     struct stat st;
+    bool other;
+    ist_frames *frames = NULL;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     FILE *file = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "rb") : NULL;
     if (!file) {
         if (fd >= 0) close(fd);
         return (ist_image_size){0};
     }
-    return measure(file, (size_t)st.st_size, max_pixels);
+    ist_image_size s = measure(file, (size_t)st.st_size, max_pixels, &other);
+    if (!other) return s;
+    ist_error err;
+    ist_frames_open(path, max_pixels, &frames, &err);
+    return measure_frames(frames, (size_t)st.st_size); /* ist_bitmap_read has all of the file in memory */
 }

@@ -20,7 +20,9 @@ static ist_status name_file(names *n, const ist_source *source, ist_text *name, 
     const char *slash = strrchr(source->stem, '/');
     size_t taken = 1;
     ist_text plain = {0};
-    if (slash)
+    if (ist_source_mark(source)) /* a file of its own */
+        ist_text_add(&plain, source->stem, (size_t)(strrchr(source->stem, '.') - source->stem));
+    else if (slash)
         ist_text_add(&plain, source->stem, (size_t)(slash - source->stem));
     else
         ist_text_put(&plain, "frames");
@@ -68,13 +70,6 @@ static ist_status put_frame(const ist_journal *journal, const ist_source *source
     return ist_text_status(out, err);
 }
 
-/* Whether two neighbours are of one folder, and so of one sequence: a merged list has no other sign of it. */
-static bool of_one_folder(const ist_source *a, const ist_source *b) {
-    const char *x = strrchr(a->path, '/'), *y = strrchr(b->path, '/');
-    size_t m = x ? (size_t)(x - a->path) : 0, n = y ? (size_t)(y - b->path) : 0;
-    return m == n && !memcmp(a->path, b->path, m);
-}
-
 /* The sequence that begins with image `first`; *end is where the next one does. */
 static ist_status write_sequence(const char *folder, bool lazy, const char *name, const ist_journal *journal,
                                  const ist_sources *sources, size_t first, size_t *end, ist_error *err) {
@@ -84,7 +79,9 @@ static ist_status write_sequence(const char *folder, bool lazy, const char *name
     IST_TRY(ist_atomic_begin_in(&file, folder, name, err));
     file.lazy = lazy;
     ist_status status = IST_OK;
-    for (; i < sources->count && of_one_folder(&sources->items[i], &sources->items[first]) && !status; i++) {
+    for (; i < sources->count && (i == first || ist_source_follows(&sources->items[i], &sources->items[i - 1])) &&
+           !status;
+         i++) {
         ist_text_clear(&out);
         status = put_frame(journal, &sources->items[i], i, (long)(i - first) + 1, &line, &out, err);
         if (!status && out.length) fwrite(out.data, 1, out.length, file.stream); /* an error shows at the end */

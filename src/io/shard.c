@@ -34,7 +34,8 @@ static bool take_one(void *context, ist_source *source) {
     size_t position = t->position++;
     const char *slash = strrchr(source->path, '/');
     const char *text = t->sequences ? source->path : source->name;
-    size_t length = !t->sequences ? strlen(text) : slash ? (size_t)(slash - source->path) : 0;
+    size_t mark = ist_source_mark(source), length = slash ? (size_t)(slash - source->path) : 0;
+    if (!t->sequences || mark) length = strlen(text) - mark; /* a file's frames stay together */
     if (whose(text, length, t->shard.count) != t->shard.index - 1) return false;
     t->part->positions[t->kept++] = position;
     return true;
@@ -84,6 +85,7 @@ ist_status ist_shard_write(const char *folder, const ist_shard_part *part, const
         put_string(&text, "path", s->path);
         put_string(&text, "name", s->name);
         put_string(&text, "stem", s->stem);
+        if (s->frames > 1) ist_text_printf(&text, ",\"frame\":%zu,\"frames\":%zu", s->frame, s->frames);
         ist_text_put(&text, "}");
     }
     ist_text_put(&text, "\n]}\n");
@@ -122,7 +124,7 @@ static bool stays_below(const char *stem) {
 
 static bool get_image(const json_t *image, ist_shard_part *part, ist_sources *sources) {
     ist_source *s = &sources->items[sources->count];
-    int64_t position, first = sources->count ? (int64_t)part->positions[sources->count - 1] + 1 : 0;
+    int64_t position, frame, frames, first = sources->count ? (int64_t)part->positions[sources->count - 1] + 1 : 0;
     *s = (ist_source){
         .path = get_string(image, "path"), .name = get_string(image, "name"), .stem = get_string(image, "stem")};
     part->positions[sources->count++] = 0; /* freed with the list from now on */
@@ -130,6 +132,11 @@ static bool get_image(const json_t *image, ist_shard_part *part, ist_sources *so
     if (!get_number(image, "id", INT64_MAX, &s->id)) return false;
     if (!get_number(image, "position", (int64_t)part->total - 1, &position) || position < first) return false;
     part->positions[sources->count - 1] = (size_t)position;
+    if (!json_object_get(image, "frames")) return true;
+    if (!get_number(image, "frames", INT64_MAX, &frames) || !get_number(image, "frame", frames - 1, &frame))
+        return false;
+    s->frame = (size_t)frame;
+    s->frames = (size_t)frames;
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "io/sources.h"
 
 #include "io/atomic_file.h"
+#include "io/image_format.h"
 #include "io/journal.h"
 #include "io/name_map.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,15 +40,26 @@ static ist_status append(ist_sources *sources, char *path, char *name, ist_error
     return IST_OK;
 }
 
+static void drop_file(ist_source_file *file) {
+    if (!file || --file->references) return;
+    ist_frames_close(&file->open);
+    free(file->path);
+    free(file->bytes);
+    free(file);
+}
+
+static void free_source(ist_source *s) {
+    free(s->path);
+    free(s->name);
+    free(s->stem);
+    free(s->bytes);
+    drop_file(s->file);
+}
+
 /* The last dot of the last part, or the end when there is none or it begins the part. */
 static const char *extension_of(const char *name) {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strrchr(base, '.');
     return dot && dot != base ? dot : name + strlen(name);
-}
-
-static bool has_image_extension(const char *name) {
-    const char *e = extension_of(name);
-    return !strcasecmp(e, ".png") || !strcasecmp(e, ".jpg") || !strcasecmp(e, ".jpeg");
 }
 
 static size_t folder_length(const char *name) {
@@ -96,7 +107,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
     if (!path || !relative) {
         status = ist_fail(w->err, IST_E_MEMORY, "%s: out of memory", folder);
     } else if (lstat(path, &st)) {
-        if (errno != ENOENT && (w->recursive || has_image_extension(entry))) { /* said when its turn comes, too */
+        if (errno != ENOENT && (w->recursive || ist_is_image_name(entry))) { /* said when its turn comes, too */
             status = append(w->sources, path, relative, w->err);
             path = relative = NULL;
         }
@@ -105,7 +116,7 @@ static ist_status walk_entry(walk *w, const char *folder, const char *name, cons
         /* a linked folder may lead back up: only real ones are entered */
         if (S_ISDIR(st.st_mode) && is_entered(w, &st, folder, entry, depth))
             status = walk_folder(w, path, relative, depth + 1);
-        else if ((dangling || S_ISREG(target.st_mode)) && has_image_extension(entry)) {
+        else if ((dangling || S_ISREG(target.st_mode)) && ist_is_image_name(entry)) {
             status = append(w->sources, path, relative, w->err);
             path = relative = NULL;
         }
@@ -128,13 +139,174 @@ static ist_status walk_folder(walk *w, const char *path, const char *name, int d
     return status;
 }
 
+/* ---- files of several frames ---- */
+
+/* "NAME#3" */
+static char *mark(const char *name, size_t frame) {
+    char *marked = malloc(strlen(name) + 24);
+    if (marked) sprintf(marked, "%s#%zu", name, frame + 1);
+    return marked;
+}
+
+/* Opens it to count its frames; `source` keeps none that is no container, or is a bad one: reading it says why. */
+static ist_status look_into(ist_source *source, ist_error *err) {
+    ist_frames *frames = NULL;
+    ist_error ignored;
+    if (source->streamed)
+        ist_frames_open_bytes(source->bytes, source->bytes ? source->size : 0, "", IST_MAX_PIXELS, &frames, &ignored);
+    else
+        ist_frames_open(source->path, IST_MAX_PIXELS, &frames, &ignored);
+    if (!frames) return IST_OK;
+    ist_source_file *file = calloc(1, sizeof *file);
+    char *path = ist_strdup(source->path);
+    if (!file || !path) {
+        ist_frames_close(&frames);
+        free(file);
+        free(path);
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", source->path);
+    }
+    *file = (ist_source_file){.path = path,
+                              .bytes = source->bytes,
+                              .size = source->size,
+                              .frames = ist_frames_count(frames),
+                              .largest = ist_frames_size(frames),
+                              .references = 1};
+    ist_frames_close(&frames);
+    source->file = file;
+    source->bytes = NULL;
+    return IST_OK;
+}
+
+/* Appends the frames of an image's file, which is the caller's to drop. */
+static ist_status append_frames(ist_sources *sources, ist_source *from, ist_error *err) {
+    ist_source_file *file = from->file;
+    bool many = file->frames > 1;
+    for (size_t i = 0; i < file->frames; i++) {
+        char *path = many ? mark(from->path, i) : ist_strdup(from->path);
+        char *name = many ? mark(from->name, i) : ist_strdup(from->name);
+        IST_TRY(append(sources, path, name, err));
+        ist_source *s = &sources->items[sources->count - 1];
+        s->streamed = from->streamed;
+        s->size = from->size;
+        s->file = file;
+        s->frame = i;
+        s->frames = file->frames;
+        file->references++;
+    }
+    return IST_OK;
+}
+
+/* Puts in place of each container from `first` on the images that it gives. A folder's are found by their extensions,
+ * so that nothing else is opened. */
+static ist_status expand(ist_sources *sources, size_t first, bool by_name, ist_error *err) {
+    bool any = false;
+    for (size_t i = first; i < sources->count; i++) {
+        ist_source *s = &sources->items[i];
+        if (!by_name || ist_is_container_name(s->name)) IST_TRY(look_into(s, err));
+        any = any || s->file;
+    }
+    if (!any) return IST_OK;
+    size_t count = sources->count - first;
+    ist_source *plain = malloc(count * sizeof *plain);
+    if (!plain) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu file names", count);
+    memcpy(plain, sources->items + first, count * sizeof *plain);
+    sources->count = first;
+    ist_status status = IST_OK;
+    for (size_t i = 0; i < count; i++) {
+        ist_source *s = &plain[i];
+        if (!status && !s->file) {
+            status = append(sources, s->path, s->name, err);
+            if (status) {
+                s->path = s->name = NULL;
+            } else {
+                sources->items[sources->count - 1] = *s;
+                continue;
+            }
+        }
+        if (!status) status = append_frames(sources, s, err);
+        free_source(s);
+    }
+    free(plain);
+    return status;
+}
+
+size_t ist_source_mark(const ist_source *source) {
+    const char *mark = source->frames > 1 ? strrchr(source->path, '#') : NULL;
+    return mark ? strlen(mark) : 0;
+}
+
+bool ist_source_follows(const ist_source *source, const ist_source *before) {
+    size_t mark = ist_source_mark(source), m, n;
+    if (mark || ist_source_mark(before)) {
+        m = strlen(before->path) - ist_source_mark(before);
+        n = strlen(source->path) - mark;
+    } else {
+        m = folder_length(before->path);
+        n = folder_length(source->path);
+    }
+    return m == n && !memcmp(source->path, before->path, m);
+}
+
+/* What was said of the file is said of the frame. */
+static ist_status fail_frame(const ist_source *source, ist_status status, ist_error *err) {
+    size_t mark = ist_source_mark(source), n = strlen(source->path) - mark;
+    if (!status || !err || !mark || strncmp(err->text, source->path, n) || err->text[n] != ':') return status;
+    char text[sizeof err->text];
+    snprintf(text, sizeof text, "%s%s", source->path, err->text + n);
+    memcpy(err->text, text, sizeof text);
+    return status;
+}
+
+ist_image_size ist_source_measure(const ist_source *source, size_t max_pixels) {
+    if (source->file) return source->file->largest;
+    return source->streamed ? ist_image_measure_bytes(source->bytes, source->bytes ? source->size : 0, max_pixels)
+                            : ist_image_measure(source->path, max_pixels);
+}
+
+static ist_status open_file(const ist_source_file *file, size_t max_pixels, ist_frames **frames, ist_error *err) {
+    ist_status status = file->bytes
+                            ? ist_frames_open_bytes(file->bytes, file->size, file->path, max_pixels, frames, err)
+                            : ist_frames_open(file->path, max_pixels, frames, err);
+    if (!status && !*frames) status = ist_fail(err, IST_E_INPUT, "%s: cannot be opened again", file->path);
+    return status;
+}
+
+ist_status ist_source_read(const ist_source *source, size_t max_pixels, ist_bitmap *out, ist_error *err) {
+    *out = (ist_bitmap){0};
+    if (source->file) {
+        ist_frames *frames = NULL;
+        IST_TRY(open_file(source->file, max_pixels, &frames, err));
+        ist_status status = ist_frames_read(frames, source->frame, out, err);
+        ist_frames_close(&frames);
+        return fail_frame(source, status, err);
+    }
+    if (!source->streamed) return ist_bitmap_read(source->path, max_pixels, out, err);
+    if (!source->bytes)
+        return ist_fail(err, IST_E_LIMIT, "%s: %zu bytes, more than is read", source->path, source->size);
+    return ist_bitmap_decode(source->bytes, source->size, source->path, max_pixels, out, err);
+}
+
+ist_status ist_source_read_next(const ist_source *source, const ist_source *next, size_t max_pixels, ist_bitmap *out,
+                                ist_error *err) {
+    ist_source_file *file = source->file;
+    if (!file) return ist_source_read(source, max_pixels, out, err);
+    *out = (ist_bitmap){0};
+    ist_status status = file->open ? IST_OK : open_file(file, max_pixels, &file->open, err);
+    if (!status) status = ist_frames_read(file->open, source->frame, out, err);
+    if (!next || next->file != file) ist_frames_close(&file->open);
+    return fail_frame(source, status, err);
+}
+
+/* ---- adding ---- */
+
 ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recursive, const char *output,
                            ist_error *err) {
     struct stat st, out;
     size_t first = sources->count;
     if (stat(argument, &st) || !S_ISDIR(st.st_mode)) {
         const char *slash = strrchr(argument, '/');
-        return append(sources, ist_strdup(argument), ist_strdup(slash && slash[1] ? slash + 1 : argument), err);
+        IST_TRY(append(sources, ist_strdup(argument), ist_strdup(slash && slash[1] ? slash + 1 : argument), err));
+        return expand(sources, first, false, err);
     }
     walk w = {.sources = sources, .recursive = recursive, .err = err};
     if (output && !stat(output, &out)) {
@@ -146,7 +318,7 @@ ist_status ist_sources_add(ist_sources *sources, const char *argument, bool recu
     IST_TRY(walk_folder(&w, argument, "", 0));
     if (sources->count > first)
         qsort(sources->items + first, sources->count - first, sizeof *sources->items, compare_sources);
-    return IST_OK;
+    return expand(sources, first, true, err);
 }
 
 ist_status ist_sources_add_bytes(ist_sources *sources, const char *name, void *bytes, size_t size, ist_error *err) {
@@ -159,29 +331,40 @@ ist_status ist_sources_add_bytes(ist_sources *sources, const char *name, void *b
     s->streamed = true;
     s->bytes = bytes;
     s->size = size;
-    return IST_OK;
+    return expand(sources, sources->count - 1, false, err);
 }
 
 void ist_sources_drop_bytes(ist_sources *sources, size_t first) {
     for (size_t i = first; i < sources->count; i++) {
-        free(sources->items[i].bytes);
-        sources->items[i].bytes = NULL;
+        ist_source *s = &sources->items[i];
+        free(s->bytes);
+        s->bytes = NULL;
+        if (!s->file || !s->streamed) continue;
+        ist_frames_close(&s->file->open);
+        free(s->file->bytes);
+        s->file->bytes = NULL;
     }
 }
 
-/* The first of NAME without extension, NAME, NAME-2, NAME-3 ... that no earlier image has. */
+/* The first of NAME without extension, NAME, NAME-2, NAME-3 ... that no earlier image has; with the number of a frame
+ * behind the name, in as many digits as the file's last one, and four at least. */
 static ist_status choose_stem(ist_source *source, ist_name_map *taken, ist_error *err) {
     const char *base = source->name;
     while (*base == '/') base++; /* a stem is always below the output folder */
     if (!strncmp(base, "../", 3) || strstr(base, "/../") || !*base) base = "image";
-    size_t whole = strlen(base), bare = (size_t)(extension_of(base) - base);
-    char *stem = malloc(whole + 24);
+    size_t tail = ist_source_mark(source);
+    if (tail >= strlen(base)) tail = 0;
+    size_t whole = strlen(base) - tail, bare = (size_t)(extension_of(base) - base);
+    if (bare > whole) bare = whole;
+    int digits = tail ? snprintf(NULL, 0, "%zu", source->frames) : 0;
+    char *stem = malloc(whole + 48), number[24] = "";
+    if (tail) snprintf(number, sizeof number, ".%0*zu", digits < 4 ? 4 : digits, source->frame + 1);
     bool inserted = false, fits = stem != NULL;
     for (size_t attempt = 0; fits && !inserted; attempt++) {
         size_t n = attempt ? whole : bare;
         memcpy(stem, base, n);
-        stem[n] = '\0';
-        if (attempt > 1) snprintf(stem + n, 24, "-%zu", attempt);
+        strcpy(stem + n, number);
+        if (attempt > 1) snprintf(stem + strlen(stem), 24, "-%zu", attempt);
         fits = ist_name_map_insert(taken, stem, 0, &inserted);
     }
     source->stem = stem;
@@ -255,9 +438,8 @@ ist_status ist_sources_extend(ist_sources *sources, ist_error *err) {
     if (!g) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu file names", sources->count);
     IST_TRY(choose_names(sources, g, err));
     for (size_t i = g->known ? g->known : 1; i < sources->count; i++) {
-        const char *a = sources->items[i - 1].path, *b = sources->items[i].path;
-        size_t m = folder_length(a), n = folder_length(b);
-        sources->items[i].sequence = sources->items[i - 1].sequence + (m != n || memcmp(a, b, m) != 0);
+        ist_source *s = &sources->items[i];
+        s->sequence = s[-1].sequence + !ist_source_follows(s, s - 1);
     }
     g->known = sources->count;
     return IST_OK;
@@ -270,13 +452,7 @@ ist_status ist_sources_finish(ist_sources *sources, ist_error *err) {
 }
 
 void ist_sources_truncate(ist_sources *sources, size_t count) {
-    for (; sources->count > count; sources->count--) {
-        ist_source *last = &sources->items[sources->count - 1];
-        free(last->path);
-        free(last->name);
-        free(last->stem);
-        free(last->bytes);
-    }
+    for (; sources->count > count; sources->count--) free_source(&sources->items[sources->count - 1]);
 }
 
 void ist_sources_filter(ist_sources *sources, bool (*keep)(void *context, ist_source *source), void *context) {

@@ -255,7 +255,8 @@ ist_status ist_live_folder_read(const ist_live_folder *folder, size_t i, ist_liv
         ist_live_frame_drop(f);
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", file);
     }
-    ist_status status = ist_bitmap_read(path, IST_MAX_PIXELS, &f->image, err);
+    ist_status status = folder->index ? ist_bitmap_read(path, IST_MAX_PIXELS, &f->image, err)
+                                      : ist_source_read(&folder->sources.items[i], IST_MAX_PIXELS, &f->image, err);
     if (!status && (f->image.width > UINT16_MAX || f->image.height > UINT16_MAX))
         status = ist_fail(err, IST_E_LIMIT, "%s: %d x %d pixels, a stream has at most %d on a side", path,
                           f->image.width, f->image.height, UINT16_MAX);

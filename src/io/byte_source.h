@@ -1,0 +1,28 @@
+/* Bytes that are read where they are wanted: a file, or one that is in memory. */
+#ifndef IST_IO_BYTE_SOURCE_H
+#define IST_IO_BYTE_SOURCE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ist_byte_source {
+    int fd;               /* owned; -1: the bytes are in memory, */
+    const uint8_t *bytes; /* the caller's */
+    uint64_t size;
+} ist_byte_source;
+
+/* Opens a regular file. */
+ist_status ist_byte_source_open(const char *path, ist_byte_source *source, ist_error *err);
+
+static inline ist_byte_source ist_byte_source_of(const void *bytes, size_t count) {
+    return (ist_byte_source){.fd = -1, .bytes = bytes, .size = count};
+}
+
+/* Copies up to `count` bytes from offset `at`; how many there were. A file that shrinks has fewer. */
+size_t ist_byte_source_read(const ist_byte_source *source, uint64_t at, void *to, size_t count);
+
+void ist_byte_source_close(ist_byte_source *source);
+
+#endif

@@ -1,0 +1,28 @@
+/* Files of many frames: multi-page TIFF. One is open, its frames are read one at a time. */
+#ifndef IST_IO_FRAMES_H
+#define IST_IO_FRAMES_H
+
+#include "io/image.h"
+#include "io/image_size.h"
+
+typedef struct ist_frames ist_frames;
+
+/* Opens a file. *frames stays NULL, without an error, where the file is not of such a format or cannot be opened: then
+ * it is one image, and reading that says what is wrong. */
+ist_status ist_frames_open(const char *path, size_t max_pixels, ist_frames **frames, ist_error *err);
+
+/* The same of a file in memory, which must stay there; `name` is for sentences. */
+ist_status ist_frames_open_bytes(const void *bytes, size_t size, const char *name, size_t max_pixels,
+                                 ist_frames **frames, ist_error *err);
+
+size_t ist_frames_count(const ist_frames *frames);
+
+/* What the largest frame takes; `passing` counts a file in memory. */
+ist_image_size ist_frames_size(const ist_frames *frames);
+
+/* Decodes frame 0 .. count - 1 into a bitmap of the caller's; one call at a time. In order is fastest. */
+ist_status ist_frames_read(ist_frames *frames, size_t frame, ist_bitmap *out, ist_error *err);
+
+void ist_frames_close(ist_frames **frames);
+
+#endif

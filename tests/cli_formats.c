@@ -1,0 +1,132 @@
+/* `isthmus predict` of files of several frames, over a double of the engine: names of what is written, resuming,
+ * shards, tracks, tar streams, limits. */
+#include "predict_bench.h"
+#include "support/results.h"
+#include "support/tiff_pages.h"
+
+enum { PAGES = 12 };
+
+static bool has_tiff(const bench *b) {
+    spawned r = spawn_run((scratch *)(uintptr_t)&b->s, NULL, (const char *const[]){PROGRAM, "--version", NULL});
+    bool has = strstr(r.out, "TIFF ") && !strstr(r.out, "TIFF no");
+    cr_expect_not_null(strstr(r.out, "images: PNG, JPEG, TIFF"), "%s", r.out);
+    spawn_free(&r);
+    return has;
+}
+
+/* a.png, b.tif of twelve pages, c.png */
+static bench make_pages(void) {
+    bench b = make_bench(0);
+    if (!has_tiff(&b)) {
+        scratch_remove(&b.s);
+        cr_skip_test("built without libtiff");
+    }
+    write_png(scratch_path(&b.s, "in/a.png"), 50, 60);
+    write_tiff_pages(scratch_path(&b.s, "in/b.tif"), PAGES, 50, 60);
+    write_png(scratch_path(&b.s, "in/c.png"), 51, 60);
+    return b;
+}
+
+static void expect_pages(const bench *b) {
+    expect_frames(b, PAGES + 2,
+                  (const char *[]){"a.png", "b.tif#1", "b.tif#2", "b.tif#3", "b.tif#4", "b.tif#5", "b.tif#6", "b.tif#7",
+                                   "b.tif#8", "b.tif#9", "b.tif#10", "b.tif#11", "b.tif#12", "c.png"});
+    cr_expect(scratch_exists(scratch_path(&b->s, "out/masks/b.0012.png")));
+    cr_expect(scratch_exists(scratch_path(&b->s, "out/overlays/b.0001.png")));
+    cr_expect_not(scratch_exists(scratch_path(&b->s, "out/masks/b.png")));
+    json_t *lines = read_lines(scratch_path(&b->s, "out/frames.ndjson"));
+    for (int i = 0; i < PAGES; i++)
+        cr_expect_eq(json_integer_value(json_object_get(json_array_get(lines, (size_t)i + 1), "width")), 50 + i);
+    json_decref(lines);
+    json_t *images = json_load_file(scratch_path(&b->s, "out/images.json"), 0, NULL);
+    const json_t *third = json_array_get(images, 3);
+    cr_expect_str_eq(json_string_value(json_object_get(third, "file_name")), "b.tif#3");
+    cr_expect_eq(json_integer_value(json_object_get(third, "image_id")), 4);
+    json_decref(images);
+}
+
+Test(cli_formats, pages_are_images) {
+    bench b = make_pages();
+    expect(PREDICT(&b, NULL), 0, "14 images, 0 failed");
+    expect_pages(&b);
+    expect(PREDICT(&b, "--resume", NULL), 0, "all 14 images are there already");
+    cr_assert_eq(unlink(scratch_path(&b.s, "out/masks/b.0005.png")), 0); /* lost: that page alone is made again */
+    expect(PREDICT(&b, "--resume", NULL), 0, "1 image, 0 failed, 13 kept");
+    expect_pages(&b);
+    expect_no_temporaries(&b);
+    scratch_remove(&b.s);
+}
+
+Test(cli_formats, a_limit_counts_pages) {
+    bench b = make_pages();
+    expect(PREDICT(&b, "--limit", "4", "--memory", "1M", NULL), 0, "4 images, 0 failed");
+    expect_frames(&b, 4, (const char *[]){"a.png", "b.tif#1", "b.tif#2", "b.tif#3"});
+    scratch_remove(&b.s);
+}
+
+/* A file's pages stay together, and merge writes what one run does. */
+Test(cli_formats, shards_are_of_files) {
+    bench b = make_pages();
+    int holders = 0;
+    char folders[3][200];
+    expect(PREDICT(&b, "--track", "--save", "json,ndjson,masks,csv,mot", NULL), 0, "14 images");
+    cr_expect(scratch_exists(scratch_path(&b.s, "out/mot/b.txt")));
+    for (int i = 0; i < 3; i++) {
+        char shard[8];
+        snprintf(shard, sizeof shard, "%d/3", i + 1);
+        snprintf(folders[i], sizeof folders[i], "%s/part%d", b.s.path, i);
+        spawned r = spawn_run(&b.s, NULL,
+                              (const char *const[]){PROGRAM, "predict", b.in, "-o", folders[i], "--shard", shard,
+                                                    "--track", "--save", "json,ndjson,masks,csv,mot", NULL});
+        cr_assert(r.code == 0 || strstr(r.err, "no image"), "%s", r.err);
+        spawn_free(&r);
+        char *lines = scratch_read(scratch_path(&b.s, "part%d/frames.ndjson", i), NULL);
+        bool first = lines && strstr(lines, "b.tif#1\""), last = lines && strstr(lines, "b.tif#12\"");
+        cr_expect_eq(first, last, "pages of one file are in two shards");
+        holders += first;
+        free(lines);
+    }
+    cr_expect_eq(holders, 1);
+    spawned r = spawn_run(&b.s, NULL,
+                          (const char *const[]){PROGRAM, "merge", folders[0], folders[1], folders[2], "-o",
+                                                scratch_path(&b.s, "merged"), NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+    same_results(&b.s, "out", "merged");
+    size_t n, m;
+    char *one = scratch_read(scratch_path(&b.s, "out/mot/b.txt"), &n);
+    char *merged = scratch_read(scratch_path(&b.s, "merged/mot/b.txt"), &m);
+    cr_assert(one && merged && n == m && !memcmp(one, merged, n));
+    free(one), free(merged);
+    scratch_remove(&b.s);
+}
+
+Test(cli_formats, a_tar_stream_has_pages_too) {
+    bench b = make_pages();
+    char line[1200];
+    snprintf(line, sizeof line, "cd '%s' && tar cf - a.png b.tif c.png | %s predict --tar - -o '%s/came'", b.in,
+             PROGRAM, b.s.path);
+    snprintf(line + strlen(line), sizeof line - strlen(line),
+             " && cd '%s' && ls a.png b.tif c.png | %s predict - -o '%s'", b.in, PROGRAM, b.out);
+    spawned r = spawn_run(&b.s, NULL, (const char *const[]){"/bin/sh", "-c", line, NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+    same_results(&b.s, "out", "came");
+    scratch_remove(&b.s);
+}
+
+/* What cannot be read is named, page by page, and the rest is there. */
+Test(cli_formats, damage_costs_its_page_alone) {
+    bench b = make_pages();
+    size_t count;
+    char *bytes = scratch_read(scratch_path(&b.s, "in/b.tif"), &count);
+    scratch_write(scratch_path(&b.s, "in/b.tif"), bytes, count - 100); /* the last page's pixels are not all there */
+    expect(PREDICT(&b, NULL), 7, "b.tif#12: damaged TIFF: ");
+    char *failed = scratch_read(scratch_path(&b.s, "out/failed.ndjson"), NULL);
+    cr_expect(failed && strstr(failed, "b.tif#12\"") && !strstr(failed, "b.tif#11"), "%s", failed);
+    scratch_write(scratch_path(&b.s, "in/b.tif"), bytes, 20); /* nor is any directory */
+    expect(PREDICT(&b, NULL), 7, "b.tif: damaged TIFF: ");
+    expect_frames(&b, 2, (const char *[]){"a.png", "c.png"});
+    free(failed), free(bytes);
+    scratch_remove(&b.s);
+}
