@@ -144,6 +144,17 @@ typedef enum ist_resize_order {
                                   *   many pixels as the width (which counts as negative where it grows) */
 } ist_resize_order;
 
+/* How 16-bit samples become the 8 bits that networks read. A window of low and high makes round(255 (v - low) /
+ * (high - low)) of v, halves up, 0 below low and 255 above high. 8-bit images are taken as they are. */
+typedef enum ist_window {
+    IST_WINDOW_NONE,  /* 0 and 65535 for every image: round(v / 257) */
+    IST_WINDOW_GIVEN, /* ist_image.window_low and window_high; where both are 0 they are 0 and 65535 */
+    IST_WINDOW_AUTO   /* the same, but where both are 0 the device finds them in the image, of at most 10^9 pixels: the
+                       * 0.5th and the 99.5th percentile of its samples, of all colours together and without alpha.
+                       * Sorted, numbered from 0, these are samples k and n - 1 - k of n, k = n / 200 (rounded down).
+                       * Where they are equal: the least and the greatest, where these are too: v and v + 1 */
+} ist_window;
+
 /* What the matcher compares detections with. */
 typedef enum ist_match_mode {
     IST_MATCH_NONE,
@@ -276,6 +287,7 @@ typedef struct ist_config {
     float track_high;         /* above 0, at most 1: detections of a higher score are matched with tracks first, the others
                                *   with those that are left, and begin none (ist_object.match -1); default 0: all at once */
     const ist_trust_options *trust; /* NULL (the default): none. Needs a detector, a segmenter and a batch of 1; copied */
+    ist_window window;        /* default IST_WINDOW_NONE */
 } ist_config;
 
 ist_config ist_config_default(void);
@@ -294,7 +306,7 @@ void ist_close(ist_engine **engine);
 /* ---- frames in ----------------------------------------------------------------------------------------------- */
 
 /* Samples are interleaved; 16-bit samples are in host byte order. Gray is replicated, alpha is dropped, 16-bit values
- * are scaled to 8 bit (round(v / 257)), all on the device. For a detector of one channel colours become gray (Pillow's
+ * are scaled to 8 bit (round(v / 257), or ist_window), all on the device. For a detector of one channel colours become gray (Pillow's
  * convert("L")); one of four also reads alpha, 255 where the image has none. */
 typedef enum ist_pixel_format {
     IST_GRAY8 = 0x11, IST_GRAYA8 = 0x12, IST_RGB8 = 0x13, IST_RGBA8 = 0x14,
@@ -337,6 +349,8 @@ typedef struct ist_image {
     const ist_prompt *prompts;    /* for IST_PROMPTS_GIVEN, copied; none is an image without objects */
     int prompt_count;
     uint64_t timestamp;           /* the caller's, in any unit; comes back in ist_frame */
+    int window_low, window_high;  /* with config.window, of a 16-bit format: samples that become 0 and 255, low below high,
+                                   *   both within 1000000 of 0; both 0: see ist_window */
 } ist_image;
 
 /* Enqueues one batch of 1..config.batch images and returns; only images above 1080p that are larger than any before
@@ -443,6 +457,8 @@ typedef struct ist_frame {
     uint64_t timestamp;  /* of the image; 0 for ist_submit_prompts */
     const ist_trust *trust; /* with config.trust: the tracks that live */
     int trust_count;
+    int window_low, window_high; /* what the image's 16-bit samples went through; both 0 for 8-bit images, for
+                                  * ist_submit_prompts, and for an automatic window without a read */
 } ist_frame;
 
 /* A batch's packet in device memory, as 32-bit words: a header, one block per image, object records, mask words, logits.
@@ -478,7 +494,8 @@ typedef enum ist_packet_header_word {
 typedef enum ist_packet_image_word_at {
     IST_PACKET_IMAGE_OBJECTS = 0, /* ist_frame.object_count */
     IST_PACKET_IMAGE_DROPPED = 1, /* ist_frame.dropped */
-    IST_PACKET_IMAGE_FIRST = 2    /* number of its first object */
+    IST_PACKET_IMAGE_FIRST = 2,   /* number of its first object */
+    IST_PACKET_IMAGE_WINDOW = 3   /* of a 16-bit image: low + 65536 (high - 1), where 0 <= low < high <= 65536; else 0 */
 } ist_packet_image_word_at;
 
 /* Words of an object's record, the fields of ist_object; floats by their bits. */

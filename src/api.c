@@ -1,6 +1,7 @@
 /* The public functions of isthmus.h: check every argument at the door, translate, forward. */
 #include "isthmus.h"
 
+#include "base/sample_window.h"
 #include "graph/nodes.h"
 #include "variants/assign.h"
 #include "pipeline/engine.h"
@@ -134,6 +135,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
         return ist_fail(err, IST_E_ARGUMENT, "config.segmenter without config.detector: masks need boxes");
     IST_TRY(in_range(err, "overlap", c->overlap, IST_OVERLAP_AUTO, IST_OVERLAP_OFF));
     IST_TRY(in_range(err, "resize_order", c->resize_order, IST_RESIZE_ORDER_AUTO, IST_RESIZE_ORDER_PILLOW_13));
+    IST_TRY(in_range(err, "window", c->window, IST_WINDOW_NONE, IST_WINDOW_AUTO));
     IST_TRY(in_range(err, "readback", c->readback, IST_READBACK_PACKET, IST_READBACK_NONE));
     IST_TRY(in_range(err, "stored_constants", c->stored_constants, 0, 1));
     IST_TRY(in_range(err, "segmenter_size", c->segmenter_size, 0, 4096));
@@ -285,6 +287,20 @@ static ist_status check_buffer(const ist_engine *e, const ist_image *m, size_t r
     return IST_OK;
 }
 
+static ist_status check_window(const ist_engine *e, const ist_image *m, int i, ist_error *err) {
+    int low = m->window_low, high = m->window_high;
+    bool given = low || high;
+    if (given && e->config.window == IST_WINDOW_NONE)
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: a window, the engine was opened without config.window", i);
+    if (given && (low >= high || low < -IST_WINDOW_MAX || high > IST_WINDOW_MAX))
+        return ist_fail(err, IST_E_ARGUMENT, "image %d: a window of %d to %d, want low below high, both within %d of 0",
+                        i, low, high, IST_WINDOW_MAX);
+    if (!given && e->config.window == IST_WINDOW_AUTO && (int64_t)m->width * m->height > IST_WINDOW_PIXELS_MAX)
+        return ist_fail(err, IST_E_LIMIT, "image %d: an automatic window of %d x %d pixels, at most %d", i, m->width,
+                        m->height, IST_WINDOW_PIXELS_MAX);
+    return IST_OK;
+}
+
 static ist_status check_image(const ist_engine *e, const ist_image *images, int i, ist_error *err) {
     const ist_image *m = &images[i];
     if (m->width < 1 || m->height < 1)
@@ -302,6 +318,7 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
     if (m->cl_buffer != images[0].cl_buffer)
         return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
     if (m->cl_buffer) IST_TRY(check_buffer(e, m, row, i, err));
+    IST_TRY(check_window(e, m, i, err));
     IST_TRY(check_targets(e, m, i, err));
     return check_given(e, m->prompts, m->prompt_count, i, err);
 }

@@ -110,6 +110,7 @@ Test(api_arguments, configuration) {
     BAD(track_motion, 2, IST_E_ARGUMENT, "track_motion");
     BAD(track_high, 1.5f, IST_E_ARGUMENT, "track_high");
     BAD(readback, 2, IST_E_ARGUMENT, "readback");
+    BAD(window, (ist_window)3, IST_E_ARGUMENT, "window is 3");
     BAD(resize_order, (ist_resize_order)4, IST_E_ARGUMENT, "resize_order");
     setenv("ISTHMUS_CAPS", "-HALF_STORAGE,-X86_BF16", 1);
     BAD(precision, IST_PRECISION_FP16, IST_E_UNSUPPORTED, "the half_storage probe; use fp32 or auto");

@@ -334,6 +334,8 @@ static const shape_case prompts[] = {
 #define DET(b, most) .det = {.batch = b, .max_objects = most}
 
 static const shape_case frame[] = {
+    MAKES(SAMPLE_WINDOW, sample_window, "", .batch = 2),
+    REFUSES(SAMPLE_WINDOW, sample_window, ARGUMENT, "l: windows of 0 images"),
     MAKES(RESIZE, resize, "t[2,64,32,3]", .what = IST_RESIZE_DETECTOR, .batch = 2, .w = 32, .h = 64, .channels = 3),
     MAKES(RESIZE, resize, "t[2,64,64,3] i[1,1,2,2]", .what = IST_RESIZE_SEGMENTER, .batch = 2, .w = 64, .h = 64,
           .channels = 3),

@@ -8,6 +8,7 @@
 #include "synth.h"
 
 #include "base/hash.h"
+#include "base/sample_window.h"
 #include "device/sources.h"
 
 #include <jansson.h>
@@ -64,6 +65,10 @@ static const entry layout[] = {UP(COUNT),
                                IM(TARGET_AT),
                                IM(DET_VERTICAL),
                                IM(SEG_VERTICAL),
+                               IM(LOW),
+                               IM(HIGH),
+                               IM(WHOLE_WIDTH),
+                               IM(WHOLE_HEIGHT),
                                IM(WORDS),
                                {"TARGET_BOX", IST_TARGET_BOX},
                                {"TARGET_LABEL", IST_TARGET_LABEL},
@@ -78,6 +83,7 @@ static const entry layout[] = {UP(COUNT),
                                {"PI_OBJECTS", IST_PI_OBJECTS},
                                {"PI_DROPPED", IST_PI_DROPPED},
                                {"PI_FIRST", IST_PI_FIRST},
+                               {"PI_WINDOW", IST_PI_WINDOW},
                                PK(IMAGE_WORDS),
                                OB(LABEL),
                                OB(SCORE),
@@ -132,26 +138,39 @@ Test(op_image, layouts_agree) {
 typedef struct picture {
     int w, h, channels, sample;
     ist_resize_order order;
+    int low, high; /* of 16-bit samples */
     size_t stride, bytes;
     unsigned char *pixels; /* as submitted */
     unsigned char *rgb;    /* what the networks should see, w x h x 3 */
 } picture;
 
+/* 16-bit sample v in 8. */
+static int narrowed(int v, int low, int high) {
+    double q = floor(255.0 * (v - low) / (high - low) + 0.5);
+    return q < 0 ? 0 : q > 255 ? 255 : (int)q;
+}
+
+/* What networks see of the first three samples of each pixel. */
+static void see(const picture *p) {
+    for (int y = 0; y < p->h; y++)
+        for (int x = 0; x < p->w; x++)
+            for (int c = 0; c < 3; c++) {
+                const unsigned char *s =
+                    p->pixels + (size_t)y * p->stride +
+                    ((size_t)x * (size_t)p->channels + (size_t)(p->channels < 3 ? 0 : c)) * (size_t)p->sample;
+                int v = p->sample == 1 ? s[0] : narrowed(s[0] + 256 * s[1], p->low, p->high);
+                p->rgb[((size_t)y * (size_t)p->w + (size_t)x) * 3 + (size_t)c] = (unsigned char)v;
+            }
+}
+
 static picture random_picture(optest *t, int w, int h, int channels, int sample, int pad) {
-    picture p = {.w = w, .h = h, .channels = channels, .sample = sample};
+    picture p = {.w = w, .h = h, .channels = channels, .sample = sample, .high = 65535};
     p.stride = (size_t)w * channels * sample + (size_t)pad;
     p.bytes = p.stride * (size_t)(h - 1) + (size_t)w * channels * sample;
     p.pixels = optest_alloc(t, p.bytes);
     p.rgb = optest_alloc(t, (size_t)w * h * 3);
     for (size_t i = 0; i < p.bytes; i++) p.pixels[i] = (unsigned char)optest_u32(t);
-    for (int y = 0; y < h; y++)
-        for (int x = 0; x < w; x++)
-            for (int c = 0; c < 3; c++) {
-                const unsigned char *s =
-                    p.pixels + y * p.stride + ((size_t)x * channels + (channels < 3 ? 0 : c)) * sample;
-                int v = sample == 1 ? s[0] : (int)floor((s[0] + 256 * s[1]) / 257.0 + 0.5);
-                p.rgb[((size_t)y * w + x) * 3 + c] = (unsigned char)v;
-            }
+    see(&p);
     return p;
 }
 
@@ -180,7 +199,9 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int width, 
                               .sample_bytes = p[i].sample,
                               .offset = bytes,
                               .stride = (uint32_t)p[i].stride,
-                              .seg_side = side};
+                              .seg_side = side,
+                              .low = p[i].low,
+                              .high = p[i].high};
         int w, h;
         ist_segmenter_size(side, p[i].w, p[i].h, &w, &h);
         const int pairs[4][2] = {{p[i].w, width}, {p[i].h, height}, {p[i].w, w}, {p[i].h, h}};
@@ -202,8 +223,9 @@ static uint32_t *make_upload(optest *t, const picture *p, int count, int width, 
 enum { EXT_UPLOAD, EXT_PIXELS };
 
 static ist_tensor resize(ist_plan *p, ist_resize_for what, ist_tensor upload, ist_tensor pixels, int batch, int width,
-                         int height, bool orders, const char *label) {
-    ist_resize node = {.label = label, .upload = upload, .pixels = pixels, .what = what, .batch = batch};
+                         int height, bool orders, bool windows, const char *label) {
+    ist_resize node = {
+        .label = label, .upload = upload, .pixels = pixels, .what = what, .batch = batch, .windows = windows};
     node.w = width;
     node.h = height;
     node.channels = 3;
@@ -262,10 +284,12 @@ static void check_sizes(optest *t, const picture *p, int count, int batch, int w
     external upload = external_create(t, up, words * 4), raw = external_create(t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t->plan, EXT_UPLOAD, IST_ELEM_I32);
     ist_tensor ep = ist_plan_external(t->plan, EXT_PIXELS, IST_ELEM_U8);
-    bool orders = p->order != IST_RESIZE_ORDER_AUTO;
+    bool orders = p->order != IST_RESIZE_ORDER_AUTO, windows = p->low != 0 || p->high != 65535;
     ist_tensor seg = {0};
-    ist_tensor det = resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, width, height, orders, "detector input");
-    if (side) seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, side, side, orders, "segmenter input");
+    ist_tensor det =
+        resize(t->plan, IST_RESIZE_DETECTOR, eu, ep, batch, width, height, orders, windows, "detector input");
+    if (side)
+        seg = resize(t->plan, IST_RESIZE_SEGMENTER, eu, ep, batch, side, side, orders, windows, "segmenter input");
     EXTERNAL_OK(t, ist_plan_finish(t->plan, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_UPLOAD, upload.mem, &t->err));
     EXTERNAL_OK(t, ist_plan_bind(t->plan, EXT_PIXELS, raw.mem, &t->err));
@@ -298,7 +322,7 @@ Test(op_image, every_format) {
 static int sample_of(const picture *p, int x, int y, int c) {
     const unsigned char *s =
         p->pixels + (size_t)y * p->stride + ((size_t)x * (size_t)p->channels + (size_t)c) * (size_t)p->sample;
-    return p->sample == 1 ? s[0] : (int)floor((s[0] + 256 * s[1]) / 257.0 + 0.5);
+    return p->sample == 1 ? s[0] : narrowed(s[0] + 256 * s[1], p->low, p->high);
 }
 
 /* What a channel of such a network sees of the picture, three times: Pillow's convert("L"), or alpha. */
@@ -425,6 +449,50 @@ Test(op_image, orders) {
     check_orders();
 }
 
+/* 16-bit samples through windows, also those wider than the samples, next to images that have none; in either order. */
+static void check_windows(void) {
+    static const int windows[][2] = {{0, 4095},           {100, 101}, {-500, 70000},  {40000, 40999},
+                                     {-1000000, 1000000}, {0, 65536}, {65534, 65535}, {-300, -100}};
+    enum { WINDOWS = sizeof windows / sizeof *windows };
+    for (unsigned i = 0; i < WINDOWS; i++) {
+        optest t;
+        optest_begin(&t, "windows", i);
+        picture p[2];
+        for (unsigned k = 0; k < 2; k++) {
+            p[k] = random_picture(&t, optest_int(&t, 1, 90), optest_int(&t, 1, 90), 1 + (int)(i + k) % 4, 2, 1);
+            p[k].low = windows[(i + k) % WINDOWS][0], p[k].high = windows[(i + k) % WINDOWS][1];
+            if (i % 2) p[k].order = IST_RESIZE_ORDER_VERTICAL;
+            see(&p[k]);
+        }
+        check_sizes(&t, p, 2, 2, 64, 64, optest_small() ? 0 : 96);
+        optest_end(&t);
+    }
+}
+
+Test(op_image, windows) {
+    check_windows();
+    without = IST_CAP_CPU;
+    check_windows();
+}
+
+/* Every sample through every kind of window: one row, at its own size. */
+Test(op_image, every_sample) {
+    static const int windows[][2] = {{0, 4095}, {0, 255}, {1000, 64000}, {-777777, 999999}, {0, 65536}};
+    for (unsigned i = 0; !optest_small() && i < sizeof windows / sizeof *windows; i++) {
+        optest t;
+        optest_begin(&t, "samples", i);
+        picture p = random_picture(&t, 256, 256, 1, 2, 0);
+        for (int k = 0; k < 65536; k++)
+            p.pixels[2 * k] = (unsigned char)k, p.pixels[2 * k + 1] = (unsigned char)(k >> 8);
+        p.low = windows[i][0], p.high = windows[i][1];
+        see(&p);
+        for (int k = 0; k < 65536; k++)
+            cr_assert_eq(ist_through_window(k, p.low, p.high), p.rgb[3 * k], "%d in %d..%d", k, p.low, p.high);
+        check_sizes(&t, &p, 1, 1, 256, 256, 0);
+        optest_end(&t);
+    }
+}
+
 Test(op_image, order_of_pillow_13) {
     static const struct {
         int w, h, to_w, to_h;
@@ -476,8 +544,8 @@ static void check_golden(const ist_weights *golden, const char *name, bool segme
     external upload = external_create(&t, up, words * 4), raw = external_create(&t, pixels, bytes);
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32),
                ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
-    ist_tensor y =
-        resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, side, side, false, name);
+    ist_tensor y = resize(t.plan, segmenter ? IST_RESIZE_SEGMENTER : IST_RESIZE_DETECTOR, eu, ep, 1, side, side, false,
+                          false, name);
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));
@@ -531,7 +599,7 @@ static void hash_resized(const picture *p, int to_h, int to_w, char text[17]) {
     ist_tensor eu = ist_plan_external(t.plan, EXT_UPLOAD, IST_ELEM_I32);
     ist_tensor ep = ist_plan_external(t.plan, EXT_PIXELS, IST_ELEM_U8);
     bool orders = p->order != IST_RESIZE_ORDER_AUTO;
-    ist_tensor y = resize(t.plan, IST_RESIZE_DETECTOR, eu, ep, 1, to_w, to_h, orders, "order");
+    ist_tensor y = resize(t.plan, IST_RESIZE_DETECTOR, eu, ep, 1, to_w, to_h, orders, false, "order");
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, EXT_PIXELS, raw.mem, &t.err));

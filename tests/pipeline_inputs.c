@@ -325,3 +325,86 @@ Test(pipeline_inputs, orders_of_resampling) {
         free((void *)m.pixels);
     }
 }
+
+/* ---- windows of 16-bit images ---- */
+
+static ist_engine *windowed(ist_window window, int batch) {
+    ist_config c = ist_config_default();
+    c.detector = engines_checkpoint("n", 80, 3);
+    c.input_size = 256;
+    c.precision = IST_PRECISION_FP32;
+    c.conf = 0.01f;
+    c.batch = batch;
+    c.window = window;
+    return engines_open(&c);
+}
+
+/* 16-bit samples 300 + 13 v of the samples v of an 8-bit picture. */
+static ist_image deepened(const ist_image *m) {
+    size_t n = (size_t)(m->width * m->height);
+    ist_image deep = *m;
+    uint16_t *wide = malloc(sizeof *wide * n);
+    cr_assert_not_null(wide);
+    for (size_t i = 0; i < n; i++) wide[i] = (uint16_t)(300 + 13 * ((const uint8_t *)m->pixels)[i]);
+    deep.format = IST_GRAY16;
+    deep.pixels = wide;
+    return deep;
+}
+
+static void refused(ist_engine *e, ist_image m, int low, int high, const char *text) {
+    m.window_low = low, m.window_high = high;
+    cr_assert_eq(ist_submit(e, &m, 1, &err), IST_E_ARGUMENT);
+    cr_expect_str_eq(err.text, text);
+}
+
+Test(pipeline_inputs, given_windows) {
+    ist_engine *e = windowed(IST_WINDOW_GIVEN, 1), *none = windowed(IST_WINDOW_NONE, 1);
+    ist_image gray = gray_image(), deep = deepened(&gray), plain = deep;
+    deep.window_low = 300, deep.window_high = 300 + 13 * 255;
+    cr_expect(same(e, &gray, &deep), "the window undoes it");
+    cr_expect_not(same(e, &plain, &deep), "without a window it is another picture");
+    gray.window_low = 5, gray.window_high = 6;
+    cr_expect(same(e, &gray, &deep), "8-bit images are taken as they are");
+    const ist_result *r = engines_run(e, &deep, 1);
+    cr_expect(r->frames[0].window_low == 300 && r->frames[0].window_high == 3615);
+    ist_release(e, &r);
+    r = engines_run(e, &plain, 1);
+    cr_expect(r->frames[0].window_low == 0 && r->frames[0].window_high == 65535);
+    ist_release(e, &r);
+    r = engines_run(e, &gray, 1);
+    cr_expect(r->frames[0].window_low == 0 && r->frames[0].window_high == 0);
+    ist_release(e, &r);
+    refused(e, plain, 300, 200, "image 0: a window of 300 to 200, want low below high, both within 1000000 of 0");
+    refused(e, plain, 7, 7, "image 0: a window of 7 to 7, want low below high, both within 1000000 of 0");
+    refused(e, plain, 0, 1000001, "image 0: a window of 0 to 1000001, want low below high, both within 1000000 of 0");
+    refused(none, plain, 0, 4095, "image 0: a window, the engine was opened without config.window");
+    ist_close(&e);
+    ist_close(&none);
+    free((void *)gray.pixels), free((void *)deep.pixels);
+}
+
+/* What the device finds is what it says that it found, and a batch's images have one each. */
+Test(pipeline_inputs, automatic_windows) {
+    ist_engine *e = windowed(IST_WINDOW_AUTO, 3);
+    ist_image gray = gray_image(), found = deepened(&gray), given = found, flat = found;
+    uint16_t *black = calloc(90 * 70, sizeof *black);
+    flat.pixels = black;
+    int count[256] = {0}, low = -1, high = -1;
+    for (int i = 0; i < 90 * 70; i++) count[((const uint8_t *)gray.pixels)[i]]++;
+    for (int v = 0, below = 0; v < 256; below += count[v++]) { /* of 6300 samples, numbers 31 and 6268 */
+        if (below <= 31 && 31 < below + count[v]) low = 300 + 13 * v;
+        if (below <= 6268 && 6268 < below + count[v]) high = 300 + 13 * v;
+    }
+    given.window_low = low, given.window_high = high;
+    cr_expect(same(e, &found, &given), "%d to %d", low, high);
+    const ist_image all[] = {flat, found, gray};
+    const ist_result *r = engines_run(e, all, 3);
+    cr_expect(r->frames[0].window_low == 0 && r->frames[0].window_high == 1);
+    cr_expect(r->frames[1].window_low == low && r->frames[1].window_high == high, "%d to %d, not %d to %d",
+              r->frames[1].window_low, r->frames[1].window_high, low, high);
+    cr_expect(r->frames[2].window_low == 0 && r->frames[2].window_high == 0);
+    cr_expect(r->transfers.writes == 1 && r->transfers.reads == 1 && r->transfers.waits <= 1);
+    ist_release(e, &r);
+    ist_close(&e);
+    free((void *)gray.pixels), free((void *)found.pixels), free(black);
+}

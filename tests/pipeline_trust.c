@@ -5,6 +5,7 @@
 #include "support/engines.h"
 
 #include "base/mem.h"
+#include "base/sample_window.h"
 #include "pipeline/trust.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OBJECTS = 40 };
+enum { OBJECTS = 40, LOW = 5000, HIGH = 40000 /* window of 16-bit frames */ };
 
 static ist_error err;
 
@@ -141,6 +142,7 @@ static void put_pixels(stage *s, const ist_image *m) {
     im[IST_IM_WIDTH] = (uint32_t)m->width, im[IST_IM_HEIGHT] = (uint32_t)m->height;
     im[IST_IM_CHANNELS] = (uint32_t)channels, im[IST_IM_SAMPLE] = (uint32_t)bytes;
     im[IST_IM_OFFSET_LOW] = sizeof head, im[IST_IM_STRIDE] = (uint32_t)row;
+    im[IST_IM_LOW] = LOW, im[IST_IM_HIGH] = HIGH;
     ist_device *d = s->engine.device;
     cr_assert_eq(ist_write(d, (ist_frame_scope){0}, s->slot.upload, 0, sizeof head, head, true, "upload", &err),
                  IST_OK);
@@ -318,7 +320,7 @@ static void random_frames(int w, int h, ist_pixel_format format, size_t stored, 
                 rgb[3 * i + (size_t)c] = (unsigned char)(draw_number(&seed, 60) + (f % 2 ? i % 190 : i % 150));
             wide[i] = (uint16_t)draw_number(&seed, 65536);
             gray[i] = format == IST_RGB8     ? luma(rgb + 3 * i)
-                      : format == IST_GRAY16 ? (unsigned char)((wide[i] + 128) / 257)
+                      : format == IST_GRAY16 ? ist_through_window(wide[i], LOW, HIGH)
                                              : rgb[i];
         }
         const ist_image m = {.width = w,

@@ -5,7 +5,8 @@
  * tables say everything about geometry (frame.h). Result (v - mean) / std, correctly rounded, 0 outside the resized
  * image.
  *
- * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is. */
+ * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is.
+ * -D WINDOWS: 16-bit samples go through the image's window; without it through 0..65535. */
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -36,12 +37,17 @@
 
 #define GRAY(v)   ((int4)((int)(v)))
 #define RGB(p, i) ((int4)(p[i], p[(i) + 1], p[(i) + 2], 0))
-#define WORD(i)   ((int)(((uint)row[2 * (i)] + ((uint)row[2 * (i) + 1] << 8) + 128u) / 257u))
+#ifdef WINDOWS
+#define NARROW(v) ((int)through_window(v, window.x, window.y))
+#else
+#define NARROW(v) ((int)(((v) + 128u) / 257u))
+#endif
+#define WORD(i)   NARROW((uint)row[2 * (i)] + ((uint)row[2 * (i) + 1] << 8))
 
 /* h[3 * x + channel], first <= x < count: the row at output resolution, 8-bit values. What is left of the fourth value
  * of a pixel the next pixel overwrites. */
-NOINLINE void horizontal(__global const uchar *row, int width, int channels, int sample, __global const int *pairs,
-                         __global const int *coef, int k, int first, int count, int *h) {
+NOINLINE void horizontal(__global const uchar *row, int width, int channels, int sample, int2 window,
+                         __global const int *pairs, __global const int *coef, int k, int first, int count, int *h) {
     if (channels < 3) {
         if (sample == 2)
             TAPS(n, GRAY(WORD(channels * at)), )
@@ -78,8 +84,8 @@ NOINLINE void quads(__global const uchar *row, int channels, __global const int 
 #ifdef ORDER
 /* h[colours * (x - from) + colour], from <= x < from + count: these columns of `n` rows, the first of them `row`,
  * resampled; 8-bit values. */
-NOINLINE void vertical(__global const uchar *row, uint stride, int channels, int sample, __global const int *c, int n,
-                       int from, int count, int *h) {
+NOINLINE void vertical(__global const uchar *row, uint stride, int channels, int sample, int2 window,
+                       __global const int *c, int n, int from, int count, int *h) {
     int colours = channels < 3 ? 1 : 3, i = 0;
     row += from * channels * sample;
     if (channels == colours && sample == 1)
@@ -92,19 +98,20 @@ NOINLINE void vertical(__global const uchar *row, uint stride, int channels, int
         __global const uchar *at = row + (i / colours * channels + i % colours) * sample;
         int s = HALF;
         for (int t = 0; t < n; t++, at += stride)
-            s += (sample == 1 ? (int)at[0] : (int)(((uint)at[0] + ((uint)at[1] << 8) + 128u) / 257u)) * c[t];
+            s += (sample == 1 ? (int)at[0] : NARROW((uint)at[0] + ((uint)at[1] << 8))) * c[t];
         h[i] = min(s >> 22, 255);
     }
 }
 
 /* sums[3 * x + channel], x < count: a row of results vertically first, before the shift. */
-NOINLINE void columns_first(__global const uchar *row, uint stride, int channels, int sample, __global const int *cy,
-                            int ny, __global const int *pairs, __global const int *cx, int k, int count, int *sums) {
+NOINLINE void columns_first(__global const uchar *row, uint stride, int channels, int sample, int2 window,
+                            __global const int *cy, int ny, __global const int *pairs, __global const int *cx, int k,
+                            int count, int *sums) {
     int colours = channels < 3 ? 1 : 3, h[3 * SPAN], end = pairs[2 * count - 2] + pairs[2 * count - 1];
     for (int i = 0; i < 3 * count; i++) sums[i] = HALF;
     for (int from = pairs[0]; from < end; from += SPAN) {
         int to = min(from + SPAN, end);
-        vertical(row, stride, channels, sample, cy, ny, from, to - from, h);
+        vertical(row, stride, channels, sample, window, cy, ny, from, to - from, h);
         for (int x = 0; x < count; x++) {
             int lo = pairs[2 * x], last = min(lo + pairs[2 * x + 1], to);
             for (int at = max(lo, from); at < last; at++)
@@ -148,6 +155,7 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
     __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
     __global const int *px = tx + TAPS_PAIRS + 2 * x0, *cx = tx + TAPS_PAIRS + 2 * w + x0 * kx;
     int channels = (int)im[IM_CHANNELS], sample = (int)im[IM_SAMPLE], quick = 0;
+    int2 window = (int2)((int)im[IM_LOW], (int)im[IM_HIGH]);
     int line[3 * COLS + 16], turned[QUICK_TAPS * COLS];
     int16 acc[ROWS * VECS];
     for (int i = 0; i < ROWS * VECS; i++) acc[i] = (int16)(HALF);
@@ -163,7 +171,8 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
 #ifdef ORDER
         for (int r = 0; im[ORDER] && r < rows; r++) {
             __global const uchar *row = base + (size_t)py[2 * r] * im[IM_STRIDE];
-            columns_first(row, im[IM_STRIDE], channels, sample, cy + r * ky, py[2 * r + 1], px, cx, kx, columns, line);
+            columns_first(row, im[IM_STRIDE], channels, sample, window, cy + r * ky, py[2 * r + 1], px, cx, kx, columns,
+                          line);
             for (int v = 0; v < VECS; v++) acc[r * VECS + v] = vload16(v, line);
         }
         if (im[ORDER]) end = 0;
@@ -171,7 +180,7 @@ NOINLINE void resize_group(__global T *out, __global const uint *upload, __globa
         for (int y = py[0]; y < end; y++) {
             __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
             if (quick) quads(row, channels, px, turned, kx, quick, line);
-            horizontal(row, (int)im[IM_WIDTH], channels, sample, px, cx, kx, quick, columns, line);
+            horizontal(row, (int)im[IM_WIDTH], channels, sample, window, px, cx, kx, quick, columns, line);
             for (int r = 0; r < rows; r++) {
                 int t = y - py[2 * r];
                 if (t < 0 || t >= py[2 * r + 1]) continue;

@@ -6,7 +6,8 @@
  *
  * -D OUT: 3, gray repeated and alpha dropped; 1, colours by Pillow's convert("L"), before they are resampled; 4, alpha
  * behind the colours, 255 where the image has none.
- * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is. */
+ * -D ORDER: word of the image's block that says whether it is resampled vertically first; without it none is.
+ * -D WINDOWS: 16-bit samples go through the image's window; without it through 0..65535. */
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -16,17 +17,22 @@
 #define HALF (1 << 21)
 
 /* Samples of pixel x as 8-bit RGB, and alpha where it is asked for. */
-static int4 samples(__global const uchar *row, int x, int channels, int sample) {
+static int4 samples(__global const uchar *row, int x, int channels, int sample, int2 window) {
     int i = x * channels, step = channels < 3 ? 0 : 1, a = OUT == 4 ? i + channels - 1 : i;
     if (sample == 1) return (int4)(row[i], row[i + step], row[i + 2 * step], row[a]);
     uint4 v = (uint4)(row[2 * i], row[2 * (i + step)], row[2 * (i + 2 * step)], row[2 * a]);
     v += (uint4)(row[2 * i + 1], row[2 * (i + step) + 1], row[2 * (i + 2 * step) + 1], row[2 * a + 1]) << 8;
+#ifdef WINDOWS
+    return (int4)(through_window(v.x, window.x, window.y), through_window(v.y, window.x, window.y),
+                  through_window(v.z, window.x, window.y), through_window(v.w, window.x, window.y));
+#else
     return convert_int4((v + 128u) / 257u);
+#endif
 }
 
 /* The OUT channels of pixel x, in the first places. */
-static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
-    int4 v = samples(row, x, channels, sample);
+static int4 pixel(__global const uchar *row, int x, int channels, int sample, int2 window) {
+    int4 v = samples(row, x, channels, sample, window);
 #if OUT == 1
     if (channels >= 3) v.x = (v.x * 19595 + v.y * 38470 + v.z * 7471 + 0x8000) >> 16;
 #elif OUT == 4
@@ -38,9 +44,9 @@ static int4 pixel(__global const uchar *row, int x, int channels, int sample) {
 #ifdef ORDER
 /* Column x of `n` rows, resampled and rounded. */
 static int4 column(__global const uchar *row, uint stride, __global const int *c, int n, int x, int channels,
-                   int sample) {
+                   int sample, int2 window) {
     int4 s = (int4)(HALF);
-    for (int t = 0; t < n; t++) s += pixel(row + (size_t)t * stride, x, channels, sample) * c[t];
+    for (int t = 0; t < n; t++) s += pixel(row + (size_t)t * stride, x, channels, sample, window) * c[t];
     return min(s >> 22, (int4)(255));
 }
 #endif
@@ -66,6 +72,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
     __global const int *cx = tx + TAPS_PAIRS + 2 * w + x * kx;
     __global const uchar *base = pixels + (size_t)((ulong)im[IM_OFFSET_LOW] | (ulong)im[IM_OFFSET_HIGH] << 32);
     int channels = (int)im[IM_CHANNELS], sample = (int)im[IM_SAMPLE];
+    int2 window = (int2)((int)im[IM_LOW], (int)im[IM_HIGH]);
     int4 acc[ROWS];
     for (int r = 0; r < ROWS; r++) acc[r] = (int4)(HALF);
 
@@ -77,7 +84,8 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
             for (int r = 0; r < ROWS && r < rows; r++) {
                 __global const uchar *row = base + (size_t)py[2 * r] * im[IM_STRIDE];
                 for (int t = 0; t < n; t++)
-                    acc[r] += column(row, im[IM_STRIDE], cy + r * ky, py[2 * r + 1], lo + t, channels, sample) * cx[t];
+                    acc[r] +=
+                        column(row, im[IM_STRIDE], cy + r * ky, py[2 * r + 1], lo + t, channels, sample, window) * cx[t];
             }
             end = 0;
         }
@@ -85,7 +93,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void resize(__global T 
         for (int y = py[0]; y < end; y++) {
             __global const uchar *row = base + (size_t)y * im[IM_STRIDE];
             int4 s = (int4)(HALF);
-            for (int t = 0; t < n; t++) s += pixel(row, lo + t, channels, sample) * cx[t];
+            for (int t = 0; t < n; t++) s += pixel(row, lo + t, channels, sample, window) * cx[t];
             s = min(s >> 22, (int4)(255));
             for (int r = 0; r < ROWS; r++) {
                 int t = r < rows ? y - py[2 * r] : -1;

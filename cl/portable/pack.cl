@@ -57,6 +57,14 @@ static uint words_of(__global const int *r) {
     return (uint)r[OB_COLUMNS] * (uint)r[OB_COLUMN_WORDS];
 }
 
+/* PI_WINDOW of image n. */
+static int window_of(__global const uint *upload, int n) {
+    __global const uint *im = IMAGE_AT(upload, n);
+    int low = (int)im[IM_LOW], high = (int)im[IM_HIGH];
+    if (n >= (int)upload[UP_COUNT] || im[IM_SAMPLE] != 2 || low < 0 || low >= high || high > 65536) return 0;
+    return (int)((uint)low | (uint)(high - 1) << 16);
+}
+
 /* Places of the masks in the stream, image blocks and header: one group's work. */
 static void head(__global int *packet, __global const int *counts, __global const uint *upload, int batch, int count,
                  __local uint *sums, __local uint *stored) {
@@ -89,7 +97,7 @@ static void head(__global int *packet, __global const int *counts, __global cons
         packet[PK_STORED_WORDS] = (int)fits;
     }
     for (int n = LANE; n < batch; n += LANES)
-        vstore4((int4)(counts[4 * n], counts[4 * n + 1], counts[4 * n + 2], 0), n, packet + PK_HEADER);
+        vstore4((int4)(counts[4 * n], counts[4 * n + 1], counts[4 * n + 2], window_of(upload, n)), n, packet + PK_HEADER);
 }
 
 /* Without masks: the head alone. One group. */

@@ -10,10 +10,11 @@
 
 enum { LOST, RELOCALIZING, VISIBLE };
 
-/* ---- the frame as 8-bit gray: ITU-R 601 luma as Pillow computes it; 16 bit rounded ---- */
+/* ---- the frame as 8-bit gray: ITU-R 601 luma as Pillow computes it; 16 bit through the window ---- */
 
-static uint sample_at(__global const uchar *p, uint bytes, uint i) {
-    return bytes == 1 ? p[i] : (((uint)p[2 * i] | (uint)p[2 * i + 1] << 8) + 128u) / 257u;
+static uint sample_at(__global const uchar *p, __global const uint *im, uint i) {
+    return im[IM_SAMPLE] == 1 ? p[i]
+                              : through_window((uint)p[2 * i] | (uint)p[2 * i + 1] << 8, (int)im[IM_LOW], (int)im[IM_HIGH]);
 }
 
 /* One pixel each. */
@@ -25,9 +26,9 @@ __kernel void trust_gray(__global uchar *gray, __global const uchar *pixels, __g
     uint channels = im[IM_CHANNELS], bytes = im[IM_SAMPLE], value;
     __global const uchar *p = pixels + offset + (ulong)y * im[IM_STRIDE] + (ulong)x * channels * bytes;
     if (channels < 3)
-        value = sample_at(p, bytes, 0);
+        value = sample_at(p, im, 0);
     else
-        value = (sample_at(p, bytes, 0) * 19595u + sample_at(p, bytes, 1) * 38470u + sample_at(p, bytes, 2) * 7471u +
+        value = (sample_at(p, im, 0) * 19595u + sample_at(p, im, 1) * 38470u + sample_at(p, im, 2) * 7471u +
                  0x8000u) >>
                 16;
     gray[(ulong)a.turn * a.width * a.height + (ulong)y * a.width + x] = (uchar)value;

@@ -222,6 +222,8 @@ class Engine:
             where its speed takes it; track_high: detections of a higher score are matched first, others begin no track.
         overlap: "auto", "on", "off": both networks at once, on large GPUs. resize_order: "auto", "horizontal",
             "vertical", "pillow_13".
+        window: how uint16 samples become 8 bits: "none": round(v / 257); "auto": from the 0.5th to the 99.5th percentile of
+            each image, found on the device; "given": Image.window, round(v / 257) without. "auto" takes those too.
         stored_constants: take the detector's anchors from the checkpoint.
         max_points, multimask, low_res, mask_prompts, max_embeddings: for prompts="given": points of a prompt; three masks
             of each; logits in the result; mask prompts; embeddings alive.
@@ -258,6 +260,7 @@ class Engine:
         track_high: Optional[float] = None,
         overlap: Optional[str] = None,
         resize_order: Optional[str] = None,
+        window: Optional[str] = None,
         stored_constants: Optional[bool] = None,
         max_points: Optional[int] = None,
         multimask: Optional[bool] = None,
@@ -501,7 +504,8 @@ class Engine:
         self._check_given(multimask)
         pixels = image.pixels if isinstance(image, Image) else image
         key = image.key if isinstance(image, Image) else None
-        given = Image(pixels, key, points=points, point_labels=point_labels, boxes=boxes, masks=masks)
+        window = image.window if isinstance(image, Image) else None
+        given = Image(pixels, key, points=points, point_labels=point_labels, boxes=boxes, masks=masks, window=window)
         if points is None and boxes is None and masks is None:
             raise ArgumentError("no prompts: give points, boxes or masks")
         return self._submit((given,)).result()[0]
@@ -515,7 +519,7 @@ class Engine:
         self._forget_dead()
         given = image if isinstance(image, Image) else Image(image)
         struct = ffi.new("ist_image *")
-        keep = fill_image(struct, Image(given.pixels), 0)
+        keep = fill_image(struct, Image(given.pixels, window=given.window), 0)
         embedding = Embedding(self)
         error = ffi.new("ist_error *")
         check(lib.held_encode(self._handle, struct, embedding._place, error), error)

@@ -34,6 +34,7 @@ class Image:
         targets: (n, 4) x0 y0 x1 y1 in pixels, for match="targets", "targets_set" and prompts="targets".
         target_labels: (n,) labels of the targets; -1 matches any class, which is the default.
         points, point_labels, boxes, masks: for prompts="given": see Engine.segment.
+        window: (low, high) values of uint16 samples that become 0 and 255, of an engine with window="given" or "auto".
     """
 
     pixels: Any
@@ -44,6 +45,7 @@ class Image:
     point_labels: Optional[Union[ArrayLike, Sequence[Optional[ArrayLike]]]] = None
     boxes: Optional[Union[ArrayLike, Sequence[Optional[ArrayLike]]]] = None
     masks: Optional[Union[ArrayLike, Sequence[Optional[ArrayLike]]]] = None
+    window: Optional[tuple[int, int]] = None
 
 
 def _pixels(pixels: Any) -> tuple[NDArray[Any], int, int]:
@@ -99,6 +101,13 @@ def fill_image(out: Any, image: Image, tag: int) -> list[Any]:
     out.height, out.width = a.shape[:2]
     out.pixels = ffi.cast("void *", a.__array_interface__["data"][0])
     out.tag = tag
+    if image.window is not None:
+        try:
+            out.window_low, out.window_high = image.window
+        except (TypeError, ValueError, OverflowError):
+            raise ArgumentError(f"window is {image.window!r}, want two whole numbers") from None
+        if not out.window_low and not out.window_high:
+            raise ArgumentError("a window of 0 to 0, want low below high")
     keep: list[Any] = [a]
     if image.targets is not None:
         targets = _targets(image)

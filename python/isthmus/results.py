@@ -188,6 +188,7 @@ class Frame:
             y1 of the crop it was in; zeros otherwise.
         low_res: (n, s, s) float32 logits at a quarter of the segmenter's input, for mask prompts; None without the option.
         has_masks, tracked: whether the engine has a segmenter, whether matches are track ids.
+        window: (low, high) that its uint16 samples went through; None for uint8.
         transfers, times: of the batch that the image was in.
     """
 
@@ -210,6 +211,7 @@ class Frame:
     low_res: Optional[NDArray[np.float32]] = field(repr=False)
     has_masks: bool = field(repr=False)
     tracked: bool = field(repr=False)
+    window: Optional[tuple[int, int]] = field(repr=False)
     transfers: Transfers = field(repr=False)
     times: Times = field(repr=False)
     _table: NDArray[Any] = field(repr=False)
@@ -361,5 +363,7 @@ def frames_of(batch: Any, keys: list[Any], labels: Labels, has_masks: bool, trac
         frames.append(
             Frame(f.width, f.height, keys[i], f.dropped, o["label"], o["score"], o["box"], o["query"], o["match"],
                   o["match_iou"], o["mask_score"], o["stability"], o["area"], o["mask_box"], o["point"], o["crop_box"],
-                  None if logits is None else logits[here], has_masks, tracked, transfers, times, o, tracks, words, labels))
+                  None if logits is None else logits[here], has_masks, tracked,
+                  (f.window_low, f.window_high) if f.window_high or f.window_low else None, transfers, times, o, tracks,
+                  words, labels))
     return frames

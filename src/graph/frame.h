@@ -80,7 +80,11 @@ enum ist_image_word {
     IST_IM_CROP_X = 25,       /* of a crop: where it is in the image */
     IST_IM_CROP_Y = 26,
     IST_IM_CROP_SCORE = 27,   /* float: which crop's masks stay, 1 / area */
-    IST_IM_WORDS = 32         /* the rest is 0 */
+    IST_IM_LOW = 28,          /* 16-bit samples that become 0 and 255 (base/sample_window.h), ints; both 0: */
+    IST_IM_HIGH = 29,         /*   SAMPLE_WINDOW finds them in the whole image and puts them here */
+    IST_IM_WHOLE_WIDTH = 30,  /* of the image that this is a crop of, or of itself */
+    IST_IM_WHOLE_HEIGHT = 31,
+    IST_IM_WORDS = 32
 };
 
 /* A target: corners in pixels of the image (4 floats), class or -1 (any class). */
@@ -104,7 +108,13 @@ enum ist_packet_word {
 };
 
 /* Block of image i: words from IST_PK_HEADER + i * IST_PK_IMAGE_WORDS. */
-enum ist_packet_image_word { IST_PI_OBJECTS = 0, IST_PI_DROPPED = 1, IST_PI_FIRST = 2, IST_PK_IMAGE_WORDS = 4 };
+enum ist_packet_image_word {
+    IST_PI_OBJECTS = 0,
+    IST_PI_DROPPED = 1,
+    IST_PI_FIRST = 2,
+    IST_PI_WINDOW = 3, /* of a 16-bit image: low in 16 bits, high - 1 in 16 bits, where they are in 0..65536; else 0 */
+    IST_PK_IMAGE_WORDS = 4
+};
 
 /* Record of object k (numbered over the batch, image by image, by falling score). */
 enum ist_object_word {

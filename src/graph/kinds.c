@@ -118,6 +118,8 @@ static const ist_field upscale[] = {TEXT(ist_upscale, label), IN(ist_upscale, x)
                                     IN(ist_upscale, content), IN(ist_upscale, image_of),
                                     OUT(ist_upscale, y), ARRAY(ist_upscale, w1), ARRAY(ist_upscale, b1),
                                     ARRAY(ist_upscale, w2), ARRAY(ist_upscale, b2), AFFINE(ist_upscale, norm), END};
+static const ist_field sample_window[] = {TEXT(ist_sample_window, label), IN(ist_sample_window, upload),
+                                          IN(ist_sample_window, pixels), END};
 static const ist_field resize[] = {TEXT(ist_resize, label), IN(ist_resize, upload), IN(ist_resize, pixels),
                                    OUT(ist_resize, y), MADE(ist_resize, content), END};
 static const ist_field detect[] = {TEXT(ist_detect, label), IN(ist_detect, logits), IN(ist_detect, boxes),

@@ -56,6 +56,7 @@
     X(MLP_LAYER, mlp_layer, mlp_layer)                                                                                 \
     X(TOKEN_MLPS, token_mlps, token_mlps)                                                                              \
     X(UPSCALE, upscale, upscale)                                                                                       \
+    X(SAMPLE_WINDOW, sample_window, sample_window)                                                                     \
     X(RESIZE, resize, resize)                                                                                          \
     X(DETECT, detect, detect)                                                                                          \
     X(GIVEN_BOXES, given_boxes, given_boxes)                                                                           \

@@ -519,6 +519,16 @@ typedef struct ist_upscale {
 
 /* ---- the frame around the networks: upload and packet are those of graph/frame.h ---- */
 
+/* SAMPLE_WINDOW: fills in IST_IM_LOW and IST_IM_HIGH of the 16-bit images of the upload where both are 0: the 0.5th and
+ * the 99.5th percentile of their samples, those of all colours together and without alpha. Sorted, numbered from 0, these
+ * are samples k and count - 1 - k with k = count / 200 (rounded down); where they are equal it is the least and the
+ * greatest, and where these are too, v and v + 1. Of a crop, the samples of the whole image. */
+typedef struct ist_sample_window {
+    const char *label;
+    ist_tensor upload, pixels;
+    int batch;
+} ist_sample_window;
+
 /* RESIZE: the images of the upload as a network's input, bit-exact with Pillow 11's and 12's BILINEAR: [batch,h,w,c]. Of c
  * channels 3 are RGB, gray repeated and alpha dropped; 1 is gray (Pillow's convert("L") of colours); 4 are RGB and alpha,
  * 255 where the image has none, each resampled by itself. For a
@@ -526,14 +536,15 @@ typedef struct ist_upscale {
  * (segment-anything's preprocess); `content` [1,1,batch,2] I32: width and height of the picture in there. Values are
  * (value - mean) / std, correctly rounded; without std, value / 256 for a detector, segment-anything's numbers for a
  * segmenter. Pictures are resampled horizontally, then vertically; with `orders` those whose IST_IM_DET_VERTICAL or
- * IST_IM_SEG_VERTICAL is set the other way round. */
+ * IST_IM_SEG_VERTICAL is set the other way round. 16-bit samples become round(v / 257) first, with `windows` what their
+ * image's window makes of them (base/sample_window.h). */
 typedef enum ist_resize_for { IST_RESIZE_DETECTOR, IST_RESIZE_SEGMENTER } ist_resize_for;
 typedef struct ist_resize {
     const char *label;
     ist_tensor upload, pixels, y, content;
     ist_resize_for what;
     int batch, w, h, channels;
-    bool orders;
+    bool orders, windows;
     float mean[3], std[3];
 } ist_resize;
 

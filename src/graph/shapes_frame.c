@@ -6,6 +6,12 @@ enum { BOX = 4, CANDIDATES = 300 };
 
 /* ---- the frame ---- */
 
+ist_status ist_infer_sample_window(void *node, ist_error *err) {
+    const ist_sample_window *q = node;
+    if (q->batch < 1) return ist_fail(err, IST_E_ARGUMENT, "%s: windows of %d images", q->label, q->batch);
+    return IST_OK;
+}
+
 ist_status ist_infer_resize(void *node, ist_error *err) {
     ist_resize *q = node;
     if (q->channels != 1 && q->channels != 3 && q->channels != 4)

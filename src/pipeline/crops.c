@@ -108,6 +108,8 @@ void ist_crops_fill(uint32_t *upload, const ist_grids *grids, const ist_crops_la
         uint32_t *im = upload + IST_UP_HEADER + (size_t)c * IST_IM_WORDS;
         ist_frame_image block = *image;
         block.width = k->x1 - k->x0, block.height = k->y1 - k->y0;
+        block.crop_x = k->x0, block.crop_y = k->y0;
+        block.whole_width = image->width, block.whole_height = image->height;
         if (c) {
             int w, h;
             ist_segmenter_size(block.seg_side, block.width, block.height, &w, &h);
@@ -118,8 +120,6 @@ void ist_crops_fill(uint32_t *upload, const ist_grids *grids, const ist_crops_la
         }
         ist_upload_image(upload, c, &block);
         float score = 1.0f / (float)((int64_t)block.width * block.height);
-        im[IST_IM_CROP_X] = (uint32_t)k->x0;
-        im[IST_IM_CROP_Y] = (uint32_t)k->y0;
         memcpy(&im[IST_IM_CROP_SCORE], &score, sizeof score);
     }
 }

@@ -78,6 +78,7 @@ typedef struct ist_slot {
     int count;                   /* images in flight */
     ist_slot_geometry *geometry; /* [batch] */
     int geometry_count;
+    bool automatic[IST_MAX_BATCH]; /* images whose window the device finds */
     ist_crops_layout *crops;  /* of everything: of the image in flight */
     uint32_t *overflow;       /* host copy of masks that did not fit the packet */
     size_t overflow_capacity; /* words */

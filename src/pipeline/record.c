@@ -38,6 +38,16 @@ static bool has_orders(const ist_config *config) {
     return config->resize_order == IST_RESIZE_ORDER_VERTICAL || config->resize_order == IST_RESIZE_ORDER_PILLOW_13;
 }
 
+/* Automatic windows, before anything reads the images. */
+static void find_windows(const frame *f) {
+    ist_sample_window window = {
+        .label = "automatic windows", .upload = f->upload, .pixels = f->pixels, .batch = f->config->batch};
+    if (f->config->window != IST_WINDOW_AUTO) return;
+    ist_graph_part(f->g);
+    of_all(f, "preprocess");
+    node(f, IST_NODE_SAMPLE_WINDOW, &window);
+}
+
 /* ---- detector ---- */
 
 static ist_detections detect(const frame *f, const unsigned char *keep, ist_detected *raw) {
@@ -53,6 +63,7 @@ static ist_detections detect(const frame *f, const unsigned char *keep, ist_dete
                          .w = config->input_width,
                          .h = config->input_height,
                          .orders = has_orders(config),
+                         .windows = config->window != IST_WINDOW_NONE,
                          .channels = f->c->detector_info.channels};
     memcpy(resize.mean, model->mean, sizeof resize.mean);
     memcpy(resize.std, model->std, sizeof resize.std);
@@ -126,6 +137,7 @@ static ist_tensor encode(const frame *f, ist_tensor *content) {
                          .w = f->side,
                          .h = f->side,
                          .orders = has_orders(f->config),
+                         .windows = f->config->window != IST_WINDOW_NONE,
                          .channels = 3};
     memcpy(resize.mean, model->mean, sizeof resize.mean);
     memcpy(resize.std, model->std, sizeof resize.std);
@@ -184,6 +196,7 @@ static ist_tensor embeddings(const frame *f) {
 
 static void record_encoder(const frame *f) {
     ist_tensor content, into = embeddings(f);
+    find_windows(f);
     ist_graph_part(f->g);
     if (f->everything) {
         ist_found_none none = {.label = "nothing found", .found = f->found};
@@ -365,6 +378,7 @@ static void record_packing(const frame *f) {
 
 static void record_frame(const frame *f, const unsigned char *keep) {
     ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
+    find_windows(f);
     if (f->config->prompts == IST_PROMPTS_TARGETS) {
         pack.det = given_boxes(f, &pack.match);
     } else {

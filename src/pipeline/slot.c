@@ -110,6 +110,7 @@ SAME(IST_PACKET_STORED_WORDS, IST_PK_STORED_WORDS);
 SAME(IST_PACKET_IMAGE_OBJECTS, IST_PI_OBJECTS);
 SAME(IST_PACKET_IMAGE_DROPPED, IST_PI_DROPPED);
 SAME(IST_PACKET_IMAGE_FIRST, IST_PI_FIRST);
+SAME(IST_PACKET_IMAGE_WINDOW, IST_PI_WINDOW);
 SAME(IST_PACKET_LABEL, IST_OB_LABEL);
 SAME(IST_PACKET_SCORE, IST_OB_SCORE);
 SAME(IST_PACKET_BOX, IST_OB_BOX);
@@ -230,6 +231,10 @@ static ist_status unpack_frame(const ist_engine *e, ist_slot *s, int i, ist_erro
     ist_frame *f = &s->frames[i];
     f->object_count = (int)count;
     f->dropped = (int)block[IST_PI_DROPPED];
+    if (s->automatic[i]) {
+        f->window_low = (int)(block[IST_PI_WINDOW] & 0xffff);
+        f->window_high = (int)(block[IST_PI_WINDOW] >> 16) + 1;
+    }
     f->objects = s->objects + first;
     for (size_t k = first; k < first + count; k++) {
         IST_TRY(unpack_object(e, s, packet, packet + ist_packet_objects_at(e->config.batch) + k * IST_OB_WORDS,

@@ -256,6 +256,17 @@ static bool vertical_first(const ist_engine *e, const ist_image *m, int w, int h
     return ist_resize_vertical_first(e->config.resize_order, m->width, m->height, w, h);
 }
 
+/* Of a 16-bit image, for its block and its frame; whether the device finds it. */
+static bool fill_window(const ist_engine *e, const ist_image *m, ist_frame_image *block, ist_frame *frame) {
+    if (block->sample_bytes != 2) return false;
+    bool given = m->window_low || m->window_high;
+    block->automatic = !given && e->config.window == IST_WINDOW_AUTO;
+    block->low = m->window_low, block->high = m->window_high;
+    if (block->automatic) return true;
+    frame->window_low = m->window_low, frame->window_high = given ? m->window_high : UINT16_MAX;
+    return false;
+}
+
 static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, const upload_layout *l, bool reset,
                         bool hurry) {
     uint32_t *up = s->staging.data;
@@ -291,11 +302,12 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
                                  .seg_side = e->config.segmenter_size,
                                  .det_vertical = vertical_first(e, m, e->config.input_width, e->config.input_height),
                                  .seg_vertical = e->has_masks && vertical_first(e, m, o->seg_w, o->seg_h)};
+        s->frames[i] = (ist_frame){.tag = m->tag, .timestamp = m->timestamp, .width = m->width, .height = m->height};
+        s->automatic[i] = fill_window(e, m, &block, &s->frames[i]);
         ist_upload_image(up, i, &block);
         if (l->crops) ist_crops_fill(up, &e->grids, l->crops, &block, e->config.resize_order, tables);
         fill_targets(up + o->targets, m);
         if (m->pixels) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
-        s->frames[i] = (ist_frame){.tag = m->tag, .timestamp = m->timestamp, .width = m->width, .height = m->height};
     }
     fill_prompts(up, b, l);
 }

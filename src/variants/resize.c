@@ -7,6 +7,7 @@
 #include "base/mem.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Words of an image's block that say where the tap tables are and how large the picture becomes, 0: all of it; which
  * axis is first; what is taken off a value, and what it is divided by. */
@@ -38,8 +39,9 @@ void ist_resize_launch(ist_plan *p, ist_resize *q, const char *op, int rows, int
     bool given = q->std[0] != 0;
     const float *m = given ? q->mean : r->mean, *s = given ? q->std : r->std;
     ist_tensor y = q->y;
-    char orders[24] = "";
+    char orders[40] = "";
     if (q->orders) snprintf(orders, sizeof orders, " -DORDER=%d", r->order);
+    if (q->windows) strcat(orders, " -DWINDOWS");
     ist_defines defines = ist_defines_of(p, y.c == 3 ? "-DROWS=%d%s" : "-DROWS=%d%s -DOUT=%d", rows, orders, y.c);
     size_t across = (size_t)ist_div_up(y.w, columns);
     if (q->what == IST_RESIZE_SEGMENTER) q->content = content_of(q->upload, q->batch);

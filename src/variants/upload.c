@@ -100,4 +100,10 @@ void ist_upload_image(uint32_t *upload, int i, const ist_frame_image *m) {
     im[IST_IM_TARGET_AT] = m->target_at;
     im[IST_IM_DET_VERTICAL] = m->det_vertical;
     im[IST_IM_SEG_VERTICAL] = m->seg_vertical;
+    im[IST_IM_CROP_X] = (uint32_t)m->crop_x;
+    im[IST_IM_CROP_Y] = (uint32_t)m->crop_y;
+    im[IST_IM_LOW] = (uint32_t)m->low;
+    im[IST_IM_HIGH] = m->low || m->high || m->automatic ? (uint32_t)m->high : UINT16_MAX;
+    im[IST_IM_WHOLE_WIDTH] = (uint32_t)(m->whole_width ? m->whole_width : m->width);
+    im[IST_IM_WHOLE_HEIGHT] = (uint32_t)(m->whole_height ? m->whole_height : m->height);
 }

@@ -1,7 +1,7 @@
 /* Filling an upload (graph/frame.h) on the host: what RESIZE reads of each image.
  *
  * The pixels lie in the same buffer or, for images that are on the device already, in another one; all images of a
- * batch share one. Gray is replicated, alpha dropped, 16-bit samples become round(v / 257) before resampling. */
+ * batch share one. Gray is replicated, alpha dropped, 16-bit samples go through their window before resampling. */
 #ifndef IST_VARIANTS_UPLOAD_H
 #define IST_VARIANTS_UPLOAD_H
 
@@ -36,6 +36,9 @@ typedef struct ist_frame_image {
     uint32_t target_at;              /* word offset */
     int seg_side;                    /* of the segmenter's input; 0: IST_SEGMENTER_SIDE */
     bool det_vertical, seg_vertical; /* see ist_resize_vertical_first */
+    int low, high;                   /* of 16-bit samples; both 0: 0..65535, or found on the device */
+    bool automatic;
+    int crop_x, crop_y, whole_width, whole_height; /* of a crop; sides 0: the image is no crop */
 } ist_frame_image;
 
 /* Writes the block of image i. */
