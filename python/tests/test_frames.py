@@ -235,3 +235,18 @@ def test_detections_for_supervision(engine, frames):
     assert found.class_id.tolist() == frame.labels.tolist() and found.confidence.tolist() == frame.scores.tolist()
     assert found.data["class_name"].tolist() == frame.names and found.tracker_id is None
     assert len(engine(np.zeros((32, 32), np.uint8)).to_supervision()) == 0
+
+
+def test_windows_of_uint16(frames, boxes_only):
+    gray = frames[0] if frames[0].ndim == 2 else frames[0][..., 0]
+    deep = 300 + gray.astype(np.uint16) * 13
+    with pytest.raises(isthmus.ArgumentError, match="config.window"):
+        boxes_only(isthmus.Image(deep, window=(300, 3615)))
+    with isthmus.Engine(segmenter=None, window="auto") as automatic:
+        given, found = automatic(isthmus.Image(deep, window=(300, 3615))), automatic(deep)
+        assert same(given, boxes_only(gray)) and len(given) >= 1 and given.window == (300, 3615)
+        low, high = np.sort(deep, axis=None)[[deep.size // 200, -1 - deep.size // 200]]
+        assert found.window == (low, high) and automatic(gray).window is None
+        for wrong in ((300, 200), (0, 0), (1,), 7, (0, 2**40)):
+            with pytest.raises(isthmus.ArgumentError, match="window"):
+                automatic(isthmus.Image(deep, window=wrong))
